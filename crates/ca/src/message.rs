@@ -1,0 +1,1 @@
+//! Headers and messages: one table row per command.

@@ -1,0 +1,110 @@
+use std::fmt;
+
+/// How bad an alarm is. Ordered: a later variant is worse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// No alarm.
+    #[default]
+    None = 0,
+    /// Worth a look.
+    Minor = 1,
+    /// Needs somebody.
+    Major = 2,
+    /// The value cannot be trusted.
+    Invalid = 3,
+}
+
+impl Severity {
+    /// The names that the field prints: `NO_ALARM`, `MINOR`, `MAJOR`, `INVALID`.
+    pub const NAMES: [&'static str; 4] = ["NO_ALARM", "MINOR", "MAJOR", "INVALID"];
+
+    /// The severity of a wire number; numbers beyond 3 count as invalid.
+    pub const fn from_code(code: u16) -> Severity {
+        match code {
+            0 => Severity::None,
+            1 => Severity::Minor,
+            2 => Severity::Major,
+            _ => Severity::Invalid,
+        }
+    }
+
+    /// The wire number, 0 to 3.
+    pub const fn code(self) -> u16 {
+        self as u16
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(Self::NAMES[self.code() as usize])
+    }
+}
+
+/// Why there is an alarm: a number with a name. Unknown numbers survive and print as numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Status(pub u16);
+
+macro_rules! statuses {
+    ($($code:literal $name:ident $text:literal),* $(,)?) => {
+        impl Status {
+            $(#[doc = concat!("`", $text, "`")] pub const $name: Status = Status($code);)*
+
+            /// The names in the order of their numbers, as the menu `menuAlarmStat` has them.
+            pub const NAMES: &'static [&'static str] = &[$($text),*];
+        }
+    };
+}
+
+statuses! {
+    0 NO_ALARM "NO_ALARM",
+    1 READ "READ",
+    2 WRITE "WRITE",
+    3 HIHI "HIHI",
+    4 HIGH "HIGH",
+    5 LOLO "LOLO",
+    6 LOW "LOW",
+    7 STATE "STATE",
+    8 COS "COS",
+    9 COMM "COMM",
+    10 TIMEOUT "TIMEOUT",
+    11 HW_LIMIT "HWLIMIT",
+    12 CALC "CALC",
+    13 SCAN "SCAN",
+    14 LINK "LINK",
+    15 SOFT "SOFT",
+    16 BAD_SUB "BAD_SUB",
+    17 UDF "UDF",
+    18 DISABLE "DISABLE",
+    19 SIMM "SIMM",
+    20 READ_ACCESS "READ_ACCESS",
+    21 WRITE_ACCESS "WRITE_ACCESS",
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Self::NAMES.get(self.0 as usize) {
+            Some(name) => f.pad(name),
+            None => f.pad(&self.0.to_string()),
+        }
+    }
+}
+
+/// Severity with its reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Alarm {
+    /// How bad.
+    pub severity: Severity,
+    /// Why.
+    pub status: Status,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_status_prints_as_its_number() {
+        assert_eq!(Status(99).to_string(), "99");
+        assert_eq!(Status::HIHI.to_string(), "HIHI");
+    }
+}

@@ -1,0 +1,20 @@
+//! What a value is: scalar, array, enum, alarm, time stamp, limits.
+//!
+//! Every other crate speaks these words. Nothing here does IO, and nothing here knows a protocol.
+#![forbid(unsafe_code)]
+
+mod alarm;
+mod convert;
+mod meta;
+mod reading;
+mod text;
+mod time;
+mod value;
+
+pub use alarm::{Alarm, Severity, Status};
+pub use convert::{ConvertError, format_f64, parse_f64, parse_i64, parse_u64};
+pub use meta::{Acknowledge, Limits, Meta};
+pub use reading::{EventMask, Reading};
+pub use text::Text;
+pub use time::{EPICS_EPOCH_UNIX_S, Now, TimeStamp};
+pub use value::{Array, Kind, Scalar, Value};

@@ -1,0 +1,91 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// A string as it stands on the wire: bytes that are UTF-8 in most plants and Latin-1 in old ones.
+///
+/// Keeping the bytes means that what was read can be written back unchanged. Cloning is cheap.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Text(Option<Arc<[u8]>>);
+
+impl Text {
+    /// The empty text; costs no allocation.
+    pub const EMPTY: Text = Text(None);
+
+    /// A text of these bytes, up to the first NUL.
+    pub fn from_bytes(bytes: &[u8]) -> Text {
+        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        match &bytes[..end] {
+            [] => Text::EMPTY,
+            bytes => Text(Some(Arc::from(bytes))),
+        }
+    }
+
+    /// The bytes, without a NUL.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    /// The characters: UTF-8 where the bytes are valid UTF-8, else Latin-1.
+    pub fn to_str(&self) -> Cow<'_, str> {
+        match std::str::from_utf8(self.as_bytes()) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => Cow::Owned(self.as_bytes().iter().map(|&b| char::from(b)).collect()),
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.as_bytes().len()
+    }
+
+    /// Whether there is not a single byte.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Text::EMPTY
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Text::from_bytes(text.as_bytes())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Text::from_bytes(text.as_bytes())
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.to_str())
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.to_str(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_ends_at_the_first_nul_and_reads_latin_1_where_it_is_not_utf_8() {
+        let padded = Text::from_bytes(b"mm\0junk");
+        let latin = Text::from_bytes(b"\xb0C");
+
+        assert_eq!(padded.as_bytes(), b"mm");
+        assert_eq!(latin.to_str(), "\u{b0}C");
+        assert_eq!(latin.as_bytes(), b"\xb0C");
+    }
+}

@@ -1,0 +1,107 @@
+use std::ops::Add;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Seconds from the POSIX epoch (1970-01-01) to the EPICS epoch (1990-01-01), both UTC.
+pub const EPICS_EPOCH_UNIX_S: i64 = 631_152_000;
+
+/// A moment in UTC with a resolution of a nanosecond. Delivered as it came, plausible or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimeStamp {
+    /// Seconds since 1970-01-01 UTC, may be negative.
+    pub unix_s: i64,
+    /// Nanoseconds of that second.
+    pub nanos: u32,
+}
+
+impl TimeStamp {
+    /// The start of the EPICS epoch, which the field reads as "never": 1990-01-01 00:00 UTC.
+    pub const NEVER: TimeStamp = TimeStamp { unix_s: EPICS_EPOCH_UNIX_S, nanos: 0 };
+
+    /// From seconds and nanoseconds past the EPICS epoch.
+    pub const fn from_epics(seconds: u32, nanos: u32) -> TimeStamp {
+        TimeStamp { unix_s: EPICS_EPOCH_UNIX_S + seconds as i64, nanos }
+    }
+
+    /// Seconds past the EPICS epoch; moments outside its 136 years wrap, as the field's 32 bits do.
+    pub const fn epics_seconds(self) -> u32 {
+        (self.unix_s - EPICS_EPOCH_UNIX_S) as u32
+    }
+}
+
+impl Default for TimeStamp {
+    fn default() -> Self {
+        TimeStamp::NEVER
+    }
+}
+
+impl From<SystemTime> for TimeStamp {
+    fn from(time: SystemTime) -> Self {
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(past) => TimeStamp { unix_s: past.as_secs() as i64, nanos: past.subsec_nanos() },
+            Err(before) => {
+                let before = before.duration();
+                let borrow = i64::from(before.subsec_nanos() > 0);
+                TimeStamp {
+                    unix_s: -(before.as_secs() as i64) - borrow,
+                    nanos: (1_000_000_000 - before.subsec_nanos()) % 1_000_000_000,
+                }
+            }
+        }
+    }
+}
+
+impl Add<Duration> for TimeStamp {
+    type Output = TimeStamp;
+
+    fn add(self, by: Duration) -> TimeStamp {
+        let nanos = self.nanos + by.subsec_nanos();
+        TimeStamp {
+            unix_s: self.unix_s + by.as_secs() as i64 + i64::from(nanos / 1_000_000_000),
+            nanos: nanos % 1_000_000_000,
+        }
+    }
+}
+
+/// The present as a machine is told it: deadlines use the first clock, records the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Never steps.
+    pub monotonic: Instant,
+    /// What a wall clock in UTC shows; may step.
+    pub wall: TimeStamp,
+}
+
+impl Now {
+    /// A present for tests and simulations, which then advance it by adding durations.
+    pub fn for_test() -> Now {
+        Now { monotonic: Instant::now(), wall: TimeStamp { unix_s: 1_800_000_000, nanos: 0 } }
+    }
+}
+
+impl Add<Duration> for Now {
+    type Output = Now;
+
+    fn add(self, by: Duration) -> Now {
+        Now { monotonic: self.monotonic + by, wall: self.wall + by }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epics_seconds_count_from_1990_and_come_back_unchanged() {
+        let stamp = TimeStamp::from_epics(1_000_000_000, 5);
+
+        assert_eq!(stamp.unix_s, 1_631_152_000);
+        assert_eq!(stamp.epics_seconds(), 1_000_000_000);
+    }
+
+    #[test]
+    fn moments_before_1970_keep_their_nanoseconds_positive() {
+        let stamp = TimeStamp::from(UNIX_EPOCH - Duration::from_millis(1500));
+
+        assert_eq!(stamp, TimeStamp { unix_s: -2, nanos: 500_000_000 });
+    }
+}

@@ -1,0 +1,179 @@
+use std::sync::Arc;
+
+use crate::Text;
+
+macro_rules! kinds {
+    ($($kind:ident $rust:ty, $what:literal;)*) => {
+        /// The kind of one element.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Kind {
+            $(#[doc = $what] $kind,)*
+        }
+
+        /// One element.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Scalar {
+            $(#[doc = $what] $kind($rust),)*
+        }
+
+        /// Any number of elements of one kind. Cloning shares the elements.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Array {
+            $(#[doc = $what] $kind(Arc<Vec<$rust>>),)*
+        }
+
+        impl Scalar {
+            /// The kind of this element.
+            pub const fn kind(&self) -> Kind {
+                match self { $(Scalar::$kind(_) => Kind::$kind,)* }
+            }
+        }
+
+        impl Array {
+            /// No element of a kind.
+            pub fn empty(kind: Kind) -> Array {
+                match kind { $(Kind::$kind => Array::$kind(Arc::default()),)* }
+            }
+
+            /// The kind of every element.
+            pub const fn kind(&self) -> Kind {
+                match self { $(Array::$kind(_) => Kind::$kind,)* }
+            }
+
+            /// How many elements.
+            pub fn len(&self) -> usize {
+                match self { $(Array::$kind(elements) => elements.len(),)* }
+            }
+
+            /// One element, counted from 0; `None` past the end.
+            pub fn scalar(&self, index: usize) -> Option<Scalar> {
+                match self { $(Array::$kind(elements) => elements.get(index).cloned().map(Scalar::$kind),)* }
+            }
+
+            /// The first `n` elements; the whole array when it is no longer.
+            pub fn truncated(&self, n: usize) -> Array {
+                if n >= self.len() {
+                    return self.clone();
+                }
+                match self { $(Array::$kind(elements) => Array::$kind(Arc::new(elements[..n].to_vec())),)* }
+            }
+        }
+
+        impl From<Scalar> for Array {
+            fn from(scalar: Scalar) -> Array {
+                match scalar { $(Scalar::$kind(element) => Array::$kind(Arc::new(vec![element])),)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    I8 i8, "signed, 8 bits";
+    U8 u8, "unsigned, 8 bits";
+    I16 i16, "signed, 16 bits";
+    U16 u16, "unsigned, 16 bits";
+    I32 i32, "signed, 32 bits";
+    U32 u32, "unsigned, 32 bits";
+    I64 i64, "signed, 64 bits";
+    U64 u64, "unsigned, 64 bits";
+    F32 f32, "floating point, 32 bits";
+    F64 f64, "floating point, 64 bits";
+    Enum u16, "the index of a state";
+    Text Text, "a string";
+}
+
+impl Array {
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A value: one element or an array of them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// One element.
+    Scalar(Scalar),
+    /// Any number of elements, also none or one.
+    Array(Array),
+}
+
+impl Value {
+    /// The kind of its elements.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Value::Scalar(scalar) => scalar.kind(),
+            Value::Array(array) => array.kind(),
+        }
+    }
+
+    /// How many elements; 1 for a scalar.
+    pub fn len(&self) -> usize {
+        match self {
+            Value::Scalar(_) => 1,
+            Value::Array(array) => array.len(),
+        }
+    }
+
+    /// Whether it is an array without elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The first element; `None` for an empty array.
+    pub fn first(&self) -> Option<Scalar> {
+        match self {
+            Value::Scalar(scalar) => Some(scalar.clone()),
+            Value::Array(array) => array.scalar(0),
+        }
+    }
+
+    /// The elements as an array; a scalar becomes an array of one.
+    pub fn into_array(self) -> Array {
+        match self {
+            Value::Scalar(scalar) => scalar.into(),
+            Value::Array(array) => array,
+        }
+    }
+}
+
+macro_rules! from {
+    ($($kind:ident $rust:ty;)*) => {$(
+        impl From<$rust> for Value {
+            fn from(element: $rust) -> Value {
+                Value::Scalar(Scalar::$kind(element))
+            }
+        }
+
+        impl From<Vec<$rust>> for Value {
+            fn from(elements: Vec<$rust>) -> Value {
+                Value::Array(Array::$kind(Arc::new(elements)))
+            }
+        }
+    )*};
+}
+
+from! {
+    I8 i8; U8 u8; I16 i16; U16 u16; I32 i32; U32 u32; I64 i64; U64 u64; F32 f32; F64 f64; Text Text;
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value::Scalar(Scalar::Text(text.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cloning_an_array_shares_its_elements() {
+        let array = Array::I32(Arc::new(vec![1, 2, 3]));
+
+        let Array::I32(copy) = array.clone() else { unreachable!() };
+        let Array::I32(original) = &array else { unreachable!() };
+        assert!(Arc::ptr_eq(original, &copy));
+        assert_eq!(array.truncated(2), Array::I32(Arc::new(vec![1, 2])));
+    }
+}
