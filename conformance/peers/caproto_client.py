@@ -1,6 +1,8 @@
 """caproto's threading client, driven by lines of JSON."""
 
 import queue
+import select
+import socket
 import time
 from typing import Any
 
@@ -10,6 +12,21 @@ from lines import pattern, serve, shown
 
 LIMITS = ["disp", "alarm", "warning", "ctrl"]
 EPICS_EPOCH_UNIX_S = 631152000
+
+
+
+def send_with_patience(sock: socket.socket, content: bytes, flags: int = 0) -> None:
+    rest = memoryview(content)
+    while rest:
+        select.select([], [sock], [])
+        try:
+            rest = rest[sock.send(rest, flags) :]
+        except BlockingIOError:
+            pass
+
+
+# caproto 1.3.0 sends all at once on a socket that must not block, and fails when the socket's buffer is full.
+socket.socket.sendall = send_with_patience
 
 CONTEXT = Context()
 PVS: dict[str, PV] = {}
