@@ -18,3 +18,8 @@ pub mod server;
 
 /// What goes wrong, in words for the one who reads the test's report.
 pub type Failure = String;
+
+/// The Rust blocks of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -4,8 +4,8 @@
 //! but loopback, with `fodo` on the path. What cannot run there is marked `console` or `text`.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::sandbox::Sandbox;
 use crate::step::output_of;
 use crate::tidy::repository::Repository;
 
@@ -14,9 +14,6 @@ const PREAMBLE: &str = "set -euo pipefail\nset -x\n";
 
 /// Runs them. Needs the release build of `fodo`.
 pub fn run_shell_blocks(root: &Path) -> Result<String, String> {
-    let Some(sandbox) = Sandbox::find() else {
-        return Err("network namespaces are not permitted here, so the blocks cannot run apart".into());
-    };
     let repository = Repository::read(root)?;
     let mut n_blocks = 0;
     let mut n_pages = 0;
@@ -27,17 +24,18 @@ pub fn run_shell_blocks(root: &Path) -> Result<String, String> {
         }
         n_pages += 1;
         n_blocks += blocks.len();
-        run_page(root, sandbox, &blocks).map_err(|error| format!("{}: {error}", page.path))?;
+        run_page(root, &blocks).map_err(|error| format!("{}: {error}", page.path))?;
     }
     Ok(format!("{n_blocks} blocks on {n_pages} pages"))
 }
 
-fn run_page(root: &Path, sandbox: Sandbox, blocks: &[String]) -> Result<(), String> {
+fn run_page(root: &Path, blocks: &[String]) -> Result<(), String> {
     let folder = EmptyFolder::new()?;
     let script = folder.0.join("page.sh");
     std::fs::write(&script, format!("{PREAMBLE}{}", blocks.concat())).map_err(|error| error.to_string())?;
 
-    let mut command = sandbox.bash(&script);
+    let mut command = Command::new(root.join("conformance").join("alone.sh"));
+    command.arg("bash").arg(&script);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("EPICS_") {
             command.env_remove(name);

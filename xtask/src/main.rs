@@ -4,7 +4,6 @@
 mod docs;
 mod fuzz;
 mod peers;
-mod sandbox;
 mod step;
 mod test;
 mod tidy;
@@ -16,7 +15,9 @@ const USAGE: &str = "usage: cargo xtask CHORE
 
   test          everything: what must hold before a change is merged
   test quick    the round while working: format, lints, unit tests, tidy
-  tidy          the rules of the house; `tidy tighten` lowers the lengths in xtask/tidy-giants.txt
+  tidy          the rules of the house
+  tidy tighten  lowers the lengths in xtask/tidy-giants.txt to what they are now
+  tidy table    writes the table of dependencies in ARCHITECTURE.md anew
   peers         makes the Python environment of the peers, unless it is there already
   docs          runs the shell blocks of README.md and docs/
   fuzz SECONDS  fuzzes; needs a nightly toolchain and cargo-fuzz";
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         ["test", "quick"] => test::quick(&root),
         ["tidy"] => tidy::report(&root),
         ["tidy", "tighten"] => tidy::tighten(&root),
+        ["tidy", "table"] => tidy::write_table(&root),
         ["peers"] => peers::prepare(&root).map(|python| println!("{}", python.display())),
         ["docs"] => docs::run_shell_blocks(&root).map(|said| println!("{said}")),
         ["fuzz", seconds] => fuzz::run(&root, seconds),

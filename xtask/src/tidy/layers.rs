@@ -4,7 +4,8 @@ use super::Offence;
 use super::metadata::{Member, Metadata};
 use super::repository::Repository;
 
-const PAGE: &str = "ARCHITECTURE.md";
+/// The page that holds the table.
+pub const PAGE: &str = "ARCHITECTURE.md";
 
 /// The line before the table.
 const TABLE_HEADING: &str = "| crate | uses | from outside |";
@@ -99,6 +100,14 @@ fn check_table(page: &str, metadata: &Metadata, offences: &mut Vec<Offence>) {
     }
 }
 
+/// The page with the table that cargo's answer makes, all else unchanged.
+pub fn with_table(page: &str, metadata: &Metadata) -> String {
+    let Some((before, after)) = page.split_once(TABLE_HEADING) else { return page.to_string() };
+    let rest: Vec<&str> = after.lines().skip(2).skip_while(|line| line.starts_with('|')).collect();
+    let rows: Vec<String> = metadata.members.iter().map(row).collect();
+    format!("{before}{TABLE_HEADING}\n| --- | --- | --- |\n{}\n{}\n", rows.join("\n"), rest.join("\n"))
+}
+
 /// The row of the table that says what cargo says.
 fn row(member: &Member) -> String {
     let list = |names: &[String]| -> String {
@@ -142,6 +151,15 @@ mod tests {
         assert_eq!(offences_of(&page("| `data` | nothing | nothing |\n| `x` | nothing | nothing |\n"), edges).len(), 1);
         assert_eq!(offences_of(&page("| `data` | nothing | `mio` |\n"), edges).len(), 2);
         assert_eq!(offences_of("# A\n", edges).len(), 1);
+    }
+
+    #[test]
+    fn a_table_that_is_made_anew_is_what_cargo_says() {
+        let members = vec![Member { name: "data".into(), ..Member::default() }];
+        let metadata = Metadata { members, ..Metadata::default() };
+
+        let made = with_table(&page("| `x` | nothing | `mio` |\n"), &metadata);
+        assert_eq!(made, page("| `data` | nothing | nothing |\n"));
     }
 
     #[test]

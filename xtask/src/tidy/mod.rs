@@ -69,3 +69,12 @@ pub fn tighten(root: &Path) -> Result<(), String> {
     let path = root.join(size::GIANTS_PATH);
     std::fs::write(&path, size::tightened(&repository)).map_err(|error| format!("{}: {error}", path.display()))
 }
+
+/// Makes the table of dependencies in ARCHITECTURE.md anew; whether it is as it should be, its reader decides.
+pub fn write_table(root: &Path) -> Result<(), String> {
+    let repository = Repository::read(root)?;
+    let metadata = Metadata::read(root)?;
+    let page = layers::with_table(repository.text(layers::PAGE).unwrap_or_default(), &metadata);
+    let path = root.join(layers::PAGE);
+    std::fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))
+}
