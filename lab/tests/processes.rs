@@ -10,10 +10,14 @@ use serde_json::{Value, json};
 
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 3] = [
+const TESTS: [Test; 4] = [
     ("a_driver_speaks_the_protocol_line_by_line", a_driver_speaks_the_protocol_line_by_line),
     ("a_program_that_is_launched_ends_with_who_launched_it", a_program_that_is_launched_ends_with_who_launched_it),
     ("a_server_that_cannot_start_fails_its_rows_and_the_run", a_server_that_cannot_start_fails_its_rows_and_the_run),
+    (
+        "libca_and_softioc_are_measured_and_every_value_is_right",
+        libca_and_softioc_are_measured_and_every_value_is_right,
+    ),
 ];
 
 fn main() -> ExitCode {
@@ -110,4 +114,25 @@ fn a_server_that_cannot_start_fails_its_rows_and_the_run() {
         assert_eq!(row["verdict"], expected, "{row}");
         assert_eq!(row["numbers"].is_null(), expected == "failed", "{row}");
     }
+}
+
+fn libca_and_softioc_are_measured_and_every_value_is_right() {
+    let list = lab(&["list"]).output().expect("this program starts");
+    if !String::from_utf8_lossy(&list.stdout).contains("libca and softIoc of EPICS Base") {
+        println!("  not tested: no peers here; `fodo lab run quick` fetches them, FODO_PEERS names others");
+        return;
+    }
+    let words = "run quick --repetitions 5 --elements-max 10000 --client libca --server soft-ioc --require-peers \
+                 --json -";
+
+    let output = lab(&words.split_whitespace().collect::<Vec<_>>()).output().expect("this program starts");
+
+    let run: Value = serde_json::from_slice(&output.stdout).expect("the run as JSON");
+    assert!(output.status.success(), "{run}");
+    let of_libca = run["rows"].as_array().expect("rows").iter().filter(|row| row["client"] == "libca");
+    for row in of_libca.clone() {
+        assert_eq!(row["verdict"], "measured");
+        assert!(row["client_version"].as_str().is_some_and(|text| text.starts_with("libca, protocol 4.")), "{row}");
+    }
+    assert!(of_libca.count() > 0);
 }

@@ -185,7 +185,8 @@ unsafe fn text(text: *const c_char) -> String {
 impl Driver for Libca {
     fn version(&self) -> String {
         // SAFETY: takes nothing and returns a static string.
-        unsafe { text((self.functions.ca_version)()) }
+        let protocol = unsafe { text((self.functions.ca_version)()) };
+        format!("libca, protocol {protocol}")
     }
 
     fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, Failure> {
