@@ -100,7 +100,9 @@ fn create(directory: &Path) -> Result<(), String> {
         output_of(Command::new(system).args(["-m", "venv"]).arg(directory))?;
     }
     let mut pip = Command::new(python_of(directory));
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(&list);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
+    // The list is complete: what it does not name must not come by itself, and nothing is compiled.
+    pip.args(["--no-deps", "--only-binary", ":all:", "--requirement"]).arg(&list);
     output_of(&mut pip).map(|_nothing| ())
 }
 
