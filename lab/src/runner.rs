@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::driver::{Client, Failure, Session};
+use crate::driver::{Client, Conversation, Failure};
 use crate::machine::Machine;
 use crate::peers::Peers;
 use crate::placement::{Placement, Seats};
@@ -247,14 +247,14 @@ fn fail(rows: &mut [Row], concerned: impl Fn(&Row) -> bool, failure: &Failure) {
 
 fn work(item: Item, server: &Server, seats: &Seats, elements_max: usize, peers: &Peers, rows: &mut [Row]) {
     let cpu = seats.client_cpu(item.placement);
-    let session = Session::start(item.pair.client, server, cpu, peers);
-    let mut session = match session {
-        Ok(session) => session,
+    let conversation = Conversation::start(item.pair.client, server, cpu, peers);
+    let mut conversation = match conversation {
+        Ok(conversation) => conversation,
         Err(failure) => return fail(rows, |row| concerns(row, item), &failure),
     };
     if item.pair.answers(Scenario::ScalarGet) {
         let concerned = |row: &Row| concerns(row, item) && row.scenario == Scenario::ScalarGet;
-        match scalar_get::measure(&mut session) {
+        match scalar_get::measure(&mut conversation) {
             Ok((opened, scalars)) => {
                 for row in rows.iter_mut().filter(|row| concerns(row, item)) {
                     row.client_version = Some(opened.version.clone());
@@ -265,13 +265,13 @@ fn work(item: Item, server: &Server, seats: &Seats, elements_max: usize, peers: 
         }
     }
     let all_arrays = |row: &Row| concerns(row, item) && row.scenario == Scenario::ArrayGet;
-    if let Err(failure) = array_get::open(&mut session) {
+    if let Err(failure) = array_get::open(&mut conversation) {
         return fail(rows, all_arrays, &failure);
     }
     for (n_elements, n_gets) in array_get::sizes(elements_max) {
         let concerned = |row: &Row| all_arrays(row) && row.n_elements == n_elements;
         let salt = (item.repetition as u32).wrapping_mul(0x0100_0193).wrapping_add(n_elements as u32);
-        match array_get::measure(&mut session, n_elements, n_gets, salt) {
+        match array_get::measure(&mut conversation, n_elements, n_gets, salt) {
             Ok(latencies_ns) => record(rows, concerned, &latencies_ns),
             Err(failure) => return fail(rows, all_arrays, &failure),
         }

@@ -17,10 +17,10 @@
 //! A further driver is a program, in any language, that does this. One in this crate implements
 //! [`Driver`] and leaves the protocol and the checks to [`serve`].
 
+mod conversation;
 pub mod fodo;
 pub mod libca;
 pub mod raw;
-mod session;
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limit::ELEMENTS_MAX;
 
-pub use session::{Client, Session};
+pub use conversation::{Client, Conversation};
 
 /// What a driver is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

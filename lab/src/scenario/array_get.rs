@@ -1,6 +1,6 @@
 //! Q21: what is the cost of transferring large arrays?
 
-use crate::driver::{Answer, Ask, Failure, Session};
+use crate::driver::{Answer, Ask, Conversation, Failure};
 use crate::limit::ELEMENTS_MAX;
 
 /// A waveform of ten million 32-bit integers.
@@ -23,8 +23,8 @@ The studies timed one get in whole milliseconds. Proof: as many elements come as
 is what was put; the pattern depends on index, repetition and round.";
 
 /// Connects. Call once before [`measure`].
-pub fn open(session: &mut Session) -> Result<(), Failure> {
-    match session.ask(&Ask::Open { pv: PV.into(), n_channels: 1 })? {
+pub fn open(conversation: &mut Conversation) -> Result<(), Failure> {
+    match conversation.ask(&Ask::Open { pv: PV.into(), n_channels: 1 })? {
         Answer::Opened(opened) if opened.element_count_max >= ELEMENTS_MAX => Ok(()),
         Answer::Opened(opened) => Err(Failure::WrongCount { n: opened.element_count_max, expected: ELEMENTS_MAX }),
         other => Err(Failure::Protocol { line: format!("{other:?}") }),
@@ -32,8 +32,13 @@ pub fn open(session: &mut Session) -> Result<(), Failure> {
 }
 
 /// One size of one repetition. Returns the time of each get in nanoseconds.
-pub fn measure(session: &mut Session, n_elements: usize, n_gets: usize, salt: u32) -> Result<Vec<u64>, Failure> {
-    match session.ask(&Ask::MoveArray { n_elements, salt, n_gets })? {
+pub fn measure(
+    conversation: &mut Conversation,
+    n_elements: usize,
+    n_gets: usize,
+    salt: u32,
+) -> Result<Vec<u64>, Failure> {
+    match conversation.ask(&Ask::MoveArray { n_elements, salt, n_gets })? {
         Answer::Array(moved) if moved.n_elements != n_elements => {
             Err(Failure::WrongCount { n: moved.n_elements, expected: n_elements })
         }

@@ -1,6 +1,6 @@
 //! Q17: what is the cost of a synchronous get on many channels of the same PV?
 
-use crate::driver::{Answer, Ask, Failure, Opened, Scalars, Session};
+use crate::driver::{Answer, Ask, Conversation, Failure, Opened, Scalars};
 
 /// Channels to the one PV, as in the study; each get uses the next.
 const N_CHANNELS: usize = 1000;
@@ -22,15 +22,15 @@ studies asked for text and timed the sum in whole milliseconds. Proof: every cha
 value is a number with a time, and the counter never goes back.";
 
 /// One repetition. Returns what was connected and the times.
-pub fn measure(session: &mut Session) -> Result<(Opened, Scalars), Failure> {
-    let opened = match session.ask(&Ask::Open { pv: PV.into(), n_channels: N_CHANNELS })? {
+pub fn measure(conversation: &mut Conversation) -> Result<(Opened, Scalars), Failure> {
+    let opened = match conversation.ask(&Ask::Open { pv: PV.into(), n_channels: N_CHANNELS })? {
         Answer::Opened(opened) => opened,
         other => return Err(Failure::Protocol { line: format!("{other:?}") }),
     };
     if opened.n_channels != N_CHANNELS {
         return Err(Failure::WrongCount { n: opened.n_channels, expected: N_CHANNELS });
     }
-    match session.ask(&Ask::GetScalars { n: N_GETS, n_warm_up: N_WARM_UP })? {
+    match conversation.ask(&Ask::GetScalars { n: N_GETS, n_warm_up: N_WARM_UP })? {
         Answer::Scalars(scalars) if scalars.latencies_ns.len() == N_GETS => Ok((opened, scalars)),
         Answer::Scalars(scalars) => Err(Failure::WrongCount { n: scalars.latencies_ns.len(), expected: N_GETS }),
         other => Err(Failure::Protocol { line: format!("{other:?}") }),

@@ -63,13 +63,13 @@ impl Client {
 
 /// A running driver; ends when dropped.
 #[derive(Debug)]
-pub struct Session {
+pub struct Conversation {
     process: Process,
 }
 
-impl Session {
+impl Conversation {
     /// Starts the driver of `client` on `cpu`, to talk to `server`.
-    pub fn start(client: Client, server: &Server, cpu: Option<usize>, peers: &Peers) -> Result<Session, Failure> {
+    pub fn start(client: Client, server: &Server, cpu: Option<usize>, peers: &Peers) -> Result<Conversation, Failure> {
         let who = format!("the driver of {}", client.text());
         let unavailable = |why: std::io::Error| Failure::Unavailable { who: who.clone(), why: why.to_string() };
         let mut args: Vec<OsString> = vec!["lab".into(), "worker".into()];
@@ -83,7 +83,7 @@ impl Session {
             // libca would start a caRepeater found here, which outlives it. Without one it uses a thread.
             variables: vec![("PATH", OsString::new())],
         })?;
-        Ok(Session { process })
+        Ok(Conversation { process })
     }
 
     /// Asks and waits for the answer.
