@@ -139,6 +139,8 @@ pub fn run(settings: Settings, peers: &Peers) -> std::io::Result<Run> {
     let pairs: Vec<Pair> = Pair::ALL.into_iter().filter(|pair| is_wanted(*pair, &settings)).collect();
     let mut rows = empty_rows(&pairs, &seats, &settings, peers);
     let servers = start_servers(&pairs, &database, &seats, peers, &mut rows);
+    // Every server has read it; an interrupted run leaves nothing behind.
+    drop(database);
     let items = items(&pairs, &seats, &settings);
     let progress = progress(items.len());
     for item in items {

@@ -292,6 +292,7 @@ pub fn pattern(n_elements: usize, salt: u32) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     /// A driver whose server is its own memory, and may be told to cheat.
     #[derive(Default)]
@@ -302,6 +303,7 @@ mod tests {
         step: f64,
         spoiled_index: Option<usize>,
         n_lost: usize,
+        delay: Duration,
     }
 
     impl Driver for Double {
@@ -314,6 +316,10 @@ mod tests {
         }
 
         fn get_scalar(&mut self, _channel_index: usize) -> Result<f64, Failure> {
+            let start = Instant::now();
+            while start.elapsed() < self.delay {
+                std::hint::spin_loop();
+            }
             self.counter += self.step;
             Ok(self.counter)
         }
@@ -357,6 +363,20 @@ mod tests {
         };
         assert_eq!((scalars.latencies_ns.len(), scalars.first, scalars.last), (3, 2.0, 4.0));
         assert_eq!((moved.latencies_ns.len(), moved.n_elements), (2, 1000));
+    }
+
+    #[test]
+    fn a_planted_delay_is_in_every_time_and_what_comes_between_gets_is_in_none() {
+        let delay = Duration::from_micros(300);
+        let double = Double { step: 1.0, delay, ..Double::default() };
+
+        let start = Instant::now();
+        let answers = answers(double, &[GET]);
+        let all_ns = start.elapsed().as_nanos() as u64;
+
+        let [Answer::Scalars(scalars)] = &answers[..] else { panic!("{answers:?}") };
+        assert!(scalars.latencies_ns.iter().all(|ns| *ns >= delay.as_nanos() as u64), "{scalars:?}");
+        assert!(scalars.latencies_ns.iter().sum::<u64>() + delay.as_nanos() as u64 <= all_ns, "{scalars:?}");
     }
 
     #[test]
