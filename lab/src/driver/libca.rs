@@ -19,7 +19,8 @@ use crate::limit::OPERATION_MAX;
 
 /// Preemptive callbacks (1): libca's receiving thread stores an answer itself, then wakes who waits. Without
 /// them (0) it also asks the waiting thread for leave: 46 in place of 38 us per get on one core of the
-/// machine this was decided on, and no difference across two. Either way a third thread sends.
+/// machine this was decided on, and no difference across two. Either way a third thread sends. Getting by
+/// `ca_array_get_callback` and waiting for a semaphore takes as long: 38 and 38 us, in C.
 const PREEMPTIVE: c_int = 1;
 
 /// `ECA_NORMAL`.
