@@ -1,1 +1,119 @@
-//! Stub to be filled.
+//! A soft IOC: the record database, served on the network. Glue only.
+//!
+//! [`Ioc::load`] reads `.db` files, [`Ioc::serve`] puts them on the network and starts the scans.
+#![forbid(unsafe_code)]
+
+mod limit;
+mod pv;
+mod turn;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use fodo_db::{Database, LoadError, Loader};
+use fodo_net::{Server, ServerConfig, ServerError};
+
+use crate::turn::Crank;
+
+/// Why an IOC cannot start.
+#[derive(Debug)]
+pub enum IocError {
+    /// A file says something that cannot be loaded; nothing was.
+    Load(Vec<LoadError>),
+    /// The network cannot be served.
+    Server(ServerError),
+    /// The system gives no thread.
+    System(std::io::Error),
+}
+
+impl fmt::Display for IocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IocError::Load(errors) => {
+                for (index, error) in errors.iter().enumerate() {
+                    let end = if index + 1 < errors.len() { "\n" } else { "" };
+                    write!(f, "{error}{end}")?;
+                }
+                Ok(())
+            }
+            IocError::Server(error) => error.fmt(f),
+            IocError::System(error) => write!(f, "the operating system says: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for IocError {}
+
+/// A loaded database that is not served yet.
+#[derive(Debug)]
+pub struct Ioc {
+    database: Database,
+}
+
+impl Ioc {
+    /// Loads files in order, each with its macros (`"P=X:,R=1"`).
+    pub fn load(files: &[(PathBuf, String)]) -> Result<Ioc, IocError> {
+        let mut loader = Loader::default();
+        for (path, macros) in files {
+            let name = path.to_string_lossy();
+            loader.load(&name, macros, &mut |file| std::fs::read(file)).map_err(IocError::Load)?;
+        }
+        Ok(Ioc { database: loader.finish().map_err(IocError::Load)? })
+    }
+
+    /// Serves the records and starts the scans; both end when the result is dropped.
+    pub fn serve(self, config: ServerConfig) -> Result<RunningIoc, IocError> {
+        let n_records = self.database.record_names().count();
+        let crank = Crank::new(self.database);
+        crank.start();
+        let server = Server::start(config, Arc::new(pv::Records::new(crank.clone()))).map_err(IocError::Server)?;
+        let scans = crank.clone();
+        let thread = std::thread::Builder::new()
+            .name("fodo-scan".into())
+            .spawn(move || scans.run_scans())
+            .map_err(IocError::System)?;
+        Ok(RunningIoc { crank, server: Some(server), scans: Some(thread), n_records })
+    }
+}
+
+/// An IOC that serves; it stops when dropped.
+#[derive(Debug)]
+pub struct RunningIoc {
+    crank: Arc<Crank>,
+    server: Option<Server>,
+    scans: Option<JoinHandle<()>>,
+    n_records: usize,
+}
+
+impl RunningIoc {
+    /// How many records it has.
+    pub fn n_records(&self) -> usize {
+        self.n_records
+    }
+
+    /// The TCP port of the circuits.
+    pub fn tcp_port(&self) -> u16 {
+        self.server.as_ref().map_or(0, Server::tcp_port)
+    }
+
+    /// The UDP port of the searches.
+    pub fn udp_port(&self) -> u16 {
+        self.server.as_ref().map_or(0, Server::udp_port)
+    }
+
+    /// Stops serving and scanning; returns when both have ended.
+    pub fn stop(self) {}
+}
+
+impl Drop for RunningIoc {
+    fn drop(&mut self) {
+        self.server.take();
+        self.crank.stop();
+        if let Some(scans) = self.scans.take() {
+            // A scan thread that panicked has said so on stderr.
+            let _ = scans.join();
+        }
+    }
+}

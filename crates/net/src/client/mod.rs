@@ -3,25 +3,75 @@
 //! Every operation waits for its channel to connect first. Nothing here needs an async runtime:
 //! an [`Operation`] can be waited for or awaited.
 
-use std::future::Future;
+mod callbacks;
+mod channel;
+mod circuit;
+mod error;
+mod monitor;
+mod operation;
+mod reactor;
+mod role;
+mod search;
+
+use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{self, Poll};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use fodo_data::{EventMask, Kind, Reading, Value};
+use fodo_data::Kind;
 
+use self::callbacks::Callbacks;
+pub use self::channel::{Channel, ChannelState};
+use self::circuit::Circuit;
+pub use self::error::{Error, Refusal};
+pub use self::monitor::{Counts, Monitor, MonitorEvent, MonitorOptions};
+pub use self::operation::{Given, Operation, OutcomeOf};
+use self::reactor::Reactor;
+use self::search::Search;
 use crate::config::{ClientConfig, ConfigError};
+use crate::limit;
+use crate::sync::lock;
 
 /// A set of channels with one configuration. Cheap to make; sockets open with the first channel.
+///
+/// Cloning shares it. The reactor thread and the search socket are the process's; circuits and
+/// names are the context's own.
 #[derive(Clone, Debug)]
-pub struct Context {}
+pub struct Context {
+    core: Arc<ContextCore>,
+}
+
+/// What a context's channels share.
+#[derive(Debug)]
+struct ContextCore {
+    config: ClientConfig,
+    edge: OnceLock<Edge>,
+    circuits: Mutex<HashMap<SocketAddr, Arc<Circuit>>>,
+    callbacks: Mutex<Option<Arc<Callbacks>>>,
+}
+
+/// What a context needs as soon as it has a channel.
+struct Edge {
+    reactor: Arc<Reactor>,
+    search: Arc<Search>,
+}
+
+impl std::fmt::Debug for Edge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.search.fmt(f)
+    }
+}
 
 impl Context {
-    /// A context with this configuration.
+    /// A context with this configuration. No socket, no thread yet.
     pub fn new(config: ClientConfig) -> Context {
-        let _ = config;
-        todo!()
+        let core = ContextCore {
+            config,
+            edge: OnceLock::new(),
+            circuits: Mutex::default(),
+            callbacks: Mutex::default(),
+        };
+        Context { core: Arc::new(core) }
     }
 
     /// A context configured by the EPICS_CA_* environment variables.
@@ -30,23 +80,102 @@ impl Context {
     }
 
     /// A hold on the PV `name`; the search for it starts at once. Each call makes a channel of its own.
+    ///
+    /// Fails for a name that no server can have, and when the system gives no socket or thread.
     pub fn channel(&self, name: &str) -> Result<Channel, Error> {
-        let _ = name;
-        todo!()
+        let misuse = |reason: &str| Err(Error::Misuse { pv: name.to_owned(), reason: reason.to_owned() });
+        if name.is_empty() {
+            return misuse("a channel needs a name");
+        }
+        if name.len() > limit::NAME_BYTES {
+            return misuse("the name is longer than a search datagram");
+        }
+        if name.bytes().any(|byte| byte == 0) {
+            return misuse("a name cannot contain NUL");
+        }
+        self.core
+            .open()
+            .map_err(|error| Error::System { pv: name.to_owned(), reason: error.to_string() })?;
+        Ok(Channel::open(name, &self.core))
     }
 }
 
-/// Where a channel stands; the comment says what it waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChannelState {
-    /// For a server to claim the name.
-    Searching,
-    /// For the circuit to that server to open.
-    Connecting,
-    /// For the server to confirm the channel.
-    Creating,
-    /// For nothing: operations may start.
-    Active,
+impl ContextCore {
+    fn open(&self) -> io::Result<()> {
+        if self.edge.get().is_some() {
+            return Ok(());
+        }
+        let reactor = Reactor::shared()?;
+        let search = Search::shared(&self.config.search_addresses, &reactor)?;
+        // Another thread may have been first; then its edge is as good.
+        let _ = self.edge.set(Edge { reactor, search });
+        Ok(())
+    }
+
+    fn search(&self) -> &Search {
+        match self.edge.get() {
+            Some(edge) => &edge.search,
+            None => unreachable!("a context with channels is open"),
+        }
+    }
+
+    /// The circuit to a server; opens it if there is none.
+    fn circuit_to(self: &Arc<Self>, server: SocketAddr) -> io::Result<Arc<Circuit>> {
+        let mut circuits = lock(&self.circuits);
+        if let Some(circuit) = circuits.get(&server) {
+            return Ok(circuit.clone());
+        }
+        let Some(edge) = self.edge.get() else {
+            return Err(io::Error::from(io::ErrorKind::NotConnected));
+        };
+        let config = fodo_ca::client::Config {
+            priority: 0,
+            user: user(),
+            host: host(),
+            echo_after: self.config.echo_after,
+            payload_bytes_max: self.config.payload_bytes_max,
+        };
+        let circuit = Circuit::open(server, &config, edge.reactor.clone(), Arc::downgrade(self))?;
+        circuits.insert(server, circuit.clone());
+        Ok(circuit)
+    }
+
+    fn forget_circuit(&self, server: SocketAddr, circuit: &Circuit) {
+        let mut circuits = lock(&self.circuits);
+        if circuits.get(&server).is_some_and(|known| std::ptr::eq(&**known, circuit)) {
+            circuits.remove(&server);
+        }
+    }
+
+    /// The thread of the monitors' callbacks; starts with the first.
+    fn callbacks(&self) -> io::Result<Arc<Callbacks>> {
+        let mut callbacks = lock(&self.callbacks);
+        if let Some(running) = &*callbacks {
+            return Ok(running.clone());
+        }
+        let started = Callbacks::start()?;
+        *callbacks = Some(started.clone());
+        Ok(started)
+    }
+}
+
+impl Drop for ContextCore {
+    fn drop(&mut self) {
+        if let Some(callbacks) = lock(&self.callbacks).take() {
+            callbacks.end();
+        }
+    }
+}
+
+/// The login name, as servers are told it.
+fn user() -> String {
+    let variables = ["USER", "LOGNAME", "USERNAME"];
+    variables.iter().find_map(|name| std::env::var(name).ok()).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// The host's name, as servers are told it.
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// What the server says of a channel.
@@ -93,205 +222,4 @@ pub struct Request {
     pub detail: Detail,
     /// How many elements; 0 for as many as there are.
     pub count: u32,
-}
-
-/// Why an operation did not give what it was asked for; the variant says whose turn it is.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Error {
-    /// Nobody claimed the name in time.
-    NotFound { pv: String, after: Duration },
-    /// A server claimed the name, then did not answer in time.
-    NoAnswer { pv: String, server: SocketAddr, after: Duration },
-    /// The server said no.
-    Refused { pv: String, server: SocketAddr, refusal: Refusal },
-    /// The circuit was lost while the operation was under way.
-    Disconnected { pv: String, server: SocketAddr },
-    /// The call cannot be right: an empty name, a value that cannot be sent.
-    Misuse { pv: String, reason: String },
-}
-
-/// What a server says no to.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Refusal {
-    /// The TCP connection.
-    Connection,
-    /// The channel.
-    Channel,
-    /// Reading.
-    ReadAccess,
-    /// Writing.
-    WriteAccess,
-    /// The operation, with its status.
-    Status(fodo_ca::eca::Eca),
-}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let _ = f;
-        todo!()
-    }
-}
-
-impl std::error::Error for Error {}
-
-/// A hold on one PV. Cloning shares it; the channel is given up with its last clone.
-#[derive(Clone, Debug)]
-pub struct Channel {}
-
-impl Channel {
-    /// The PV's name.
-    pub fn name(&self) -> &str {
-        todo!()
-    }
-
-    /// Where it stands now.
-    pub fn state(&self) -> ChannelState {
-        todo!()
-    }
-
-    /// What the server says of it; `None` while it is not active.
-    pub fn facts(&self) -> Option<Facts> {
-        todo!()
-    }
-
-    /// Waits until it is active.
-    pub fn connect(&self, timeout: Duration) -> Result<Facts, Error> {
-        self.start_connect().wait(timeout)
-    }
-
-    /// The value with alarm and time; one round trip when connected. Blocks, driving the circuit itself.
-    pub fn get(&self, timeout: Duration) -> Result<Reading, Error> {
-        self.start_get(Request::default()).wait(timeout)
-    }
-
-    /// Writes and waits until processing is complete; one round trip when connected.
-    pub fn put(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
-        self.start_put(value.into()).wait(timeout)
-    }
-
-    /// Writes without an answer; completes when the bytes were handed to the circuit.
-    pub fn put_unconfirmed(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
-        let _ = (value.into(), timeout);
-        todo!()
-    }
-
-    /// Ends when the channel is active.
-    pub fn start_connect(&self) -> Operation<Facts> {
-        todo!()
-    }
-
-    /// Starts a get.
-    pub fn start_get(&self, request: Request) -> Operation<Reading> {
-        let _ = request;
-        todo!()
-    }
-
-    /// Starts a put with completion.
-    pub fn start_put(&self, value: Value) -> Operation<()> {
-        let _ = value;
-        todo!()
-    }
-
-    /// Starts a subscription whose events are taken from the [`Monitor`].
-    pub fn monitor(&self, options: MonitorOptions) -> Monitor {
-        let _ = options;
-        todo!()
-    }
-
-    /// Starts a subscription whose events are given to `callback`, in order, on the context's one
-    /// callback thread. It ends when the returned monitor is dropped.
-    pub fn monitor_with(
-        &self,
-        options: MonitorOptions,
-        callback: impl FnMut(MonitorEvent) + Send + 'static,
-    ) -> Monitor {
-        let _ = (options, callback);
-        todo!()
-    }
-}
-
-/// An operation in progress. Wait for it or await it; dropping it cancels it.
-#[derive(Debug)]
-pub struct Operation<T> {
-    _result: std::marker::PhantomData<T>,
-}
-
-impl<T> Operation<T> {
-    /// Blocks until it ends or `timeout` has passed, driving the circuit meanwhile.
-    pub fn wait(self, timeout: Duration) -> Result<T, Error> {
-        let _ = timeout;
-        todo!()
-    }
-}
-
-impl<T> Future for Operation<T> {
-    type Output = Result<T, Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
-        let _ = cx;
-        todo!()
-    }
-}
-
-/// What a subscription is to deliver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MonitorOptions {
-    /// What each update holds.
-    pub request: Request,
-    /// Which changes count.
-    pub mask: EventMask,
-    /// How many updates wait at most; when full, the newest replaces the last and is counted.
-    pub queue_max: usize,
-}
-
-impl Default for MonitorOptions {
-    fn default() -> Self {
-        MonitorOptions { request: Request::default(), mask: EventMask::VALUE | EventMask::ALARM, queue_max: 1024 }
-    }
-}
-
-/// What a subscription tells.
-#[derive(Clone, Debug, PartialEq)]
-pub enum MonitorEvent {
-    /// The channel is active; an update follows.
-    Connected(Facts),
-    /// An update.
-    Update(Reading),
-    /// The circuit was lost; a new one is looked for.
-    Disconnected,
-    /// The server gives no updates, and why.
-    Refused(Refusal),
-}
-
-/// How many updates went where.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Came from the server.
-    pub received: u64,
-    /// Were replaced by later ones in the full queue.
-    pub merged: u64,
-    /// Were handed to the user's code.
-    pub delivered: u64,
-}
-
-/// A running subscription; ends when dropped.
-#[derive(Debug)]
-pub struct Monitor {}
-
-impl Monitor {
-    /// The next event; `None` when none comes in time. With a callback there is never one here.
-    pub fn next(&self, timeout: Duration) -> Option<MonitorEvent> {
-        let _ = timeout;
-        todo!()
-    }
-
-    /// The next event as a future.
-    pub fn next_event(&self) -> impl Future<Output = MonitorEvent> + '_ {
-        std::future::pending()
-    }
-
-    /// How many updates went where so far.
-    pub fn counts(&self) -> Counts {
-        todo!()
-    }
 }

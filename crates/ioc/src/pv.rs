@@ -1,0 +1,121 @@
+//! Record fields as PVs.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use fodo_data::{Meta, Reading, Severity, Value};
+use fodo_db::{FieldRef, Input, PutError};
+use fodo_net::{Completion, Post, Posts, PutRefusal, Pv, PvFacts, Source};
+
+use crate::limit;
+use crate::turn::Crank;
+
+/// The records of a database as a source of PVs.
+#[derive(Debug)]
+pub struct Records {
+    crank: Arc<Crank>,
+    /// One object for each field that somebody has a channel to.
+    open: Mutex<HashMap<FieldRef, Weak<RecordPv>>>,
+}
+
+impl Records {
+    pub fn new(crank: Arc<Crank>) -> Records {
+        Records { crank, open: Mutex::default() }
+    }
+}
+
+impl Source for Records {
+    fn serves(&self, name: &str) -> bool {
+        self.crank.database().field(name).is_some()
+    }
+
+    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
+        let field = self.crank.database().field(name)?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pv) = open.get(&field).and_then(Weak::upgrade) {
+            return Some(pv);
+        }
+        let pv = RecordPv::new(self.crank.clone(), field);
+        // What nobody holds any more is dropped before the table would grow.
+        if open.len() == open.capacity() {
+            open.retain(|_, pv| pv.strong_count() > 0);
+        }
+        open.insert(field, Arc::downgrade(&pv));
+        Some(pv)
+    }
+}
+
+/// One field of one record.
+#[derive(Debug)]
+pub struct RecordPv {
+    crank: Arc<Crank>,
+    field: FieldRef,
+    posts: Posts,
+    me: Weak<RecordPv>,
+}
+
+impl RecordPv {
+    fn new(crank: Arc<Crank>, field: FieldRef) -> Arc<RecordPv> {
+        let n_posts = match crank.database().facts(field).count_max {
+            1 => limit::SCALAR_POSTS,
+            _ => limit::ARRAY_POSTS,
+        };
+        Arc::new_cyclic(|me| RecordPv { crank, field, posts: Posts::new(n_posts), me: me.clone() })
+    }
+
+    pub fn field(&self) -> FieldRef {
+        self.field
+    }
+
+    pub fn has_listeners(&self) -> bool {
+        self.posts.has_listeners()
+    }
+
+    pub fn post(&self, post: Post) {
+        self.posts.push(post);
+    }
+}
+
+impl Pv for RecordPv {
+    fn facts(&self) -> PvFacts {
+        let facts = self.crank.database().facts(self.field);
+        PvFacts { kind: facts.kind, count_max: facts.count_max, class_name: facts.record_type }
+    }
+
+    fn read(&self) -> Reading {
+        self.crank.database().read(self.field)
+    }
+
+    fn meta(&self) -> Arc<Meta> {
+        self.crank.database().meta(self.field)
+    }
+
+    fn put(&self, value: Value, completion: Option<Completion>) -> Result<(), PutRefusal> {
+        self.crank.put(self.field, value, completion).map_err(refusal)
+    }
+
+    fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal> {
+        self.crank.input(Input::Acknowledge { field: self.field, transient, severity }).map_err(refusal)
+    }
+
+    fn posts(&self) -> &Posts {
+        &self.posts
+    }
+
+    fn listeners_changed(&self) {
+        if let Some(me) = self.me.upgrade() {
+            self.crank.watch(&me);
+        }
+    }
+
+    fn attach(&self, attach: &mut dyn FnMut(Reading)) {
+        self.crank.hold(&mut || attach(self.read()));
+    }
+}
+
+fn refusal(error: PutError) -> PutRefusal {
+    match error {
+        PutError::ReadOnly => PutRefusal::ReadOnly,
+        other => PutRefusal::Rejected(other.to_string()),
+    }
+}

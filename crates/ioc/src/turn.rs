@@ -1,0 +1,147 @@
+//! Turning the crank of the database: puts from the network and scans, one at a time, and the
+//! delivery of what comes out.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use fodo_data::{Now, Value};
+use fodo_db::{Database, Event, FieldRef, Input, PutError, PutId};
+use fodo_net::{Completion, Post};
+
+use crate::pv::RecordPv;
+
+/// The database with the one lock around its processing.
+#[derive(Debug)]
+pub struct Crank {
+    database: Database,
+    turn: Mutex<Turn>,
+    /// The next deadline may be another, or the IOC stops.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    events: Vec<Event>,
+    watched: HashMap<FieldRef, Arc<RecordPv>>,
+    puts: HashMap<PutId, Completion>,
+    put_next: u64,
+    is_stopped: bool,
+}
+
+fn now() -> Now {
+    Now { monotonic: Instant::now(), wall: SystemTime::now().into() }
+}
+
+impl Crank {
+    pub fn new(database: Database) -> Arc<Crank> {
+        Arc::new(Crank { database, turn: Mutex::default(), changed: Condvar::new() })
+    }
+
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Initial values and PINI.
+    pub fn start(&self) {
+        let mut turn = self.lock();
+        // Nothing is refused at the start.
+        let _ = self.handle(&mut turn, Input::Start);
+    }
+
+    /// Scans until [`Crank::stop`]. Others get the lock between two slices.
+    pub fn run_scans(&self) {
+        let mut turn = self.lock();
+        while !turn.is_stopped {
+            let now = Instant::now();
+            turn = match self.database.deadline() {
+                Some(due) if due <= now => {
+                    // Nothing is refused to a tick.
+                    let _ = self.handle(&mut turn, Input::Tick);
+                    drop(turn);
+                    std::thread::yield_now();
+                    self.lock()
+                }
+                Some(due) => {
+                    self.changed.wait_timeout(turn, due - now).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    pub fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// Writes a field and processes what that starts, on this thread.
+    pub fn put(&self, field: FieldRef, value: Value, completion: Option<Completion>) -> Result<(), PutError> {
+        let mut turn = self.lock();
+        let put = completion.map(|completion| {
+            let put = PutId(turn.put_next);
+            turn.put_next += 1;
+            turn.puts.insert(put, completion);
+            put
+        });
+        let result = self.handle(&mut turn, Input::Put { field, value, put });
+        if let (Err(_), Some(put)) = (&result, put) {
+            turn.puts.remove(&put);
+        }
+        result
+    }
+
+    /// Everything else that goes in.
+    pub fn input(&self, input: Input) -> Result<(), PutError> {
+        self.handle(&mut self.lock(), input)
+    }
+
+    /// A PV's changes are posted as long as somebody listens.
+    ///
+    /// Who comes and who goes may call this in either order, so what holds is looked up here.
+    pub fn watch(&self, pv: &Arc<RecordPv>) {
+        let mut turn = self.lock();
+        let is_watched = pv.has_listeners();
+        match is_watched {
+            true => turn.watched.insert(pv.field(), pv.clone()),
+            false => turn.watched.remove(&pv.field()),
+        };
+        self.database.watch(pv.field(), is_watched);
+    }
+
+    /// Does something while no change can be posted.
+    pub fn hold(&self, work: &mut dyn FnMut()) {
+        let _turn = self.lock();
+        work();
+    }
+
+    /// Turns the crank once and delivers what comes out, in order.
+    fn handle(&self, turn: &mut Turn, input: Input) -> Result<(), PutError> {
+        let mut events = std::mem::take(&mut turn.events);
+        let before = self.database.deadline();
+        let result = self.database.handle(input, now(), &mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::Posted { field, mask, reading } => {
+                    if let Some(pv) = turn.watched.get(&field) {
+                        pv.post(Post { mask, reading });
+                    }
+                }
+                Event::PutDone { put } => {
+                    if let Some(completion) = turn.puts.remove(&put) {
+                        completion.done();
+                    }
+                }
+            }
+        }
+        turn.events = events;
+        if self.database.deadline() != before {
+            self.changed.notify_one();
+        }
+        result
+    }
+}

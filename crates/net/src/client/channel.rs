@@ -1,0 +1,409 @@
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fodo_ca::eca::Eca;
+use fodo_ca::{Cid, Rights};
+use fodo_data::{Reading, Value};
+
+use super::circuit::{Circuit, Place};
+use super::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
+use super::operation::{Operation, OperationCore, Outcome, Task, Waiter};
+use super::{ContextCore, Error, Facts, Refusal, Request};
+use crate::sync::lock;
+
+/// Where a channel stands; the comment says what it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelState {
+    /// For a server to claim the name.
+    Searching,
+    /// For the circuit to that server to open, and for the server to confirm the channel.
+    Connecting,
+    /// For nothing: operations may start.
+    Active,
+    /// For the server to be heard again; its circuit is still open.
+    Unresponsive,
+}
+
+/// The part of a channel that its handles, its circuit and its operations share.
+pub(super) struct ChannelCore {
+    name: Box<str>,
+    cid: Cid,
+    context: Arc<ContextCore>,
+    state: Mutex<State>,
+}
+
+struct State {
+    phase: Phase,
+    rights: Rights,
+    /// Operations that wait for the channel to be active.
+    waiting: Vec<(Arc<OperationCore>, Task)>,
+    monitors: Vec<Arc<MonitorCore>>,
+    /// What went wrong last, for the text of a time-out.
+    trouble: Option<Trouble>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Searching,
+    Connecting(Arc<Circuit>),
+    Active(Arc<Circuit>, Place, Responsive),
+    /// The last handle is gone.
+    Closed,
+}
+
+/// Whether the server of an active channel is heard.
+type Responsive = bool;
+
+#[derive(Clone, Debug)]
+enum Trouble {
+    Claimed(SocketAddr),
+    Refused(SocketAddr, Refusal),
+}
+
+impl std::fmt::Debug for ChannelCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Channel").field("name", &self.name).field("phase", &lock(&self.state).phase).finish()
+    }
+}
+
+impl ChannelCore {
+    fn new(name: &str, cid: Cid, context: Arc<ContextCore>) -> Arc<ChannelCore> {
+        let state = State {
+            phase: Phase::Searching,
+            rights: Rights { read: true, write: true },
+            waiting: Vec::new(),
+            monitors: Vec::new(),
+            trouble: None,
+        };
+        Arc::new(ChannelCore { name: name.into(), cid, context, state: Mutex::new(state) })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn cid(&self) -> Cid {
+        self.cid
+    }
+
+    /// A server has claimed the name.
+    pub(super) fn claimed(self: &Arc<Self>, server: SocketAddr) {
+        match self.context.circuit_to(server) {
+            Ok(circuit) => {
+                let mut state = lock(&self.state);
+                if !matches!(state.phase, Phase::Searching) {
+                    return;
+                }
+                state.trouble = Some(Trouble::Claimed(server));
+                state.phase = Phase::Connecting(circuit.clone());
+                drop(state);
+                if !circuit.create(self) {
+                    self.search_again();
+                }
+            }
+            Err(_) => self.search_again(),
+        }
+    }
+
+    fn search_again(&self) {
+        lock(&self.state).phase = Phase::Searching;
+        self.context.search().start(self.cid, &self.name);
+    }
+
+    pub(super) fn set_rights(&self, rights: Rights) {
+        lock(&self.state).rights = rights;
+    }
+
+    pub(super) fn set_responsive(&self, is_responsive: bool) {
+        if let Phase::Active(_, _, responsive) = &mut lock(&self.state).phase {
+            *responsive = is_responsive;
+        }
+    }
+
+    /// The server complains about something of this channel that has no answer of its own.
+    pub(super) fn complained(&self, status: Eca) {
+        let mut state = lock(&self.state);
+        if let Phase::Connecting(circuit) | Phase::Active(circuit, ..) = &state.phase {
+            state.trouble = Some(Trouble::Refused(circuit.server(), Refusal::Status(status)));
+        }
+    }
+
+    /// The server has confirmed it; gives what has waited for that.
+    pub(super) fn activated(
+        &self,
+        circuit: &Arc<Circuit>,
+        place: Place,
+    ) -> (Vec<(Arc<OperationCore>, Task)>, Vec<Arc<MonitorCore>>) {
+        let mut state = lock(&self.state);
+        state.phase = Phase::Active(circuit.clone(), place, true);
+        state.trouble = None;
+        (std::mem::take(&mut state.waiting), state.monitors.clone())
+    }
+
+    /// Its circuit is lost, or the server took it away; it is looked for again. Operations that
+    /// wait go on waiting, unless the server said no to the channel itself.
+    pub(super) fn lost(self: &Arc<Self>, refused: Option<Error>) -> Vec<Waiter> {
+        let mut woken = Vec::new();
+        let (was_active, ended, monitors) = {
+            let mut state = lock(&self.state);
+            if matches!(state.phase, Phase::Closed) {
+                return woken;
+            }
+            let was_active = matches!(state.phase, Phase::Active(..));
+            state.phase = Phase::Searching;
+            if let Some(Error::Refused { server, refusal, .. }) = &refused {
+                state.trouble = Some(Trouble::Refused(*server, refusal.clone()));
+            }
+            let ended = if refused.is_some() { std::mem::take(&mut state.waiting) } else { Vec::new() };
+            (was_active, ended, state.monitors.clone())
+        };
+        if let Some(error) = refused {
+            woken.extend(ended.into_iter().map(|(operation, _)| operation.end(Err(error.clone()))));
+        }
+        if was_active {
+            woken.extend(monitors.iter().map(MonitorCore::disconnected));
+        }
+        self.context.search().start(self.cid, &self.name);
+        woken
+    }
+
+    pub(super) fn facts(&self) -> Option<Facts> {
+        let state = lock(&self.state);
+        match &state.phase {
+            Phase::Active(circuit, place, _) => Some(Facts {
+                server: circuit.server(),
+                kind: place.kind,
+                count_max: place.count,
+                may_read: state.rights.read,
+                may_write: state.rights.write,
+            }),
+            _ => None,
+        }
+    }
+
+    pub(super) fn connected(&self) -> Result<Outcome, Error> {
+        self.facts().map(Outcome::Connected).ok_or_else(|| self.timed_out(Duration::ZERO))
+    }
+
+    /// Why a task may not even be asked of the server.
+    pub(super) fn refusal(&self, task: &Task) -> Option<Error> {
+        let facts = self.facts()?;
+        let refusal = match task {
+            Task::Get(_) if !facts.may_read => Refusal::ReadAccess,
+            Task::Put(_) | Task::PutUnconfirmed(_) if !facts.may_write => Refusal::WriteAccess,
+            _ => return None,
+        };
+        Some(Error::Refused { pv: self.name.to_string(), server: facts.server, refusal })
+    }
+
+    /// The error of an operation that got no answer in time.
+    pub(super) fn timed_out(&self, after: Duration) -> Error {
+        let pv = self.name.to_string();
+        let state = lock(&self.state);
+        match (&state.phase, &state.trouble) {
+            (Phase::Connecting(circuit) | Phase::Active(circuit, ..), _) => {
+                Error::NoAnswer { pv, server: circuit.server(), after }
+            }
+            (_, Some(Trouble::Claimed(server))) => Error::NoAnswer { pv, server: *server, after },
+            (_, Some(Trouble::Refused(server, refusal))) => {
+                Error::Refused { pv, server: *server, refusal: refusal.clone() }
+            }
+            (_, None) => Error::NotFound { pv, after },
+        }
+    }
+
+    /// A channel of many elements always gives arrays, whatever came this time.
+    pub(super) fn shaped(&self, mut reading: Reading) -> Reading {
+        let is_array = matches!(&lock(&self.state).phase, Phase::Active(_, place, _) if place.count != 1);
+        if is_array && let Value::Scalar(scalar) = reading.value {
+            reading.value = Value::Array(scalar.into());
+        }
+        reading
+    }
+
+    pub(super) fn forget_operation(&self, operation: &OperationCore) {
+        lock(&self.state).waiting.retain(|(waiting, _)| !std::ptr::eq(&**waiting, operation));
+    }
+
+    pub(super) fn forget_monitor(&self, monitor: &Arc<MonitorCore>) {
+        lock(&self.state).monitors.retain(|known| !Arc::ptr_eq(known, monitor));
+    }
+
+    /// Starts a task. `is_driven`: its caller waits for it at once.
+    fn start(self: &Arc<Self>, task: Task, is_driven: bool) -> Arc<OperationCore> {
+        let operation = OperationCore::new(self.clone());
+        loop {
+            let (circuit, place) = {
+                let mut state = lock(&self.state);
+                match &state.phase {
+                    Phase::Active(circuit, place, _) => (circuit.clone(), *place),
+                    _ => {
+                        state.waiting.push((operation.clone(), task));
+                        return operation;
+                    }
+                }
+            };
+            let ended = match self.refusal(&task) {
+                Some(error) => Some(Err(error)),
+                None if task == Task::Connect => Some(self.connected()),
+                None => None,
+            };
+            if let Some(result) = ended {
+                operation.end(result).wake();
+                return operation;
+            }
+            if circuit.issue(&operation, &task, place, is_driven) {
+                return operation;
+            }
+            // The circuit was lost between the two locks; the channel will say so in a moment.
+            std::thread::yield_now();
+        }
+    }
+
+    fn close(&self) {
+        let phase = std::mem::replace(&mut lock(&self.state).phase, Phase::Closed);
+        self.context.search().leave(self.cid);
+        match phase {
+            Phase::Connecting(circuit) => circuit.clear(self.cid, None),
+            Phase::Active(circuit, place, _) => circuit.clear(self.cid, Some(place.sid)),
+            Phase::Searching | Phase::Closed => {}
+        }
+    }
+}
+
+/// Gives the channel up with its last clone.
+struct Handle(Arc<ChannelCore>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// A hold on one PV. Cloning shares it; the channel is given up with its last clone.
+#[derive(Clone)]
+pub struct Channel(Arc<Handle>);
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.core().fmt(f)
+    }
+}
+
+impl Channel {
+    pub(super) fn open(name: &str, context: &Arc<ContextCore>) -> Channel {
+        let core = context.search().enter(|cid| ChannelCore::new(name, cid, context.clone()));
+        context.search().start(core.cid, name);
+        Channel(Arc::new(Handle(core)))
+    }
+
+    fn core(&self) -> &Arc<ChannelCore> {
+        &self.0.0
+    }
+
+    /// The PV's name.
+    pub fn name(&self) -> &str {
+        self.core().name()
+    }
+
+    /// Where it stands now. No round trip.
+    pub fn state(&self) -> ChannelState {
+        match lock(&self.core().state).phase {
+            Phase::Searching | Phase::Closed => ChannelState::Searching,
+            Phase::Connecting(_) => ChannelState::Connecting,
+            Phase::Active(_, _, true) => ChannelState::Active,
+            Phase::Active(_, _, false) => ChannelState::Unresponsive,
+        }
+    }
+
+    /// What the server says of it; `None` while it is not active. No round trip.
+    pub fn facts(&self) -> Option<Facts> {
+        self.core().facts()
+    }
+
+    /// Waits until it is active: search, TCP connection if there is none to that server, one round trip.
+    pub fn connect(&self, timeout: Duration) -> Result<Facts, Error> {
+        self.start_connect().wait(timeout)
+    }
+
+    /// The value with alarm and time; one round trip when connected. Blocks, driving the circuit itself.
+    pub fn get(&self, timeout: Duration) -> Result<Reading, Error> {
+        self.get_with(Request::default(), timeout)
+    }
+
+    /// As [`Channel::get`], for what `request` says.
+    pub fn get_with(&self, request: Request, timeout: Duration) -> Result<Reading, Error> {
+        Operation::new(self.core().start(Task::Get(request), true)).wait(timeout)
+    }
+
+    /// Writes and waits until processing is complete; one round trip when connected.
+    pub fn put(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
+        Operation::new(self.core().start(Task::Put(value.into()), true)).wait(timeout)
+    }
+
+    /// Writes without an answer; ends when the request was handed to the circuit. No round trip.
+    pub fn put_unconfirmed(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
+        Operation::new(self.core().start(Task::PutUnconfirmed(value.into()), false)).wait(timeout)
+    }
+
+    /// Ends when the channel is active.
+    pub fn start_connect(&self) -> Operation<Facts> {
+        Operation::new(self.core().start(Task::Connect, false))
+    }
+
+    /// Starts a get.
+    pub fn start_get(&self, request: Request) -> Operation<Reading> {
+        Operation::new(self.core().start(Task::Get(request), false))
+    }
+
+    /// Starts a put with completion.
+    pub fn start_put(&self, value: impl Into<Value>) -> Operation<()> {
+        Operation::new(self.core().start(Task::Put(value.into()), false))
+    }
+
+    /// Starts a subscription whose events are taken from the [`Monitor`].
+    ///
+    /// It outlives disconnections: events tell of them, and it starts again with the channel.
+    pub fn monitor(&self, options: MonitorOptions) -> Monitor {
+        self.start_monitor(options, None)
+    }
+
+    /// Starts a subscription whose events are given to `callback`, in order, on the context's one
+    /// callback thread. It ends when the returned monitor is dropped.
+    pub fn monitor_with(
+        &self,
+        options: MonitorOptions,
+        callback: impl FnMut(MonitorEvent) + Send + 'static,
+    ) -> Result<Monitor, Error> {
+        let callback: Callback = Box::new(callback);
+        let callbacks = self.core().context.callbacks().map_err(|error| Error::System {
+            pv: self.name().to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(self.start_monitor(options, Some((callback, callbacks))))
+    }
+
+    fn start_monitor(
+        &self,
+        options: MonitorOptions,
+        callback: Option<(Callback, Arc<super::callbacks::Callbacks>)>,
+    ) -> Monitor {
+        let core = self.core();
+        let monitor = MonitorCore::new(core.clone(), options, callback);
+        let active = {
+            let mut state = lock(&core.state);
+            state.monitors.push(monitor.clone());
+            match &state.phase {
+                Phase::Active(circuit, place, _) => Some((circuit.clone(), *place)),
+                _ => None,
+            }
+        };
+        if let (Some((circuit, place)), Some(facts)) = (active, core.facts()) {
+            monitor.connected(facts).wake();
+            circuit.subscribe(&monitor, place);
+        }
+        Monitor::new(monitor, self.clone())
+    }
+}
+

@@ -1,0 +1,103 @@
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fodo_ca::eca::Eca;
+
+/// Why an operation did not give what it was asked for; the variant says whose turn it is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Error {
+    /// Nobody claimed the name in time.
+    NotFound {
+        /// The name.
+        pv: String,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// A server claimed the name, then did not answer in time.
+    NoAnswer {
+        /// The name.
+        pv: String,
+        /// Who claimed it.
+        server: SocketAddr,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The server said no.
+    Refused {
+        /// The name.
+        pv: String,
+        /// Who refused.
+        server: SocketAddr,
+        /// What was refused.
+        refusal: Refusal,
+    },
+    /// The circuit was lost while the operation was under way.
+    Disconnected {
+        /// The name.
+        pv: String,
+        /// Whose circuit it was.
+        server: SocketAddr,
+    },
+    /// The call cannot be right: an empty name, a value that cannot be sent.
+    Misuse {
+        /// The name.
+        pv: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The operating system gave no socket or thread.
+    System {
+        /// The name.
+        pv: String,
+        /// Its own words.
+        reason: String,
+    },
+}
+
+/// What a server says no to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refusal {
+    /// The TCP connection.
+    Connection,
+    /// The channel.
+    Channel,
+    /// Reading.
+    ReadAccess,
+    /// Writing.
+    WriteAccess,
+    /// The operation, with its status.
+    Status(Eca),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Connection => write!(f, "the connection: is a server still running there?"),
+            Refusal::Channel => write!(f, "the channel: it claimed the name but does not serve it"),
+            Refusal::ReadAccess => write!(f, "reading: this client has no read access"),
+            Refusal::WriteAccess => write!(f, "writing: this client has no write access"),
+            Refusal::Status(status) => write!(f, "the operation: {status}"),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NotFound { pv, after } => write!(
+                f,
+                "nobody claimed \"{pv}\" within {after:?}: is its IOC running, and is its network in EPICS_CA_ADDR_LIST?"
+            ),
+            Error::NoAnswer { pv, server, after } => {
+                write!(f, "{server} claimed \"{pv}\" but did not answer within {after:?}")
+            }
+            Error::Refused { pv, server, refusal } => write!(f, "{server} refused \"{pv}\" {refusal}"),
+            Error::Disconnected { pv, server } => write!(f, "the circuit to {server} was lost while \"{pv}\" was in use"),
+            Error::Misuse { pv, reason } => write!(f, "\"{pv}\": {reason}"),
+            Error::System { pv, reason } => write!(f, "\"{pv}\": the operating system says: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,275 @@
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use fodo_ca::eca::Eca;
+use fodo_ca::{Sid, SubscriptionId};
+use fodo_data::{EventMask, Reading};
+
+use super::callbacks::Callbacks;
+use super::channel::{Channel, ChannelCore};
+use super::circuit::Circuit;
+use super::operation::Waiter;
+use super::{Facts, Refusal, Request};
+use crate::sync::lock;
+
+/// What a subscription is to deliver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MonitorOptions {
+    /// What each update holds.
+    pub request: Request,
+    /// Which changes count.
+    pub mask: EventMask,
+    /// How many events wait at most; when full, the newest update replaces the last and is counted.
+    pub queue_max: usize,
+}
+
+impl Default for MonitorOptions {
+    fn default() -> Self {
+        MonitorOptions { request: Request::default(), mask: EventMask::VALUE | EventMask::ALARM, queue_max: 1024 }
+    }
+}
+
+/// What a subscription tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MonitorEvent {
+    /// The channel is active; an update follows.
+    Connected(Facts),
+    /// An update.
+    Update(Reading),
+    /// The circuit was lost; a new one is looked for.
+    Disconnected,
+    /// The server gives no updates, and why.
+    Refused(Refusal),
+}
+
+/// How many updates went where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Came from the server.
+    pub received: u64,
+    /// Were replaced by later ones in the full queue.
+    pub merged: u64,
+    /// Were handed to the user's code.
+    pub delivered: u64,
+}
+
+/// The user's code of a monitor.
+pub(super) type Callback = Box<dyn FnMut(MonitorEvent) + Send>;
+
+/// The part of a monitor that its circuit, its channel and its owner share.
+pub(super) struct MonitorCore {
+    channel: Arc<ChannelCore>,
+    options: MonitorOptions,
+    state: Mutex<State>,
+    callback: Option<(Mutex<Callback>, Arc<Callbacks>)>,
+    is_ended: AtomicBool,
+}
+
+struct State {
+    events: VecDeque<MonitorEvent>,
+    counts: Counts,
+    waiter: Waiter,
+    /// Whether the callback thread has been told that there are events.
+    is_called: bool,
+    place: Option<(Arc<Circuit>, Sid, SubscriptionId)>,
+}
+
+impl std::fmt::Debug for MonitorCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MonitorCore").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl MonitorCore {
+    pub(super) fn new(
+        channel: Arc<ChannelCore>,
+        options: MonitorOptions,
+        callback: Option<(Callback, Arc<Callbacks>)>,
+    ) -> Arc<MonitorCore> {
+        Arc::new(MonitorCore {
+            channel,
+            options,
+            state: Mutex::new(State {
+                events: VecDeque::new(),
+                counts: Counts::default(),
+                waiter: Waiter::Nobody,
+                is_called: false,
+                place: None,
+            }),
+            callback: callback.map(|(callback, thread)| (Mutex::new(callback), thread)),
+            is_ended: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn channel(&self) -> &Arc<ChannelCore> {
+        &self.channel
+    }
+
+    pub(super) fn options(&self) -> &MonitorOptions {
+        &self.options
+    }
+
+    /// Whether its owner has dropped it.
+    pub(super) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
+    }
+
+    /// Where the subscription now runs.
+    pub(super) fn placed(&self, circuit: &Arc<Circuit>, sid: Sid, subscription: SubscriptionId) {
+        lock(&self.state).place = Some((circuit.clone(), sid, subscription));
+    }
+
+    pub(super) fn connected(self: &Arc<Self>, facts: Facts) -> Waiter {
+        self.push(MonitorEvent::Connected(facts))
+    }
+
+    pub(super) fn disconnected(self: &Arc<Self>) -> Waiter {
+        lock(&self.state).place = None;
+        self.push(MonitorEvent::Disconnected)
+    }
+
+    pub(super) fn updated(self: &Arc<Self>, result: Result<Reading, Eca>) -> Waiter {
+        match result {
+            Ok(reading) => self.push(MonitorEvent::Update(reading)),
+            Err(status) => self.push(MonitorEvent::Refused(Refusal::Status(status))),
+        }
+    }
+
+    /// Queues an event; gives whom to wake once no lock is held.
+    fn push(self: &Arc<Self>, event: MonitorEvent) -> Waiter {
+        let mut state = lock(&self.state);
+        let is_update = matches!(event, MonitorEvent::Update(_));
+        state.counts.received += u64::from(is_update);
+        let is_full = state.events.len() >= self.options.queue_max.max(1);
+        match state.events.back_mut() {
+            Some(last @ MonitorEvent::Update(_)) if is_full && is_update => {
+                *last = event;
+                state.counts.merged += 1;
+            }
+            _ => {
+                make_room(&mut state, self.options.queue_max);
+                state.events.push_back(event);
+            }
+        }
+        if let Some((_, callbacks)) = &self.callback
+            && !std::mem::replace(&mut state.is_called, true)
+        {
+            callbacks.call(self);
+        }
+        std::mem::take(&mut state.waiter)
+    }
+
+    fn pop(&self) -> Option<MonitorEvent> {
+        let mut state = lock(&self.state);
+        let event = state.events.pop_front()?;
+        state.counts.delivered += u64::from(matches!(event, MonitorEvent::Update(_)));
+        Some(event)
+    }
+
+    /// Hands the waiting events to the callback, on the callback thread; at most those that wait now.
+    pub(super) fn deliver(self: &Arc<Self>) {
+        let Some((callback, callbacks)) = &self.callback else { return };
+        let n_events = lock(&self.state).events.len();
+        for _ in 0..n_events {
+            if self.is_ended() {
+                return;
+            }
+            let Some(event) = lock(&self.state).events.pop_front() else { break };
+            let is_update = matches!(event, MonitorEvent::Update(_));
+            lock(callback)(event);
+            lock(&self.state).counts.delivered += u64::from(is_update);
+        }
+        let mut state = lock(&self.state);
+        state.is_called = !state.events.is_empty();
+        if state.is_called {
+            callbacks.call(self);
+        }
+    }
+}
+
+/// Connection events are kept whatever happens, so a full queue gives up its oldest update.
+fn make_room(state: &mut State, queue_max: usize) {
+    if state.events.len() < queue_max.max(1) {
+        return;
+    }
+    if let Some(oldest) = state.events.iter().position(|event| matches!(event, MonitorEvent::Update(_))) {
+        state.events.remove(oldest);
+        state.counts.merged += 1;
+    } else {
+        // Nothing but connection events: the newest says how things stand.
+        state.events.pop_front();
+    }
+}
+
+/// A running subscription; ends when dropped.
+#[derive(Debug)]
+pub struct Monitor {
+    core: Arc<MonitorCore>,
+    /// Keeps the channel.
+    _channel: Channel,
+}
+
+impl Monitor {
+    pub(super) fn new(core: Arc<MonitorCore>, channel: Channel) -> Monitor {
+        Monitor { core, _channel: channel }
+    }
+
+    /// The next event; `None` when none comes within `timeout`. With a callback there is never one here.
+    pub fn next(&self, timeout: Duration) -> Option<MonitorEvent> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(event) = self.pop_or_wait(|| Waiter::Thread(std::thread::current())) {
+                return Some(event);
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return None;
+            }
+            std::thread::park_timeout(deadline - now);
+        }
+    }
+
+    /// The next event as a future; it is woken from the client's reactor.
+    pub fn next_event(&self) -> impl Future<Output = MonitorEvent> + '_ {
+        std::future::poll_fn(|cx| match self.pop_or_wait(|| Waiter::Future(cx.waker().clone())) {
+            Some(event) => Poll::Ready(event),
+            None => Poll::Pending,
+        })
+    }
+
+    /// How many updates went where so far.
+    pub fn counts(&self) -> Counts {
+        lock(&self.core.state).counts
+    }
+
+    fn pop_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Option<MonitorEvent> {
+        if self.core.callback.is_some() {
+            return None;
+        }
+        if let Some(event) = self.core.pop() {
+            return Some(event);
+        }
+        let mut state = lock(&self.core.state);
+        if state.events.is_empty() {
+            state.waiter = waiter();
+            return None;
+        }
+        drop(state);
+        self.core.pop()
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.core.is_ended.store(true, Ordering::Release);
+        self.core.channel.forget_monitor(&self.core);
+        let place = lock(&self.core.state).place.take();
+        if let Some((circuit, sid, subscription)) = place {
+            circuit.cancel(sid, subscription);
+        }
+    }
+}

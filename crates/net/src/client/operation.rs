@@ -1,0 +1,267 @@
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{self, Poll, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use fodo_data::{Reading, Value};
+
+use super::channel::ChannelCore;
+use super::circuit::Circuit;
+use super::{Error, Facts, Request};
+use crate::sync::lock;
+
+/// What an operation asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Task {
+    /// Nothing but the channel.
+    Connect,
+    /// A value.
+    Get(Request),
+    /// A put with completion.
+    Put(Value),
+    /// A put without any answer.
+    PutUnconfirmed(Value),
+}
+
+/// What an operation gave.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// For [`Task::Connect`].
+    Connected(Facts),
+    /// For [`Task::Get`].
+    Reading(Reading),
+    /// For both puts.
+    Written,
+}
+
+/// Who wants to know that something has happened.
+#[derive(Debug, Default)]
+pub(super) enum Waiter {
+    /// Nobody yet.
+    #[default]
+    Nobody,
+    /// A thread that is parked, or will be.
+    Thread(Thread),
+    /// A future.
+    Future(Waker),
+}
+
+impl Waiter {
+    pub(super) fn wake(self) {
+        match self {
+            Waiter::Nobody => {}
+            Waiter::Thread(thread) => thread.unpark(),
+            Waiter::Future(waker) => waker.wake(),
+        }
+    }
+}
+
+/// The part of an operation that its circuit, its channel and its caller share.
+#[derive(Debug)]
+pub(super) struct OperationCore {
+    channel: Arc<ChannelCore>,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    state: State,
+    waiter: Waiter,
+}
+
+/// Where an operation stands; the comment says what it waits for.
+#[derive(Debug)]
+enum State {
+    /// For its channel to be active.
+    Waiting,
+    /// For the server's answer on this circuit.
+    Issued(Arc<Circuit>),
+    /// For its caller to take the result.
+    Ended(Result<Outcome, Error>),
+    /// For nothing: the result was taken.
+    Taken,
+}
+
+impl OperationCore {
+    pub(super) fn new(channel: Arc<ChannelCore>) -> Arc<OperationCore> {
+        Arc::new(OperationCore { channel, slot: Mutex::new(Slot { state: State::Waiting, waiter: Waiter::Nobody }) })
+    }
+
+    pub(super) fn channel(&self) -> &Arc<ChannelCore> {
+        &self.channel
+    }
+
+    /// The request is on its way. False when the operation has ended meanwhile.
+    pub(super) fn issued(&self, circuit: &Arc<Circuit>) -> bool {
+        let mut slot = lock(&self.slot);
+        let is_waiting = matches!(slot.state, State::Waiting);
+        if is_waiting {
+            slot.state = State::Issued(circuit.clone());
+        }
+        is_waiting
+    }
+
+    /// It ends here, unless it has already; gives whom to wake once no lock is held.
+    pub(super) fn end(&self, result: Result<Outcome, Error>) -> Waiter {
+        let mut slot = lock(&self.slot);
+        match slot.state {
+            State::Waiting | State::Issued(_) => {
+                slot.state = State::Ended(result);
+                std::mem::take(&mut slot.waiter)
+            }
+            State::Ended(_) | State::Taken => Waiter::Nobody,
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(lock(&self.slot).state, State::Ended(_) | State::Taken)
+    }
+
+    fn take(&self) -> Option<Result<Outcome, Error>> {
+        let mut slot = lock(&self.slot);
+        if !matches!(slot.state, State::Ended(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut slot.state, State::Taken) {
+            State::Ended(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// Takes the result, or leaves word whom to wake when there is one.
+    fn take_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Option<Result<Outcome, Error>> {
+        if let Some(result) = self.take() {
+            return Some(result);
+        }
+        let mut slot = lock(&self.slot);
+        if matches!(slot.state, State::Waiting | State::Issued(_)) {
+            slot.waiter = waiter();
+            return None;
+        }
+        drop(slot);
+        self.take()
+    }
+
+    fn circuit(&self) -> Option<Arc<Circuit>> {
+        match &lock(&self.slot).state {
+            State::Issued(circuit) => Some(circuit.clone()),
+            _ => None,
+        }
+    }
+
+    /// Ends it from the caller's side; its answer will find nobody.
+    fn cancel(&self) {
+        let state = std::mem::replace(&mut lock(&self.slot).state, State::Taken);
+        // Once issued, its number stays taken until the answer comes, so that no other gets it.
+        if matches!(state, State::Waiting) {
+            self.channel.forget_operation(self);
+        }
+    }
+
+    /// Blocks until it ends or the moment comes. Drives the circuit once the request is on its way.
+    fn wait_until(&self, deadline: Instant) -> Option<Result<Outcome, Error>> {
+        loop {
+            // Whoever reads the circuit wakes us by this, also while we wait for the reader's role.
+            if let Some(result) = self.take_or_wait(|| Waiter::Thread(std::thread::current())) {
+                return Some(result);
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return None;
+            }
+            match self.circuit() {
+                Some(circuit) => circuit.drive(deadline, &|| self.has_ended()),
+                None => std::thread::park_timeout(deadline - now),
+            }
+        }
+    }
+}
+
+/// What an outcome is to the caller.
+pub trait Given: Sized {
+    #[doc(hidden)]
+    fn given(outcome: OutcomeOf) -> Option<Self>;
+}
+
+/// An outcome on its way to the caller.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct OutcomeOf(Outcome);
+
+impl Given for Facts {
+    fn given(outcome: OutcomeOf) -> Option<Self> {
+        match outcome.0 {
+            Outcome::Connected(facts) => Some(facts),
+            _ => None,
+        }
+    }
+}
+
+impl Given for Reading {
+    fn given(outcome: OutcomeOf) -> Option<Self> {
+        match outcome.0 {
+            Outcome::Reading(reading) => Some(reading),
+            _ => None,
+        }
+    }
+}
+
+impl Given for () {
+    fn given(outcome: OutcomeOf) -> Option<Self> {
+        matches!(outcome.0, Outcome::Written).then_some(())
+    }
+}
+
+/// An operation in progress. Wait for it or await it; dropping it cancels it.
+///
+/// It needs no async runtime: any executor can poll it, and it is woken from the client's reactor.
+#[derive(Debug)]
+#[must_use = "dropping an operation cancels it"]
+pub struct Operation<T> {
+    core: Arc<OperationCore>,
+    gives: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Given> Operation<T> {
+    pub(super) fn new(core: Arc<OperationCore>) -> Operation<T> {
+        Operation { core, gives: std::marker::PhantomData }
+    }
+
+    /// Blocks until it ends or `timeout` has passed, driving the circuit meanwhile.
+    ///
+    /// A time-out cancels it, and says which step has not been reached.
+    pub fn wait(self, timeout: Duration) -> Result<T, Error> {
+        let deadline = Instant::now() + timeout;
+        match self.core.wait_until(deadline) {
+            Some(result) => Self::given(result),
+            None => Err(self.core.channel.timed_out(timeout)),
+        }
+    }
+
+    fn given(result: Result<Outcome, Error>) -> Result<T, Error> {
+        let outcome = result?;
+        match T::given(OutcomeOf(outcome)) {
+            Some(given) => Ok(given),
+            None => unreachable!("an operation ends with the outcome of its own task"),
+        }
+    }
+}
+
+impl<T: Given> Future for Operation<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        match self.core.take_or_wait(|| Waiter::Future(cx.waker().clone())) {
+            Some(result) => Poll::Ready(Self::given(result)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<T> Drop for Operation<T> {
+    fn drop(&mut self) {
+        self.core.cancel();
+    }
+}

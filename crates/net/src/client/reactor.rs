@@ -1,0 +1,168 @@
+//! The one thread that serves every socket and timer of every client context of the process.
+//!
+//! Sockets that a blocking call drives itself are not registered here meanwhile.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Instant;
+
+use fodo_data::Now;
+use mio::{Events, Poll, Registry, Token, Waker};
+use slab::Slab;
+
+use crate::clock;
+use crate::sync::lock;
+use crate::timers::Timers;
+
+/// Something with a socket or a timer that the reactor calls when either is due.
+pub trait Driven: Send + Sync {
+    /// Reads, writes and ticks as far as is possible without blocking.
+    fn turn(self: Arc<Self>, now: Now) -> Turn;
+}
+
+/// When to call again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// When the socket is ready.
+    Ready,
+    /// When the socket is ready, or at this moment.
+    By(Instant),
+    /// At once, after the others: there was more to do than one turn allows.
+    Again,
+}
+
+/// What other threads tell the reactor.
+enum Command {
+    /// Call this object at that moment at the latest.
+    At(usize, Instant),
+    /// Call it soon.
+    Soon(usize),
+    /// It is gone.
+    Forget(usize),
+}
+
+/// A handle to the reactor.
+pub struct Reactor {
+    registry: Registry,
+    waker: Waker,
+    is_awake: AtomicBool,
+    commands: Mutex<Vec<Command>>,
+    driven: Mutex<Slab<Weak<dyn Driven>>>,
+}
+
+const WAKE: Token = Token(usize::MAX);
+
+impl Reactor {
+    /// The process's reactor; its thread starts with the first call.
+    pub fn shared() -> io::Result<Arc<Reactor>> {
+        static SHARED: OnceLock<Arc<Reactor>> = OnceLock::new();
+        static STARTING: Mutex<()> = Mutex::new(());
+        let _starting = lock(&STARTING);
+        if let Some(reactor) = SHARED.get() {
+            return Ok(reactor.clone());
+        }
+        let reactor = Reactor::start()?;
+        Ok(SHARED.get_or_init(|| reactor).clone())
+    }
+
+    fn start() -> io::Result<Arc<Reactor>> {
+        let poll = Poll::new()?;
+        let reactor = Arc::new(Reactor {
+            registry: poll.registry().try_clone()?,
+            waker: Waker::new(poll.registry(), WAKE)?,
+            is_awake: AtomicBool::new(false),
+            commands: Mutex::default(),
+            driven: Mutex::default(),
+        });
+        let running = reactor.clone();
+        std::thread::Builder::new().name("fodo-client".into()).spawn(move || running.run(poll))?;
+        Ok(reactor)
+    }
+
+    /// Where sockets are registered, from any thread.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Takes an object in and gives its token, for its socket and for timers.
+    pub fn add(&self, driven: Weak<dyn Driven>) -> Token {
+        Token(lock(&self.driven).insert(driven))
+    }
+
+    /// Forgets an object.
+    pub fn remove(&self, token: Token) {
+        self.tell(Command::Forget(token.0));
+    }
+
+    /// Calls an object at this moment at the latest.
+    pub fn call_at(&self, token: Token, at: Instant) {
+        self.tell(Command::At(token.0, at));
+    }
+
+    /// Calls an object soon.
+    pub fn call_soon(&self, token: Token) {
+        self.tell(Command::Soon(token.0));
+    }
+
+    fn tell(&self, command: Command) {
+        lock(&self.commands).push(command);
+        if !self.is_awake.swap(true, Ordering::AcqRel) {
+            // A wake-up that fails leaves the command for the next turn; there is no one to tell.
+            let _ = self.waker.wake();
+        }
+    }
+
+    fn run(&self, mut poll: Poll) {
+        let mut events = Events::with_capacity(1024);
+        let mut timers = Timers::default();
+        let mut due: Vec<usize> = Vec::new();
+        let mut commands = Vec::new();
+        loop {
+            let timeout = match due.is_empty() {
+                true => timers.next().map(|at| at.saturating_duration_since(Instant::now())),
+                false => Some(std::time::Duration::ZERO),
+            };
+            // Interrupted or not, what is due is done below.
+            let _ = poll.poll(&mut events, timeout);
+            self.is_awake.store(true, Ordering::Release);
+            due.extend(events.iter().map(|event| event.token()).filter(|token| *token != WAKE).map(|token| token.0));
+            commands.append(&mut lock(&self.commands));
+            for command in commands.drain(..) {
+                match command {
+                    Command::At(index, at) => timers.set_if_earlier(index, at),
+                    Command::Soon(index) => due.push(index),
+                    Command::Forget(index) => {
+                        timers.clear(index);
+                        lock(&self.driven).try_remove(index);
+                    }
+                }
+            }
+            let now = clock::now();
+            timers.take_due(now.monotonic, &mut due);
+            due.sort_unstable();
+            due.dedup();
+            due = self.turn_all(&due, now, &mut timers);
+            self.is_awake.store(false, Ordering::Release);
+            if !lock(&self.commands).is_empty() {
+                // Somebody told us something while we looked awake.
+                let _ = self.waker.wake();
+            }
+        }
+    }
+
+    /// Gives every due object its turn, and tells which want another one at once.
+    fn turn_all(&self, due: &[usize], now: Now, timers: &mut Timers) -> Vec<usize> {
+        let mut again = Vec::new();
+        for &index in due {
+            let driven = lock(&self.driven).get(index).and_then(Weak::upgrade);
+            let Some(driven) = driven else { continue };
+            match driven.turn(now) {
+                Turn::Ready => timers.clear(index),
+                Turn::By(at) => timers.set(index, at),
+                Turn::Again => again.push(index),
+            }
+        }
+        again
+    }
+}

@@ -1,0 +1,157 @@
+//! Who reads a circuit: the reactor, one blocking caller, or for a moment nobody.
+//!
+//! The role is handed from one blocked caller to the next without the reactor. It must never be
+//! lost: whenever somebody waits for an answer, somebody reads or is on his way to.
+
+use std::time::Instant;
+
+/// Who reads the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// The reactor; the socket is registered there.
+    Reactor,
+    /// A blocking caller.
+    Caller,
+    /// Nobody since that moment: the next caller, or soon the reactor.
+    Resting(Instant),
+}
+
+/// The reader and those who wait for the role. `W` wakes one of them; `Id` tells them apart.
+#[derive(Debug)]
+pub struct Role<Id, W> {
+    reader: Reader,
+    blocked: Vec<(Id, W)>,
+}
+
+impl<Id: PartialEq, W> Role<Id, W> {
+    /// The reactor's, with nobody waiting.
+    pub fn new() -> Role<Id, W> {
+        Role { reader: Reader::Reactor, blocked: Vec::new() }
+    }
+
+    /// Who reads now.
+    pub fn reader(&self) -> Reader {
+        self.reader
+    }
+
+    /// Makes the calling thread the reader, unless another caller is. `Some(true)`: it was the
+    /// reactor's, whose registration the new reader must undo. `None`: another caller has it.
+    #[must_use]
+    pub fn take(&mut self) -> Option<bool> {
+        match self.reader {
+            Reader::Caller => None,
+            before => {
+                self.reader = Reader::Caller;
+                Some(before == Reader::Reactor)
+            }
+        }
+    }
+
+    /// The reader stops reading.
+    pub fn rest(&mut self, now: Instant) {
+        self.reader = Reader::Resting(now);
+    }
+
+    /// The reactor reads again.
+    pub fn attached(&mut self) {
+        self.reader = Reader::Reactor;
+    }
+
+    /// A caller is about to park until it is woken; it must check again after it has locked again.
+    pub fn block(&mut self, id: Id, waker: W) {
+        self.blocked.push((id, waker));
+    }
+
+    /// It is awake again.
+    pub fn unblock(&mut self, id: &Id) {
+        self.blocked.retain(|(blocked, _)| blocked != id);
+    }
+
+    /// Whom the last step of a blocking call has to wake: the longest waiting, if nobody reads.
+    pub fn successor(&self) -> Option<&W> {
+        match self.reader {
+            Reader::Caller => None,
+            _ => self.blocked.first().map(|(_, waker)| waker),
+        }
+    }
+
+    /// Everybody who waits, when the circuit has come to its end.
+    pub fn everybody(&self) -> impl Iterator<Item = &W> {
+        self.blocked.iter().map(|(_, waker)| waker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use shuttle::sync::{Arc, Mutex};
+    use shuttle::thread;
+
+    use super::*;
+
+    /// A circuit reduced to its role: answers come one at a time to whoever reads.
+    struct Shared {
+        role: Role<thread::ThreadId, thread::Thread>,
+        unread: Vec<usize>,
+        answered: BTreeSet<usize>,
+        /// Whom the end of each operation wakes.
+        waiters: BTreeMap<usize, thread::Thread>,
+    }
+
+    /// What `Circuit::drive` does with the role.
+    fn drive(shared: &Mutex<Shared>, mine: usize) {
+        let mut state = shared.lock().unwrap();
+        state.waiters.insert(mine, thread::current());
+        while !state.answered.contains(&mine) {
+            if state.role.take().is_none() {
+                let me = thread::current();
+                let id = me.id();
+                state.role.block(id, me);
+                drop(state);
+                thread::park();
+                state = shared.lock().unwrap();
+                state.role.unblock(&id);
+                continue;
+            }
+            while !state.answered.contains(&mine) {
+                drop(state);
+                thread::yield_now();
+                state = shared.lock().unwrap();
+                let answer = state.unread.pop().expect("an answer is lost");
+                state.answered.insert(answer);
+                if let Some(owner) = state.waiters.get(&answer) {
+                    owner.unpark();
+                }
+            }
+            state.role.rest(Instant::now());
+        }
+        if let Some(successor) = state.role.successor() {
+            successor.unpark();
+        }
+    }
+
+    #[test]
+    fn every_caller_gets_its_answer_whatever_the_order_of_threads() {
+        shuttle::check_random(
+            || {
+                let n_callers = 4;
+                let shared = Arc::new(Mutex::new(Shared {
+                    role: Role::new(),
+                    unread: (0..n_callers).collect(),
+                    answered: BTreeSet::new(),
+                    waiters: BTreeMap::new(),
+                }));
+                let callers: Vec<_> = (0..n_callers)
+                    .map(|mine| {
+                        let shared = shared.clone();
+                        thread::spawn(move || drive(&shared, mine))
+                    })
+                    .collect();
+                callers.into_iter().for_each(|caller| caller.join().unwrap());
+                assert_eq!(shared.lock().unwrap().answered.len(), n_callers);
+            },
+            2000,
+        );
+    }
+}

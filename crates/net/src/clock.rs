@@ -1,0 +1,10 @@
+//! The only place that reads clocks.
+
+use std::time::{Instant, SystemTime};
+
+use fodo_data::Now;
+
+/// The present on both clocks.
+pub fn now() -> Now {
+    Now { monotonic: Instant::now(), wall: SystemTime::now().into() }
+}

@@ -1,0 +1,56 @@
+//! The host's network interfaces: where a search reaches everybody.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Every host of the loopback network; where there is such a broadcast (Linux), it reaches all
+/// servers of this host, while a datagram to 127.0.0.1 reaches one of them.
+const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
+
+/// Where searches go when nothing is configured: the broadcast address of every interface, and
+/// this host itself, so that a client finds a server beside it without any network.
+pub fn search_addresses(port: u16) -> Vec<SocketAddr> {
+    let mut found: Vec<Ipv4Addr> = Vec::new();
+    if cfg!(target_os = "linux") {
+        found.push(LOOPBACK_BROADCAST);
+    }
+    found.push(Ipv4Addr::LOCALHOST);
+    for (address, broadcast) in v4_interfaces() {
+        let target = broadcast.unwrap_or(address);
+        if !address.is_loopback() && !found.contains(&target) {
+            found.push(target);
+        }
+    }
+    found.into_iter().map(|ip| SocketAddr::new(IpAddr::V4(ip), port)).collect()
+}
+
+/// The broadcast address of the interface with this address; of the loopback network too.
+pub fn broadcast_of(interface: Ipv4Addr) -> Option<Ipv4Addr> {
+    if interface.is_loopback() {
+        return cfg!(target_os = "linux").then_some(LOOPBACK_BROADCAST);
+    }
+    v4_interfaces().into_iter().find(|(address, _)| *address == interface).and_then(|(_, broadcast)| broadcast)
+}
+
+/// Address and broadcast address of every interface that is up. None when the host does not tell.
+fn v4_interfaces() -> Vec<(Ipv4Addr, Option<Ipv4Addr>)> {
+    if_addrs::get_if_addrs()
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|interface| match interface.addr {
+            if_addrs::IfAddr::V4(v4) => Some((v4.ip, v4.broadcast)),
+            if_addrs::IfAddr::V6(_) => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host_is_always_searched() {
+        let addresses = search_addresses(5064);
+
+        assert!(addresses.contains(&"127.0.0.1:5064".parse().unwrap()));
+    }
+}

@@ -1,0 +1,39 @@
+//! Every bound of this crate, with its reason.
+
+use std::time::Duration;
+
+/// Bytes taken from a socket in one call: a whole burst of small replies, and little enough to
+/// stay in the second-level cache while it is decoded.
+pub const RECEIVE_BYTES: usize = 256 * 1024;
+
+/// Bytes one circuit may take in before the others of its reactor have their turn.
+pub const TURN_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long a circuit that a blocking call has driven stays away from the reactor: long enough
+/// for the next call of a loop, short enough that nobody sees an update wait.
+pub const LEASE: Duration = Duration::from_millis(2);
+
+/// How long a TCP connection may take to open before the name is looked for again.
+pub const CONNECT: Duration = Duration::from_secs(5);
+
+/// Bytes of updates that wait in a server circuit before later ones stay in the ring of posts.
+pub const UPDATE_BYTES: usize = 256 * 1024;
+
+/// Bytes of answers that wait before a server circuit is not read any further. Arrays count with
+/// their size on the wire, but are shared snapshots.
+pub const ANSWER_BYTES: usize = 1024 * 1024;
+
+/// Server reactors: more bring nothing before the network is full.
+pub const SERVER_THREADS: usize = 4;
+
+/// A PV name in a channel request; longer ones cannot be searched for in one datagram.
+pub const NAME_BYTES: usize = 1000;
+
+
+
+
+/// Datagrams answered before circuits have their turn.
+pub const TURN_DATAGRAMS: usize = 256;
+
+/// How long no client is accepted after the system had no descriptor left for one.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(200);

@@ -1,0 +1,416 @@
+//! One client's connection: its channels, its watches on PVs, its puts in progress.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fodo_ca::dbr::{DbrType, Level};
+use fodo_ca::eca::Eca;
+use fodo_ca::ring::Cursor;
+use fodo_ca::server::{Circuit as Machine, Config, Event, ReadReply};
+use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId};
+use fodo_data::{EventMask, Now, Reading, Scalar, Severity, Value};
+use mio::Poll;
+use mio::unix::SourceFd;
+use slab::Slab;
+
+use super::posts::Listener;
+use super::reactor::{CircuitKey, Inbox};
+use super::{Completion, PutRefusal, Pv, Source};
+use crate::limit;
+
+/// What a circuit wants after its turn.
+pub(super) enum Turn {
+    /// A turn when its socket is ready.
+    Ready,
+    /// The same, or at this moment.
+    By(Instant),
+    /// A turn at once, after the others.
+    Again,
+    /// Nothing more: it is to be dropped.
+    Closed,
+}
+
+/// One client's connection.
+pub(super) struct Circuit {
+    stream: TcpStream,
+    machine: Machine,
+    key: CircuitKey,
+    inbox: Arc<Inbox>,
+    peer: SocketAddr,
+    channels: Vec<Option<Channel>>,
+    watches: Slab<Watch>,
+    watch_of_pv: HashMap<usize, usize>,
+    watch_of_subscription: HashMap<SubscriptionId, usize>,
+    /// Watches with posts that have not been sent, each once, in the order of their posts.
+    unsent: Vec<usize>,
+    puts: HashMap<u64, Put>,
+    put_next: u64,
+    events: Vec<Event>,
+    is_closing: bool,
+}
+
+struct Channel {
+    pv: Arc<dyn Pv>,
+}
+
+/// One PV that this circuit has subscriptions on.
+struct Watch {
+    pv: Arc<dyn Pv>,
+    listener: Arc<Listener>,
+    is_unsent: bool,
+    subscriptions: Vec<Subscription>,
+}
+
+struct Subscription {
+    id: SubscriptionId,
+    sid: Sid,
+    dbr: DbrType,
+    count: u32,
+    cursor: Cursor,
+}
+
+/// A put whose processing goes on.
+struct Put {
+    sid: Sid,
+    dbr: DbrType,
+    count: u32,
+    ioid: Option<Ioid>,
+}
+
+impl Circuit {
+    pub(super) fn new(
+        stream: TcpStream,
+        peer: SocketAddr,
+        key: CircuitKey,
+        inbox: Arc<Inbox>,
+        payload_bytes_max: usize,
+        now: Now,
+    ) -> Circuit {
+        Circuit {
+            stream,
+            machine: Machine::new(&Config { payload_bytes_max }, now),
+            key,
+            inbox,
+            peer,
+            channels: Vec::new(),
+            watches: Slab::new(),
+            watch_of_pv: HashMap::new(),
+            watch_of_subscription: HashMap::new(),
+            unsent: Vec::new(),
+            puts: HashMap::new(),
+            put_next: 0,
+            events: Vec::new(),
+            is_closing: false,
+        }
+    }
+
+    /// A watched PV has changed.
+    pub(super) fn posted(&mut self, watch: usize) {
+        if let Some(found) = self.watches.get_mut(watch)
+            && !std::mem::replace(&mut found.is_unsent, true)
+        {
+            self.unsent.push(watch);
+        }
+    }
+
+    /// The processing of a put has ended.
+    pub(super) fn put_done(&mut self, put: u64) {
+        if let Some(Put { sid, dbr, count, ioid }) = self.puts.remove(&put) {
+            self.machine.write_done(sid, dbr, count, ioid, Ok(()));
+        }
+    }
+
+    /// Reads, answers and writes as far as is possible without blocking.
+    pub(super) fn turn(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) -> Turn {
+        let mut is_more = false;
+        if !self.is_closing && self.machine.pending_bytes() < limit::ANSWER_BYTES {
+            match self.receive(source, buffer, now) {
+                Ok(more) => is_more = more,
+                Err(_) => return Turn::Closed,
+            }
+        }
+        if self.machine.deadline().is_some_and(|at| at <= now.monotonic) {
+            let mut events = std::mem::take(&mut self.events);
+            self.machine.tick(now, &mut events);
+            self.answer_all(source, events);
+        }
+        loop {
+            self.send_updates();
+            match self.flush() {
+                Ok(true) if !self.unsent.is_empty() && !self.machine.events_off() => {}
+                Ok(true) => break,
+                // The socket is full; a turn follows when it has drained.
+                Ok(false) => return Turn::Ready,
+                Err(_) => return Turn::Closed,
+            }
+        }
+        match (self.is_closing, is_more, self.machine.deadline()) {
+            (true, ..) => Turn::Closed,
+            (false, true, _) => Turn::Again,
+            (false, false, Some(at)) => Turn::By(at),
+            (false, false, None) => Turn::Ready,
+        }
+    }
+
+    /// Reads and answers a bounded number of bytes; true when there may be more.
+    fn receive(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) -> io::Result<bool> {
+        let mut taken = 0;
+        while taken < limit::TURN_BYTES && !self.is_closing {
+            let n = match self.stream.read(buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            taken += n;
+            let mut events = std::mem::take(&mut self.events);
+            self.machine.received(&buffer[..n], now, &mut events);
+            self.answer_all(source, events);
+            if n < buffer.len() {
+                return Ok(false);
+            }
+            if self.machine.pending_bytes() >= limit::ANSWER_BYTES {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes what is ready; true when everything is out.
+    fn flush(&mut self) -> io::Result<bool> {
+        loop {
+            let ready = self.machine.ready();
+            if ready.is_empty() {
+                return Ok(true);
+            }
+            match self.stream.write(ready) {
+                Ok(n) => self.machine.sent(n),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn answer_all(&mut self, source: &dyn Source, mut events: Vec<Event>) {
+        for event in events.drain(..) {
+            match event {
+                Event::Read { sid, dbr, count, reply } => self.read(sid, dbr, count, reply),
+                Event::Write { sid, dbr, value, ioid } => self.write(sid, dbr, value, ioid),
+                Event::Subscribe { sid, dbr, count, mask, subscription } => {
+                    self.subscribe(sid, dbr, count, mask, subscription);
+                }
+                Event::Cancel { subscription, .. } => self.cancel(subscription),
+                Event::Create { cid, name } => self.create(source, cid, &name),
+                Event::Clear { sid } => self.clear(sid),
+                // Access security, which will want to know, does not exist yet.
+                Event::Identity { .. } => {}
+                Event::Closed(_) => self.is_closing = true,
+            }
+        }
+        self.events = events;
+    }
+
+    fn create(&mut self, source: &dyn Source, cid: Cid, name: &str) {
+        let Some(pv) = source.open(name) else {
+            return self.machine.create_failed(cid);
+        };
+        let facts = pv.facts();
+        let native = DbrType::of(facts.kind, Level::Plain);
+        let sid = self.machine.created(cid, native, facts.count_max, Rights { read: true, write: true });
+        let index = sid.0 as usize;
+        if self.channels.len() <= index {
+            self.channels.resize_with(index + 1, || None);
+        }
+        self.channels[index] = Some(Channel { pv });
+    }
+
+    fn pv(&self, sid: Sid) -> Option<&Arc<dyn Pv>> {
+        self.channels.get(sid.0 as usize)?.as_ref().map(|channel| &channel.pv)
+    }
+
+    fn read(&mut self, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply) {
+        let Some(pv) = self.pv(sid) else { return };
+        let reading = read(&**pv, dbr);
+        self.machine.read_done(sid, dbr, count, reply, Ok(&reading));
+    }
+
+    fn write(&mut self, sid: Sid, dbr: DbrType, value: Value, ioid: Option<Ioid>) {
+        let Some(pv) = self.pv(sid).cloned() else { return };
+        let count = value.len() as u32;
+        if dbr == DbrType::PUT_ACKT || dbr == DbrType::PUT_ACKS {
+            let result = acknowledge(&*pv, dbr, &value);
+            return self.machine.write_done(sid, dbr, count, ioid, result);
+        }
+        let put = self.put_next;
+        let completion = ioid.map(|ioid| {
+            self.puts.insert(put, Put { sid, dbr, count, ioid: Some(ioid) });
+            self.put_next += 1;
+            Completion::new(self.inbox.clone(), self.key, put)
+        });
+        if let Err(refusal) = pv.put(value, completion) {
+            self.puts.remove(&put);
+            let status = match refusal {
+                PutRefusal::ReadOnly => Eca::NOWTACCESS,
+                PutRefusal::Rejected(_) => Eca::PUTFAIL,
+            };
+            self.machine.write_done(sid, dbr, count, ioid, Err(status));
+        }
+    }
+
+    fn subscribe(&mut self, sid: Sid, dbr: DbrType, count: u32, mask: EventMask, id: SubscriptionId) {
+        let Some(pv) = self.pv(sid).cloned() else { return };
+        let address = Arc::as_ptr(&pv).cast::<()>().addr();
+        let watch = match self.watch_of_pv.get(&address) {
+            Some(&watch) => watch,
+            None => self.watch(address, &pv),
+        };
+        let mut first = None;
+        pv.attach(&mut |reading| {
+            first = Some((reading, pv.posts().with_ring(|ring| ring.cursor(mask))));
+        });
+        let Some((mut reading, cursor)) = first else { return };
+        self.watch_of_subscription.insert(id, watch);
+        self.watches[watch].subscriptions.push(Subscription { id, sid, dbr, count, cursor });
+        complete(&mut reading, &*pv, dbr);
+        update(&mut self.machine, sid, dbr, count, id, &reading);
+    }
+
+    /// Begins to listen to a PV.
+    fn watch(&mut self, address: usize, pv: &Arc<dyn Pv>) -> usize {
+        let entry = self.watches.vacant_entry();
+        let watch = entry.key();
+        let listener = Listener::new(self.inbox.clone(), self.key, watch);
+        if pv.posts().listen(listener.clone()) {
+            pv.listeners_changed();
+        }
+        entry.insert(Watch { pv: pv.clone(), listener, is_unsent: false, subscriptions: Vec::new() });
+        self.watch_of_pv.insert(address, watch);
+        watch
+    }
+
+    fn cancel(&mut self, id: SubscriptionId) {
+        let Some(index) = self.watch_of_subscription.remove(&id) else { return };
+        let watch = &mut self.watches[index];
+        watch.subscriptions.retain(|subscription| subscription.id != id);
+        if watch.subscriptions.is_empty() {
+            self.unwatch(index);
+        }
+    }
+
+    fn unwatch(&mut self, index: usize) {
+        let watch = self.watches.remove(index);
+        self.unsent.retain(|&unsent| unsent != index);
+        self.watch_of_pv.remove(&Arc::as_ptr(&watch.pv).cast::<()>().addr());
+        if watch.pv.posts().unlisten(&watch.listener) {
+            watch.pv.listeners_changed();
+        }
+    }
+
+    fn clear(&mut self, sid: Sid) {
+        let Some(channel) = self.channels.get_mut(sid.0 as usize).and_then(Option::take) else { return };
+        let address = Arc::as_ptr(&channel.pv).cast::<()>().addr();
+        let Some(&index) = self.watch_of_pv.get(&address) else { return };
+        let ended = self.watches[index].subscriptions.extract_if(.., |subscription| subscription.sid == sid);
+        for subscription in ended {
+            self.watch_of_subscription.remove(&subscription.id);
+        }
+        if self.watches[index].subscriptions.is_empty() {
+            self.unwatch(index);
+        }
+    }
+
+    /// Sends posts to the subscriptions until the circuit has enough to write for now. What does
+    /// not go out now stays in the rings, where later posts replace it and are counted.
+    fn send_updates(&mut self) {
+        if self.machine.events_off() {
+            return;
+        }
+        let mut n_sent = 0;
+        for &index in &self.unsent {
+            let watch = &mut self.watches[index];
+            if !send_watch(watch, &mut self.machine) {
+                break;
+            }
+            watch.is_unsent = false;
+            n_sent += 1;
+        }
+        self.unsent.drain(..n_sent);
+    }
+
+    /// Lets go of everything.
+    pub(super) fn close(mut self, poll: &Poll) {
+        // It was registered when it was adopted.
+        let _ = poll.registry().deregister(&mut SourceFd(&self.stream.as_raw_fd()));
+        let watches: Vec<usize> = self.watches.iter().map(|(index, _)| index).collect();
+        watches.into_iter().for_each(|index| self.unwatch(index));
+    }
+}
+
+impl std::fmt::Debug for Circuit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Circuit").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// Sends what a watch's subscriptions have not had; false when the circuit has enough for now.
+fn send_watch(watch: &mut Watch, machine: &mut Machine) -> bool {
+    watch.listener.looks();
+    let Watch { pv, subscriptions, .. } = watch;
+    pv.posts().with_ring(|ring| {
+        for subscription in subscriptions {
+            while machine.pending_bytes() < limit::UPDATE_BYTES {
+                let Some(post) = ring.next(&mut subscription.cursor) else { break };
+                let Subscription { id, sid, dbr, count, .. } = *subscription;
+                if dbr.needs_meta(post.reading.value.kind()) {
+                    let mut reading = post.reading.clone();
+                    complete(&mut reading, &**pv, dbr);
+                    update(machine, sid, dbr, count, id, &reading);
+                } else {
+                    update(machine, sid, dbr, count, id, &post.reading);
+                }
+            }
+        }
+        machine.pending_bytes() < limit::UPDATE_BYTES
+    })
+}
+
+/// Sends an update; a value that cannot become the wanted type is told as such.
+fn update(machine: &mut Machine, sid: Sid, dbr: DbrType, count: u32, id: SubscriptionId, reading: &Reading) {
+    if machine.update(sid, dbr, count, id, Ok(reading)).is_err() {
+        // A status has nothing to convert, so this cannot fail again.
+        let _ = machine.update(sid, dbr, count, id, Err(Eca::GETFAIL));
+    }
+}
+
+/// The present reading with what `dbr` needs.
+fn read(pv: &dyn Pv, dbr: DbrType) -> Reading {
+    if dbr == DbrType::CLASS_NAME {
+        return Reading::bare(Value::from(pv.facts().class_name));
+    }
+    let mut reading = pv.read();
+    complete(&mut reading, pv, dbr);
+    reading
+}
+
+fn complete(reading: &mut Reading, pv: &dyn Pv, dbr: DbrType) {
+    if reading.meta.is_none() && dbr.needs_meta(reading.value.kind()) {
+        reading.meta = Some(pv.meta());
+    }
+}
+
+fn acknowledge(pv: &dyn Pv, dbr: DbrType, value: &Value) -> Result<(), Eca> {
+    let Some(Scalar::U16(word) | Scalar::Enum(word)) = value.first() else {
+        return Err(Eca::PUTFAIL);
+    };
+    let result = match dbr == DbrType::PUT_ACKT {
+        true => pv.acknowledge(Some(word != 0), None),
+        false => pv.acknowledge(None, Some(Severity::from_code(word))),
+    };
+    result.map_err(|_| Eca::PUTFAIL)
+}

@@ -1,0 +1,315 @@
+//! A thread that serves some circuits: its own poller, its own slab, and an inbox for the others.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fodo_ca::search::{Datagram, Responder};
+use fodo_data::Now;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use slab::Slab;
+
+use super::circuit::{Circuit, Turn};
+use super::{Edge, Source};
+use crate::sync::lock;
+use crate::timers::Timers;
+use crate::{clock, limit, socket};
+
+/// A circuit of a reactor; a number that is used again has another generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CircuitKey {
+    index: usize,
+    generation: u64,
+}
+
+/// What other threads tell a reactor.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// A client has connected.
+    Accepted(TcpStream, SocketAddr),
+    /// A PV that this circuit watches has changed.
+    Posted { circuit: CircuitKey, watch: usize },
+    /// The processing of a put has ended.
+    PutDone { circuit: CircuitKey, put: u64 },
+    /// The server stops.
+    Stop,
+}
+
+/// Where other threads leave messages.
+///
+/// Bounded by what sends them: one message per watch, per put in progress, per accepted client.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    messages: Mutex<Vec<Message>>,
+    is_awake: AtomicBool,
+    waker: Waker,
+}
+
+impl Inbox {
+    pub(super) fn push(&self, message: Message) {
+        lock(&self.messages).push(message);
+        if !self.is_awake.swap(true, Ordering::AcqRel) {
+            // A wake-up that fails leaves the message for the next turn; there is no one to tell.
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+const WAKE: Token = Token(usize::MAX);
+/// Tokens of listeners and UDP sockets count down from here.
+const EDGE: usize = usize::MAX / 2;
+
+/// One thread's share of a server.
+pub(super) struct Reactor {
+    poll: Poll,
+    inbox: Arc<Inbox>,
+    source: Arc<dyn Source>,
+    payload_bytes_max: usize,
+    circuits: Slab<(u64, Circuit)>,
+    generation_next: u64,
+    timers: Timers,
+    buffer: Vec<u8>,
+    door: Option<Door>,
+}
+
+/// What only the first reactor has: the sockets of the server as a whole.
+struct Door {
+    edge: Edge,
+    responder: Responder,
+    inboxes: Vec<Arc<Inbox>>,
+    inbox_next: usize,
+    datagrams: Vec<Datagram>,
+    accepts_again_at: Option<Instant>,
+    /// Searches were left in a socket for the next turn.
+    has_more: bool,
+}
+
+impl Reactor {
+    pub(super) fn new(source: Arc<dyn Source>, payload_bytes_max: usize) -> io::Result<Reactor> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKE)?;
+        let inbox = Inbox { messages: Mutex::default(), is_awake: AtomicBool::new(false), waker };
+        Ok(Reactor {
+            poll,
+            inbox: Arc::new(inbox),
+            source,
+            payload_bytes_max,
+            circuits: Slab::new(),
+            generation_next: 0,
+            timers: Timers::default(),
+            buffer: vec![0; limit::RECEIVE_BYTES],
+            door: None,
+        })
+    }
+
+    pub(super) fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
+    /// Makes this the reactor that accepts clients and answers searches.
+    pub(super) fn take_edge(&mut self, edge: Edge, inboxes: Vec<Arc<Inbox>>) -> io::Result<()> {
+        let listeners = edge.listeners.iter().map(AsRawFd::as_raw_fd);
+        let answering = edge.answering.iter().map(AsRawFd::as_raw_fd);
+        for (index, descriptor) in listeners.chain(answering).enumerate() {
+            let token = Token(EDGE + index);
+            self.poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
+        }
+        let responder = Responder::new(edge.tcp_port, clock::now());
+        self.door = Some(Door {
+            edge,
+            responder,
+            inboxes,
+            inbox_next: 0,
+            datagrams: Vec::new(),
+            accepts_again_at: None,
+            has_more: false,
+        });
+        Ok(())
+    }
+
+    /// Serves until [`Message::Stop`].
+    pub(super) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        let mut messages = Vec::new();
+        let mut due: Vec<usize> = Vec::new();
+        loop {
+            let timeout = self.timeout(!due.is_empty());
+            // Interrupted or not, what is due is done below.
+            let _ = self.poll.poll(&mut events, timeout);
+            self.inbox.is_awake.store(true, Ordering::Release);
+            let now = clock::now();
+            let is_edge = events.iter().any(|event| event.token().0 >= EDGE && event.token() != WAKE);
+            due.extend(events.iter().map(|event| event.token().0).filter(|&index| index < EDGE));
+            self.door_turn(is_edge, now);
+            if !self.take_messages(&mut messages, &mut due, now) {
+                return;
+            }
+            self.timers.take_due(now.monotonic, &mut due);
+            due.sort_unstable();
+            due.dedup();
+            let mut again = self.turn_all(&due, now);
+            // What the turns have caused here and now needs no wake-up: puts that are complete, posts.
+            let is_running = self.take_messages(&mut messages, &mut again, now);
+            due = again;
+            self.inbox.is_awake.store(false, Ordering::Release);
+            if !lock(&self.inbox.messages).is_empty() {
+                let _ = self.inbox.waker.wake();
+            }
+            if !is_running {
+                return;
+            }
+        }
+    }
+
+    /// How long to wait: not at all when there is work, else until the next moment that matters.
+    fn timeout(&self, has_work: bool) -> Option<Duration> {
+        if has_work || self.door.as_ref().is_some_and(|door| door.has_more) {
+            return Some(Duration::ZERO);
+        }
+        let door = self.door.as_ref().and_then(Door::deadline);
+        let next = [door, self.timers.next()].into_iter().flatten().min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Does what others have left here; false when the server stops.
+    fn take_messages(&mut self, messages: &mut Vec<Message>, due: &mut Vec<usize>, now: Now) -> bool {
+        std::mem::swap(messages, &mut lock(&self.inbox.messages));
+        for message in messages.drain(..) {
+            match message {
+                Message::Accepted(stream, peer) => due.extend(self.adopt(stream, peer, now)),
+                Message::Posted { circuit, watch } => {
+                    if let Some(found) = self.circuit(circuit) {
+                        found.posted(watch);
+                        due.push(circuit.index);
+                    }
+                }
+                Message::PutDone { circuit, put } => {
+                    if let Some(found) = self.circuit(circuit) {
+                        found.put_done(put);
+                        due.push(circuit.index);
+                    }
+                }
+                Message::Stop => return false,
+            }
+        }
+        true
+    }
+
+    fn circuit(&mut self, key: CircuitKey) -> Option<&mut Circuit> {
+        let (generation, circuit) = self.circuits.get_mut(key.index)?;
+        (*generation == key.generation).then_some(circuit)
+    }
+
+    /// Takes a new client in; gives its index.
+    fn adopt(&mut self, stream: TcpStream, peer: SocketAddr, now: Now) -> Option<usize> {
+        let entry = self.circuits.vacant_entry();
+        let key = CircuitKey { index: entry.key(), generation: self.generation_next };
+        self.generation_next += 1;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(key.index), interest);
+        // A client that cannot be registered sees its connection close.
+        registered.ok()?;
+        let circuit = Circuit::new(stream, peer, key, self.inbox.clone(), self.payload_bytes_max, now);
+        entry.insert((key.generation, circuit));
+        Some(key.index)
+    }
+
+    /// Gives every due circuit its turn; tells which want another one at once.
+    fn turn_all(&mut self, due: &[usize], now: Now) -> Vec<usize> {
+        let mut again = Vec::new();
+        for &index in due {
+            let Some((_, circuit)) = self.circuits.get_mut(index) else { continue };
+            match circuit.turn(&*self.source, &mut self.buffer, now) {
+                Turn::Ready => self.timers.clear(index),
+                Turn::By(at) => self.timers.set(index, at),
+                Turn::Again => again.push(index),
+                Turn::Closed => {
+                    self.timers.clear(index);
+                    let (_, circuit) = self.circuits.remove(index);
+                    circuit.close(&self.poll);
+                }
+            }
+        }
+        again
+    }
+
+    fn door_turn(&mut self, is_readable: bool, now: Now) {
+        let Some(door) = &mut self.door else { return };
+        if is_readable || door.has_more || door.accepts_again_at.is_some_and(|at| at <= now.monotonic) {
+            door.accept(now);
+            door.answer(&*self.source, &mut self.buffer);
+        }
+        door.responder.tick(now, &mut door.datagrams);
+        door.send_beacons();
+    }
+}
+
+impl Door {
+    fn deadline(&self) -> Option<Instant> {
+        [self.responder.deadline(), self.accepts_again_at].into_iter().flatten().min()
+    }
+
+    /// Accepts whoever waits and deals them out over the reactors.
+    fn accept(&mut self, now: Now) {
+        self.accepts_again_at = None;
+        for listener in &self.edge.listeners {
+            loop {
+                match listener.accept() {
+                    Ok((stream, peer)) => {
+                        // A client that is gone already is none.
+                        if let Ok(stream) = socket::accepted(stream) {
+                            self.inboxes[self.inbox_next].push(Message::Accepted(stream, peer));
+                            self.inbox_next = (self.inbox_next + 1) % self.inboxes.len();
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                    // Out of descriptors or memory: others keep what they have, this one waits.
+                    Err(_) => {
+                        self.accepts_again_at = Some(now.monotonic + limit::ACCEPT_PAUSE);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers the searches that wait.
+    fn answer(&mut self, source: &dyn Source, buffer: &mut [u8]) {
+        self.has_more = false;
+        // One bound to a broadcast address cannot send from it; the first has an address of its own.
+        let reply_socket = &self.edge.answering[0];
+        for socket in &self.edge.answering {
+            for n_taken in 1.. {
+                let Ok((n, from)) = socket.recv_from(buffer) else { break };
+                // The poller would not tell again of what is left in the socket.
+                self.has_more |= n_taken == limit::TURN_DATAGRAMS;
+                let mut serves = |name: &str| source.serves(name);
+                self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
+                for datagram in self.datagrams.drain(..) {
+                    if let Some(to) = datagram.to {
+                        // As one that is lost: the client asks again.
+                        let _ = reply_socket.send_to(&datagram.bytes, to);
+                    }
+                }
+                if self.has_more {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn send_beacons(&mut self) {
+        for datagram in self.datagrams.drain(..) {
+            for to in &self.edge.beacon_addresses {
+                // As one that is lost: the next one follows.
+                let _ = self.edge.answering[0].send_to(&datagram.bytes, to);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+use std::sync::Arc;
+
+use fodo_data::{Kind, Meta, Reading, Severity, Value};
+
+use super::posts::Posts;
+use super::reactor::{CircuitKey, Inbox, Message};
+
+/// Whatever can be served. Called on the server's threads; must not block for long.
+pub trait Source: Send + Sync + 'static {
+    /// Whether `name` is served. Answers searches.
+    fn serves(&self, name: &str) -> bool;
+
+    /// The PV of that name; the same object for every channel to the same field.
+    fn open(&self, name: &str) -> Option<Arc<dyn Pv>>;
+}
+
+/// What clients are told of a PV when they connect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PvFacts {
+    /// The kind of an element.
+    pub kind: Kind,
+    /// How many elements it can hold.
+    pub count_max: u32,
+    /// What DBR_CLASS_NAME answers.
+    pub class_name: &'static str,
+}
+
+/// A PV that is served. Called on the server's threads; must not block for long.
+pub trait Pv: Send + Sync {
+    /// What clients are told of it.
+    fn facts(&self) -> PvFacts;
+
+    /// Value, alarm and time as they are now; `meta` left out.
+    fn read(&self) -> Reading;
+
+    /// Units, limits, labels, acknowledge state.
+    fn meta(&self) -> Arc<Meta>;
+
+    /// Writes. The end of the processing that this begins is told through `completion`, within
+    /// this call or later; a refusal is told by the result alone.
+    fn put(&self, value: Value, completion: Option<Completion>) -> Result<(), PutRefusal>;
+
+    /// Acknowledges alarms (`DBR_PUT_ACKT`, `DBR_PUT_ACKS`).
+    fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal>;
+
+    /// Where its changes are posted.
+    fn posts(&self) -> &Posts;
+
+    /// The first listener of [`Pv::posts`] has come, or the last has gone; see [`Posts::has_listeners`].
+    fn listeners_changed(&self);
+
+    /// Calls `attach` once with the present reading while no change can be posted.
+    fn attach(&self, attach: &mut dyn FnMut(Reading));
+}
+
+/// Why a put was refused; nothing was changed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PutRefusal {
+    /// Nobody may write it.
+    ReadOnly,
+    /// Not this value, or not now, and why.
+    Rejected(String),
+}
+
+/// Tells the client of a put that its processing has ended. Dropping it tells so too, so that no
+/// client waits for ever.
+#[derive(Debug)]
+pub struct Completion {
+    inbox: Arc<Inbox>,
+    circuit: CircuitKey,
+    put: u64,
+}
+
+impl Completion {
+    pub(super) fn new(inbox: Arc<Inbox>, circuit: CircuitKey, put: u64) -> Completion {
+        Completion { inbox, circuit, put }
+    }
+
+    /// Processing has ended.
+    pub fn done(self) {}
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        self.inbox.push(Message::PutDone { circuit: self.circuit, put: self.put });
+    }
+}

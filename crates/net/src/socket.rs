@@ -1,0 +1,76 @@
+//! Sockets with the options that this stack wants.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// A TCP connection that has begun to open; it never blocks.
+pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    keep_alive(&socket)?;
+    match socket.connect(&to.into()) {
+        Ok(()) => {}
+        Err(error) if is_under_way(&error) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}
+
+fn is_under_way(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+        || error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
+}
+
+/// Lets the system find out about hosts that have gone without a word.
+fn keep_alive(socket: &Socket) -> io::Result<()> {
+    let probes =
+        socket2::TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(15));
+    socket.set_tcp_keepalive(&probes)
+}
+
+/// Prepares a connection that a listener has accepted.
+pub fn accepted(stream: TcpStream) -> io::Result<TcpStream> {
+    let socket = Socket::from(stream);
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    keep_alive(&socket)?;
+    Ok(socket.into())
+}
+
+/// A listening socket that never blocks. `port` 0 takes any free one.
+pub fn listen(interface: Ipv4Addr, port: u16) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    // Without this a restarted server would wait for minutes to get its port again.
+    socket.set_reuse_address(cfg!(unix))?;
+    socket.bind(&SocketAddr::from((interface, port)).into())?;
+    socket.listen(1024)?;
+    Ok(socket.into())
+}
+
+/// A UDP socket for a client: any free port, broadcasts allowed, never blocks.
+pub fn searching() -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_broadcast(true)?;
+    // Answers to a burst of searches come in a burst; when the system gives less, it gives less.
+    let _ = socket.set_recv_buffer_size(1024 * 1024);
+    socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
+    Ok(socket.into())
+}
+
+/// A UDP socket that several servers of a host can share, for searches and beacons.
+pub fn answering(interface: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_broadcast(true)?;
+    socket.set_reuse_address(true)?;
+    // As above.
+    let _ = socket.set_recv_buffer_size(1024 * 1024);
+    socket.bind(&SocketAddr::from((interface, port)).into())?;
+    Ok(socket.into())
+}

@@ -1,0 +1,79 @@
+//! One moment for each of many things, and which of them are due.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+/// One moment for each thing that wants one.
+#[derive(Debug, Default)]
+pub struct Timers {
+    by_time: BTreeSet<(Instant, usize)>,
+    by_index: Vec<Option<Instant>>,
+}
+
+impl Timers {
+    /// The earliest moment.
+    pub fn next(&self) -> Option<Instant> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+
+    /// Sets the one moment of a thing.
+    pub fn set(&mut self, index: usize, at: Instant) {
+        if self.by_index.get(index) == Some(&Some(at)) {
+            return;
+        }
+        self.clear(index);
+        if self.by_index.len() <= index {
+            self.by_index.resize(index + 1, None);
+        }
+        self.by_index[index] = Some(at);
+        self.by_time.insert((at, index));
+    }
+
+    /// Sets it unless there is an earlier one.
+    pub fn set_if_earlier(&mut self, index: usize, at: Instant) {
+        match self.by_index.get(index) {
+            Some(Some(present)) if *present <= at => {}
+            _ => self.set(index, at),
+        }
+    }
+
+    /// The thing wants no moment any more.
+    pub fn clear(&mut self, index: usize) {
+        if let Some(at) = self.by_index.get_mut(index).and_then(Option::take) {
+            self.by_time.remove(&(at, index));
+        }
+    }
+
+    /// Appends the things whose moment has come; each then has none.
+    pub fn take_due(&mut self, now: Instant, due: &mut Vec<usize>) {
+        while let Some(&(at, index)) = self.by_time.first() {
+            if at > now {
+                return;
+            }
+            self.clear(index);
+            due.push(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_object_has_one_timer_and_an_earlier_one_wins() {
+        let start = Instant::now();
+        let mut timers = Timers::default();
+
+        timers.set(3, start + Duration::from_secs(2));
+        timers.set_if_earlier(3, start + Duration::from_secs(5));
+        timers.set_if_earlier(3, start + Duration::from_secs(1));
+        let mut due = Vec::new();
+        timers.take_due(start + Duration::from_secs(1), &mut due);
+
+        assert_eq!(due, [3]);
+        assert_eq!(timers.next(), None);
+    }
+}

@@ -1,0 +1,307 @@
+//! Client and server joined by the loopback network, with a source of values made for the test.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fodo_net::{
+    ClientConfig, Completion, Context, Error, EventMask, Kind, Meta, MonitorEvent, MonitorOptions, Post, Posts,
+    PutRefusal, Pv, PvFacts, Reading, Refusal, Scalar, Server, ServerConfig, Severity, Source, Value,
+};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A PV whose value is what was last put.
+struct Cell {
+    facts: PvFacts,
+    value: Mutex<Value>,
+    posts: Posts,
+    is_read_only: bool,
+    held: Mutex<Vec<Completion>>,
+    holds_completions: bool,
+}
+
+impl Cell {
+    fn new(value: impl Into<Value>) -> Cell {
+        let value = value.into();
+        let count_max = if matches!(value, Value::Array(_)) { 20_000_000 } else { 1 };
+        Cell {
+            facts: PvFacts { kind: value.kind(), count_max, class_name: "cell" },
+            value: Mutex::new(value),
+            posts: Posts::new(8),
+            is_read_only: false,
+            held: Mutex::default(),
+            holds_completions: false,
+        }
+    }
+
+    fn set(&self, value: Value) {
+        let mut present = self.value.lock().unwrap();
+        *present = value.clone();
+        self.posts.push(Post { mask: EventMask::VALUE, reading: Reading::bare(value) });
+    }
+}
+
+impl Pv for Cell {
+    fn facts(&self) -> PvFacts {
+        self.facts.clone()
+    }
+
+    fn read(&self) -> Reading {
+        Reading::bare(self.value.lock().unwrap().clone())
+    }
+
+    fn meta(&self) -> Arc<Meta> {
+        Arc::new(Meta { units: "mm".into(), precision: 2, ..Meta::default() })
+    }
+
+    fn put(&self, value: Value, completion: Option<Completion>) -> Result<(), PutRefusal> {
+        if self.is_read_only {
+            return Err(PutRefusal::ReadOnly);
+        }
+        let value = value.to_kind(self.facts.kind, None).map_err(|error| PutRefusal::Rejected(error.to_string()))?;
+        self.set(value);
+        if self.holds_completions {
+            self.held.lock().unwrap().extend(completion);
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&self, _: Option<bool>, _: Option<Severity>) -> Result<(), PutRefusal> {
+        Err(PutRefusal::ReadOnly)
+    }
+
+    fn posts(&self) -> &Posts {
+        &self.posts
+    }
+
+    fn listeners_changed(&self) {}
+
+    fn attach(&self, attach: &mut dyn FnMut(Reading)) {
+        let present = self.value.lock().unwrap();
+        attach(Reading::bare(present.clone()));
+    }
+}
+
+#[derive(Default)]
+struct Table(HashMap<&'static str, Arc<Cell>>);
+
+impl Table {
+    fn with(mut self, name: &'static str, cell: Cell) -> Table {
+        self.0.insert(name, Arc::new(cell));
+        self
+    }
+}
+
+impl Source for Table {
+    fn serves(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
+        self.0.get(name).map(|cell| cell.clone() as Arc<dyn Pv>)
+    }
+}
+
+fn serve(table: Table) -> (Server, Context) {
+    let server = start(Arc::new(table), 0);
+    let context = context(server.udp_port());
+    (server, context)
+}
+
+fn start(table: Arc<Table>, port: u16) -> Server {
+    let config = ServerConfig {
+        interfaces: vec![Ipv4Addr::LOCALHOST],
+        port,
+        beacon_addresses: Vec::new(),
+        beacons_to_interfaces: false,
+        beacon_port: 0,
+        payload_bytes_max: 256 << 20,
+    };
+    Server::start(config, table).unwrap()
+}
+
+fn context(udp_port: u16) -> Context {
+    Context::new(ClientConfig {
+        search_addresses: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))],
+        echo_after: Duration::from_secs(30),
+        payload_bytes_max: 256 << 20,
+    })
+}
+
+fn number(reading: &Reading) -> f64 {
+    reading.value.first().unwrap().to_f64().unwrap()
+}
+
+#[test]
+fn a_get_gives_what_was_put_and_an_array_keeps_its_shape() {
+    let (_server, context) = serve(Table::default().with("x", Cell::new(1.5)).with("a", Cell::new(vec![1i32, 2, 3])));
+    let x = context.channel("x").unwrap();
+    let a = context.channel("a").unwrap();
+
+    assert_eq!(x.get(PATIENCE).unwrap().value, Value::from(1.5));
+    x.put("2.25", PATIENCE).unwrap();
+    assert_eq!(x.get(PATIENCE).unwrap().value, Value::from(2.25));
+
+    assert_eq!(a.get(PATIENCE).unwrap().value, Value::from(vec![1, 2, 3]));
+    a.put(vec![7], PATIENCE).unwrap();
+    assert_eq!(a.get(PATIENCE).unwrap().value, Value::from(vec![7]));
+}
+
+#[test]
+fn forty_megabytes_arrive_as_they_were_sent() {
+    let (_server, context) = serve(Table::default().with("a", Cell::new(vec![0i32])));
+    let a = context.channel("a").unwrap();
+    let elements: Vec<i32> = (0..10_000_000).map(|n: i32| n.wrapping_mul(2_654_435)).collect();
+
+    a.put(elements.clone(), PATIENCE).unwrap();
+    let reading = a.get(PATIENCE).unwrap();
+
+    assert!(reading.value == Value::from(elements));
+}
+
+#[test]
+fn a_monitor_gives_the_present_value_and_then_every_change_in_order() {
+    let table = Arc::new(Table::default().with("n", Cell::new(0i32)));
+    let server = start(table.clone(), 0);
+    let n = context(server.udp_port()).channel("n").unwrap();
+    let monitor = n.monitor(MonitorOptions::default());
+    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Connected(_))));
+    let Some(MonitorEvent::Update(first)) = monitor.next(PATIENCE) else { panic!("no first update") };
+
+    let mut seen = vec![number(&first)];
+    for value in 1..=100 {
+        table.0["n"].set(Value::from(value));
+        let Some(MonitorEvent::Update(update)) = monitor.next(PATIENCE) else { panic!("no update {value}") };
+        seen.push(number(&update));
+    }
+
+    assert_eq!(seen, (0..=100).map(f64::from).collect::<Vec<_>>());
+    assert_eq!(monitor.counts().delivered, 101);
+}
+
+#[test]
+fn many_threads_share_one_circuit_and_each_gets_its_own_answer() {
+    let (_server, context) =
+        serve(Table::default().with("a", Cell::new(1.0)).with("b", Cell::new(2.0)).with("c", Cell::new(3.0)));
+    let n_done = AtomicUsize::new(0);
+
+    std::thread::scope(|scope| {
+        for (name, value) in [("a", 1.0), ("b", 2.0), ("c", 3.0), ("a", 1.0), ("b", 2.0), ("c", 3.0)] {
+            let (context, n_done) = (context.clone(), &n_done);
+            scope.spawn(move || {
+                let channel = context.channel(name).unwrap();
+                for _ in 0..500 {
+                    assert_eq!(number(&channel.get(PATIENCE).unwrap()), value);
+                    n_done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+
+    assert_eq!(n_done.load(Ordering::Relaxed), 3000);
+}
+
+#[test]
+fn a_callback_gets_updates_while_a_blocking_call_drives_the_circuit() {
+    let table = Arc::new(Table::default().with("n", Cell::new(0i32)).with("x", Cell::new(1.0)));
+    let server = start(table.clone(), 0);
+    let context = context(server.udp_port());
+    let (n, x) = (context.channel("n").unwrap(), context.channel("x").unwrap());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (sender, first) = std::sync::mpsc::channel();
+    let kept = seen.clone();
+    let monitor = n
+        .monitor_with(MonitorOptions::default(), move |event| {
+            if let MonitorEvent::Update(reading) = event {
+                kept.lock().unwrap().push(number(&reading));
+                let _ = sender.send(number(&reading));
+            }
+        })
+        .unwrap();
+    first.recv_timeout(PATIENCE).unwrap();
+
+    for value in 1..=50 {
+        table.0["n"].set(Value::from(value));
+        x.get(PATIENCE).unwrap();
+    }
+    while first.recv_timeout(PATIENCE).unwrap() < 50.0 {}
+
+    let seen = seen.lock().unwrap();
+    assert!(seen.is_sorted(), "out of order: {seen:?}");
+    assert_eq!(seen.last(), Some(&50.0));
+    assert_eq!(monitor.counts().merged, 0);
+}
+
+#[test]
+fn an_operation_is_a_future_for_any_executor() {
+    let (_server, context) = serve(Table::default().with("x", Cell::new(4.0)));
+    let x = context.channel("x").unwrap();
+
+    let readings = pollster::block_on(async {
+        let mut readings = Vec::new();
+        let started: Vec<_> = (0..100).map(|_| x.start_get(Default::default())).collect();
+        for operation in started {
+            readings.push(number(&operation.await.unwrap()));
+        }
+        readings
+    });
+
+    assert_eq!(readings, vec![4.0; 100]);
+}
+
+#[test]
+fn errors_tell_nobody_claimed_from_refused() {
+    let mut fixed = Cell::new(1.0);
+    fixed.is_read_only = true;
+    let (_server, context) = serve(Table::default().with("fixed", fixed));
+    let absent = context.channel("absent").unwrap();
+    let fixed = context.channel("fixed").unwrap();
+
+    let not_found = absent.get(Duration::from_millis(200)).unwrap_err();
+    let refused = fixed.put(2.0, PATIENCE).unwrap_err();
+
+    assert!(matches!(not_found, Error::NotFound { .. }), "{not_found:?}");
+    assert!(matches!(refused, Error::Refused { refusal: Refusal::Status(_), .. }), "{refused:?}");
+    assert!(not_found.to_string().contains("absent"));
+}
+
+#[test]
+fn a_put_is_complete_when_the_source_says_so_and_not_before() {
+    let mut slow = Cell::new(1.0);
+    slow.holds_completions = true;
+    let table = Arc::new(Table::default().with("slow", slow));
+    let server = start(table.clone(), 0);
+    let slow = context(server.udp_port()).channel("slow").unwrap();
+    slow.connect(PATIENCE).unwrap();
+
+    let put = slow.start_put(5.0);
+    let early = slow.start_put(6.0).wait(Duration::from_millis(100));
+    table.0["slow"].held.lock().unwrap().drain(..).for_each(Completion::done);
+    let in_time = put.wait(PATIENCE);
+
+    assert!(matches!(early, Err(Error::NoAnswer { .. })), "{early:?}");
+    assert_eq!(in_time, Ok(()));
+}
+
+#[test]
+fn a_monitor_and_a_get_come_back_with_a_restarted_server() {
+    let table = Arc::new(Table::default().with("x", Cell::new(1.0)));
+    let server = start(table.clone(), 0);
+    let port = server.udp_port();
+    let x = context(port).channel("x").unwrap();
+    let monitor = x.monitor(MonitorOptions::default());
+    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Connected(_))));
+    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))));
+
+    drop(server);
+    assert_eq!(monitor.next(PATIENCE), Some(MonitorEvent::Disconnected));
+    let _server = start(table, port);
+
+    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Connected(_))));
+    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))));
+    assert_eq!(x.get(PATIENCE).unwrap().value, Value::Scalar(Scalar::F64(1.0)));
+    assert_eq!(x.facts().unwrap().kind, Kind::F64);
+}
