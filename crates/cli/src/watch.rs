@@ -16,6 +16,8 @@ const WAITING_MAX: usize = 1024;
 pub enum Happening {
     /// An event of a PV, by its place in the list.
     Event(usize, MonitorEvent),
+    /// This host cannot watch: it gives no thread.
+    Failed(Error),
     /// The program was asked to end.
     Stop,
 }
@@ -37,6 +39,7 @@ pub struct Watch<'a> {
     ask: Box<dyn Fn(&Facts) -> MonitorOptions + 'a>,
     pvs: Vec<Watched>,
     to_look_at: ToLookAt,
+    failure: Option<Error>,
     sender: SyncSender<Signal>,
     receiver: Receiver<Signal>,
 }
@@ -56,7 +59,8 @@ impl<'a> Watch<'a> {
         let context = Context::from_env().map_err(|error| error.to_string())?;
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let pvs = Vec::with_capacity(names.len());
-        let mut watch = Watch { ask: Box::new(ask), pvs, to_look_at: ToLookAt::default(), sender, receiver };
+        let mut watch =
+            Watch { ask: Box::new(ask), pvs, to_look_at: ToLookAt::default(), failure: None, sender, receiver };
         for name in names {
             let channel = context.channel(name).map_err(|error| crate::exit::explain(&error))?;
             let connecting = Some(channel.start_connect());
@@ -87,6 +91,9 @@ impl<'a> Watch<'a> {
             let to_look_at = std::mem::take(&mut *self.to_look_at.lock().unwrap_or_else(PoisonError::into_inner));
             for pv in to_look_at {
                 self.look(pv);
+            }
+            if let Some(error) = self.failure.take() {
+                return Some(Happening::Failed(error));
             }
             let left = deadline.saturating_duration_since(std::time::Instant::now());
             match self.receiver.recv_timeout(left).ok()? {
@@ -138,9 +145,13 @@ impl<'a> Watch<'a> {
         }
         watched.kind = Some(facts.kind);
         // Waiting here for a slow terminal is what makes the monitor's queue merge and count.
-        watched.monitor = Some(watched.channel.monitor_with(options, move |event| {
+        let monitor = watched.channel.monitor_with(options, move |event| {
             drop(sender.send(Signal::Happened(Happening::Event(pv, event))));
-        }));
+        });
+        match monitor {
+            Ok(monitor) => watched.monitor = Some(monitor),
+            Err(error) => self.failure = Some(error),
+        }
     }
 
     /// Subscribes anew when a PV came back as another kind.

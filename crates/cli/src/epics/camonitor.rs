@@ -11,7 +11,7 @@ use super::format::Style;
 use super::getopt::{self, Flag};
 use super::options::{Common, VERSION};
 use super::stamps::Stamps;
-use crate::exit::eca_text;
+use crate::exit::{eca_text, explain};
 use crate::local_time::Clock;
 use crate::watch::{Happening, Watch};
 
@@ -90,10 +90,17 @@ pub fn run(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_>) -> io::
         } else {
             missing_after.saturating_duration_since(Instant::now())
         };
-        if let Some(Happening::Event(pv, event)) = watch.next(wait) {
-            let line = lines.line(pv, &event, SystemTime::now().into());
-            outlet.out.write_all(line.as_bytes())?;
-            outlet.out.flush()?;
+        match watch.next(wait) {
+            Some(Happening::Event(pv, event)) => {
+                let line = lines.line(pv, &event, SystemTime::now().into());
+                outlet.out.write_all(line.as_bytes())?;
+                outlet.out.flush()?;
+            }
+            Some(Happening::Failed(error)) => {
+                writeln!(outlet.err, "{}", explain(&error))?;
+                return Ok(1);
+            }
+            Some(Happening::Stop) | None => {}
         }
         if !are_missing_told && Instant::now() >= missing_after {
             are_missing_told = true;

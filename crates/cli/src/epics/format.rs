@@ -254,7 +254,7 @@ pub fn complaint(error: &Error) -> String {
         Error::Refused { refusal: Refusal::Status(eca), .. } => format!("*** CA error {}", eca_text(*eca)),
         Error::NoAnswer { .. } => "*** no data available (timeout)".to_owned(),
         Error::NotFound { .. } | Error::Disconnected { .. } | Error::Refused { .. } => "*** not connected".to_owned(),
-        Error::Misuse { reason, .. } => format!("*** CA error {reason}"),
+        Error::Misuse { reason, .. } | Error::System { reason, .. } => format!("*** CA error {reason}"),
     }
 }
 

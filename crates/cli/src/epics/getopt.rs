@@ -40,8 +40,7 @@ pub fn parse(arguments: &[String], known: &str, flags_first: bool) -> (Vec<Flag>
 
 /// One word of flags, without its dash.
 fn parse_word<'a>(word: &str, known: &str, rest: &mut impl Iterator<Item = &'a String>, flags: &mut Vec<Flag>) {
-    let mut letters = word.char_indices();
-    while let Some((at, letter)) = letters.next() {
+    for (at, letter) in word.char_indices() {
         let Some(position) = known.find(letter).filter(|_| letter != ':') else {
             flags.push(Flag::Unknown(letter));
             continue;

@@ -130,7 +130,7 @@ fn scalars(pvs: &mut BTreeMap<String, Served>) {
     let states = ["Off", "Switched on"];
     let all = [
         ("g:target", analogue(2.0, 2)),
-        ("g:pi", analogue(3.141_592_653_589_79, 4)),
+        ("g:pi", analogue(std::f64::consts::PI, 4)),
         ("g:nan", udf(analogue(f64::NAN, 2))),
         ("g:inf", analogue(f64::NEG_INFINITY, 2)),
         ("g:large", Served { text: Some(" 1.23e+20"), ..analogue(1.234_567_89e20, 2) }),

@@ -1,10 +1,11 @@
 //! The plant on the network.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use fodo_net::{Channel, Context, Error, Facts, Operation, Reading, Request, Value};
+use fodo_net::{Channel, Context, Error, Facts, Reading, Request, Value};
 
 use super::plant::Plant;
+use crate::client::wait_all;
 
 /// PVs found by Channel Access, configured by the EPICS_CA_* variables.
 #[derive(Default)]
@@ -43,10 +44,4 @@ impl Plant for Network {
             None => Err(Error::Misuse { pv: String::new(), reason: "not connected".to_owned() }),
         }
     }
-}
-
-/// Waits for operations that all run already; one deadline for all of them.
-pub fn wait_all<T>(operations: Vec<Operation<T>>, timeout: Duration) -> Vec<Result<T, Error>> {
-    let start = Instant::now();
-    operations.into_iter().map(|operation| operation.wait(timeout.saturating_sub(start.elapsed()))).collect()
 }
