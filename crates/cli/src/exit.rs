@@ -128,16 +128,7 @@ pub fn explain_refusal(refusal: &Refusal) -> String {
         Refusal::WriteAccess => {
             "allows this user no writing: is the field read-only, or is it the IOC's access security?".to_owned()
         }
-        Refusal::Status(eca) => format!("refused: {}", eca_text(*eca)),
-    }
-}
-
-/// The text of a status code.
-pub fn eca_text(eca: fodo_ca::eca::Eca) -> String {
-    match eca {
-        fodo_ca::eca::Eca::GETFAIL => "Channel read request failed".to_owned(),
-        fodo_ca::eca::Eca::PUTFAIL => "Channel write request failed".to_owned(),
-        other => format!("status {}", other.0),
+        Refusal::Status(eca) => format!("refused: {eca}"),
     }
 }
 

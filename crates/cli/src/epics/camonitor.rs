@@ -11,7 +11,8 @@ use super::format::Style;
 use super::getopt::{self, Flag};
 use super::options::{Common, VERSION};
 use super::stamps::Stamps;
-use crate::exit::{eca_text, explain};
+use super::status;
+use crate::exit::explain;
 use crate::local_time::Clock;
 use crate::watch::{Happening, Watch};
 
@@ -145,7 +146,7 @@ impl<'a> Lines<'a> {
             }
             MonitorEvent::Disconnected => self.complaint(name, pv, "*** disconnected", now),
             MonitorEvent::Refused(Refusal::Status(eca)) => {
-                let text = format!("*** CA error {}", eca_text(*eca));
+                let text = format!("*** CA error {}", status::message(*eca));
                 self.complaint(name, pv, &text, now)
             }
             MonitorEvent::Refused(_) => self.complaint(name, pv, "*** no read access", now),

@@ -12,7 +12,7 @@ use super::format;
 use super::getopt::{self, Flag};
 use super::options::{Common, VERSION, leading_f64};
 use super::plant::{Plant, connect_all};
-use crate::exit::eca_text;
+use super::status;
 use crate::local_time::Clock;
 
 const FLAGS: &str = "cnlhatsVS#:w:p:F:";
@@ -141,7 +141,7 @@ fn error_mark() -> &'static str {
 
 fn reason(error: &Error) -> String {
     match error {
-        Error::Refused { refusal: Refusal::Status(eca), .. } => eca_text(*eca),
+        Error::Refused { refusal: Refusal::Status(eca), .. } => status::message(*eca),
         Error::Refused { refusal: Refusal::WriteAccess, .. } => "Write access denied".to_owned(),
         Error::Misuse { reason, .. } => reason.clone(),
         _ => "Virtual circuit disconnect".to_owned(),

@@ -5,7 +5,7 @@ use fodo_net::{Detail, Error, Kind, Meta, Reading, Refusal, Scalar, Status, Valu
 use super::dbr::Dbr;
 use super::escape::escaped;
 use super::printf::{self, Notation};
-use crate::exit::eca_text;
+use super::status;
 use crate::local_time::Clock;
 
 /// States that an enum can have in Channel Access.
@@ -251,7 +251,7 @@ impl Style {
 pub fn complaint(error: &Error) -> String {
     match error {
         Error::Refused { refusal: Refusal::ReadAccess, .. } => "*** no read access".to_owned(),
-        Error::Refused { refusal: Refusal::Status(eca), .. } => format!("*** CA error {}", eca_text(*eca)),
+        Error::Refused { refusal: Refusal::Status(eca), .. } => format!("*** CA error {}", status::message(*eca)),
         Error::NoAnswer { .. } => "*** no data available (timeout)".to_owned(),
         Error::NotFound { .. } | Error::Disconnected { .. } | Error::Refused { .. } => "*** not connected".to_owned(),
         Error::Misuse { reason, .. } | Error::System { reason, .. } => format!("*** CA error {reason}"),

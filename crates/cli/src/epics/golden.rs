@@ -22,6 +22,9 @@ use super::options::leading_f64;
 use super::plant::Plant;
 use crate::local_time::Clock;
 
+#[path = "../../tests/support/captured.rs"]
+mod captured;
+
 const STAMP: TimeStamp = TimeStamp { unix_s: 1_795_000_000, nanos: 123_456_000 };
 
 /// A PV as a server has it.
@@ -304,79 +307,21 @@ impl Plant for Golden {
     }
 }
 
-/// One captured command.
-struct Captured {
-    command: String,
-    out: String,
-    err: String,
-    end: String,
-}
-
-fn captured(text: &str) -> Vec<Captured> {
-    let mut all: Vec<Captured> = Vec::new();
-    for line in text.split('\n') {
-        let (mark, rest) = line.split_at(line.len().min(2));
-        match (mark, all.last_mut()) {
-            ("$ ", _) => all.push(Captured {
-                command: rest.to_owned(),
-                out: String::new(),
-                err: String::new(),
-                end: String::new(),
-            }),
-            ("> ", Some(last)) => last.out += &format!("{rest}\n"),
-            ("! ", Some(last)) => last.err += &format!("{rest}\n"),
-            ("= ", Some(last)) => last.end = rest.to_owned(),
-            _ => {}
-        }
-    }
-    all
-}
-
-/// Words as a shell makes them of the captured commands.
-fn words(command: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut is_quoted = false;
-    let mut characters = command.chars().peekable();
-    while let Some(character) = characters.next() {
-        match character {
-            '"' => is_quoted = !is_quoted,
-            '\\' if is_quoted && characters.peek() == Some(&'"') => words.last_mut().unwrap().extend(characters.next()),
-            ' ' if !is_quoted => words.push(String::new()),
-            other => words.last_mut().unwrap().push(other),
-        }
-    }
-    words
-}
-
-/// The report of libca about a write that failed is libca's own.
-fn without_report(err: &str) -> String {
-    let mut is_report = false;
-    let mut kept = String::new();
-    for line in err.split_inclusive('\n') {
-        is_report |= line.starts_with("CA.Client.Exception");
-        if !is_report {
-            kept.push_str(line);
-        }
-        is_report &= !line.starts_with("......");
-    }
-    kept
-}
-
 fn compare(captured_text: &str, mut run: impl FnMut(&[String], &mut Outlet<'_>) -> String) {
     let mut n_compared = 0;
-    for case in captured(captured_text) {
+    for case in captured::commands(captured_text) {
         if case.command.ends_with(" -V") {
             continue;
         }
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut outlet = Outlet { out: &mut out, err: &mut err };
 
-        let end = run(&words(&case.command)[1..], &mut outlet);
+        let end = run(&case.words()[1..], &mut outlet);
 
         let stamp = Clock::utc().for_epics(STAMP);
         let text = |bytes| String::from_utf8(bytes).unwrap().replace(&stamp, "YYYY-MM-DD hh:mm:ss.uuuuuu");
         assert_eq!(text(out).replace("127.0.0.1:5064", "HOST:PORT"), case.out, "stdout of {}", case.command);
-        assert_eq!(text(err), without_report(&case.err), "stderr of {}", case.command);
+        assert_eq!(text(err), case.err_without_report(), "stderr of {}", case.command);
         assert_eq!(end, case.end, "exit code of {}", case.command);
         n_compared += 1;
     }

@@ -16,6 +16,7 @@ mod options;
 mod plant;
 mod printf;
 mod stamps;
+mod status;
 
 use std::io::{self, Write};
 
