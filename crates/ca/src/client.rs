@@ -1,12 +1,16 @@
 //! The client's end of one circuit.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use fodo_data::{ConvertError, EventMask, Now, Reading, Value};
 
-use crate::dbr::DbrType;
+use crate::dbr::{self, DbrType, Level};
 use crate::eca::Eca;
-use crate::{Cid, Ioid, Rights, Sid, SubscriptionId};
+use crate::frame::{Framer, Plan, Receiver};
+use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
+use crate::outbox::Outbox;
+use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
 
 /// What a client tells the server about itself, and how it watches the circuit.
 #[derive(Clone, Debug)]
@@ -25,6 +29,7 @@ pub struct Config {
 
 /// What happened on a circuit.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the variants and the types of their fields say it")]
 pub enum Event {
     /// The server confirmed a channel.
     Created { cid: Cid, sid: Sid, native: DbrType, count: u32 },
@@ -57,83 +62,318 @@ pub enum Closed {
     Malformed(&'static str),
 }
 
+/// Whether the server is heard; the comment says what is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Liveness {
+    /// Any byte, until that moment; then an echo is sent.
+    Heard(Instant),
+    /// The answer to the echo, until that moment.
+    Asked(Instant),
+    /// Any byte, for as long as TCP holds the circuit.
+    Silent,
+}
+
 /// The client's end of one circuit.
 #[derive(Debug)]
-pub struct Circuit {}
+pub struct Circuit {
+    framer: Framer,
+    inner: Inner,
+    liveness: Liveness,
+    echo_after: Duration,
+}
+
+/// All but the framer, so that the framer can call it.
+#[derive(Debug)]
+struct Inner {
+    outbox: Outbox,
+    events: Vec<Event>,
+    server_minor: u32,
+    /// The number of elements of each channel, for servers that do not know "as many as there are".
+    counts: HashMap<Sid, u32>,
+    /// Subscriptions whose updates are wanted, and how each was asked for.
+    subscriptions: HashMap<SubscriptionId, (DbrType, u32)>,
+    payload_bytes_max: usize,
+    is_closed: bool,
+}
+
+/// The first minor version that knows a count of 0.
+const MINOR_COUNT_ZERO: u32 = 13;
 
 impl Circuit {
     /// A fresh circuit; VERSION, CLIENT_NAME and HOST_NAME are ready to be sent.
     pub fn new(config: &Config, now: Now) -> Circuit {
-        let _ = (config, now);
-        todo!()
+        let mut outbox = Outbox::default();
+        outbox.push(|bytes| {
+            let version =
+                Request::Version { priority: u16::from(config.priority), minor: u32::from(MINOR_VERSION), sequence: 0 };
+            version.encode(bytes);
+            message::encode_text(bytes, |size| Request::ClientName {}.header(size), config.user.as_bytes());
+            message::encode_text(bytes, |size| Request::HostName {}.header(size), config.host.as_bytes());
+        });
+        let inner = Inner {
+            outbox,
+            events: Vec::new(),
+            server_minor: 0,
+            counts: HashMap::new(),
+            subscriptions: HashMap::new(),
+            payload_bytes_max: config.payload_bytes_max,
+            is_closed: false,
+        };
+        let liveness = Liveness::Heard(now.monotonic + config.echo_after);
+        Circuit { framer: Framer::default(), inner, liveness, echo_after: config.echo_after }
     }
 
     /// Asks for a channel.
     pub fn create(&mut self, cid: Cid, name: &str) {
-        let _ = (cid, name);
-        todo!()
+        let request = Request::CreateChan { cid, minor: u32::from(MINOR_VERSION) };
+        self.inner.outbox.push(|bytes| message::encode_text(bytes, |size| request.header(size), name.as_bytes()));
     }
 
     /// Gives a channel up.
     pub fn clear(&mut self, cid: Cid, sid: Sid) {
-        let _ = (cid, sid);
-        todo!()
+        self.inner.counts.remove(&sid);
+        self.inner.outbox.push(|bytes| Request::ClearChannel { sid, cid }.encode(bytes));
     }
 
     /// Asks for the value (READ_NOTIFY). `count` 0: as many elements as there are.
     pub fn read(&mut self, sid: Sid, dbr: DbrType, count: u32, ioid: Ioid) {
-        let _ = (sid, dbr, count, ioid);
-        todo!()
+        let count = self.inner.count(sid, count);
+        self.inner.outbox.push(|bytes| Request::ReadNotify { dbr, count, sid, ioid }.encode(bytes));
     }
 
     /// Writes, with completion when an `ioid` is given (WRITE_NOTIFY), else without any answer.
     pub fn write(&mut self, sid: Sid, dbr: DbrType, value: &Value, ioid: Option<Ioid>) -> Result<(), ConvertError> {
-        let _ = (sid, dbr, value, ioid);
-        todo!()
+        let reading = Reading::bare(value.clone());
+        let header = |bytes, count| match ioid {
+            Some(ioid) => Request::WriteNotify { dbr, count, sid, ioid }.header(bytes),
+            None => Request::Write { dbr, count, sid, ioid: Ioid(0) }.header(bytes),
+        };
+        self.inner.outbox.push_value(dbr, 0, &reading, header)
     }
 
     /// Starts a subscription.
     pub fn subscribe(&mut self, sid: Sid, dbr: DbrType, count: u32, mask: EventMask, subscription: SubscriptionId) {
-        let _ = (sid, dbr, count, mask, subscription);
-        todo!()
+        let count = self.inner.count(sid, count);
+        self.inner.subscriptions.insert(subscription, (dbr, count));
+        self.inner.outbox.push(|bytes| {
+            Request::EventAdd { dbr, count, sid, subscription }.header(16).encode(bytes);
+            bytes.extend_from_slice(&[0; 12]);
+            bytes.extend_from_slice(&u16::from(mask.0).to_be_bytes());
+            bytes.extend_from_slice(&[0; 2]);
+        });
     }
 
     /// Ends a subscription; updates already under way are dropped by the circuit.
     pub fn cancel(&mut self, sid: Sid, subscription: SubscriptionId) {
-        let _ = (sid, subscription);
-        todo!()
+        let Some((dbr, count)) = self.inner.subscriptions.remove(&subscription) else { return };
+        self.inner.outbox.push(|bytes| Request::EventCancel { dbr, count, sid, subscription }.encode(bytes));
     }
 
     /// Takes bytes in.
     pub fn received(&mut self, bytes: &[u8], now: Now, events: &mut Vec<Event>) {
-        let _ = (bytes, now, events);
-        todo!()
+        if self.liveness == Liveness::Silent {
+            events.push(Event::Responsive);
+        }
+        self.liveness = Liveness::Heard(now.monotonic + self.echo_after);
+        std::mem::swap(&mut self.inner.events, events);
+        if let Err(reason) = self.framer.feed(bytes, now, &mut self.inner) {
+            self.inner.close(reason);
+        }
+        std::mem::swap(&mut self.inner.events, events);
     }
 
     /// Does what is due.
     pub fn tick(&mut self, now: Now, events: &mut Vec<Event>) {
-        let _ = (now, events);
-        todo!()
+        match self.liveness {
+            Liveness::Heard(until) if now.monotonic >= until => {
+                self.inner.outbox.push(|bytes| Request::Echo {}.encode(bytes));
+                self.liveness = Liveness::Asked(now.monotonic + limit::ECHO_ANSWER);
+            }
+            Liveness::Asked(until) if now.monotonic >= until => {
+                self.liveness = Liveness::Silent;
+                events.push(Event::Unresponsive);
+            }
+            _ => {}
+        }
     }
 
     /// The latest moment to call [`Circuit::tick`].
     pub fn deadline(&self) -> Option<Instant> {
-        todo!()
+        match self.liveness {
+            Liveness::Heard(until) | Liveness::Asked(until) if !self.inner.is_closed => Some(until),
+            _ => None,
+        }
     }
 
-    /// The next bytes to write; see [`crate::outbox::Outbox::ready`].
+    /// The next bytes to write; see [`Outbox::ready`].
     pub fn ready(&mut self) -> &[u8] {
-        todo!()
+        self.inner.outbox.ready()
     }
 
     /// The first `n` of the ready bytes were written.
     pub fn sent(&mut self, n: usize) {
-        let _ = n;
-        todo!()
+        self.inner.outbox.sent(n);
     }
 
     /// Bytes that wait to be sent.
     pub fn pending_bytes(&self) -> usize {
-        todo!()
+        self.inner.outbox.pending_bytes()
+    }
+}
+
+impl Inner {
+    /// The count to ask for: old servers are told the channel's own instead of 0.
+    fn count(&self, sid: Sid, count: u32) -> u32 {
+        match count {
+            0 if self.server_minor < MINOR_COUNT_ZERO => self.counts.get(&sid).copied().unwrap_or(1),
+            count => count,
+        }
+    }
+
+    fn close(&mut self, reason: &'static str) {
+        if !std::mem::replace(&mut self.is_closed, true) {
+            self.events.push(Event::Closed(Closed::Malformed(reason)));
+        }
+    }
+
+    /// A value has come, or the status that stands in its place.
+    fn give(&mut self, answer: Answer, reading: Result<Reading, dbr::Malformed>) {
+        let with = |status: Eca| match status.is_success() {
+            true => reading.map_err(|_| Eca::BADCOUNT),
+            false => Err(status),
+        };
+        match answer {
+            Answer::ReadNotify { status, ioid, .. } => {
+                self.events.push(Event::ReadDone { ioid, result: with(status) });
+            }
+            Answer::EventAdd { status, subscription, .. } => {
+                if self.subscriptions.contains_key(&subscription) {
+                    self.events.push(Event::Update { subscription, result: with(status) });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn complaint(&mut self, cid: Cid, status: Eca, payload: &[u8]) {
+        let n_header = Header::decode(payload).map_or(payload.len(), |(_, n_header)| n_header);
+        let text = message::text(&payload[n_header..]).unwrap_or_default();
+        let cid = (cid != Cid(u32::MAX)).then_some(cid);
+        self.events.push(Event::Complaint { cid, status, text: String::from_utf8_lossy(text).into_owned() });
+    }
+}
+
+impl Receiver for Inner {
+    fn plan(&mut self, header: &Header) -> Plan {
+        match Answer::from_header(header) {
+            Answer::ReadNotify { dbr, count, .. } | Answer::EventAdd { dbr, count, .. } => {
+                if header.payload_bytes as usize > self.payload_bytes_max {
+                    self.give(Answer::from_header(header), Err(dbr::Malformed::Short));
+                    return Plan::Skip;
+                }
+                Plan::Value(dbr, count)
+            }
+            Answer::Read { .. } => Plan::Skip,
+            _ => Plan::Close("a message of that kind is never so large"),
+        }
+    }
+
+    fn message(&mut self, header: &Header, payload: &[u8]) {
+        match Answer::from_header(header) {
+            answer @ Answer::ReadNotify { dbr, count, .. } => self.give(answer, dbr::decode(dbr, count, payload)),
+            // Without a payload it confirms the end of a subscription.
+            Answer::EventAdd { .. } if payload.is_empty() => {}
+            answer @ Answer::EventAdd { dbr, count, .. } => self.give(answer, dbr::decode(dbr, count, payload)),
+            Answer::WriteNotify { status, ioid, .. } => {
+                let result = if status.is_success() { Ok(()) } else { Err(status) };
+                self.events.push(Event::WriteDone { ioid, result });
+            }
+            Answer::CreateChan { dbr, count, cid, sid } => {
+                if dbr.level() != Some(Level::Plain) {
+                    return self.close("a channel of a type that is none");
+                }
+                self.counts.insert(sid, count);
+                self.events.push(Event::Created { cid, sid, native: dbr, count });
+            }
+            Answer::AccessRights { cid, rights } => self.events.push(Event::Rights { cid, rights }),
+            Answer::CreateChFail { cid } => self.events.push(Event::CreateFailed { cid }),
+            Answer::ServerDisconn { cid } => self.events.push(Event::ChannelGone { cid }),
+            Answer::Error { cid, status } => self.complaint(cid, status, payload),
+            Answer::Version { minor, .. } => self.server_minor = minor,
+            // Nothing to do, or nothing that a client of today asks for.
+            Answer::Echo {}
+            | Answer::ClearChannel { .. }
+            | Answer::Read { .. }
+            | Answer::Search { .. }
+            | Answer::NotFound { .. }
+            | Answer::RsrvIsUp { .. }
+            | Answer::RepeaterConfirm { .. } => {}
+            // A newer server may know more; what it says is framed all the same.
+            Answer::Unknown(_) => {}
+        }
+    }
+
+    fn value(&mut self, header: &Header, reading: Reading) {
+        self.give(Answer::from_header(header), Ok(reading));
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            priority: 0,
+            user: "ann".into(),
+            host: "desk".into(),
+            echo_after: Duration::from_secs(30),
+            payload_bytes_max: 1 << 20,
+        }
+    }
+
+    fn drain(circuit: &mut Circuit) -> Vec<u8> {
+        let bytes = circuit.ready().to_vec();
+        circuit.sent(bytes.len());
+        bytes
+    }
+
+    #[test]
+    fn a_silent_server_is_asked_once_and_then_counts_as_unresponsive() {
+        let start = Now::for_test();
+        let mut circuit = Circuit::new(&config(), start);
+        let mut events = Vec::new();
+        drain(&mut circuit);
+
+        circuit.tick(start + Duration::from_secs(30), &mut events);
+        assert_eq!(drain(&mut circuit)[..2], [0, 23]);
+        circuit.tick(start + Duration::from_secs(35), &mut events);
+        assert_eq!(events, [Event::Unresponsive]);
+        assert_eq!(circuit.deadline(), None);
+
+        circuit.received(&[0; 16], start + Duration::from_secs(90), &mut events);
+        assert_eq!(events, [Event::Unresponsive, Event::Responsive]);
+    }
+
+    #[test]
+    fn an_update_that_was_under_way_when_its_subscription_ended_is_dropped() {
+        let now = Now::for_test();
+        let mut circuit = Circuit::new(&config(), now);
+        let subscription = SubscriptionId(4);
+        circuit.subscribe(Sid(1), DbrType(6), 1, EventMask::VALUE, subscription);
+        let mut update = Vec::new();
+        Answer::EventAdd { dbr: DbrType(6), count: 1, status: Eca::NORMAL, subscription }.header(8).encode(&mut update);
+        update.extend_from_slice(&1.5f64.to_be_bytes());
+        let mut events = Vec::new();
+
+        circuit.received(&update, now, &mut events);
+        circuit.cancel(Sid(1), subscription);
+        circuit.received(&update, now, &mut events);
+
+        assert_eq!(events, [Event::Update { subscription, result: Ok(Reading::bare(Value::from(1.5))) }]);
     }
 }

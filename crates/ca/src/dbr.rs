@@ -1,6 +1,13 @@
 //! DBR types 0 to 38: what stands where in a payload.
 
-use fodo_data::{ConvertError, Kind, Reading, Value};
+use std::fmt;
+
+use fodo_data::{
+    Acknowledge, Alarm, Array, ConvertError, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp,
+    Value,
+};
+
+use crate::message::padded;
 
 /// A DBR type number; unknown ones survive and print as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +28,51 @@ pub enum Level {
     Control,
 }
 
+const LEVELS: [(Level, &str); 5] = [
+    (Level::Plain, ""),
+    (Level::Status, "STS_"),
+    (Level::Time, "TIME_"),
+    (Level::Graphic, "GR_"),
+    (Level::Control, "CTRL_"),
+];
+
+/// A basic type: its name, kind, bytes of an element, and where the value starts at each level.
+struct Basic {
+    name: &'static str,
+    kind: Kind,
+    bytes: usize,
+    offsets: [usize; 5],
+}
+
+const fn basic(name: &'static str, kind: Kind, bytes: usize, offsets: [usize; 5]) -> Basic {
+    Basic { name, kind, bytes, offsets }
+}
+
+const BASICS: [Basic; 7] = [
+    basic("STRING", Kind::Text, 40, [0, 4, 12, 4, 4]),
+    basic("SHORT", Kind::I16, 2, [0, 4, 14, 24, 28]),
+    basic("FLOAT", Kind::F32, 4, [0, 4, 12, 40, 48]),
+    basic("ENUM", Kind::Enum, 2, [0, 4, 14, 422, 422]),
+    basic("CHAR", Kind::U8, 1, [0, 5, 15, 19, 21]),
+    basic("LONG", Kind::I32, 4, [0, 4, 12, 36, 44]),
+    basic("DOUBLE", Kind::F64, 8, [0, 8, 16, 64, 80]),
+];
+
+/// Types above 34: name, kind, bytes of an element, where the value starts.
+const SPECIALS: [(&str, Kind, usize, usize); 4] = [
+    ("PUT_ACKT", Kind::Enum, 2, 0),
+    ("PUT_ACKS", Kind::Enum, 2, 0),
+    ("STSACK_STRING", Kind::Text, 40, 8),
+    ("CLASS_NAME", Kind::Text, 40, 0),
+];
+
+/// States that an enum's payload has room for, and bytes of each label.
+const LABELS: (usize, usize) = (16, 26);
+/// Bytes of the units.
+const UNITS: usize = 8;
+/// Bytes of a string, its NUL included.
+const STRING: usize = 40;
+
 impl DbrType {
     /// Alarm acknowledge, transient (write only).
     pub const PUT_ACKT: DbrType = DbrType(35);
@@ -33,39 +85,251 @@ impl DbrType {
 
     /// The type that carries elements of `kind` (widened where CA has no such kind) at `level`.
     pub fn of(kind: Kind, level: Level) -> DbrType {
-        let _ = (kind, level);
-        todo!()
+        let basic = match kind {
+            Kind::Text => 0,
+            Kind::I16 => 1,
+            Kind::F32 => 2,
+            Kind::Enum => 3,
+            Kind::I8 | Kind::U8 => 4,
+            Kind::U16 | Kind::I32 => 5,
+            Kind::U32 | Kind::I64 | Kind::U64 | Kind::F64 => 6,
+        };
+        DbrType(level as u16 * 7 + basic)
+    }
+
+    fn basic(self) -> Option<&'static Basic> {
+        (self.0 <= 34).then(|| &BASICS[usize::from(self.0 % 7)])
+    }
+
+    fn special(self) -> Option<&'static (&'static str, Kind, usize, usize)> {
+        SPECIALS.get(usize::from(self.0).checked_sub(35)?)
     }
 
     /// The level; `None` above 34.
     pub fn level(self) -> Option<Level> {
-        todo!()
+        LEVELS.get(usize::from(self.0 / 7)).map(|row| row.0)
     }
 
     /// The kind of an element on the wire (Text, I16, F32, Enum, U8, I32, F64); `None` above 38.
     pub fn kind(self) -> Option<Kind> {
-        todo!()
+        self.basic().map(|basic| basic.kind).or_else(|| self.special().map(|row| row.1))
+    }
+
+    /// Where the value starts, and bytes of an element; `None` above 38.
+    pub fn layout(self) -> Option<(usize, usize)> {
+        match self.basic() {
+            Some(basic) => Some((basic.offsets[usize::from(self.0 / 7)], basic.bytes)),
+            None => self.special().map(|row| (row.3, row.2)),
+        }
     }
 
     /// Bytes of a payload with `count` elements, without padding; `None` when unknown or too many.
     pub fn payload_bytes(self, count: u32) -> Option<usize> {
-        let _ = count;
-        todo!()
+        let (offset, bytes) = self.layout()?;
+        bytes.checked_mul(count as usize)?.checked_add(offset).filter(|&bytes| bytes <= u32::MAX as usize - 8)
     }
 
     /// Whether encoding this type from a `native` value needs [`Reading::meta`].
     pub fn needs_meta(self, native: Kind) -> bool {
-        let _ = native;
-        todo!()
+        let is_described = matches!(self.level(), Some(Level::Graphic | Level::Control));
+        let is_named = self.kind() == Some(Kind::Text) && matches!(native, Kind::F32 | Kind::F64 | Kind::Enum);
+        let is_parsed = self.kind() == Some(Kind::Enum) && native == Kind::Text;
+        is_described || is_named || is_parsed || self == DbrType::STSACK_STRING
     }
+}
+
+impl From<u16> for DbrType {
+    fn from(number: u16) -> DbrType {
+        DbrType(number)
+    }
+}
+
+impl From<DbrType> for u16 {
+    fn from(dbr: DbrType) -> u16 {
+        dbr.0
+    }
+}
+
+impl fmt::Display for DbrType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.basic(), self.special()) {
+            (Some(basic), _) => write!(f, "DBR_{}{}", LEVELS[usize::from(self.0 / 7)].1, basic.name),
+            (None, Some(special)) => write!(f, "DBR_{}", special.0),
+            (None, None) => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// Appends what stands before the value.
+pub fn encode_head(dbr: DbrType, reading: &Reading, out: &mut Vec<u8>) {
+    let Some((offset, _)) = dbr.layout() else { return };
+    let start = out.len();
+    let end = start + offset;
+    if offset > 0 {
+        out.extend_from_slice(&reading.alarm.status.0.to_be_bytes());
+        out.extend_from_slice(&reading.alarm.severity.code().to_be_bytes());
+    }
+    match dbr.level() {
+        Some(Level::Time) => {
+            out.extend_from_slice(&reading.time.epics_seconds().to_be_bytes());
+            out.extend_from_slice(&reading.time.nanos.to_be_bytes());
+        }
+        Some(Level::Graphic | Level::Control) => {
+            let empty = Meta::default();
+            encode_meta(dbr, reading.meta.as_deref().unwrap_or(&empty), out);
+        }
+        None if dbr == DbrType::STSACK_STRING => {
+            let acknowledge = reading.meta.as_ref().and_then(|meta| meta.acknowledge);
+            let (transient, severity) =
+                acknowledge.map_or((0, 0), |state| (u16::from(state.transient), state.severity.code()));
+            out.extend_from_slice(&transient.to_be_bytes());
+            out.extend_from_slice(&severity.to_be_bytes());
+        }
+        _ => {}
+    }
+    out.resize(end, 0);
+}
+
+fn encode_meta(dbr: DbrType, meta: &Meta, out: &mut Vec<u8>) {
+    let kind = dbr.kind();
+    match kind {
+        Some(Kind::Text) | None => return,
+        Some(Kind::Enum) => return encode_labels(&meta.labels, out),
+        Some(Kind::F32 | Kind::F64) => {
+            out.extend_from_slice(&meta.precision.to_be_bytes());
+            out.extend_from_slice(&[0; 2]);
+        }
+        Some(_) => {}
+    }
+    put_text(&meta.units, UNITS, out);
+    let (display, alarm, warning, control) = (meta.display, meta.alarm, meta.warning, meta.control);
+    let shown = [display.high, display.low, alarm.high, warning.high, warning.low, alarm.low];
+    let controlled = [control.high, control.low];
+    let n_controlled = if dbr.level() == Some(Level::Control) { 2 } else { 0 };
+    for &limit in shown.iter().chain(&controlled[..n_controlled]) {
+        match kind {
+            Some(Kind::I16) => out.extend_from_slice(&(limit as i16).to_be_bytes()),
+            Some(Kind::U8) => out.push(limit as i64 as u8),
+            Some(Kind::I32) => out.extend_from_slice(&(limit as i32).to_be_bytes()),
+            Some(Kind::F32) => out.extend_from_slice(&(limit as f32).to_be_bytes()),
+            _ => out.extend_from_slice(&limit.to_be_bytes()),
+        }
+    }
+}
+
+fn encode_labels(labels: &[Text], out: &mut Vec<u8>) {
+    let labels = &labels[..labels.len().min(LABELS.0)];
+    out.extend_from_slice(&(labels.len() as u16).to_be_bytes());
+    labels.iter().for_each(|label| put_text(label, LABELS.1, out));
+    // The room of the labels that there are not; the rest of the head follows.
+    out.resize(out.len() + (LABELS.0 - labels.len()) * LABELS.1, 0);
+}
+
+/// A text in a field of `bytes`, cut so that a NUL follows it.
+fn put_text(text: &Text, bytes: usize, out: &mut Vec<u8>) {
+    let end = out.len() + bytes;
+    out.extend_from_slice(&text.as_bytes()[..text.len().min(bytes - 1)]);
+    out.resize(end, 0);
+}
+
+/// Appends one element; `kind` is the element's own.
+fn put_scalar(scalar: &Scalar, out: &mut Vec<u8>) {
+    match scalar {
+        Scalar::I8(n) => out.push(*n as u8),
+        Scalar::U8(n) => out.push(*n),
+        Scalar::I16(n) => out.extend_from_slice(&n.to_be_bytes()),
+        Scalar::U16(n) | Scalar::Enum(n) => out.extend_from_slice(&n.to_be_bytes()),
+        Scalar::I32(n) => out.extend_from_slice(&n.to_be_bytes()),
+        Scalar::U32(n) => out.extend_from_slice(&n.to_be_bytes()),
+        Scalar::I64(n) => out.extend_from_slice(&n.to_be_bytes()),
+        Scalar::U64(n) => out.extend_from_slice(&n.to_be_bytes()),
+        Scalar::F32(n) => out.extend_from_slice(&n.to_be_bytes()),
+        Scalar::F64(n) => out.extend_from_slice(&n.to_be_bytes()),
+        Scalar::Text(text) => put_text(text, STRING, out),
+    }
+}
+
+/// Appends some elements of an array.
+pub fn put_elements(array: &Array, range: std::ops::Range<usize>, out: &mut Vec<u8>) {
+    macro_rules! swap {
+        ($elements:expr, $bytes:literal) => {{
+            let elements = &$elements[range];
+            let start = out.len();
+            out.resize(start + elements.len() * $bytes, 0);
+            for (place, element) in out[start..].chunks_exact_mut($bytes).zip(elements) {
+                place.copy_from_slice(&element.to_be_bytes());
+            }
+        }};
+    }
+    match array {
+        Array::I8(elements) => out.extend(elements[range].iter().map(|&n| n as u8)),
+        Array::U8(elements) => out.extend_from_slice(&elements[range]),
+        Array::I16(elements) => swap!(elements, 2),
+        Array::U16(elements) | Array::Enum(elements) => swap!(elements, 2),
+        Array::I32(elements) => swap!(elements, 4),
+        Array::U32(elements) => swap!(elements, 4),
+        Array::F32(elements) => swap!(elements, 4),
+        Array::I64(elements) => swap!(elements, 8),
+        Array::U64(elements) => swap!(elements, 8),
+        Array::F64(elements) => swap!(elements, 8),
+        Array::Text(elements) => elements[range].iter().for_each(|text| put_text(text, STRING, out)),
+    }
+}
+
+/// A value in the kind of its wire type, ready to be sent.
+pub enum Wire {
+    /// One element.
+    Scalar(Scalar),
+    /// Elements, shared with whoever else has them.
+    Array(Array),
+}
+
+impl Wire {
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Wire::Scalar(_) => 1,
+            Wire::Array(array) => array.len(),
+        }
+    }
+}
+
+/// A reading's value as `dbr` carries it; no copy of an array that has the kind already.
+pub fn wire(dbr: DbrType, reading: &Reading) -> Result<Wire, ConvertError> {
+    let Some(kind) = dbr.kind() else { return Err(ConvertError::Empty) };
+    let meta = reading.meta.as_deref();
+    Ok(match (&reading.value, kind) {
+        // A text asked for as characters is a long string, with its NUL.
+        (Value::Scalar(Scalar::Text(text)), Kind::U8) => {
+            let bytes = text.as_bytes().iter().copied().chain([0]).collect();
+            Wire::Array(Array::U8(std::sync::Arc::new(bytes)))
+        }
+        (Value::Array(array @ Array::I8(_)), Kind::U8) => Wire::Array(array.clone()),
+        (Value::Scalar(scalar), kind) => Wire::Scalar(scalar.to_kind(kind, meta)?),
+        (Value::Array(array), kind) => Wire::Array(array.to_kind(kind, meta)?),
+    })
 }
 
 /// Appends the payload, padded to 8 bytes with zeros, and says how many elements it holds.
 ///
 /// `count`: elements asked for; 0 for as many as there are; missing ones are filled with zeros.
 pub fn encode(dbr: DbrType, count: u32, reading: &Reading, out: &mut Vec<u8>) -> Result<u32, ConvertError> {
-    let _ = (dbr, count, reading, out);
-    todo!()
+    let wire = wire(dbr, reading)?;
+    Ok(encode_wire(dbr, count, reading, &wire, out))
+}
+
+/// As [`encode`], of a value that is in the kind of the wire already.
+pub fn encode_wire(dbr: DbrType, count: u32, reading: &Reading, wire: &Wire, out: &mut Vec<u8>) -> u32 {
+    let n_sent = if count == 0 { wire.len() as u32 } else { count };
+    let start = out.len();
+    let end = start + padded(dbr.payload_bytes(n_sent).unwrap_or(0));
+    encode_head(dbr, reading, out);
+    match wire {
+        Wire::Scalar(scalar) => put_scalar(scalar, out),
+        Wire::Array(array) => put_elements(array, 0..array.len().min(n_sent as usize), out),
+    }
+    out.resize(end, 0);
+    n_sent
 }
 
 /// Why a payload is not what its header says.
@@ -77,13 +341,209 @@ pub enum Malformed {
     Short,
 }
 
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Malformed::UnknownType(dbr) => write!(f, "there is no DBR type {dbr}"),
+            Malformed::Short => write!(f, "the payload is shorter than its type and count say"),
+        }
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Takes numbers off the front of a payload.
+struct Take<'a>(&'a [u8]);
+
+impl Take<'_> {
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.bytes().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.bytes().map(u32::from_be_bytes)
+    }
+
+    fn text<const N: usize>(&mut self) -> Option<Text> {
+        self.bytes::<N>().map(|bytes| Text::from_bytes(&bytes))
+    }
+
+    fn number(&mut self, kind: Kind) -> Option<f64> {
+        match kind {
+            Kind::I16 => self.bytes().map(i16::from_be_bytes).map(f64::from),
+            Kind::U8 => self.bytes().map(u8::from_be_bytes).map(f64::from),
+            Kind::I32 => self.bytes().map(i32::from_be_bytes).map(f64::from),
+            Kind::F32 => self.bytes().map(f32::from_be_bytes).map(f64::from),
+            _ => self.bytes().map(f64::from_be_bytes),
+        }
+    }
+}
+
+/// What stands before the value, as a reading whose value is still `value`.
+pub fn decode_head(dbr: DbrType, head: &[u8], value: Value) -> Result<Reading, Malformed> {
+    let kind = dbr.kind().ok_or(Malformed::UnknownType(dbr))?;
+    let mut reading = Reading::bare(value);
+    let mut take = Take(head);
+    take_head(dbr, kind, &mut take, &mut reading).ok_or(Malformed::Short)?;
+    Ok(reading)
+}
+
+fn take_head(dbr: DbrType, kind: Kind, take: &mut Take, reading: &mut Reading) -> Option<()> {
+    if dbr.level() == Some(Level::Plain) || (dbr.0 > 34 && dbr != DbrType::STSACK_STRING) {
+        return Some(());
+    }
+    let status = Status(take.u16()?);
+    reading.alarm = Alarm { status, severity: Severity::from_code(take.u16()?) };
+    match dbr.level() {
+        Some(Level::Time) => {
+            let seconds = take.u32()?;
+            reading.time = TimeStamp::from_epics(seconds, take.u32()?);
+        }
+        Some(level @ (Level::Graphic | Level::Control)) if kind != Kind::Text => {
+            reading.meta = Some(take_meta(kind, level, take)?.into());
+        }
+        None => {
+            let transient = take.u16()? != 0;
+            let acknowledge = Acknowledge { transient, severity: Severity::from_code(take.u16()?) };
+            reading.meta = Some(Meta { acknowledge: Some(acknowledge), ..Meta::default() }.into());
+        }
+        _ => {}
+    }
+    Some(())
+}
+
+fn take_meta(kind: Kind, level: Level, take: &mut Take) -> Option<Meta> {
+    let mut meta = Meta::default();
+    if kind == Kind::Enum {
+        let n_labels = usize::from(take.u16()?).min(LABELS.0);
+        for _ in 0..n_labels {
+            meta.labels.push(take.text::<26>()?);
+        }
+        return Some(meta);
+    }
+    if matches!(kind, Kind::F32 | Kind::F64) {
+        meta.precision = take.u16()? as i16;
+        take.u16()?;
+    }
+    meta.units = take.text::<UNITS>()?;
+    let mut limit = || take.number(kind);
+    meta.display.high = limit()?;
+    meta.display.low = limit()?;
+    meta.alarm.high = limit()?;
+    meta.warning.high = limit()?;
+    meta.warning.low = limit()?;
+    meta.alarm.low = limit()?;
+    if level == Level::Control {
+        let high = limit()?;
+        meta.control = Limits { high, low: limit()? };
+    }
+    Some(meta)
+}
+
 /// The reading in a payload. `count` 1 gives a scalar, any other count an array.
 pub fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Malformed> {
-    let _ = (dbr, count, payload);
-    todo!()
+    let (offset, bytes) = dbr.layout().ok_or(Malformed::UnknownType(dbr))?;
+    let kind = dbr.kind().ok_or(Malformed::UnknownType(dbr))?;
+    let (head, body) = payload.split_at_checked(offset).ok_or(Malformed::Short)?;
+    let value = match (kind, count) {
+        // Servers cut a single string behind its NUL.
+        (Kind::Text, 1) => Value::Scalar(Scalar::Text(Text::from_bytes(&body[..body.len().min(STRING)]))),
+        (kind, 1) => Value::Scalar(crate::body::scalar(kind, body).ok_or(Malformed::Short)?),
+        (kind, count) => {
+            let needed = (count as usize).checked_mul(bytes).ok_or(Malformed::Short)?;
+            let body = body.get(..needed).ok_or(Malformed::Short)?;
+            let mut elements = crate::body::Elements::new(kind);
+            elements.append(body);
+            elements.into_value()
+        }
+    };
+    decode_head(dbr, head, value)
 }
 
 /// The type that a put of `value` travels as: the kind's own, widened where CA has none.
 pub fn put_type(value: &Value) -> DbrType {
     DbrType::of(value.kind(), Level::Plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(value: Value) -> Reading {
+        let limits = |low: f64, high: f64| Limits { low, high };
+        Reading {
+            value,
+            alarm: Alarm { status: Status::HIGH, severity: Severity::Minor },
+            time: TimeStamp::from_epics(1_000_000, 500),
+            meta: Some(
+                Meta {
+                    units: "mm".into(),
+                    precision: 3,
+                    display: limits(-10.0, 10.0),
+                    alarm: limits(-9.0, 9.0),
+                    warning: limits(-8.0, 8.0),
+                    control: limits(-7.0, 7.0),
+                    labels: vec!["OFF".into(), "ON".into()],
+                    acknowledge: Some(Acknowledge { transient: true, severity: Severity::Major }),
+                }
+                .into(),
+            ),
+        }
+    }
+
+    #[test]
+    fn every_type_comes_back_from_its_payload_at_its_own_size() {
+        let reading = described(Value::Scalar(Scalar::Enum(1)));
+        for number in 0..=38 {
+            let dbr = DbrType(number);
+            let mut payload = Vec::new();
+
+            let count = encode(dbr, 1, &reading, &mut payload).unwrap();
+            let back = decode(dbr, count, &payload).unwrap();
+
+            assert_eq!(payload.len(), padded(dbr.payload_bytes(1).unwrap()), "{dbr}");
+            let text = back.value.first().unwrap().to_text(None).to_string();
+            let expected = if dbr.kind() == Some(Kind::Text) { "ON" } else { "1" };
+            assert_eq!(text, expected, "{dbr}");
+            let mut again = Vec::new();
+            encode(dbr, 1, &back, &mut again).unwrap();
+            assert_eq!(again, payload, "{dbr}");
+        }
+    }
+
+    #[test]
+    fn payloads_have_the_sizes_that_the_c_structures_have() {
+        let sizes = [
+            40, 2, 4, 2, 1, 4, 8, 44, 6, 8, 6, 6, 8, 16, 52, 16, 16, 16, 16, 16, 24, 44, 26, 44, 424, 20, 40, 72, 44,
+            30, 52, 424, 22, 48, 88, 2, 2, 48, 40,
+        ];
+        for (number, size) in sizes.into_iter().enumerate() {
+            assert_eq!(DbrType(number as u16).payload_bytes(1), Some(size), "type {number}");
+        }
+    }
+
+    #[test]
+    fn missing_elements_are_zeros_and_surplus_ones_stay_away() {
+        let reading = Reading::bare(Value::from(vec![1i16, 2, 3]));
+        let (mut longer, mut shorter) = (Vec::new(), Vec::new());
+
+        assert_eq!(encode(DbrType(1), 6, &reading, &mut longer), Ok(6));
+        assert_eq!(encode(DbrType(1), 2, &reading, &mut shorter), Ok(2));
+
+        assert_eq!(longer, [0, 1, 0, 2, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(shorter, [0, 1, 0, 2, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_payload_shorter_than_it_says_is_refused() {
+        assert_eq!(decode(DbrType(6), 2, &[0; 8]), Err(Malformed::Short));
+        assert_eq!(decode(DbrType(6), u32::MAX, &[0; 8]), Err(Malformed::Short));
+        assert_eq!(decode(DbrType(99), 1, &[0; 8]), Err(Malformed::UnknownType(DbrType(99))));
+    }
 }

@@ -1,12 +1,14 @@
 //! Channel Access: messages, DBR layouts, search and circuits, both ends. No IO.
 //!
-//! `search` and `circuit` are machines: bytes and the time go in, bytes and events come out, and
-//! `deadline` says when to call again. `fodo-net` turns their crank with real sockets.
+//! `search`, `client` and `server` are machines: bytes and the time go in, bytes and events come
+//! out, and `deadline` says when to call again. `fodo-net` turns their crank with real sockets.
 #![forbid(unsafe_code)]
 
+mod body;
 pub mod client;
 pub mod dbr;
 pub mod eca;
+mod frame;
 pub mod limit;
 pub mod message;
 pub mod outbox;
@@ -14,21 +16,42 @@ pub mod ring;
 pub mod search;
 pub mod server;
 
-/// The client's number for a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Cid(pub u32);
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub u32);
 
-/// The server's number for a channel, unique within its circuit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Sid(pub u32);
+        impl From<u32> for $name {
+            fn from(number: u32) -> $name {
+                $name(number)
+            }
+        }
 
-/// The client's number for an operation in progress, unique within its circuit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ioid(pub u32);
+        impl From<$name> for u32 {
+            fn from(number: $name) -> u32 {
+                number.0
+            }
+        }
 
-/// The client's number for a subscription, unique within its circuit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SubscriptionId(pub u32);
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+numbers! {
+    /// The client's number for a channel.
+    Cid;
+    /// The server's number for a channel, unique within its circuit.
+    Sid;
+    /// The client's number for an operation in progress, unique within its circuit.
+    Ioid;
+    /// The client's number for a subscription, unique within its circuit.
+    SubscriptionId;
+}
 
 /// What a client may do with a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,4 +60,27 @@ pub struct Rights {
     pub read: bool,
     /// Writing.
     pub write: bool,
+}
+
+impl From<u32> for Rights {
+    fn from(bits: u32) -> Rights {
+        Rights { read: bits & 1 != 0, write: bits & 2 != 0 }
+    }
+}
+
+impl From<Rights> for u32 {
+    fn from(rights: Rights) -> u32 {
+        u32::from(rights.read) | u32::from(rights.write) << 1
+    }
+}
+
+impl std::fmt::Display for Rights {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match (self.read, self.write) {
+            (true, true) => "read,write",
+            (true, false) => "read",
+            (false, true) => "write",
+            (false, false) => "none",
+        })
+    }
 }

@@ -1,6 +1,8 @@
 //! The last posts of one PV, and cursors on them: memory is constant per subscription, and a
 //! cursor that falls off the ring counts exactly what was merged.
 
+use std::collections::VecDeque;
+
 use fodo_data::{EventMask, Reading};
 
 /// One change of a PV.
@@ -12,45 +14,130 @@ pub struct Post {
     pub reading: Reading,
 }
 
+/// Subscription masks have four bits.
+const N_MASKS: usize = 16;
+
 /// The last n posts of one PV.
 #[derive(Debug)]
-pub struct Ring {}
+pub struct Ring {
+    posts: VecDeque<Post>,
+    n_posts_max: usize,
+    /// How many posts that meet each mask have fallen off so far and left no heir.
+    n_evicted: [u64; N_MASKS],
+}
 
 /// Where one subscription stands.
 #[derive(Clone, Debug)]
 pub struct Cursor {
+    mask: EventMask,
+    /// Posts that met the mask since the ring began and were taken or merged.
+    n_accounted: u64,
     /// Posts that met the mask and were replaced by later ones before they were taken.
     pub merged: u64,
 }
 
 impl Ring {
-    /// A ring of `n_posts`; 8 for scalars and 2 for arrays are the defaults of `limit`.
+    /// A ring of `n_posts`, at least one.
     pub fn new(n_posts: usize) -> Ring {
-        let _ = n_posts;
-        todo!()
+        Ring { posts: VecDeque::new(), n_posts_max: n_posts.max(1), n_evicted: [0; N_MASKS] }
     }
 
     /// Adds a post; the oldest falls off when the ring is full.
+    ///
+    /// The post behind it then stands for it as well, so that the newest value always reaches
+    /// every subscription: its reading is the newer one, whatever it was posted for.
     pub fn push(&mut self, post: Post) {
-        let _ = post;
-        todo!()
+        self.posts.push_back(post);
+        if self.posts.len() <= self.n_posts_max {
+            return;
+        }
+        let Some(oldest) = self.posts.pop_front() else { return };
+        let Some(heir) = self.posts.front_mut() else { return };
+        for (mask, n_evicted) in self.n_evicted.iter_mut().enumerate() {
+            let mask = EventMask(mask as u8);
+            // A subscription that only the oldest would have met takes the heir in its place.
+            *n_evicted += u64::from(oldest.mask.meets(mask) && heir.mask.meets(mask));
+        }
+        heir.mask |= oldest.mask;
+    }
+
+    fn evicted(&self, mask: EventMask) -> u64 {
+        self.n_evicted[usize::from(mask.0) % N_MASKS]
     }
 
     /// A cursor behind the newest post.
     pub fn cursor(&self, mask: EventMask) -> Cursor {
-        let _ = mask;
-        todo!()
+        let n_present = self.posts.iter().filter(|post| post.mask.meets(mask)).count() as u64;
+        Cursor { mask, n_accounted: self.evicted(mask) + n_present, merged: 0 }
     }
 
     /// The oldest post that meets the cursor's mask and that it has not had; moves it on.
     pub fn next(&self, cursor: &mut Cursor) -> Option<&Post> {
-        let _ = cursor;
-        todo!()
+        let n_evicted = self.evicted(cursor.mask);
+        if cursor.n_accounted < n_evicted {
+            cursor.merged += n_evicted - cursor.n_accounted;
+            cursor.n_accounted = n_evicted;
+        }
+        let n_had = (cursor.n_accounted - n_evicted) as usize;
+        let post = self.posts.iter().filter(|post| post.mask.meets(cursor.mask)).nth(n_had)?;
+        cursor.n_accounted += 1;
+        Some(post)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fodo_data::Value;
+
+    use super::*;
+
+    fn post(mask: u8, value: i32) -> Post {
+        Post { mask: EventMask(mask), reading: Reading::bare(Value::from(value)) }
     }
 
-    /// Skips to the newest post (flow control); what is skipped counts as merged.
-    pub fn next_newest(&self, cursor: &mut Cursor) -> Option<&Post> {
-        let _ = cursor;
-        todo!()
+    fn value_of(post: &Post) -> i32 {
+        post.reading.value.first().unwrap().to_f64().unwrap() as i32
+    }
+
+    #[test]
+    fn a_pulse_within_one_moment_is_delivered_whole() {
+        let mut ring = Ring::new(8);
+        let mut cursor = ring.cursor(EventMask::VALUE);
+
+        ring.push(post(1, 1));
+        ring.push(post(1, 0));
+
+        assert_eq!(ring.next(&mut cursor), Some(&post(1, 1)));
+        assert_eq!(ring.next(&mut cursor), Some(&post(1, 0)));
+        assert_eq!(ring.next(&mut cursor), None);
+        assert_eq!(cursor.merged, 0);
+    }
+
+    #[test]
+    fn what_a_cursor_takes_and_what_is_merged_is_all_that_was_posted() {
+        for seed in 1..200_u64 {
+            let mut state = seed;
+            let mut random = |below: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) % below
+            };
+            let mut ring = Ring::new(1 + random(8) as usize);
+            let mask = EventMask(1 + random(15) as u8);
+            let mut cursor = ring.cursor(mask);
+            let (mut posted, mut taken) = (Vec::new(), Vec::new());
+
+            for value in 0..100 {
+                let next = post(1 + random(15) as u8, value);
+                posted.extend(next.mask.meets(mask).then_some(value));
+                ring.push(next);
+                for _ in 0..random(3) {
+                    taken.extend(ring.next(&mut cursor).map(value_of));
+                }
+            }
+            taken.extend(std::iter::from_fn(|| ring.next(&mut cursor)).map(value_of));
+
+            assert_eq!(taken.len() as u64 + cursor.merged, posted.len() as u64, "seed {seed}");
+            assert!(taken.is_sorted() && taken.last() >= posted.last(), "seed {seed}");
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Finding names over UDP: the client's machine that asks, the server's that answers, beacons.
 
-use std::net::SocketAddr;
-use std::time::Instant;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use fodo_data::Now;
 
-use crate::Cid;
+use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
+use crate::{Cid, limit};
 
 /// A datagram to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,64 +27,187 @@ pub struct Claim {
     pub server: SocketAddr,
 }
 
+/// "Silence means no": a server that does not have the name says nothing.
+const DONT_REPLY: u16 = 5;
+/// "Say no": asks for NOT_FOUND. Never answered over UDP.
+const THE_SENDER: u32 = u32::MAX;
+
 /// The client's side: names that are looked for.
+///
+/// A name is asked for at once, and then after periods that double from 32 ms to 300 s. Names
+/// whose time has come are packed into full datagrams, and datagrams go out in bursts with pauses,
+/// so that a hundred thousand names do not drown the servers.
 #[derive(Debug)]
-pub struct Searcher {}
+pub struct Searcher {
+    names: HashMap<Cid, Name>,
+    /// Names by the moment of their next search. Entries of names that are gone, or were given
+    /// another moment, are passed over.
+    due: BTreeMap<Instant, VecDeque<Cid>>,
+    sequence: u32,
+    jitter: u64,
+    /// The next burst goes out no sooner.
+    pause_until: Option<Instant>,
+    /// The first moment seen, from which the grid of moments counts.
+    origin: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Name {
+    text: Box<str>,
+    period: Duration,
+    at: Instant,
+}
 
 impl Searcher {
     /// A searcher of nothing yet. `seed` varies the jitter between processes.
     pub fn new(seed: u64) -> Searcher {
-        let _ = seed;
-        todo!()
+        Searcher { names: HashMap::new(), due: BTreeMap::new(), sequence: 0, jitter: seed | 1, pause_until: None, origin: None }
     }
 
     /// Starts to look for a name; the first datagram is due at once ([`Searcher::tick`]).
     pub fn add(&mut self, cid: Cid, name: &str, now: Now) {
-        let _ = (cid, name, now);
-        todo!()
+        self.add_after(cid, name, Duration::ZERO, now);
+    }
+
+    /// The same with a pause before the first datagram, for a server that claims a name it does not
+    /// serve; later pauses are longer.
+    pub fn add_after(&mut self, cid: Cid, name: &str, pause: Duration, now: Now) {
+        let at = now.monotonic + pause;
+        let period = pause.max(limit::SEARCH_PERIOD_MIN);
+        self.names.insert(cid, Name { text: name.into(), period, at });
+        self.due.entry(at).or_default().push_back(cid);
     }
 
     /// Stops looking; unknown numbers are ignored.
     pub fn remove(&mut self, cid: Cid) {
-        let _ = cid;
-        todo!()
+        self.names.remove(&cid);
     }
 
     /// How many names are looked for.
     pub fn n_names(&self) -> usize {
-        todo!()
+        self.names.len()
     }
 
     /// Takes a datagram in; claimed names are removed.
     pub fn handle(&mut self, from: SocketAddr, bytes: &[u8], now: Now, claims: &mut Vec<Claim>) {
-        let _ = (from, bytes, now, claims);
-        todo!()
+        let mut is_answered = false;
+        each_message(bytes, |header, _| {
+            let Answer::Search { port, address, cid, .. } = Answer::from_header(header) else { return };
+            let ip = match address {
+                THE_SENDER | 0 => from.ip(),
+                address => IpAddr::V4(Ipv4Addr::from_bits(address)),
+            };
+            let is_reachable = port != 0 && !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST);
+            if is_reachable && self.names.remove(&cid).is_some() {
+                claims.push(Claim { cid, server: SocketAddr::new(ip, port) });
+                is_answered = true;
+            }
+        });
+        if is_answered && self.pause_until.is_some() {
+            // Servers keep up, so the next burst need not wait.
+            self.pause_until = Some(now.monotonic);
+        }
     }
 
     /// Does what is due.
     pub fn tick(&mut self, now: Now, out: &mut Vec<Datagram>) {
-        let _ = (now, out);
-        todo!()
+        if self.pause_until.is_some_and(|until| now.monotonic < until) {
+            return;
+        }
+        let origin = *self.origin.get_or_insert(now.monotonic);
+        let n_before = out.len();
+        let mut packet = Vec::new();
+        while out.len() - n_before < limit::SEARCH_BURST {
+            let Some(cid) = self.pop_due(now.monotonic) else { break };
+            let Some(name) = self.names.get_mut(&cid) else { continue };
+            let n_message = message::HEADER_BYTES + message::padded(name.text.len() + 1);
+            if packet.len() + n_message > limit::SEARCH_BYTES && !packet.is_empty() {
+                out.push(Datagram { to: None, bytes: std::mem::take(&mut packet) });
+            }
+            if packet.is_empty() {
+                self.sequence = self.sequence.wrapping_add(1);
+                let version = Request::Version { priority: 1, minor: u32::from(MINOR_VERSION), sequence: self.sequence };
+                version.encode(&mut packet);
+            }
+            let request = Request::Search { reply: DONT_REPLY, minor: u32::from(MINOR_VERSION), cid, again: cid.0 };
+            message::encode_text(&mut packet, |size| request.header(size), name.text.as_bytes());
+            // Up to a quarter more, so that names of a lost server do not come back in step.
+            self.jitter = self.jitter.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let quarter = name.period / 4;
+            let ahead = name.period + quarter.mul_f64((self.jitter >> 40) as f64 / (1 << 24) as f64);
+            // Moments stand on a grid that is coarser for longer periods, so that names which are
+            // due about the same time share datagrams.
+            let step_ms = (name.period.as_millis() as u64 / 32).max(16);
+            let since_origin = (now.monotonic + ahead).saturating_duration_since(origin).as_millis() as u64;
+            name.at = origin + Duration::from_millis(since_origin.div_ceil(step_ms) * step_ms);
+            name.period = (name.period * 2).min(limit::SEARCH_PERIOD_MAX);
+            self.due.entry(name.at).or_default().push_back(cid);
+        }
+        if !packet.is_empty() {
+            out.push(Datagram { to: None, bytes: packet });
+        }
+        let is_full = out.len() - n_before >= limit::SEARCH_BURST;
+        self.pause_until = is_full.then(|| now.monotonic + limit::SEARCH_PAUSE);
+    }
+
+    /// The next name whose moment has come.
+    fn pop_due(&mut self, now: Instant) -> Option<Cid> {
+        loop {
+            let mut first = self.due.first_entry()?;
+            if *first.key() > now {
+                return None;
+            }
+            let at = *first.key();
+            let cid = first.get_mut().pop_front();
+            if first.get().is_empty() {
+                first.remove();
+            }
+            if let Some(cid) = cid
+                && self.names.get(&cid).is_some_and(|name| name.at == at)
+            {
+                return Some(cid);
+            }
+        }
     }
 
     /// The latest moment to call [`Searcher::tick`].
     pub fn deadline(&self) -> Option<Instant> {
-        todo!()
+        let due = *self.due.first_key_value()?.0;
+        Some(self.pause_until.map_or(due, |until| until.max(due)))
     }
 }
 
-/// The server's side. Stateless but for the beacons.
+/// Calls `work` with every message of a datagram; ends at the first that is not whole.
+fn each_message(bytes: &[u8], mut work: impl FnMut(&Header, &[u8])) {
+    let mut rest = bytes;
+    while let Some((header, n_header)) = Header::decode(rest) {
+        let end = n_header.checked_add(header.payload_bytes as usize);
+        let Some((payload, next)) = end.and_then(|end| Some((rest.get(n_header..end)?, rest.get(end..)?))) else {
+            return;
+        };
+        work(&header, payload);
+        rest = next;
+    }
+}
+
+/// The server's side: answers searches and says with beacons that it is there.
 #[derive(Debug)]
-pub struct Responder {}
+pub struct Responder {
+    tcp_port: u16,
+    beacon: u32,
+    beacon_period: Duration,
+    beacon_at: Instant,
+}
 
 impl Responder {
     /// Answers for a server whose circuits are at `tcp_port`.
     pub fn new(tcp_port: u16, now: Now) -> Responder {
-        let _ = (tcp_port, now);
-        todo!()
+        Responder { tcp_port, beacon: 0, beacon_period: limit::BEACON_PERIODS.0, beacon_at: now.monotonic }
     }
 
     /// Takes a datagram in, asks `serves` of every name in it and appends the answers.
+    ///
+    /// Nothing is said to a datagram that does not start with VERSION, as by rsrv.
     pub fn handle(
         &mut self,
         from: SocketAddr,
@@ -90,18 +215,125 @@ impl Responder {
         serves: &mut dyn FnMut(&str) -> bool,
         out: &mut Vec<Datagram>,
     ) {
-        let _ = (from, bytes, serves, out);
-        todo!()
+        if from.port() == 0 || from.ip().is_multicast() {
+            return;
+        }
+        let mut version = None;
+        let mut packet = Vec::new();
+        each_message(bytes, |header, payload| match (Request::from_header(header), version) {
+            (Request::Version { minor, sequence, .. }, None) if minor >= 4 => version = Some((minor, sequence)),
+            (Request::Search { cid, .. }, Some((_, sequence))) => {
+                let name = message::text(payload).filter(|name| !name.is_empty() && name.len() <= limit::NAME_BYTES);
+                let is_served = name.and_then(|name| std::str::from_utf8(name).ok()).is_some_and(&mut *serves);
+                if !is_served {
+                    return;
+                }
+                if packet.len() + 24 > limit::ANSWER_BYTES {
+                    out.push(Datagram { to: Some(from), bytes: std::mem::take(&mut packet) });
+                }
+                if packet.is_empty() {
+                    let head = Answer::Version { valid: 1, minor: u32::from(MINOR_VERSION), sequence };
+                    head.encode(&mut packet);
+                }
+                let answer = Answer::Search { port: self.tcp_port, count: 0, address: THE_SENDER, cid };
+                answer.header(8).encode(&mut packet);
+                packet.extend_from_slice(&MINOR_VERSION.to_be_bytes());
+                packet.extend_from_slice(&[0; 6]);
+            }
+            _ => {}
+        });
+        if !packet.is_empty() {
+            out.push(Datagram { to: Some(from), bytes: packet });
+        }
     }
 
     /// Emits a beacon (to `None`: every beacon address) when one is due.
     pub fn tick(&mut self, now: Now, out: &mut Vec<Datagram>) {
-        let _ = (now, out);
-        todo!()
+        if now.monotonic < self.beacon_at {
+            return;
+        }
+        let beacon = Answer::RsrvIsUp {
+            minor: MINOR_VERSION,
+            port: u32::from(self.tcp_port),
+            beacon: self.beacon,
+            address: 0,
+        };
+        let mut bytes = Vec::new();
+        beacon.encode(&mut bytes);
+        out.push(Datagram { to: None, bytes });
+        self.beacon = self.beacon.wrapping_add(1);
+        self.beacon_at = now.monotonic + self.beacon_period;
+        self.beacon_period = (self.beacon_period * 2).min(limit::BEACON_PERIODS.1);
     }
 
     /// When the next beacon is due.
     pub fn deadline(&self) -> Option<Instant> {
-        todo!()
+        Some(self.beacon_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 40_000);
+    const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5064);
+
+    #[test]
+    fn a_name_is_asked_for_at_once_and_found_with_one_exchange() {
+        let now = Now::for_test();
+        let mut searcher = Searcher::new(1);
+        let mut responder = Responder::new(6000, now);
+        let (mut asked, mut answers, mut claims) = (Vec::new(), Vec::new(), Vec::new());
+        searcher.add(Cid(7), "x:y", now);
+
+        searcher.tick(now, &mut asked);
+        responder.handle(CLIENT, &asked[0].bytes, &mut |name| name == "x:y", &mut answers);
+        searcher.handle(SERVER, &answers[0].bytes, now, &mut claims);
+
+        assert_eq!(claims, [Claim { cid: Cid(7), server: SocketAddr::new(SERVER.ip(), 6000) }]);
+        assert_eq!(searcher.n_names(), 0);
+    }
+
+    #[test]
+    fn a_hundred_thousand_absent_names_cost_few_datagrams_in_the_long_run() {
+        let start = Now::for_test();
+        let mut searcher = Searcher::new(3);
+        for cid in 0..100_000 {
+            searcher.add(Cid(cid), &format!("absent:{cid:06}"), start);
+        }
+        let (mut now, mut out, mut n_late) = (start, Vec::new(), 0);
+
+        while now.monotonic < start.monotonic + Duration::from_secs(1200) {
+            searcher.tick(now, &mut out);
+            if now.monotonic > start.monotonic + Duration::from_secs(600) {
+                n_late += out.len();
+            }
+            out.clear();
+            let next = searcher.deadline().expect("names are looked for for ever");
+            now = now + (next - now.monotonic).max(Duration::from_micros(1));
+        }
+
+        assert!(n_late / 600 < 20, "{} datagrams per second", n_late / 600);
+    }
+
+    #[test]
+    fn a_search_without_version_or_name_is_not_answered() {
+        let now = Now::for_test();
+        let mut responder = Responder::new(6000, now);
+        let mut bare = Vec::new();
+        let search = Request::Search { reply: 5, minor: 13, cid: Cid(1), again: 1 };
+        message::encode_text(&mut bare, |size| search.header(size), b"x");
+        let mut unnamed = Vec::new();
+        Request::Version { priority: 1, minor: 13, sequence: 1 }.encode(&mut unnamed);
+        search.header(8).encode(&mut unnamed);
+        unnamed.extend_from_slice(&[0; 8]);
+        let mut answers = Vec::new();
+
+        responder.handle(CLIENT, &bare, &mut |_| true, &mut answers);
+        responder.handle(CLIENT, &unnamed, &mut |_| true, &mut answers);
+        responder.handle(CLIENT, &[0, 6, 255, 255, 0, 5], &mut |_| true, &mut answers);
+
+        assert_eq!(answers, []);
     }
 }

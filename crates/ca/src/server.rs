@@ -1,12 +1,17 @@
 //! The server's end of one circuit.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use fodo_data::{ConvertError, EventMask, Now, Reading, Value};
+use slab::Slab;
 
-use crate::dbr::DbrType;
+use crate::dbr::{self, DbrType};
 use crate::eca::Eca;
-use crate::{Cid, Ioid, Rights, Sid, SubscriptionId};
+use crate::frame::{Framer, Plan, Receiver};
+use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
+use crate::outbox::Outbox;
+use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
 
 /// How a server treats a circuit.
 #[derive(Clone, Debug)]
@@ -17,6 +22,7 @@ pub struct Config {
 
 /// What the client asks. Every `sid` was checked to be a channel of this circuit.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the variants and the types of their fields say it")]
 pub enum Event {
     /// Who the client says it is; either part may come again before the first channel.
     Identity { user: String, host: String },
@@ -41,8 +47,8 @@ pub enum Event {
 pub enum ReadReply {
     /// READ_NOTIFY, with its number.
     Notify(Ioid),
-    /// The old READ, with the client's word to give back.
-    Plain(u32),
+    /// The old READ, with its number.
+    Plain(Ioid),
 }
 
 /// Why a circuit is closed from our side.
@@ -56,38 +62,114 @@ pub enum Closed {
 
 /// The server's end of one circuit.
 #[derive(Debug)]
-pub struct Circuit {}
+pub struct Circuit {
+    framer: Framer,
+    inner: Inner,
+}
+
+/// All but the framer, so that the framer can call it.
+#[derive(Debug)]
+struct Inner {
+    outbox: Outbox,
+    events: Vec<Event>,
+    channels: Slab<Channel>,
+    subscriptions: HashMap<SubscriptionId, (Sid, DbrType, u32)>,
+    user: String,
+    host: String,
+    has_channels: bool,
+    events_off: bool,
+    is_closed: bool,
+    payload_bytes_max: usize,
+}
+
+#[derive(Debug)]
+struct Channel {
+    cid: Cid,
+    count_max: u32,
+}
 
 impl Circuit {
     /// A fresh circuit; VERSION is ready to be sent.
     pub fn new(config: &Config, now: Now) -> Circuit {
-        let _ = (config, now);
-        todo!()
+        let _ = now;
+        let mut outbox = Outbox::default();
+        let version = Answer::Version { valid: 0, minor: u32::from(MINOR_VERSION), sequence: 0 };
+        outbox.push(|bytes| version.encode(bytes));
+        let inner = Inner {
+            outbox,
+            events: Vec::new(),
+            channels: Slab::new(),
+            subscriptions: HashMap::new(),
+            user: String::new(),
+            host: String::new(),
+            has_channels: false,
+            events_off: false,
+            is_closed: false,
+            payload_bytes_max: config.payload_bytes_max,
+        };
+        Circuit { framer: Framer::default(), inner }
     }
 
-    /// Confirms a channel (ACCESS_RIGHTS, then CREATE_CHAN) and gives the number it now has here.
-    /// Numbers of cleared channels are used again, so they can index a slab.
+    /// Confirms a channel (ACCESS_RIGHTS, then CREATE_CHAN, as rsrv does) and gives the number it
+    /// now has here. Numbers of cleared channels are used again, so they can index a slab.
     pub fn created(&mut self, cid: Cid, native: DbrType, count: u32, rights: Rights) -> Sid {
-        let _ = (cid, native, count, rights);
-        todo!()
+        let sid = Sid(self.inner.channels.insert(Channel { cid, count_max: count }) as u32);
+        self.inner.outbox.push(|bytes| {
+            Answer::AccessRights { cid, rights }.encode(bytes);
+            Answer::CreateChan { dbr: native, count, cid, sid }.encode(bytes);
+        });
+        sid
     }
 
     /// Says that there is no such channel.
     pub fn create_failed(&mut self, cid: Cid) {
-        let _ = cid;
-        todo!()
+        self.inner.outbox.push(|bytes| Answer::CreateChFail { cid }.encode(bytes));
     }
 
     /// Answers a read; a value that cannot become `dbr` is told to the client.
     pub fn read_done(&mut self, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply, result: Result<&Reading, Eca>) {
-        let _ = (sid, dbr, count, reply, result);
-        todo!()
+        let failed = match (result, reply) {
+            (Err(status), _) => status,
+            (Ok(reading), ReadReply::Notify(ioid)) => {
+                let status = Eca::NORMAL;
+                let header = |bytes, count| Answer::ReadNotify { dbr, count, status, ioid }.header(bytes);
+                match self.inner.outbox.push_value(dbr, count, reading, header) {
+                    Ok(()) => return,
+                    Err(_) => Eca::NOCONVERT,
+                }
+            }
+            (Ok(reading), ReadReply::Plain(ioid)) => match self.inner.answer_plain(sid, dbr, count, ioid, reading) {
+                Ok(()) => return,
+                Err(_) => Eca::NOCONVERT,
+            },
+        };
+        match reply {
+            ReadReply::Notify(ioid) => self.inner.outbox.push(|bytes| {
+                let zeros = dbr.payload_bytes(count).map_or(0, message::padded).min(limit::BULK_BYTES);
+                let count = if zeros == 0 { 0 } else { count };
+                Answer::ReadNotify { dbr, count, status: failed, ioid }.header(zeros).encode(bytes);
+                bytes.resize(bytes.len() + zeros, 0);
+            }),
+            ReadReply::Plain(ioid) => {
+                let request = Request::Read { dbr, count, sid, ioid }.header(0);
+                self.inner.complain(&request, failed, "the value cannot be read");
+            }
+        }
     }
 
     /// Answers a write; `Err` carries the status for the client. Channels cleared meanwhile are ignored.
     pub fn write_done(&mut self, sid: Sid, dbr: DbrType, count: u32, ioid: Option<Ioid>, result: Result<(), Eca>) {
-        let _ = (sid, dbr, count, ioid, result);
-        todo!()
+        match (ioid, result) {
+            (Some(ioid), result) => {
+                let status = result.err().unwrap_or(Eca::NORMAL);
+                self.inner.outbox.push(|bytes| Answer::WriteNotify { dbr, count, status, ioid }.encode(bytes));
+            }
+            (None, Err(status)) => {
+                let request = Request::Write { dbr, count, sid, ioid: Ioid(0) }.header(0);
+                self.inner.complain(&request, status, "the value cannot be written");
+            }
+            (None, Ok(())) => {}
+        }
     }
 
     /// Sends an update of a subscription.
@@ -99,45 +181,336 @@ impl Circuit {
         subscription: SubscriptionId,
         result: Result<&Reading, Eca>,
     ) -> Result<(), ConvertError> {
-        let _ = (sid, dbr, count, subscription, result);
-        todo!()
+        debug_assert!(self.inner.channels.contains(sid.0 as usize));
+        match result {
+            Ok(reading) => {
+                let status = Eca::NORMAL;
+                let header = |bytes, count| Answer::EventAdd { dbr, count, status, subscription }.header(bytes);
+                self.inner.outbox.push_value(dbr, count, reading, header)
+            }
+            Err(status) => {
+                // Without a payload it would read as the end of the subscription.
+                let zeros = dbr.payload_bytes(1).map_or(8, message::padded);
+                self.inner.outbox.push(|bytes| {
+                    Answer::EventAdd { dbr, count: 1, status, subscription }.header(zeros).encode(bytes);
+                    bytes.resize(bytes.len() + zeros, 0);
+                });
+                Ok(())
+            }
+        }
     }
 
-    /// Whether the client asked for no more than the newest updates (EVENTS_OFF).
+    /// Whether the client asked for no more updates for now (EVENTS_OFF).
     pub fn events_off(&self) -> bool {
-        todo!()
+        self.inner.events_off
     }
 
     /// Takes bytes in.
     pub fn received(&mut self, bytes: &[u8], now: Now, events: &mut Vec<Event>) {
-        let _ = (bytes, now, events);
-        todo!()
+        std::mem::swap(&mut self.inner.events, events);
+        if let Err(reason) = self.framer.feed(bytes, now, &mut self.inner) {
+            self.inner.close(Closed::Malformed(reason));
+        }
+        std::mem::swap(&mut self.inner.events, events);
     }
 
-    /// Does what is due.
+    /// Does what is due: a message that was begun and never finished closes the circuit.
     pub fn tick(&mut self, now: Now, events: &mut Vec<Event>) {
-        let _ = (now, events);
-        todo!()
+        if self.deadline().is_some_and(|at| at <= now.monotonic) {
+            std::mem::swap(&mut self.inner.events, events);
+            self.inner.close(Closed::Misbehaved("a message was begun and not finished"));
+            std::mem::swap(&mut self.inner.events, events);
+        }
     }
 
     /// The latest moment to call [`Circuit::tick`].
     pub fn deadline(&self) -> Option<Instant> {
-        todo!()
+        self.framer.deadline().filter(|_| !self.inner.is_closed)
     }
 
-    /// The next bytes to write; see [`crate::outbox::Outbox::ready`].
+    /// The next bytes to write; see [`Outbox::ready`].
     pub fn ready(&mut self) -> &[u8] {
-        todo!()
+        self.inner.outbox.ready()
     }
 
     /// The first `n` of the ready bytes were written.
     pub fn sent(&mut self, n: usize) {
-        let _ = n;
-        todo!()
+        self.inner.outbox.sent(n);
     }
 
     /// Bytes that wait to be sent.
     pub fn pending_bytes(&self) -> usize {
-        todo!()
+        self.inner.outbox.pending_bytes()
+    }
+}
+
+impl Receiver for Inner {
+    fn plan(&mut self, header: &Header) -> Plan {
+        let (dbr, count, sid) = match Request::from_header(header) {
+            Request::Write { dbr, count, sid, .. } | Request::WriteNotify { dbr, count, sid, .. } => (dbr, count, sid),
+            _ if header.payload_bytes <= limit::SMALL_PAYLOAD_BYTES => return Plan::Whole,
+            _ => return Plan::Close("a message of that kind is never so large"),
+        };
+        let Some(channel) = self.channels.get(sid.0 as usize) else {
+            return Plan::Close("a channel that this circuit does not have");
+        };
+        let is_string = dbr.kind() == Some(fodo_data::Kind::Text);
+        if header.payload_bytes as usize > self.payload_bytes_max || (count > channel.count_max && !is_string) {
+            self.refuse_write(header, Eca::TOLARGE);
+            return Plan::Skip;
+        }
+        match dbr.payload_bytes(count) {
+            Some(needed) if needed <= header.payload_bytes as usize => Plan::Value(dbr, count),
+            _ => {
+                self.refuse_write(header, Eca::BADCOUNT);
+                Plan::Skip
+            }
+        }
+    }
+
+    fn message(&mut self, header: &Header, payload: &[u8]) {
+        match Request::from_header(header) {
+            Request::ReadNotify { dbr, count, sid, ioid } => {
+                self.read(header, sid, dbr, count, ReadReply::Notify(ioid));
+            }
+            Request::Read { dbr, count, sid, ioid } => self.read(header, sid, dbr, count, ReadReply::Plain(ioid)),
+            Request::Write { dbr, count, .. } | Request::WriteNotify { dbr, count, .. } => {
+                self.write(header, dbr, count, payload);
+            }
+            Request::EventAdd { dbr, count, sid, subscription } => {
+                self.subscribe(header, sid, dbr, count, subscription, payload);
+            }
+            Request::EventCancel { sid, subscription, .. } => self.cancel(header, sid, subscription),
+            Request::CreateChan { cid, minor } => self.create(header, cid, minor, payload),
+            Request::ClearChannel { sid, cid } => self.clear(header, sid, cid),
+            Request::Echo {} => self.outbox.push(|bytes| header.encode(bytes)),
+            Request::EventsOff {} => self.events_off = true,
+            Request::EventsOn {} => self.events_off = false,
+            Request::Version { .. } | Request::ReadSync {} => {}
+            Request::ClientName {} => self.identify(header, payload, |inner, name| inner.user = name),
+            Request::HostName {} => self.identify(header, payload, |inner, name| inner.host = name),
+            // Searches of clients that use this server as a name server come with a later cut.
+            Request::Search { .. } => {}
+            Request::RepeaterRegister { .. } | Request::Unknown(_) => {
+                self.complain(header, Eca::INTERNAL, "invalid (damaged?) request code from TCP");
+                self.close(Closed::Misbehaved("a command that clients do not send"));
+            }
+        }
+    }
+
+    fn value(&mut self, header: &Header, reading: Reading) {
+        self.written(header, reading.value);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+}
+
+impl Inner {
+    fn close(&mut self, reason: Closed) {
+        if !std::mem::replace(&mut self.is_closed, true) {
+            self.events.push(Event::Closed(reason));
+        }
+    }
+
+    /// Says what was wrong with a request, with its header and a text.
+    fn complain(&mut self, request: &Header, status: Eca, text: &str) {
+        let mut payload = Vec::new();
+        request.encode(&mut payload);
+        payload.extend_from_slice(text.as_bytes());
+        payload.push(0);
+        payload.resize(message::padded(payload.len()), 0);
+        let sid = request.p1 as usize;
+        let cid = self.channels.get(sid).map_or(Cid(u32::MAX), |channel| channel.cid);
+        self.outbox.push(|bytes| {
+            Answer::Error { cid, status }.header(payload.len()).encode(bytes);
+            bytes.extend_from_slice(&payload);
+        });
+    }
+
+    /// Whether the channel is one of this circuit; if not, the client is told and closed as by rsrv.
+    fn owns(&mut self, request: &Header, sid: Sid) -> bool {
+        let is_ours = self.channels.contains(sid.0 as usize);
+        if !is_ours {
+            self.complain(request, Eca::INTERNAL, "Bad Resource ID");
+            self.close(Closed::Misbehaved("a channel that this circuit does not have"));
+        }
+        is_ours
+    }
+
+    fn read(&mut self, request: &Header, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply) {
+        if !self.owns(request, sid) {
+            return;
+        }
+        let is_readable = dbr.kind().is_some() && dbr != DbrType::PUT_ACKT && dbr != DbrType::PUT_ACKS;
+        let bytes = dbr.payload_bytes(count).unwrap_or(usize::MAX);
+        let status = match (is_readable, bytes > self.payload_bytes_max) {
+            (false, _) if dbr.kind().is_none() => Eca::BADTYPE,
+            (false, _) => Eca::GETFAIL,
+            (true, true) => Eca::TOLARGE,
+            (true, false) => {
+                let count = if matches!(reply, ReadReply::Plain(_)) { count.max(1) } else { count };
+                return self.events.push(Event::Read { sid, dbr, count, reply });
+            }
+        };
+        match reply {
+            ReadReply::Notify(ioid) => {
+                let answer = Answer::ReadNotify { dbr, count: 0, status, ioid };
+                self.outbox.push(|bytes| answer.encode(bytes));
+            }
+            ReadReply::Plain(_) => self.complain(request, status, "the value cannot be read"),
+        }
+    }
+
+    /// READ answers a single string with no more bytes than it needs.
+    fn answer_plain(
+        &mut self,
+        sid: Sid,
+        dbr: DbrType,
+        count: u32,
+        ioid: Ioid,
+        reading: &Reading,
+    ) -> Result<(), ConvertError> {
+        let cid = self.channels.get(sid.0 as usize).map_or(Cid(u32::MAX), |channel| channel.cid);
+        // What requests name the channel is in answers the client's number.
+        let header = |bytes, count| Answer::Read { dbr, count, sid: Sid(cid.0), ioid }.header(bytes);
+        if dbr != DbrType(0) || count != 1 {
+            return self.outbox.push_value(dbr, count, reading, header);
+        }
+        let mut payload = Vec::new();
+        dbr::encode(dbr, 1, reading, &mut payload)?;
+        let n_text = payload.iter().position(|&byte| byte == 0).unwrap_or(payload.len() - 1);
+        payload.truncate(message::padded(n_text + 1));
+        self.outbox.push(|bytes| {
+            header(payload.len(), 1).encode(bytes);
+            bytes.extend_from_slice(&payload);
+        });
+        Ok(())
+    }
+
+    fn write(&mut self, header: &Header, dbr: DbrType, count: u32, payload: &[u8]) {
+        if !self.owns(header, Sid(header.p1)) {
+            return;
+        }
+        if dbr.kind().is_none() || dbr == DbrType::STSACK_STRING || dbr == DbrType::CLASS_NAME {
+            return self.refuse_write(header, Eca::BADTYPE);
+        }
+        match dbr::decode(dbr, count, payload) {
+            Ok(reading) => self.written(header, reading.value),
+            Err(_) => self.refuse_write(header, Eca::BADCOUNT),
+        }
+    }
+
+    fn written(&mut self, header: &Header, value: Value) {
+        let sid = Sid(header.p1);
+        if !self.owns(header, sid) {
+            return;
+        }
+        match Request::from_header(header) {
+            Request::WriteNotify { dbr, ioid, .. } => {
+                self.events.push(Event::Write { sid, dbr, value, ioid: Some(ioid) });
+            }
+            _ => self.events.push(Event::Write { sid, dbr: DbrType(header.data_type), value, ioid: None }),
+        }
+    }
+
+    fn refuse_write(&mut self, header: &Header, status: Eca) {
+        match Request::from_header(header) {
+            Request::WriteNotify { dbr, count, ioid, .. } => {
+                let answer = Answer::WriteNotify { dbr, count, status, ioid };
+                self.outbox.push(|bytes| answer.encode(bytes));
+            }
+            _ => self.complain(header, status, "the value cannot be written"),
+        }
+    }
+
+    fn subscribe(
+        &mut self,
+        header: &Header,
+        sid: Sid,
+        dbr: DbrType,
+        count: u32,
+        subscription: SubscriptionId,
+        payload: &[u8],
+    ) {
+        if !self.owns(header, sid) {
+            return;
+        }
+        // Three numbers that nobody uses, then the mask.
+        let mask = payload.get(12..14).map_or(0, |mask| u16::from_be_bytes([mask[0], mask[1]]));
+        let is_value = dbr.kind().is_some() && dbr != DbrType::PUT_ACKT && dbr != DbrType::PUT_ACKS;
+        let is_new = !self.subscriptions.contains_key(&subscription);
+        let is_small = dbr.payload_bytes(count).is_some_and(|bytes| bytes <= self.payload_bytes_max);
+        if mask == 0 || mask > 255 || !is_new || !is_value || !is_small {
+            self.complain(header, Eca::ALLOCMEM, "the subscription cannot be installed");
+            return self.close(Closed::Misbehaved("a subscription without mask, type or number of its own"));
+        }
+        if self.subscriptions.len() >= limit::SUBSCRIPTIONS {
+            self.complain(header, Eca::ALLOCMEM, "too many subscriptions on one circuit");
+            return self.close(Closed::Misbehaved("too many subscriptions"));
+        }
+        self.subscriptions.insert(subscription, (sid, dbr, count));
+        // Bits beyond the four kinds of change never meet one.
+        let mask = EventMask((mask & 0x0f) as u8);
+        self.events.push(Event::Subscribe { sid, dbr, count, mask, subscription });
+    }
+
+    fn cancel(&mut self, header: &Header, sid: Sid, subscription: SubscriptionId) {
+        if !self.owns(header, sid) {
+            return;
+        }
+        match self.subscriptions.get(&subscription) {
+            Some(&(of, dbr, count)) if of == sid => {
+                self.subscriptions.remove(&subscription);
+                // rsrv answers with EVENT_ADD without payload and the channel in the status word.
+                let status = Eca(sid.0);
+                self.outbox.push(|bytes| Answer::EventAdd { dbr, count, status, subscription }.encode(bytes));
+                self.events.push(Event::Cancel { sid, subscription });
+            }
+            _ => {
+                self.complain(header, Eca::BADMONID, "no such subscription");
+                self.close(Closed::Misbehaved("a subscription that it does not have"));
+            }
+        }
+    }
+
+    fn create(&mut self, header: &Header, cid: Cid, minor: u32, payload: &[u8]) {
+        self.has_channels = true;
+        if minor < 4 {
+            return self.complain(header, Eca::DEFUNCT, "clients before version 4.4 are not served");
+        }
+        let Some(name) = message::text(payload).filter(|name| name.len() <= limit::NAME_BYTES) else {
+            return self.close(Closed::Misbehaved("a channel name without end"));
+        };
+        if self.channels.len() >= limit::CHANNELS {
+            self.complain(header, Eca::ALLOCMEM, "too many channels on one circuit");
+            return self.close(Closed::Misbehaved("too many channels"));
+        }
+        match std::str::from_utf8(name) {
+            Ok(name) => self.events.push(Event::Create { cid, name: name.to_owned() }),
+            Err(_) => self.outbox.push(|bytes| Answer::CreateChFail { cid }.encode(bytes)),
+        }
+    }
+
+    fn clear(&mut self, header: &Header, sid: Sid, cid: Cid) {
+        if !self.owns(header, sid) {
+            return;
+        }
+        self.channels.remove(sid.0 as usize);
+        self.subscriptions.retain(|_, (of, ..)| *of != sid);
+        self.outbox.push(|bytes| Answer::ClearChannel { sid, cid }.encode(bytes));
+        self.events.push(Event::Clear { sid });
+    }
+
+    /// Names count until the first channel; later ones are refused, as by rsrv.
+    fn identify(&mut self, header: &Header, payload: &[u8], set: fn(&mut Inner, String)) {
+        if self.has_channels {
+            return self.complain(header, Eca::INTERNAL, "names come before the first channel");
+        }
+        if let Some(name) = message::text(payload) {
+            set(self, String::from_utf8_lossy(name).into_owned());
+            self.events.push(Event::Identity { user: self.user.clone(), host: self.host.clone() });
+        }
     }
 }

@@ -113,11 +113,6 @@ impl Search {
         }
     }
 
-    /// Stops looking for a name.
-    pub(super) fn stop(&self, cid: Cid) {
-        lock(&self.state).searcher.remove(cid);
-    }
-
     fn send_due(&self, state: &mut State, now: Now) {
         let mut datagrams = std::mem::take(&mut state.datagrams);
         state.searcher.tick(now, &mut datagrams);

@@ -1,0 +1,212 @@
+//! Payloads with large arrays, decoded straight into their destination while they arrive.
+
+use std::sync::Arc;
+
+use fodo_data::{Array, Kind, Reading, Scalar, Text, Value};
+
+use crate::dbr::{self, DbrType, Malformed};
+use crate::limit;
+
+/// Elements on their way from bytes to an array.
+#[derive(Debug)]
+pub enum Elements {
+    /// CHAR
+    U8(Vec<u8>),
+    /// SHORT
+    I16(Vec<i16>),
+    /// ENUM
+    Enum(Vec<u16>),
+    /// LONG
+    I32(Vec<i32>),
+    /// FLOAT
+    F32(Vec<f32>),
+    /// DOUBLE
+    F64(Vec<f64>),
+    /// STRING
+    Text(Vec<Text>),
+}
+
+impl Elements {
+    /// None yet; kinds that CA does not have count as doubles.
+    pub fn new(kind: Kind) -> Elements {
+        match kind {
+            Kind::U8 => Elements::U8(Vec::new()),
+            Kind::I16 => Elements::I16(Vec::new()),
+            Kind::Enum => Elements::Enum(Vec::new()),
+            Kind::I32 => Elements::I32(Vec::new()),
+            Kind::F32 => Elements::F32(Vec::new()),
+            Kind::Text => Elements::Text(Vec::new()),
+            _ => Elements::F64(Vec::new()),
+        }
+    }
+
+    /// Makes room for `n` more at the most, of `n_left` that are to come.
+    fn reserve(&mut self, n_left: usize) {
+        macro_rules! reserve {
+            ($elements:expr) => {
+                if $elements.len() == $elements.capacity() {
+                    $elements.reserve_exact(n_left.min($elements.len().max(limit::ROOM_ELEMENTS)));
+                }
+            };
+        }
+        match self {
+            Elements::U8(elements) => reserve!(elements),
+            Elements::I16(elements) => reserve!(elements),
+            Elements::Enum(elements) => reserve!(elements),
+            Elements::I32(elements) => reserve!(elements),
+            Elements::F32(elements) => reserve!(elements),
+            Elements::F64(elements) => reserve!(elements),
+            Elements::Text(elements) => reserve!(elements),
+        }
+    }
+
+    /// Takes whole elements in; bytes of a part of one at the end are left out.
+    pub fn append(&mut self, bytes: &[u8]) {
+        match self {
+            Elements::U8(elements) => elements.extend_from_slice(bytes),
+            Elements::I16(elements) => elements.extend(bytes.as_chunks().0.iter().map(|&n| i16::from_be_bytes(n))),
+            Elements::Enum(elements) => elements.extend(bytes.as_chunks().0.iter().map(|&n| u16::from_be_bytes(n))),
+            Elements::I32(elements) => elements.extend(bytes.as_chunks().0.iter().map(|&n| i32::from_be_bytes(n))),
+            Elements::F32(elements) => elements.extend(bytes.as_chunks().0.iter().map(|&n| f32::from_be_bytes(n))),
+            Elements::F64(elements) => elements.extend(bytes.as_chunks().0.iter().map(|&n| f64::from_be_bytes(n))),
+            Elements::Text(elements) => {
+                elements.extend(bytes.as_chunks::<40>().0.iter().map(|text| Text::from_bytes(text)));
+            }
+        }
+    }
+
+    /// The value they make.
+    pub fn into_value(self) -> Value {
+        Value::Array(match self {
+            Elements::U8(elements) => Array::U8(Arc::new(elements)),
+            Elements::I16(elements) => Array::I16(Arc::new(elements)),
+            Elements::Enum(elements) => Array::Enum(Arc::new(elements)),
+            Elements::I32(elements) => Array::I32(Arc::new(elements)),
+            Elements::F32(elements) => Array::F32(Arc::new(elements)),
+            Elements::F64(elements) => Array::F64(Arc::new(elements)),
+            Elements::Text(elements) => Array::Text(Arc::new(elements)),
+        })
+    }
+}
+
+/// One scalar from its bytes, without an array in between.
+pub fn scalar(kind: Kind, bytes: &[u8]) -> Option<Scalar> {
+    Some(match kind {
+        Kind::U8 => Scalar::U8(*bytes.first()?),
+        Kind::I16 => Scalar::I16(i16::from_be_bytes(*bytes.first_chunk()?)),
+        Kind::Enum => Scalar::Enum(u16::from_be_bytes(*bytes.first_chunk()?)),
+        Kind::I32 => Scalar::I32(i32::from_be_bytes(*bytes.first_chunk()?)),
+        Kind::F32 => Scalar::F32(f32::from_be_bytes(*bytes.first_chunk()?)),
+        Kind::F64 => Scalar::F64(f64::from_be_bytes(*bytes.first_chunk()?)),
+        _ => return None,
+    })
+}
+
+/// A payload that is arriving.
+#[derive(Debug)]
+pub struct Incoming {
+    dbr: DbrType,
+    element_bytes: usize,
+    head: Vec<u8>,
+    head_bytes: usize,
+    elements: Elements,
+    /// The first bytes of an element whose last ones have not come.
+    part: Vec<u8>,
+    /// Bytes of elements that are still to come.
+    elements_left: usize,
+    padding_left: usize,
+}
+
+impl Incoming {
+    /// Expects a payload of so many bytes; fails when type and count need more.
+    pub fn new(dbr: DbrType, count: u32, payload_bytes: usize) -> Result<Incoming, Malformed> {
+        let (head_bytes, element_bytes) = dbr.layout().ok_or(Malformed::UnknownType(dbr))?;
+        let kind = dbr.kind().ok_or(Malformed::UnknownType(dbr))?;
+        let needed = dbr.payload_bytes(count).ok_or(Malformed::Short)?;
+        let padding_left = payload_bytes.checked_sub(needed).ok_or(Malformed::Short)?;
+        Ok(Incoming {
+            dbr,
+            element_bytes,
+            head: Vec::new(),
+            head_bytes,
+            elements: Elements::new(kind),
+            part: Vec::new(),
+            elements_left: needed - head_bytes,
+            padding_left,
+        })
+    }
+
+    /// Takes what belongs to this payload off the front of `bytes`; true when it is complete.
+    pub fn take(&mut self, bytes: &mut &[u8]) -> bool {
+        if self.head.len() < self.head_bytes {
+            self.head.extend_from_slice(split_off(bytes, self.head_bytes - self.head.len()));
+        }
+        if self.head.len() == self.head_bytes && self.elements_left > 0 {
+            self.take_elements(split_off(bytes, self.elements_left));
+        }
+        if self.elements_left == 0 {
+            self.padding_left -= split_off(bytes, self.padding_left).len();
+        }
+        self.elements_left == 0 && self.padding_left == 0 && self.head.len() == self.head_bytes
+    }
+
+    fn take_elements(&mut self, mut bytes: &[u8]) {
+        self.elements_left -= bytes.len();
+        if !self.part.is_empty() {
+            self.part.extend_from_slice(split_off(&mut bytes, self.element_bytes - self.part.len()));
+            if self.part.len() < self.element_bytes {
+                return;
+            }
+            self.elements.reserve(self.elements_left / self.element_bytes + 1);
+            self.elements.append(&self.part);
+            self.part.clear();
+        }
+        let whole = bytes.len() / self.element_bytes * self.element_bytes;
+        self.elements.reserve((self.elements_left + bytes.len()) / self.element_bytes);
+        self.elements.append(&bytes[..whole]);
+        self.part.extend_from_slice(&bytes[whole..]);
+    }
+
+    /// The reading, once it is complete.
+    pub fn finish(self) -> Result<Reading, Malformed> {
+        dbr::decode_head(self.dbr, &self.head, self.elements.into_value())
+    }
+}
+
+fn split_off<'a>(bytes: &mut &'a [u8], n_max: usize) -> &'a [u8] {
+    let (taken, rest) = bytes.split_at(bytes.len().min(n_max));
+    *bytes = rest;
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_may_arrive_in_pieces_of_any_size() {
+        let elements: Vec<i32> = (0..1000).map(|n: i32| n.wrapping_mul(77_777_777)).collect();
+        let sent = Reading::bare(Value::from(elements));
+        let dbr = DbrType(19);
+        let mut payload = Vec::new();
+        dbr::encode(dbr, 0, &sent, &mut payload).unwrap();
+
+        for piece in [1, 3, 7, 64, 1000, 5000] {
+            let mut incoming = Incoming::new(dbr, 1000, payload.len()).unwrap();
+            let mut is_complete = false;
+            for mut bytes in payload.chunks(piece) {
+                is_complete = incoming.take(&mut bytes);
+                assert!(bytes.is_empty());
+            }
+
+            assert!(is_complete, "pieces of {piece}");
+            assert_eq!(incoming.finish().unwrap().value, sent.value, "pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn a_count_beyond_the_payload_is_refused_before_any_room_is_made() {
+        assert_eq!(Incoming::new(DbrType(5), 1000, 3999).unwrap_err(), Malformed::Short);
+        assert_eq!(Incoming::new(DbrType(5), u32::MAX, 4000).unwrap_err(), Malformed::Short);
+    }
+}

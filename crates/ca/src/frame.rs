@@ -1,0 +1,159 @@
+//! From a stream of bytes to messages, on both ends of a circuit.
+
+use std::time::Instant;
+
+use fodo_data::{Now, Reading};
+
+use crate::body::Incoming;
+use crate::dbr::DbrType;
+use crate::limit;
+use crate::message::Header;
+
+/// What to do with the payload of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Bring it together in memory.
+    Whole,
+    /// It is a value of this type: decode it while it arrives.
+    Value(DbrType, u32),
+    /// Leave it out; the machine has answered already.
+    Skip,
+    /// Close the circuit.
+    Close(&'static str),
+}
+
+/// The machine that messages go to.
+pub trait Receiver {
+    /// A header has come whose payload is large; asked before any of it is kept.
+    fn plan(&mut self, header: &Header) -> Plan;
+    /// A message is complete.
+    fn message(&mut self, header: &Header, payload: &[u8]);
+    /// A message planned as [`Plan::Value`] is complete.
+    fn value(&mut self, header: &Header, reading: Reading);
+    /// Whether the circuit has come to its end within a message.
+    fn is_closed(&self) -> bool;
+}
+
+/// What is between two messages: nothing, the start of one, or a payload under way.
+#[derive(Debug, Default)]
+pub struct Framer {
+    /// The bytes of a message that is not complete; at most one, and small.
+    partial: Vec<u8>,
+    under_way: Option<(Header, UnderWay)>,
+    /// When the last byte of an unfinished message came.
+    waits_since: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum UnderWay {
+    Value(Box<Incoming>),
+    Skip(usize),
+}
+
+impl Framer {
+    /// Cuts bytes into messages. `Err`: they cannot be read on.
+    pub fn feed(&mut self, mut bytes: &[u8], now: Now, receiver: &mut impl Receiver) -> Result<(), &'static str> {
+        while !bytes.is_empty() && !receiver.is_closed() {
+            if self.under_way.is_some() {
+                self.go_on(&mut bytes, receiver)?;
+            } else if self.partial.is_empty() {
+                let n_taken = self.start(bytes, receiver)?;
+                if n_taken == 0 {
+                    self.partial.extend_from_slice(bytes);
+                    break;
+                }
+                bytes = &bytes[n_taken..];
+            } else {
+                self.complete(&mut bytes, receiver)?;
+            }
+        }
+        let is_between = self.partial.is_empty() && self.under_way.is_none();
+        self.waits_since = (!is_between).then_some(now.monotonic);
+        Ok(())
+    }
+
+    /// When an unfinished message counts as never to be finished.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.waits_since.map(|since| since + limit::MESSAGE)
+    }
+
+    /// Takes one message, or what can be planned of it, off the front; 0 when bytes are missing.
+    fn start(&mut self, bytes: &[u8], receiver: &mut impl Receiver) -> Result<usize, &'static str> {
+        let Some((header, n_header)) = Header::decode(bytes) else { return Ok(0) };
+        if header.payload_bytes % 8 != 0 {
+            return Err("a payload that is no multiple of 8 bytes");
+        }
+        let payload_bytes = header.payload_bytes as usize;
+        let n_message = n_header + payload_bytes;
+        if payload_bytes >= limit::BULK_BYTES {
+            let under_way = match receiver.plan(&header) {
+                Plan::Close(reason) => return Err(reason),
+                Plan::Value(dbr, count) => {
+                    let incoming = Incoming::new(dbr, count, payload_bytes);
+                    UnderWay::Value(Box::new(incoming.map_err(|_| "a payload smaller than its count")?))
+                }
+                Plan::Skip => UnderWay::Skip(payload_bytes),
+                Plan::Whole => return Ok(self.whole(&header, n_header, n_message, bytes, receiver)),
+            };
+            self.under_way = Some((header, under_way));
+            return Ok(n_header);
+        }
+        Ok(self.whole(&header, n_header, n_message, bytes, receiver))
+    }
+
+    fn whole(
+        &mut self,
+        header: &Header,
+        n_header: usize,
+        n_message: usize,
+        bytes: &[u8],
+        receiver: &mut impl Receiver,
+    ) -> usize {
+        match bytes.get(n_header..n_message) {
+            Some(payload) => {
+                receiver.message(header, payload);
+                n_message
+            }
+            None => 0,
+        }
+    }
+
+    /// Adds to the partial message just what it is short of.
+    fn complete(&mut self, bytes: &mut &[u8], receiver: &mut impl Receiver) -> Result<(), &'static str> {
+        let wanted = match Header::decode(&self.partial) {
+            Some((header, n_header)) => n_header + header.payload_bytes as usize,
+            // Short of a header: one more byte at a time costs nothing over 24 of them.
+            None => self.partial.len() + 1,
+        };
+        let n_taken = bytes.len().min(wanted.saturating_sub(self.partial.len()).max(1));
+        self.partial.extend_from_slice(&bytes[..n_taken]);
+        *bytes = &bytes[n_taken..];
+        let partial = std::mem::take(&mut self.partial);
+        let n_used = self.start(&partial, receiver)?;
+        self.partial = partial;
+        self.partial.drain(..n_used);
+        Ok(())
+    }
+
+    fn go_on(&mut self, bytes: &mut &[u8], receiver: &mut impl Receiver) -> Result<(), &'static str> {
+        let Some((header, under_way)) = self.under_way.take() else { return Ok(()) };
+        match under_way {
+            UnderWay::Skip(n_left) => {
+                let n_skipped = bytes.len().min(n_left);
+                *bytes = &bytes[n_skipped..];
+                if n_skipped < n_left {
+                    self.under_way = Some((header, UnderWay::Skip(n_left - n_skipped)));
+                }
+            }
+            UnderWay::Value(mut incoming) => {
+                if !incoming.take(bytes) {
+                    self.under_way = Some((header, UnderWay::Value(incoming)));
+                    return Ok(());
+                }
+                let reading = incoming.finish().map_err(|_| "a payload that is not what its header says")?;
+                receiver.value(&header, reading);
+            }
+        }
+        Ok(())
+    }
+}
