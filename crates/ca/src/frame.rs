@@ -28,6 +28,8 @@ pub trait Receiver {
     fn plan(&mut self, header: &Header) -> Plan;
     /// A message is complete.
     fn message(&mut self, header: &Header, payload: &[u8]);
+    /// A payload is no multiple of 8 bytes; the last call before the stream is given up.
+    fn misaligned(&mut self, header: &Header);
     /// A message planned as [`Plan::Value`] is complete.
     fn value(&mut self, header: &Header, reading: Reading);
     /// Whether the circuit has come to its end within a message.
@@ -81,6 +83,7 @@ impl Framer {
     fn start(&mut self, bytes: &[u8], receiver: &mut impl Receiver) -> Result<usize, &'static str> {
         let Some((header, n_header)) = Header::decode(bytes) else { return Ok(0) };
         if header.payload_bytes % 8 != 0 {
+            receiver.misaligned(&header);
             return Err("a payload that is no multiple of 8 bytes");
         }
         let payload_bytes = header.payload_bytes as usize;

@@ -19,6 +19,9 @@ pub const NAME_BYTES: usize = 1024;
 /// A payload that is no array: names, complaints with their text.
 pub const SMALL_PAYLOAD_BYTES: u32 = 16 * 1024;
 
+/// Zeros that stand in an answer in place of a value that cannot be had; rsrv sends any number.
+pub const REFUSAL_BYTES: usize = 1024;
+
 /// Bytes of searches in one datagram; the field's programs use 1024 to fit every network.
 pub const SEARCH_BYTES: usize = 1024;
 
