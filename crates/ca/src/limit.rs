@@ -28,7 +28,7 @@ pub const SEARCH_BYTES: usize = 1024;
 /// Bytes of answers in one datagram.
 pub const ANSWER_BYTES: usize = 1400;
 
-/// How long a message may take from its first byte to its last, without anything else coming.
+/// How long a small message may take from its first byte to its last, and a large one between two pieces.
 /// A client that trickles is closed; a stalled network is not, since TCP resumes within this.
 pub const MESSAGE: Duration = Duration::from_secs(60);
 
