@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fodo_data::{ConvertError, EventMask, Now, Reading, Value};
 
-use crate::dbr::{self, DbrType, Level};
+use crate::dbr::{self, DbrType, Level, Malformed};
 use crate::eca::Eca;
 use crate::frame::{Framer, Plan, Receiver};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
@@ -169,6 +169,9 @@ impl Circuit {
 
     /// Takes bytes in.
     pub fn received(&mut self, bytes: &[u8], now: Now, events: &mut Vec<Event>) {
+        if self.inner.is_closed {
+            return;
+        }
         if self.liveness == Liveness::Silent {
             events.push(Event::Responsive);
         }
@@ -182,6 +185,9 @@ impl Circuit {
 
     /// Does what is due.
     pub fn tick(&mut self, now: Now, events: &mut Vec<Event>) {
+        if self.inner.is_closed {
+            return;
+        }
         match self.liveness {
             Liveness::Heard(until) if now.monotonic >= until => {
                 self.inner.outbox.push(|bytes| Request::Echo {}.encode(bytes));
@@ -235,9 +241,9 @@ impl Inner {
     }
 
     /// A value has come, or the status that stands in its place.
-    fn give(&mut self, answer: Answer, reading: Result<Reading, dbr::Malformed>) {
+    fn give(&mut self, answer: Answer, reading: Result<Reading, Eca>) {
         let with = |status: Eca| match status.is_success() {
-            true => reading.map_err(|_| Eca::BADCOUNT),
+            true => reading,
             false => Err(status),
         };
         match answer {
@@ -259,15 +265,27 @@ impl Inner {
     }
 }
 
+/// The reading in a payload, or the status for an answer that holds none.
+fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Eca> {
+    dbr::decode(dbr, count, payload).map_err(|malformed| match malformed {
+        Malformed::UnknownType(_) => Eca::BADTYPE,
+        Malformed::Short => Eca::BADCOUNT,
+    })
+}
+
 impl Receiver for Inner {
     fn plan(&mut self, header: &Header) -> Plan {
         match Answer::from_header(header) {
             Answer::ReadNotify { dbr, count, .. } | Answer::EventAdd { dbr, count, .. } => {
-                if header.payload_bytes as usize > self.payload_bytes_max {
-                    self.give(Answer::from_header(header), Err(dbr::Malformed::Short));
-                    return Plan::Skip;
-                }
-                Plan::Value(dbr, count)
+                let payload_bytes = header.payload_bytes as usize;
+                let refusal = match dbr.payload_bytes(count) {
+                    _ if payload_bytes > self.payload_bytes_max => Eca::TOLARGE,
+                    None => Eca::BADTYPE,
+                    Some(needed) if needed > payload_bytes => Eca::BADCOUNT,
+                    Some(_) => return Plan::Value(dbr, count),
+                };
+                self.give(Answer::from_header(header), Err(refusal));
+                Plan::Skip
             }
             Answer::Read { .. } => Plan::Skip,
             _ => Plan::Close("a message of that kind is never so large"),
@@ -276,10 +294,10 @@ impl Receiver for Inner {
 
     fn message(&mut self, header: &Header, payload: &[u8]) {
         match Answer::from_header(header) {
-            answer @ Answer::ReadNotify { dbr, count, .. } => self.give(answer, dbr::decode(dbr, count, payload)),
+            answer @ Answer::ReadNotify { dbr, count, .. } => self.give(answer, decode(dbr, count, payload)),
             // Without a payload it confirms the end of a subscription.
             Answer::EventAdd { .. } if payload.is_empty() => {}
-            answer @ Answer::EventAdd { dbr, count, .. } => self.give(answer, dbr::decode(dbr, count, payload)),
+            answer @ Answer::EventAdd { dbr, count, .. } => self.give(answer, decode(dbr, count, payload)),
             Answer::WriteNotify { status, ioid, .. } => {
                 let result = if status.is_success() { Ok(()) } else { Err(status) };
                 self.events.push(Event::WriteDone { ioid, result });
@@ -300,6 +318,7 @@ impl Receiver for Inner {
             Answer::Echo {}
             | Answer::ClearChannel { .. }
             | Answer::Read { .. }
+            | Answer::ReadSync {}
             | Answer::Search { .. }
             | Answer::NotFound { .. }
             | Answer::RsrvIsUp { .. }
@@ -308,6 +327,8 @@ impl Receiver for Inner {
             Answer::Unknown(_) => {}
         }
     }
+
+    fn misaligned(&mut self, _: &Header) {}
 
     fn value(&mut self, header: &Header, reading: Reading) {
         self.give(Answer::from_header(header), Ok(reading));

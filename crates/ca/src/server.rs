@@ -144,12 +144,7 @@ impl Circuit {
             },
         };
         match reply {
-            ReadReply::Notify(ioid) => self.inner.outbox.push(|bytes| {
-                let zeros = dbr.payload_bytes(count).map_or(0, message::padded).min(limit::BULK_BYTES);
-                let count = if zeros == 0 { 0 } else { count };
-                Answer::ReadNotify { dbr, count, status: failed, ioid }.header(zeros).encode(bytes);
-                bytes.resize(bytes.len() + zeros, 0);
-            }),
+            ReadReply::Notify(ioid) => self.inner.refuse_read(dbr, count, ioid, failed),
             ReadReply::Plain(ioid) => {
                 let request = Request::Read { dbr, count, sid, ioid }.header(0);
                 self.inner.complain(&request, failed, "the value cannot be read");
@@ -165,7 +160,10 @@ impl Circuit {
                 self.inner.outbox.push(|bytes| Answer::WriteNotify { dbr, count, status, ioid }.encode(bytes));
             }
             (None, Err(status)) => {
-                let request = Request::Write { dbr, count, sid, ioid: Ioid(0) }.header(0);
+                // libca finds the channel of a failed put by the second word, where it put its number.
+                let ioid = Ioid(self.inner.cid(sid).0);
+                let payload_bytes = dbr.payload_bytes(count).map_or(0, message::padded);
+                let request = Request::Write { dbr, count, sid, ioid }.header(payload_bytes);
                 self.inner.complain(&request, status, "the value cannot be written");
             }
             (None, Ok(())) => {}
@@ -244,6 +242,11 @@ impl Circuit {
     }
 }
 
+/// Whether a put may carry this type.
+fn is_writable(dbr: DbrType) -> bool {
+    dbr.kind().is_some() && dbr != DbrType::STSACK_STRING && dbr != DbrType::CLASS_NAME
+}
+
 impl Receiver for Inner {
     fn plan(&mut self, header: &Header) -> Plan {
         let (dbr, count, sid) = match Request::from_header(header) {
@@ -251,11 +254,16 @@ impl Receiver for Inner {
             _ if header.payload_bytes <= limit::SMALL_PAYLOAD_BYTES => return Plan::Whole,
             _ => return Plan::Close("a message of that kind is never so large"),
         };
-        let Some(channel) = self.channels.get(sid.0 as usize) else {
-            return Plan::Close("a channel that this circuit does not have");
-        };
+        if !self.owns(header, sid) {
+            return Plan::Skip;
+        }
+        if !is_writable(dbr) {
+            self.refuse_write(header, Eca::BADTYPE);
+            return Plan::Skip;
+        }
+        let count_max = self.channels.get(sid.0 as usize).map_or(0, |channel| channel.count_max);
         let is_string = dbr.kind() == Some(fodo_data::Kind::Text);
-        if header.payload_bytes as usize > self.payload_bytes_max || (count > channel.count_max && !is_string) {
+        if header.payload_bytes as usize > self.payload_bytes_max || (count > count_max && !is_string) {
             self.refuse_write(header, Eca::TOLARGE);
             return Plan::Skip;
         }
@@ -283,10 +291,10 @@ impl Receiver for Inner {
             Request::EventCancel { sid, subscription, .. } => self.cancel(header, sid, subscription),
             Request::CreateChan { cid, minor } => self.create(header, cid, minor, payload),
             Request::ClearChannel { sid, cid } => self.clear(header, sid, cid),
-            Request::Echo {} => self.outbox.push(|bytes| header.encode(bytes)),
+            Request::Echo {} | Request::ReadSync {} => self.outbox.push(|bytes| header.encode(bytes)),
             Request::EventsOff {} => self.events_off = true,
             Request::EventsOn {} => self.events_off = false,
-            Request::Version { .. } | Request::ReadSync {} => {}
+            Request::Version { .. } => {}
             Request::ClientName {} => self.identify(header, payload, |inner, name| inner.user = name),
             Request::HostName {} => self.identify(header, payload, |inner, name| inner.host = name),
             // Searches of clients that use this server as a name server come with a later cut.
@@ -296,6 +304,10 @@ impl Receiver for Inner {
                 self.close(Closed::Misbehaved("a command that clients do not send"));
             }
         }
+    }
+
+    fn misaligned(&mut self, header: &Header) {
+        self.complain(header, Eca::INTERNAL, "a payload that is no multiple of 8 bytes");
     }
 
     fn value(&mut self, header: &Header, reading: Reading) {
@@ -314,6 +326,11 @@ impl Inner {
         }
     }
 
+    /// The client's number for one of its channels; all ones for what is none.
+    fn cid(&self, sid: Sid) -> Cid {
+        self.channels.get(sid.0 as usize).map_or(Cid(u32::MAX), |channel| channel.cid)
+    }
+
     /// Says what was wrong with a request, with its header and a text.
     fn complain(&mut self, request: &Header, status: Eca, text: &str) {
         let mut payload = Vec::new();
@@ -321,8 +338,14 @@ impl Inner {
         payload.extend_from_slice(text.as_bytes());
         payload.push(0);
         payload.resize(message::padded(payload.len()), 0);
-        let sid = request.p1 as usize;
-        let cid = self.channels.get(sid).map_or(Cid(u32::MAX), |channel| channel.cid);
+        // Only some requests name a channel in that word.
+        let sid = match Request::from_header(request) {
+            Request::EventAdd { sid, .. } | Request::EventCancel { sid, .. } | Request::ClearChannel { sid, .. } => sid,
+            Request::Read { sid, .. } | Request::ReadNotify { sid, .. } => sid,
+            Request::Write { sid, .. } | Request::WriteNotify { sid, .. } => sid,
+            _ => Sid(u32::MAX),
+        };
+        let cid = self.cid(sid);
         self.outbox.push(|bytes| {
             Answer::Error { cid, status }.header(payload.len()).encode(bytes);
             bytes.extend_from_slice(&payload);
@@ -355,12 +378,19 @@ impl Inner {
             }
         };
         match reply {
-            ReadReply::Notify(ioid) => {
-                let answer = Answer::ReadNotify { dbr, count: 0, status, ioid };
-                self.outbox.push(|bytes| answer.encode(bytes));
-            }
+            ReadReply::Notify(ioid) => self.refuse_read(dbr, count, ioid, status),
             ReadReply::Plain(_) => self.complain(request, status, "the value cannot be read"),
         }
+    }
+
+    /// Says why there is no value. Zeros stand in its place, as from rsrv, unless they were many.
+    fn refuse_read(&mut self, dbr: DbrType, count: u32, ioid: Ioid, status: Eca) {
+        let zeros = dbr.payload_bytes(count).map_or(0, message::padded);
+        let (zeros, count) = if zeros <= limit::REFUSAL_BYTES { (zeros, count) } else { (0, 0) };
+        self.outbox.push(|bytes| {
+            Answer::ReadNotify { dbr, count, status, ioid }.header(zeros).encode(bytes);
+            bytes.resize(bytes.len() + zeros, 0);
+        });
     }
 
     /// READ answers a single string with no more bytes than it needs.
@@ -372,7 +402,7 @@ impl Inner {
         ioid: Ioid,
         reading: &Reading,
     ) -> Result<(), ConvertError> {
-        let cid = self.channels.get(sid.0 as usize).map_or(Cid(u32::MAX), |channel| channel.cid);
+        let cid = self.cid(sid);
         // What requests name the channel is in answers the client's number.
         let header = |bytes, count| Answer::Read { dbr, count, sid: Sid(cid.0), ioid }.header(bytes);
         if dbr != DbrType(0) || count != 1 {
@@ -393,7 +423,7 @@ impl Inner {
         if !self.owns(header, Sid(header.p1)) {
             return;
         }
-        if dbr.kind().is_none() || dbr == DbrType::STSACK_STRING || dbr == DbrType::CLASS_NAME {
+        if !is_writable(dbr) {
             return self.refuse_write(header, Eca::BADTYPE);
         }
         match dbr::decode(dbr, count, payload) {
