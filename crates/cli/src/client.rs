@@ -1,0 +1,174 @@
+//! What the client verbs share: flags, the deadline, what is asked for.
+
+use std::time::{Duration, Instant};
+
+use fodo_net::client::Given;
+use fodo_net::{Detail, Error, Kind, Meta, Operation, Request};
+
+use crate::show::Look;
+
+/// How long "for ever" is: nobody waits longer, and no clock overflows.
+const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// The flags that get, put, monitor and info have in common.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ClientFlags {
+    /// Seconds to wait for names and answers, for all PVs together
+    #[arg(short = 'w', long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub timeout: Duration,
+    /// One JSON object per line (keys: see `fodo get --help`)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The flags on values.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ValueFlags {
+    /// Elements of an array to ask for; all there are by default
+    #[arg(short = '#', long, value_name = "N")]
+    pub count: Option<u32>,
+    /// Ask the server for another type than the PV's own
+    #[arg(short = 'd', long = "type", value_name = "TYPE")]
+    pub kind: Option<Asked>,
+    /// Units, limits and labels as well
+    #[arg(short = 'm', long)]
+    pub meta: bool,
+    /// Enums as numbers
+    #[arg(short = 'n', long)]
+    pub numeric: bool,
+    /// Arrays of char as text
+    #[arg(short = 'S', long)]
+    pub string: bool,
+    /// All elements of an array, also at a terminal
+    #[arg(long)]
+    pub full: bool,
+}
+
+/// The types that a server can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[expect(missing_docs, reason = "the names say it, and they are shown as they are")]
+pub enum Asked {
+    String,
+    Short,
+    Float,
+    Enum,
+    Char,
+    Long,
+    Double,
+}
+
+impl Asked {
+    /// The kind of its elements.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Asked::String => Kind::Text,
+            Asked::Short => Kind::I16,
+            Asked::Float => Kind::F32,
+            Asked::Enum => Kind::Enum,
+            Asked::Char => Kind::U8,
+            Asked::Long => Kind::I32,
+            Asked::Double => Kind::F64,
+        }
+    }
+}
+
+/// The name of a kind, in Channel Access's words where it has one.
+pub const fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text => "string",
+        Kind::I16 => "short",
+        Kind::F32 => "float",
+        Kind::Enum => "enum",
+        Kind::U8 => "char",
+        Kind::I32 => "long",
+        Kind::F64 => "double",
+        Kind::I8 => "int8",
+        Kind::U16 => "uint16",
+        Kind::U32 => "uint32",
+        Kind::I64 => "int64",
+        Kind::U64 => "uint64",
+    }
+}
+
+impl ValueFlags {
+    /// The request for value, alarm and time.
+    pub fn request(&self) -> Request {
+        Request { kind: self.kind.map(Asked::kind), detail: Detail::Time, count: self.count.unwrap_or(0) }
+    }
+
+    /// How values are to look.
+    pub fn look(&self) -> Look {
+        Look { numeric: self.numeric, text: self.string, with_meta: self.meta, full: self.full, ..Look::of_stdout() }
+    }
+}
+
+/// The request for what a value means, which goes out beside the one for the value: no type of
+/// Channel Access carries both a time stamp and units.
+pub const META: Request = Request { kind: None, detail: Detail::Control, count: 1 };
+
+/// What a [`META`] request gave; nothing when it was refused, as the value matters more.
+pub fn meta_of(answer: Result<fodo_net::Reading, Error>) -> Option<std::sync::Arc<Meta>> {
+    answer.ok().and_then(|reading| reading.meta)
+}
+
+/// One deadline for operations that all run already.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    timeout: Duration,
+    start: Instant,
+}
+
+impl Deadline {
+    /// `timeout` from now.
+    pub fn after(timeout: Duration) -> Deadline {
+        Deadline { timeout, start: Instant::now() }
+    }
+
+    /// What is left of it.
+    pub fn left(&self) -> Duration {
+        self.timeout.saturating_sub(self.start.elapsed())
+    }
+
+    /// Waits for one operation; an error tells the whole time that was waited.
+    pub fn wait<T: Given>(&self, operation: Operation<T>) -> Result<T, Error> {
+        operation.wait(self.left()).map_err(|error| self.whole(error))
+    }
+
+    fn whole(&self, mut error: Error) -> Error {
+        if let Error::NotFound { after, .. } | Error::NoAnswer { after, .. } = &mut error {
+            *after = self.timeout;
+        }
+        error
+    }
+}
+
+/// Waits for operations that all run already; one deadline for all of them.
+pub fn wait_all<T: Given>(operations: Vec<Operation<T>>, timeout: Duration) -> Vec<Result<T, Error>> {
+    let deadline = Deadline::after(timeout);
+    operations.into_iter().map(|operation| deadline.wait(operation)).collect()
+}
+
+/// A number of seconds; 0 waits for ever.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| format!("\"{text}\" is not a number of seconds"))?;
+    match Duration::try_from_secs_f64(number) {
+        Ok(Duration::ZERO) => Ok(TIMEOUT_MAX),
+        Ok(timeout) => Ok(timeout.min(TIMEOUT_MAX)),
+        Err(_) if number == f64::INFINITY => Ok(TIMEOUT_MAX),
+        Err(_) => Err(format!("\"{text}\" is no time to wait")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_a_number_of_seconds_and_zero_is_for_ever() {
+        assert_eq!(seconds("2.5"), Ok(Duration::from_millis(2500)));
+        assert_eq!(seconds("0"), Ok(TIMEOUT_MAX));
+        assert_eq!(seconds("inf"), Ok(TIMEOUT_MAX));
+        assert!(seconds("-1").is_err());
+        assert!(seconds("soon").is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! `caget`: reads and prints.
+
+use std::io;
+
+use fodo_net::{Error, Facts, Reading};
+
+use super::Outlet;
+use super::dbr::Dbr;
+use super::format::{self, Style};
+use super::getopt::{self, Flag};
+use super::options::{Common, VERSION};
+use super::plant::{Plant, connect_all};
+use crate::local_time::Clock;
+
+const FLAGS: &str = "taicnhsSVe:f:g:l:#:d:0:w:p:F:";
+
+/// What `-h` says; the flags are those of the field's tool of the same name.
+const HELP: &str = "
+caget [flags] PV...: read PVs and print their values, in the text of the tool of that name
+
+  -h          this help                -V          version
+  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority, 0 to 99
+  -c          ask for as many elements as there are
+  -t          values only              -a          name, time, value, status, severity
+  -d TYPE     ask for a DBR type by name or number and print all of it
+  -n          enums as numbers         -s          floating point numbers as the server prints them
+  -# COUNT    elements to ask for      -S          arrays of char as a string
+  -eN -fN -gN floating point as %e %f %g with N digits
+  -lx -lo -lb floating point rounded, hexadecimal, octal, binary
+  -0x -0o -0b whole numbers hexadecimal, octal, binary
+  -F CHAR     between fields
+
+Environment: EPICS_CA_ADDR_LIST and its kin, EPICS_CLI_TIMEOUT (see fodo get --help)
+Exit codes: 0 read, 1 not found or wrong flags
+
+Example: caget -a -f8 my:channel another:channel
+";
+
+/// What is printed for each PV.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Plain,
+    Terse,
+    Wide,
+    Specified(Dbr),
+}
+
+/// The flags, understood.
+struct Options {
+    common: Common,
+    layout: Layout,
+    floats_as_text: bool,
+    counts_as_there_are: bool,
+}
+
+/// Runs the tool; returns its exit code.
+pub fn run(arguments: &[String], plant: &mut dyn Plant, clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<u8> {
+    let (flags, names) = getopt::parse(arguments, FLAGS, false);
+    let mut options = match options(&flags, clock, outlet)? {
+        Ok(options) => options,
+        Err(code) => return Ok(code),
+    };
+    if names.is_empty() {
+        writeln!(outlet.err, "No pv name specified. ('caget -h' for help.)")?;
+        return Ok(1);
+    }
+    let timeout = options.common.timeout();
+    let Some(facts) = connect_all(plant, &names, timeout, outlet.err)? else { return Ok(1) };
+
+    let style = &mut options.common.style;
+    let asked: Vec<(usize, Dbr, u32)> = facts
+        .iter()
+        .enumerate()
+        .map(|(pv, facts)| {
+            let dbr = match options.layout {
+                Layout::Specified(dbr) => dbr,
+                _ => style.request_type(facts.kind, options.floats_as_text),
+            };
+            (pv, dbr, count(style.count_asked, facts, options.counts_as_there_are))
+        })
+        .collect();
+    let requests: Vec<_> = asked.iter().map(|&(pv, dbr, count)| (pv, dbr.request(count))).collect();
+    let readings = plant.read(&requests, timeout);
+    if readings.iter().any(|reading| matches!(reading, Err(Error::NoAnswer { .. }))) {
+        writeln!(outlet.err, "Read operation timed out: some PV data was not read.")?;
+    }
+    for (((name, facts), (_, dbr, count)), reading) in names.iter().zip(&facts).zip(&asked).zip(&readings) {
+        let text = printed(name, facts, *dbr, *count, reading, style, options.layout);
+        outlet.out.write_all(text.as_bytes())?;
+    }
+    Ok(0)
+}
+
+/// How many elements to ask for; 0 for as many as there are.
+pub fn count(asked: u32, facts: &Facts, as_there_are: bool) -> u32 {
+    match (asked, as_there_are) {
+        (0, true) => 0,
+        (0, false) => facts.count_max,
+        (asked, _) => asked.min(facts.count_max),
+    }
+}
+
+fn printed(
+    name: &str,
+    facts: &Facts,
+    dbr: Dbr,
+    count: u32,
+    reading: &Result<Reading, Error>,
+    style: &Style,
+    layout: Layout,
+) -> String {
+    // Before an answer the tools go by the number they asked for.
+    let n_elements = reading.as_ref().map_or(count as usize, |reading| reading.value.len());
+    match (layout, reading) {
+        (Layout::Plain | Layout::Terse, reading) => {
+            let head = if layout == Layout::Plain { style.name(name, n_elements) } else { String::new() };
+            match reading {
+                Ok(reading) => format!("{head}{}\n", style.counted_value(&reading.value)),
+                Err(error) => format!("{head}{}\n", format::complaint(error)),
+            }
+        }
+        (Layout::Wide, Ok(reading)) => {
+            let stamp = style.clock.for_epics(reading.time);
+            format!("{}{}\n", style.name(name, n_elements), style.wide(&stamp, reading))
+        }
+        (Layout::Wide, Err(error)) => {
+            let now = style.clock.for_epics(std::time::SystemTime::now().into());
+            format!("{}{now} {}\n", style.name(name, n_elements), format::complaint(error))
+        }
+        (Layout::Specified(_), Ok(reading)) => format!("{name}\n{}", style.block(dbr, facts.kind, reading)),
+        (Layout::Specified(_), Err(error)) => format!("{name}\n    {}\n", format::complaint(error)),
+    }
+}
+
+/// The flags, or the exit code to end with at once.
+fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<Result<Options, u8>> {
+    let common = Common::new("caget", clock, outlet.err)?;
+    let mut options = Options { common, layout: Layout::Plain, floats_as_text: false, counts_as_there_are: false };
+    for flag in flags {
+        let (letter, value) = match flag {
+            Flag::Set('h', _) => {
+                outlet.err.write_all(HELP.as_bytes())?;
+                return Ok(Err(0));
+            }
+            Flag::Set('V', _) => {
+                writeln!(outlet.out, "\n{VERSION}")?;
+                return Ok(Err(0));
+            }
+            Flag::Set(letter, value) => (*letter, value),
+            wrong => return complain_of(wrong, "caget", outlet).map(Err),
+        };
+        match letter {
+            't' => options.switch(Layout::Terse, outlet)?,
+            'a' => options.switch(Layout::Wide, outlet)?,
+            'c' => options.counts_as_there_are = true,
+            's' => options.floats_as_text = true,
+            'd' => match Dbr::parse(value) {
+                Some(dbr) => options.switch(Layout::Specified(dbr), outlet)?,
+                None => {
+                    options.switch(Layout::Plain, outlet)?;
+                    writeln!(
+                        outlet.err,
+                        "Requested dbr type out of range or invalid - ignored. ('caget -h' for help.)"
+                    )?;
+                }
+            },
+            letter => {
+                let had_base = std::mem::take(&mut options.common.integer_base_given);
+                options.common.take(letter, value, outlet.err)?;
+                // A base for whole numbers asks for whole numbers, where a type was asked for before it.
+                if options.common.integer_base_given && matches!(options.layout, Layout::Specified(_)) {
+                    options.layout = Layout::Specified(Dbr::LONG);
+                }
+                options.common.integer_base_given |= had_base;
+            }
+        }
+    }
+    Ok(Ok(options))
+}
+
+/// Complains of a flag that is wrong; the exit code.
+pub fn complain_of(flag: &Flag, tool: &str, outlet: &mut Outlet<'_>) -> io::Result<u8> {
+    match flag {
+        Flag::ValueMissing(letter) => {
+            writeln!(outlet.err, "Option '-{letter}' requires an argument. ('{tool} -h' for help.)")?;
+        }
+        Flag::Unknown(letter) | Flag::Set(letter, _) => {
+            writeln!(outlet.err, "Unrecognized option: '-{letter}'. ('{tool} -h' for help.)")?;
+        }
+    }
+    Ok(1)
+}
+
+impl Options {
+    fn switch(&mut self, layout: Layout, outlet: &mut Outlet<'_>) -> io::Result<()> {
+        if self.layout != Layout::Plain {
+            writeln!(outlet.err, "Options t,d,a are mutually exclusive. ('caget -h' for help.)")?;
+        }
+        self.layout = layout;
+        Ok(())
+    }
+}

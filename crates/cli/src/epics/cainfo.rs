@@ -1,0 +1,82 @@
+//! `cainfo`: what a server says of channels.
+
+use std::io;
+
+use fodo_net::{Detail, Facts};
+
+use super::Outlet;
+use super::caget::complain_of;
+use super::dbr::{self, Dbr};
+use super::getopt::{self, Flag};
+use super::options::{Common, VERSION, leading_whole};
+use super::plant::{Plant, connect_all};
+use crate::local_time::Clock;
+
+const FLAGS: &str = "nhVw:s:p:";
+
+/// What `-h` says.
+const HELP: &str = "
+cainfo [flags] PV...: print server, type and rights of PVs, in the text of the tool of that name
+
+  -h          this help                -V          version
+  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority, 0 to 99
+  -s LEVEL    refused: it prints the inside of a library that is not used here
+
+Environment: EPICS_CA_ADDR_LIST and its kin, EPICS_CLI_TIMEOUT (see fodo get --help)
+Exit codes: 0 printed, 1 not found or wrong flags
+
+Example: cainfo my:channel another:channel
+";
+
+/// Runs the tool; returns its exit code.
+pub fn run(arguments: &[String], plant: &mut dyn Plant, outlet: &mut Outlet<'_>) -> io::Result<u8> {
+    let (flags, names) = getopt::parse(arguments, FLAGS, false);
+    let mut common = Common::new("cainfo", &Clock::utc(), outlet.err)?;
+    for flag in &flags {
+        match flag {
+            Flag::Set('h', _) => {
+                outlet.err.write_all(HELP.as_bytes())?;
+                return Ok(0);
+            }
+            Flag::Set('V', _) => {
+                writeln!(outlet.out, "\n{VERSION}")?;
+                return Ok(0);
+            }
+            Flag::Set('s', level) => match leading_whole(level) {
+                Some(0) => {}
+                Some(_) => {
+                    writeln!(outlet.err, "cainfo: -s prints the inside of libca, which is not used here")?;
+                    return Ok(1);
+                }
+                None => {
+                    writeln!(outlet.err, "'{level}' is not a valid interest level - ignored. ('cainfo -h' for help.)")?;
+                }
+            },
+            Flag::Set(letter @ ('w' | 'p'), value) => common.take(*letter, value, outlet.err)?,
+            wrong => return complain_of(wrong, "cainfo", outlet),
+        }
+    }
+    if names.is_empty() {
+        writeln!(outlet.err, "No pv name specified. ('cainfo -h' for help.)")?;
+        return Ok(1);
+    }
+    let Some(facts) = connect_all(plant, &names, common.timeout(), outlet.err)? else { return Ok(1) };
+    for (name, facts) in names.iter().zip(&facts) {
+        outlet.out.write_all(block(name, facts).as_bytes())?;
+    }
+    Ok(0)
+}
+
+fn block(name: &str, facts: &Facts) -> String {
+    let right = |is_given: bool| if is_given { "" } else { "no " };
+    format!(
+        "{name}\n    State:            connected\n    Host:             {}\n    Access:           {}read, {}write\n    \
+         Native data type: {}\n    Request type:     {}\n    Element count:    {}\n",
+        facts.server,
+        right(facts.may_read),
+        right(facts.may_write),
+        dbr::native_name(facts.kind),
+        Dbr::of(facts.kind, Detail::Value).name(),
+        facts.count_max
+    )
+}

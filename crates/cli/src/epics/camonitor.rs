@@ -1,0 +1,211 @@
+//! `camonitor`: prints updates until it is stopped.
+
+use std::io;
+use std::time::{Duration, Instant, SystemTime};
+
+use fodo_net::{EventMask, Facts, MonitorEvent, MonitorOptions, Reading, Refusal, TimeStamp};
+
+use super::Outlet;
+use super::caget::{complain_of, count};
+use super::format::Style;
+use super::getopt::{self, Flag};
+use super::options::{Common, VERSION};
+use super::stamps::Stamps;
+use super::status;
+use crate::exit::explain;
+use crate::local_time::Clock;
+use crate::watch::{Happening, Watch};
+
+const FLAGS: &str = "nhVm:sSe:f:g:l:#:0:w:t:p:F:";
+
+/// Updates of one PV that may wait to be printed.
+const QUEUE_MAX: usize = 1024;
+
+/// What `-h` says.
+const HELP: &str = "
+camonitor [flags] PV...: print updates until it is stopped, in the text of the tool of that name
+
+  -h          this help                -V          version
+  -w SECONDS  time until PVs are reported missing (1)
+  -p NUMBER   priority, 0 to 99
+  -m LETTERS  what counts as an update: v value, a alarm, l archive, p property (va)
+  -t LETTERS  stamps of s server, c client, n none; r since the start, i since the update
+              before, I since the same PV's
+  -n          enums as numbers         -s          floating point numbers as the server prints them
+  -# COUNT    elements to ask for      -S          arrays of char as a string
+  -eN -fN -gN floating point as %e %f %g with N digits
+  -lx -lo -lb floating point rounded, hexadecimal, octal, binary
+  -0x -0o -0b whole numbers hexadecimal, octal, binary
+  -F CHAR     between fields
+
+Environment: EPICS_CA_ADDR_LIST and its kin, EPICS_CLI_TIMEOUT (see fodo get --help)
+Exit codes: 1 wrong flags; else it runs until a signal ends it
+
+Example: camonitor -f8 my:channel another:channel
+";
+
+/// The flags, understood.
+pub(super) struct Options {
+    /// What other tools have as well.
+    pub common: Common,
+    mask: EventMask,
+    floats_as_text: bool,
+}
+
+impl Options {
+    /// What to subscribe to.
+    pub fn ask(&self, facts: &Facts) -> MonitorOptions {
+        let style = &self.common.style;
+        let count = count(style.count_asked, facts, true);
+        let request = style.request_type(facts.kind, self.floats_as_text).request(count);
+        MonitorOptions { request, mask: self.mask, queue_max: QUEUE_MAX }
+    }
+}
+
+/// The flags, and the PVs to watch.
+pub(super) struct Wanted {
+    pub options: Options,
+    pub stamps: Stamps,
+    pub names: Vec<String>,
+}
+
+/// Runs the tool; returns its exit code.
+pub fn run(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<u8> {
+    let Wanted { options, stamps, names } = match wanted(arguments, clock, outlet)? {
+        Ok(wanted) => wanted,
+        Err(code) => return Ok(code),
+    };
+    let mut lines = Lines::new(&names, &options.common.style, stamps);
+    let mut watch = match Watch::start(&names, |facts| options.ask(facts)) {
+        Ok(watch) => watch,
+        Err(error) => {
+            writeln!(outlet.err, "{error}")?;
+            return Ok(1);
+        }
+    };
+    let missing_after = Instant::now() + options.common.timeout();
+    let mut are_missing_told = false;
+    loop {
+        let wait = if are_missing_told {
+            Duration::from_secs(3600)
+        } else {
+            missing_after.saturating_duration_since(Instant::now())
+        };
+        match watch.next(wait) {
+            Some(Happening::Event(pv, event)) => {
+                let line = lines.line(pv, &event, SystemTime::now().into());
+                outlet.out.write_all(line.as_bytes())?;
+                outlet.out.flush()?;
+            }
+            Some(Happening::Failed(error)) => {
+                writeln!(outlet.err, "{}", explain(&error))?;
+                return Ok(1);
+            }
+            Some(Happening::Stop) | None => {}
+        }
+        if !are_missing_told && Instant::now() >= missing_after {
+            are_missing_told = true;
+            outlet.out.write_all(lines.missing().as_bytes())?;
+            outlet.out.flush()?;
+        }
+    }
+}
+
+/// What has been printed, as far as later lines depend on it.
+pub struct Lines<'a> {
+    names: &'a [String],
+    style: &'a Style,
+    stamps: Stamps,
+    pvs: Vec<Seen>,
+}
+
+/// What was seen of one PV.
+#[derive(Clone, Default)]
+struct Seen {
+    was_connected: bool,
+    n_elements: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// Before anything was seen.
+    pub fn new(names: &'a [String], style: &'a Style, stamps: Stamps) -> Lines<'a> {
+        Lines { names, style, stamps, pvs: vec![Seen::default(); names.len()] }
+    }
+
+    /// The line of an event at `now`; empty when there is none to print.
+    pub fn line(&mut self, pv: usize, event: &MonitorEvent, now: TimeStamp) -> String {
+        let (Some(name), Some(seen)) = (self.names.get(pv), self.pvs.get_mut(pv)) else { return String::new() };
+        match event {
+            MonitorEvent::Connected(facts) => {
+                *seen = Seen { was_connected: true, n_elements: facts.count_max as usize };
+                String::new()
+            }
+            MonitorEvent::Update(reading) => {
+                *seen = Seen { was_connected: true, n_elements: reading.value.len() };
+                self.update(name, pv, reading, now)
+            }
+            MonitorEvent::Disconnected => self.complaint(name, pv, "*** disconnected", now),
+            MonitorEvent::Refused(Refusal::Status(eca)) => {
+                let text = format!("*** CA error {}", status::message(*eca));
+                self.complaint(name, pv, &text, now)
+            }
+            MonitorEvent::Refused(_) => self.complaint(name, pv, "*** no read access", now),
+        }
+    }
+
+    /// The lines of the PVs that have never been connected.
+    pub fn missing(&self) -> String {
+        let missing = self.names.iter().zip(&self.pvs).filter(|(_, seen)| !seen.was_connected);
+        missing.map(|(name, _)| format!("{}*** Not connected (PV not found)\n", self.style.name(name, 0))).collect()
+    }
+
+    fn update(&mut self, name: &str, pv: usize, reading: &Reading, now: TimeStamp) -> String {
+        let stamp = self.stamps.stamp(pv, reading.time, now, &self.style.clock);
+        format!("{}{}\n", self.style.name(name, reading.value.len()), self.style.wide(&stamp, reading))
+    }
+
+    fn complaint(&self, name: &str, pv: usize, text: &str, now: TimeStamp) -> String {
+        let n_elements = self.pvs.get(pv).map_or(0, |seen| seen.n_elements);
+        format!("{}{} {text}\n", self.style.name(name, n_elements), self.style.clock.for_epics(now))
+    }
+}
+
+/// What the arguments want, or the exit code to end with at once.
+pub(super) fn wanted(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<Result<Wanted, u8>> {
+    let (flags, names) = getopt::parse(arguments, FLAGS, false);
+    let mut stamps = Stamps::new(names.len(), SystemTime::now().into());
+    let common = Common::new("camonitor", clock, outlet.err)?;
+    let mut options = Options { common, mask: EventMask::VALUE | EventMask::ALARM, floats_as_text: false };
+    for flag in &flags {
+        match flag {
+            Flag::Set('h', _) => {
+                outlet.err.write_all(HELP.as_bytes())?;
+                return Ok(Err(0));
+            }
+            Flag::Set('V', _) => {
+                writeln!(outlet.out, "\n{VERSION}")?;
+                return Ok(Err(0));
+            }
+            Flag::Set('s', _) => options.floats_as_text = true,
+            Flag::Set('t', keys) => {
+                for key in stamps.choose(keys) {
+                    writeln!(outlet.err, "Invalid argument '{key}' for option '-t' - ignored.")?;
+                }
+            }
+            Flag::Set('m', letters) => match crate::mask::parse(letters) {
+                Some(mask) => options.mask = mask,
+                None => {
+                    options.mask = EventMask::VALUE | EventMask::ALARM;
+                    writeln!(outlet.err, "Invalid argument '{letters}' for option '-m' - ignored.")?;
+                }
+            },
+            Flag::Set(letter, value) => options.common.take(*letter, value, outlet.err)?,
+            wrong => return complain_of(wrong, "camonitor", outlet).map(Err),
+        }
+    }
+    if names.is_empty() {
+        writeln!(outlet.err, "No pv name specified. ('camonitor -h' for help.)")?;
+        return Ok(Err(1));
+    }
+    Ok(Ok(Wanted { options, stamps, names }))
+}

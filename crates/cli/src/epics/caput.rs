@@ -1,0 +1,294 @@
+//! `caput`: writes, and prints the value before and after.
+
+use std::io;
+
+use fodo_net::{Array, Detail, Error, Facts, Kind, Reading, Refusal, Scalar, Text, Value};
+
+use super::Outlet;
+use super::caget::complain_of;
+use super::dbr::Dbr;
+use super::escape;
+use super::format;
+use super::getopt::{self, Flag};
+use super::options::{Common, VERSION, leading_f64};
+use super::plant::{Plant, connect_all};
+use super::status;
+use crate::local_time::Clock;
+
+const FLAGS: &str = "cnlhatsVS#:w:p:F:";
+
+/// Bytes of a string in Channel Access, without its NUL.
+const STRING_BYTES_MAX: usize = 39;
+
+/// Bytes of a long string that is written at once.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// What `-h` says.
+const HELP: &str = "
+caput [flags] PV VALUE...: write a PV and print it before and after, in the text of the tool of that name
+caput -a [flags] PV N VALUE...: the same for an array; N is ignored
+
+  -h          this help                -V          version
+  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority, 0 to 99
+  -c          wait until the record's processing is complete
+  -t          print only the new value -l          name, time, value, status, severity
+  -n          enums are numbers        -s          enums are strings
+  -a          an array                 -S          a string as an array of char
+  -F CHAR     between fields
+
+Environment: EPICS_CA_ADDR_LIST and its kin, EPICS_CLI_TIMEOUT (see fodo get --help)
+Exit codes: 0 written, 1 not found, not written or wrong flags
+
+Example: caput my:channel 1.2
+";
+
+/// What is printed of a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Plain,
+    Terse,
+    Long,
+}
+
+/// How the values of an enum are given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum States {
+    Either,
+    Numbers,
+    Labels,
+}
+
+struct Options {
+    common: Common,
+    layout: Layout,
+    states: States,
+    is_array: bool,
+    waits: bool,
+}
+
+/// Runs the tool; returns its exit code.
+pub fn run(arguments: &[String], plant: &mut dyn Plant, clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<u8> {
+    // A value may begin with a dash, so the first argument that is no flag ends the flags.
+    let (flags, words) = getopt::parse(arguments, FLAGS, true);
+    let options = match options(&flags, clock, outlet)? {
+        Ok(options) => options,
+        Err(code) => return Ok(code),
+    };
+    let (name, words) = match words.split_first() {
+        None => {
+            writeln!(outlet.err, "No pv name specified. ('caput -h' for help.)")?;
+            return Ok(1);
+        }
+        Some((_, [])) => {
+            writeln!(outlet.err, "No value specified. ('caput -h' for help.)")?;
+            return Ok(1);
+        }
+        Some((name, words)) => (name, words),
+    };
+    let names = std::slice::from_ref(name);
+    let connected = connect_all(plant, names, options.common.timeout(), outlet.err)?;
+    let Some([facts]) = connected.as_deref() else { return Ok(1) };
+    let Some(value) = value(words, facts, &options, plant, outlet)? else { return Ok(1) };
+    write(name, value, facts, &options, plant, outlet)
+}
+
+fn write(
+    name: &str,
+    value: Value,
+    facts: &Facts,
+    options: &Options,
+    plant: &mut dyn Plant,
+    outlet: &mut Outlet<'_>,
+) -> io::Result<u8> {
+    if options.layout != Layout::Terse {
+        outlet.out.write_all(b"Old : ")?;
+        print(name, facts, options, plant, outlet)?;
+        outlet.out.flush()?;
+    }
+    // The tools find both before they send anything.
+    let fault = match () {
+        () if !facts.may_write => Some("Write access denied"),
+        () if value.is_empty() || value.len() > facts.count_max as usize => Some("Invalid element count requested"),
+        () => None,
+    };
+    if let Some(fault) = fault {
+        writeln!(outlet.err, "{} from put operation: {fault}", error_mark())?;
+        return Ok(1);
+    }
+    match plant.write(0, value, options.waits, options.common.timeout()) {
+        Ok(()) => {}
+        Err(Error::NoAnswer { .. }) if options.waits => writeln!(outlet.err, "Write callback operation timed out")?,
+        Err(Error::NoAnswer { .. }) => {
+            writeln!(outlet.err, "Write operation timed out: Data was not written.")?;
+            return Ok(1);
+        }
+        Err(error) => {
+            writeln!(outlet.err, "{} occured writing data: {}", error_mark(), reason(&error))?;
+            return Ok(1);
+        }
+    }
+    if options.layout != Layout::Terse {
+        outlet.out.write_all(b"New : ")?;
+    }
+    print(name, facts, options, plant, outlet)?;
+    Ok(0)
+}
+
+/// The tools colour this word even where it does not go to a terminal.
+fn error_mark() -> &'static str {
+    "\x1b[31;1mERROR\x1b[0m"
+}
+
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Refused { refusal: Refusal::Status(eca), .. } => status::message(*eca),
+        Error::Refused { refusal: Refusal::WriteAccess, .. } => "Write access denied".to_owned(),
+        Error::Misuse { reason, .. } => reason.clone(),
+        _ => "Virtual circuit disconnect".to_owned(),
+    }
+}
+
+fn print(
+    name: &str,
+    facts: &Facts,
+    options: &Options,
+    plant: &mut dyn Plant,
+    outlet: &mut Outlet<'_>,
+) -> io::Result<()> {
+    let style = &options.common.style;
+    let request = style.request_type(facts.kind, false).request(facts.count_max);
+    let reading = plant.read(&[(0, request)], options.common.timeout()).pop();
+    let (head, complaint) = match (&reading, options.layout) {
+        (Some(Ok(reading)), Layout::Long) => {
+            let stamp = style.clock.for_epics(reading.time);
+            let head = style.name(name, reading.value.len());
+            return writeln!(outlet.out, "{head}{}", style.wide(&stamp, reading));
+        }
+        (Some(Ok(reading)), layout) => (head(name, options, layout, reading), style.counted_value(&reading.value)),
+        (Some(Err(error)), layout) => {
+            if matches!(error, Error::NoAnswer { .. }) {
+                writeln!(outlet.err, "Read operation timed out: PV data was not read.")?;
+            }
+            let head = if layout == Layout::Terse { String::new() } else { style.name(name, facts.count_max as usize) };
+            (head, format::complaint(error))
+        }
+        (None, _) => (String::new(), String::new()),
+    };
+    writeln!(outlet.out, "{head}{complaint}")
+}
+
+fn head(name: &str, options: &Options, layout: Layout, reading: &Reading) -> String {
+    if layout == Layout::Terse { String::new() } else { options.common.style.name(name, reading.value.len()) }
+}
+
+/// What to write; `None` after a complaint.
+fn value(
+    words: &[String],
+    facts: &Facts,
+    options: &Options,
+    plant: &mut dyn Plant,
+    outlet: &mut Outlet<'_>,
+) -> io::Result<Option<Value>> {
+    let words: Vec<String> = if options.is_array { words[1..].to_vec() } else { vec![words.join(" ")] };
+    if facts.kind == Kind::Enum {
+        return enum_value(&words, options, plant, outlet);
+    }
+    if options.common.style.chars_as_text {
+        let mut bytes = escape::raw(&words.concat(), TEXT_BYTES_MAX);
+        bytes.push(0);
+        return Ok(Some(bytes.into()));
+    }
+    Ok(Some(texts(&words)))
+}
+
+fn texts(words: &[String]) -> Value {
+    let texts: Vec<Text> = words.iter().map(|word| Text::from_bytes(&escape::raw(word, STRING_BYTES_MAX))).collect();
+    match texts.as_slice() {
+        [text] => Value::Scalar(Scalar::Text(text.clone())),
+        _ => Value::Array(Array::Text(texts.into())),
+    }
+}
+
+/// Labels or numbers, as the flags and the enum's states will have it.
+fn enum_value(
+    words: &[String],
+    options: &Options,
+    plant: &mut dyn Plant,
+    outlet: &mut Outlet<'_>,
+) -> io::Result<Option<Value>> {
+    let request = Dbr::of(Kind::Enum, Detail::Graphic).request(1);
+    let Some(Ok(reading)) = plant.read(&[(0, request)], options.common.timeout()).pop() else {
+        writeln!(outlet.err, "Read operation timed out: ENUM data was not read.")?;
+        return Ok(None);
+    };
+    let labels = reading.meta.map(|meta| meta.labels.clone()).unwrap_or_default();
+    let mut are_numbers = false;
+    let mut numbers = Vec::with_capacity(words.len());
+    for word in words {
+        let label = Text::from_bytes(&escape::raw(word, STRING_BYTES_MAX));
+        are_numbers = options.states == States::Numbers || !labels.contains(&label);
+        if !are_numbers {
+            numbers.push(0.0);
+            continue;
+        }
+        let number = match (options.states, leading_f64(word)) {
+            (States::Numbers, None) => {
+                writeln!(outlet.err, "Enum index value '{word}' is not a number.")?;
+                return Ok(None);
+            }
+            (States::Labels, _) | (States::Either, None) => {
+                writeln!(outlet.err, "Enum string value '{label}' invalid.")?;
+                return Ok(None);
+            }
+            (_, Some(number)) => number,
+        };
+        if number >= labels.len() as f64 {
+            writeln!(outlet.err, "Warning: enum index value '{word}' may be too large.")?;
+        }
+        numbers.push(number);
+    }
+    Ok(Some(match numbers.as_slice() {
+        [number] if are_numbers => Value::from(*number),
+        _ if are_numbers => numbers.into(),
+        _ => texts(words),
+    }))
+}
+
+/// The flags, or the exit code to end with at once.
+fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<Result<Options, u8>> {
+    let common = Common::new("caput", clock, outlet.err)?;
+    let mut options = Options { common, layout: Layout::Plain, states: States::Either, is_array: false, waits: false };
+    for flag in flags {
+        let (letter, value) = match flag {
+            Flag::Set('h', _) => {
+                outlet.err.write_all(HELP.as_bytes())?;
+                return Ok(Err(0));
+            }
+            Flag::Set('V', _) => {
+                writeln!(outlet.out, "\n{VERSION}")?;
+                return Ok(Err(0));
+            }
+            Flag::Set(letter, value) => (*letter, value),
+            wrong => return complain_of(wrong, "caput", outlet).map(Err),
+        };
+        match letter {
+            't' => options.layout = Layout::Terse,
+            'l' => options.layout = Layout::Long,
+            'c' => options.waits = true,
+            's' => options.states = States::Labels,
+            'n' => options.states = States::Numbers,
+            'S' => options.is_array = false,
+            'a' => options.is_array = true,
+            _ => {}
+        }
+        match letter {
+            // A count is taken and forgotten: the number of values counts.
+            '#' if super::options::leading_whole(value).is_some() => {}
+            'n' | 's' => options.common.style.enums_as_numbers = letter == 'n',
+            'S' | 'a' => options.common.style.chars_as_text = letter == 'S',
+            't' | 'l' | 'c' => {}
+            letter => options.common.take(letter, value, outlet.err)?,
+        }
+    }
+    Ok(Ok(options))
+}

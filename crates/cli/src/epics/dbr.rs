@@ -1,0 +1,142 @@
+//! The names and numbers of DBR types as the tools show and take them.
+
+use fodo_net::{Detail, Kind, Request};
+
+/// The kinds in the order of their DBF numbers, with the names they print as.
+const KINDS: [(&str, Kind); 7] = [
+    ("STRING", Kind::Text),
+    ("SHORT", Kind::I16),
+    ("FLOAT", Kind::F32),
+    ("ENUM", Kind::Enum),
+    ("CHAR", Kind::U8),
+    ("LONG", Kind::I32),
+    ("DOUBLE", Kind::F64),
+];
+
+/// The levels in the order of their numbers, with what stands before the kind's name.
+const LEVELS: [(&str, Detail); 5] = [
+    ("DBR_", Detail::Value),
+    ("DBR_STS_", Detail::Alarm),
+    ("DBR_TIME_", Detail::Time),
+    ("DBR_GR_", Detail::Graphic),
+    ("DBR_CTRL_", Detail::Control),
+];
+
+const N_PLAIN: usize = KINDS.len() * LEVELS.len();
+
+/// A type to ask for: 0 to 34, 37 or 38.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dbr(usize);
+
+impl Dbr {
+    const ACKNOWLEDGE: Dbr = Dbr(37);
+    const CLASS_NAME: Dbr = Dbr(38);
+
+    /// `DBR_LONG`
+    pub const LONG: Dbr = Dbr(5);
+
+    /// From `-d`: a number, or a name with or without `DBR_`, `INT` being `SHORT`.
+    pub fn parse(text: &str) -> Option<Dbr> {
+        let dbr = match super::options::leading_whole(text) {
+            Some(number) => Dbr(usize::try_from(number).ok()?),
+            None => {
+                let name = text.strip_prefix("DBR_").unwrap_or(text);
+                let name = match name.strip_suffix("INT") {
+                    Some(level) => format!("DBR_{level}SHORT"),
+                    None => format!("DBR_{name}"),
+                };
+                Self::all().find(|dbr| dbr.name() == name)?
+            }
+        };
+        Self::all().find(|&known| known == dbr)
+    }
+
+    /// Of a kind as it stands on the wire, at a level.
+    pub fn of(kind: Kind, detail: Detail) -> Dbr {
+        let kind = KINDS.iter().position(|&(_, known)| known == on_the_wire(kind)).unwrap_or_default();
+        match (LEVELS.iter().position(|&(_, known)| known == detail), detail) {
+            (Some(level), _) => Dbr(level * KINDS.len() + kind),
+            (None, Detail::ClassName) => Self::CLASS_NAME,
+            (None, _) => Self::ACKNOWLEDGE,
+        }
+    }
+
+    /// `DBR_CTRL_DOUBLE` and the like.
+    pub fn name(self) -> String {
+        match (LEVELS.get(self.0 / KINDS.len()), KINDS.get(self.0 % KINDS.len())) {
+            (Some((level, _)), Some((kind, _))) => format!("{level}{kind}"),
+            _ if self == Self::ACKNOWLEDGE => "DBR_STSACK_STRING".to_owned(),
+            _ => "DBR_CLASS_NAME".to_owned(),
+        }
+    }
+
+    /// The request for `count` elements of it.
+    pub fn request(self, count: u32) -> Request {
+        Request { kind: Some(self.kind()), detail: self.detail(), count }
+    }
+
+    /// The kind of an element; strings for the two special ones.
+    pub fn kind(self) -> Kind {
+        if self.0 >= N_PLAIN {
+            return Kind::Text;
+        }
+        KINDS.get(self.0 % KINDS.len()).map_or(Kind::Text, |&(_, kind)| kind)
+    }
+
+    /// What stands around the value.
+    pub fn detail(self) -> Detail {
+        match LEVELS.get(self.0 / KINDS.len()) {
+            Some(&(_, detail)) => detail,
+            None if self == Self::CLASS_NAME => Detail::ClassName,
+            None => Detail::Acknowledge,
+        }
+    }
+
+    fn all() -> impl Iterator<Item = Dbr> {
+        (0..N_PLAIN).map(Dbr).chain([Self::ACKNOWLEDGE, Self::CLASS_NAME])
+    }
+}
+
+/// `DBF_DOUBLE` and the like, of a kind as it stands on the wire.
+pub fn native_name(kind: Kind) -> String {
+    let wire = on_the_wire(kind);
+    let name = KINDS.iter().find(|&&(_, known)| known == wire).map_or("NO_ACCESS", |&(name, _)| name);
+    format!("DBF_{name}")
+}
+
+/// The kind that carries `kind` in Channel Access.
+fn on_the_wire(kind: Kind) -> Kind {
+    match kind {
+        Kind::I8 | Kind::U8 => Kind::U8,
+        Kind::I16 => Kind::I16,
+        Kind::U16 | Kind::I32 => Kind::I32,
+        Kind::U32 | Kind::I64 | Kind::U64 | Kind::F64 => Kind::F64,
+        Kind::F32 => Kind::F32,
+        Kind::Enum => Kind::Enum,
+        Kind::Text => Kind::Text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_mean_the_same_types() {
+        assert_eq!(Dbr::parse("CTRL_DOUBLE"), Dbr::parse("34"));
+        assert_eq!(Dbr::parse("DBR_TIME_INT"), Dbr::parse("15"));
+        assert_eq!(Dbr::parse("STSACK_STRING").map(Dbr::detail), Some(Detail::Acknowledge));
+        assert_eq!(Dbr::parse("CLASS_NAME").map(Dbr::name).as_deref(), Some("DBR_CLASS_NAME"));
+        for wrong in ["35", "36", "39", "-1", "NONSENSE", ""] {
+            assert_eq!(Dbr::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_type_is_asked_for_as_what_it_is() {
+        for dbr in Dbr::all() {
+            assert_eq!(Dbr::of(dbr.kind(), dbr.detail()), dbr);
+            assert_eq!(Dbr::parse(&dbr.name()), Some(dbr));
+        }
+    }
+}

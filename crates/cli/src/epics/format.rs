@@ -1,0 +1,306 @@
+//! Readings as the field's tools print them.
+
+use fodo_net::{Detail, Error, Kind, Meta, Reading, Refusal, Scalar, Status, Value};
+
+use super::dbr::Dbr;
+use super::escape::escaped;
+use super::printf::{self, Notation};
+use super::status;
+use crate::local_time::Clock;
+
+/// States that an enum can have in Channel Access.
+const STATES_MAX: u16 = 16;
+
+/// The base in which whole numbers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// As they are.
+    Decimal,
+    /// `0xFF`
+    Hexadecimal,
+    /// `0o17`
+    Octal,
+    /// `1010`
+    Binary,
+}
+
+impl Base {
+    /// From the value of `-l` and `-0`.
+    pub fn of(letter: &str) -> Option<Base> {
+        match letter.bytes().next() {
+            Some(b'x') => Some(Base::Hexadecimal),
+            Some(b'o') => Some(Base::Octal),
+            Some(b'b') => Some(Base::Binary),
+            _ => None,
+        }
+    }
+
+    fn write(self, number: i32) -> String {
+        match self {
+            Base::Decimal => number.to_string(),
+            Base::Hexadecimal => format!("0x{number:X}"),
+            Base::Octal => format!("0o{number:o}"),
+            Base::Binary => format!("{number:b}"),
+        }
+    }
+}
+
+/// How values look.
+#[derive(Clone, Debug)]
+pub struct Style {
+    /// Floating point numbers (`-e`, `-f`, `-g`).
+    pub notation: Notation,
+    /// Floating point numbers rounded to whole ones, unless decimal (`-l`).
+    pub float_base: Base,
+    /// Whole numbers (`-0`).
+    pub integer_base: Base,
+    /// Enums by number (`-n`).
+    pub enums_as_numbers: bool,
+    /// Arrays of char as one string (`-S`).
+    pub chars_as_text: bool,
+    /// Elements asked for (`-#`); 0 when not given.
+    pub count_asked: u32,
+    /// Between fields (`-F`).
+    pub separator: char,
+    /// Where time stamps are.
+    pub clock: Clock,
+}
+
+impl Style {
+    /// Without flags.
+    pub fn new(clock: Clock) -> Style {
+        Style {
+            notation: Notation::General(6),
+            float_base: Base::Decimal,
+            integer_base: Base::Decimal,
+            enums_as_numbers: false,
+            chars_as_text: false,
+            count_asked: 0,
+            separator: ' ',
+            clock,
+        }
+    }
+
+    /// The name with what separates it: in a column of 30 before a single element.
+    pub fn name(&self, name: &str, n_elements: usize) -> String {
+        let separator = self.separator;
+        if n_elements <= 1 && separator == ' ' {
+            format!("{name:<30}{separator}")
+        } else {
+            format!("{name}{separator}")
+        }
+    }
+
+    /// The type to ask for where none was given: the channel's own with time stamps, enums as
+    /// strings or short numbers, floating point numbers as strings when `floats_as_text`.
+    pub fn request_type(&self, native: Kind, floats_as_text: bool) -> Dbr {
+        let dbr = Dbr::of(native, Detail::Time);
+        let kind = match dbr.kind() {
+            Kind::Enum if self.enums_as_numbers => Kind::I16,
+            Kind::Enum => Kind::Text,
+            Kind::F32 | Kind::F64 if floats_as_text => Kind::Text,
+            kind => kind,
+        };
+        Dbr::of(kind, Detail::Time)
+    }
+
+    /// The elements, with their number before them when there may be several.
+    pub fn counted_value(&self, value: &Value) -> String {
+        if let Some(text) = self.as_text(value) {
+            return text;
+        }
+        let elements = self.elements(value, None);
+        if self.is_counted(value) { format!("{}{}{elements}", value.len(), self.separator) } else { elements }
+    }
+
+    /// `timestamp value status severity` of a wide line, after the name.
+    pub fn wide(&self, stamp: &str, reading: &Reading) -> String {
+        let separator = self.separator;
+        let mut line = stamp.to_owned();
+        match self.as_text(&reading.value) {
+            Some(text) => line.extend([separator.to_string(), text]),
+            None => {
+                if self.is_counted(&reading.value) {
+                    line.push_str(&format!("{separator}{}", reading.value.len()));
+                }
+                // An empty array leaves nothing at all, not even its separator.
+                if !reading.value.is_empty() {
+                    line.extend([separator.to_string(), self.elements(&reading.value, None)]);
+                }
+            }
+        }
+        let alarm = reading.alarm;
+        match (alarm.status, alarm.severity.code()) {
+            (Status::NO_ALARM, 0) => line.extend([separator, separator]),
+            (status, _) => line.push_str(&format!("{separator}{status}{separator}{}", alarm.severity)),
+        }
+        line
+    }
+
+    /// The block that `-d` prints below the name.
+    pub fn block(&self, dbr: Dbr, native: Kind, reading: &Reading) -> String {
+        let mut block = format!(
+            "    Native data type: {}\n    Request type:     {}\n",
+            super::dbr::native_name(native),
+            dbr.name()
+        );
+        let value = &reading.value;
+        if dbr.detail() == Detail::ClassName {
+            let name = value.first().map_or_else(String::new, |scalar| scalar.to_text(None).to_str().into_owned());
+            return block + &format!("    Class Name:       {name}\n");
+        }
+        let empty = Meta::default();
+        let is_graphic = matches!(dbr.detail(), Detail::Graphic | Detail::Control);
+        let meta = reading.meta.as_deref().unwrap_or(&empty);
+        let labels = is_graphic.then_some(meta);
+        let elements = self.as_text(value).unwrap_or_else(|| self.elements(value, labels));
+        block.push_str(&format!("    Element count:    {}\n    Value:            {elements}\n", value.len()));
+        for line in self.detail_lines(dbr, reading, meta) {
+            block.push_str(&format!("    {:<18}{}\n", line.0, line.1));
+        }
+        block
+    }
+
+    fn detail_lines(&self, dbr: Dbr, reading: &Reading, meta: &Meta) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        if dbr.detail() == Detail::Value {
+            return lines;
+        }
+        if dbr.detail() == Detail::Time {
+            lines.push(("Timestamp:", self.clock.for_epics(reading.time)));
+        }
+        lines.push(("Status:", reading.alarm.status.to_string()));
+        lines.push(("Severity:", reading.alarm.severity.to_string()));
+        match (dbr.detail(), dbr.kind()) {
+            (Detail::Acknowledge, _) => {
+                let acknowledge = meta.acknowledge;
+                let is_transient = acknowledge.is_some_and(|acknowledge| acknowledge.transient);
+                let severity = acknowledge.map(|acknowledge| acknowledge.severity).unwrap_or_default();
+                lines.push(("Ack transient?:", if is_transient { "YES" } else { "NO" }.to_owned()));
+                lines.push(("Ack severity:", severity.to_string()));
+            }
+            (Detail::Graphic | Detail::Control, Kind::Text) => {}
+            (Detail::Graphic | Detail::Control, Kind::Enum) => lines.push(("Enums:", states(meta))),
+            (Detail::Graphic | Detail::Control, kind) => limits(&mut lines, kind, dbr.detail(), meta),
+            _ => {}
+        }
+        lines
+    }
+
+    /// Whether the number of elements is printed.
+    fn is_counted(&self, value: &Value) -> bool {
+        self.count_asked > 0 || value.len() > 1
+    }
+
+    /// An array of char as one string, where that is asked for.
+    fn as_text(&self, value: &Value) -> Option<String> {
+        if !self.chars_as_text || !self.is_counted(value) || !matches!(value.kind(), Kind::U8 | Kind::I8) {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(value.len());
+        for scalar in scalars(value) {
+            match scalar {
+                Scalar::U8(byte) if byte != 0 => bytes.push(byte),
+                Scalar::I8(byte) if byte != 0 => bytes.push(byte.cast_unsigned()),
+                _ => break,
+            }
+        }
+        Some(escaped(&bytes))
+    }
+
+    fn elements(&self, value: &Value, labels: Option<&Meta>) -> String {
+        let mut text = String::new();
+        for (index, scalar) in scalars(value).enumerate() {
+            if index > 0 {
+                text.push(self.separator);
+            }
+            text.push_str(&self.element(&scalar, labels));
+        }
+        text
+    }
+
+    fn element(&self, scalar: &Scalar, labels: Option<&Meta>) -> String {
+        match scalar {
+            Scalar::Text(text) => escaped(text.as_bytes()),
+            Scalar::F32(number) => self.float(f64::from(*number)),
+            Scalar::F64(number) => self.float(*number),
+            // C's char is signed where these tools run, though the wire's is not.
+            Scalar::U8(number) => number.cast_signed().to_string(),
+            Scalar::I16(number) => self.integer_base.write(i32::from(*number)),
+            Scalar::I32(number) => self.integer_base.write(*number),
+            Scalar::Enum(index) => match labels {
+                Some(meta) if !self.enums_as_numbers => state(*index, meta),
+                _ => index.to_string(),
+            },
+            other => other.to_text(None).to_str().into_owned(),
+        }
+    }
+
+    fn float(&self, number: f64) -> String {
+        if self.float_base == Base::Decimal {
+            return printf::number(number, self.notation);
+        }
+        let rounded = if number > 0.0 { number + 0.5 } else { number - 0.5 };
+        // What does not fit becomes the smallest number, as the processor's own conversion does.
+        let fits = rounded > f64::from(i32::MIN) - 1.0 && rounded < f64::from(i32::MAX) + 1.0;
+        self.float_base.write(if fits { rounded as i32 } else { i32::MIN })
+    }
+}
+
+/// What the tools print instead of a value that was not read.
+pub fn complaint(error: &Error) -> String {
+    match error {
+        Error::Refused { refusal: Refusal::ReadAccess, .. } => "*** no read access".to_owned(),
+        Error::Refused { refusal: Refusal::Status(eca), .. } => format!("*** CA error {}", status::message(*eca)),
+        Error::NoAnswer { .. } => "*** no data available (timeout)".to_owned(),
+        Error::NotFound { .. } | Error::Disconnected { .. } | Error::Refused { .. } => "*** not connected".to_owned(),
+        Error::Misuse { reason, .. } | Error::System { reason, .. } => format!("*** CA error {reason}"),
+    }
+}
+
+fn scalars(value: &Value) -> impl Iterator<Item = Scalar> + '_ {
+    (0..value.len()).filter_map(move |index| match value {
+        Value::Scalar(scalar) => Some(scalar.clone()),
+        Value::Array(array) => array.scalar(index),
+    })
+}
+
+fn state(index: u16, meta: &Meta) -> String {
+    match meta.labels.get(usize::from(index)) {
+        _ if index >= STATES_MAX => format!("Illegal Value ({index})"),
+        Some(label) => label.to_str().into_owned(),
+        None => format!("Enum Index Overflow ({index})"),
+    }
+}
+
+fn states(meta: &Meta) -> String {
+    let mut text = format!("({:2})", meta.labels.len());
+    for (index, label) in meta.labels.iter().enumerate() {
+        text.push_str(&format!("\n{:22}[{index:2}] {label}", ""));
+    }
+    text
+}
+
+fn limits(lines: &mut Vec<(&'static str, String)>, kind: Kind, detail: Detail, meta: &Meta) {
+    let is_float = matches!(kind, Kind::F32 | Kind::F64);
+    let number = |limit: f64| match kind {
+        Kind::F32 => printf::short(f64::from(limit as f32)),
+        Kind::F64 => printf::short(limit),
+        Kind::U8 | Kind::I8 => format!("{:8}", limit as i64 as i8),
+        _ => format!("{:8}", limit as i64),
+    };
+    lines.push(("Units:", meta.units.to_str().into_owned()));
+    if is_float {
+        lines.push(("Precision:", meta.precision.to_string()));
+    }
+    lines.push(("Lo disp limit:", number(meta.display.low)));
+    lines.push(("Hi disp limit:", number(meta.display.high)));
+    lines.push(("Lo alarm limit:", number(meta.alarm.low)));
+    lines.push(("Lo warn limit:", number(meta.warning.low)));
+    lines.push(("Hi warn limit:", number(meta.warning.high)));
+    lines.push(("Hi alarm limit:", number(meta.alarm.high)));
+    if detail == Detail::Control {
+        lines.push(("Lo ctrl limit:", number(meta.control.low)));
+        lines.push(("Hi ctrl limit:", number(meta.control.high)));
+    }
+}

@@ -1,0 +1,49 @@
+//! caget, caput, camonitor and cainfo as scripts of the field know them: the same flags, the same
+//! text, the same exit codes. Compared with text captured from the originals in `tests/golden`.
+
+pub mod caget;
+pub mod cainfo;
+pub mod camonitor;
+pub mod caput;
+mod dbr;
+mod escape;
+pub mod format;
+mod getopt;
+#[cfg(test)]
+mod golden;
+mod network;
+mod options;
+mod plant;
+mod printf;
+mod stamps;
+mod status;
+
+use std::io::{self, Write};
+
+use crate::local_time::Clock;
+
+/// The names under which the program, or its verb, behaves as one of the field's tools.
+pub const NAMES: [&str; 4] = ["caget", "caput", "camonitor", "cainfo"];
+
+/// Where text goes.
+pub struct Outlet<'a> {
+    /// Results.
+    pub out: &'a mut dyn Write,
+    /// Complaints.
+    pub err: &'a mut dyn Write,
+}
+
+/// Runs the tool `name` of [`NAMES`] with its arguments; returns its exit code.
+pub fn run(name: &str, arguments: &[String]) -> io::Result<u8> {
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    let (mut out, mut err) = (io::BufWriter::new(stdout.lock()), stderr.lock());
+    let mut outlet = Outlet { out: &mut out, err: &mut err };
+    let code = match name {
+        "caget" => caget::run(arguments, &mut network::Network::default(), &Clock::local(), &mut outlet),
+        "caput" => caput::run(arguments, &mut network::Network::default(), &Clock::local(), &mut outlet),
+        "cainfo" => cainfo::run(arguments, &mut network::Network::default(), &mut outlet),
+        _ => camonitor::run(arguments, &Clock::local(), &mut outlet),
+    }?;
+    out.flush()?;
+    Ok(code)
+}

@@ -1,0 +1,47 @@
+//! The plant on the network.
+
+use std::time::Duration;
+
+use fodo_net::{Channel, Context, Error, Facts, Reading, Request, Value};
+
+use super::plant::Plant;
+use crate::client::wait_all;
+
+/// PVs found by Channel Access, configured by the EPICS_CA_* variables.
+#[derive(Default)]
+pub struct Network {
+    channels: Vec<Channel>,
+}
+
+impl Plant for Network {
+    fn connect(&mut self, names: &[String], timeout: Duration) -> Vec<Result<Facts, Error>> {
+        let context = match Context::from_env() {
+            Ok(context) => context,
+            Err(error) => return vec![Err(Error::Misuse { pv: String::new(), reason: error.to_string() })],
+        };
+        let mut connecting = Vec::with_capacity(names.len());
+        for name in names {
+            match context.channel(name) {
+                Ok(channel) => {
+                    connecting.push(channel.start_connect());
+                    self.channels.push(channel);
+                }
+                Err(error) => return vec![Err(error)],
+            }
+        }
+        wait_all(connecting, timeout)
+    }
+
+    fn read(&mut self, asked: &[(usize, Request)], timeout: Duration) -> Vec<Result<Reading, Error>> {
+        let reading = asked.iter().filter_map(|&(pv, request)| Some(self.channels.get(pv)?.start_get(request)));
+        wait_all(reading.collect(), timeout)
+    }
+
+    fn write(&mut self, pv: usize, value: Value, confirmed: bool, timeout: Duration) -> Result<(), Error> {
+        match self.channels.get(pv) {
+            Some(channel) if confirmed => channel.put(value, timeout),
+            Some(channel) => channel.put_unconfirmed(value, timeout),
+            None => Err(Error::Misuse { pv: String::new(), reason: "not connected".to_owned() }),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Flags that several of the tools have, read with the tools' own forgiveness: a wrong value is
+//! complained about and ignored.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::format::{Base, Style};
+use super::printf::Notation;
+use crate::local_time::Clock;
+
+/// How long "for ever" is for a wait: nobody waits longer, and no clock overflows.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Digits that a double can have at most.
+const DIGITS_MAX: i64 = 18;
+
+/// What the text of `-V` says; the protocol version is what this implementation speaks.
+pub const VERSION: &str = concat!("Fodo ", env!("CARGO_PKG_VERSION"), ", CA Protocol version 4.13");
+
+/// What the flags common to the tools set.
+pub struct Common {
+    /// The tool's name, for complaints.
+    pub tool: &'static str,
+    /// How values look.
+    pub style: Style,
+    /// How long to wait, in seconds; 0 for ever.
+    timeout_s: f64,
+    /// The priority that was asked for; circuits of priorities are not told apart yet.
+    pub priority: u32,
+    /// `-0` and a letter that is understood was seen.
+    pub integer_base_given: bool,
+}
+
+impl Common {
+    /// Without flags; `EPICS_CLI_TIMEOUT` counts.
+    pub fn new(tool: &'static str, clock: &Clock, err: &mut dyn Write) -> io::Result<Common> {
+        let mut timeout_s = 1.0;
+        if let Ok(text) = std::env::var("EPICS_CLI_TIMEOUT") {
+            match parse_f64(&text) {
+                Some(number) => timeout_s = number,
+                None => writeln!(
+                    err,
+                    "'{text}' is not a valid timeout value (from 'EPICS_CLI_TIMEOUT' in the environment) - ignored. \
+                     (use '-h' for help.)"
+                )?,
+            }
+        }
+        Ok(Common { tool, style: Style::new(clock.clone()), timeout_s, priority: 0, integer_base_given: false })
+    }
+
+    /// How long to wait.
+    pub fn timeout(&self) -> Duration {
+        if self.timeout_s <= 0.0 {
+            return FOREVER;
+        }
+        Duration::try_from_secs_f64(self.timeout_s).map_or(FOREVER, |timeout| timeout.min(FOREVER))
+    }
+
+    /// Takes a flag that is common; complains about its value.
+    pub fn take(&mut self, letter: char, value: &str, err: &mut dyn Write) -> io::Result<()> {
+        let tool = self.tool;
+        match letter {
+            'n' => self.style.enums_as_numbers = true,
+            'S' => self.style.chars_as_text = true,
+            'F' => self.style.separator = value.bytes().next().map_or('\0', char::from),
+            'w' => match parse_f64(value) {
+                Some(number) => self.timeout_s = number,
+                None => writeln!(
+                    err,
+                    "'{value}' is not a valid timeout value - ignored, using '{:.1}'. ('{tool} -h' for help.)",
+                    self.timeout_s
+                )?,
+            },
+            'p' => match leading_whole(value) {
+                Some(number) => self.priority = u32::try_from(number).unwrap_or(99).min(99),
+                None => writeln!(err, "'{value}' is not a valid CA priority - ignored. ('{tool} -h' for help.)")?,
+            },
+            '#' => match leading_whole(value) {
+                Some(number) => self.style.count_asked = u32::try_from(number).unwrap_or(u32::MAX),
+                None => {
+                    self.style.count_asked = 0;
+                    writeln!(err, "'{value}' is not a valid array element count - ignored. ('{tool} -h' for help.)")?;
+                }
+            },
+            'e' | 'f' | 'g' => self.take_notation(letter, value, err)?,
+            'l' | '0' => match Base::of(value) {
+                Some(base) if letter == '0' => {
+                    self.style.integer_base = base;
+                    self.integer_base_given = true;
+                }
+                Some(base) => self.style.float_base = base,
+                None => writeln!(err, "Invalid argument '{value}' for option '-{letter}' - ignored.")?,
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_notation(&mut self, letter: char, value: &str, err: &mut dyn Write) -> io::Result<()> {
+        let Some(digits) = leading_whole(value) else {
+            return writeln!(err, "Invalid precision argument '{value}' for option '-{letter}' - ignored.");
+        };
+        match usize::try_from(digits) {
+            Ok(count) if digits <= DIGITS_MAX => {
+                self.style.notation = match letter {
+                    'e' => Notation::Exponent(count),
+                    'f' => Notation::Fixed(count),
+                    _ => Notation::General(count),
+                };
+                Ok(())
+            }
+            _ => writeln!(err, "Precision {digits} for option '-{letter}' out of range - ignored."),
+        }
+    }
+}
+
+/// `scanf("%d")`: the whole number at the start, whatever follows.
+pub fn leading_whole(text: &str) -> Option<i64> {
+    let text = text.trim_start();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let number: i64 = digits.get(..end)?.parse().ok()?;
+    Some(if text.starts_with('-') { -number } else { number })
+}
+
+/// The number that the whole text stands for; none for an empty one.
+fn parse_f64(text: &str) -> Option<f64> {
+    if text.trim().is_empty() {
+        return None;
+    }
+    fodo_data::parse_f64(&text.into()).ok()
+}
+
+/// `strtod`: the number at the start of a text, whatever follows.
+pub fn leading_f64(text: &str) -> Option<f64> {
+    let text = text.trim_start();
+    let mut end = text.len().min(64);
+    while end > 0 {
+        if let Some(number) = text.get(..end).and_then(parse_f64) {
+            return Some(number);
+        }
+        end -= 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_with_cs_forgiveness() {
+        assert_eq!(leading_whole("10abc"), Some(10));
+        assert_eq!(leading_whole(" -3"), Some(-3));
+        assert_eq!(leading_whole("x"), None);
+        assert_eq!(leading_f64("1.5volts"), Some(1.5));
+        assert_eq!(leading_f64("1e"), Some(1.0));
+        assert_eq!(leading_f64("Off"), None);
+    }
+
+    #[test]
+    fn a_wait_of_zero_is_for_ever() {
+        let mut common = Common::new("caget", &Clock::utc(), &mut io::sink()).unwrap();
+
+        common.take('w', "0", &mut io::sink()).unwrap();
+
+        assert_eq!(common.timeout(), FOREVER);
+    }
+}

@@ -1,0 +1,151 @@
+//! The time stamps of camonitor's lines: whose clock, and since when.
+
+use fodo_net::TimeStamp;
+
+use crate::local_time::Clock;
+
+/// What a stamp counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Since {
+    /// From nothing: it is a date.
+    Ever,
+    /// The start of the program (client's clock), or the first update (server's).
+    Start,
+    /// The update before it, of any PV.
+    Update,
+    /// The update before it, of the same PV.
+    SamePv,
+}
+
+/// A moment on both clocks.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    server: TimeStamp,
+    client: TimeStamp,
+}
+
+/// Which stamps are printed, and what has been seen so far.
+#[derive(Debug)]
+pub struct Stamps {
+    server: bool,
+    client: bool,
+    since: Since,
+    started: TimeStamp,
+    first: Option<TimeStamp>,
+    previous: Option<Moment>,
+    /// The last update of each PV.
+    of_pv: Vec<Option<Moment>>,
+}
+
+impl Stamps {
+    /// The server's dates, for `n_pvs`; the program started at `now`.
+    pub fn new(n_pvs: usize, now: TimeStamp) -> Stamps {
+        Stamps {
+            server: true,
+            client: false,
+            since: Since::Ever,
+            started: now,
+            first: None,
+            previous: None,
+            of_pv: vec![None; n_pvs],
+        }
+    }
+
+    /// Takes the value of `-t`; returns the letters that mean nothing.
+    pub fn choose(&mut self, keys: &str) -> Vec<char> {
+        self.server = false;
+        self.client = false;
+        let mut unknown = Vec::new();
+        for key in keys.chars() {
+            match key {
+                's' => self.server = true,
+                'c' => self.client = true,
+                'n' => {}
+                'r' => self.since = Since::Start,
+                'i' => self.since = Since::Update,
+                'I' => self.since = Since::SamePv,
+                other => unknown.push(other),
+            }
+        }
+        unknown
+    }
+
+    /// The stamp of an update of PV number `pv`, which carried `server` and came at `client`.
+    pub fn stamp(&mut self, pv: usize, server: TimeStamp, client: TimeStamp, clock: &Clock) -> String {
+        let now = Moment { server, client };
+        let first = *self.first.get_or_insert(server);
+        let last_of_pv = self.of_pv.get_mut(pv).and_then(|last| last.replace(now));
+        let previous = self.previous.replace(now);
+        // The first line of a PV always has a date.
+        let reference = match (self.since, last_of_pv) {
+            (Since::Ever, _) | (_, None) => None,
+            (Since::Start, _) => Some(Moment { server: first, client: self.started }),
+            (Since::Update, _) => previous,
+            (Since::SamePv, last) => last,
+        };
+        let mut text = String::new();
+        match reference {
+            None => {
+                if self.server {
+                    text.push_str(&clock.for_epics(server));
+                }
+                if self.client {
+                    text.push_str(&format!("({})", clock.for_epics(client)));
+                }
+            }
+            Some(reference) => {
+                if self.server {
+                    text.push_str(&format!("{:14}{:+12.6}", "", seconds(reference.server, server)));
+                }
+                if self.client {
+                    text.push_str(&format!("{:14}({:+12.6})", "", seconds(reference.client, client)));
+                }
+            }
+        }
+        text
+    }
+}
+
+fn seconds(from: TimeStamp, to: TimeStamp) -> f64 {
+    (to.unix_s - from.unix_s) as f64 + (f64::from(to.nanos) - f64::from(from.nanos)) / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u32, nanos: u32) -> TimeStamp {
+        TimeStamp::from_epics(seconds, nanos)
+    }
+
+    fn lines(keys: &str) -> [String; 4] {
+        let mut stamps = Stamps::new(2, at(100, 0));
+        stamps.choose(keys);
+        let mut stamp = |pv, server, client| stamps.stamp(pv, at(server, 0), at(client, 500_000_000), &Clock::utc());
+        [stamp(0, 90, 100), stamp(1, 91, 100), stamp(0, 101, 102), stamp(1, 103, 104)]
+    }
+
+    #[test]
+    fn without_a_reference_every_stamp_is_a_date() {
+        assert_eq!(lines("s")[3], "1990-01-01 00:01:43.000000");
+        assert_eq!(lines("sc")[0], "1990-01-01 00:01:30.000000(1990-01-01 00:01:40.500000)");
+        assert_eq!(lines("nr").concat(), "");
+    }
+
+    #[test]
+    fn relative_stamps_count_from_the_first_update_or_the_start() {
+        let server = lines("sr");
+        let client = lines("cr");
+
+        assert_eq!(server[1], "1990-01-01 00:01:31.000000");
+        assert_eq!(server[2], "                +11.000000");
+        assert_eq!(client[2], "              (   +2.500000)");
+    }
+
+    #[test]
+    fn incremental_stamps_count_from_the_update_before_of_any_or_of_the_same_pv() {
+        assert_eq!(lines("si")[2..], ["                +10.000000", "                 +2.000000"]);
+        assert_eq!(lines("sI")[2..], ["                +11.000000", "                +12.000000"]);
+        assert_eq!(lines("scI")[3], "                +12.000000              (   +4.000000)");
+    }
+}

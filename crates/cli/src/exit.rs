@@ -1,0 +1,170 @@
+//! Exit codes, and what to tell the user of a failure.
+
+use std::process::ExitCode;
+
+use fodo_net::{Error, Refusal};
+
+/// How the program ends. The numbers are documented in every `--help` and never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything was done.
+    Done = 0,
+    /// What no other code names: a file, the environment, the network of this host.
+    Other = 1,
+    /// A PV was claimed by nobody.
+    NotFound = 3,
+    /// A server was found, then no answer came, or the circuit was lost.
+    NoAnswer = 4,
+    /// A server said no: access rights, or the status of the operation.
+    Refused = 5,
+    /// A value that cannot be converted or sent.
+    BadValue = 6,
+    /// Several PVs failed, for different reasons.
+    Mixed = 7,
+}
+
+impl Exit {
+    /// What belongs to a client's error.
+    pub fn of(error: &Error) -> Exit {
+        match error {
+            Error::NotFound { .. } => Exit::NotFound,
+            Error::NoAnswer { .. } | Error::Disconnected { .. } => Exit::NoAnswer,
+            Error::Refused { .. } => Exit::Refused,
+            Error::Misuse { .. } => Exit::BadValue,
+            Error::System { .. } => Exit::Other,
+        }
+    }
+
+    /// What to end with after `self` and then `other` happened.
+    #[must_use]
+    pub fn and(self, other: Exit) -> Exit {
+        match (self, other) {
+            (Exit::Done, other) => other,
+            (same, Exit::Done) => same,
+            (one, other) if one == other => one,
+            _ => Exit::Mixed,
+        }
+    }
+
+    /// The name that JSON output gives it.
+    pub const fn class(self) -> &'static str {
+        match self {
+            Exit::Done => "done",
+            Exit::Other => "other",
+            Exit::NotFound => "not_found",
+            Exit::NoAnswer => "no_answer",
+            Exit::Refused => "refused",
+            Exit::BadValue => "bad_value",
+            Exit::Mixed => "mixed",
+        }
+    }
+
+    /// The number.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// The section of every `--help` on exit codes.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  something on this host: a file, the environment, a port
+  2  the command line cannot be understood
+  3  not found: nobody claimed the name in time
+  4  no answer: claimed, then silent or disconnected
+  5  refused: access rights, or the server's status
+  6  a value that cannot be converted or sent
+  7  several PVs failed, for different reasons";
+
+/// The section of a client verb's `--help` on the environment.
+pub const CLIENT_ENVIRONMENT: &str = "\
+Environment:
+  EPICS_CA_ADDR_LIST        where searches go, addresses separated by blanks
+  EPICS_CA_AUTO_ADDR_LIST   NO: only there; YES (default): broadcasts of all interfaces as well
+  EPICS_CA_SERVER_PORT      UDP port of searches (5064)
+  EPICS_CA_CONN_TMO         seconds of silence until a server is probed (30)
+  NO_COLOR                  set to anything: no colour at a terminal
+  TZ                        the time zone of printed time stamps";
+
+/// What happened and what to do, in one line.
+pub fn explain(error: &Error) -> String {
+    match error {
+        Error::NotFound { pv, after } => format!(
+            "nobody claimed \"{pv}\" within {} s: is its IOC running, and is its subnet in EPICS_CA_ADDR_LIST?",
+            after.as_secs_f64()
+        ),
+        Error::NoAnswer { pv, server, after } => format!(
+            "\"{pv}\": {server} claimed the name, then gave no answer within {} s: is the IOC busy or suspended? \
+             a longer --timeout may help",
+            after.as_secs_f64()
+        ),
+        Error::Disconnected { pv, server } => {
+            format!("\"{pv}\": the circuit to {server} was lost: was its IOC stopped? try again")
+        }
+        Error::System { pv, reason } => format!("\"{pv}\": the operating system says: {reason}"),
+        Error::Misuse { pv, reason } if pv.is_empty() => reason.clone(),
+        Error::Misuse { pv, reason } => format!("\"{pv}\": {reason}"),
+        Error::Refused { pv, server, refusal } => format!("\"{pv}\": {server} {}", explain_refusal(refusal)),
+    }
+}
+
+/// What a server refused; follows the server's name in a sentence.
+pub fn explain_refusal(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Connection => {
+            "answered the search but refuses the TCP connection: is a firewall in the way?".to_owned()
+        }
+        Refusal::Channel => {
+            "claimed the name but refuses the channel: does the field exist, and has the record a value?".to_owned()
+        }
+        Refusal::ReadAccess => "allows this user no reading: ask for it in the IOC's access security".to_owned(),
+        Refusal::WriteAccess => {
+            "allows this user no writing: is the field read-only, or is it the IOC's access security?".to_owned()
+        }
+        Refusal::Status(eca) => format!("refused: {eca}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn not_found() -> Error {
+        Error::NotFound { pv: "x:y".into(), after: Duration::from_secs(5) }
+    }
+
+    #[test]
+    fn a_missing_pv_is_explained_with_what_to_do() {
+        assert_eq!(
+            explain(&not_found()),
+            "nobody claimed \"x:y\" within 5 s: is its IOC running, and is its subnet in EPICS_CA_ADDR_LIST?"
+        );
+    }
+
+    #[test]
+    fn the_same_failure_twice_keeps_its_code_and_different_ones_are_mixed() {
+        let missing = Exit::of(&not_found());
+
+        assert_eq!(Exit::Done.and(missing).and(Exit::Done).and(missing), Exit::NotFound);
+        assert_eq!(missing.and(Exit::Refused), Exit::Mixed);
+        assert_eq!(Exit::Mixed.and(missing), Exit::Mixed);
+    }
+
+    #[test]
+    fn the_numbers_are_the_documented_ones() {
+        let all = [Exit::Done, Exit::Other, Exit::NotFound, Exit::NoAnswer, Exit::Refused, Exit::BadValue, Exit::Mixed];
+
+        assert_eq!(all.map(Exit::code), [0, 1, 3, 4, 5, 6, 7]);
+        for exit in all {
+            assert!(EXIT_CODES.contains(&format!("\n  {}  ", exit.code())), "{exit:?} is documented");
+        }
+    }
+}

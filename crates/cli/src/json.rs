@@ -1,0 +1,227 @@
+//! Readings as JSON, one object per line. The keys are promised to scripts: new ones may come, none
+//! goes or changes its meaning.
+
+use fodo_data::Limits;
+use fodo_net::{Error, Facts, Kind, Meta, Reading, Scalar, Value};
+use serde_json::{Map, Value as Json, json};
+
+use crate::client::kind_name;
+use crate::exit::{Exit, explain};
+use crate::local_time::Clock;
+use crate::show::{Look, chars};
+
+/// The section of `--help` on the keys.
+pub const KEYS: &str = "\
+JSON keys (--json prints one object per line):
+  pv        the name
+  value     number, string or array; an enum by its label; NaN and infinities as the strings
+            \"nan\", \"inf\", \"-inf\"
+  index     the number of an enum's state (enums only)
+  kind      string short float enum char long double
+  count     number of elements
+  units     string, or null
+  time      RFC 3339 in UTC with nanoseconds, or null when the record was never processed
+  severity  NO_ALARM MINOR MAJOR INVALID
+  status    the alarm's reason, NO_ALARM when there is none
+  meta      with --meta: precision, display, warning, alarm, control (each [low, high]), states
+  error     instead of all but pv when it failed: code (the exit code), class, message
+  event     monitor only: update, connected, disconnected, refused";
+
+/// An object on a reading.
+pub fn reading(pv: &str, reading: &Reading, look: &Look) -> Map<String, Json> {
+    let meta = reading.meta.as_deref();
+    let kind = reading.value.kind();
+    let mut object = Map::new();
+    object.insert("pv".into(), pv.into());
+    object.insert("value".into(), value(&reading.value, meta, look));
+    if kind == Kind::Enum {
+        let numbers = Look { numeric: true, ..look.clone() };
+        object.insert("index".into(), value(&reading.value, meta, &numbers));
+    }
+    object.insert("kind".into(), kind_name(kind).into());
+    object.insert("count".into(), reading.value.len().into());
+    let units = meta.map(|meta| meta.units.to_str().into_owned()).filter(|units| !units.is_empty());
+    object.insert("units".into(), units.into());
+    object.insert("time".into(), Clock::rfc3339(reading.time).into());
+    object.insert("severity".into(), reading.alarm.severity.to_string().into());
+    object.insert("status".into(), reading.alarm.status.to_string().into());
+    if let (true, Some(meta)) = (look.with_meta, meta) {
+        object.insert("meta".into(), meta_object(meta));
+    }
+    object
+}
+
+/// An object on a failure.
+pub fn failure(pv: &str, error: &Error) -> Map<String, Json> {
+    failed(pv, Exit::of(error), &explain(error))
+}
+
+/// The same of a failure that is not the network's.
+pub fn failed(pv: &str, exit: Exit, message: &str) -> Map<String, Json> {
+    let mut object = Map::new();
+    object.insert("pv".into(), pv.into());
+    object.insert("error".into(), json!({"code": exit.code(), "class": exit.class(), "message": message}));
+    object
+}
+
+/// An object on what a server says of a PV.
+pub fn facts(pv: &str, facts: &Facts, record_type: Option<&str>) -> Map<String, Json> {
+    let mut object = Map::new();
+    object.insert("pv".into(), pv.into());
+    object.insert("server".into(), facts.server.to_string().into());
+    object.insert("kind".into(), kind_name(facts.kind).into());
+    object.insert("count_max".into(), facts.count_max.into());
+    object.insert("read".into(), facts.may_read.into());
+    object.insert("write".into(), facts.may_write.into());
+    object.insert("record_type".into(), record_type.into());
+    object
+}
+
+/// One line.
+pub fn line(object: Map<String, Json>) -> String {
+    format!("{}\n", Json::Object(object))
+}
+
+fn value(value: &Value, meta: Option<&Meta>, look: &Look) -> Json {
+    if look.is_text(value) {
+        return chars(value).into();
+    }
+    match value {
+        Value::Scalar(scalar) => element(scalar, meta, look),
+        Value::Array(array) => {
+            let scalars = (0..array.len()).filter_map(|index| array.scalar(index));
+            scalars.map(|scalar| element(&scalar, meta, look)).collect()
+        }
+    }
+}
+
+fn element(scalar: &Scalar, meta: Option<&Meta>, look: &Look) -> Json {
+    match scalar {
+        Scalar::I8(number) => (*number).into(),
+        Scalar::U8(number) => (*number).into(),
+        Scalar::I16(number) => (*number).into(),
+        Scalar::U16(number) => (*number).into(),
+        Scalar::I32(number) => (*number).into(),
+        Scalar::U32(number) => (*number).into(),
+        Scalar::I64(number) => (*number).into(),
+        Scalar::U64(number) => (*number).into(),
+        // By way of its text, so that 0.1 stays 0.1.
+        Scalar::F32(number) if number.is_finite() => {
+            format!("{number:?}").parse().map_or_else(|_| float(f64::from(*number)), float)
+        }
+        Scalar::F32(number) => float(f64::from(*number)),
+        Scalar::F64(number) => float(*number),
+        Scalar::Enum(index) if look.numeric => (*index).into(),
+        Scalar::Enum(_) | Scalar::Text(_) => scalar.to_text(meta).to_str().into_owned().into(),
+    }
+}
+
+/// JSON has no number for these; strings keep the three apart, where null would not.
+fn float(number: f64) -> Json {
+    match number {
+        number if number.is_nan() => "nan".into(),
+        number if number.is_infinite() => if number > 0.0 { "inf" } else { "-inf" }.into(),
+        number => number.into(),
+    }
+}
+
+fn meta_object(meta: &Meta) -> Json {
+    let span = |limits: Limits| Json::Array(vec![float(limits.low), float(limits.high)]);
+    let states: Vec<String> = meta.labels.iter().map(|label| label.to_str().into_owned()).collect();
+    json!({
+        "precision": meta.precision,
+        "display": span(meta.display),
+        "warning": span(meta.warning),
+        "alarm": span(meta.alarm),
+        "control": span(meta.control),
+        "states": states,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fodo_net::{Alarm, Severity, Status, TimeStamp};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn look() -> Look {
+        Look::plain(Clock::utc())
+    }
+
+    fn of(value: impl Into<Value>, meta: Meta) -> Reading {
+        let alarm = Alarm { severity: Severity::Major, status: Status::HIHI };
+        let time = TimeStamp { unix_s: 1_800_000_000, nanos: 5 };
+        Reading { value: value.into(), alarm, time, meta: Some(Arc::new(meta)) }
+    }
+
+    #[test]
+    fn the_promised_keys_of_a_reading_are_there_in_their_order() {
+        let meta = Meta { units: "mm".into(), ..Meta::default() };
+
+        assert_eq!(
+            line(reading("x:y", &of(1.5, meta), &look())),
+            "{\"pv\":\"x:y\",\"value\":1.5,\"kind\":\"double\",\"count\":1,\"units\":\"mm\",\
+             \"time\":\"2027-01-15T08:00:00.000000005Z\",\"severity\":\"MAJOR\",\"status\":\"HIHI\"}\n"
+        );
+    }
+
+    #[test]
+    fn an_enum_has_its_label_and_its_index() {
+        let meta = Meta { labels: vec!["Off".into(), "On".into()], ..Meta::default() };
+        let object = reading("x", &of(Value::Scalar(Scalar::Enum(1)), meta), &look());
+
+        assert_eq!((&object["value"], &object["index"]), (&json!("On"), &json!(1)));
+    }
+
+    #[test]
+    fn what_json_has_no_number_for_is_a_string() {
+        let values = vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300];
+
+        let object = reading("x", &of(values, Meta::default()), &look());
+
+        assert_eq!(object["value"], json!(["nan", "inf", "-inf", 1e300]));
+        assert_eq!(object["units"], Json::Null);
+    }
+
+    #[test]
+    fn a_short_float_keeps_its_digits_and_chars_can_be_text() {
+        let text = Look { text: true, ..look() };
+
+        assert_eq!(reading("x", &of(0.1_f32, Meta::default()), &look())["value"], json!(0.1));
+        assert_eq!(reading("x", &of(b"ab\0c".to_vec(), Meta::default()), &text)["value"], json!("ab"));
+    }
+
+    #[test]
+    fn meta_comes_when_it_is_wanted() {
+        let with_meta = Look { with_meta: true, ..look() };
+        let meta = Meta { display: Limits { low: -1.0, high: f64::NAN }, ..Meta::default() };
+
+        let object = reading("x", &of(1, meta), &with_meta);
+
+        assert_eq!(
+            object["meta"].to_string(),
+            "{\"precision\":0,\"display\":[-1.0,\"nan\"],\"warning\":[0.0,0.0],\"alarm\":[0.0,0.0],\
+             \"control\":[0.0,0.0],\"states\":[]}"
+        );
+    }
+
+    #[test]
+    fn a_failure_names_its_code_and_class() {
+        let error = Error::NotFound { pv: "x".into(), after: Duration::from_secs(5) };
+
+        let object = failure("x", &error);
+
+        assert_eq!((&object["error"]["code"], &object["error"]["class"]), (&json!(3), &json!("not_found")));
+    }
+
+    #[test]
+    fn every_key_is_documented() {
+        let meta = Meta { labels: vec!["Off".into()], ..Meta::default() };
+        let with_meta = Look { with_meta: true, ..look() };
+
+        for (key, _) in reading("x", &of(Value::Scalar(Scalar::Enum(0)), meta), &with_meta) {
+            assert!(KEYS.contains(&format!("\n  {key} ")), "{key} is in the help");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The program `fodo`: serve, get, put, monitor, inspect, measure.
+//!
+//! One file per verb in `verb`; `epics` holds the four tools whose text scripts of the field know.
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod epics;
+pub mod exit;
+pub mod json;
+pub mod local_time;
+pub mod mask;
+pub mod show;
+mod stop;
+pub mod verb;
+mod watch;
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use crate::epics::Outlet;
+use crate::exit::{CLIENT_ENVIRONMENT, EXIT_CODES, Exit};
+use crate::verb::{completion, get, info, ioc, monitor, put};
+
+/// One program for process variables: serve, get, put, monitor, inspect
+#[derive(Parser)]
+#[command(name = "fodo", version, after_help = AFTER_HELP, arg_required_else_help = true)]
+struct Program {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  fodo ioc plant.db                 serve the records of a file
+  fodo get x:motor.RBV              read
+  fodo put x:motor 12.5             write, and wait until it is done
+  fodo monitor x:motor.RBV          watch
+  fodo caget -a x:motor.RBV         the field's own tools, with their flags and their text
+
+Called by the name caget, caput, camonitor or cainfo (a link is enough), it is that tool.
+Every verb tells its flags, examples and exit codes with --help.";
+
+#[derive(Subcommand)]
+enum Verb {
+    Get(get::Arguments),
+    Put(put::Arguments),
+    Monitor(monitor::Arguments),
+    Info(info::Arguments),
+    Ioc(ioc::Arguments),
+    Completion(completion::Arguments),
+    /// Read PVs, as the tool of that name does
+    #[command(disable_help_flag = true)]
+    Caget(Words),
+    /// Write a PV, as the tool of that name does
+    #[command(disable_help_flag = true)]
+    Caput(Words),
+    /// Watch PVs, as the tool of that name does
+    #[command(disable_help_flag = true)]
+    Camonitor(Words),
+    /// Show what servers say of PVs, as the tool of that name does
+    #[command(disable_help_flag = true)]
+    Cainfo(Words),
+}
+
+/// Words that the verb itself understands.
+#[derive(clap::Args)]
+struct Words {
+    /// That tool's flags and arguments; -h lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    words: Vec<String>,
+}
+
+/// Runs the program. `arguments` begins with the name it was called by.
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    match dispatch(arguments) {
+        Ok(code) => ExitCode::from(code),
+        // Whoever read our output has had enough, as `head` has.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing is left to do when stderr fails as well.
+            let _ = writeln!(io::stderr(), "fodo: {error}");
+            Exit::Other.into()
+        }
+    }
+}
+
+fn dispatch(arguments: Vec<OsString>) -> io::Result<u8> {
+    if let Some((tool, words)) = epics_tool(&arguments) {
+        return epics::run(tool, &words);
+    }
+    let mut program = command();
+    let matches = match program.try_get_matches_from_mut(arguments) {
+        Ok(matches) => matches,
+        Err(error) => {
+            // Help goes to stdout with code 0, a complaint to stderr with code 2.
+            error.print()?;
+            return Ok(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let parsed = match Program::from_arg_matches(&matches) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            error.print()?;
+            return Ok(2);
+        }
+    };
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    let (mut out, mut err) = (io::BufWriter::new(stdout.lock()), stderr.lock());
+    let mut outlet = Outlet { out: &mut out, err: &mut err };
+    let exit = run_verb(&parsed.verb, &matches, &mut program, &mut outlet)?;
+    out.flush()?;
+    Ok(exit.code())
+}
+
+fn run_verb(
+    verb: &Verb,
+    matches: &ArgMatches,
+    program: &mut clap::Command,
+    outlet: &mut Outlet<'_>,
+) -> io::Result<Exit> {
+    match verb {
+        Verb::Get(arguments) => get::run(arguments, outlet),
+        Verb::Put(arguments) => put::run(arguments, outlet),
+        Verb::Monitor(arguments) => monitor::run(arguments, outlet),
+        Verb::Info(arguments) => info::run(arguments, outlet),
+        Verb::Ioc(arguments) => {
+            let of_verb = matches.subcommand_matches("ioc").unwrap_or(matches);
+            ioc::run(arguments, of_verb, outlet)
+        }
+        Verb::Completion(arguments) => completion::run(arguments, program, outlet),
+        // They are recognised before clap is asked, which knows no flag `-0x` with a value.
+        Verb::Caget(_) | Verb::Caput(_) | Verb::Camonitor(_) | Verb::Cainfo(_) => Ok(Exit::Other),
+    }
+}
+
+/// The command line as clap knows it, every verb's help with its examples and exit codes.
+fn command() -> clap::Command {
+    let mut command = Program::command();
+    let helps = [
+        ("get", format!("{}\n\n{}\n\n{CLIENT_ENVIRONMENT}", get::HELP, json::KEYS)),
+        ("put", format!("{}\n\n{CLIENT_ENVIRONMENT}", put::HELP)),
+        ("monitor", format!("{}\n\n{}\n\n{CLIENT_ENVIRONMENT}", monitor::HELP, json::KEYS)),
+        ("info", format!("{}\n\n{CLIENT_ENVIRONMENT}", info::HELP)),
+        ("ioc", ioc::HELP.to_owned()),
+        ("completion", completion::HELP.to_owned()),
+    ];
+    for (verb, help) in helps {
+        command = command.mut_subcommand(verb, |verb| verb.after_help(format!("{help}\n\n{EXIT_CODES}")));
+    }
+    command
+}
+
+/// The field's tool that is wanted, by the program's own name or as the verb, and its arguments.
+fn epics_tool(arguments: &[OsString]) -> Option<(&'static str, Vec<String>)> {
+    let known = |name: &OsString| {
+        let stem = Path::new(name).file_stem()?.to_str()?;
+        epics::NAMES.into_iter().find(|&tool| tool == stem)
+    };
+    let words = |words: &[OsString]| words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    match arguments {
+        [name, rest @ ..] if known(name).is_some() => Some((known(name)?, words(rest))),
+        [_, verb, rest @ ..] => {
+            let tool = epics::NAMES.into_iter().find(|&tool| verb == tool)?;
+            Some((tool, words(rest)))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(line: &str) -> Option<(&'static str, Vec<String>)> {
+        epics_tool(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_program_is_a_tool_of_the_field_by_name_or_by_verb() {
+        let words = vec!["-0x".to_owned(), "pv".to_owned()];
+
+        assert_eq!(tool("/usr/bin/caget -0x pv"), Some(("caget", words.clone())));
+        assert_eq!(tool("fodo caget -0x pv"), Some(("caget", words)));
+        assert_eq!(tool("fodo get pv"), None);
+        assert_eq!(tool("fodo"), None);
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed_and_every_verb_teaches() {
+        let mut command = command();
+        command.clone().debug_assert();
+
+        for verb in ["get", "put", "monitor", "info", "ioc", "completion"] {
+            let help = command.find_subcommand_mut(verb).unwrap().render_long_help().to_string();
+            assert!(help.contains("Examples:"), "{verb}");
+            assert!(help.contains("Exit codes:"), "{verb}");
+        }
+    }
+
+    #[test]
+    fn a_negative_number_is_a_value_and_not_a_flag() {
+        assert!(command().try_get_matches_from(["fodo", "put", "pv", "-5"]).is_ok());
+        assert!(command().try_get_matches_from(["fodo", "put", "pv", "--", "-inf"]).is_ok());
+        assert!(command().try_get_matches_from(["fodo", "put", "pv"]).is_err());
+    }
+}

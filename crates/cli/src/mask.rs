@@ -1,0 +1,31 @@
+//! Which changes count as updates, in the letters of the field.
+
+use fodo_net::EventMask;
+
+/// `v` value, `a` alarm, `l` archive, `p` property, in any order; `None` for anything else.
+pub fn parse(letters: &str) -> Option<EventMask> {
+    let mut mask = EventMask::NONE;
+    for letter in letters.chars() {
+        mask |= match letter {
+            'v' => EventMask::VALUE,
+            'a' => EventMask::ALARM,
+            'l' => EventMask::LOG,
+            'p' => EventMask::PROPERTY,
+            _ => return None,
+        };
+    }
+    (!mask.is_empty()).then_some(mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_add_up_and_others_are_refused() {
+        assert_eq!(parse("vlap"), Some(EventMask(15)));
+        assert_eq!(parse("av"), Some(EventMask::VALUE | EventMask::ALARM));
+        assert_eq!(parse("vx"), None);
+        assert_eq!(parse(""), None);
+    }
+}

@@ -1,0 +1,49 @@
+//! One file per verb: its flags, its help, what it does.
+
+pub mod completion;
+pub mod get;
+pub mod info;
+pub mod ioc;
+pub mod monitor;
+pub mod put;
+
+use std::io;
+
+use fodo_net::{Channel, Context, Error};
+
+use crate::epics::Outlet;
+use crate::exit::{Exit, explain};
+use crate::json;
+
+/// A context, or the failure that is told already.
+fn context(outlet: &mut Outlet<'_>) -> io::Result<Result<Context, Exit>> {
+    match Context::from_env() {
+        Ok(context) => Ok(Ok(context)),
+        Err(error) => {
+            writeln!(outlet.err, "fodo: {error}")?;
+            Ok(Err(Exit::Other))
+        }
+    }
+}
+
+/// Tells of a PV that failed: on stderr, and in its place among the JSON lines.
+fn fail(pv: &str, error: &Error, with_json: bool, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+    if with_json {
+        outlet.out.write_all(json::line(json::failure(pv, error)).as_bytes())?;
+    }
+    writeln!(outlet.err, "fodo: {}", explain(error))?;
+    Ok(Exit::of(error))
+}
+
+/// The channel of a PV, and what was started on it.
+type Started<T> = Result<(Channel, T), Error>;
+
+/// Takes hold of every PV and starts something on it, before anything is waited for.
+fn start_all<T>(context: &Context, pvs: &[String], start: impl Fn(&Channel) -> T) -> Vec<Started<T>> {
+    let start_one = |pv: &String| {
+        let channel = context.channel(pv)?;
+        let started = start(&channel);
+        Ok((channel, started))
+    };
+    pvs.iter().map(start_one).collect()
+}

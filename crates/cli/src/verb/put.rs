@@ -1,0 +1,280 @@
+//! `fodo put`: writes a PV and waits until its record has been processed.
+
+use std::io;
+use std::time::Instant;
+
+use fodo_net::{Array, Channel, Error, Facts, Kind, Meta, Reading, Scalar, Text, Value};
+use serde_json::Value as Json;
+
+use super::{context, fail};
+use crate::client::{ClientFlags, Deadline, META, ValueFlags, kind_name, meta_of};
+use crate::epics::Outlet;
+use crate::exit::Exit;
+use crate::json;
+use crate::show::Look;
+
+/// Bytes of a string in Channel Access, without its NUL.
+const STRING_BYTES_MAX: usize = 39;
+
+/// Write a PV
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The name, such as `x:motor` or `x:motor.DESC`
+    #[arg(value_name = "PV")]
+    pv: String,
+    /// The value; several make an array. An enum takes a label or a number
+    #[arg(required_unless_present = "from_json", value_name = "VALUE", allow_negative_numbers = true)]
+    values: Vec<String>,
+    /// The value as JSON: 1.5, "text", [1, 2, "nan"]
+    #[arg(long, value_name = "JSON", conflicts_with = "values")]
+    from_json: Option<String>,
+    /// Do not wait for the end of processing, and hear of no refusal
+    #[arg(long)]
+    no_wait: bool,
+    /// Print nothing; the exit code tells
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    client: ClientFlags,
+    #[command(flatten)]
+    value: ValueFlags,
+}
+
+/// The end of the help.
+pub const HELP: &str = "\
+Examples:
+  fodo put x:motor 12.5
+  fodo put x:valve Open
+  fodo put x:wave 1 2 3
+  fodo put x:wave --from-json '[1, 2, \"nan\"]'
+  fodo put -S x:text.VAL$ 'a text longer than 39 bytes, as an array of char'
+  fodo put x:offset -- -inf
+
+It waits until the record and what it sets off have been processed, then prints the value before
+and after. Numbers may be hexadecimal (0x1f). A value that does not fit is refused here, before
+anything is sent.
+
+JSON keys: pv, old, new (each as for get), seconds (how long the put took).";
+
+/// Does it.
+pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+    let context = match context(outlet)? {
+        Ok(context) => context,
+        Err(exit) => return Ok(exit),
+    };
+    let written = match context.channel(&arguments.pv) {
+        Ok(channel) => write(arguments, &channel),
+        Err(error) => Err(error),
+    };
+    let (old, new, seconds) = match written {
+        Ok(written) => written,
+        Err(error) => return fail(&arguments.pv, &error, arguments.client.json, outlet),
+    };
+    if arguments.quiet {
+        return Ok(Exit::Done);
+    }
+    let look = arguments.value.look();
+    if arguments.client.json {
+        let mut object = serde_json::Map::new();
+        object.insert("pv".into(), arguments.pv.as_str().into());
+        for (key, reading) in [("old", &old), ("new", &new)] {
+            let part = reading.as_ref().map(|reading| Json::Object(json::reading(&arguments.pv, reading, &look)));
+            object.insert(key.into(), part.unwrap_or(Json::Null));
+        }
+        object.insert("seconds".into(), seconds.into());
+        outlet.out.write_all(json::line(object).as_bytes())?;
+    } else {
+        outlet.out.write_all(lines(&arguments.pv, old.as_ref(), new.as_ref(), &look).as_bytes())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The reading before and after, when they are wanted, and how long the put took.
+fn write(arguments: &Arguments, channel: &Channel) -> Result<(Option<Reading>, Option<Reading>, f64), Error> {
+    let deadline = Deadline::after(arguments.client.timeout);
+    let read = |meta: &Option<std::sync::Arc<Meta>>| -> Option<Reading> {
+        // A PV that may be written but not read is still written.
+        let reading = deadline.wait(channel.start_get(arguments.value.request())).ok()?;
+        Some(Reading { meta: meta.clone(), ..reading })
+    };
+    let connecting = channel.start_connect();
+    let getting_meta = channel.start_get(META);
+    let facts = deadline.wait(connecting)?;
+    let meta = meta_of(deadline.wait(getting_meta));
+    let misuse = |reason: String| Error::Misuse { pv: arguments.pv.clone(), reason };
+    let value = value(arguments, &facts, meta.as_deref()).map_err(misuse)?;
+    let old = if arguments.quiet { None } else { read(&meta) };
+    let start = Instant::now();
+    match arguments.no_wait {
+        true => channel.put_unconfirmed(value, deadline.left())?,
+        false => deadline.wait(channel.start_put(value))?,
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let new = if arguments.quiet { None } else { read(&meta) };
+    Ok((old, new, seconds))
+}
+
+fn lines(pv: &str, old: Option<&Reading>, new: Option<&Reading>, look: &Look) -> String {
+    let mut rows = Vec::new();
+    for (name, reading) in [("old", old), ("new", new)] {
+        let mut row = vec![name.to_owned(), pv.to_owned()];
+        match reading {
+            Some(reading) => row.extend([look.value(reading), look.time(reading), look.alarm(reading)]),
+            None => row.push("(cannot be read)".to_owned()),
+        }
+        rows.push(row);
+    }
+    crate::show::columns(&rows)
+}
+
+/// The value to send, of the PV's own kind; or why it cannot be.
+fn value(arguments: &Arguments, facts: &Facts, meta: Option<&Meta>) -> Result<Value, String> {
+    if !facts.may_write {
+        // The server would say the same, after a round trip; asking it keeps the exit code its own.
+        return Ok(Value::from(""));
+    }
+    let is_text = arguments.value.string && matches!(facts.kind, Kind::U8 | Kind::I8);
+    let given: Vec<Scalar> = match &arguments.from_json {
+        Some(text) => from_json(text)?,
+        None => arguments.values.iter().map(|word| Scalar::Text(word.as_str().into())).collect(),
+    };
+    let n_max = facts.count_max as usize;
+    if is_text {
+        let texts: Vec<String> = given.iter().map(|scalar| scalar.to_text(None).to_str().into_owned()).collect();
+        let mut bytes = texts.join(" ").into_bytes();
+        bytes.push(0);
+        return fits(bytes.len(), n_max, "bytes with its end").map(|()| bytes.into());
+    }
+    fits(given.len(), n_max, "elements")?;
+    let kind = arguments.value.kind.map_or(facts.kind, crate::client::Asked::kind);
+    let mut scalars = Vec::with_capacity(given.len());
+    for scalar in &given {
+        scalars.push(convert(scalar, kind, meta)?);
+    }
+    match (scalars.as_slice(), facts.count_max) {
+        ([scalar], 1) => Ok(Value::Scalar(scalar.clone())),
+        _ => Ok(Value::Array(array(scalars, kind))),
+    }
+}
+
+fn fits(n: usize, n_max: usize, what: &str) -> Result<(), String> {
+    if n <= n_max { Ok(()) } else { Err(format!("the value has {n} {what}, the PV holds {n_max}")) }
+}
+
+fn convert(scalar: &Scalar, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, String> {
+    if let (Scalar::Text(text), false) = (scalar, kind == Kind::Text)
+        && text.to_str().trim().is_empty()
+    {
+        return Err(format!("\"{text}\" is no {}", kind_name(kind)));
+    }
+    let converted = scalar.to_kind(kind, meta).map_err(|error| match (kind, meta) {
+        (Kind::Enum, Some(meta)) if !meta.labels.is_empty() => {
+            let labels: Vec<String> = meta.labels.iter().map(|label| format!("\"{label}\"")).collect();
+            format!("{error}; the states are {}", labels.join(", "))
+        }
+        _ => format!("{error}; the PV is of type {}", kind_name(kind)),
+    })?;
+    match &converted {
+        Scalar::Text(text) if text.len() > STRING_BYTES_MAX => Err(format!(
+            "a string holds {STRING_BYTES_MAX} bytes, this has {}: write to the field's name with a $ behind it, \
+             with --string",
+            text.len()
+        )),
+        _ => Ok(converted),
+    }
+}
+
+fn array(scalars: Vec<Scalar>, kind: Kind) -> Array {
+    macro_rules! collect {
+        ($variant:ident) => {{
+            let elements = scalars.into_iter().filter_map(|scalar| match scalar {
+                Scalar::$variant(element) => Some(element),
+                _ => None,
+            });
+            Array::$variant(std::sync::Arc::new(elements.collect()))
+        }};
+    }
+    match kind {
+        Kind::I8 => collect!(I8),
+        Kind::U8 => collect!(U8),
+        Kind::I16 => collect!(I16),
+        Kind::U16 => collect!(U16),
+        Kind::I32 => collect!(I32),
+        Kind::U32 => collect!(U32),
+        Kind::I64 => collect!(I64),
+        Kind::U64 => collect!(U64),
+        Kind::F32 => collect!(F32),
+        Kind::F64 => collect!(F64),
+        Kind::Enum => collect!(Enum),
+        Kind::Text => collect!(Text),
+    }
+}
+
+/// The elements of a JSON value: a number, a string, true or false, or an array of those.
+fn from_json(text: &str) -> Result<Vec<Scalar>, String> {
+    let json: Json = serde_json::from_str(text).map_err(|error| format!("{text} is no JSON: {error}"))?;
+    let elements = match json {
+        Json::Array(elements) => elements,
+        element => vec![element],
+    };
+    let element = |json: Json| match json {
+        Json::String(text) => Ok(Scalar::Text(Text::from(text))),
+        // By way of its text, which is converted with the checks that words get.
+        Json::Number(number) => Ok(Scalar::Text(Text::from(number.to_string()))),
+        Json::Bool(is_true) => Ok(Scalar::Text(if is_true { "1" } else { "0" }.into())),
+        other => Err(format!("{other} is no value of a PV")),
+    };
+    elements.into_iter().map(element).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use std::net::SocketAddr;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn put(line: &[&str], kind: Kind, count_max: u32) -> Result<Value, String> {
+        let arguments = Program::try_parse_from(["put", "pv"].iter().chain(line)).unwrap().arguments;
+        let server = SocketAddr::from(([127, 0, 0, 1], 5064));
+        let facts = Facts { server, kind, count_max, may_read: true, may_write: true };
+        let labels = vec!["Off".into(), "On".into()];
+        let meta = Meta { labels: if kind == Kind::Enum { labels } else { Vec::new() }, ..Meta::default() };
+        value(&arguments, &facts, Some(&meta))
+    }
+
+    #[test]
+    fn words_become_the_kind_of_the_pv() {
+        assert_eq!(put(&["-1.5"], Kind::F64, 1), Ok((-1.5).into()));
+        assert_eq!(put(&["0x1f"], Kind::I32, 1), Ok(31.into()));
+        assert_eq!(put(&["On"], Kind::Enum, 1), Ok(Value::Scalar(Scalar::Enum(1))));
+        assert_eq!(put(&["1", "2"], Kind::F64, 5), Ok(vec![1.0, 2.0].into()));
+        assert_eq!(put(&["1"], Kind::F64, 5), Ok(vec![1.0].into()));
+        assert_eq!(put(&["nan"], Kind::F64, 1).map(|value| value.len()), Ok(1));
+        assert_eq!(put(&["-S", "two", "words"], Kind::U8, 20), Ok(b"two words\0".to_vec().into()));
+    }
+
+    #[test]
+    fn json_becomes_the_kind_of_the_pv() {
+        assert_eq!(put(&["--from-json", "[1, 2.0]"], Kind::F32, 5), Ok(vec![1.0_f32, 2.0].into()));
+        assert_eq!(put(&["--from-json", "\"On\""], Kind::Enum, 1), Ok(Value::Scalar(Scalar::Enum(1))));
+        assert_eq!(put(&["--from-json", "[]"], Kind::I32, 5), Ok(Vec::<i32>::new().into()));
+        assert!(put(&["--from-json", "[1"], Kind::F64, 5).unwrap_err().contains("no JSON"));
+        assert!(put(&["--from-json", "{}"], Kind::F64, 5).unwrap_err().contains("no value"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_reason() {
+        assert!(put(&["1.5"], Kind::I32, 1).unwrap_err().contains("the PV is of type long"));
+        assert!(put(&["70000"], Kind::I16, 1).unwrap_err().contains("does not fit"));
+        assert!(put(&["Ajar"], Kind::Enum, 1).unwrap_err().contains("the states are \"Off\", \"On\""));
+        assert!(put(&["1", "2"], Kind::F64, 1).unwrap_err().contains("the PV holds 1"));
+        assert!(put(&[""], Kind::F64, 1).is_err());
+        assert!(put(&[&"x".repeat(40)], Kind::Text, 1).unwrap_err().contains("39 bytes"));
+    }
+}

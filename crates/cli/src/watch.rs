@@ -1,0 +1,186 @@
+//! Several PVs watched at once, their happenings in one stream.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::time::Duration;
+
+use fodo_net::{Channel, Context, Counts, Error, Facts, Kind, Monitor, MonitorEvent, MonitorOptions, Operation};
+
+/// Happenings that wait at most; beyond, the monitors' own queues hold and count the updates.
+const WAITING_MAX: usize = 1024;
+
+/// What happened.
+pub enum Happening {
+    /// An event of a PV, by its place in the list.
+    Event(usize, MonitorEvent),
+    /// This host cannot watch: it gives no thread.
+    Failed(Error),
+    /// The program was asked to end.
+    Stop,
+}
+
+/// What goes through the stream.
+enum Signal {
+    /// PVs stand in the list of those to look at.
+    Look,
+    Happened(Happening),
+}
+
+/// PVs whose connecting may have gone on. A list beside the stream, because a waker must never wait
+/// for room in it.
+type ToLookAt = Arc<Mutex<Vec<usize>>>;
+
+/// PVs that are watched. What each is asked for depends on its kind, so a subscription starts when
+/// its channel is active, and again when a server comes back with another kind.
+pub struct Watch<'a> {
+    ask: Box<dyn Fn(&Facts) -> MonitorOptions + 'a>,
+    pvs: Vec<Watched>,
+    to_look_at: ToLookAt,
+    failure: Option<Error>,
+    sender: SyncSender<Signal>,
+    receiver: Receiver<Signal>,
+}
+
+struct Watched {
+    channel: Channel,
+    connecting: Option<Operation<Facts>>,
+    monitor: Option<Monitor>,
+    kind: Option<Kind>,
+    /// Counts of subscriptions that were ended.
+    past: Counts,
+}
+
+impl<'a> Watch<'a> {
+    /// Searches for all of them.
+    pub fn start(names: &[String], ask: impl Fn(&Facts) -> MonitorOptions + 'a) -> Result<Watch<'a>, String> {
+        let context = Context::from_env().map_err(|error| error.to_string())?;
+        let (sender, receiver) = sync_channel(WAITING_MAX);
+        let pvs = Vec::with_capacity(names.len());
+        let mut watch =
+            Watch { ask: Box::new(ask), pvs, to_look_at: ToLookAt::default(), failure: None, sender, receiver };
+        for name in names {
+            let channel = context.channel(name).map_err(|error| crate::exit::explain(&error))?;
+            let connecting = Some(channel.start_connect());
+            watch.pvs.push(Watched { channel, connecting, monitor: None, kind: None, past: Counts::default() });
+        }
+        for pv in 0..watch.pvs.len() {
+            watch.look(pv);
+        }
+        Ok(watch)
+    }
+
+    /// What asks it to end: calling it makes [`Happening::Stop`] come soon.
+    pub fn stopper(&self) -> impl Fn() + Send + 'static {
+        let sender = self.sender.clone();
+        // It fails only when nobody listens any more, and then there is nothing left to stop.
+        move || drop(sender.send(Signal::Happened(Happening::Stop)))
+    }
+
+    /// The channel of a PV.
+    pub fn channel(&self, pv: usize) -> Option<&Channel> {
+        self.pvs.get(pv).map(|watched| &watched.channel)
+    }
+
+    /// The next happening; `None` when none comes within `timeout`.
+    pub fn next(&mut self, timeout: Duration) -> Option<Happening> {
+        let deadline = std::time::Instant::now() + timeout;
+        loop {
+            let to_look_at = std::mem::take(&mut *self.to_look_at.lock().unwrap_or_else(PoisonError::into_inner));
+            for pv in to_look_at {
+                self.look(pv);
+            }
+            if let Some(error) = self.failure.take() {
+                return Some(Happening::Failed(error));
+            }
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            match self.receiver.recv_timeout(left).ok()? {
+                Signal::Look => {}
+                Signal::Happened(happening) => {
+                    if let Happening::Event(pv, MonitorEvent::Connected(facts)) = &happening {
+                        self.ask_again(*pv, facts.clone());
+                    }
+                    return Some(happening);
+                }
+            }
+        }
+    }
+
+    /// How many updates of a PV went where.
+    pub fn counts(&self, pv: usize) -> Counts {
+        self.pvs.get(pv).map_or_else(Counts::default, |watched| {
+            let running = watched.monitor.as_ref().map_or_else(Counts::default, Monitor::counts);
+            sum(watched.past, running)
+        })
+    }
+
+    /// Looks whether a PV is connected by now, and subscribes when it is.
+    fn look(&mut self, pv: usize) {
+        let Some(watched) = self.pvs.get_mut(pv) else { return };
+        let Some(connecting) = &mut watched.connecting else { return };
+        let waker = Waker::from(Arc::new(Look { pv, list: self.to_look_at.clone(), sender: self.sender.clone() }));
+        let connected: Poll<Result<Facts, Error>> = Pin::new(connecting).poll(&mut TaskContext::from_waker(&waker));
+        match connected {
+            Poll::Pending => {}
+            Poll::Ready(Ok(facts)) => {
+                watched.connecting = None;
+                self.subscribe(pv, &facts);
+            }
+            // A search or a circuit that failed is tried again for as long as it is watched.
+            Poll::Ready(Err(_)) => {
+                watched.connecting = Some(watched.channel.start_connect());
+                waker.wake();
+            }
+        }
+    }
+
+    fn subscribe(&mut self, pv: usize, facts: &Facts) {
+        let options = (self.ask)(facts);
+        let sender = self.sender.clone();
+        let Some(watched) = self.pvs.get_mut(pv) else { return };
+        if let Some(monitor) = watched.monitor.take() {
+            watched.past = sum(watched.past, monitor.counts());
+        }
+        watched.kind = Some(facts.kind);
+        // Waiting here for a slow terminal is what makes the monitor's queue merge and count.
+        let monitor = watched.channel.monitor_with(options, move |event| {
+            drop(sender.send(Signal::Happened(Happening::Event(pv, event))));
+        });
+        match monitor {
+            Ok(monitor) => watched.monitor = Some(monitor),
+            Err(error) => self.failure = Some(error),
+        }
+    }
+
+    /// Subscribes anew when a PV came back as another kind.
+    fn ask_again(&mut self, pv: usize, facts: Facts) {
+        let has_changed = self.pvs.get(pv).is_some_and(|watched| watched.kind.is_some_and(|kind| kind != facts.kind));
+        if has_changed {
+            self.subscribe(pv, &facts);
+        }
+    }
+}
+
+struct Look {
+    pv: usize,
+    list: ToLookAt,
+    sender: SyncSender<Signal>,
+}
+
+impl Wake for Look {
+    fn wake(self: Arc<Self>) {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).push(self.pv);
+        // When there is no room, the stream's reader is awake and sees the list anyway.
+        drop(self.sender.try_send(Signal::Look));
+    }
+}
+
+fn sum(one: Counts, other: Counts) -> Counts {
+    Counts {
+        received: one.received + other.received,
+        merged: one.merged + other.merged,
+        delivered: one.delivered + other.delivered,
+    }
+}

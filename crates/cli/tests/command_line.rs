@@ -1,0 +1,85 @@
+//! What the program does without any server: help, complaints, exit codes.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
+
+#[expect(dead_code, reason = "the other tests use the rest")]
+mod support;
+
+use support::{fodo, free_port, golden, run, text};
+
+#[test]
+fn help_goes_to_stdout_and_a_wrong_command_line_is_code_2() {
+    let help = run(fodo(9).args(["get", "--help"]));
+    let wrong = run(fodo(9).args(["get", "--nonsense"]));
+    let nothing = run(fodo(9).arg("get"));
+
+    assert_eq!(help.status.code(), Some(0));
+    assert!(text(&help.stdout).contains("Exit codes:"));
+    assert_eq!((wrong.status.code(), nothing.status.code()), (Some(2), Some(2)));
+    assert!(text(&wrong.stderr).contains("--nonsense"));
+}
+
+#[test]
+fn every_shell_gets_a_completion_that_knows_the_verbs() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(fodo(9).args(["completion", shell]));
+
+        assert_eq!(script.status.code(), Some(0));
+        assert!(text(&script.stdout).contains("monitor"), "{shell}");
+    }
+}
+
+#[test]
+fn a_name_that_nobody_claims_is_code_3_for_every_verb() {
+    let port = free_port();
+    let verbs: [&[&str]; 4] =
+        [&["get", "no:such"], &["put", "no:such", "1"], &["info", "no:such"], &["monitor", "--for", "0.3", "no:such"]];
+    for verb in verbs {
+        let output = run(fodo(port).args(verb).args(["--timeout", "0.1"]));
+
+        assert_eq!(output.status.code(), Some(3), "{verb:?}: {}", text(&output.stderr));
+        let expected =
+            "nobody claimed \"no:such\" within 0.1 s: is its IOC running, and is its subnet in EPICS_CA_ADDR_LIST?";
+        assert!(text(&output.stderr).contains(expected), "{verb:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn json_tells_of_a_missing_name_on_stdout_as_well() {
+    let output = run(fodo(free_port()).args(["get", "--json", "-w", "0.1", "no:such"]));
+
+    let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&object["pv"], &object["error"]["code"]), (&"no:such".into(), &3.into()));
+}
+
+#[test]
+fn an_environment_that_cannot_be_understood_is_code_1_and_named() {
+    let output = run(fodo(9).env("EPICS_CA_CONN_TMO", "soon").args(["get", "x:y"]));
+
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("EPICS_CA_CONN_TMO"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_link_named_caget_is_caget() {
+    let link = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("fodo-test-{}", std::process::id()))
+        .join("caget");
+    std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fodo"), &link).unwrap();
+
+    let output = run(std::process::Command::new(&link).arg("-q"));
+
+    std::fs::remove_dir_all(link.parent().unwrap()).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr), "Unrecognized option: '-q'. ('caget -h' for help.)\n");
+}
+
+#[test]
+fn a_database_that_cannot_be_loaded_is_code_1_with_the_reason() {
+    let missing = run(fodo(9).args(["ioc", "--interface", "127.0.0.1", "--port", "0", "no-such.db"]));
+
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).starts_with("fodo ioc: "), "{}", text(&missing.stderr));
+    assert!(text(&missing.stderr).contains("no-such.db"), "{}", text(&missing.stderr));
+    assert!(golden("golden.db").exists());
+}

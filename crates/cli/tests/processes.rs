@@ -1,0 +1,219 @@
+//! `fodo ioc` and the client verbs as real processes on loopback.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
+
+mod support;
+
+use std::process::{Output, Stdio};
+
+use support::{Ioc, Lines, end_of, fodo, golden, run, signal, text, wait};
+
+fn ioc() -> Ioc {
+    Ioc::serving(&golden("golden.db"))
+}
+
+fn json_lines(output: &Output) -> Vec<serde_json::Value> {
+    let lines = output.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+#[test]
+fn the_ready_line_tells_how_many_records_are_served_and_where() {
+    let ioc = ioc();
+
+    assert!(ioc.ready.starts_with("fodo ioc: serving 33 records on 127.0.0.1:"), "{}", ioc.ready);
+    assert!(ioc.ready.contains(" (CA"), "{}", ioc.ready);
+    assert_ne!((ioc.tcp_port(), ioc.port), (0, 0));
+}
+
+#[test]
+fn it_ends_cleanly_at_sigterm_and_sigint_with_stdin_closed() {
+    for name in ["TERM", "INT"] {
+        let mut ioc = ioc();
+
+        signal(&ioc.child, name);
+
+        assert_eq!(wait(&mut ioc.child).code(), Some(0), "{name}");
+    }
+}
+
+#[test]
+fn get_reads_many_pvs_in_the_order_given() {
+    let output = ioc().fodo(&["get", "--json", "g:ao", "g:bo", "g:string", "g:wf:double"]);
+
+    let lines = json_lines(&output);
+    let seen: Vec<_> = lines.iter().map(|line| (line["pv"].as_str().unwrap(), line["value"].to_string())).collect();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(
+        seen,
+        [
+            ("g:ao", "1.5".to_owned()),
+            ("g:bo", "\"Switched on\"".to_owned()),
+            ("g:string", "\"two words\"".to_owned()),
+            ("g:wf:double", "[1.0,2.5,-30000000000.0]".to_owned()),
+        ]
+    );
+    assert_eq!((&lines[0]["units"], &lines[0]["count"]), (&"mm".into(), &1.into()));
+    assert!(lines[0]["time"].as_str().unwrap().ends_with('Z'));
+}
+
+#[test]
+fn get_prints_for_people_and_keeps_going_past_a_missing_pv() {
+    let output = ioc().fodo(&["get", "-w", "0.5", "g:ao", "g:gone", "g:major"]);
+
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(out.starts_with("g:ao     1.500 mm  2"), "{out}");
+    assert!(out.contains("\ng:major  99        2"), "{out}");
+    assert!(out.ends_with("MAJOR HIHI\n"), "{out}");
+    assert!(text(&output.stderr).contains("\"g:gone\""));
+}
+
+#[test]
+fn put_waits_writes_and_shows_old_and_new() {
+    let ioc = ioc();
+
+    let output = ioc.fodo(&["put", "--json", "g:target", "3.25"]);
+    let quiet = ioc.fodo(&["put", "--quiet", "g:bo:target", "Switched on"]);
+    let read = ioc.fodo(&["get", "--json", "g:target", "g:bo:target"]);
+
+    let written = &json_lines(&output)[0];
+    assert_eq!((&written["old"]["value"], &written["new"]["value"]), (&2.0.into(), &3.25.into()));
+    assert_eq!((quiet.status.code(), quiet.stdout.len()), (Some(0), 0));
+    let values: Vec<_> = json_lines(&read).iter().map(|line| line["value"].clone()).collect();
+    assert_eq!(values, [serde_json::Value::from(3.25), "Switched on".into()]);
+}
+
+#[test]
+fn put_tells_a_bad_value_from_a_refusal() {
+    let ioc = ioc();
+
+    let bad = ioc.fodo(&["put", "g:target", "words"]);
+    let state = ioc.fodo(&["put", "g:bo:target", "Ajar"]);
+    let refused = ioc.fodo(&["put", "g:ao.NAME", "other"]);
+
+    assert_eq!(bad.status.code(), Some(6), "{}", text(&bad.stderr));
+    assert_eq!(state.status.code(), Some(6), "{}", text(&state.stderr));
+    assert!(text(&state.stderr).contains("the states are \"Off\", \"Switched on\""));
+    assert_eq!(refused.status.code(), Some(5), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn info_tells_who_serves_what() {
+    let ioc = ioc();
+
+    let output = ioc.fodo(&["info", "--json", "g:wf:double", "g:ao.NAME"]);
+
+    let lines = json_lines(&output);
+    assert_eq!((&lines[0]["kind"], &lines[0]["count_max"]), (&"double".into(), &5.into()));
+    assert_eq!((&lines[0]["record_type"], &lines[0]["write"]), (&"waveform".into(), &true.into()));
+    assert_eq!(lines[1]["write"], false);
+}
+
+#[test]
+fn monitor_prints_changes_and_ends_after_its_events_with_its_counts() {
+    let ioc = ioc();
+    let mut command = fodo(ioc.port);
+    command.args(["monitor", "--json", "--events", "3", "--stats", "g:target"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = Lines::of(child.stdout.take().unwrap());
+    let next_value = || loop {
+        let line: serde_json::Value = serde_json::from_str(&lines.next()).unwrap();
+        if line["event"] == "update" {
+            return line["value"].as_f64().unwrap();
+        }
+    };
+
+    let mut seen = vec![next_value()];
+    for value in ["4", "5"] {
+        assert_eq!(ioc.fodo(&["put", "-q", "g:target", value]).status.code(), Some(0));
+        seen.push(next_value());
+    }
+
+    assert_eq!(seen, [2.0, 4.0, 5.0]);
+    assert_eq!(wait(&mut child).code(), Some(0));
+    let mut err = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut err).unwrap();
+    assert_eq!(err, "g:target: received 3, merged 0, delivered 3\n");
+}
+
+#[test]
+fn monitor_ends_cleanly_at_sigint_and_after_its_time() {
+    let ioc = ioc();
+    let mut child =
+        fodo(ioc.port).args(["monitor", "g:ao"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = Lines::of(child.stdout.take().unwrap());
+
+    assert!(lines.next().contains("1.500 mm"));
+    signal(&child, "INT");
+    assert_eq!(wait(&mut child).code(), Some(0));
+
+    let timed = run(fodo(ioc.port).args(["monitor", "--for", "0.3", "g:ao"]));
+    assert_eq!(timed.status.code(), Some(0));
+    assert!(text(&timed.stdout).contains("1.500 mm"));
+}
+
+#[test]
+fn a_reader_that_has_had_enough_ends_monitor_quietly() {
+    let ioc = ioc();
+    let mut child = fodo(ioc.port)
+        .args(["monitor", "--for", "20", "g:target"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    {
+        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut out, &mut String::new()).unwrap();
+    }
+
+    assert_eq!(ioc.fodo(&["put", "-q", "g:target", "9"]).status.code(), Some(0));
+
+    assert_eq!(wait(&mut child).code(), Some(0));
+}
+
+#[test]
+fn macros_are_those_given_before_a_database() {
+    let directory =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fodo-macros-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("one.db");
+    std::fs::write(&file, "record(ao, \"$(P)value\") { field(PINI, \"YES\") field(VAL, \"$(V=7)\") }\n").unwrap();
+
+    let ioc =
+        Ioc::with(|command| command.args(["-m", "P=a:,V=1", "-d"]).arg(&file).args(["-m", "P=b:", "-d"]).arg(&file));
+    let output = ioc.fodo(&["get", "--json", "a:value", "b:value"]);
+
+    std::fs::remove_dir_all(&directory).unwrap();
+    let values: Vec<_> = json_lines(&output).iter().map(|line| line["value"].as_f64().unwrap()).collect();
+    assert_eq!(values, [1.0, 7.0]);
+}
+
+#[test]
+fn camonitor_prints_the_first_value_and_runs_until_it_is_stopped() {
+    let ioc = ioc();
+    let mut child = fodo(ioc.port)
+        .args(["camonitor", "-tn", "g:bo"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = Lines::of(child.stdout.take().unwrap());
+
+    assert_eq!(lines.next(), format!("{:30}  Switched on  ", "g:bo"));
+    assert_eq!(child.try_wait().unwrap(), None);
+    child.kill().unwrap();
+    wait(&mut child);
+}
+
+#[test]
+fn two_verbs_at_once_end_each_in_its_time() {
+    let ioc = ioc();
+    let start = |pv: &str| {
+        fodo(ioc.port).args(["get", "--json", pv]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+
+    let (one, other) = (start("g:ao"), start("g:long"));
+
+    assert_eq!(json_lines(&end_of(one))[0]["value"], 1.5);
+    assert_eq!(json_lines(&end_of(other))[0]["value"], -42);
+}

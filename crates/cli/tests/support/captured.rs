@@ -1,0 +1,68 @@
+//! Captured commands: what was typed, and what came of it.
+
+/// One captured command.
+pub struct Captured {
+    /// As it was typed.
+    pub command: String,
+    /// Its stdout.
+    pub out: String,
+    /// Its stderr.
+    pub err: String,
+    /// Its exit code, or that it has none.
+    pub end: String,
+}
+
+/// The commands of a file.
+pub fn commands(text: &str) -> Vec<Captured> {
+    let mut all: Vec<Captured> = Vec::new();
+    for line in text.split('\n') {
+        let (mark, rest) = line.split_at(line.len().min(2));
+        match (mark, all.last_mut()) {
+            ("$ ", _) => all.push(Captured {
+                command: rest.to_owned(),
+                out: String::new(),
+                err: String::new(),
+                end: String::new(),
+            }),
+            ("> ", Some(last)) => last.out += &format!("{rest}\n"),
+            ("! ", Some(last)) => last.err += &format!("{rest}\n"),
+            ("= ", Some(last)) => last.end = rest.to_owned(),
+            _ => {}
+        }
+    }
+    all
+}
+
+impl Captured {
+    /// Words as a shell makes them of the captured commands.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let mut is_quoted = false;
+        let mut characters = self.command.chars().peekable();
+        while let Some(character) = characters.next() {
+            match character {
+                '"' => is_quoted = !is_quoted,
+                '\\' if is_quoted && characters.peek() == Some(&'"') => {
+                    words.last_mut().unwrap().extend(characters.next())
+                }
+                ' ' if !is_quoted => words.push(String::new()),
+                other => words.last_mut().unwrap().push(other),
+            }
+        }
+        words
+    }
+
+    /// Its stderr without the report of libca about a write that failed, which is libca's own.
+    pub fn err_without_report(&self) -> String {
+        let mut is_report = false;
+        let mut kept = String::new();
+        for line in self.err.split_inclusive('\n') {
+            is_report |= line.starts_with("CA.Client.Exception");
+            if !is_report {
+                kept.push_str(line);
+            }
+            is_report &= !line.starts_with("......");
+        }
+        kept
+    }
+}

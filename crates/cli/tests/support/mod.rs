@@ -1,0 +1,162 @@
+//! The built program as processes: everything on loopback, everything bounded in time.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// After this a process counts as hung, and the test fails.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A file beside the tests.
+pub fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// A UDP port of loopback where nobody listens, at the moment.
+pub fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The program, searching only at `port` of loopback, and nothing of the caller's environment that
+/// would change what it prints.
+pub fn fodo(port: u16) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fodo"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("EPICS_")) {
+        command.env_remove(name);
+    }
+    command
+        .env("EPICS_CA_ADDR_LIST", format!("127.0.0.1:{port}"))
+        .env("EPICS_CA_AUTO_ADDR_LIST", "NO")
+        .env("EPICS_CA_REPEATER_PORT", free_port().to_string())
+        .env("EPICS_CAS_AUTO_BEACON_ADDR_LIST", "NO")
+        .env("EPICS_CAS_BEACON_ADDR_LIST", format!("127.0.0.1:{port}"))
+        .env("TZ", "UTC")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs to the end, which must come in time.
+pub fn run(command: &mut Command) -> Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    end_of(child)
+}
+
+/// The end of a process whose streams are pipes.
+pub fn end_of(mut child: Child) -> Output {
+    let mut out = child.stdout.take().unwrap();
+    let mut err = child.stderr.take().unwrap();
+    let reading = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        err.read_to_end(&mut bytes).unwrap();
+        bytes
+    });
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        out.read_to_end(&mut bytes).unwrap();
+        sender.send(bytes).unwrap();
+    });
+    let Ok(stdout) = receiver.recv_timeout(PATIENCE) else {
+        child.kill().unwrap();
+        panic!("it hangs");
+    };
+    Output { status: wait(&mut child), stdout, stderr: reading.join().unwrap() }
+}
+
+/// Waits for a process that is about to end.
+pub fn wait(child: &mut Child) -> ExitStatus {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if start.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends a signal by its name.
+pub fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// The lines of a running process, each of which must come in time.
+pub struct Lines(mpsc::Receiver<String>);
+
+impl Lines {
+    pub fn of(stdout: ChildStdout) -> Lines {
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Lines(receiver)
+    }
+
+    pub fn next(&self) -> String {
+        self.0.recv_timeout(PATIENCE).expect("a line comes in time")
+    }
+}
+
+/// `fodo ioc`, serving; killed when it goes.
+pub struct Ioc {
+    pub child: Child,
+    pub ready: String,
+    /// The UDP port of its searches.
+    pub port: u16,
+}
+
+impl Ioc {
+    /// Serves a database on free ports of loopback.
+    pub fn serving(database: &Path) -> Ioc {
+        Ioc::with(|command| command.arg("-d").arg(database))
+    }
+
+    /// The same with arguments of the caller's.
+    pub fn with(arguments: impl FnOnce(&mut Command) -> &mut Command) -> Ioc {
+        let mut command = fodo(free_port());
+        command.args(["ioc", "--interface", "127.0.0.1", "--port", "0"]);
+        let mut child = arguments(&mut command).stdout(Stdio::piped()).spawn().unwrap();
+        let ready = Lines::of(child.stdout.take().unwrap()).next();
+        let port = match ready.rsplit_once("searches on UDP ") {
+            Some((_, port)) => port.trim_end_matches(')').parse().unwrap(),
+            None => ready.split([':', ' ']).filter_map(|word| word.parse().ok()).next_back().unwrap(),
+        };
+        Ioc { child, ready, port }
+    }
+
+    /// The TCP port of its circuits, from the ready line.
+    pub fn tcp_port(&self) -> u16 {
+        let (_, rest) = self.ready.split_once("127.0.0.1:").unwrap();
+        rest.split(' ').next().unwrap().parse().unwrap()
+    }
+
+    /// A verb against it.
+    pub fn fodo(&self, arguments: &[&str]) -> Output {
+        run(fodo(self.port).args(arguments))
+    }
+}
+
+impl Drop for Ioc {
+    fn drop(&mut self) {
+        // It may have ended already, as some tests want it to.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The text of a stream.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
