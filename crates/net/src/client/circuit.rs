@@ -22,7 +22,7 @@ use mio::{Interest, Token};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use slab::Slab;
 
-use super::channel::ChannelCore;
+use super::channel::{Activated, ChannelCore};
 use super::monitor::MonitorCore;
 use super::operation::{OperationCore, Outcome, Task, Waiter};
 use super::reactor::{Driven, Reactor, Turn};
@@ -178,9 +178,7 @@ impl Circuit {
                 state.machine.read(place.sid, dbr, count, ioid);
                 Ok(true)
             }
-            Task::Put(value) => {
-                state.machine.write(place.sid, dbr::put_type(value), value, Some(ioid)).map(|()| true)
-            }
+            Task::Put(value) => state.machine.write(place.sid, dbr::put_type(value), value, Some(ioid)).map(|()| true),
             Task::PutUnconfirmed(value) => {
                 state.machine.write(place.sid, dbr::put_type(value), value, None).map(|()| false)
             }
@@ -469,7 +467,7 @@ impl Circuit {
             return self.gone(state, cid);
         };
         let place = Place { sid, kind, count };
-        let (operations, monitors) = channel.activated(self, place);
+        let Activated { operations, monitors } = channel.activated(self, place);
         for (operation, task) in operations {
             match channel.refusal(&task) {
                 Some(error) => state.woken.push(operation.end(Err(error))),
@@ -488,11 +486,10 @@ impl Circuit {
     /// The server does not serve this channel, or no longer.
     fn gone(&self, state: &mut State, cid: Cid) {
         let Some(channel) = state.channels.remove(&cid) else { return };
-        let refused =
-            Error::Refused { pv: channel.name().to_owned(), server: self.server, refusal: Refusal::Channel };
+        let refused = Error::Refused { pv: channel.name().to_owned(), server: self.server, refusal: Refusal::Channel };
         self.drop_operations(state, |of| of == cid);
         state.subscriptions.retain(|_, monitor| monitor.channel().cid() != cid);
-        state.woken.extend(channel.lost(Some(refused)));
+        state.woken.extend(channel.lost(Some(refused), limit::SEARCH_PAUSE));
     }
 
     /// Ends the operations of some channels as disconnected.
@@ -511,6 +508,10 @@ impl Circuit {
         if state.phase == Phase::Closed {
             return;
         }
+        let pause = match state.phase {
+            Phase::Open => Duration::ZERO,
+            Phase::Opening(_) | Phase::Closed => limit::SEARCH_PAUSE,
+        };
         state.phase = Phase::Closed;
         if state.role.reader() == Reader::Reactor {
             self.deregister();
@@ -532,7 +533,7 @@ impl Circuit {
                 server: self.server,
                 refusal,
             });
-            state.woken.extend(channel.lost(error));
+            state.woken.extend(channel.lost(error, pause));
         }
         state.role.everybody().for_each(Thread::unpark);
     }
