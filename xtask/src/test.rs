@@ -49,7 +49,7 @@ fn quick_steps(root: &Path, steps: &mut Steps) {
     });
     steps.run("tests", || {
         // The conformance crate's own tests need the peers and the release build; they come later.
-        let arguments = ["test", "--workspace", "--exclude", "fodo-conformance", "--all-targets"];
+        let arguments = ["test", "--workspace", "--exclude", "fodo-conformance", "--all-targets", "--no-fail-fast"];
         let tests = cargo_output(root, &arguments)?;
         let harness = cargo_output(root, &["test", "-p", "fodo-conformance", "--lib"])?;
         Ok(Outcome::Passed(totals(&format!("{tests}{harness}"))))
@@ -68,7 +68,7 @@ fn cargo_output(root: &Path, arguments: &[&str]) -> Result<String, String> {
 /// Where namespaces are permitted the tests have a network of their own, and nothing outlives them. Elsewhere
 /// they keep to loopback by their settings alone.
 fn conformance(root: &Path) -> Result<Outcome, String> {
-    let tests = ["test", "-p", "fodo-conformance", "--test", "*"];
+    let tests = ["test", "-p", "fodo-conformance", "--test", "*", "--no-fail-fast"];
     cargo_output(root, &[tests.as_slice(), &["--no-run"]].concat())?;
 
     let alone = root.join("conformance").join("alone.sh");
