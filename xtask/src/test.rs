@@ -62,7 +62,8 @@ fn cargo(root: &Path, arguments: &[&str]) -> Result<Outcome, String> {
 }
 
 fn cargo_output(root: &Path, arguments: &[&str]) -> Result<String, String> {
-    output_of(root, Command::new("cargo").args(arguments).current_dir(root))
+    // A report shows what a test says, not how the panic came about.
+    output_of(root, Command::new("cargo").args(arguments).current_dir(root).env("RUST_BACKTRACE", "0"))
 }
 
 /// Where namespaces are permitted the tests have a network of their own, and nothing outlives them. Elsewhere
@@ -75,7 +76,7 @@ fn conformance(root: &Path) -> Result<Outcome, String> {
     let is_permitted = output_of(root, Command::new(&alone).arg("true")).is_ok();
     let mut command = if is_permitted { Command::new(alone) } else { Command::new("env") };
     command.arg("cargo").args(tests).args(["--offline", "--", "--test-threads", TEST_THREADS]).current_dir(root);
-    command.env("FODO_BIN", root.join("target").join("release").join("fodo"));
+    command.env("RUST_BACKTRACE", "0").env("FODO_BIN", root.join("target").join("release").join("fodo"));
     let printed = output_of(root, &mut command)?;
     let word = if is_permitted { "" } else { ", without namespaces: not permitted here" };
     Ok(Outcome::Passed(format!("{}{word}", totals(&printed))))
