@@ -46,7 +46,7 @@ pub trait Pv: Send + Sync {
     /// Where its changes are posted.
     fn posts(&self) -> &Posts;
 
-    /// The first listener of [`Pv::posts`] has come, or the last has gone; see [`Posts::has_listeners`].
+    /// A listener of [`Pv::posts`] has come or gone; what holds now says [`Posts::has_listeners`].
     fn listeners_changed(&self);
 
     /// Calls `attach` once with the present reading while no change can be posted.
