@@ -10,6 +10,7 @@ use super::circuit::{Circuit, Place};
 use super::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
 use super::operation::{Operation, OperationCore, Outcome, Task, Waiter};
 use super::{ContextCore, Error, Facts, Refusal, Request};
+use crate::limit;
 use crate::sync::lock;
 
 /// Where a channel stands; the comment says what it waits for.
@@ -50,6 +51,12 @@ enum Phase {
     Active(Arc<Circuit>, Place, Responsive),
     /// The last handle is gone.
     Closed,
+}
+
+/// What has waited for a channel to be active.
+pub(super) struct Activated {
+    pub(super) operations: Vec<(Arc<OperationCore>, Task)>,
+    pub(super) monitors: Vec<Arc<MonitorCore>>,
 }
 
 /// Whether the server of an active channel is heard.
@@ -102,13 +109,14 @@ impl ChannelCore {
                     self.search_again();
                 }
             }
+            // The system gives no socket now.
             Err(_) => self.search_again(),
         }
     }
 
     fn search_again(&self) {
         lock(&self.state).phase = Phase::Searching;
-        self.context.search().start(self.cid, &self.name);
+        self.context.search().start(self.cid, &self.name, limit::SEARCH_PAUSE);
     }
 
     pub(super) fn set_rights(&self, rights: Rights) {
@@ -130,20 +138,19 @@ impl ChannelCore {
     }
 
     /// The server has confirmed it; gives what has waited for that.
-    pub(super) fn activated(
-        &self,
-        circuit: &Arc<Circuit>,
-        place: Place,
-    ) -> (Vec<(Arc<OperationCore>, Task)>, Vec<Arc<MonitorCore>>) {
+    pub(super) fn activated(&self, circuit: &Arc<Circuit>, place: Place) -> Activated {
         let mut state = lock(&self.state);
         state.phase = Phase::Active(circuit.clone(), place, true);
         state.trouble = None;
-        (std::mem::take(&mut state.waiting), state.monitors.clone())
+        Activated { operations: std::mem::take(&mut state.waiting), monitors: state.monitors.clone() }
     }
 
     /// Its circuit is lost, or the server took it away; it is looked for again. Operations that
     /// wait go on waiting, unless the server said no to the channel itself.
-    pub(super) fn lost(self: &Arc<Self>, refused: Option<Error>) -> Vec<Waiter> {
+    ///
+    /// A server that claims names and then cannot be used would claim them again at once, so a
+    /// circuit that never opened, or a refusal, lets the search wait for a `pause`.
+    pub(super) fn lost(self: &Arc<Self>, refused: Option<Error>, pause: Duration) -> Vec<Waiter> {
         let mut woken = Vec::new();
         let (was_active, ended, monitors) = {
             let mut state = lock(&self.state);
@@ -164,7 +171,7 @@ impl ChannelCore {
         if was_active {
             woken.extend(monitors.iter().map(MonitorCore::disconnected));
         }
-        self.context.search().start(self.cid, &self.name);
+        self.context.search().start(self.cid, &self.name, pause);
         woken
     }
 
@@ -294,7 +301,7 @@ impl std::fmt::Debug for Channel {
 impl Channel {
     pub(super) fn open(name: &str, context: &Arc<ContextCore>) -> Channel {
         let core = context.search().enter(|cid| ChannelCore::new(name, cid, context.clone()));
-        context.search().start(core.cid, name);
+        context.search().start(core.cid, name, Duration::ZERO);
         Channel(Arc::new(Handle(core)))
     }
 
@@ -377,10 +384,11 @@ impl Channel {
         callback: impl FnMut(MonitorEvent) + Send + 'static,
     ) -> Result<Monitor, Error> {
         let callback: Callback = Box::new(callback);
-        let callbacks = self.core().context.callbacks().map_err(|error| Error::System {
-            pv: self.name().to_owned(),
-            reason: error.to_string(),
-        })?;
+        let callbacks = self
+            .core()
+            .context
+            .callbacks()
+            .map_err(|error| Error::System { pv: self.name().to_owned(), reason: error.to_string() })?;
         Ok(self.start_monitor(options, Some((callback, callbacks))))
     }
 
@@ -406,4 +414,3 @@ impl Channel {
         Monitor::new(monitor, self.clone())
     }
 }
-
