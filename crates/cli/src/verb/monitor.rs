@@ -152,7 +152,7 @@ fn watch_all(
             missing_at = None;
             for (pv, _) in arguments.pvs.iter().zip(known.iter()).filter(|(_, known)| !known.was_connected) {
                 let error = Error::NotFound { pv: pv.clone(), after: arguments.client.timeout };
-                writeln!(outlet.err, "fodo: {}; still watching for it", explain(&error))?;
+                writeln!(outlet.err, "fodo: {} (still watching for it)", explain(&error))?;
             }
         }
     }
