@@ -1,1 +1,54 @@
-fn main() {}
+//! The project's chores: `cargo xtask test [quick]`, `tidy`, `peers`, `fuzz SECONDS`.
+#![forbid(unsafe_code)]
+
+mod docs;
+mod fuzz;
+mod peers;
+mod step;
+mod test;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask CHORE
+
+  test          everything: what must hold before a change is merged
+  test quick    the round while working: format, lints, unit tests, tidy
+  tidy          the rules of the house
+  tidy tighten  lowers the lengths in xtask/tidy-giants.txt to what they are now
+  tidy table    writes the table of dependencies in ARCHITECTURE.md anew
+  peers         makes the Python environment of the peers, unless it is there already
+  docs          runs the shell blocks of README.md and docs/
+  fuzz SECONDS  fuzzes; needs a nightly toolchain and cargo-fuzz";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+
+    let root = workspace_root();
+    let result = match arguments.as_slice() {
+        ["test"] => test::everything(&root),
+        ["test", "quick"] => test::quick(&root),
+        ["tidy"] => tidy::report(&root),
+        ["tidy", "tighten"] => tidy::tighten(&root),
+        ["tidy", "table"] => tidy::write_table(&root),
+        ["peers"] => peers::prepare(&root).map(|python| println!("{}", python.display())),
+        ["docs"] => docs::run_shell_blocks(&root).map(|said| println!("{said}")),
+        ["fuzz", seconds] => fuzz::run(&root, seconds),
+        _ => Err(USAGE.to_string()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder that holds the workspace's `Cargo.toml`.
+fn workspace_root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own).to_path_buf()
+}

@@ -16,6 +16,10 @@ pub const LEASE: Duration = Duration::from_millis(2);
 /// How long a TCP connection may take to open before the name is looked for again.
 pub const CONNECT: Duration = Duration::from_secs(5);
 
+/// How long a name is not looked for after a server that claimed it could not be used: such a
+/// server would claim it again at once.
+pub const SEARCH_PAUSE: Duration = Duration::from_secs(1);
+
 /// Bytes of updates that wait in a server circuit before later ones stay in the ring of posts.
 pub const UPDATE_BYTES: usize = 256 * 1024;
 

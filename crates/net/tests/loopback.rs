@@ -305,3 +305,32 @@ fn a_monitor_and_a_get_come_back_with_a_restarted_server() {
     assert_eq!(x.get(PATIENCE).unwrap().value, Value::Scalar(Scalar::F64(1.0)));
     assert_eq!(x.facts().unwrap().kind, Kind::F64);
 }
+
+#[test]
+fn a_server_that_claims_names_and_refuses_connections_is_not_asked_in_a_loop() {
+    let closed_port = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let liar = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    liar.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let x = context(liar.local_addr().unwrap().port()).channel("x").unwrap();
+    let asking = std::thread::spawn(move || x.get(Duration::from_millis(700)));
+    let (mut n_searches, mut buffer) = (0, [0; 2048]);
+
+    while !asking.is_finished() {
+        let Ok((_, from)) = liar.recv_from(&mut buffer) else { continue };
+        n_searches += 1;
+        // VERSION, then SEARCH: this host, the closed port, the client's number of the name.
+        let mut answer = vec![0, 0, 0, 0, 0, 1, 0, 13, 0, 0, 0, 1, 0, 0, 0, 0, 0, 6, 0, 8];
+        answer.extend_from_slice(&closed_port.to_be_bytes());
+        answer.extend_from_slice(&[0, 0, 255, 255, 255, 255]);
+        answer.extend_from_slice(&buffer[24..28]);
+        answer.extend_from_slice(&[0, 13, 0, 0, 0, 0, 0, 0]);
+        liar.send_to(&answer, from).unwrap();
+    }
+
+    let error = asking.join().unwrap().unwrap_err();
+    assert!(matches!(error, Error::Refused { refusal: Refusal::Connection, .. }), "{error:?}");
+    assert!(n_searches <= 2, "{n_searches} searches");
+}

@@ -10,6 +10,7 @@ use super::circuit::{Circuit, Place};
 use super::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
 use super::operation::{Operation, OperationCore, Outcome, Task, Waiter};
 use super::{ContextCore, Error, Facts, Refusal, Request};
+use crate::limit;
 use crate::sync::lock;
 
 /// Where a channel stands; the comment says what it waits for.
@@ -102,13 +103,14 @@ impl ChannelCore {
                     self.search_again();
                 }
             }
+            // The system gives no socket now.
             Err(_) => self.search_again(),
         }
     }
 
     fn search_again(&self) {
         lock(&self.state).phase = Phase::Searching;
-        self.context.search().start(self.cid, &self.name);
+        self.context.search().start(self.cid, &self.name, limit::SEARCH_PAUSE);
     }
 
     pub(super) fn set_rights(&self, rights: Rights) {
@@ -143,7 +145,10 @@ impl ChannelCore {
 
     /// Its circuit is lost, or the server took it away; it is looked for again. Operations that
     /// wait go on waiting, unless the server said no to the channel itself.
-    pub(super) fn lost(self: &Arc<Self>, refused: Option<Error>) -> Vec<Waiter> {
+    ///
+    /// A server that claims names and then cannot be used would claim them again at once, so a
+    /// circuit that never opened, or a refusal, lets the search wait for a `pause`.
+    pub(super) fn lost(self: &Arc<Self>, refused: Option<Error>, pause: Duration) -> Vec<Waiter> {
         let mut woken = Vec::new();
         let (was_active, ended, monitors) = {
             let mut state = lock(&self.state);
@@ -164,7 +169,7 @@ impl ChannelCore {
         if was_active {
             woken.extend(monitors.iter().map(MonitorCore::disconnected));
         }
-        self.context.search().start(self.cid, &self.name);
+        self.context.search().start(self.cid, &self.name, pause);
         woken
     }
 
@@ -294,7 +299,7 @@ impl std::fmt::Debug for Channel {
 impl Channel {
     pub(super) fn open(name: &str, context: &Arc<ContextCore>) -> Channel {
         let core = context.search().enter(|cid| ChannelCore::new(name, cid, context.clone()));
-        context.search().start(core.cid, name);
+        context.search().start(core.cid, name, Duration::ZERO);
         Channel(Arc::new(Handle(core)))
     }
 

@@ -492,7 +492,7 @@ impl Circuit {
             Error::Refused { pv: channel.name().to_owned(), server: self.server, refusal: Refusal::Channel };
         self.drop_operations(state, |of| of == cid);
         state.subscriptions.retain(|_, monitor| monitor.channel().cid() != cid);
-        state.woken.extend(channel.lost(Some(refused)));
+        state.woken.extend(channel.lost(Some(refused), limit::SEARCH_PAUSE));
     }
 
     /// Ends the operations of some channels as disconnected.
@@ -511,6 +511,10 @@ impl Circuit {
         if state.phase == Phase::Closed {
             return;
         }
+        let pause = match state.phase {
+            Phase::Open => Duration::ZERO,
+            Phase::Opening(_) | Phase::Closed => limit::SEARCH_PAUSE,
+        };
         state.phase = Phase::Closed;
         if state.role.reader() == Reader::Reactor {
             self.deregister();
@@ -532,7 +536,7 @@ impl Circuit {
                 server: self.server,
                 refusal,
             });
-            state.woken.extend(channel.lost(error));
+            state.woken.extend(channel.lost(error, pause));
         }
         state.role.everybody().for_each(Thread::unpark);
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fodo_ca::Cid;
 use fodo_ca::search::{Claim, Datagram, Searcher};
@@ -95,11 +95,11 @@ impl Search {
         state.channels.try_remove(cid.0 as usize);
     }
 
-    /// Looks for a name; the first datagram goes out at once, from this thread.
-    pub(super) fn start(&self, cid: Cid, name: &str) {
+    /// Looks for a name; without a `pause` the first datagram goes out at once, from this thread.
+    pub(super) fn start(&self, cid: Cid, name: &str, pause: Duration) {
         let now = clock::now();
         let mut state = lock(&self.state);
-        state.searcher.add(cid, name, now);
+        state.searcher.add_after(cid, name, pause, now);
         self.send_due(&mut state, now);
         let due = state.searcher.deadline();
         let is_earlier = match (due, state.called_at) {

@@ -1,0 +1,117 @@
+"""caproto's threading client, driven by lines of JSON."""
+
+import queue
+import select
+import socket
+import time
+from typing import Any
+
+from caproto import ChannelType
+from caproto.threading.client import PV, Context
+from lines import pattern, serve, shown
+
+LIMITS = ["disp", "alarm", "warning", "ctrl"]
+EPICS_EPOCH_UNIX_S = 631152000
+
+
+
+def send_with_patience(sock: socket.socket, content: bytes, flags: int = 0) -> None:
+    rest = memoryview(content)
+    while rest:
+        select.select([], [sock], [])
+        try:
+            rest = rest[sock.send(rest, flags) :]
+        except BlockingIOError:
+            pass
+
+
+# caproto 1.3.0 sends all at once on a socket that must not block, and fails when the socket's buffer is full.
+socket.socket.sendall = send_with_patience
+
+CONTEXT = Context()
+PVS: dict[str, PV] = {}
+#: Held, since caproto keeps only weak references to callbacks.
+MONITORS: list[tuple[queue.Queue, Any, Any]] = []
+
+
+def channel(pv: str, timeout: float = 10.0) -> PV:
+    if pv not in PVS:
+        (PVS[pv],) = CONTEXT.get_pvs(pv)
+    PVS[pv].wait_for_connection(timeout=timeout)
+    return PVS[pv]
+
+
+def connect(pv: str, timeout: float) -> dict[str, Any]:
+    found = channel(pv, timeout).channel
+    return {
+        "kind": found.native_data_type.name,
+        "count": found.native_data_count,
+        "may_write": "WRITE" in str(found.access_rights),
+    }
+
+
+def get(pv: str, shape: str, timeout: float) -> dict[str, Any]:
+    kinds = {"value": "time", "control": "control", "text": ChannelType.TIME_STRING}
+    found = channel(pv, timeout)
+    return sample(found.read(data_type=kinds[shape], timeout=timeout), is_array=found.channel.native_data_count != 1)
+
+
+def put(pv: str, value: Any, wait: bool, timeout: float) -> dict[str, Any]:
+    values = value if isinstance(value, list) else [value]
+    kind = ChannelType.STRING if values and isinstance(values[0], str) else None
+    if kind is not None:
+        values = [text.encode() for text in values]
+    channel(pv, timeout).write(values, data_type=kind, wait=wait, notify=wait, timeout=timeout)
+    return {}
+
+
+def put_pattern(pv: str, first: int, count: int, timeout: float) -> dict[str, Any]:
+    channel(pv, timeout).write(pattern(first, count), wait=True, timeout=timeout)
+    return {}
+
+
+def monitor(pv: str) -> dict[str, Any]:
+    updates: queue.Queue = queue.Queue()
+    found = channel(pv)
+    is_array = found.channel.native_data_count != 1
+
+    def update(_subscription: Any, response: Any) -> None:
+        updates.put(sample(response, is_array))
+
+    # The native count, which caproto asks for by itself, would pad an array that holds less.
+    subscription = found.subscribe(data_type="time", data_count=0)
+    MONITORS.append((updates, update, subscription))
+    subscription.add_callback(update)
+    return {"monitor": len(MONITORS) - 1}
+
+
+def take(monitor: int, count: int, timeout: float) -> dict[str, Any]:
+    deadline = time.monotonic() + timeout
+    taken = []
+    try:
+        while len(taken) < count:
+            taken.append(MONITORS[monitor][0].get(timeout=max(0.0, deadline - time.monotonic())))
+    except queue.Empty:
+        pass
+    return {"updates": taken}
+
+
+def sample(response: Any, is_array: bool) -> dict[str, Any]:
+    value = shown(response.data)
+    made: dict[str, Any] = {"value": value if is_array else value[0]}
+    about = response.metadata
+    for key in ("severity", "status", "precision"):
+        if hasattr(about, key):
+            made[key] = int(getattr(about, key))
+    if hasattr(about, "stamp"):
+        made["seconds"] = about.stamp.secondsSinceEpoch + EPICS_EPOCH_UNIX_S
+        made["nanos"] = about.stamp.nanoSeconds
+    if hasattr(about, "enum_strings"):
+        made["labels"] = [shown(label) for label in about.enum_strings]
+    if hasattr(about, "units"):
+        made["units"] = shown(about.units)
+        made["limits"] = [[getattr(about, f"{end}_{kind}_limit") for end in ("lower", "upper")] for kind in LIMITS]
+    return made
+
+
+serve({"connect": connect, "get": get, "put": put, "put_pattern": put_pattern, "monitor": monitor, "take": take})

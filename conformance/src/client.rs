@@ -1,0 +1,195 @@
+//! Clients under test, all driven the same way.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use crate::process::{Process, confine};
+use crate::server::Server;
+use crate::{Failure, ours, place};
+
+/// How long any single operation may take.
+pub const OPERATION_DURATION_MAX: Duration = Duration::from_secs(15);
+
+/// How much longer the script that does it may take to say so.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Which program or library is the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientKind {
+    /// Our Rust API, in the test's own process.
+    Fodo,
+    /// aioca, on libca.
+    Aioca,
+    /// pyepics, on libca.
+    Pyepics,
+    /// caproto's threading client.
+    Caproto,
+}
+
+/// In what shape a value is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// As the channel's own kind, with alarm and time.
+    Value,
+    /// As a string that the server makes.
+    Text,
+    /// With units, limits, precision, labels.
+    Control,
+}
+
+/// What a client learns when it connects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// The kind of an element, by its Channel Access name: `DOUBLE`.
+    pub kind: String,
+    /// How many elements it can hold.
+    pub count: u64,
+    /// Whether it may be written.
+    pub may_write: bool,
+}
+
+/// A value as the client gave it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// The value; more than 1000 elements are described as [`described`] does.
+    pub value: Json,
+    /// Alarm severity.
+    pub severity: Option<u64>,
+    /// Nanoseconds since 1970.
+    pub time_ns: Option<i128>,
+    /// Units, as they came.
+    pub units: Option<String>,
+    /// Digits to show.
+    pub precision: Option<i64>,
+    /// Names of states.
+    pub labels: Option<Vec<String>>,
+    /// Low and high of display, alarm, warning and control.
+    pub limits: Option<Json>,
+}
+
+/// What every client can do. Every call ends within a bounded time.
+pub trait Client {
+    /// Connects.
+    fn connect(&mut self, pv: &str) -> Result<About, Failure>;
+
+    /// Reads.
+    fn get(&mut self, pv: &str, shape: Shape) -> Result<Sample, Failure>;
+
+    /// Writes; with `wait`, returns after processing.
+    fn put(&mut self, pv: &str, value: &Json, wait: bool) -> Result<(), Failure>;
+
+    /// Writes and waits: an array of `count` elements of the pattern that begins with `first`.
+    fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), Failure>;
+
+    /// Starts a subscription and gives its number.
+    fn monitor(&mut self, pv: &str) -> Result<usize, Failure>;
+
+    /// The next updates of a subscription: `count` of them, or as many as come in `timeout`.
+    fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, Failure>;
+}
+
+/// A client that searches at this server.
+pub fn start(kind: ClientKind, server: &Server) -> Result<Box<dyn Client>, Failure> {
+    let script = match kind {
+        ClientKind::Fodo => return Ok(Box::new(ours::Ours::new(server.address()))),
+        ClientKind::Aioca => "aioca_client.py",
+        ClientKind::Pyepics => "pyepics_client.py",
+        ClientKind::Caproto => "caproto_client.py",
+    };
+    let mut command = Command::new(place::python());
+    command.arg("-u").arg(place::script(script));
+    confine(&mut command, server.port);
+    Ok(Box::new(Peer { process: Process::start(&format!("{kind:?} client"), &mut command)? }))
+}
+
+/// Element `index` of a pattern.
+pub fn pattern(first: i32, index: usize) -> i32 {
+    (index as i32).wrapping_mul(7919).wrapping_add(first)
+}
+
+/// How a long array of the pattern that begins with `first` is described.
+pub fn described(first: i32, count: usize) -> Json {
+    json!({ "count": count, "first": first, "n_wrong": 0 })
+}
+
+/// A script that takes requests and gives answers, one JSON text per line.
+struct Peer {
+    process: Process,
+}
+
+impl Peer {
+    fn ask(&mut self, request: Json, timeout: Duration) -> Result<Json, Failure> {
+        self.process.write_line(&request.to_string())?;
+        // Libraries print on their own account; answers are the lines that are JSON.
+        let line = self.process.line_that_begins("{", timeout + GRACE)?;
+        let answer: Json = serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
+        match answer.get("error").and_then(Json::as_str) {
+            Some(error) => Err(self.process.failure(&format!("{request}: {error}"))),
+            None => Ok(answer),
+        }
+    }
+}
+
+impl Client for Peer {
+    fn connect(&mut self, pv: &str) -> Result<About, Failure> {
+        let timeout = OPERATION_DURATION_MAX;
+        let answer = self.ask(json!({ "do": "connect", "pv": pv, "timeout": timeout.as_secs() }), timeout)?;
+        Ok(About {
+            kind: answer["kind"].as_str().unwrap_or_default().to_string(),
+            count: answer["count"].as_u64().unwrap_or_default(),
+            may_write: answer["may_write"].as_bool().unwrap_or_default(),
+        })
+    }
+
+    fn get(&mut self, pv: &str, shape: Shape) -> Result<Sample, Failure> {
+        let shape = match shape {
+            Shape::Value => "value",
+            Shape::Text => "text",
+            Shape::Control => "control",
+        };
+        let timeout = OPERATION_DURATION_MAX;
+        let request = json!({ "do": "get", "pv": pv, "shape": shape, "timeout": timeout.as_secs() });
+        Ok(sample(&self.ask(request, timeout)?))
+    }
+
+    fn put(&mut self, pv: &str, value: &Json, wait: bool) -> Result<(), Failure> {
+        let timeout = OPERATION_DURATION_MAX;
+        let request = json!({ "do": "put", "pv": pv, "value": value, "wait": wait, "timeout": timeout.as_secs() });
+        self.ask(request, timeout).map(|_| ())
+    }
+
+    fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), Failure> {
+        let timeout = OPERATION_DURATION_MAX;
+        let request =
+            json!({ "do": "put_pattern", "pv": pv, "first": first, "count": count, "timeout": timeout.as_secs() });
+        self.ask(request, timeout).map(|_| ())
+    }
+
+    fn monitor(&mut self, pv: &str) -> Result<usize, Failure> {
+        let answer = self.ask(json!({ "do": "monitor", "pv": pv }), OPERATION_DURATION_MAX)?;
+        answer["monitor"].as_u64().map(|n| n as usize).ok_or_else(|| format!("{answer}"))
+    }
+
+    fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, Failure> {
+        let request = json!({ "do": "take", "monitor": monitor, "count": count, "timeout": timeout.as_secs_f64() });
+        let answer = self.ask(request, timeout)?;
+        Ok(answer["updates"].as_array().into_iter().flatten().map(sample).collect())
+    }
+}
+
+fn sample(answer: &Json) -> Sample {
+    let seconds = answer["seconds"].as_i64();
+    Sample {
+        value: answer["value"].clone(),
+        severity: answer["severity"].as_u64(),
+        time_ns: seconds.map(|s| i128::from(s) * 1_000_000_000 + i128::from(answer["nanos"].as_i64().unwrap_or(0))),
+        units: answer["units"].as_str().map(str::to_string),
+        precision: answer["precision"].as_i64(),
+        labels: answer["labels"]
+            .as_array()
+            .map(|labels| labels.iter().map(|label| label.as_str().unwrap_or_default().to_string()).collect()),
+        limits: answer.get("limits").cloned(),
+    }
+}

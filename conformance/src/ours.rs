@@ -1,0 +1,188 @@
+//! Our client, in the test's own process.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use fodo_data::{Array, Kind, Reading, Scalar, Text, Value};
+use fodo_net::{Channel, ClientConfig, Context, Detail, Monitor, MonitorEvent, MonitorOptions, Request};
+use serde_json::{Value as Json, json};
+
+use crate::Failure;
+use crate::client::{About, Client, OPERATION_DURATION_MAX, Sample, Shape, pattern};
+
+/// Longer values are compared with the pattern.
+const SHOWN_MAX: usize = 1000;
+
+/// The Rust API as a client of the scenarios.
+pub struct Ours {
+    context: Context,
+    channels: HashMap<String, Channel>,
+    monitors: Vec<Monitor>,
+}
+
+impl Ours {
+    /// Searches at this address only.
+    pub fn new(server: SocketAddr) -> Ours {
+        let config = ClientConfig {
+            search_addresses: vec![server],
+            echo_after: Duration::from_secs(30),
+            payload_bytes_max: 64 << 20,
+        };
+        Ours { context: Context::new(config), channels: HashMap::new(), monitors: Vec::new() }
+    }
+
+    fn channel(&mut self, pv: &str) -> Result<Channel, Failure> {
+        if let Some(channel) = self.channels.get(pv) {
+            return Ok(channel.clone());
+        }
+        let channel = self.context.channel(pv).map_err(|error| error.to_string())?;
+        self.channels.insert(pv.to_string(), channel.clone());
+        Ok(channel)
+    }
+
+    fn put_value(&mut self, pv: &str, value: Value) -> Result<(), Failure> {
+        self.channel(pv)?.put(value, OPERATION_DURATION_MAX).map_err(|error| error.to_string())
+    }
+}
+
+impl Client for Ours {
+    fn connect(&mut self, pv: &str) -> Result<About, Failure> {
+        let facts = self.channel(pv)?.connect(OPERATION_DURATION_MAX).map_err(|error| error.to_string())?;
+        Ok(About { kind: kind_name(facts.kind).into(), count: facts.count_max.into(), may_write: facts.may_write })
+    }
+
+    fn get(&mut self, pv: &str, shape: Shape) -> Result<Sample, Failure> {
+        let request = match shape {
+            Shape::Value => Request::default(),
+            Shape::Text => Request { kind: Some(Kind::Text), ..Request::default() },
+            Shape::Control => Request { detail: Detail::Control, ..Request::default() },
+        };
+        let channel = self.channel(pv)?;
+        let reading = channel.start_get(request).wait(OPERATION_DURATION_MAX).map_err(|error| error.to_string())?;
+        Ok(sample(&reading, shape))
+    }
+
+    fn put(&mut self, pv: &str, value: &Json, wait: bool) -> Result<(), Failure> {
+        let value = value_of(value)?;
+        if wait {
+            return self.put_value(pv, value);
+        }
+        self.channel(pv)?.put_unconfirmed(value, OPERATION_DURATION_MAX).map_err(|error| error.to_string())
+    }
+
+    fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), Failure> {
+        let elements: Vec<i32> = (0..count).map(|index| pattern(first, index)).collect();
+        self.put_value(pv, elements.into())
+    }
+
+    fn monitor(&mut self, pv: &str) -> Result<usize, Failure> {
+        let monitor = self.channel(pv)?.monitor(MonitorOptions::default());
+        self.monitors.push(monitor);
+        Ok(self.monitors.len() - 1)
+    }
+
+    fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, Failure> {
+        let monitor = self.monitors.get(monitor).ok_or("no such monitor")?;
+        let deadline = Instant::now() + timeout;
+        let mut taken = Vec::new();
+        while taken.len() < count {
+            match monitor.next(deadline.saturating_duration_since(Instant::now())) {
+                Some(MonitorEvent::Update(reading)) => taken.push(sample(&reading, Shape::Value)),
+                Some(MonitorEvent::Connected(_)) => {}
+                Some(other) => return Err(format!("{other:?}")),
+                None => break,
+            }
+        }
+        Ok(taken)
+    }
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text => "STRING",
+        Kind::I8 | Kind::U8 => "CHAR",
+        Kind::I16 | Kind::U16 => "INT",
+        Kind::I32 | Kind::U32 => "LONG",
+        Kind::F32 => "FLOAT",
+        Kind::F64 | Kind::I64 | Kind::U64 => "DOUBLE",
+        Kind::Enum => "ENUM",
+    }
+}
+
+fn sample(reading: &Reading, shape: Shape) -> Sample {
+    let has_time = shape != Shape::Control;
+    let time_ns = i128::from(reading.time.unix_s) * 1_000_000_000 + i128::from(reading.time.nanos);
+    let mut sample = Sample {
+        value: json_of(&reading.value),
+        severity: Some(reading.alarm.severity.code().into()),
+        time_ns: has_time.then_some(time_ns),
+        ..Sample::default()
+    };
+    if let Some(meta) = reading.meta.as_ref().filter(|_| shape == Shape::Control) {
+        if reading.value.kind() == Kind::Enum {
+            sample.labels = Some(meta.labels.iter().map(ToString::to_string).collect());
+            return sample;
+        }
+        let pairs = [meta.display, meta.alarm, meta.warning, meta.control];
+        sample.units = Some(meta.units.to_string());
+        sample.precision = Some(meta.precision.into());
+        sample.limits = Some(pairs.iter().map(|pair| json!([pair.low, pair.high])).collect());
+    }
+    sample
+}
+
+fn json_of(value: &Value) -> Json {
+    match value {
+        Value::Scalar(scalar) => json_of_scalar(scalar),
+        Value::Array(array) if array.len() > SHOWN_MAX => describe(array),
+        Value::Array(array) => (0..array.len()).filter_map(|at| array.scalar(at)).map(|s| json_of_scalar(&s)).collect(),
+    }
+}
+
+fn describe(array: &Array) -> Json {
+    let Array::I32(elements) = array else { return json!({ "count": array.len(), "kind": "not LONG" }) };
+    let first = elements.first().copied().unwrap_or_default();
+    let n_wrong = elements.iter().enumerate().filter(|(index, element)| **element != pattern(first, *index)).count();
+    json!({ "count": elements.len(), "first": first, "n_wrong": n_wrong })
+}
+
+fn json_of_scalar(scalar: &Scalar) -> Json {
+    match scalar {
+        Scalar::I8(n) => json!(*n as u8),
+        Scalar::U8(n) => json!(n),
+        Scalar::I16(n) => json!(n),
+        Scalar::U16(n) | Scalar::Enum(n) => json!(n),
+        Scalar::I32(n) => json!(n),
+        Scalar::U32(n) => json!(n),
+        Scalar::I64(n) => json!(n),
+        Scalar::U64(n) => json!(n),
+        Scalar::F32(n) => json!(n),
+        Scalar::F64(n) => json!(n),
+        Scalar::Text(text) => json!(text.to_str()),
+    }
+}
+
+/// What a user would pass for it: whole numbers as integers, others as doubles.
+fn value_of(json: &Json) -> Result<Value, Failure> {
+    let unknown = || format!("{json} cannot be put");
+    match json {
+        Json::String(text) => Ok(text.as_str().into()),
+        Json::Number(number) => match number.as_i64().and_then(|n| i32::try_from(n).ok()) {
+            Some(whole) => Ok(whole.into()),
+            None => Ok(number.as_f64().ok_or_else(unknown)?.into()),
+        },
+        Json::Array(elements) => {
+            if let Some(texts) = elements.iter().map(Json::as_str).collect::<Option<Vec<&str>>>() {
+                return Ok(texts.into_iter().map(Text::from).collect::<Vec<Text>>().into());
+            }
+            let whole = elements.iter().map(|n| n.as_i64().and_then(|n| i32::try_from(n).ok()));
+            if let Some(whole) = whole.collect::<Option<Vec<i32>>>() {
+                return Ok(whole.into());
+            }
+            let numbers = elements.iter().map(Json::as_f64).collect::<Option<Vec<f64>>>();
+            Ok(numbers.ok_or_else(unknown)?.into())
+        }
+        _ => Err(unknown()),
+    }
+}

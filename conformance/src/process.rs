@@ -1,0 +1,235 @@
+//! Children that end with their owner.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::Failure;
+
+/// How many of a child's last lines are kept for the report.
+const KEPT_LINES_MAX: usize = 60;
+
+/// Everything that could reach beyond loopback is turned off, and what has a port gets one of its own.
+pub fn confine(command: &mut Command, port: u16) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("EPICS_") {
+            command.env_remove(name);
+        }
+    }
+    let lonely = ["EPICS_CA_REPEATER_PORT", "EPICS_PVA_BROADCAST_PORT", "EPICS_PVA_SERVER_PORT"];
+    for name in lonely {
+        command.env(name, crate::place::free_port().to_string());
+    }
+    for name in [
+        "EPICS_CA_ADDR_LIST",
+        "EPICS_CAS_INTF_ADDR_LIST",
+        "EPICS_CAS_BEACON_ADDR_LIST",
+        "EPICS_PVA_ADDR_LIST",
+        "EPICS_PVAS_INTF_ADDR_LIST",
+        "EPICS_PVAS_BEACON_ADDR_LIST",
+    ] {
+        command.env(name, "127.0.0.1");
+    }
+    for name in [
+        "EPICS_CA_AUTO_ADDR_LIST",
+        "EPICS_CAS_AUTO_BEACON_ADDR_LIST",
+        "EPICS_PVA_AUTO_ADDR_LIST",
+        "EPICS_PVAS_AUTO_BEACON_ADDR_LIST",
+    ] {
+        command.env(name, "NO");
+    }
+    command.env("EPICS_CA_SERVER_PORT", port.to_string());
+    command.env("EPICS_CAS_SERVER_PORT", port.to_string());
+    // What old clients need to take 4 MB; newer ones have no limit.
+    command.env("EPICS_CA_MAX_ARRAY_BYTES", "20000000");
+}
+
+/// A running child with a group of its own; the whole group is killed when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    last_words: Arc<Mutex<VecDeque<String>>>,
+    name: String,
+}
+
+impl Process {
+    /// Starts it. Its output is read line by line, its complaints are kept for reports.
+    pub fn start(name: &str, command: &mut Command) -> Result<Process, Failure> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().map_err(|error| format!("{name}: {command:?}: {error}"))?;
+
+        let last_words = Arc::new(Mutex::new(VecDeque::new()));
+        let (line_out, lines) = channel();
+        if let Some(output) = child.stdout.take() {
+            let kept = Arc::clone(&last_words);
+            std::thread::spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    keep(&kept, &line);
+                    if line_out.send(line).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        if let Some(output) = child.stderr.take() {
+            let kept = Arc::clone(&last_words);
+            std::thread::spawn(move || {
+                let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
+                lines.for_each(|line| keep(&kept, &String::from_utf8_lossy(&line)));
+            });
+        }
+        let input = child.stdin.take();
+        Ok(Process { child, input, lines, last_words, name: name.to_string() })
+    }
+
+    /// The next line of its output.
+    pub fn line(&mut self, timeout: Duration) -> Result<String, Failure> {
+        match self.lines.recv_timeout(timeout) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Timeout) => Err(self.failure(&format!("said nothing for {timeout:?}"))),
+            Err(RecvTimeoutError::Disconnected) => Err(self.failure("has ended")),
+        }
+    }
+
+    /// Waits for a line that begins so, and gives it.
+    pub fn line_that_begins(&mut self, beginning: &str, timeout: Duration) -> Result<String, Failure> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let line = self.line(deadline.saturating_duration_since(Instant::now()))?;
+            if line.starts_with(beginning) {
+                return Ok(line);
+            }
+        }
+    }
+
+    /// Writes a line to its input.
+    pub fn write_line(&mut self, line: &str) -> Result<(), Failure> {
+        let written = match &mut self.input {
+            Some(input) => writeln!(input, "{line}").and_then(|()| input.flush()),
+            None => return Err(self.failure("takes no input any more")),
+        };
+        written.map_err(|error| self.failure(&error.to_string()))
+    }
+
+    /// Sends a signal to it alone and waits for its end.
+    pub fn stop(mut self, signal: Signal, timeout: Duration) -> Result<std::process::ExitStatus, Failure> {
+        let id = Pid::from_child(&self.child);
+        rustix::process::kill_process(id, signal).map_err(|error| self.failure(&error.to_string()))?;
+        let deadline = Instant::now() + timeout;
+        while Instant::now() < deadline {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Err(self.failure(&format!("did not end within {timeout:?} of {signal:?}")))
+    }
+
+    /// What happened, with the child's last words.
+    pub fn failure(&self, what: &str) -> Failure {
+        let words = self.last_words.lock().map(|words| words.iter().cloned().collect::<Vec<_>>()).unwrap_or_default();
+        format!("{} {what}; its last words:\n{}", self.name, words.join("\n"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have gone by itself; then there is nothing to end.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+fn keep(kept: &Mutex<VecDeque<String>>, line: &str) {
+    if let Ok(mut kept) = kept.lock() {
+        if kept.len() == KEPT_LINES_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(line.chars().take(300).collect());
+    }
+}
+
+/// Runs a command to its end and gives what it printed, or why not within `timeout`.
+pub fn printed_by(name: &str, command: &mut Command, timeout: Duration) -> Result<String, Failure> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(|error| format!("{name}: {command:?}: {error}"))?;
+    let readers = (read_all(child.stdout.take()), read_all(child.stderr.take()));
+
+    let deadline = Instant::now() + timeout;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+            _ => break None,
+        }
+    };
+    if status.is_none() {
+        // It may have gone by itself in this very moment.
+        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+        let _ = child.wait();
+    }
+    let printed = readers.0.join().unwrap_or_default();
+    let complaints = readers.1.join().unwrap_or_default();
+    match status {
+        Some(status) if status.success() => Ok(printed),
+        Some(status) => Err(format!("{name}: {status}\n{printed}{complaints}")),
+        None => Err(format!("{name}: not finished after {timeout:?}\n{printed}{complaints}")),
+    }
+}
+
+fn read_all(output: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut output) = output {
+            // What was read before an error is still worth showing.
+            let _ = output.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_and_its_children_end_with_their_owner() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 60 & echo $!; wait"]);
+        let mut process = Process::start("sh", &mut shell).unwrap();
+        let grandchild: i32 = process.line(Duration::from_secs(5)).unwrap().trim().parse().unwrap();
+
+        drop(process);
+
+        // The kernel ends the killed in its own time.
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while is_running(grandchild) {
+            assert!(Instant::now() < deadline, "the grandchild lives on");
+            std::thread::yield_now();
+        }
+    }
+
+    fn is_running(id: i32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        !matches!(state, None | Some('Z' | 'X'))
+    }
+
+    #[test]
+    fn a_child_that_has_ended_is_told_with_its_last_words() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo complaint >&2; exit 1"]);
+        let mut process = Process::start("sh", &mut shell).unwrap();
+
+        let failure = process.line_that_begins("ready", Duration::from_secs(5)).unwrap_err();
+        assert!(failure.contains("has ended"), "{failure}");
+    }
+}

@@ -1,0 +1,319 @@
+//! What a client and a server do together, once for all pairs.
+
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use crate::Failure;
+use crate::client::{Client, Sample, Shape, described};
+use crate::server::{Server, ServerKind};
+
+/// How long updates that must come may take.
+const UPDATE_DURATION_MAX: Duration = Duration::from_secs(10);
+
+/// For how long the 10 Hz counters are watched.
+const COUNTED_TICKS: usize = 100;
+
+/// How many elements 4 MB of LONG are.
+const BIG_COUNT: usize = 1_000_000;
+
+/// What a scenario does; fails with words.
+pub type Scenario = fn(&mut dyn Client, &Server) -> Result<(), Failure>;
+
+/// One record of the common set.
+struct Record {
+    name: &'static str,
+    kind: &'static str,
+    count: u64,
+    /// Value at the start.
+    value: Json,
+    /// The same as a string; for arrays of the first element.
+    text: &'static str,
+    /// What is written to it, one after the other, and read back.
+    writes: Vec<Json>,
+}
+
+fn record(name: &'static str, kind: &'static str, value: Json, text: &'static str, writes: Json) -> Record {
+    let writes = writes.as_array().cloned().unwrap_or_default();
+    Record { name, kind, count: 1, value, text, writes }
+}
+
+fn waveform(name: &'static str, kind: &'static str, writes: Json) -> Record {
+    let writes = writes.as_array().cloned().unwrap_or_default();
+    Record { name, kind, count: 8, value: json!([]), text: "", writes }
+}
+
+fn records() -> Vec<Record> {
+    let longest = "thirty-nine characters is all there is";
+    vec![
+        record("calc", "DOUBLE", json!(42.0), "42", json!([])),
+        record("ai", "DOUBLE", json!(2.5), "2.500", json!([0.0, -1.5, 3.75])),
+        record("ao", "DOUBLE", json!(-1.25), "-1.25", json!([0.5, 4.0])),
+        record("bi", "ENUM", json!(1), "on", json!([0, 1])),
+        record("bo", "ENUM", json!(0), "off", json!([1, 0])),
+        record("longin", "LONG", json!(7), "7", json!([i32::MAX, i32::MIN, 0])),
+        record("longout", "LONG", json!(-7), "-7", json!([i32::MIN, i32::MAX, 0])),
+        record("stringin", "STRING", json!("hello"), "hello", json!([longest, "", "a b"])),
+        record("stringout", "STRING", json!("world"), "world", json!([longest, "", "a b"])),
+        record("mbbi", "ENUM", json!(2), "two", json!([0, 1])),
+        record("mbbo", "ENUM", json!(1), "one", json!([2, 0])),
+        waveform("wf_STRING", "STRING", json!([["a", longest, "c"], ["one", "two"]])),
+        waveform("wf_CHAR", "CHAR", json!([[1, 2, 127], [7, 8]])),
+        waveform("wf_UCHAR", "CHAR", json!([[1, 2, 200], [0, 255]])),
+        waveform("wf_SHORT", "INT", json!([[-32768, 0, 32767], [5, 6]])),
+        waveform("wf_USHORT", "LONG", json!([[0, 65535], [1, 2, 3]])),
+        waveform("wf_LONG", "LONG", json!([[i32::MIN, 0, i32::MAX], [1, 2, 3, 4, 5, 6, 7, 8]])),
+        waveform("wf_ULONG", "DOUBLE", json!([[4_000_000_000.0, 0.0], [1.0, 2.0]])),
+        waveform("wf_INT64", "DOUBLE", json!([[-5_000_000_000.0, 5_000_000_000.0], [1.0, 2.0]])),
+        waveform("wf_UINT64", "DOUBLE", json!([[5_000_000_000.0, 0.0], [1.0, 2.0]])),
+        waveform("wf_FLOAT", "FLOAT", json!([[0.5, -0.25], [1.5, 2.0, 3.0]])),
+        waveform("wf_DOUBLE", "DOUBLE", json!([[0.1, 1e300, -1e-300], [1.0, 2.0]])),
+        waveform("wf_ENUM", "ENUM", json!([[0, 3, 15], [1, 2]])),
+    ]
+}
+
+/// The records that a server of this kind has.
+fn records_of(kind: ServerKind) -> Vec<Record> {
+    let simple = ["wf_SHORT", "wf_LONG", "wf_FLOAT", "wf_DOUBLE"];
+    let is_there = |record: &Record| match kind {
+        ServerKind::Fodo | ServerKind::SoftIoc => true,
+        ServerKind::Caproto => record.name != "calc" && (record.count == 1 || simple.contains(&record.name)),
+        ServerKind::PythonSoftIoc => record.count == 1 || simple.contains(&record.name),
+    };
+    records().into_iter().filter(is_there).collect()
+}
+
+/// Connecting tells kind and count of every record, reading its value and its text.
+pub fn every_record_is_read(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    for record in records_of(server.kind) {
+        let pv = server.pv(record.name);
+        let about = client.connect(&pv)?;
+        expect(&pv, "kind", &about.kind.as_str(), &record.kind)?;
+        expect(&pv, "count", &about.count, &record.count)?;
+
+        // caproto's server has no array without an element.
+        let is_bare_array = record.count > 1 && server.kind == ServerKind::Caproto;
+        if !is_bare_array {
+            let sample = client.get(&pv, Shape::Value)?;
+            expect_value(&pv, &sample, &record.value)?;
+        }
+        // Only records format numbers with their own precision.
+        if record.count == 1 && server.kind != ServerKind::Caproto {
+            expect(&pv, "text", &client.get(&pv, Shape::Text)?.value, &json!(record.text))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is written and waited for is read back, by every kind of record.
+pub fn every_record_is_written(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    for record in records_of(server.kind) {
+        let pv = server.pv(record.name);
+        // pythonSoftIOC's In records refuse puts, by design.
+        if server.kind == ServerKind::PythonSoftIoc && ["ai", "bi", "longin", "stringin", "mbbi"].contains(&record.name)
+        {
+            continue;
+        }
+        for written in &record.writes {
+            client.put(&pv, written, true)?;
+            expect_value(&pv, &client.get(&pv, Shape::Value)?, written)?;
+        }
+    }
+    Ok(())
+}
+
+/// A monitor of every kind of record tells the present value, then every write, in order.
+pub fn every_record_is_monitored(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    for record in records_of(server.kind) {
+        let pv = server.pv(record.name);
+        let monitor = client.monitor(&pv)?;
+        let first = client.take(monitor, 1, UPDATE_DURATION_MAX)?;
+        expect(&pv, "first updates", &first.len(), &1)?;
+        if record.count == 1 {
+            expect_value(&pv, &first[0], &record.value)?;
+        }
+        if server.kind == ServerKind::PythonSoftIoc && ["ai", "bi", "longin", "stringin", "mbbi"].contains(&record.name)
+        {
+            continue;
+        }
+        for written in &record.writes {
+            client.put(&pv, written, true)?;
+            let updates = client.take(monitor, 1, UPDATE_DURATION_MAX)?;
+            expect(&pv, &format!("updates after {written}"), &updates.len(), &1)?;
+            expect_value(&pv, &updates[0], written)?;
+            if updates[0].time_ns.is_none() {
+                return Err(format!("{pv}: an update without a time stamp"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// States are told with their labels, and written by label as well as by index.
+pub fn enums_go_by_label_and_by_index(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    for (name, labels) in [("bo", vec!["off", "on"]), ("mbbo", vec!["zero", "one", "two"])] {
+        let pv = server.pv(name);
+        let told = client.get(&pv, Shape::Control)?.labels.unwrap_or_default();
+        // pythonSoftIOC and softIoc differ in how many unnamed states follow.
+        let told: Vec<&str> = told.iter().map(String::as_str).take(labels.len()).collect();
+        expect(&pv, "labels", &told, &labels)?;
+
+        for (index, label) in labels.iter().enumerate() {
+            client.put(&pv, &json!(label), true)?;
+            expect_value(&pv, &client.get(&pv, Shape::Value)?, &json!(index))?;
+            expect(&pv, "text", &client.get(&pv, Shape::Text)?.value, &json!(label))?;
+        }
+        client.put(&pv, &json!(0), true)?;
+        expect(&pv, "text", &client.get(&pv, Shape::Text)?.value, &json!(labels[0]))?;
+    }
+    Ok(())
+}
+
+/// Units, precision and limits come with a request for them.
+pub fn units_precision_and_limits_are_told(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let pv = server.pv("ai");
+    let sample = client.get(&pv, Shape::Control)?;
+
+    expect(&pv, "units", &sample.units.as_deref(), &Some("mm"))?;
+    expect(&pv, "precision", &sample.precision, &Some(3))?;
+    let limits = sample.limits.unwrap_or_default();
+    expect_close(&pv, "display limits", &limits[0], &json!([-10.0, 10.0]))?;
+    if server.kind.serves_a_database() {
+        expect_close(&pv, "alarm limits", &limits[1], &json!([-8.0, 8.0]))?;
+        expect_close(&pv, "warning limits", &limits[2], &json!([-6.0, 6.0]))?;
+    }
+    Ok(())
+}
+
+/// A put that is waited for ends after the whole chain behind it has processed.
+pub fn a_put_ends_after_the_chain_behind_it(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    for n in 1..=20 {
+        client.put(&server.pv("chain"), &json!(n), true)?;
+        let last = client.get(&server.pv("chain:more"), Shape::Value)?;
+        expect_value("chain:more", &last, &json!(2 * n + 1))?;
+    }
+    Ok(())
+}
+
+/// Limits make alarms, and a monitor tells them with the value.
+pub fn alarms_come_with_the_value(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let pv = server.pv("ai");
+    let monitor = client.monitor(&pv)?;
+    client.take(monitor, 1, UPDATE_DURATION_MAX)?;
+
+    for (value, severity) in [(7.0, 1), (9.0, 2), (0.0, 0), (-7.0, 1), (-9.0, 2), (1.0, 0)] {
+        client.put(&pv, &json!(value), true)?;
+        let updates = client.take(monitor, 1, UPDATE_DURATION_MAX)?;
+        expect(&pv, "updates", &updates.len(), &1)?;
+        expect_value(&pv, &updates[0], &json!(value))?;
+        expect(&pv, &format!("severity at {value}"), &updates[0].severity, &Some(severity))?;
+    }
+    Ok(())
+}
+
+/// Fields of a record are channels too, menus and units among them.
+pub fn fields_are_channels(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let field = |name: &str| server.pv(name);
+
+    expect_value("ai.DESC", &client.get(&field("ai.DESC"), Shape::Value)?, &json!("how far"))?;
+    expect_value("ai.VAL", &client.get(&field("ai.VAL"), Shape::Value)?, &json!(2.5))?;
+    expect("ai.SCAN", "text", &client.get(&field("ai.SCAN"), Shape::Text)?.value, &json!("Passive"))?;
+    expect("ai.RTYP", "text", &client.get(&field("ai.RTYP"), Shape::Text)?.value, &json!("ai"))?;
+    expect("ai.NAME", "text", &client.get(&field("ai.NAME"), Shape::Text)?.value, &json!(server.pv("ai")))?;
+
+    client.put(&field("ao.PREC"), &json!(4), true)?;
+    expect("ao", "text", &client.get(&field("ao"), Shape::Text)?.value, &json!("-1.2500"))?;
+    client.put(&field("ao.EGU"), &json!("mV"), true)?;
+    expect("ao", "units", &client.get(&field("ao"), Shape::Control)?.units.as_deref(), &Some("mV"))?;
+
+    client.put(&field("calc.SCAN"), &json!(".1 second"), true)?;
+    expect("calc.SCAN", "text", &client.get(&field("calc.SCAN"), Shape::Text)?.value, &json!(".1 second"))?;
+    client.put(&field("calc.SCAN"), &json!("Passive"), true)?;
+
+    client.put(&field("ai.PROC"), &json!(1), true)
+}
+
+/// A put without waiting arrives as well, and puts of one client keep their order.
+pub fn puts_without_waiting_arrive_in_order(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let pv = server.pv("longout");
+    for n in 1..=50 {
+        client.put(&pv, &json!(n), false)?;
+    }
+    client.put(&pv, &json!(51), true)?;
+
+    expect_value(&pv, &client.get(&pv, Shape::Value)?, &json!(51))
+}
+
+/// An array of 4 MB is written, read back and monitored, every element as expected.
+pub fn four_megabytes_go_both_ways(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let pv = server.pv("big");
+    let monitor = client.monitor(&pv)?;
+    client.take(monitor, 1, UPDATE_DURATION_MAX)?;
+
+    for first in [1, -77, 123_456_789] {
+        client.put_pattern(&pv, first, BIG_COUNT)?;
+        let expected = described(first, BIG_COUNT);
+        expect(&pv, "value", &client.get(&pv, Shape::Value)?.value, &expected)?;
+        let updates = client.take(monitor, 1, UPDATE_DURATION_MAX)?;
+        expect(&pv, "updates", &updates.len(), &1)?;
+        expect(&pv, "update", &updates[0].value, &expected)?;
+    }
+    client.put_pattern(&pv, 5, 2000)?;
+    expect(&pv, "shorter value", &client.get(&pv, Shape::Value)?.value, &described(5, 2000))
+}
+
+/// Fifty counters at 10 Hz for ten seconds: no value is missing, twice, or out of order, and time goes forward.
+pub fn counters_at_10_hz_leave_no_gap(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let names: Vec<String> = (0..50).map(|n| server.pv(&format!("count{n:02}"))).collect();
+    let monitors = names.iter().map(|name| client.monitor(name)).collect::<Result<Vec<_>, _>>()?;
+
+    for (name, monitor) in names.iter().zip(monitors) {
+        let patience = Duration::from_millis(100 * COUNTED_TICKS as u64) + UPDATE_DURATION_MAX;
+        let updates = client.take(monitor, COUNTED_TICKS, patience)?;
+        expect(name, "updates", &updates.len(), &COUNTED_TICKS)?;
+        for pair in updates.windows(2) {
+            let values = (pair[0].value.as_f64().unwrap_or(f64::NAN), pair[1].value.as_f64().unwrap_or(f64::NAN));
+            if values.0 + 1.0 != values.1 {
+                return Err(format!("{name}: {} is followed by {}", values.0, values.1));
+            }
+            if pair[0].time_ns >= pair[1].time_ns {
+                return Err(format!("{name}: {:?} is followed by the time {:?}", pair[0].time_ns, pair[1].time_ns));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn expect<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
+    pv: &str,
+    what: &str,
+    found: &T,
+    expected: &U,
+) -> Result<(), Failure> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(format!("{pv}: {what}: found {found:?}, expected {expected:?}"))
+}
+
+fn expect_value(pv: &str, sample: &Sample, expected: &Json) -> Result<(), Failure> {
+    expect_close(pv, "value", &sample.value, expected)
+}
+
+/// Whether two JSON values are equal, `2` and `2.0` counting as one.
+fn expect_close(pv: &str, what: &str, found: &Json, expected: &Json) -> Result<(), Failure> {
+    if is_same(found, expected) {
+        return Ok(());
+    }
+    Err(format!("{pv}: {what}: found {found}, expected {expected}"))
+}
+
+fn is_same(found: &Json, expected: &Json) -> bool {
+    match (found, expected) {
+        (Json::Number(a), Json::Number(b)) => a.as_f64() == b.as_f64(),
+        (Json::Array(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b)),
+        // An array of one element is a scalar to some clients.
+        (Json::Array(a), b) if a.len() == 1 => is_same(&a[0], b),
+        (a, b) => a == b,
+    }
+}

@@ -1,0 +1,96 @@
+//! Servers under test.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::process::{Process, confine};
+use crate::{Failure, place};
+
+/// How long a server may take to say that it is ready.
+const START_DURATION_MAX: Duration = Duration::from_secs(30);
+
+/// Which program serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerKind {
+    /// `fodo ioc`.
+    Fodo,
+    /// EPICS' softIoc, from the wheel `epicscorelibs`.
+    SoftIoc,
+    /// The server of caproto.
+    Caproto,
+    /// pythonSoftIOC with records in Python.
+    PythonSoftIoc,
+}
+
+impl ServerKind {
+    /// Whether it serves the whole of `db/records.db`, links, alarms, fields and all.
+    pub fn serves_a_database(self) -> bool {
+        matches!(self, ServerKind::Fodo | ServerKind::SoftIoc)
+    }
+
+    /// Whether it has calc records that count at 10 Hz.
+    pub fn counts(self) -> bool {
+        self != ServerKind::Caproto
+    }
+}
+
+/// A server that runs; ends when dropped.
+#[derive(Debug)]
+pub struct Server {
+    /// Which program it is.
+    pub kind: ServerKind,
+    /// Where it is to be searched.
+    pub port: u16,
+    /// What every name begins with.
+    pub prefix: String,
+    process: Process,
+}
+
+impl Server {
+    /// Starts it with the records and waits until it is ready.
+    pub fn start(kind: ServerKind) -> Result<Server, Failure> {
+        let port = place::free_port();
+        let prefix = place::prefix();
+        let mut command = command(kind, port, &prefix);
+        confine(&mut command, port);
+
+        let mut process = Process::start(&format!("{kind:?}"), &mut command)?;
+        let ready = if kind == ServerKind::Fodo { "fodo ioc: serving" } else { "ready" };
+        process.line_that_begins(ready, START_DURATION_MAX)?;
+        Ok(Server { kind, port, prefix, process })
+    }
+
+    /// Where searches for its names go.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// The whole name of a record or field.
+    pub fn pv(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// Ends it as a user would, and tells how it ended.
+    pub fn stop(self, signal: rustix::process::Signal) -> Result<std::process::ExitStatus, Failure> {
+        self.process.stop(signal, Duration::from_secs(5))
+    }
+}
+
+fn command(kind: ServerKind, port: u16, prefix: &str) -> Command {
+    let database = place::database("records.db");
+    let mut command = match kind {
+        ServerKind::Fodo => Command::new(place::program()),
+        _ => Command::new(place::python()),
+    };
+    match kind {
+        ServerKind::Fodo => {
+            command.arg("ioc").arg("-d").arg(database).arg("-m").arg(format!("P={prefix}"));
+            command.args(["--interface", "127.0.0.1", "--port"]).arg(port.to_string())
+        }
+        ServerKind::SoftIoc => command.arg(place::script("softioc_server.py")).arg(database).arg(format!("P={prefix}")),
+        ServerKind::Caproto => command.arg(place::script("caproto_server.py")).arg(prefix),
+        ServerKind::PythonSoftIoc => command.arg(place::script("pythonsoftioc_server.py")).arg(prefix),
+    };
+    command
+}

@@ -1,0 +1,117 @@
+//! The program as people and scripts start it.
+#![forbid(unsafe_code)]
+
+use std::process::Command;
+use std::time::Duration;
+
+use fodo_conformance::Failure;
+use fodo_conformance::place::{free_port, own_folder, prefix, program};
+use fodo_conformance::process::{Process, confine, printed_by};
+use fodo_conformance::server::{Server, ServerKind};
+use rustix::process::Signal;
+
+/// How long a script in its own network may take.
+const SCRIPT_DURATION_MAX: Duration = Duration::from_secs(60);
+
+/// Runs a script with an empty environment on a network with nothing but loopback. `None`, with a line
+/// saying so, where that is not permitted.
+fn printed_alone(script: &str) -> Result<Option<String>, Failure> {
+    let program = program();
+    let folder = program.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+    let search_path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new(own_folder().join("alone.sh"));
+    command.args(["bash", "-c"]).arg(format!("set -euo pipefail\n{script}"));
+    command.env_clear().env("PATH", search_path);
+    match printed_by("script", &mut command, SCRIPT_DURATION_MAX) {
+        Err(failure) if failure.contains("exit status: 77") => {
+            println!("skipped: network namespaces are not permitted here");
+            Ok(None)
+        }
+        printed => printed.map(Some),
+    }
+}
+
+const WAIT_UNTIL_SERVING: &str = "\
+serving() { until grep -q '^fodo ioc: serving' \"$1\"; do sleep 0.02; done; }
+place=$(mktemp -d); trap 'rm -r \"$place\"' EXIT; cd \"$place\"
+for name in one two; do echo \"record(ao, \\\"$name\\\") { field(VAL, \\\"1\\\") field(PINI, \\\"YES\\\") }\" > $name.db; done";
+
+#[test]
+fn server_and_client_find_each_other_with_no_setting_at_all() {
+    let Some(printed) = printed_alone(&format!(
+        "{WAIT_UNTIL_SERVING}
+        fodo ioc one.db > log & serving log
+        fodo put one 2.5 > /dev/null
+        fodo get one"
+    ))
+    .unwrap() else {
+        return;
+    };
+
+    assert!(printed.contains("one") && printed.contains("2.5"), "{printed}");
+}
+
+#[test]
+fn two_iocs_at_once_on_one_host_are_both_found() {
+    let Some(printed) = printed_alone(&format!(
+        "{WAIT_UNTIL_SERVING}
+        fodo ioc one.db > log1 & serving log1
+        fodo ioc two.db > log2 & serving log2
+        fodo put one 11 > /dev/null
+        fodo put two 22 > /dev/null
+        fodo get one two"
+    ))
+    .unwrap() else {
+        return;
+    };
+
+    assert!(printed.contains("11") && printed.contains("22"), "{printed}");
+}
+
+#[test]
+fn the_ioc_ends_cleanly_when_asked_to() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let server = Server::start(ServerKind::Fodo).unwrap();
+        let status = server.stop(signal).unwrap();
+        assert_eq!(status.code(), Some(0), "{signal:?}");
+    }
+}
+
+#[test]
+fn get_put_and_monitor_work_on_softioc() {
+    let server = Server::start(ServerKind::SoftIoc).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(program());
+        command.args(arguments);
+        confine(&mut command, server.port);
+        printed_by("fodo", &mut command, Duration::from_secs(15)).unwrap()
+    };
+
+    run(&["put", &server.pv("ao"), "2.25"]);
+    let printed = run(&["get", "--json", &server.pv("ao"), &server.pv("mbbo")]);
+    let lines: Vec<serde_json::Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["value"], 2.25);
+    assert_eq!(lines[1]["value"], "one");
+    assert_eq!(lines[1]["index"], 1);
+
+    let mut monitor = Command::new(program());
+    monitor.args(["monitor", "--json", &server.pv("count00")]);
+    confine(&mut monitor, server.port);
+    let mut monitor = Process::start("fodo monitor", &mut monitor).unwrap();
+    let mut values = Vec::new();
+    while values.len() < 5 {
+        let line: serde_json::Value = serde_json::from_str(&monitor.line(Duration::from_secs(15)).unwrap()).unwrap();
+        values.extend(line["value"].as_f64());
+    }
+    assert!(values.windows(2).all(|pair| pair[0] + 1.0 == pair[1]), "{values:?}");
+}
+
+#[test]
+fn a_name_that_nobody_serves_has_an_exit_code_of_its_own() {
+    let mut command = Command::new(program());
+    command.args(["get", "-w", "0.3", &format!("{}nothing", prefix())]);
+    confine(&mut command, free_port());
+
+    let failure = printed_by("fodo", &mut command, Duration::from_secs(10)).unwrap_err();
+    assert!(failure.contains("exit status: 3"), "{failure}");
+}

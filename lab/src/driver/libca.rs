@@ -1,0 +1,307 @@
+//! The client library of EPICS itself, `libca`, loaded from a wheel and called as a C program calls it.
+//!
+//! Its blocking get is `ca_array_get` and `ca_pend_io`. Of its ways to do that this driver uses the
+//! fastest we found: see [`PREEMPTIVE`]. Arrays are got into a destination that is reused, which libca
+//! offers and a C program that cares would do.
+//!
+//! This file alone holds unsafe code of the laboratory. The functions and their rules are those of
+//! `cadef.h` of EPICS 7; each block says which rule it leans on and who keeps it.
+#![expect(unsafe_code, reason = "a C library is called")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use std::marker::PhantomData;
+use std::path::Path;
+
+use libloading::Library;
+
+use super::{Driver, Failure};
+use crate::limit::OPERATION_MAX;
+
+/// Preemptive callbacks (1): libca's receiving thread stores an answer itself, then wakes who waits. Without
+/// them (0) it also asks the waiting thread for leave: 46 in place of 38 us per get on one core of the
+/// machine this was decided on, and no difference across two. Either way a third thread sends. Getting by
+/// `ca_array_get_callback` and waiting for a semaphore takes as long: 38 and 38 us, in C.
+const PREEMPTIVE: c_int = 1;
+
+/// `ECA_NORMAL`.
+const NORMAL: c_int = 1;
+/// `DBR_LONG`.
+const LONG: c_long = 5;
+/// `DBR_TIME_DOUBLE`.
+const TIME_DOUBLE: c_long = 20;
+
+/// `struct dbr_time_double` of `db_access.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct TimeDouble {
+    status: i16,
+    severity: i16,
+    seconds: u32,
+    nanos: u32,
+    padding: i32,
+    value: f64,
+}
+
+/// `chid`, a handle that only libca looks into.
+type ChannelId = *mut c_void;
+
+macro_rules! functions {
+    ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        /// The functions of libca that are used here. They are valid as long as `_libraries` is.
+        struct Functions {
+            $($name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            _libraries: (Library, Library),
+        }
+
+        impl Functions {
+            fn resolve(libraries: (Library, Library)) -> Result<Functions, libloading::Error> {
+                Ok(Functions {
+                    $(
+                        // SAFETY: the type is that of the declaration in cadef.h, which libca has kept
+                        // since EPICS 3.14; the pointer is kept no longer than the library, which
+                        // `Functions` owns beside it.
+                        $name: unsafe { *libraries.0.get(concat!(stringify!($name), "\0").as_bytes())? },
+                    )*
+                    _libraries: libraries,
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    ca_context_create(c_int) -> c_int;
+    ca_context_destroy();
+    ca_create_channel(*const c_char, *const c_void, *mut c_void, c_uint, *mut ChannelId) -> c_int;
+    ca_clear_channel(ChannelId) -> c_int;
+    ca_pend_io(f64) -> c_int;
+    ca_array_get(c_long, c_ulong, ChannelId, *mut c_void) -> c_int;
+    ca_array_put(c_long, c_ulong, ChannelId, *const c_void) -> c_int;
+    ca_element_count(ChannelId) -> c_ulong;
+    ca_message(c_long) -> *const c_char;
+    ca_version() -> *const c_char;
+}
+
+/// A context of libca with its channels. It stays on the thread that made it, as libca wants it.
+pub struct Libca {
+    // Fields drop in this order, after `drop` below has destroyed the context that writes to them.
+    channels: Vec<ChannelId>,
+    scalar: Box<TimeDouble>,
+    elements: Vec<i32>,
+    n_elements: usize,
+    functions: Functions,
+    _stays_on_its_thread: PhantomData<*const ()>,
+}
+
+impl Libca {
+    /// Loads libca and the library it needs, libCom, and makes a context in this thread.
+    pub fn load(libca: &Path, libcom: &Path) -> Result<Libca, Failure> {
+        let unavailable = |why: libloading::Error| Failure::Unavailable { who: "libca".into(), why: why.to_string() };
+        // SAFETY: loading runs the initializers of the two libraries, which are those of EPICS Base as
+        // the laboratory itself has installed them; they set up C++ statics and nothing of this process.
+        let libraries = unsafe {
+            let libcom = Library::new(libcom).map_err(unavailable)?;
+            (Library::new(libca).map_err(unavailable)?, libcom)
+        };
+        let functions = Functions::resolve(libraries).map_err(unavailable)?;
+        // SAFETY: takes a number; allowed once per thread, and `Libca` is made once, by the worker's main.
+        let status = unsafe { (functions.ca_context_create)(PREEMPTIVE) };
+        let libca = Libca {
+            channels: Vec::new(),
+            scalar: Box::default(),
+            elements: Vec::new(),
+            n_elements: 0,
+            functions,
+            _stays_on_its_thread: PhantomData,
+        };
+        libca.check("ca_context_create", status)?;
+        Ok(libca)
+    }
+
+    fn check(&self, what: &str, status: c_int) -> Result<(), Failure> {
+        if status == NORMAL {
+            return Ok(());
+        }
+        // SAFETY: libca returns a static string for any status, also an unknown one.
+        let why = unsafe { text((self.functions.ca_message)(status.into())) };
+        Err(Failure::Operation { what: what.into(), why })
+    }
+
+    /// Waits for all gets and connections. After it no get is under way: those it gave up waiting for
+    /// end with their channels.
+    fn pend_io(&mut self, what: &str) -> Result<(), Failure> {
+        // SAFETY: takes a number and waits in the thread of the context, which is this one. Meanwhile a
+        // thread of libca writes to the destinations of the gets before; they are owned by `self`, not
+        // moved, and not looked at before this call is back.
+        let status = unsafe { (self.functions.ca_pend_io)(OPERATION_MAX.as_secs_f64()) };
+        let checked = self.check(what, status);
+        if checked.is_err() {
+            self.clear_channels();
+        }
+        checked
+    }
+
+    fn channel(&self, index: usize) -> Result<ChannelId, Failure> {
+        self.channels
+            .get(index)
+            .copied()
+            .ok_or_else(|| Failure::Operation { what: "use of a channel".into(), why: "it is not open".into() })
+    }
+
+    fn get_longs(&mut self, n_elements: usize) -> Result<(), Failure> {
+        let channel = self.channel(0)?;
+        if self.elements.len() < n_elements {
+            self.elements.resize(n_elements, 0);
+        }
+        // SAFETY: the destination has room for `n_elements` 32-bit integers, ensured just above. It is
+        // neither moved nor freed before the get is over: `pend_io` follows at once and ends it.
+        let status = unsafe {
+            (self.functions.ca_array_get)(LONG, n_elements as c_ulong, channel, self.elements.as_mut_ptr().cast())
+        };
+        self.check("ca_array_get", status)?;
+        self.pend_io("ca_pend_io after ca_array_get")
+    }
+
+    fn clear_channels(&mut self) {
+        for channel in self.channels.drain(..) {
+            // SAFETY: the handle came from ca_create_channel and is cleared once, since it is drained.
+            // A channel that cannot be cleared is gone with the context.
+            let _ = unsafe { (self.functions.ca_clear_channel)(channel) };
+        }
+    }
+}
+
+/// A copy of a string that libca keeps.
+///
+/// # Safety
+/// `text` is null or a string that ends with a zero and lives during the call.
+unsafe fn text(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: not null, and the caller keeps the rest.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+impl Driver for Libca {
+    fn version(&self) -> String {
+        // SAFETY: takes nothing and returns a static string.
+        let protocol = unsafe { text((self.functions.ca_version)()) };
+        format!("libca, protocol {protocol}")
+    }
+
+    fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, Failure> {
+        let name =
+            CString::new(pv).map_err(|why| Failure::Operation { what: "naming a PV".into(), why: why.to_string() })?;
+        self.clear_channels();
+        for _index in 0..n_channels {
+            let mut channel: ChannelId = std::ptr::null_mut();
+            // SAFETY: the name lives during the call and is copied by libca; without a callback,
+            // ca_pend_io waits for the connection; `channel` is written during the call only.
+            let status = unsafe {
+                (self.functions.ca_create_channel)(
+                    name.as_ptr(),
+                    std::ptr::null(),
+                    std::ptr::null_mut(),
+                    0,
+                    &raw mut channel,
+                )
+            };
+            self.check("ca_create_channel", status)?;
+            self.channels.push(channel);
+        }
+        self.pend_io("connecting")?;
+        let channel = self.channel(0)?;
+        // SAFETY: the handle came from ca_create_channel above.
+        Ok(unsafe { (self.functions.ca_element_count)(channel) } as usize)
+    }
+
+    fn get_scalar(&mut self, channel_index: usize) -> Result<f64, Failure> {
+        let channel = self.channel(channel_index)?;
+        // SAFETY: the destination is one `dbr_time_double`, whose layout the test below checks. It is
+        // on the heap, owned by `self`, and lives until the context is destroyed.
+        let status = unsafe { (self.functions.ca_array_get)(TIME_DOUBLE, 1, channel, (&raw mut *self.scalar).cast()) };
+        self.check("ca_array_get", status)?;
+        self.pend_io("ca_pend_io after ca_array_get")?;
+        if self.scalar.seconds == 0 {
+            let expected = "one double with its time".into();
+            return Err(Failure::WrongValue { value: self.scalar.value, expected });
+        }
+        Ok(self.scalar.value)
+    }
+
+    fn put_array(&mut self, elements: &[i32]) -> Result<(), Failure> {
+        let channel = self.channel(0)?;
+        // SAFETY: the source holds that many 32-bit integers and is copied or sent during the call.
+        let status = unsafe {
+            (self.functions.ca_array_put)(LONG, elements.len() as c_ulong, channel, elements.as_ptr().cast())
+        };
+        self.check("ca_array_put", status)?;
+        // Requests of one circuit are served in order: this answer comes after the put is done.
+        self.get_longs(1)?;
+        // Written to before the timed get, so that it is reused memory the first time, too; and what is
+        // left of an earlier array cannot pass for this one.
+        self.elements.clear();
+        self.elements.resize(elements.len(), 0);
+        Ok(())
+    }
+
+    fn get_array(&mut self, n_elements: usize) -> Result<(), Failure> {
+        self.n_elements = n_elements;
+        self.get_longs(n_elements)
+    }
+
+    fn elements(&mut self) -> &[i32] {
+        self.elements.get(..self.n_elements).unwrap_or_default()
+    }
+}
+
+impl Drop for Libca {
+    fn drop(&mut self) {
+        self.clear_channels();
+        // SAFETY: this is the thread of the context; the call joins libca's threads, which write nowhere after.
+        unsafe { (self.functions.ca_context_destroy)() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    #[test]
+    fn a_double_with_time_is_laid_out_as_libca_writes_it() {
+        assert_eq!(size_of::<TimeDouble>(), 24);
+        assert_eq!(offset_of!(TimeDouble, seconds), 4);
+        assert_eq!(offset_of!(TimeDouble, nanos), 8);
+        assert_eq!(offset_of!(TimeDouble, value), 16);
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_a_failure_and_no_crash() {
+        let nowhere = Path::new("/nonexistent/libca.so");
+
+        let loaded = Libca::load(nowhere, nowhere);
+
+        assert!(matches!(loaded, Err(Failure::Unavailable { .. })));
+    }
+
+    #[test]
+    fn a_library_without_the_functions_is_a_failure_and_no_crash() {
+        // This program itself stands for a library that loads but is not libca.
+        let this = Library::from(this_program());
+        let that = Library::from(this_program());
+
+        assert!(Functions::resolve((this, that)).is_err());
+    }
+
+    #[cfg(unix)]
+    fn this_program() -> libloading::os::unix::Library {
+        libloading::os::unix::Library::this()
+    }
+
+    #[cfg(windows)]
+    fn this_program() -> libloading::os::windows::Library {
+        libloading::os::windows::Library::this().unwrap()
+    }
+}

@@ -1,0 +1,24 @@
+//! The performance laboratory: what Fodo and its peers take for the same work, side by side.
+//!
+//! A run starts every server and every client under test as a process of its own, pinned to a CPU,
+//! on loopback. A client is a [`driver`]: it speaks a few JSON lines and does the timed calls itself,
+//! so no number includes the laboratory. [`floor`] is the driver without a protocol: what sockets of
+//! this machine cost for the same sizes. Every number has a twin that proves that the work was done.
+#![deny(unsafe_code)]
+
+mod command;
+mod driver;
+mod floor;
+mod limit;
+mod machine;
+mod peers;
+mod placement;
+mod process;
+mod report;
+mod runner;
+mod scenario;
+mod server;
+mod statistics;
+mod worker;
+
+pub use command::run;

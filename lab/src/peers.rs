@@ -1,0 +1,137 @@
+//! Other people's programs: found, or fetched once into an environment of their own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Serialize;
+
+/// What is fetched, with its versions.
+const REQUIREMENTS: &str = include_str!("../peers/requirements.txt");
+
+/// The environment variable that names the Python environment of the peers.
+pub const PEERS_VARIABLE: &str = "FODO_PEERS";
+
+/// What there is to compare with; for what is missing, why.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    /// Where they live.
+    pub directory: PathBuf,
+    /// EPICS Base, out of the wheel `epicscorelibs`.
+    pub epics: Result<Epics, String>,
+}
+
+/// EPICS Base: its softIoc and its client library.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Epics {
+    /// The wheel's version, which starts with that of EPICS Base.
+    pub version: String,
+    /// The Python that has the wheel.
+    pub python: PathBuf,
+    /// The client library.
+    pub libca: PathBuf,
+    /// The library it needs.
+    pub libcom: PathBuf,
+}
+
+/// The environment of the peers, made when it is missing: a minute the first time, with a message.
+pub fn environment() -> Peers {
+    let directory = directory();
+    let epics = find_epics(&directory).or_else(|_missing| {
+        eprintln!("fetching the peers into {} (once, about a minute) ...", directory.display());
+        create(&directory)?;
+        find_epics(&directory)
+    });
+    if let Err(why) = &epics {
+        eprintln!("EPICS Base is missing, so nothing can be compared with libca and softIoc.\n  {why}");
+        eprintln!("  Set {PEERS_VARIABLE} to a Python environment that has:");
+        for line in REQUIREMENTS.lines().filter(|line| !line.starts_with('#')) {
+            eprintln!("    {line}");
+        }
+    }
+    Peers { directory, epics }
+}
+
+/// What there is now; nothing is fetched and nothing is said.
+pub fn present() -> Peers {
+    let directory = directory();
+    let epics = find_epics(&directory);
+    Peers { directory, epics }
+}
+
+/// `FODO_PEERS`, else `.peers/venv` of the workspace this is called in, else the user's cache.
+fn directory() -> PathBuf {
+    if let Some(directory) = std::env::var_os(PEERS_VARIABLE).filter(|text| !text.is_empty()) {
+        return PathBuf::from(directory);
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    if let Some(root) = here.ancestors().find(|directory| directory.join("lab/peers/requirements.txt").is_file()) {
+        return root.join(".peers/venv");
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
+    cache.unwrap_or_else(std::env::temp_dir).join("fodo/peers/venv")
+}
+
+fn python_of(directory: &Path) -> PathBuf {
+    directory.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" })
+}
+
+fn find_epics(directory: &Path) -> Result<Epics, String> {
+    let python = python_of(directory);
+    let script = "from epicscorelibs.path import get_lib; from epicscorelibs.version import version; \
+                  print(version); print(get_lib('ca')); print(get_lib('Com'))";
+    let text = output_of(Command::new(&python).args(["-c", script]))?;
+    let mut lines = text.lines();
+    match (lines.next(), lines.next(), lines.next()) {
+        (Some(version), Some(libca), Some(libcom)) => {
+            Ok(Epics { version: version.into(), python, libca: libca.into(), libcom: libcom.into() })
+        }
+        _ => Err(format!("{} has no usable epicscorelibs", python.display())),
+    }
+}
+
+fn create(directory: &Path) -> Result<(), String> {
+    let parent = directory.parent().unwrap_or(directory);
+    std::fs::create_dir_all(parent).map_err(|why| format!("cannot make {}: {why}", parent.display()))?;
+    let list = parent.join("requirements.txt");
+    std::fs::write(&list, REQUIREMENTS).map_err(|why| format!("cannot write {}: {why}", list.display()))?;
+    let system = if cfg!(windows) { "python" } else { "python3" };
+    if !python_of(directory).is_file() {
+        output_of(Command::new(system).args(["-m", "venv"]).arg(directory))?;
+    }
+    let mut pip = Command::new(python_of(directory));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
+    // The list is complete: what it does not name must not come by itself, and nothing is compiled.
+    pip.args(["--no-deps", "--only-binary", ":all:", "--requirement"]).arg(&list);
+    output_of(&mut pip).map(|_nothing| ())
+}
+
+/// What a command prints; its last words of complaint when it fails.
+fn output_of(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().map_err(|why| format!("{program}: {why}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program}: {}", complaint.lines().next_back().unwrap_or("failed")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_peer_is_pinned_to_one_version() {
+        for line in REQUIREMENTS.lines().filter(|line| !line.starts_with('#')) {
+            assert!(line.contains("=="), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_environment_that_is_not_there_says_so_and_names_the_program() {
+        let missing = find_epics(Path::new("/nonexistent")).unwrap_err();
+
+        assert!(missing.contains("/nonexistent"), "{missing}");
+    }
+}

@@ -1,0 +1,168 @@
+//! Where processes run: whether client and server share a core decides a round trip's time more than
+//! any code does (a wake-up across cores costs more than the calls), so both cases are measured apart.
+
+use std::io;
+
+use serde::Serialize;
+
+/// Where client and server of a measurement run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// Both on one CPU.
+    OneCore,
+    /// Each on a CPU of its own.
+    TwoCores,
+    /// Wherever the system puts them; only where pinning is not possible.
+    Unpinned,
+}
+
+impl Placement {
+    /// As tables show it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Placement::OneCore => "one core",
+            Placement::TwoCores => "two cores",
+            Placement::Unpinned => "unpinned",
+        }
+    }
+}
+
+/// The CPUs a run uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Seats {
+    /// Where every server runs, and the client when they share a core.
+    pub server_cpu: Option<usize>,
+    /// Where the client runs when they do not; `None` when there is only one CPU.
+    pub other_cpu: Option<usize>,
+    /// Whether the two CPUs are threads of one core, which is worth knowing of "two cores".
+    pub are_siblings: bool,
+}
+
+impl Seats {
+    /// From the CPUs this process may use.
+    pub fn find() -> Seats {
+        choose(&allowed_cpus(), siblings_of)
+    }
+
+    /// Which placements they allow.
+    pub fn placements(&self) -> Vec<Placement> {
+        match (self.server_cpu, self.other_cpu) {
+            (Some(_), Some(_)) => vec![Placement::OneCore, Placement::TwoCores],
+            (Some(_), None) => vec![Placement::OneCore],
+            (None, _) => vec![Placement::Unpinned],
+        }
+    }
+
+    /// Where the client of a placement runs; `None` for anywhere.
+    pub fn client_cpu(&self, placement: Placement) -> Option<usize> {
+        match placement {
+            Placement::OneCore => self.server_cpu,
+            Placement::TwoCores => self.other_cpu,
+            Placement::Unpinned => None,
+        }
+    }
+}
+
+fn choose(allowed: &[usize], siblings_of: impl Fn(usize) -> Vec<usize>) -> Seats {
+    let Some((&first, rest)) = allowed.split_first() else {
+        return Seats { server_cpu: None, other_cpu: None, are_siblings: false };
+    };
+    let siblings = siblings_of(first);
+    let apart = rest.iter().find(|cpu| !siblings.contains(cpu));
+    Seats {
+        server_cpu: Some(first),
+        other_cpu: apart.or(rest.first()).copied(),
+        are_siblings: apart.is_none() && !rest.is_empty(),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn allowed_cpus() -> Vec<usize> {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+    match sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allowed_cpus() -> Vec<usize> {
+    Vec::new()
+}
+
+fn siblings_of(cpu: usize) -> Vec<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    parse_cpu_list(&std::fs::read_to_string(path).unwrap_or_default())
+}
+
+/// The kernel's notation of CPU sets: `0-2,8`.
+fn parse_cpu_list(text: &str) -> Vec<usize> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            cpus.extend(first..=last.min(first + 1024));
+        }
+    }
+    cpus
+}
+
+/// Pins the calling thread, and every thread and process it starts from now on, to one CPU.
+#[cfg(target_os = "linux")]
+pub fn pin(cpu: usize) -> io::Result<()> {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no such cpu"));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Pinning is only known on Linux.
+#[cfg(not(target_os = "linux"))]
+pub fn pin(_cpu: usize) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "pinning to a cpu is not possible on this system"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_seat_is_on_another_core_when_there_is_one() {
+        let seats = choose(&[0, 1, 2, 3], |cpu| if cpu < 2 { vec![0, 1] } else { vec![2, 3] });
+
+        assert_eq!(seats, Seats { server_cpu: Some(0), other_cpu: Some(2), are_siblings: false });
+    }
+
+    #[test]
+    fn a_sibling_is_better_than_no_second_seat_and_is_told() {
+        let seats = choose(&[4, 5], |_| vec![4, 5]);
+
+        assert_eq!(seats, Seats { server_cpu: Some(4), other_cpu: Some(5), are_siblings: true });
+    }
+
+    #[test]
+    fn one_cpu_allows_one_placement_and_none_leaves_all_unpinned() {
+        assert_eq!(choose(&[3], |_| vec![3]).placements(), [Placement::OneCore]);
+        assert_eq!(choose(&[], |_| vec![]).placements(), [Placement::Unpinned]);
+    }
+
+    #[test]
+    fn lists_of_cpus_are_read_as_the_kernel_writes_them() {
+        assert_eq!(parse_cpu_list("0-2,8\n"), [0, 1, 2, 8]);
+        assert_eq!(parse_cpu_list(""), [] as [usize; 0]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_pinned_thread_may_use_that_cpu_alone() {
+        let cpu = *allowed_cpus().first().unwrap();
+
+        let allowed = std::thread::spawn(move || pin(cpu).map(|()| allowed_cpus())).join().unwrap();
+
+        assert_eq!(allowed.unwrap(), [cpu]);
+    }
+}

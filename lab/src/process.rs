@@ -1,0 +1,273 @@
+//! Processes of a run: pinned, kept to loopback, and gone when their handle is.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use crate::driver::Failure;
+use crate::limit::{EXIT_MAX, OUTPUT_LINES_KEPT};
+
+/// The ports of one server and of those who talk to it, so that nothing else on this host is met.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    /// Searches and, when it is free, circuits.
+    pub server: u16,
+    /// Beacons.
+    pub repeater: u16,
+}
+
+impl Ports {
+    /// Ports that were free a moment ago, over TCP and UDP.
+    pub fn free() -> std::io::Result<Ports> {
+        let (server, _hold) = free_port()?;
+        let (repeater, _hold) = free_port()?;
+        Ok(Ports { server, repeater })
+    }
+
+    /// The environment that keeps Channel Access on loopback and on these ports.
+    fn environment(self) -> Vec<(&'static str, String)> {
+        let loopback = Ipv4Addr::LOCALHOST.to_string();
+        let server = self.server.to_string();
+        vec![
+            ("EPICS_CA_ADDR_LIST", loopback.clone()),
+            ("EPICS_CA_AUTO_ADDR_LIST", "NO".into()),
+            ("EPICS_CA_SERVER_PORT", server.clone()),
+            ("EPICS_CA_REPEATER_PORT", self.repeater.to_string()),
+            ("EPICS_CA_MAX_ARRAY_BYTES", "1000000000".into()),
+            ("EPICS_CAS_INTF_ADDR_LIST", loopback.clone()),
+            ("EPICS_CAS_SERVER_PORT", server),
+            ("EPICS_CAS_BEACON_ADDR_LIST", loopback.clone()),
+            ("EPICS_CAS_BEACON_PORT", self.repeater.to_string()),
+            ("EPICS_CAS_AUTO_BEACON_ADDR_LIST", "NO".into()),
+            ("EPICS_PVA_ADDR_LIST", loopback.clone()),
+            ("EPICS_PVA_AUTO_ADDR_LIST", "NO".into()),
+            ("EPICS_PVAS_INTF_ADDR_LIST", loopback),
+        ]
+    }
+}
+
+fn free_port() -> std::io::Result<(u16, (TcpListener, UdpSocket))> {
+    let mut failure = None;
+    for _attempt in 0..100 {
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = tcp.local_addr()?.port();
+        match UdpSocket::bind((Ipv4Addr::LOCALHOST, port)) {
+            Ok(udp) => return Ok((port, (tcp, udp))),
+            Err(taken) => failure = Some(taken),
+        }
+    }
+    Err(failure.unwrap_or_else(|| std::io::Error::from(std::io::ErrorKind::AddrInUse)))
+}
+
+/// What is to be started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Who it is, for messages.
+    pub who: String,
+    /// The program.
+    pub program: PathBuf,
+    /// Its words.
+    pub args: Vec<OsString>,
+    /// The CPU it is kept on; `None` for anywhere.
+    pub cpu: Option<usize>,
+    /// The ports it may use.
+    pub ports: Ports,
+    /// Variables on top of those that keep it on loopback.
+    pub variables: Vec<(&'static str, OsString)>,
+}
+
+/// A running process; dropping it ends it.
+#[derive(Debug)]
+pub struct Process {
+    who: String,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    output: Receiver<String>,
+    last: VecDeque<String>,
+}
+
+impl Process {
+    /// Starts it. Standard input stays open until the handle is dropped.
+    pub fn start(launch: &Launch) -> Result<Process, Failure> {
+        let unavailable = |why: std::io::Error| Failure::Unavailable { who: launch.who.clone(), why: why.to_string() };
+        let mut command = wrapped(launch).map_err(unavailable)?;
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_epics(name)) {
+            command.env_remove(name);
+        }
+        // Of a panic the message is wanted, which a backtrace would push out of what is kept.
+        command.env("RUST_BACKTRACE", "0");
+        command.envs(launch.ports.environment());
+        command.envs(launch.variables.iter().map(|(name, text)| (name, text)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(unavailable)?;
+        let (sender, output) = mpsc::channel();
+        if let Some(stdout) = child.stdout.take() {
+            forward_lines(stdout, sender.clone());
+        }
+        if let Some(stderr) = child.stderr.take() {
+            forward_lines(stderr, sender);
+        }
+        let stdin = child.stdin.take();
+        Ok(Process { who: launch.who.clone(), child, stdin, output, last: VecDeque::new() })
+    }
+
+    /// Writes one line to its standard input.
+    pub fn write_line(&mut self, line: &str) -> Result<(), Failure> {
+        let written = match &mut self.stdin {
+            Some(stdin) => writeln!(stdin, "{line}").and_then(|()| stdin.flush()),
+            None => Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe)),
+        };
+        match written {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.ended()),
+        }
+    }
+
+    /// The next line of its output that `accept` turns into something; others are kept to explain an end.
+    pub fn wait_for<T>(&mut self, timeout: Duration, accept: impl Fn(&str) -> Option<T>) -> Result<T, Failure> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => match accept(&line) {
+                    Some(found) => return Ok(found),
+                    None => self.keep(line),
+                },
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(Failure::Silent { who: self.who.clone(), after_s: timeout.as_secs_f64() });
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
+            }
+        }
+    }
+
+    fn keep(&mut self, line: String) {
+        if line.trim().is_empty() {
+            return;
+        }
+        if self.last.len() == OUTPUT_LINES_KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(line);
+    }
+
+    fn ended(&mut self) -> Failure {
+        while let Ok(line) = self.output.recv_timeout(EXIT_MAX) {
+            self.keep(line);
+        }
+        let status = wait_a_moment(&mut self.child).unwrap_or_else(|| "closed its output".into());
+        let said = self.last.iter().map(String::as_str).collect::<Vec<_>>().join("; ");
+        Failure::Ended { who: self.who.clone(), status, said }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stdin = None;
+        // It may have ended by itself, and then there is nothing to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_a_moment(child: &mut Child) -> Option<String> {
+    let deadline = Instant::now() + EXIT_MAX;
+    while Instant::now() < deadline {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status.to_string());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    None
+}
+
+fn is_of_epics(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with("EPICS_"))
+}
+
+fn forward_lines(stream: impl Read + Send + 'static, lines: Sender<String>) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+            if lines.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// The command by way of `fodo lab worker launch`, which pins itself, asks to die with its parent and
+/// becomes the program: all threads of a peer inherit the pin, and no line of unsafe code is needed.
+#[cfg(target_os = "linux")]
+fn wrapped(launch: &Launch) -> std::io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["lab", "worker", "launch"]);
+    if let Some(cpu) = launch.cpu {
+        command.args(["--cpu", &cpu.to_string()]);
+    }
+    command.args(["--parent", &std::process::id().to_string(), "--"]).arg(&launch.program).args(&launch.args);
+    Ok(command)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wrapped(launch: &Launch) -> std::io::Result<Command> {
+    let mut command = Command::new(&launch.program);
+    command.args(&launch.args);
+    Ok(command)
+}
+
+/// Becomes `words` on `cpu`, to be killed when `parent` ends. Comes back only on failure.
+#[cfg(target_os = "linux")]
+pub fn become_program(cpu: Option<usize>, parent: u32, words: &[OsString]) -> std::io::Error {
+    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    use std::os::unix::process::CommandExt;
+    let Some((program, args)) = words.split_first() else {
+        return std::io::Error::new(std::io::ErrorKind::InvalidInput, "no program to become");
+    };
+    if let Err(failure) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        return failure.into();
+    }
+    // The parent may have ended before the line above; nobody would end this process then.
+    if getppid().is_none_or(|now| now.as_raw_nonzero().get().unsigned_abs() != parent) {
+        return std::io::Error::other("the laboratory has ended");
+    }
+    if let Some(Err(failure)) = cpu.map(crate::placement::pin) {
+        return failure;
+    }
+    Command::new(program).args(args).exec()
+}
+
+/// Only known on Linux.
+#[cfg(not(target_os = "linux"))]
+pub fn become_program(_cpu: Option<usize>, _parent: u32, _words: &[OsString]) -> std::io::Error {
+    std::io::Error::from(std::io::ErrorKind::Unsupported)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_a_child_is_given_is_loopback_and_no_list_is_automatic() {
+        let environment = Ports { server: 1, repeater: 2 }.environment();
+
+        for (name, text) in environment {
+            if name.ends_with("AUTO_ADDR_LIST") || name.ends_with("AUTO_BEACON_ADDR_LIST") {
+                assert_eq!(text, "NO", "{name}");
+            } else if name.ends_with("_ADDR_LIST") {
+                assert_eq!(text, "127.0.0.1", "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn free_ports_differ_and_are_not_those_of_a_plant() {
+        let ports = Ports::free().unwrap();
+
+        assert_ne!(ports.server, ports.repeater);
+        assert!(![5064, 5065, 5075, 5076].contains(&ports.server));
+    }
+}

@@ -1,0 +1,133 @@
+//! The servers under test.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::driver::Failure;
+use crate::limit::SERVER_START_MAX;
+use crate::peers::Peers;
+use crate::process::{Launch, Ports, Process};
+
+/// The database every server loads, so that the laboratory works from anywhere.
+const DATABASE: &str = include_str!("../../examples/db/epics_tests.db");
+
+/// That database as a file of this run; removed when dropped.
+#[derive(Debug)]
+pub struct DatabaseFile {
+    directory: PathBuf,
+}
+
+impl DatabaseFile {
+    /// Writes it into a new directory of the system's temporary one.
+    pub fn write() -> std::io::Result<DatabaseFile> {
+        let directory = std::env::temp_dir().join(format!("fodo-lab-{}", std::process::id()));
+        std::fs::create_dir(&directory)?;
+        let file = DatabaseFile { directory };
+        std::fs::write(file.path(), DATABASE)?;
+        Ok(file)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> PathBuf {
+        self.directory.join("epics_tests.db")
+    }
+}
+
+impl Drop for DatabaseFile {
+    fn drop(&mut self) {
+        // What cannot be removed is a few kilobytes in a directory for such things.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A server that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerKind {
+    /// Ours.
+    Fodo,
+    /// That of EPICS: rsrv over the database of EPICS Base.
+    SoftIoc,
+    /// A raw socket.
+    #[value(skip)]
+    Raw,
+}
+
+impl ServerKind {
+    /// As tables show it.
+    pub fn text(self) -> &'static str {
+        match self {
+            ServerKind::Fodo => "fodo ioc",
+            ServerKind::SoftIoc => "softIoc",
+            ServerKind::Raw => "raw socket",
+        }
+    }
+
+    /// What of the peers it needs but is not there.
+    pub fn missing(self, peers: &Peers) -> Option<String> {
+        match self {
+            ServerKind::SoftIoc => peers.epics.as_ref().err().cloned(),
+            ServerKind::Fodo | ServerKind::Raw => None,
+        }
+    }
+}
+
+/// A running server; ends when dropped.
+#[derive(Debug)]
+pub struct Server {
+    ports: Ports,
+    _process: Process,
+}
+
+impl Server {
+    /// Starts it on `cpu` with the database at `database`, and waits until it serves.
+    pub fn start(kind: ServerKind, database: &Path, cpu: Option<usize>, peers: &Peers) -> Result<Server, Failure> {
+        let who = kind.text().to_owned();
+        let unavailable = |why: String| Failure::Unavailable { who: who.clone(), why };
+        let ports = Ports::free().map_err(|why| unavailable(why.to_string()))?;
+        let this = std::env::current_exe().map_err(|why| unavailable(why.to_string()))?;
+        let (program, args) = match kind {
+            ServerKind::Fodo => (this, fodo_ioc_words(database, ports)),
+            ServerKind::Raw => (this, vec!["lab".into(), "worker".into(), "serve-raw".into()]),
+            ServerKind::SoftIoc => {
+                let epics = peers.epics.as_ref().map_err(|why| unavailable(why.clone()))?;
+                (epics.python.clone(), softioc_words(database))
+            }
+        };
+        let launch = Launch { who, program, args, cpu, ports, variables: Vec::new() };
+        let mut process = Process::start(&launch)?;
+        let ports = process.wait_for(SERVER_START_MAX, |line| match kind {
+            ServerKind::Fodo => line.starts_with("fodo ioc: serving").then_some(ports),
+            ServerKind::SoftIoc => line.contains("IOC Running").then_some(ports),
+            ServerKind::Raw => {
+                let port = line.strip_prefix(RAW_READY)?.trim().parse().ok()?;
+                Some(Ports { server: port, ..ports })
+            }
+        })?;
+        Ok(Server { ports, _process: process })
+    }
+
+    /// Where it is reached.
+    pub fn ports(&self) -> Ports {
+        self.ports
+    }
+}
+
+/// What the raw server says before its port.
+pub const RAW_READY: &str = "raw server on port ";
+
+fn fodo_ioc_words(database: &Path, ports: Ports) -> Vec<OsString> {
+    let port = ports.server.to_string();
+    let mut words: Vec<OsString> = vec!["ioc".into(), "-d".into(), database.into()];
+    words.extend(["--port", &port, "--interface", "127.0.0.1"].map(OsString::from));
+    words
+}
+
+/// A softIoc of rsrv alone: Python only loads the libraries and then waits for its standard input, and
+/// the PVA server that this module adds by default is left out.
+fn softioc_words(database: &Path) -> Vec<OsString> {
+    let program = "from epicscorelibs.ioc import main; main((), ())";
+    vec!["-c".into(), program.into(), "-d".into(), database.into()]
+}

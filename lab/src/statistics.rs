@@ -1,0 +1,206 @@
+//! Medians, quartiles and bootstrap intervals; the only randomness of the laboratory, seeded.
+
+use serde::Serialize;
+
+/// Resamples of a bootstrap; the interval's ends no longer move by a visible digit beyond this.
+const N_RESAMPLES: usize = 2000;
+
+/// What repetitions of one number say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// How many repetitions.
+    pub n: usize,
+    /// Half of them are below.
+    pub median: f64,
+    /// A quarter of them are below.
+    pub quartile_low: f64,
+    /// A quarter of them are above.
+    pub quartile_high: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// The 95 % bootstrap interval of the median.
+    pub interval: (f64, f64),
+}
+
+impl Summary {
+    /// Of `samples` in any order; `None` when there are none.
+    pub fn of(samples: &[f64], seed: u64) -> Option<Summary> {
+        let sorted = sorted(samples);
+        let (&min, &max) = (sorted.first()?, sorted.last()?);
+        let mut random = Random::new(seed);
+        let medians = (0..N_RESAMPLES).map(|_| median_of_resample(&sorted, &mut random)).collect();
+        Some(Summary {
+            n: sorted.len(),
+            median: quantile(&sorted, 0.5)?,
+            quartile_low: quantile(&sorted, 0.25)?,
+            quartile_high: quantile(&sorted, 0.75)?,
+            min,
+            max,
+            interval: middle_95(medians)?,
+        })
+    }
+}
+
+/// The ratio of the medians of two sets of repetitions, with its 95 % bootstrap interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ratio {
+    /// Median of the first by median of the second.
+    pub ratio: f64,
+    /// Its 95 % bootstrap interval.
+    pub interval: (f64, f64),
+}
+
+impl Ratio {
+    /// Of `samples` to `base`; `None` when either is empty or the base's median is zero.
+    pub fn of(samples: &[f64], base: &[f64], seed: u64) -> Option<Ratio> {
+        let (samples, base) = (sorted(samples), sorted(base));
+        let base_median = quantile(&base, 0.5).filter(|median| *median != 0.0)?;
+        let ratio = quantile(&samples, 0.5)? / base_median;
+        let mut random = Random::new(seed);
+        let ratios = (0..N_RESAMPLES)
+            .map(|_| median_of_resample(&samples, &mut random) / median_of_resample(&base, &mut random))
+            .collect();
+        Some(Ratio { ratio, interval: middle_95(ratios)? })
+    }
+}
+
+/// The value below which a `share` (0 to 1) of `sorted` lies, interpolated between neighbours.
+///
+/// Source: Hyndman and Fan, "Sample Quantiles in Statistical Packages" (1996), definition 7.
+pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let position = share * sorted.len().checked_sub(1)? as f64;
+    let below = sorted.get(position.floor() as usize)?;
+    let above = sorted.get(position.ceil() as usize)?;
+    Some(below + (above - below) * position.fract())
+}
+
+/// The median of nanoseconds in any order.
+pub fn median_ns(samples: &[u64]) -> Option<f64> {
+    quantile_ns(samples, 0.5)
+}
+
+/// A quantile of nanoseconds in any order.
+pub fn quantile_ns(samples: &[u64], share: f64) -> Option<f64> {
+    let floats: Vec<f64> = samples.iter().map(|ns| *ns as f64).collect();
+    quantile(&sorted(&floats), share)
+}
+
+fn sorted(samples: &[f64]) -> Vec<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+fn median_of_resample(samples: &[f64], random: &mut Random) -> f64 {
+    let mut resample: Vec<f64> =
+        (0..samples.len()).filter_map(|_| samples.get(random.below(samples.len())).copied()).collect();
+    resample.sort_by(f64::total_cmp);
+    quantile(&resample, 0.5).unwrap_or(f64::NAN)
+}
+
+fn middle_95(mut values: Vec<f64>) -> Option<(f64, f64)> {
+    values.sort_by(f64::total_cmp);
+    Some((quantile(&values, 0.025)?, quantile(&values, 0.975)?))
+}
+
+/// A seeded source of randomness: the same seed, the same run. For order and resampling, not for secrets.
+///
+/// Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014), SplitMix.
+#[derive(Clone, Debug)]
+pub struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// From a seed.
+    pub fn new(seed: u64) -> Random {
+        Random { state: seed }
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number from 0 to `n - 1`; 0 when `n` is 0. Its bias is below n / 2^64.
+    pub fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.bits()) * n as u128) >> 64) as usize
+    }
+
+    /// Puts `items` in random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_interpolated_between_neighbours() {
+        let sorted = [1.0, 2.0, 3.0, 10.0];
+
+        assert_eq!(quantile(&sorted, 0.5), Some(2.5));
+        assert_eq!(quantile(&sorted, 0.25), Some(1.75));
+        assert_eq!(quantile(&sorted, 1.0), Some(10.0));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn a_summary_does_not_depend_on_the_order_of_its_samples() {
+        let summary = Summary::of(&[5.0, 1.0, 3.0, 2.0, 4.0], 7).unwrap();
+
+        assert_eq!(summary, Summary::of(&[1.0, 2.0, 3.0, 4.0, 5.0], 7).unwrap());
+        assert_eq!((summary.median, summary.min, summary.max), (3.0, 1.0, 5.0));
+        assert_eq!((summary.quartile_low, summary.quartile_high), (2.0, 4.0));
+    }
+
+    #[test]
+    fn an_interval_holds_the_median_and_stays_within_the_samples() {
+        let samples: Vec<f64> = (0..101).map(f64::from).collect();
+
+        let summary = Summary::of(&samples, 1).unwrap();
+
+        let (low, high) = summary.interval;
+        assert!(summary.min < low && low < summary.median && summary.median < high && high < summary.max);
+    }
+
+    #[test]
+    fn a_ratio_of_equal_samples_is_one_and_its_interval_holds_one() {
+        let samples = [9.0, 10.0, 11.0, 10.5, 9.5];
+
+        let ratio = Ratio::of(&samples, &samples, 3).unwrap();
+
+        assert_eq!(ratio.ratio, 1.0);
+        assert!(ratio.interval.0 <= 1.0 && 1.0 <= ratio.interval.1);
+    }
+
+    #[test]
+    fn nothing_is_said_of_no_samples_and_of_a_base_of_zero() {
+        assert_eq!(Summary::of(&[], 1), None);
+        assert_eq!(Ratio::of(&[1.0], &[], 1), None);
+        assert_eq!(Ratio::of(&[1.0], &[0.0], 1), None);
+    }
+
+    #[test]
+    fn a_seed_gives_one_order_and_loses_nothing() {
+        let mut once: Vec<u32> = (0..50).collect();
+        let mut again = once.clone();
+
+        Random::new(42).shuffle(&mut once);
+        Random::new(42).shuffle(&mut again);
+
+        assert_eq!(once, again);
+        assert_ne!(once, (0..50).collect::<Vec<_>>());
+        once.sort_unstable();
+        assert_eq!(once, (0..50).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,83 @@
+//! What the laboratory starts itself as: launcher, raw server, drivers.
+
+use std::ffi::OsString;
+use std::io::{Write, stdin, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::driver::fodo::Fodo;
+use crate::driver::libca::Libca;
+use crate::driver::raw::{Destination, Raw};
+use crate::driver::{Driver, serve};
+use crate::server::RAW_READY;
+
+/// The words after `fodo lab worker`.
+#[derive(Debug, Subcommand)]
+pub enum Worker {
+    /// Pin to a CPU, ask to end with the laboratory, become another program.
+    Launch {
+        /// The CPU.
+        #[arg(long)]
+        cpu: Option<usize>,
+        /// The process id of the laboratory.
+        #[arg(long)]
+        parent: u32,
+        /// The program and its words.
+        #[arg(last = true, required = true)]
+        words: Vec<OsString>,
+    },
+    /// Serve bytes over a raw socket.
+    ServeRaw,
+    /// Drive a raw socket.
+    DriveRaw {
+        /// The server's port.
+        port: u16,
+        /// Read large answers into reused memory.
+        #[arg(long)]
+        reused: bool,
+    },
+    /// Drive our client.
+    DriveFodo,
+    /// Drive libca.
+    DriveLibca {
+        /// The library.
+        libca: PathBuf,
+        /// The library it needs.
+        libcom: PathBuf,
+    },
+}
+
+impl Worker {
+    /// Does it.
+    pub fn run(self) -> ExitCode {
+        let done = match self {
+            Worker::Launch { cpu, parent, words } => Err(crate::process::become_program(cpu, parent, &words)),
+            Worker::ServeRaw => crate::floor::serve(announce),
+            Worker::DriveRaw { port, reused } => {
+                drive(Raw::new(port, if reused { Destination::Reused } else { Destination::Fresh }))
+            }
+            Worker::DriveFodo => Fodo::new().map_err(std::io::Error::other).and_then(drive),
+            Worker::DriveLibca { libca, libcom } => {
+                Libca::load(&libca, &libcom).map_err(std::io::Error::other).and_then(drive)
+            }
+        };
+        match done {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn drive(driver: impl Driver) -> std::io::Result<()> {
+    serve(driver, stdin().lock(), stdout().lock())
+}
+
+fn announce(port: u16) -> std::io::Result<()> {
+    println!("{RAW_READY}{port}");
+    stdout().flush()
+}

@@ -1,0 +1,138 @@
+//! The laboratory as processes. Its workers are the calling program started again, so this test is a
+//! program of its own: started as `lab ...` it is the laboratory, else it runs the tests below.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+type Test = (&'static str, fn());
+
+const TESTS: [Test; 4] = [
+    ("a_driver_speaks_the_protocol_line_by_line", a_driver_speaks_the_protocol_line_by_line),
+    ("a_program_that_is_launched_ends_with_who_launched_it", a_program_that_is_launched_ends_with_who_launched_it),
+    ("a_server_that_cannot_start_fails_its_rows_and_the_run", a_server_that_cannot_start_fails_its_rows_and_the_run),
+    (
+        "libca_and_softioc_are_measured_and_every_value_is_right",
+        libca_and_softioc_are_measured_and_every_value_is_right,
+    ),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if words.first().is_some_and(|word| word == "lab") {
+        return fodo_lab::run(words.into_iter().skip(1));
+    }
+    let wanted = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
+    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(wanted)) {
+        let start = Instant::now();
+        test();
+        println!("test {name} ... ok ({:.1} s)", start.elapsed().as_secs_f64());
+    }
+    ExitCode::SUCCESS
+}
+
+/// This program as the laboratory; ended when dropped.
+struct Lab(Child);
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn lab(words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.arg("lab").args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+}
+
+fn start(words: &[&str]) -> (Lab, ChildStdin, impl Iterator<Item = String> + use<>) {
+    let mut child = lab(words).spawn().expect("this program starts");
+    let stdin = child.stdin.take().expect("it was asked for");
+    let lines = BufReader::new(child.stdout.take().expect("it was asked for")).lines().map_while(Result::ok);
+    (Lab(child), stdin, lines)
+}
+
+fn a_driver_speaks_the_protocol_line_by_line() {
+    let (_server, _open, mut said) = start(&["worker", "serve-raw"]);
+    let port = said.next().and_then(|line| line.rsplit(' ').next().map(str::to_owned)).expect("the server's port");
+    let (_driver, mut asks, mut answers) = start(&["worker", "drive-raw", &port]);
+    let mut ask = |text: &str| -> Value {
+        writeln!(asks, "{text}").expect("the driver listens");
+        serde_json::from_str(&answers.next().expect("an answer")).expect("an answer is JSON")
+    };
+
+    let opened = ask(r#"{"open":{"pv":"any","n_channels":3}}"#);
+    let scalars = ask(r#"{"get_scalars":{"n":10,"n_warm_up":2}}"#);
+    let moved = ask(r#"{"move_array":{"n_elements":5000,"salt":7,"n_gets":2}}"#);
+    let nonsense = ask("nonsense");
+
+    assert_eq!(opened["opened"]["n_channels"], json!(3));
+    assert_eq!(scalars["scalars"]["latencies_ns"].as_array().map(Vec::len), Some(10));
+    assert_eq!(moved["array"]["n_elements"], json!(5000));
+    assert_eq!(nonsense["failed"]["protocol"]["line"], json!("nonsense"));
+}
+
+/// Only Linux lets a process ask for that.
+fn a_program_that_is_launched_ends_with_who_launched_it() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let parent = std::process::id().to_string();
+
+    // To the kernel, the parent is the thread that started it, which ends once it runs.
+    let starter = std::thread::spawn(move || {
+        let words = ["worker", "launch", "--parent", &parent, "--", "sh", "-c", "echo up; sleep 3600"];
+        let (launched, _stdin, mut said) = start(&words);
+        assert_eq!(said.next().as_deref(), Some("up"));
+        launched
+    });
+    let mut launched = starter.join().expect("it starts");
+
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while launched.0.try_wait().expect("it is our child").is_none() {
+        assert!(Instant::now() < deadline, "it outlived the thread that started it");
+        std::thread::yield_now();
+    }
+}
+
+/// This program has no verb `ioc`, so it stands for a server that ends at once.
+fn a_server_that_cannot_start_fails_its_rows_and_the_run() {
+    let words = "run quick --repetitions 5 --elements-max 10000 --client fodo --server fodo --json -";
+
+    let output = lab(&words.split(' ').collect::<Vec<_>>()).output().expect("this program starts");
+
+    let run: Value = serde_json::from_slice(&output.stdout).expect("the run as JSON");
+    let rows = run["rows"].as_array().expect("rows");
+    assert_eq!(output.status.code(), Some(1));
+    for row in rows {
+        let expected = if row["server"] == "raw" { "measured" } else { "failed" };
+        assert_eq!(row["verdict"], expected, "{row}");
+        assert_eq!(row["numbers"].is_null(), expected == "failed", "{row}");
+    }
+}
+
+fn libca_and_softioc_are_measured_and_every_value_is_right() {
+    let list = lab(&["list"]).output().expect("this program starts");
+    if !String::from_utf8_lossy(&list.stdout).contains("libca and softIoc of EPICS Base") {
+        println!("  not tested: no peers here; `fodo lab run quick` fetches them, FODO_PEERS names others");
+        return;
+    }
+    let words = "run quick --repetitions 5 --elements-max 10000 --client libca --server soft-ioc --require-peers \
+                 --json -";
+
+    let output = lab(&words.split_whitespace().collect::<Vec<_>>()).output().expect("this program starts");
+
+    let run: Value = serde_json::from_slice(&output.stdout).expect("the run as JSON");
+    assert!(output.status.success(), "{run}");
+    let of_libca = run["rows"].as_array().expect("rows").iter().filter(|row| row["client"] == "libca");
+    for row in of_libca.clone() {
+        assert_eq!(row["verdict"], "measured");
+        assert!(row["client_version"].as_str().is_some_and(|text| text.starts_with("libca, protocol 4.")), "{row}");
+    }
+    assert!(of_libca.count() > 0);
+}

@@ -1,0 +1,55 @@
+//! The Python environment of the peers: other people's clients and servers, pinned to exact versions.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::step::output_of;
+
+/// Names another folder for the environment.
+const VARIABLE: &str = "FODO_PEERS";
+
+/// Makes the environment unless it is there with these very requirements. Returns its Python.
+///
+/// The folder is `.peers/venv` below the workspace, or what `FODO_PEERS` says. A copy of the
+/// requirements inside it is the stamp: when they differ from the file, everything is made anew.
+pub fn prepare(root: &Path) -> Result<PathBuf, String> {
+    let requirements_path = root.join("conformance").join("peers").join("requirements.txt");
+    let requirements = std::fs::read_to_string(&requirements_path)
+        .map_err(|error| format!("{}: {error}", requirements_path.display()))?;
+    let folder = folder(root);
+    let python = folder.join("bin").join("python");
+    let stamp = folder.join("fodo-requirements.txt");
+    if python.exists() && std::fs::read_to_string(&stamp).is_ok_and(|made_of| made_of == requirements) {
+        return Ok(python);
+    }
+
+    // Standard error, so that standard output stays one line: the path.
+    eprintln!("making the peers' Python environment in {}", folder.display());
+    let creation = output_of(root, Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
+    creation.map_err(|error| {
+        format!(
+            "{error}\n\nthe peers need python3 (3.11 or newer) with the modules venv and ensurepip; Debian and Ubuntu \
+             have them in the package python3-venv"
+        )
+    })?;
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--only-binary", ":all:"]);
+    // The list is complete: whatever it does not name must not come in by itself.
+    pip.args(["--no-deps", "-r"]).arg(&requirements_path);
+    output_of(root, &mut pip).map_err(|error| {
+        format!(
+            "{error}\n\npip could not install the peers named in conformance/peers/requirements.txt: it needs a \
+             package index it can reach, and wheels for this Python and platform"
+        )
+    })?;
+    output_of(root, Command::new(&python).args(["-m", "pip", "check"]))?;
+    std::fs::write(&stamp, requirements).map_err(|error| format!("{}: {error}", stamp.display()))?;
+    Ok(python)
+}
+
+fn folder(root: &Path) -> PathBuf {
+    match std::env::var_os(VARIABLE) {
+        Some(folder) if !folder.is_empty() => PathBuf::from(folder),
+        _ => root.join(".peers").join("venv"),
+    }
+}

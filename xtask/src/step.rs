@@ -1,0 +1,174 @@
+//! Runs the steps of a chore one after the other and tells how each went.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How many of a failed command's last lines are shown.
+const TAIL_LINES: usize = 150;
+
+/// How long a command may take; a step that hangs must not hang everything.
+const COMMAND_DURATION_MAX: Duration = Duration::from_secs(20 * 60);
+
+/// Numbers the logs of one process.
+static N_LOGS: AtomicUsize = AtomicUsize::new(0);
+
+/// How a step ended when it did not fail; the text says something worth a line, or nothing.
+pub enum Outcome {
+    /// It holds.
+    Passed(String),
+    /// It could not be tried here, and why.
+    Skipped(String),
+}
+
+/// The steps so far.
+pub struct Steps {
+    started: Instant,
+    n_passed: usize,
+    n_skipped: usize,
+    failed: Vec<String>,
+}
+
+impl Steps {
+    /// No step yet.
+    pub fn new() -> Steps {
+        Steps { started: Instant::now(), n_passed: 0, n_skipped: 0, failed: Vec::new() }
+    }
+
+    /// Runs one step. A failure is printed and remembered; the next steps run all the same.
+    pub fn run(&mut self, name: &str, step: impl FnOnce() -> Result<Outcome, String>) -> bool {
+        println!("---- {name}");
+        let started = Instant::now();
+        let result = step();
+        let seconds = started.elapsed().as_secs_f64();
+
+        let (word, said) = match &result {
+            Ok(Outcome::Passed(said)) => ("ok", said),
+            Ok(Outcome::Skipped(why)) => ("SKIPPED", why),
+            Err(why) => ("FAILED", why),
+        };
+        let line = said.trim_end();
+        let gap = if line.contains('\n') { "\n" } else { "  " };
+        println!("     {word} {seconds:.1} s{}{line}", if line.is_empty() { "" } else { gap });
+        match result {
+            Ok(Outcome::Passed(_)) => self.n_passed += 1,
+            Ok(Outcome::Skipped(_)) => self.n_skipped += 1,
+            Err(_) => self.failed.push(name.to_string()),
+        }
+        self.failed.last().is_none_or(|failed| failed != name)
+    }
+
+    /// The last lines, and whether all is well.
+    pub fn finish(self) -> Result<(), String> {
+        let seconds = self.started.elapsed().as_secs_f64();
+        println!();
+        for name in &self.failed {
+            println!("failed: {name}");
+        }
+        println!("{seconds:.0} s");
+        let total = format!("{} passed, {} failed", self.n_passed, self.failed.len());
+        let total = if self.n_skipped == 0 { total } else { format!("{total}, {} skipped", self.n_skipped) };
+        if self.failed.is_empty() {
+            println!("{total}");
+            return Ok(());
+        }
+        Err(total)
+    }
+}
+
+/// Runs a command to its end. `Ok` holds what it printed, `Err` its last lines.
+pub fn output_of(root: &Path, command: &mut Command) -> Result<String, String> {
+    let log_path = log_path(root)?;
+    let log = File::create(&log_path).map_err(|error| format!("{}: {error}", log_path.display()))?;
+    let log_too = log.try_clone().map_err(|error| error.to_string())?;
+
+    let shown = format!("{command:?}");
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(log_too)
+        .process_group(0)
+        .spawn()
+        .map_err(|error| format!("{shown}: {error}"))?;
+    let status = wait(child);
+    let printed = std::fs::read(&log_path).map_err(|error| error.to_string())?;
+    let _ = std::fs::remove_file(&log_path); // Only a copy of what is returned.
+    let printed = String::from_utf8_lossy(&printed).into_owned();
+
+    match status {
+        Ok(status) if status.success() => Ok(printed),
+        Ok(status) => Err(format!("{shown}: {status}\n{}", tail(&printed))),
+        Err(why) => Err(format!("{shown}: {why}\n{}", tail(&printed))),
+    }
+}
+
+fn log_path(root: &Path) -> Result<PathBuf, String> {
+    let folder = root.join("target").join("xtask");
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let number = N_LOGS.fetch_add(1, Ordering::Relaxed);
+    Ok(folder.join(format!("{}-{number}.log", std::process::id())))
+}
+
+/// Waits for the end of a child that leads a process group; ends the whole group when it takes too long.
+fn wait(mut child: Child) -> Result<ExitStatus, String> {
+    let deadline = Instant::now() + COMMAND_DURATION_MAX;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) if Instant::now() >= deadline => {
+                end_group(&child);
+                let _ = child.wait(); // It was killed; how it ended says nothing more.
+                return Err(format!("not finished after {} s", COMMAND_DURATION_MAX.as_secs()));
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+fn end_group(child: &Child) {
+    let group = format!("-{}", child.id());
+    // A group that has gone by itself is as good as one that was ended.
+    let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+}
+
+fn tail(printed: &str) -> String {
+    let lines: Vec<&str> = printed.lines().collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> PathBuf {
+        crate::workspace_root()
+    }
+
+    #[test]
+    fn a_command_that_fails_is_told_with_what_it_printed() {
+        let error = output_of(&root(), Command::new("sh").args(["-c", "echo before; exit 3"])).unwrap_err();
+
+        assert!(error.contains("before") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let error = output_of(&root(), &mut Command::new("no-such-program-anywhere")).unwrap_err();
+
+        assert!(error.contains("no-such-program-anywhere"), "{error}");
+    }
+
+    #[test]
+    fn one_failed_step_fails_the_whole() {
+        let mut steps = Steps::new();
+        assert!(steps.run("good", || Ok(Outcome::Passed(String::new()))));
+        assert!(!steps.run("bad", || Err("no".into())));
+        assert!(steps.run("absent", || Ok(Outcome::Skipped("not here".into()))));
+
+        assert_eq!(steps.finish(), Err("1 passed, 1 failed, 1 skipped".to_string()));
+    }
+}

@@ -1,0 +1,168 @@
+//! What must hold before a change is merged.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::step::{Outcome, Steps, output_of};
+use crate::{docs, peers, tidy};
+
+/// The round while working.
+pub fn quick(root: &Path) -> Result<(), String> {
+    let mut steps = Steps::new();
+    quick_steps(root, &mut steps);
+    steps.finish()
+}
+
+/// Everything; CI runs this and nothing else.
+pub fn everything(root: &Path) -> Result<(), String> {
+    let mut steps = Steps::new();
+    quick_steps(root, &mut steps);
+    steps.run("minimum Rust: the version Cargo.toml declares builds everything", || minimum_rust(root));
+    steps.run("doc tests", || cargo(root, &["test", "--workspace", "--doc"]));
+    steps.run("fuzz corpus", || cargo(root, &["test", "-p", "fodo-conformance", "--test", "corpus"]));
+    steps.run("cargo deny", || cargo_deny(root));
+
+    let is_built = steps.run("release build", || cargo(root, &["build", "--release", "-p", "fodo-cli"]));
+    if is_built {
+        let mut python = None;
+        steps.run("peers", || {
+            let path = peers::prepare(root)?;
+            python = Some(path);
+            Ok(Outcome::Passed(String::new()))
+        });
+        if python.is_some() {
+            steps.run("conformance", || conformance(root));
+        }
+        steps.run("documents: shell blocks", || docs::run_shell_blocks(root).map(Outcome::Passed));
+        steps.run("laboratory: lab run quick", || laboratory(root));
+    }
+    steps.finish()
+}
+
+fn quick_steps(root: &Path, steps: &mut Steps) {
+    steps.run("format", || cargo(root, &["fmt", "--all", "--check"]));
+    steps.run("tidy", || tidy::report(root).map(|()| Outcome::Passed(String::new())));
+    steps.run("lints", || cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]));
+    steps.run("tests", || {
+        // The conformance crate's own tests need the peers and the release build; they come later.
+        let arguments = ["test", "--workspace", "--exclude", "fodo-conformance", "--all-targets"];
+        let tests = cargo_output(root, &arguments)?;
+        let harness = cargo_output(root, &["test", "-p", "fodo-conformance", "--lib"])?;
+        Ok(Outcome::Passed(totals(&format!("{tests}{harness}"))))
+    });
+}
+
+/// One cargo command as a step; the numbers of its tests are what it says, if it has any.
+fn cargo(root: &Path, arguments: &[&str]) -> Result<Outcome, String> {
+    cargo_output(root, arguments).map(|printed| Outcome::Passed(totals(&printed)))
+}
+
+fn cargo_output(root: &Path, arguments: &[&str]) -> Result<String, String> {
+    output_of(root, Command::new("cargo").args(arguments).current_dir(root))
+}
+
+fn conformance(root: &Path) -> Result<Outcome, String> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "-p", "fodo-conformance", "--tests", "--", "--test-threads", "4"]).current_dir(root);
+    command.env("FODO_BIN", root.join("target").join("release").join("fodo"));
+    output_of(root, &mut command).map(|printed| {
+        let notes: Vec<&str> = printed.lines().filter(|line| line.starts_with("skipped: ")).collect();
+        let notes = notes.join("\n");
+        Outcome::Passed(if notes.is_empty() { totals(&printed) } else { format!("{}\n{notes}", totals(&printed)) })
+    })
+}
+
+fn laboratory(root: &Path) -> Result<Outcome, String> {
+    let program = root.join("target").join("release").join("fodo");
+    let printed = output_of(root, Command::new(program).args(["lab", "run", "quick"]).current_dir(root))?;
+    Ok(Outcome::Passed(printed))
+}
+
+/// Whether the declared minimum builds the workspace. Where this very compiler is that version, all
+/// other steps have shown it; else the toolchain must be installed beside it.
+fn minimum_rust(root: &Path) -> Result<Outcome, String> {
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).map_err(|error| error.to_string())?;
+    let declared = declared_rust(&manifest).ok_or("Cargo.toml declares no rust-version")?;
+    let running = output_of(root, Command::new("rustc").arg("--version").current_dir(root))?;
+    if is_version(&running, &declared) {
+        return Ok(Outcome::Passed(format!("{} is the compiler of all other steps", running.trim())));
+    }
+
+    let toolchain = format!("{declared}.0");
+    let installed = output_of(root, Command::new("rustup").args(["toolchain", "list"])).unwrap_or_default();
+    if !installed.lines().any(|line| line.starts_with(&toolchain)) {
+        return Ok(Outcome::Skipped(format!("`rustup toolchain install {toolchain}` would let this run")));
+    }
+    let toolchain = format!("+{toolchain}");
+    let target = root.join("target").join("minimum-rust");
+    let mut command = Command::new("cargo");
+    command.args([&toolchain, "check", "--workspace", "--all-targets", "--locked"]).current_dir(root);
+    output_of(root, command.env("CARGO_TARGET_DIR", target))?;
+    Ok(Outcome::Passed(String::new()))
+}
+
+/// `1.95` of `rust-version = "1.95"`.
+fn declared_rust(manifest: &str) -> Option<String> {
+    let line = manifest.lines().find(|line| line.starts_with("rust-version"))?;
+    line.split('"').nth(1).map(str::to_string)
+}
+
+/// Whether `rustc 1.95.0 (..)` is of the version `1.95`.
+fn is_version(printed: &str, declared: &str) -> bool {
+    printed.split_whitespace().nth(1).is_some_and(|version| version.starts_with(&format!("{declared}.")))
+}
+
+/// Licences and duplicates once more by cargo-deny where it is installed; tidy has checked licences without it.
+fn cargo_deny(root: &Path) -> Result<Outcome, String> {
+    if output_of(root, Command::new("cargo").args(["deny", "--version"])).is_err() {
+        return Ok(Outcome::Skipped("cargo-deny is not installed; tidy has checked the licences".into()));
+    }
+    cargo(root, &["deny", "--offline", "check", "bans", "licenses", "sources"])
+}
+
+/// The sum of the lines `test result: ok. 3 passed; 0 failed; 1 ignored; ..`.
+fn totals(printed: &str) -> String {
+    let mut n_passed = 0;
+    let mut n_ignored = 0;
+    for line in printed.lines().filter(|line| line.starts_with("test result: ")) {
+        let number_before = |word: &str| -> usize {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let place = words.iter().position(|w| w.trim_end_matches(';') == word);
+            place.and_then(|place| words.get(place.wrapping_sub(1))).and_then(|n| n.parse().ok()).unwrap_or(0)
+        };
+        n_passed += number_before("passed");
+        n_ignored += number_before("ignored");
+    }
+    match (n_passed, n_ignored) {
+        (0, 0) => String::new(),
+        (_, 0) => format!("{n_passed} tests"),
+        _ => format!("{n_passed} tests, {n_ignored} ignored"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_of_all_test_programs_are_added() {
+        let printed = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.0s\n\
+                       noise\ntest result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
+
+        assert_eq!(totals(printed), "7 tests, 1 ignored");
+        assert_eq!(totals("Compiling"), "");
+    }
+
+    #[test]
+    fn a_newer_compiler_is_not_taken_for_the_minimum() {
+        assert!(is_version("rustc 1.95.0 (59807616e 2026-04-14)", "1.95"));
+        assert!(!is_version("rustc 1.96.1 (0 2026-06-01)", "1.95"));
+        assert!(!is_version("rustc 1.950.0 (0 2026-06-01)", "1.95"));
+    }
+
+    #[test]
+    fn the_declared_version_is_read_from_the_manifest() {
+        assert_eq!(declared_rust("[workspace.package]\nrust-version = \"1.95\"\n"), Some("1.95".to_string()));
+        assert_eq!(declared_rust("[workspace.package]\n"), None);
+    }
+}

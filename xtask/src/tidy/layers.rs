@@ -1,0 +1,187 @@
+//! Who may use whom: the table of ARCHITECTURE.md says what cargo says, and arrows point down.
+
+use super::Offence;
+use super::metadata::{Member, Metadata};
+use super::repository::Repository;
+
+/// The page that holds the table.
+pub const PAGE: &str = "ARCHITECTURE.md";
+
+/// The line before the table.
+const TABLE_HEADING: &str = "| crate | uses | from outside |";
+
+/// The layers from the bottom up. A crate uses crates of lower layers only, but for [`BESIDE`].
+const LAYERS: [&[&str]; 6] = [
+    &["data"],
+    &["engine", "clu", "db"],
+    &["ca", "pva"],
+    &["net"],
+    &["ioc", "vclu"],
+    &["cli", "web", "python", "java", "lab", "conformance", "xtask"],
+];
+
+/// Faces that may use a face.
+const BESIDE: [(&str, &str); 3] = [("cli", "lab"), ("cli", "web"), ("python", "cli")];
+
+/// Edges that a higher place does not permit: these see no network, or are tools.
+const NEVER: [(&str, &str); 2] = [("ca", "db"), ("pva", "db")];
+
+/// Packages that open sockets, run threads or reach the system, banned from the layers below `net`.
+const IO_PACKAGES: [&str; 14] = [
+    "async-io",
+    "async-std",
+    "crossbeam",
+    "crossbeam-channel",
+    "libc",
+    "mio",
+    "nix",
+    "polling",
+    "rayon",
+    "rustix",
+    "signal-hook",
+    "smol",
+    "socket2",
+    "tokio",
+];
+
+/// Checks table and edges.
+pub fn check(repository: &Repository, metadata: &Metadata) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for member in &metadata.members {
+        check_edges(member, &mut offences);
+    }
+    match repository.text(PAGE) {
+        Some(page) => check_table(page, metadata, &mut offences),
+        None => offences.push(Offence::new(PAGE, 0, "is not there")),
+    }
+    offences
+}
+
+fn layer(name: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&name))
+}
+
+fn check_edges(member: &Member, offences: &mut Vec<Offence>) {
+    let name = member.name.as_str();
+    let path = format!("crates/{name}/Cargo.toml");
+    let Some(own) = layer(name) else {
+        offences.push(Offence::new(PAGE, 0, format!("{name}: a crate without a layer")));
+        return;
+    };
+    for used in &member.members {
+        let edge = (name, used.as_str());
+        let is_down = layer(used).is_some_and(|other| other < own);
+        if NEVER.contains(&edge) || !(is_down || BESIDE.contains(&edge)) {
+            offences.push(Offence::new(&path, 0, format!("{name} may not use {used}: arrows point down only")));
+        }
+    }
+    if layer("net").is_some_and(|net| own < net) {
+        for package in member.outside.iter().filter(|package| IO_PACKAGES.contains(&package.as_str())) {
+            offences.push(Offence::new(&path, 0, format!("{name} may not use {package}: no IO below net")));
+        }
+    }
+}
+
+fn check_table(page: &str, metadata: &Metadata, offences: &mut Vec<Offence>) {
+    let expected: Vec<String> = metadata.members.iter().map(row).collect();
+    let lines: Vec<&str> = page.lines().collect();
+    let Some(heading) = lines.iter().position(|line| *line == TABLE_HEADING) else {
+        offences.push(Offence::new(PAGE, 0, format!("lacks the table that starts with {TABLE_HEADING}")));
+        return;
+    };
+    let rows: Vec<&str> = lines.iter().skip(heading + 2).copied().take_while(|line| line.starts_with('|')).collect();
+    for (index, row) in rows.iter().enumerate() {
+        if !expected.iter().any(|line| line == row) {
+            offences.push(Offence::new(PAGE, heading + 3 + index, "this row is not what cargo metadata says"));
+        }
+    }
+    for line in expected.iter().filter(|line| !rows.contains(&line.as_str())) {
+        offences.push(Offence::new(PAGE, heading + 1, format!("the table lacks this row:\n{line}")));
+    }
+}
+
+/// The page with the table that cargo's answer makes, all else unchanged.
+pub fn with_table(page: &str, metadata: &Metadata) -> String {
+    let Some((before, after)) = page.split_once(TABLE_HEADING) else { return page.to_string() };
+    let rest: Vec<&str> = after.lines().skip(2).skip_while(|line| line.starts_with('|')).collect();
+    let rows: Vec<String> = metadata.members.iter().map(row).collect();
+    format!("{before}{TABLE_HEADING}\n| --- | --- | --- |\n{}\n{}\n", rows.join("\n"), rest.join("\n"))
+}
+
+/// The row of the table that says what cargo says.
+fn row(member: &Member) -> String {
+    let list = |names: &[String]| -> String {
+        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        if quoted.is_empty() { "nothing".to_string() } else { quoted.join(" ") }
+    };
+    format!("| `{}` | {} | {} |", member.name, list(&member.members), list(&member.outside))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offences_of(page: &str, edges: &[(&str, &[&str], &[&str])]) -> Vec<String> {
+        let texts = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        let members = edges.iter().map(|(name, members, outside)| Member {
+            name: name.to_string(),
+            members: texts(members),
+            outside: texts(outside),
+        });
+        let metadata = Metadata { members: members.collect(), ..Metadata::default() };
+        check(&Repository::of(&[(PAGE, page)]), &metadata).iter().map(ToString::to_string).collect()
+    }
+
+    fn page(rows: &str) -> String {
+        format!("# A\n\n{TABLE_HEADING}\n| --- | --- | --- |\n{rows}\nText.\n")
+    }
+
+    #[test]
+    fn a_table_that_says_what_cargo_says_is_fine() {
+        let page = page("| `ca` | `data` | nothing |\n| `data` | nothing | nothing |\n");
+
+        assert_eq!(offences_of(&page, &[("ca", &["data"], &[]), ("data", &[], &[])]), [""; 0]);
+    }
+
+    #[test]
+    fn a_row_too_many_or_too_few_or_wrong_is_caught() {
+        let edges: &[(&str, &[&str], &[&str])] = &[("data", &[], &[])];
+
+        assert_eq!(offences_of(&page(""), edges).len(), 1);
+        assert_eq!(offences_of(&page("| `data` | nothing | nothing |\n| `x` | nothing | nothing |\n"), edges).len(), 1);
+        assert_eq!(offences_of(&page("| `data` | nothing | `mio` |\n"), edges).len(), 2);
+        assert_eq!(offences_of("# A\n", edges).len(), 1);
+    }
+
+    #[test]
+    fn a_table_that_is_made_anew_is_what_cargo_says() {
+        let members = vec![Member { name: "data".into(), ..Member::default() }];
+        let metadata = Metadata { members, ..Metadata::default() };
+
+        let made = with_table(&page("| `x` | nothing | `mio` |\n"), &metadata);
+        assert_eq!(made, page("| `data` | nothing | nothing |\n"));
+    }
+
+    #[test]
+    fn an_arrow_up_or_sideways_is_caught() {
+        for (name, used) in [("data", "ca"), ("ca", "db"), ("db", "net"), ("ca", "pva"), ("lab", "cli"), ("net", "ioc")]
+        {
+            let row = format!("| `{name}` | `{used}` | nothing |\n");
+            let offences = offences_of(&page(&row), &[(name, &[used], &[])]);
+            assert_eq!(offences.len(), 1, "{name} -> {used}");
+        }
+        assert_eq!(offences_of(&page("| `cli` | `lab` | nothing |\n"), &[("cli", &["lab"], &[])]), [""; 0]);
+    }
+
+    #[test]
+    fn a_package_with_io_below_net_is_caught() {
+        let offences = offences_of(&page("| `db` | `data` | `mio` |\n"), &[("db", &["data"], &["mio"])]);
+
+        assert_eq!(offences.len(), 1);
+    }
+
+    #[test]
+    fn a_crate_without_a_layer_is_caught() {
+        assert_eq!(offences_of(&page("| `utils` | nothing | nothing |\n"), &[("utils", &[], &[])]).len(), 1);
+    }
+}

@@ -1,0 +1,143 @@
+//! Functions and files stay short; those that are not are on a list, and may shrink but never grow.
+
+use std::collections::BTreeMap;
+
+use super::Offence;
+use super::repository::Repository;
+use super::source;
+
+/// The giants: `lines path` for a file, `lines path function` for a function.
+pub const GIANTS_PATH: &str = "xtask/tidy-giants.txt";
+
+const FUNCTION_LINES_MAX: usize = 70;
+const FILE_LINES_MAX: usize = 600;
+
+const HEADING: &str = "\
+# Files over 600 lines (without their tests) and functions over 70, each with its length.
+# They may shrink, never grow; `cargo xtask tidy tighten` lowers the numbers.
+";
+
+/// A file, or a function in a file.
+type Name = String;
+
+/// What is measured: how long, and where it starts (0 for a file).
+struct Measured {
+    n_lines: usize,
+    line: usize,
+    path: String,
+}
+
+/// Checks every source against the limits and the list.
+pub fn check(repository: &Repository) -> Vec<Offence> {
+    let listed = listed(repository.text(GIANTS_PATH).unwrap_or_default());
+    let measured = giants(repository);
+
+    let mut offences = Vec::new();
+    for (name, giant) in &measured {
+        let found = giant.n_lines;
+        match listed.get(name) {
+            None => {
+                let what = format!("{found} lines: {name} is too long; split it");
+                offences.push(Offence::new(&giant.path, giant.line, what));
+            }
+            Some(limit) if found > *limit => {
+                let what = format!("{found} lines: {name} had {limit}; giants may shrink, never grow");
+                offences.push(Offence::new(&giant.path, giant.line, what));
+            }
+            Some(limit) if found < *limit => {
+                let what = format!("{name} has shrunk from {limit} to {found} lines: `cargo xtask tidy tighten`");
+                offences.push(Offence::new(GIANTS_PATH, 0, what));
+            }
+            Some(_) => {}
+        }
+    }
+    for name in listed.keys().filter(|name| !measured.contains_key(*name)) {
+        offences.push(Offence::new(GIANTS_PATH, 0, format!("{name} is no giant any more: `cargo xtask tidy tighten`")));
+    }
+    offences
+}
+
+/// The list as it would be were every number lowered to what it is now.
+pub fn tightened(repository: &Repository) -> String {
+    let measured = giants(repository);
+    let mut text = HEADING.to_string();
+    for (name, limit) in listed(repository.text(GIANTS_PATH).unwrap_or_default()) {
+        if let Some(giant) = measured.get(&name) {
+            text.push_str(&format!("{} {name}\n", giant.n_lines.min(limit)));
+        }
+    }
+    text
+}
+
+fn giants(repository: &Repository) -> BTreeMap<Name, Measured> {
+    let mut found = BTreeMap::new();
+    for file in repository.rust_files() {
+        let n_lines = file.text.lines().count() - source::n_test_lines(&file.text).unwrap_or(0);
+        if n_lines > FILE_LINES_MAX {
+            found.insert(file.path.clone(), Measured { n_lines, line: 0, path: file.path.clone() });
+        }
+        for function in source::functions(&file.text).unwrap_or_default() {
+            if function.n_lines > FUNCTION_LINES_MAX && !function.is_table {
+                let name = format!("{} {}", file.path, function.name);
+                let (n_lines, line) = (function.n_lines, function.line);
+                found.insert(name, Measured { n_lines, line, path: file.path.clone() });
+            }
+        }
+    }
+    found
+}
+
+fn listed(list: &str) -> BTreeMap<Name, usize> {
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(' ')).filter_map(|(n, name)| Some((name.into(), n.parse().ok()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function_of(n_lines: usize) -> String {
+        format!("fn long() {{\n{}}}\n", "    step();\n".repeat(n_lines - 2))
+    }
+
+    fn offences_in(source: &str, list: &str) -> Vec<String> {
+        let repository = Repository::of(&[("crates/ca/src/a.rs", source), (GIANTS_PATH, list)]);
+        check(&repository).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_function_over_seventy_lines_is_caught() {
+        assert_eq!(offences_in(&function_of(70), ""), [""; 0]);
+        assert_eq!(offences_in(&function_of(71), "").len(), 1);
+    }
+
+    #[test]
+    fn a_file_over_six_hundred_lines_is_caught_its_tests_not_counted() {
+        let short = "const A: u8 = 1;\n".repeat(600);
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "const A: u8 = 1;\n".repeat(50));
+
+        assert_eq!(offences_in(&format!("{short}{tests}"), ""), [""; 0]);
+        assert_eq!(offences_in(&format!("{short}const B: u8 = 1;\n"), "").len(), 1);
+    }
+
+    #[test]
+    fn a_listed_giant_may_not_grow_and_must_be_listed_as_it_is() {
+        assert_eq!(offences_in(&function_of(80), "80 crates/ca/src/a.rs long\n"), [""; 0]);
+        assert!(offences_in(&function_of(81), "80 crates/ca/src/a.rs long\n")[0].contains("never grow"));
+        assert!(offences_in(&function_of(79), "80 crates/ca/src/a.rs long\n")[0].contains("tighten"));
+        assert!(offences_in(&function_of(70), "80 crates/ca/src/a.rs long\n")[0].contains("no giant"));
+    }
+
+    #[test]
+    fn tightening_lowers_and_removes_but_never_raises_or_adds() {
+        let repository = |n: usize, list: &str| {
+            Repository::of(&[("crates/ca/src/a.rs", function_of(n).as_str()), (GIANTS_PATH, list)])
+        };
+
+        let listed = "80 crates/ca/src/a.rs long\n";
+        assert_eq!(tightened(&repository(79, listed)), format!("{HEADING}79 crates/ca/src/a.rs long\n"));
+        assert_eq!(tightened(&repository(81, listed)), format!("{HEADING}{listed}"));
+        assert_eq!(tightened(&repository(60, listed)), HEADING);
+        assert_eq!(tightened(&repository(90, "")), HEADING);
+    }
+}

@@ -1,0 +1,74 @@
+//! Words that have no place in the repository.
+
+use super::Offence;
+use super::repository::{Repository, TextFile};
+
+/// What may not stand anywhere, and why. In two halves, so that this file passes its own check.
+const BANNED: [(&str, &str); 7] = [
+    (concat!("FIX", "ME"), "mend it or open an issue"),
+    (concat!("todo", "!("), "write it or leave it out"),
+    (concat!("/", "work/"), "a path of one machine"),
+    (concat!("/", "root/"), "a path of one machine"),
+    (concat!("/tmp", "/w"), "a path of one machine"),
+    (concat!("shared", "/"), "not a folder of this project"),
+    (concat!("pypi", ".org"), "an index is the reader's choice"),
+];
+
+/// Banned too, except where the name is part of a format that others fixed.
+const REGISTRY: &str = concat!("crates", ".io");
+
+/// Only a CLU has these.
+const OF_THE_CLU_ALONE: &str = concat!("sess", "ion");
+
+/// Checks every text file.
+pub fn check(repository: &Repository) -> Vec<Offence> {
+    repository.files.iter().filter(|file| !file.path.starts_with("fuzz/corpus/")).flat_map(check_file).collect()
+}
+
+fn check_file(file: &TextFile) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    let is_about_clu = ["crates/clu/", "crates/vclu/"].iter().any(|folder| file.path.starts_with(folder));
+    for (index, line) in file.text.lines().enumerate() {
+        let mut offend = |what: String| offences.push(Offence::new(&file.path, index + 1, what));
+        for (word, why) in BANNED {
+            if line.contains(word) {
+                offend(format!("\"{word}\": {why}"));
+            }
+        }
+        if line.contains(REGISTRY) && !file.path.ends_with("Cargo.lock") {
+            offend(format!("\"{REGISTRY}\": an index is the reader's choice"));
+        }
+        let speaks_of_clu = is_about_clu || line.contains("CLU") || line.contains("Grenton");
+        if !speaks_of_clu && line.to_lowercase().contains(OF_THE_CLU_ALONE) {
+            offend(format!("\"{OF_THE_CLU_ALONE}\": only the Grenton CLU has these"));
+        }
+    }
+    offences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn n_offences(path: &str, text: &str) -> usize {
+        check(&Repository::of(&[(path, text)])).len()
+    }
+
+    #[test]
+    fn each_banned_word_is_caught_in_any_file() {
+        for (word, _) in BANNED {
+            assert_eq!(n_offences("docs/a.md", &format!("first\nsome {word} thing\n")), 1, "{word}");
+        }
+        assert_eq!(n_offences("README.md", REGISTRY), 1);
+        assert_eq!(n_offences("Cargo.lock", REGISTRY), 0);
+    }
+
+    #[test]
+    fn the_word_of_the_clu_is_left_to_the_clu() {
+        let planted = format!("A {OF_THE_CLU_ALONE} begins.");
+
+        assert_eq!(n_offences("crates/net/src/lib.rs", &planted), 1);
+        assert_eq!(n_offences("crates/clu/src/lib.rs", &planted), 0);
+        assert_eq!(n_offences("ARCHITECTURE.md", &format!("CLU: {planted}")), 0);
+    }
+}
