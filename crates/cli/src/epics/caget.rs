@@ -19,7 +19,7 @@ const HELP: &str = "
 caget [flags] PV...: read PVs and print their values, in the text of the tool of that name
 
   -h          this help                -V          version
-  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority, 0 to 99
+  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority; taken, without effect yet
   -c          ask for as many elements as there are
   -t          values only              -a          name, time, value, status, severity
   -d TYPE     ask for a DBR type by name or number and print all of it

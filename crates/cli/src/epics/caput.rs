@@ -29,7 +29,7 @@ caput [flags] PV VALUE...: write a PV and print it before and after, in the text
 caput -a [flags] PV N VALUE...: the same for an array; N is ignored
 
   -h          this help                -V          version
-  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority, 0 to 99
+  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority; taken, without effect yet
   -c          wait until the record's processing is complete
   -t          print only the new value -l          name, time, value, status, severity
   -n          enums are numbers        -s          enums are strings
