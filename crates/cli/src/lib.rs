@@ -115,8 +115,8 @@ fn dispatch(arguments: Vec<OsString>) -> io::Result<u8> {
             return Ok(2);
         }
     };
-    let (stdout, stderr) = (io::stdout(), io::stderr());
-    let (mut out, mut err) = (io::BufWriter::new(stdout.lock()), stderr.lock());
+    // Neither is kept locked: threads of an IOC tell their troubles on stderr as well.
+    let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::stderr());
     let mut outlet = Outlet { out: &mut out, err: &mut err };
     let exit = run_verb(&parsed.verb, &matches, &mut program, &mut outlet)?;
     out.flush()?;

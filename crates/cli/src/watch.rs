@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use fodo_net::{Channel, Context, Counts, Error, Facts, Kind, Monitor, MonitorEvent, MonitorOptions, Operation};
 
-/// Happenings that wait at most; beyond, the monitors' own queues hold and count the updates.
-const WAITING_MAX: usize = 1024;
+/// Happenings that wait at most: few, because beyond them the monitors' own queues hold, merge and
+/// count the updates, and the user chose their length.
+const WAITING_MAX: usize = 64;
 
 /// What happened.
 pub enum Happening {
