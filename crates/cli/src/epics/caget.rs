@@ -12,10 +12,10 @@ use super::options::{Common, VERSION};
 use super::plant::{Plant, connect_all};
 use crate::local_time::Clock;
 
-const FLAGS: &str = "taicnhsSVe:f:g:l:#:d:0:w:p:F:";
+pub(super) const FLAGS: &str = "tacnhsSVe:f:g:l:#:d:0:w:p:F:";
 
 /// What `-h` says; the flags are those of the field's tool of the same name.
-const HELP: &str = "
+pub(super) const HELP: &str = "
 caget [flags] PV...: read PVs and print their values, in the text of the tool of that name
 
   -h          this help                -V          version

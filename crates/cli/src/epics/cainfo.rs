@@ -12,10 +12,10 @@ use super::options::{Common, VERSION, leading_whole};
 use super::plant::{Plant, connect_all};
 use crate::local_time::Clock;
 
-const FLAGS: &str = "nhVw:s:p:";
+pub(super) const FLAGS: &str = "hVw:s:p:";
 
 /// What `-h` says.
-const HELP: &str = "
+pub(super) const HELP: &str = "
 cainfo [flags] PV...: print server, type and rights of PVs, in the text of the tool of that name
 
   -h          this help                -V          version

@@ -16,13 +16,13 @@ use crate::exit::explain;
 use crate::local_time::Clock;
 use crate::watch::{Happening, Watch};
 
-const FLAGS: &str = "nhVm:sSe:f:g:l:#:0:w:t:p:F:";
+pub(super) const FLAGS: &str = "nhVm:sSe:f:g:l:#:0:w:t:p:F:";
 
 /// Updates of one PV that may wait to be printed.
 const QUEUE_MAX: usize = 1024;
 
 /// What `-h` says.
-const HELP: &str = "
+pub(super) const HELP: &str = "
 camonitor [flags] PV...: print updates until it is stopped, in the text of the tool of that name
 
   -h          this help                -V          version

@@ -46,3 +46,24 @@ pub fn run(name: &str, arguments: &[String]) -> io::Result<u8> {
     out.flush()?;
     Ok(code)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_is_in_the_help() {
+        let tools = [
+            (caget::FLAGS, caget::HELP),
+            (caput::FLAGS, caput::HELP),
+            (camonitor::FLAGS, camonitor::HELP),
+            (cainfo::FLAGS, cainfo::HELP),
+        ];
+        for (flags, help) in tools {
+            for letter in flags.chars().filter(|&letter| letter != ':') {
+                assert!(help.contains(&format!(" -{letter}")), "-{letter} in {help}");
+            }
+            assert!(help.contains("Exit codes:") && help.contains("Example:") && help.contains("Environment:"));
+        }
+    }
+}
