@@ -61,7 +61,14 @@ struct Name {
 impl Searcher {
     /// A searcher of nothing yet. `seed` varies the jitter between processes.
     pub fn new(seed: u64) -> Searcher {
-        Searcher { names: HashMap::new(), due: BTreeMap::new(), sequence: 0, jitter: seed | 1, pause_until: None, origin: None }
+        Searcher {
+            names: HashMap::new(),
+            due: BTreeMap::new(),
+            sequence: 0,
+            jitter: seed | 1,
+            pause_until: None,
+            origin: None,
+        }
     }
 
     /// Starts to look for a name; the first datagram is due at once ([`Searcher::tick`]).
@@ -126,7 +133,8 @@ impl Searcher {
             }
             if packet.is_empty() {
                 self.sequence = self.sequence.wrapping_add(1);
-                let version = Request::Version { priority: 1, minor: u32::from(MINOR_VERSION), sequence: self.sequence };
+                let version =
+                    Request::Version { priority: 1, minor: u32::from(MINOR_VERSION), sequence: self.sequence };
                 version.encode(&mut packet);
             }
             let request = Request::Search { reply: DONT_REPLY, minor: u32::from(MINOR_VERSION), cid, again: cid.0 };
@@ -236,9 +244,8 @@ impl Responder {
                     head.encode(&mut packet);
                 }
                 let answer = Answer::Search { port: self.tcp_port, count: 0, address: THE_SENDER, cid };
-                answer.header(8).encode(&mut packet);
-                packet.extend_from_slice(&MINOR_VERSION.to_be_bytes());
-                packet.extend_from_slice(&[0; 6]);
+                answer.header(message::FOUND_BYTES).encode(&mut packet);
+                message::encode_found(&mut packet);
             }
             _ => {}
         });
@@ -252,12 +259,8 @@ impl Responder {
         if now.monotonic < self.beacon_at {
             return;
         }
-        let beacon = Answer::RsrvIsUp {
-            minor: MINOR_VERSION,
-            port: u32::from(self.tcp_port),
-            beacon: self.beacon,
-            address: 0,
-        };
+        let beacon =
+            Answer::RsrvIsUp { minor: MINOR_VERSION, port: u32::from(self.tcp_port), beacon: self.beacon, address: 0 };
         let mut bytes = Vec::new();
         beacon.encode(&mut bytes);
         out.push(Datagram { to: None, bytes });

@@ -66,9 +66,7 @@ impl Crank {
                     std::thread::yield_now();
                     self.lock()
                 }
-                Some(due) => {
-                    self.changed.wait_timeout(turn, due - now).unwrap_or_else(PoisonError::into_inner).0
-                }
+                Some(due) => self.changed.wait_timeout(turn, due - now).unwrap_or_else(PoisonError::into_inner).0,
                 None => self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner),
             };
         }

@@ -33,9 +33,6 @@ pub const SERVER_THREADS: usize = 4;
 /// A PV name in a channel request; longer ones cannot be searched for in one datagram.
 pub const NAME_BYTES: usize = 1000;
 
-
-
-
 /// Datagrams answered before circuits have their turn.
 pub const TURN_DATAGRAMS: usize = 256;
 

@@ -53,6 +53,12 @@ enum Phase {
     Closed,
 }
 
+/// What has waited for a channel to be active.
+pub(super) struct Activated {
+    pub(super) operations: Vec<(Arc<OperationCore>, Task)>,
+    pub(super) monitors: Vec<Arc<MonitorCore>>,
+}
+
 /// Whether the server of an active channel is heard.
 type Responsive = bool;
 
@@ -132,15 +138,11 @@ impl ChannelCore {
     }
 
     /// The server has confirmed it; gives what has waited for that.
-    pub(super) fn activated(
-        &self,
-        circuit: &Arc<Circuit>,
-        place: Place,
-    ) -> (Vec<(Arc<OperationCore>, Task)>, Vec<Arc<MonitorCore>>) {
+    pub(super) fn activated(&self, circuit: &Arc<Circuit>, place: Place) -> Activated {
         let mut state = lock(&self.state);
         state.phase = Phase::Active(circuit.clone(), place, true);
         state.trouble = None;
-        (std::mem::take(&mut state.waiting), state.monitors.clone())
+        Activated { operations: std::mem::take(&mut state.waiting), monitors: state.monitors.clone() }
     }
 
     /// Its circuit is lost, or the server took it away; it is looked for again. Operations that
@@ -382,10 +384,11 @@ impl Channel {
         callback: impl FnMut(MonitorEvent) + Send + 'static,
     ) -> Result<Monitor, Error> {
         let callback: Callback = Box::new(callback);
-        let callbacks = self.core().context.callbacks().map_err(|error| Error::System {
-            pv: self.name().to_owned(),
-            reason: error.to_string(),
-        })?;
+        let callbacks = self
+            .core()
+            .context
+            .callbacks()
+            .map_err(|error| Error::System { pv: self.name().to_owned(), reason: error.to_string() })?;
         Ok(self.start_monitor(options, Some((callback, callbacks))))
     }
 
@@ -411,4 +414,3 @@ impl Channel {
         Monitor::new(monitor, self.clone())
     }
 }
-

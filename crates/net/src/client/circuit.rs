@@ -3,12 +3,13 @@
 //! Everything is behind one mutex. A blocking caller that finds nobody reading becomes the reader
 //! until its own answer is there; what it reads for others it queues. When it leaves, the next
 //! blocked caller takes over; if there is none, the circuit rests for a moment ([`limit::LEASE`])
-//! and then goes back to the reactor.
+//! and then goes back to the reactor. That part is in `drive`.
+
+mod drive;
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
@@ -17,15 +18,13 @@ use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::dbr::{self, DbrType, Level};
 use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_data::{Kind, Now};
-use mio::unix::SourceFd;
-use mio::{Interest, Token};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use mio::Token;
 use slab::Slab;
 
-use super::channel::ChannelCore;
+use super::channel::{Activated, ChannelCore};
 use super::monitor::MonitorCore;
 use super::operation::{OperationCore, Outcome, Task, Waiter};
-use super::reactor::{Driven, Reactor, Turn};
+use super::reactor::{Driven, Reactor};
 use super::role::{Reader, Role};
 use super::{ContextCore, Detail, Error, Refusal, Request};
 use crate::limit;
@@ -178,9 +177,7 @@ impl Circuit {
                 state.machine.read(place.sid, dbr, count, ioid);
                 Ok(true)
             }
-            Task::Put(value) => {
-                state.machine.write(place.sid, dbr::put_type(value), value, Some(ioid)).map(|()| true)
-            }
+            Task::Put(value) => state.machine.write(place.sid, dbr::put_type(value), value, Some(ioid)).map(|()| true),
             Task::PutUnconfirmed(value) => {
                 state.machine.write(place.sid, dbr::put_type(value), value, None).map(|()| false)
             }
@@ -242,128 +239,6 @@ impl Circuit {
             self.reactor.call_soon(token);
         }
     }
-
-    // ---- driving: see the head of this file ----
-
-    /// Blocks until `is_done` or the moment comes, reading the circuit if nobody else does.
-    pub(super) fn drive(self: &Arc<Self>, deadline: Instant, is_done: &dyn Fn() -> bool) {
-        let mut state = lock(&self.state);
-        loop {
-            let now = Instant::now();
-            if is_done() || now >= deadline || state.phase != Phase::Open {
-                break;
-            }
-            match state.role.take() {
-                None => {
-                    state = self.wait_for_the_reader(state, deadline - now);
-                    continue;
-                }
-                Some(true) => self.deregister(),
-                Some(false) => {}
-            }
-            state = self.read_until(state, deadline, is_done);
-            state.role.rest(Instant::now());
-        }
-        self.leave(&mut state);
-        self.release(state);
-    }
-
-    /// Parks until the reader has ended our operation or leaves the role to us.
-    fn wait_for_the_reader<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        patience: Duration,
-    ) -> MutexGuard<'a, State> {
-        let me = std::thread::current();
-        let id = me.id();
-        state.role.block(id, me);
-        self.flush(&mut state);
-        self.release(state);
-        std::thread::park_timeout(patience);
-        let mut state = lock(&self.state);
-        state.role.unblock(&id);
-        state
-    }
-
-    /// Reads as the circuit's one reader until `is_done`, the deadline, or the end of the circuit.
-    fn read_until<'a>(
-        self: &'a Arc<Self>,
-        mut state: MutexGuard<'a, State>,
-        deadline: Instant,
-        is_done: &dyn Fn() -> bool,
-    ) -> MutexGuard<'a, State> {
-        loop {
-            self.flush(&mut state);
-            if is_done() || state.phase != Phase::Open {
-                return state;
-            }
-            let now = Instant::now();
-            let until = state.machine.deadline().map_or(deadline, |due| due.min(deadline));
-            let wants_to_write = !state.machine.ready().is_empty();
-            self.release(state);
-            let is_readable = self.poll(wants_to_write, until.saturating_duration_since(now));
-            state = lock(&self.state);
-            if is_readable {
-                self.receive(&mut state, limit::RECEIVE_BYTES);
-            }
-            let now = clock::now();
-            if state.machine.deadline().is_some_and(|due| due <= now.monotonic) {
-                self.tick(&mut state, now);
-            }
-            if now.monotonic >= deadline {
-                return state;
-            }
-        }
-    }
-
-    /// Waits for the socket; true when there may be something to read.
-    fn poll(&self, wants_to_write: bool, patience: Duration) -> bool {
-        let mut flags = PollFlags::IN;
-        if wants_to_write {
-            flags |= PollFlags::OUT;
-        }
-        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
-        let mut descriptors = [PollFd::new(&self.stream, flags)];
-        match rustix::event::poll(&mut descriptors, Some(&patience)) {
-            Ok(n_ready) => n_ready > 0 && descriptors[0].revents() != PollFlags::OUT,
-            Err(_) => false,
-        }
-    }
-
-    /// The last step of every blocking call: hands the role on, or lets the circuit rest.
-    fn leave(&self, state: &mut State) {
-        if let Some(successor) = state.role.successor() {
-            successor.unpark();
-        }
-        if state.phase != Phase::Open || state.lease_is_timed {
-            return;
-        }
-        if let (Reader::Resting(since), Some(token)) = (state.role.reader(), state.token) {
-            state.lease_is_timed = true;
-            self.reactor.call_at(token, since + limit::LEASE);
-        }
-    }
-
-    /// Registers the socket with the reactor, which is told at once what is already there.
-    fn attach(&self, state: &mut State) {
-        match state.token.map(|token| self.register(token)) {
-            Some(Ok(())) => state.role.attached(),
-            Some(Err(_)) => self.close(state, None),
-            None => {}
-        }
-    }
-
-    fn register(&self, token: Token) -> io::Result<()> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.reactor.registry().register(&mut SourceFd(&self.stream.as_raw_fd()), token, interest)
-    }
-
-    fn deregister(&self) {
-        // It is registered; should the system think otherwise, nothing is left to undo.
-        let _ = self.reactor.registry().deregister(&mut SourceFd(&self.stream.as_raw_fd()));
-    }
-
-    // ---- bytes and events ----
 
     /// Writes what is ready until the socket takes no more.
     fn flush(&self, state: &mut State) {
@@ -469,7 +344,7 @@ impl Circuit {
             return self.gone(state, cid);
         };
         let place = Place { sid, kind, count };
-        let (operations, monitors) = channel.activated(self, place);
+        let Activated { operations, monitors } = channel.activated(self, place);
         for (operation, task) in operations {
             match channel.refusal(&task) {
                 Some(error) => state.woken.push(operation.end(Err(error))),
@@ -488,8 +363,7 @@ impl Circuit {
     /// The server does not serve this channel, or no longer.
     fn gone(&self, state: &mut State, cid: Cid) {
         let Some(channel) = state.channels.remove(&cid) else { return };
-        let refused =
-            Error::Refused { pv: channel.name().to_owned(), server: self.server, refusal: Refusal::Channel };
+        let refused = Error::Refused { pv: channel.name().to_owned(), server: self.server, refusal: Refusal::Channel };
         self.drop_operations(state, |of| of == cid);
         state.subscriptions.retain(|_, monitor| monitor.channel().cid() != cid);
         state.woken.extend(channel.lost(Some(refused), limit::SEARCH_PAUSE));
@@ -561,58 +435,6 @@ impl Circuit {
             Ok(_) => state.phase = Phase::Open,
             Err(_) if now.monotonic < until => {}
             Err(_) => self.close(state, None),
-        }
-    }
-}
-
-impl Driven for Circuit {
-    fn turn(self: Arc<Self>, now: Now) -> Turn {
-        let mut state = lock(&self.state);
-        if let Phase::Opening(until) = state.phase {
-            self.opened(&mut state, until, now);
-        }
-        let turn = match state.phase {
-            Phase::Opening(until) => Turn::By(until),
-            Phase::Closed => Turn::Ready,
-            Phase::Open => self.open_turn(&mut state, now),
-        };
-        self.release(state);
-        turn
-    }
-}
-
-impl Circuit {
-    fn open_turn(self: &Arc<Self>, state: &mut State, now: Now) -> Turn {
-        let somebody_waits = std::mem::take(&mut state.flush_is_told);
-        self.flush(state);
-        match state.role.reader() {
-            Reader::Caller => {
-                state.lease_is_timed = false;
-                // The reader does not know that there is more to write, so it is tried again here.
-                return match state.machine.ready().is_empty() {
-                    true => Turn::Ready,
-                    false => Turn::By(now.monotonic + limit::LEASE),
-                };
-            }
-            Reader::Resting(since) if !somebody_waits && now.monotonic < since + limit::LEASE => {
-                state.lease_is_timed = true;
-                return Turn::By(since + limit::LEASE);
-            }
-            Reader::Resting(_) => {
-                state.lease_is_timed = false;
-                self.attach(state);
-            }
-            Reader::Reactor => {}
-        }
-        let is_more = self.receive(state, limit::TURN_BYTES);
-        if state.machine.deadline().is_some_and(|due| due <= now.monotonic) {
-            self.tick(state, now);
-        }
-        self.flush(state);
-        match (is_more, state.machine.deadline()) {
-            (true, _) => Turn::Again,
-            (false, Some(due)) => Turn::By(due),
-            (false, None) => Turn::Ready,
         }
     }
 }

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 pub use self::posts::Posts;
 use self::reactor::{Inbox, Message, Reactor};
-pub use self::source::{Completion, Pv, PvFacts, PutRefusal, Source};
+pub use self::source::{Completion, PutRefusal, Pv, PvFacts, Source};
 use crate::config::ServerConfig;
 use crate::{interfaces, limit, socket};
 
@@ -34,7 +34,10 @@ impl std::fmt::Display for ServerError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ServerError::Bind { address, error } => {
-                write!(f, "cannot listen on {address}: {error}; is another server using it, or is it no address of this host?")
+                write!(
+                    f,
+                    "cannot listen on {address}: {error}; is another server using it, or is it no address of this host?"
+                )
             }
             ServerError::System(error) => write!(f, "the operating system says: {error}"),
         }
