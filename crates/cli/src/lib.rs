@@ -116,7 +116,7 @@ fn dispatch(arguments: Vec<OsString>) -> io::Result<u8> {
         }
     };
     // Neither is kept locked: threads of an IOC tell their troubles on stderr as well.
-    let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::stderr());
+    let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::LineWriter::new(io::stderr()));
     let mut outlet = Outlet { out: &mut out, err: &mut err };
     let exit = run_verb(&parsed.verb, &matches, &mut program, &mut outlet)?;
     out.flush()?;

@@ -35,7 +35,7 @@ pub struct Outlet<'a> {
 
 /// Runs the tool `name` of [`NAMES`] with its arguments; returns its exit code.
 pub fn run(name: &str, arguments: &[String]) -> io::Result<u8> {
-    let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::stderr());
+    let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::LineWriter::new(io::stderr()));
     let mut outlet = Outlet { out: &mut out, err: &mut err };
     let code = match name {
         "caget" => caget::run(arguments, &mut network::Network::default(), &Clock::local(), &mut outlet),
