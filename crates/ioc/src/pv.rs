@@ -86,7 +86,8 @@ impl RecordPv {
 impl Pv for RecordPv {
     fn facts(&self) -> PvFacts {
         let facts = self.crank.database().facts(self.field);
-        PvFacts { kind: facts.kind, count_max: facts.count_max, class_name: facts.record_type }
+        let is_read_only = facts.is_read_only;
+        PvFacts { kind: facts.kind, count_max: facts.count_max, is_read_only, class_name: facts.record_type }
     }
 
     fn read(&self) -> Reading {

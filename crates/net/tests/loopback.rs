@@ -28,7 +28,7 @@ impl Cell {
         let value = value.into();
         let count_max = if matches!(value, Value::Array(_)) { 20_000_000 } else { 1 };
         Cell {
-            facts: PvFacts { kind: value.kind(), count_max, class_name: "cell" },
+            facts: PvFacts { kind: value.kind(), count_max, is_read_only: false, class_name: "cell" },
             value: Mutex::new(value),
             posts: Posts::new(8),
             is_read_only: false,

@@ -280,7 +280,7 @@ impl Circuit {
         };
         let facts = pv.facts();
         let native = DbrType::of(facts.kind, Level::Plain);
-        let sid = self.machine.created(cid, native, facts.count_max, Rights { read: true, write: true });
+        let sid = self.machine.created(cid, native, facts.count_max, Rights { read: true, write: !facts.is_read_only });
         let index = sid.0 as usize;
         if self.channels.len() <= index {
             self.channels.resize_with(index + 1, || None);

@@ -21,6 +21,8 @@ pub struct PvFacts {
     pub kind: Kind,
     /// How many elements it can hold.
     pub count_max: u32,
+    /// Whether a put is refused whatever it says.
+    pub is_read_only: bool,
     /// What DBR_CLASS_NAME answers.
     pub class_name: &'static str,
 }
