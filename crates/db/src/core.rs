@@ -16,6 +16,9 @@ use crate::record::{Cell, Record, labels, with};
 use crate::turn::follows;
 use crate::{Facts, FieldRef, PutError};
 
+/// Digits after the point of numbers in records without PREC, as C prints them.
+const DIGITS: i16 = 6;
+
 /// A record's name as a key that can be looked up without allocating.
 #[derive(Clone, Debug)]
 pub(crate) struct Name(pub(crate) Text);
@@ -120,6 +123,7 @@ impl Core {
         let kind = cell.record_type();
         let Some(row) = row(kind.rows, field) else { return meta };
         match row.dbf {
+            Dbf::Float | Dbf::Double => meta.precision = DIGITS,
             Dbf::Menu => meta.labels = labels(row.menu),
             Dbf::Device => meta.labels = labels(kind.devices),
             _ => {}
@@ -127,7 +131,7 @@ impl Core {
         let linked = with(cell, |body| body.meta(field, &mut meta)).flatten();
         if let (Some(Target::Field { record, field, .. }), Some(depth)) = (linked, depth.checked_sub(1)) {
             let there = self.meta_of(record, field, depth);
-            return Meta { labels: meta.labels, ..there };
+            return Meta { control: meta.control, ..there };
         }
         meta
     }
@@ -157,6 +161,11 @@ impl Core {
         let needs_labels = kind == Kind::Enum && scalar.kind() == Kind::Text;
         let meta = needs_labels.then(|| self.meta_of(record, field, META_DEPTH_MAX));
         scalar.to_kind(kind, meta.as_ref()).map(Value::Scalar).map_err(PutError::Convert)
+    }
+
+    pub(crate) fn is_link(&self, record: u32, field: u16) -> bool {
+        let row = self.cell(record).and_then(|cell| row(cell.record_type().rows, field));
+        row.is_some_and(|row| row.dbf.is_link())
     }
 
     /// Finds where a link leads, and lets a CP link follow its target.

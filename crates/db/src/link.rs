@@ -10,7 +10,7 @@ pub(crate) struct Link(Option<Box<LinkBody>>);
 struct LinkBody {
     text: Text,
     target: Target,
-    /// The constants of a constant link: one number or text, or an array.
+    /// The constants of a constant link: one number, or an array.
     constant: Option<Constant>,
     modifiers: Modifiers,
     /// The name of the record and the field as the link gives them, while it leads nowhere.
@@ -196,9 +196,6 @@ pub(crate) fn parse(text: &str, side: Side) -> Parsed {
     if let Some(inside) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         return constants(inside).map_or(Parsed::Unsupported, |many| Parsed::Constant(Constant::Many(many)));
     }
-    if let Some(inside) = quoted(text) {
-        return Parsed::Constant(Constant::One(Scalar::Text(inside.into())));
-    }
     if let Some(number) = number(text) {
         return Parsed::Constant(Constant::One(number));
     }
@@ -323,7 +320,6 @@ mod tests {
     fn numbers_texts_and_lists_are_constants() {
         assert_eq!(parse("1.5", Side::In), Parsed::Constant(Constant::One(Scalar::F64(1.5))));
         assert_eq!(parse(" 0x10 ", Side::In), Parsed::Constant(Constant::One(Scalar::I64(16))));
-        assert_eq!(parse("\"hi\"", Side::In), Parsed::Constant(Constant::One(Scalar::Text("hi".into()))));
         assert_eq!(parse("[1, 2]", Side::In), Parsed::Constant(Constant::Many(vec![Scalar::I64(1), Scalar::I64(2)])));
         assert_eq!(parse("  ", Side::In), Parsed::Empty);
     }

@@ -4,10 +4,10 @@ use fodo_data::{Array, EventMask, Kind, Scalar, Severity, Status, Text, Value};
 
 use crate::common::{Common, row};
 use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot};
-use crate::link::{Parsed, Side, parse};
+use crate::link::{Parsed, Side, Target, parse};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::{CHANGED, number_of, with};
-use crate::turn::Turn;
+use crate::turn::{Deferred, Turn, follows};
 use crate::{ConvertError, PutError, PutId};
 
 const DISP: u16 = Common::at("DISP");
@@ -132,12 +132,23 @@ impl Turn<'_> {
         let core = self.core;
         core.unfollow(record, field);
         let link = core.join(record, field, crate::link::Link::from_parsed(&text, &parsed, side));
+        let is_joined = matches!(link.target(), Target::Field { .. });
+        let follows = follows(link.modifiers()).filter(|_| is_joined);
         self.with(record, |body, posts| {
             if let Some(Slot::InLink(place) | Slot::OutLink(place) | Slot::FwdLink(place)) = body.slot(field) {
                 *place = link;
             }
             posts.post(body, field, CHANGED);
         });
+        if row.has(SPECIAL)
+            && let Some(cell) = core.cell(record)
+        {
+            cell.after_put(field, &mut self.posts(record)).map_err(PutError::Rejected)?;
+        }
+        if let Some(if_passive) = follows {
+            // The first value of a CP link's target counts as a change.
+            self.engine.deferred.push_back(Deferred::Follow { record, if_passive });
+        }
         Ok(())
     }
 

@@ -263,6 +263,10 @@ impl Turn<'_> {
         if modifiers.trigger == Trigger::Passive {
             self.process_target(record, from)?;
         }
+        if self.core.is_link(from, field) {
+            // Base reads no link through a link.
+            return Err(Broken);
+        }
         let (value, status, severity) = self
             .with(from, |body, _| {
                 let value = crate::post::reading(body, field).value;

@@ -3,7 +3,7 @@
 use fodo_data::{Scalar, Text};
 
 use crate::common::row;
-use crate::field::{Dbf, FieldInfo};
+use crate::field::{Dbf, FieldInfo, SPECIAL};
 use crate::link::{Link, Parsed, parse};
 use crate::load::error::suggestion;
 use crate::load::{Stage, link_of};
@@ -37,6 +37,14 @@ impl Stage<'_> {
             return Ok(());
         }
         let scalar = scalar(kind, row, text)?;
+        if row.name == "CALC" && row.has(SPECIAL) {
+            let error = |error| format!("CALC cannot be \"{text}\": {error}");
+            crate::calc::Program::compile(&text.to_str()).map_err(error)?;
+        }
+        if field == kind.value {
+            // Who sets a value defines it, as Base has it since 7.0.
+            with(cell, |body| body.common().undefined = 0);
+        }
         with(cell, |body| body.slot(field).is_some_and(|mut slot| slot.set(scalar)));
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::menu;
 use crate::post::Posts;
 use crate::record::levels::{self, Filter, leveled, moved};
 use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
-use crate::record::{CHANGED, Record, record_type};
+use crate::record::{Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
@@ -74,7 +74,6 @@ simulated!(Ai, has_raw: true);
 
 const VAL: u16 = Ai::at("VAL");
 const RVAL: u16 = Ai::at("RVAL");
-const EOFF: u16 = Ai::at("EOFF");
 const SIMM: u16 = Ai::at("SIMM");
 const LINEAR: u16 = 2;
 const RAW: u16 = 1;
@@ -120,16 +119,13 @@ impl Record for Ai {
         None
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
         if field == SIMM {
             simulation::swap_scan(self);
             return Ok(());
         }
+        // No soft device adjusts EOFF and ESLO to EGUL and EGUF.
         self.is_initial = 1;
-        if self.conversion == LINEAR && self.unit_offset != self.units_low {
-            self.unit_offset = self.units_low;
-            posts.post(self, EOFF, CHANGED);
-        }
         Ok(())
     }
 

@@ -85,7 +85,6 @@ const VAL: u16 = Ao::at("VAL");
 const OVAL: u16 = Ao::at("OVAL");
 const RVAL: u16 = Ao::at("RVAL");
 const RBV: u16 = Ao::at("RBV");
-const EOFF: u16 = Ao::at("EOFF");
 const SIMM: u16 = Ao::at("SIMM");
 const LINEAR: u16 = 2;
 const RAW: u16 = 1;
@@ -130,16 +129,13 @@ impl Record for Ao {
         None
     }
 
-    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+    fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
         if field == SIMM {
             simulation::swap_scan(self);
             return Ok(());
         }
+        // No soft device adjusts EOFF and ESLO to EGUL and EGUF.
         self.is_initial = 1;
-        if self.conversion == LINEAR && self.unit_offset != self.units_low {
-            self.unit_offset = self.units_low;
-            posts.post(self, EOFF, CHANGED);
-        }
         Ok(())
     }
 

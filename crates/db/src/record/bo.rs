@@ -87,7 +87,6 @@ impl Record for Bo {
                     let display = meta.display;
                     crate::meta::ranges(row, meta);
                     meta.display = display;
-                    meta.precision = crate::meta::precision(row, 0);
                 }
             }
         }

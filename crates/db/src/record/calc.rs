@@ -65,8 +65,6 @@ const A: u16 = Calc::at("A");
 const LA: u16 = Calc::at("LA");
 const CALC: u16 = Calc::at("CALC");
 const N_ARGS: u16 = 21;
-/// Only the first twelve inputs show their link's units and limits, as in Base.
-const N_SHOWN: u16 = 12;
 
 /// The names of the inputs, for messages.
 const INPUTS: [&str; N_ARGS as usize] = [
@@ -89,7 +87,7 @@ impl Record for Calc {
         levels::meta(self, row, Dbf::Double, Some(self.precision), meta);
         let input = [A, LA].into_iter().find_map(|first| {
             let index = field.checked_sub(first)?;
-            (index < N_SHOWN).then(|| self.inputs.get(usize::from(index))).flatten()
+            self.inputs.get(usize::from(index))
         })?;
         let target = input.target();
         if !matches!(target, Target::Field { .. }) {

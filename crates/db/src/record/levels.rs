@@ -195,12 +195,10 @@ pub(crate) fn is_spanned(row: &FieldInfo) -> bool {
 pub(crate) fn moved(last: &mut f64, value: f64, deadband: f64) -> bool {
     let distance = if value.is_finite() && last.is_finite() {
         (*last - value).abs()
-    } else if value.is_nan() != last.is_nan() || value.is_infinite() != last.is_infinite() {
-        f64::INFINITY
-    } else if value.is_infinite() && value != *last {
-        f64::INFINITY
-    } else {
+    } else if value == *last || (value.is_nan() && last.is_nan()) {
         0.0
+    } else {
+        f64::INFINITY
     };
     let is_out = distance > deadband;
     if is_out {

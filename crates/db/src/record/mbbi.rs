@@ -1,6 +1,6 @@
 //! mbbi: one of sixteen states read.
 
-use fodo_data::{EventMask, Meta, Status};
+use fodo_data::{Meta, Status};
 
 use crate::common::Common;
 use crate::field::record_fields;
@@ -105,10 +105,8 @@ impl Record for Mbbi {
             return Ok(());
         }
         self.define();
-        if (FIRST_NAME..=LAST_NAME).contains(&field) {
-            let is_current = self.value == field - FIRST_NAME;
-            let mask = if is_current { CHANGED | EventMask::PROPERTY } else { EventMask::PROPERTY };
-            posts.post(self, VAL, mask);
+        if (FIRST_NAME..=LAST_NAME).contains(&field) && self.value == field - FIRST_NAME {
+            posts.post(self, VAL, CHANGED);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! mbbo: one of sixteen states driven.
 
-use fodo_data::{EventMask, Kind, Meta, Status, Value};
+use fodo_data::{Kind, Meta, Status, Value};
 
 use crate::common::Common;
 use crate::field::record_fields;
@@ -113,9 +113,9 @@ impl Record for Mbbo {
             simulation::swap_scan(self);
         } else if (FIRST_NAME..=LAST_NAME).contains(&field) {
             self.define();
-            let is_current = self.value == field - FIRST_NAME;
-            let mask = if is_current { CHANGED | EventMask::PROPERTY } else { EventMask::PROPERTY };
-            posts.post(self, VAL, mask);
+            if self.value == field - FIRST_NAME {
+                posts.post(self, VAL, CHANGED);
+            }
         } else if (FIRST_VALUE..=LAST_VALUE).contains(&field) {
             self.define();
         }

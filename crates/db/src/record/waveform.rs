@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fodo_data::{Array, EventMask, Kind, Limits, Meta, Scalar, Text, Value};
+use fodo_data::{Array, EventMask, Kind, Limits, Meta, Scalar, Value};
 
 use crate::common::{Common, row};
 use crate::field::record_fields;
@@ -77,9 +77,6 @@ impl Record for Waveform {
         simulation::init(self);
         self.capacity = self.capacity.clamp(1, ELEMENTS_MAX);
         self.value = Array::empty(self.kind());
-        if self.capacity == 1 {
-            self.value = zero(self.kind());
-        }
         let constants = match self.input.constant() {
             Some(Constant::Many(scalars)) => scalars.clone(),
             Some(Constant::One(scalar)) => vec![scalar.clone()],
@@ -98,7 +95,7 @@ impl Record for Waveform {
         meta.precision = crate::meta::precision(row, self.precision);
         match row.name {
             "VAL" => {
-                meta.precision = self.precision;
+                meta.precision = if matches!(self.kind(), Kind::F32 | Kind::F64) { self.precision } else { 0 };
                 meta.display = Limits { low: self.display_low, high: self.display_high };
             }
             "BUSY" => meta.display = Limits { low: 0.0, high: 1.0 },
@@ -202,12 +199,6 @@ impl Waveform {
             posts.post(self, VAL, mask);
         }
     }
-}
-
-/// One element of nothing, which a waveform of capacity 1 starts with.
-fn zero(kind: Kind) -> Array {
-    let zero = if kind == Kind::Text { Scalar::Text(Text::EMPTY) } else { Scalar::I64(0) };
-    collect(&[zero], kind).unwrap_or(Array::empty(kind))
 }
 
 /// The constants of a link as elements.
