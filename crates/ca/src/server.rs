@@ -291,7 +291,10 @@ impl Receiver for Inner {
             Request::EventCancel { sid, subscription, .. } => self.cancel(header, sid, subscription),
             Request::CreateChan { cid, minor } => self.create(header, cid, minor, payload),
             Request::ClearChannel { sid, cid } => self.clear(header, sid, cid),
-            Request::Echo {} | Request::ReadSync {} => self.outbox.push(|bytes| header.encode(bytes)),
+            Request::Echo {} | Request::ReadSync {} => self.outbox.push(|bytes| {
+                header.encode(bytes);
+                bytes.extend_from_slice(payload);
+            }),
             Request::EventsOff {} => self.events_off = true,
             Request::EventsOn {} => self.events_off = false,
             Request::Version { .. } => {}
