@@ -237,8 +237,7 @@ mod tests {
     #[test]
     fn a_message_comes_back_as_it_was_sent_in_both_header_forms() {
         for count in [1, 0xfffe, 0xffff, 10_000_000] {
-            let sent =
-                Request::ReadNotify { dbr: DbrType(20), count, sid: Sid(7), ioid: Ioid(0xdead_beef) };
+            let sent = Request::ReadNotify { dbr: DbrType(20), count, sid: Sid(7), ioid: Ioid(0xdead_beef) };
             let mut bytes = Vec::new();
             sent.encode(&mut bytes);
 

@@ -61,7 +61,14 @@ struct Name {
 impl Searcher {
     /// A searcher of nothing yet. `seed` varies the jitter between processes.
     pub fn new(seed: u64) -> Searcher {
-        Searcher { names: HashMap::new(), due: BTreeMap::new(), sequence: 0, jitter: seed | 1, pause_until: None, origin: None }
+        Searcher {
+            names: HashMap::new(),
+            due: BTreeMap::new(),
+            sequence: 0,
+            jitter: seed | 1,
+            pause_until: None,
+            origin: None,
+        }
     }
 
     /// Starts to look for a name; the first datagram is due at once ([`Searcher::tick`]).
@@ -116,7 +123,8 @@ impl Searcher {
         let origin = *self.origin.get_or_insert(now.monotonic);
         let n_before = out.len();
         let mut packet = Vec::new();
-        while out.len() - n_before < limit::SEARCH_BURST {
+        // The last one is still open when the loop ends.
+        while out.len() - n_before < limit::SEARCH_BURST - 1 {
             let Some(cid) = self.pop_due(now.monotonic) else { break };
             let Some(name) = self.names.get_mut(&cid) else { continue };
             let n_message = message::HEADER_BYTES + message::padded(name.text.len() + 1);
@@ -125,7 +133,8 @@ impl Searcher {
             }
             if packet.is_empty() {
                 self.sequence = self.sequence.wrapping_add(1);
-                let version = Request::Version { priority: 1, minor: u32::from(MINOR_VERSION), sequence: self.sequence };
+                let version =
+                    Request::Version { priority: 1, minor: u32::from(MINOR_VERSION), sequence: self.sequence };
                 version.encode(&mut packet);
             }
             let request = Request::Search { reply: DONT_REPLY, minor: u32::from(MINOR_VERSION), cid, again: cid.0 };
@@ -258,12 +267,8 @@ impl Responder {
         if now.monotonic < self.beacon_at {
             return;
         }
-        let beacon = Answer::RsrvIsUp {
-            minor: MINOR_VERSION,
-            port: u32::from(self.tcp_port),
-            beacon: self.beacon,
-            address: 0,
-        };
+        let beacon =
+            Answer::RsrvIsUp { minor: MINOR_VERSION, port: u32::from(self.tcp_port), beacon: self.beacon, address: 0 };
         let mut bytes = Vec::new();
         beacon.encode(&mut bytes);
         out.push(Datagram { to: None, bytes });
