@@ -438,6 +438,22 @@ fn row_17_a_channel_that_is_cleared_takes_its_subscriptions_along_and_no_others(
 }
 
 #[test]
+fn a_channel_created_before_another_is_cleared_in_one_breath_has_a_number_of_its_own() {
+    let mut server = Server::with_channel();
+    let create = || text(Request::CreateChan { cid: Cid(8), minor: 13 }, b"y");
+    let clear = bare(Request::ClearChannel { sid: Sid(0), cid: Cid(7) });
+    let read = bare(Request::ReadNotify { dbr: DbrType(6), count: 1, sid: Sid(0), ioid: Ioid(1) });
+
+    server.hear(&[create(), event_add(0, 1, 1), clear]);
+    assert!(matches!(server.drain()[2], (Header { command: 18, p2: 1, .. }, _)), "not the one that ends");
+    server.hear(&[create()]);
+    assert!(matches!(server.last(), Answer::CreateChan { sid: Sid(0), .. }), "later it is free");
+
+    server.hear(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(8) }), read]);
+    assert!(server.is_closed(), "and gone at once for the client");
+}
+
+#[test]
 fn row_18_subscriptions_without_a_mask_or_a_number_of_their_own_close() {
     let cancel =
         || bare(Request::EventCancel { dbr: DbrType(6), count: 1, sid: Sid(0), subscription: SubscriptionId(1) });
