@@ -254,10 +254,8 @@ impl Inner {
             Answer::ReadNotify { status, ioid, .. } => {
                 self.events.push(Event::ReadDone { ioid, result: with(status) });
             }
-            Answer::EventAdd { status, subscription, .. } => {
-                if self.subscriptions.find(subscription).is_some() {
-                    self.events.push(Event::Update { subscription, result: with(status) });
-                }
+            Answer::EventAdd { status, subscription, .. } if self.subscriptions.find(subscription).is_some() => {
+                self.events.push(Event::Update { subscription, result: with(status) });
             }
             _ => {}
         }

@@ -286,7 +286,7 @@ pub enum Wire {
 
 impl Wire {
     /// How many elements.
-    pub fn len(&self) -> usize {
+    pub fn n_elements(&self) -> usize {
         match self {
             Wire::Scalar(_) => 1,
             Wire::Array(array) => array.len(),
@@ -320,7 +320,7 @@ pub fn encode(dbr: DbrType, count: u32, reading: &Reading, out: &mut Vec<u8>) ->
 
 /// As [`encode`], of a value that is in the kind of the wire already.
 pub fn encode_wire(dbr: DbrType, count: u32, reading: &Reading, wire: &Wire, out: &mut Vec<u8>) -> u32 {
-    let n_sent = if count == 0 { wire.len() as u32 } else { count };
+    let n_sent = if count == 0 { wire.n_elements() as u32 } else { count };
     let start = out.len();
     let end = start + padded(dbr.payload_bytes(n_sent).unwrap_or(0));
     encode_head(dbr, reading, out);

@@ -59,7 +59,7 @@ impl Outbox {
         header: impl FnOnce(usize, u32) -> Header,
     ) -> Result<(), ConvertError> {
         let wire = dbr::wire(dbr, reading)?;
-        let n_sent = if count == 0 { wire.len() as u32 } else { count };
+        let n_sent = if count == 0 { wire.n_elements() as u32 } else { count };
         let payload = dbr.payload_bytes(n_sent).ok_or(ConvertError::Empty)?;
         let bytes = padded(payload);
         let header = header(bytes, n_sent);

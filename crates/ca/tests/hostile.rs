@@ -89,9 +89,8 @@ impl Server {
     fn hear(&mut self, messages: &[Vec<u8>]) {
         let n_before = self.events.len();
         self.circuit.received(&messages.concat(), self.now, &mut self.events);
-        for event in self.events[n_before..].to_vec() {
-            self.answer(&event);
-        }
+        let events = self.events[n_before..].to_vec();
+        events.iter().for_each(|event| self.answer(event));
     }
 
     fn answer(&mut self, event: &server::Event) {
@@ -340,7 +339,7 @@ fn row_14_a_count_or_type_that_does_not_fit_fails_its_operation_alone() {
         server.hear(&[bare(Request::ReadNotify { dbr: DbrType(dbr), count, sid: Sid(0), ioid: Ioid(1) })]);
 
         let (header, payload) = server.drain().pop().unwrap();
-        assert_eq!(Answer::from_header(&header).to_string().contains(&status.to_string()), true, "{dbr} {count}");
+        assert!(Answer::from_header(&header).to_string().contains(&status.to_string()), "{dbr} {count}");
         assert!(payload.len() <= limit::REFUSAL_BYTES);
         assert!(server.is_usable());
     }
