@@ -158,10 +158,8 @@ impl Circuit {
         let count = self.inner.count(sid, count);
         self.inner.subscriptions.insert(subscription, Subscription { sid, dbr, count });
         self.inner.outbox.push(|bytes| {
-            Request::EventAdd { dbr, count, sid, subscription }.header(16).encode(bytes);
-            bytes.extend_from_slice(&[0; 12]);
-            bytes.extend_from_slice(&u16::from(mask.0).to_be_bytes());
-            bytes.extend_from_slice(&[0; 2]);
+            Request::EventAdd { dbr, count, sid, subscription }.header(message::MASK_BYTES).encode(bytes);
+            message::encode_mask(bytes, u16::from(mask.0));
         });
     }
 
@@ -388,8 +386,11 @@ mod tests {
         let subscription = SubscriptionId(4);
         circuit.subscribe(Sid(1), DbrType(6), 1, EventMask::VALUE, subscription);
         let mut update = Vec::new();
-        Answer::EventAdd { dbr: DbrType(6), count: 1, status: Eca::NORMAL, subscription }.header(8).encode(&mut update);
-        update.extend_from_slice(&1.5f64.to_be_bytes());
+        let mut payload = Vec::new();
+        let count = dbr::encode(DbrType(6), 1, &Reading::bare(Value::from(1.5)), &mut payload).unwrap();
+        let message = Answer::EventAdd { dbr: DbrType(6), count, status: Eca::NORMAL, subscription };
+        message.header(payload.len()).encode(&mut update);
+        update.append(&mut payload);
         let mut events = Vec::new();
 
         circuit.received(&update, now, &mut events);

@@ -224,6 +224,30 @@ pub fn encode_text(out: &mut Vec<u8>, header: impl FnOnce(usize) -> Header, text
     out.resize(end, 0);
 }
 
+/// Bytes of a subscription's payload.
+pub const MASK_BYTES: usize = 16;
+
+/// Appends the payload of a subscription: three numbers that nobody uses, the mask, padding.
+pub fn encode_mask(out: &mut Vec<u8>, mask: u16) {
+    out.extend_from_slice(&[0; 12]);
+    out.extend_from_slice(&mask.to_be_bytes());
+    out.extend_from_slice(&[0; 2]);
+}
+
+/// The mask of a subscription; 0, which is none, when the payload is too short.
+pub fn mask(payload: &[u8]) -> u16 {
+    payload.get(12..).and_then(|rest| rest.first_chunk()).map_or(0, |&mask| u16::from_be_bytes(mask))
+}
+
+/// Bytes of the payload of an answer to a search over UDP.
+pub const FOUND_BYTES: usize = 8;
+
+/// Appends the payload of an answer to a search over UDP: the server's minor version, padding.
+pub fn encode_found(out: &mut Vec<u8>) {
+    out.extend_from_slice(&MINOR_VERSION.to_be_bytes());
+    out.extend_from_slice(&[0; 6]);
+}
+
 /// The text of a payload, up to its NUL; `None` without one.
 pub fn text(payload: &[u8]) -> Option<&[u8]> {
     let end = payload.iter().position(|&byte| byte == 0)?;

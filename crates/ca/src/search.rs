@@ -251,9 +251,8 @@ impl Responder {
                     head.encode(&mut packet);
                 }
                 let answer = Answer::Search { port: self.tcp_port, count: 0, address: THE_SENDER, cid };
-                answer.header(8).encode(&mut packet);
-                packet.extend_from_slice(&MINOR_VERSION.to_be_bytes());
-                packet.extend_from_slice(&[0; 6]);
+                answer.header(message::FOUND_BYTES).encode(&mut packet);
+                message::encode_found(&mut packet);
             }
             _ => {}
         });

@@ -482,8 +482,7 @@ impl Inner {
         if !self.owns(header, sid) {
             return;
         }
-        // Three numbers that nobody uses, then the mask.
-        let mask = payload.get(12..14).map_or(0, |mask| u16::from_be_bytes([mask[0], mask[1]]));
+        let mask = message::mask(payload);
         let is_value = dbr.kind().is_some() && dbr != DbrType::PUT_ACKT && dbr != DbrType::PUT_ACKS;
         let is_new = self.subscriptions.find(subscription).is_none();
         let is_small = dbr.payload_bytes(count).is_some_and(|bytes| bytes <= self.payload_bytes_max);

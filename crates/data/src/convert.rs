@@ -33,10 +33,13 @@ impl std::error::Error for ConvertError {}
 
 /// A number with `precision` digits after the point, as servers of the field print it.
 ///
-/// Fixed notation up to 1e7 in magnitude, with at most three decimals up to 1e16, else scientific.
-/// Source: EPICS Base 7.0, cvtDoubleToString.
+/// Fixed notation up to 1e7 in magnitude, with at most three decimals up to 1e16, else scientific; so
+/// are all numbers with more than eight digits. Halves round away from zero. A precision that makes
+/// no sense counts as 17. Only the blanks in front, with which servers fill some numbers up, are not
+/// there. Source: EPICS Base 7.0, cvtDoubleToString; compared with softIoc 7.0.10.
 pub fn format_f64(number: f64, precision: i16) -> String {
-    let digits = usize::from(precision.clamp(0, 17).unsigned_abs());
+    const DIGITS_MAX: u16 = 17;
+    let digits = usize::from(u16::try_from(precision).map_or(DIGITS_MAX, |digits| digits.min(DIGITS_MAX)));
     if number.is_nan() {
         return "nan".into();
     }
@@ -50,7 +53,25 @@ pub fn format_f64(number: f64, precision: i16) -> String {
     if size > 1e7 {
         return format!("{number:.*}", digits.min(3));
     }
-    format!("{number:.digits$}")
+    format_fixed(number, digits)
+}
+
+/// At most eight digits of a number up to 1e7, halves away from zero.
+fn format_fixed(number: f64, digits: usize) -> String {
+    let places = 10_u64.pow(digits.min(8) as u32);
+    let size = number.abs();
+    let mut whole = size.trunc() as u64;
+    let scaled = size.fract() * places as f64;
+    let mut fraction = scaled.trunc() as u64;
+    if scaled - scaled.trunc() >= 0.5 {
+        fraction += 1;
+    }
+    if fraction >= places {
+        fraction -= places;
+        whole += 1;
+    }
+    let sign = if number < 0.0 { "-" } else { "" };
+    if digits == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction:0digits$}") }
 }
 
 /// C's `%.*e`: at least two digits of exponent, with its sign.
@@ -68,56 +89,123 @@ fn format_exponent(number: f64, digits: usize) -> String {
     }
 }
 
-/// The number a text stands for: decimal, hexadecimal (`0x`), `nan`, `inf`. Empty text is 0.
+/// The number that a text starts with: decimal, hexadecimal (`0x`), `nan`, `inf`. What follows it,
+/// such as units, does not count. Empty text is 0.
+///
+/// Source: EPICS Base 7.0, epicsParseDouble as dbConvert calls it; compared with softIoc 7.0.10.
 pub fn parse_f64(text: &Text) -> Result<f64, ConvertError> {
     let string = text.to_str();
-    let trimmed = string.trim();
-    if trimmed.is_empty() {
+    if string.is_empty() {
         return Ok(0.0);
     }
-    if let Some(number) = parse_hex(trimmed) {
-        return Ok(number as f64);
+    let trimmed = string.trim_start();
+    let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
+    let sign = if trimmed.starts_with('-') { -1.0 } else { 1.0 };
+    let starts = |word: &str| unsigned.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    if starts("nan") {
+        return Ok(f64::NAN);
     }
-    trimmed.parse().map_err(|_| ConvertError::NotANumber(text.clone()))
+    if starts("inf") {
+        return Ok(sign * f64::INFINITY);
+    }
+    if starts("0x") {
+        return Ok(sign * parse_hexadecimal(unsigned.get(2..).unwrap_or_default()));
+    }
+    let number: f64 = decimal(unsigned).parse().map_err(|_| ConvertError::NotANumber(text.clone()))?;
+    if number.is_infinite() {
+        return Err(ConvertError::OutOfRange(text.clone()));
+    }
+    Ok(sign * number)
 }
 
-/// The whole number a text stands for: decimal or hexadecimal (`0x`). Empty text is 0.
+/// The part of a text that is a decimal number with a point and an exponent.
+fn decimal(text: &str) -> &str {
+    let bytes = text.as_bytes();
+    let digits = |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
+    let mut length = digits(0);
+    if bytes.get(length) == Some(&b'.') {
+        length += 1 + digits(length + 1);
+    }
+    if matches!(bytes.get(length), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(length + 1), Some(b'-' | b'+')));
+        let exponent = digits(length + 1 + sign);
+        if exponent > 0 {
+            length += 1 + sign + exponent;
+        }
+    }
+    text.get(..length).unwrap_or_default()
+}
+
+/// The digits after `0x`, with a point and a binary exponent, as C's `strtod` takes them.
+fn parse_hexadecimal(text: &str) -> f64 {
+    let mut number = 0.0;
+    let mut exponent = 0;
+    let mut has_point = false;
+    let mut rest = text.chars();
+    for character in rest.by_ref() {
+        match (character.to_digit(16), character) {
+            (Some(digit), _) => {
+                number = number * 16.0 + f64::from(digit);
+                exponent -= if has_point { 4 } else { 0 };
+            }
+            (None, '.') if !has_point => has_point = true,
+            (None, 'p' | 'P') => {
+                let digits = rest.as_str();
+                let unsigned = digits.strip_prefix(['-', '+']).unwrap_or(digits);
+                let end = unsigned.find(|c: char| !c.is_ascii_digit()).unwrap_or(unsigned.len());
+                let size = unsigned.get(..end).and_then(|size| size.parse::<i32>().ok()).unwrap_or(0).min(5000);
+                exponent += if digits.starts_with('-') { -size } else { size };
+                break;
+            }
+            _ => break,
+        }
+    }
+    number * f64::from(exponent).exp2()
+}
+
+/// The whole number that a text starts with: decimal, hexadecimal (`0x`) or octal (`0`). What follows
+/// it does not count, not even decimals. Empty text is 0.
 pub fn parse_i64(text: &Text) -> Result<i64, ConvertError> {
     let whole = parse_whole(text)?;
     i64::try_from(whole).map_err(|_| ConvertError::OutOfRange(text.clone()))
 }
 
-/// The whole number a text stands for; a negative one wraps, as C's `strtoul` lets it.
+/// The whole number that a text starts with; a negative one wraps, as C's `strtoul` lets it.
 pub fn parse_u64(text: &Text) -> Result<u64, ConvertError> {
-    let whole = parse_whole(text)?;
-    u64::try_from(whole)
-        .or_else(|_| i64::try_from(whole).map(|negative| negative as u64))
-        .map_err(|_| ConvertError::OutOfRange(text.clone()))
+    wrapped(parse_whole(text)?, u64::MAX).ok_or_else(|| ConvertError::OutOfRange(text.clone()))
 }
 
+/// A number for an unsigned kind whose greatest is `max`: as great a negative one wraps.
+fn wrapped(number: i128, max: u64) -> Option<u64> {
+    let size = u64::try_from(number.unsigned_abs()).ok().filter(|size| *size <= max)?;
+    Some(if number < 0 { size.wrapping_neg() & max } else { size })
+}
+
+/// C's `strtol` and `strtoul` with base 0, but for what they do not find.
 fn parse_whole(text: &Text) -> Result<i128, ConvertError> {
     let string = text.to_str();
-    let trimmed = string.trim();
-    if trimmed.is_empty() {
+    if string.is_empty() {
         return Ok(0);
     }
-    parse_hex(trimmed)
-        .map(Ok)
-        .unwrap_or_else(|| trimmed.strip_prefix('+').unwrap_or(trimmed).parse())
-        .map_err(|_| ConvertError::NotANumber(text.clone()))
-}
-
-fn parse_hex(text: &str) -> Option<i128> {
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    let trimmed = string.trim_start();
+    let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
+    let (base, digits) = match unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")) {
+        Some(digits) => (16, digits),
+        None if unsigned.starts_with('0') => (8, unsigned),
+        None => (10, unsigned),
     };
-    let digits = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"))?;
-    if digits.len() > 16 {
-        return None;
+    let end = digits.find(|character: char| !character.is_digit(base)).unwrap_or(digits.len());
+    let digits = digits.get(..end).unwrap_or_default();
+    if digits.is_empty() && base != 16 {
+        return Err(ConvertError::NotANumber(text.clone()));
     }
-    let size = i128::from(u64::from_str_radix(digits, 16).ok()?);
-    Some(if negative { -size } else { size })
+    let size = match digits {
+        // `0x` alone is the 0 that it starts with.
+        "" => 0,
+        digits => u64::from_str_radix(digits, base).map_err(|_| ConvertError::OutOfRange(text.clone()))?,
+    };
+    let size = i128::from(size);
+    Ok(if trimmed.starts_with('-') { -size } else { size })
 }
 
 macro_rules! number_to {
@@ -178,6 +266,25 @@ impl Scalar {
 }
 
 fn cast(number: &Scalar, kind: Kind) -> Scalar {
+    match number {
+        Scalar::F64(number) => cut(*number, kind),
+        Scalar::F32(number) if kind != Kind::F64 => cut(f64::from(*number), kind),
+        number => wrap(number, kind),
+    }
+}
+
+/// A floating point number as another kind, cut towards zero: through 32 bits for short kinds, so
+/// that -1 becomes all bits, as C's casts do on most machines. What they leave open is held to range.
+fn cut(number: f64, kind: Kind) -> Scalar {
+    match kind {
+        Kind::I8 | Kind::U8 | Kind::I16 | Kind::U16 | Kind::Enum => wrap(&Scalar::I32(number as i32), kind),
+        Kind::U32 if number < 0.0 => wrap(&Scalar::I64(number as i64), kind),
+        Kind::U64 if number < 0.0 => Scalar::U64(number as i64 as u64),
+        kind => wrap(&Scalar::F64(number), kind),
+    }
+}
+
+fn wrap(number: &Scalar, kind: Kind) -> Scalar {
     match kind {
         Kind::I8 => Scalar::I8(number_to!(number, i8)),
         Kind::U8 => Scalar::U8(number_to!(number, u8)),
@@ -195,34 +302,54 @@ fn cast(number: &Scalar, kind: Kind) -> Scalar {
 }
 
 fn text_to_kind(text: &Text, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, ConvertError> {
-    let range = |fits: bool| if fits { Ok(()) } else { Err(ConvertError::OutOfRange(text.clone())) };
+    let out_of_range = || ConvertError::OutOfRange(text.clone());
+    macro_rules! signed {
+        ($variant:ident, $rust:ty) => {
+            Scalar::$variant(<$rust>::try_from(parse_whole(text)?).map_err(|_| out_of_range())?)
+        };
+    }
+    macro_rules! unsigned {
+        ($variant:ident, $rust:ty) => {
+            Scalar::$variant(wrapped(parse_whole(text)?, <$rust>::MAX.into()).ok_or_else(out_of_range)? as $rust)
+        };
+    }
     Ok(match kind {
         Kind::F64 => Scalar::F64(parse_f64(text)?),
         Kind::F32 => Scalar::F32(parse_f64(text)? as f32),
-        Kind::I64 => Scalar::I64(parse_i64(text)?),
-        Kind::U64 => Scalar::U64(parse_u64(text)?),
-        Kind::Enum => {
-            let labels = meta.map_or(&[][..], |meta| &meta.labels);
-            if let Some(index) = labels.iter().position(|label| label == text) {
-                return Ok(Scalar::Enum(index as u16));
-            }
-            let no_such = |_| ConvertError::NoSuchState(text.clone());
-            let index = u16::try_from(parse_i64(text).map_err(no_such)?)
-                .map_err(|_| ConvertError::NoSuchState(text.clone()))?;
-            if !labels.is_empty() && usize::from(index) >= labels.len() {
-                return Err(ConvertError::NoSuchState(text.clone()));
-            }
-            Scalar::Enum(index)
-        }
-        whole => {
-            let number = parse_i64(text)?;
-            let scalar = cast(&Scalar::I64(number), whole);
-            // A negative number given for an unsigned kind wraps, as C's strtoul lets it.
-            let back = number_to!(&scalar, i64);
-            range(back == number || (number < 0 && matches!(whole, Kind::U8 | Kind::U16 | Kind::U32)))?;
-            scalar
-        }
+        Kind::I8 => signed!(I8, i8),
+        Kind::I16 => signed!(I16, i16),
+        Kind::I32 => signed!(I32, i32),
+        Kind::I64 => signed!(I64, i64),
+        Kind::U8 => unsigned!(U8, u8),
+        Kind::U16 => unsigned!(U16, u16),
+        // For these two, and no others, Base takes decimals and exponents.
+        Kind::U32 | Kind::U64 if is_decimal(text) => cut(parse_f64(text)?, kind),
+        Kind::U32 => unsigned!(U32, u32),
+        Kind::U64 => unsigned!(U64, u64),
+        Kind::Enum => Scalar::Enum(state(text, meta)?),
+        Kind::Text => Scalar::Text(text.clone()),
     })
+}
+
+/// Whether a text is a number with decimals or an exponent, or one that is not whole at all.
+fn is_decimal(text: &Text) -> bool {
+    let string = text.to_str();
+    let trimmed = string.trim_start();
+    let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
+    let after = unsigned.trim_start_matches(|character: char| character.is_ascii_digit());
+    after.starts_with(['.', 'e', 'E']) || (after.len() == unsigned.len() && !after.is_empty())
+}
+
+/// The state that a text names, or whose number it is.
+fn state(text: &Text, meta: Option<&Meta>) -> Result<u16, ConvertError> {
+    let labels = meta.map_or(&[][..], |meta| &meta.labels);
+    if let Some(index) = labels.iter().position(|label| label == text) {
+        return Ok(index as u16);
+    }
+    let string = text.to_str();
+    let index: Option<u16> = string.trim().parse().ok();
+    let index = index.filter(|index| labels.is_empty() || usize::from(*index) < labels.len());
+    index.ok_or_else(|| ConvertError::NoSuchState(text.clone()))
 }
 
 impl Array {
@@ -301,5 +428,60 @@ mod tests {
         assert_eq!(to_i16("0x7f"), Ok(Scalar::I16(127)));
         assert_eq!(to_i16("40000"), Err(ConvertError::OutOfRange("40000".into())));
         assert_eq!(to_i16("abc"), Err(ConvertError::NotANumber("abc".into())));
+    }
+
+    #[test]
+    fn halves_round_away_from_zero_and_zero_has_no_sign() {
+        assert_eq!(format_f64(2.5, 0), "3");
+        assert_eq!(format_f64(0.125, 2), "0.13");
+        assert_eq!(format_f64(-2.25, 0), "-2");
+        assert_eq!(format_f64(-0.0, 1), "0.0");
+        assert_eq!(format_f64(0.999, 2), "1.00");
+        assert_eq!(format_f64(1.5, -1), "1.50000000000000000e+00");
+        assert_eq!(format_f64(12345.678, 9), "1.234567800e+04");
+    }
+
+    /// Rows captured from softIoc 7.0.10: a text put to a field of each kind, and what it became.
+    #[test]
+    fn texts_become_numbers_as_in_softioc() {
+        let put =
+            |text: &str, kind| Scalar::Text(text.into()).to_kind(kind, None).and_then(|scalar| scalar.to_f64()).ok();
+        let rows: [(&str, [Option<f64>; 6]); 17] = [
+            // U8, I16, U16, I32, U32, F64
+            ("5.7", [Some(5.0), Some(5.0), Some(5.0), Some(5.0), Some(5.0), Some(5.7)]),
+            ("-5.7", [Some(251.0), Some(-5.0), Some(65531.0), Some(-5.0), Some(4294967291.0), Some(-5.7)]),
+            ("12abc", [Some(12.0); 6]),
+            ("", [Some(0.0); 6]),
+            ("  7 mm", [Some(7.0); 6]),
+            ("0x10", [Some(16.0); 6]),
+            ("010", [Some(8.0), Some(8.0), Some(8.0), Some(8.0), Some(8.0), Some(10.0)]),
+            ("1e3", [Some(1.0), Some(1.0), Some(1.0), Some(1.0), Some(1000.0), Some(1000.0)]),
+            ("1e400", [Some(1.0), Some(1.0), Some(1.0), Some(1.0), None, None]),
+            ("99999999999", [None, None, None, None, None, Some(99999999999.0)]),
+            ("-1", [Some(255.0), Some(-1.0), Some(65535.0), Some(-1.0), Some(4294967295.0), Some(-1.0)]),
+            ("-2147483649", [None, None, None, None, Some(2147483647.0), Some(-2147483649.0)]),
+            ("0x", [Some(0.0); 6]),
+            (".5", [None, None, None, None, Some(0.0), Some(0.5)]),
+            ("-129", [Some(127.0), Some(-129.0), Some(65407.0), Some(-129.0), Some(4294967167.0), Some(-129.0)]),
+            ("0x1p3", [Some(1.0), Some(1.0), Some(1.0), Some(1.0), Some(1.0), Some(8.0)]),
+            ("abc", [None; 6]),
+        ];
+        for (text, wanted) in rows {
+            let kinds = [Kind::U8, Kind::I16, Kind::U16, Kind::I32, Kind::U32, Kind::F64];
+            assert_eq!(kinds.map(|kind| put(text, kind)), wanted, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_cut_and_wrap_as_casts_do() {
+        let cut = |number: f64, kind| Scalar::F64(number).to_kind(kind, None);
+
+        assert_eq!(cut(-5.7, Kind::U8), Ok(Scalar::U8(251)));
+        assert_eq!(cut(300.0, Kind::U8), Ok(Scalar::U8(44)));
+        assert_eq!(cut(70000.0, Kind::Enum), Ok(Scalar::Enum(4464)));
+        assert_eq!(cut(3e9, Kind::U32), Ok(Scalar::U32(3_000_000_000)));
+        assert_eq!(cut(-1.0, Kind::U32), Ok(Scalar::U32(u32::MAX)));
+        assert_eq!(cut(3e9, Kind::I32), Ok(Scalar::I32(i32::MAX)));
+        assert_eq!(cut(f64::NAN, Kind::I32), Ok(Scalar::I32(0)));
     }
 }

@@ -3,34 +3,29 @@
 //! [`Database`] is a machine: puts and the time go in, posts and completions come out.
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-use std::time::Instant;
+mod calc;
+mod common;
+mod core;
+mod database;
+mod field;
+mod limit;
+mod link;
+mod load;
+mod menu;
+mod meta;
+mod post;
+mod put;
+mod record;
+mod scan;
+mod step;
+mod turn;
 
-use fodo_data::{ConvertError, EventMask, Kind, Meta, Now, Reading, Value};
+use std::fmt;
 
-/// Reads what `include` names and what is loaded by name: the bytes of a file.
-pub type OpenFile<'a> = dyn FnMut(&str) -> std::io::Result<Vec<u8>> + 'a;
+use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Value};
 
-/// What is wrong in a database file, and where. `Display` names file, line, column and what was expected.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LoadError {}
-
-/// Collects records from files; nothing runs yet.
-#[derive(Debug, Default)]
-pub struct Loader {}
-
-impl Loader {
-    /// Loads one `.db` file. `macros`: `"P=X:,R=1"`. All of the file is taken or nothing.
-    pub fn load(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
-        let _ = (file, macros, open);
-        todo!()
-    }
-
-    /// Joins links and scan lists.
-    pub fn finish(self) -> Result<Database, Vec<LoadError>> {
-        todo!()
-    }
-}
+pub use database::Database;
+pub use load::{LoadError, Loader, OpenFile};
 
 /// One field of one record; small, for ever valid in its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,18 +59,42 @@ pub enum Input {
     /// Time has passed; see [`Database::deadline`].
     Tick,
     /// Somebody writes a field. `put`: completion is told by [`Event::PutDone`].
-    Put { field: FieldRef, value: Value, put: Option<PutId> },
+    Put {
+        /// The field.
+        field: FieldRef,
+        /// What it is set to; converted to the field's kind.
+        value: Value,
+        /// The number to tell completion with.
+        put: Option<PutId>,
+    },
     /// Alarm acknowledgement (ACKT, ACKS).
-    Acknowledge { field: FieldRef, transient: Option<bool>, severity: Option<fodo_data::Severity> },
+    Acknowledge {
+        /// Any field of the record.
+        field: FieldRef,
+        /// Whether alarms that went by themselves still want to be acknowledged.
+        transient: Option<bool>,
+        /// Alarms up to this severity are acknowledged.
+        severity: Option<Severity>,
+    },
 }
 
 /// What comes out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A watched field changed.
-    Posted { field: FieldRef, mask: EventMask, reading: Reading },
+    Posted {
+        /// The field.
+        field: FieldRef,
+        /// What kind of change.
+        mask: EventMask,
+        /// Value, alarm and time at that moment.
+        reading: Reading,
+    },
     /// All processing that the put began has ended.
-    PutDone { put: PutId },
+    PutDone {
+        /// The number that the put gave.
+        put: PutId,
+    },
 }
 
 /// Why a put was refused; nothing was changed.
@@ -91,55 +110,15 @@ pub enum PutError {
     Rejected(&'static str),
 }
 
-/// A running database. Shared by threads: reads take a small lock per record, processing one lock.
-#[derive(Debug)]
-pub struct Database {}
-
-impl Database {
-    /// The field a channel name means: `rec`, `rec.`, `rec.FIELD`, `rec.FIELD$` (long string).
-    pub fn field(&self, name: &str) -> Option<FieldRef> {
-        let _ = name;
-        todo!()
-    }
-
-    /// The name of every record, in the order of loading.
-    pub fn record_names(&self) -> impl Iterator<Item = &str> {
-        std::iter::empty()
-    }
-
-    /// What a client is told of the field.
-    pub fn facts(&self, field: FieldRef) -> Facts {
-        let _ = field;
-        todo!()
-    }
-
-    /// Value, alarm and time of a field as they are now; takes the record's small lock only.
-    pub fn read(&self, field: FieldRef) -> Reading {
-        let _ = field;
-        todo!()
-    }
-
-    /// Units, limits, labels and acknowledge state of a field.
-    pub fn meta(&self, field: FieldRef) -> Arc<Meta> {
-        let _ = field;
-        todo!()
-    }
-
-    /// From now on changes of the field are posted, or no longer.
-    pub fn watch(&self, field: FieldRef, is_watched: bool) {
-        let _ = (field, is_watched);
-        todo!()
-    }
-
-    /// Turns the crank. The caller delivers `out` before it calls again, in order; one thread at a
-    /// time is inside (the caller holds its own lock around call and delivery).
-    pub fn handle(&self, input: Input, now: Now, out: &mut Vec<Event>) -> Result<(), PutError> {
-        let _ = (input, now, out);
-        todo!()
-    }
-
-    /// The latest moment to call with [`Input::Tick`].
-    pub fn deadline(&self) -> Option<Instant> {
-        todo!()
+impl fmt::Display for PutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PutError::ReadOnly => write!(f, "the field cannot be written"),
+            PutError::Disabled => write!(f, "the record's DISP forbids puts"),
+            PutError::Convert(error) => write!(f, "{error}"),
+            PutError::Rejected(reason) => write!(f, "{reason}"),
+        }
     }
 }
+
+impl std::error::Error for PutError {}

@@ -4,8 +4,8 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
-pub mod config;
 mod clock;
+pub mod config;
 mod interfaces;
 mod limit;
 pub mod server;

@@ -27,8 +27,7 @@ fn is_under_way(error: &io::Error) -> bool {
 
 /// Lets the system find out about hosts that have gone without a word.
 fn keep_alive(socket: &Socket) -> io::Result<()> {
-    let probes =
-        socket2::TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(15));
+    let probes = socket2::TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(15));
     socket.set_tcp_keepalive(&probes)
 }
 

@@ -93,7 +93,9 @@ impl fmt::Display for Error {
                 write!(f, "{server} claimed \"{pv}\" but did not answer within {after:?}")
             }
             Error::Refused { pv, server, refusal } => write!(f, "{server} refused \"{pv}\" {refusal}"),
-            Error::Disconnected { pv, server } => write!(f, "the circuit to {server} was lost while \"{pv}\" was in use"),
+            Error::Disconnected { pv, server } => {
+                write!(f, "the circuit to {server} was lost while \"{pv}\" was in use")
+            }
             Error::Misuse { pv, reason } => write!(f, "\"{pv}\": {reason}"),
             Error::System { pv, reason } => write!(f, "\"{pv}\": the operating system says: {reason}"),
         }

@@ -65,12 +65,8 @@ impl std::fmt::Debug for Edge {
 impl Context {
     /// A context with this configuration. No socket, no thread yet.
     pub fn new(config: ClientConfig) -> Context {
-        let core = ContextCore {
-            config,
-            edge: OnceLock::new(),
-            circuits: Mutex::default(),
-            callbacks: Mutex::default(),
-        };
+        let core =
+            ContextCore { config, edge: OnceLock::new(), circuits: Mutex::default(), callbacks: Mutex::default() };
         Context { core: Arc::new(core) }
     }
 
@@ -93,9 +89,7 @@ impl Context {
         if name.bytes().any(|byte| byte == 0) {
             return misuse("a name cannot contain NUL");
         }
-        self.core
-            .open()
-            .map_err(|error| Error::System { pv: name.to_owned(), reason: error.to_string() })?;
+        self.core.open().map_err(|error| Error::System { pv: name.to_owned(), reason: error.to_string() })?;
         Ok(Channel::open(name, &self.core))
     }
 }

@@ -1,0 +1,453 @@
+//! Compiling an expression: one pass of precedence climbing over names that need no spaces between them.
+
+use super::{Binary, CalcError, Many, Op, Program, STACK_MAX, Unary};
+
+/// Brackets and functions inside one another; an expression has at most 159 characters.
+const DEPTH_MAX: u8 = 64;
+
+impl Program {
+    /// Compiles an expression, or says what is wrong with it.
+    pub(crate) fn compile(text: &str) -> Result<Program, CalcError> {
+        let mut compiler = Compiler { text, position: 0, ops: Vec::new(), depth: 0 };
+        compiler.statements()?;
+        let program = Program { ops: compiler.ops.into() };
+        if program.stack_needed() > STACK_MAX {
+            return Err(CalcError { position: 0, reason: "expression needs more than 80 values at once" });
+        }
+        Ok(program)
+    }
+
+    /// The most values on the stack, over all paths: both branches of `?:` leave one.
+    fn stack_needed(&self) -> usize {
+        let (mut len, mut most) = (0_usize, 0);
+        for op in &self.ops {
+            match op {
+                Op::Number(_) | Op::Arg(_) | Op::Value | Op::Random => len += 1,
+                Op::Store(_) | Op::Binary(_) | Op::JumpIfZero(_) | Op::Jump(_) => len = len.saturating_sub(1),
+                Op::Many(_, n) => len = (len + 1).saturating_sub(usize::from(*n)),
+                Op::Unary(_) => {}
+            }
+            most = most.max(len);
+        }
+        most
+    }
+}
+
+struct Compiler<'a> {
+    text: &'a str,
+    position: usize,
+    ops: Vec<Op>,
+    depth: u8,
+}
+
+/// What may stand where a value is expected.
+#[derive(Clone, Copy)]
+enum Operand {
+    Push(Op),
+    Prefix(Unary),
+    Call(Unary),
+    Call2(Binary),
+    CallMany(Many),
+}
+
+const OPERANDS: &[(&str, Operand)] = &[
+    ("-", Operand::Prefix(Unary::Negate)),
+    ("!", Operand::Prefix(Unary::Not)),
+    ("~", Operand::Prefix(Unary::BitNot)),
+    ("NOT", Operand::Prefix(Unary::BitNot)),
+    ("ABS", Operand::Call(Unary::Abs)),
+    ("SQRT", Operand::Call(Unary::Sqrt)),
+    ("SQR", Operand::Call(Unary::Sqrt)),
+    ("EXP", Operand::Call(Unary::Exp)),
+    ("LOGE", Operand::Call(Unary::Ln)),
+    ("LOG", Operand::Call(Unary::Log10)),
+    ("LN", Operand::Call(Unary::Ln)),
+    ("SINH", Operand::Call(Unary::Sinh)),
+    ("SIN", Operand::Call(Unary::Sin)),
+    ("COSH", Operand::Call(Unary::Cosh)),
+    ("COS", Operand::Call(Unary::Cos)),
+    ("TANH", Operand::Call(Unary::Tanh)),
+    ("TAN", Operand::Call(Unary::Tan)),
+    ("ASIN", Operand::Call(Unary::Asin)),
+    ("ACOS", Operand::Call(Unary::Acos)),
+    ("ATAN2", Operand::Call2(Binary::Atan2)),
+    ("ATAN", Operand::Call(Unary::Atan)),
+    ("CEIL", Operand::Call(Unary::Ceil)),
+    ("FLOOR", Operand::Call(Unary::Floor)),
+    ("FMOD", Operand::Call2(Binary::Fmod)),
+    ("NINT", Operand::Call(Unary::Nint)),
+    ("ISINF", Operand::Call(Unary::IsInf)),
+    ("ISNAN", Operand::CallMany(Many::IsNan)),
+    ("FINITE", Operand::CallMany(Many::Finite)),
+    ("MIN", Operand::CallMany(Many::Min)),
+    ("MAX", Operand::CallMany(Many::Max)),
+    ("VAL", Operand::Push(Op::Value)),
+    ("RNDM", Operand::Push(Op::Random)),
+    ("PI", Operand::Push(Op::Number(std::f64::consts::PI))),
+    ("D2R", Operand::Push(Op::Number(std::f64::consts::PI / 180.0))),
+    ("R2D", Operand::Push(Op::Number(180.0 / std::f64::consts::PI))),
+    ("INF", Operand::Push(Op::Number(f64::INFINITY))),
+    ("NAN", Operand::Push(Op::Number(f64::NAN))),
+];
+
+/// Operators between two values, longer spellings first, with their precedence.
+const OPERATORS: &[(&str, Binary, u8)] = &[
+    ("||", Binary::Or, 1),
+    ("|", Binary::BitOr, 1),
+    ("OR", Binary::BitOr, 1),
+    ("XOR", Binary::BitXor, 1),
+    ("&&", Binary::And, 2),
+    ("&", Binary::BitAnd, 2),
+    ("AND", Binary::BitAnd, 2),
+    ("<<", Binary::ShiftLeft, 2),
+    (">>>", Binary::ShiftRightLogical, 2),
+    (">>", Binary::ShiftRight, 2),
+    ("<=", Binary::LessOrEqual, 3),
+    ("<", Binary::Less, 3),
+    (">=", Binary::GreaterOrEqual, 3),
+    (">", Binary::Greater, 3),
+    ("==", Binary::Equal, 3),
+    ("=", Binary::Equal, 3),
+    ("!=", Binary::NotEqual, 3),
+    ("#", Binary::NotEqual, 3),
+    ("+", Binary::Add, 4),
+    ("-", Binary::Subtract, 4),
+    ("**", Binary::Power, 6),
+    ("*", Binary::Multiply, 5),
+    ("/", Binary::Divide, 5),
+    ("%", Binary::Modulo, 5),
+    ("^", Binary::Power, 6),
+];
+
+impl Compiler<'_> {
+    /// Assignments and exactly one expression, between semicolons.
+    fn statements(&mut self) -> Result<(), CalcError> {
+        let mut has_result = false;
+        loop {
+            self.blanks();
+            if self.is_at_end() {
+                break;
+            }
+            if self.take(";") {
+                continue;
+            }
+            let start = self.position;
+            if !self.assignment()? {
+                if has_result {
+                    return Err(CalcError { position: start, reason: "only one result is possible" });
+                }
+                self.expression(0)?;
+                has_result = true;
+            }
+            self.blanks();
+            if !self.is_at_end() && !self.take(";") {
+                return self.fail("an operator is missing");
+            }
+        }
+        if has_result { Ok(()) } else { self.fail("there is no expression") }
+    }
+
+    /// `A:=...`
+    fn assignment(&mut self) -> Result<bool, CalcError> {
+        let start = self.position;
+        if let Some(index) = self.argument() {
+            self.blanks();
+            if self.take(":=") {
+                self.expression(0)?;
+                self.ops.push(Op::Store(index));
+                return Ok(true);
+            }
+        }
+        self.position = start;
+        Ok(false)
+    }
+
+    /// A value and the operators after it that bind tighter than `least`; `?:` binds loosest.
+    fn expression(&mut self, least: u8) -> Result<(), CalcError> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return self.fail("the expression is nested too deep");
+        }
+        self.operand()?;
+        loop {
+            self.blanks();
+            let start = self.position;
+            if let Some((binary, precedence)) = self.operator() {
+                if precedence <= least {
+                    self.position = start;
+                    break;
+                }
+                self.expression(precedence)?;
+                self.ops.push(Op::Binary(binary));
+            } else if least == 0 && self.take("?") {
+                self.condition()?;
+            } else {
+                break;
+            }
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// The branches after `?`.
+    fn condition(&mut self) -> Result<(), CalcError> {
+        let if_zero = self.ops.len();
+        self.ops.push(Op::JumpIfZero(0));
+        self.expression(0)?;
+        self.blanks();
+        if self.rest().starts_with(":=") || !self.take(":") {
+            return self.fail("':' is missing after '?'");
+        }
+        let over = self.ops.len();
+        self.ops.push(Op::Jump(0));
+        self.patch(if_zero, Op::JumpIfZero);
+        self.expression(0)?;
+        self.patch(over, Op::Jump);
+        Ok(())
+    }
+
+    fn patch(&mut self, at: usize, jump: fn(u16) -> Op) {
+        let to = self.ops.len() as u16;
+        if let Some(op) = self.ops.get_mut(at) {
+            *op = jump(to);
+        }
+    }
+
+    fn operand(&mut self) -> Result<(), CalcError> {
+        self.blanks();
+        let start = self.position;
+        if self.take("(") {
+            self.expression(0)?;
+            return self.close();
+        }
+        if let Some(number) = self.number()? {
+            self.ops.push(Op::Number(number));
+            return Ok(());
+        }
+        // The longest name wins: ABS is not A.
+        let found = OPERANDS.iter().filter(|(name, _)| self.starts_with(name)).max_by_key(|(name, _)| name.len());
+        let Some((name, operand)) = found else {
+            if let Some(index) = self.argument() {
+                self.ops.push(Op::Arg(index));
+                return Ok(());
+            }
+            return self.fail(if self.is_at_end() { "a value is missing" } else { "this is no value" });
+        };
+        self.position += name.len();
+        match *operand {
+            Operand::Push(op) => self.ops.push(op),
+            Operand::Prefix(unary) => {
+                const TIGHTEST: u8 = 7;
+                self.expression(TIGHTEST)?;
+                self.ops.push(Op::Unary(unary));
+            }
+            Operand::Call(unary) => {
+                self.arguments(1, start)?;
+                self.ops.push(Op::Unary(unary));
+            }
+            Operand::Call2(binary) => {
+                self.arguments(2, start)?;
+                self.ops.push(Op::Binary(binary));
+            }
+            Operand::CallMany(many) => {
+                let n = self.arguments(0, start)?;
+                self.ops.push(Op::Many(many, n));
+            }
+        }
+        Ok(())
+    }
+
+    /// The arguments of a function in brackets; `wanted` of them, or one and more for 0.
+    fn arguments(&mut self, wanted: u8, start: usize) -> Result<u8, CalcError> {
+        self.blanks();
+        if !self.take("(") {
+            if wanted != 1 {
+                return self.fail("'(' is missing");
+            }
+            // Base lets a function stand before its argument as an operator does: SIN A.
+            self.expression(7)?;
+            return Ok(1);
+        }
+        let mut n = 0_u8;
+        loop {
+            self.expression(0)?;
+            n = n.saturating_add(1);
+            self.blanks();
+            if !self.take(",") {
+                break;
+            }
+        }
+        self.close()?;
+        if wanted != 0 && n != wanted {
+            return Err(CalcError { position: start, reason: "wrong number of arguments" });
+        }
+        Ok(n)
+    }
+
+    fn close(&mut self) -> Result<(), CalcError> {
+        self.blanks();
+        if self.take(")") { Ok(()) } else { self.fail("')' is missing") }
+    }
+
+    fn operator(&mut self) -> Option<(Binary, u8)> {
+        let found = OPERATORS.iter().filter(|(name, ..)| self.starts_with(name)).max_by_key(|(name, ..)| name.len());
+        let (name, binary, precedence) = found?;
+        self.position += name.len();
+        Some((*binary, *precedence))
+    }
+
+    /// A to U, in either case.
+    fn argument(&mut self) -> Option<u8> {
+        let letter = self.rest().bytes().next()?.to_ascii_uppercase();
+        if !letter.is_ascii_uppercase() || letter > b'U' {
+            return None;
+        }
+        self.position += 1;
+        Some(letter - b'A')
+    }
+
+    fn number(&mut self) -> Result<Option<f64>, CalcError> {
+        let rest = self.rest().as_bytes();
+        if rest.starts_with(b"0x") || rest.starts_with(b"0X") {
+            let n = rest.iter().skip(2).take_while(|byte| byte.is_ascii_hexdigit()).count();
+            let digits = self.rest().get(2..2 + n).unwrap_or_default();
+            return match u64::from_str_radix(digits, 16) {
+                Ok(number) => {
+                    self.position += 2 + n;
+                    // Base reads 32 bits as a signed number when the top one is set.
+                    Ok(Some(number as f64))
+                }
+                Err(_) => self.fail("this is no number"),
+            };
+        }
+        let digits = |from: usize| rest.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
+        let n_whole = digits(0);
+        let mut n = n_whole;
+        if rest.get(n) == Some(&b'.') {
+            n += 1 + digits(n + 1);
+        }
+        if n == 0 || (n_whole == 0 && n == 1) {
+            return Ok(None);
+        }
+        if matches!(rest.get(n), Some(b'e' | b'E')) {
+            let sign = usize::from(matches!(rest.get(n + 1), Some(b'+' | b'-')));
+            let n_exponent = digits(n + 1 + sign);
+            if n_exponent > 0 {
+                n += 1 + sign + n_exponent;
+            }
+        }
+        match self.rest().get(..n).and_then(|text| text.parse().ok()) {
+            Some(number) => {
+                self.position += n;
+                Ok(Some(number))
+            }
+            None => self.fail("this is no number"),
+        }
+    }
+
+    fn rest(&self) -> &str {
+        self.text.get(self.position..).unwrap_or_default()
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.rest().is_empty()
+    }
+
+    fn blanks(&mut self) {
+        self.position += self.rest().len() - self.rest().trim_start().len();
+    }
+
+    fn starts_with(&self, name: &str) -> bool {
+        self.rest().get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
+    }
+
+    fn take(&mut self, name: &str) -> bool {
+        let is_there = self.starts_with(name);
+        if is_there {
+            self.position += name.len();
+        }
+        is_there
+    }
+
+    fn fail<T>(&self, reason: &'static str) -> Result<T, CalcError> {
+        Err(CalcError { position: self.position, reason })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(text: &str) -> f64 {
+        let mut args = [0.0; 21];
+        for (index, arg) in args.iter_mut().enumerate() {
+            *arg = index as f64 + 1.0;
+        }
+        match Program::compile(text) {
+            Ok(program) => program.run(&mut args, 100.0).unwrap_or(f64::NAN),
+            Err(error) => panic!("{text}: {error}"),
+        }
+    }
+
+    #[test]
+    fn operators_bind_as_in_base() {
+        assert_eq!(run("1+2*3"), 7.0);
+        assert_eq!(run("2^3^2"), 64.0);
+        assert_eq!(run("-2^2"), 4.0);
+        assert_eq!(run("1|2&3"), 3.0);
+        assert_eq!(run("1+1<<2"), 8.0);
+        assert_eq!(run("A=1&&B#1"), 1.0);
+        assert_eq!(run("7%4"), 3.0);
+    }
+
+    #[test]
+    fn a_condition_may_stand_in_a_branch_of_another() {
+        assert_eq!(run("A>5?1:B>1?2:3"), 2.0);
+        assert_eq!(run("A?B?10:20:30"), 10.0);
+    }
+
+    #[test]
+    fn assignments_change_the_inputs() {
+        assert_eq!(run("A:=10;A+B"), 12.0);
+        assert_eq!(run("A+B;A:=10"), 3.0);
+    }
+
+    #[test]
+    fn functions_and_names_need_no_blanks() {
+        assert_eq!(run("MAX(A,B,C)"), 3.0);
+        assert_eq!(run("aORb"), 3.0);
+        assert!((run("ATAN2(1,0)")).abs() < 1e-15);
+        assert_eq!(run("ABS(-3)"), 3.0);
+        assert_eq!(run("VAL+1"), 101.0);
+        assert_eq!(run("NINT(-2.5)"), -3.0);
+        assert!(run("ISNAN(NAN)") == 1.0);
+        assert_eq!(run("0x1F"), 31.0);
+        assert_eq!(run("~0"), -1.0);
+        assert_eq!(run("-1>>>28"), 15.0);
+    }
+
+    #[test]
+    fn dividing_by_zero_is_infinite_and_modulo_zero_is_no_number() {
+        assert_eq!(run("1/0"), f64::INFINITY);
+        assert!(run("1%0").is_nan());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let error = |text| Program::compile(text).map(|_| ()).map_err(|error| (error.position, error.reason));
+
+        assert_eq!(error("A+"), Err((2, "a value is missing")));
+        assert_eq!(error("(A"), Err((2, "')' is missing")));
+        assert_eq!(error("A B"), Err((2, "an operator is missing")));
+        assert_eq!(error(""), Err((0, "there is no expression")));
+        assert_eq!(error("A;B"), Err((2, "only one result is possible")));
+        assert_eq!(error("A?B"), Err((3, "':' is missing after '?'")));
+        assert_eq!(error("W"), Err((0, "this is no value")));
+    }
+
+    #[test]
+    fn an_expression_of_brackets_alone_is_refused_not_overflown() {
+        assert!(Program::compile(&"(".repeat(10_000)).is_err());
+        assert!(Program::compile(&"-".repeat(10_000)).is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! The fields that every record has.
+
+use fodo_data::{Alarm, Severity, Status, Text, TimeStamp};
+
+use crate::field::{FieldInfo, position, record_fields};
+use crate::menu;
+
+record_fields! {
+    /// What every record has, whatever its type.
+    Common
+    fields {
+        "NAME" name: String(61), NOMOD;
+        "DESC" description: String(41);
+        "ASG" access_group: String(29);
+        "SCAN" scan: Menu(menu::SCAN), SCAN;
+        "PINI" process_at_init: Menu(menu::PINI);
+        "PHAS" phase: Short, SCAN;
+        "EVNT" event: String(40), SCAN;
+        "TSE" time_event: Short;
+        "TSEL" time_link: InLink;
+        "DTYP" device: Device;
+        "DISV" disable_value: Short = 1;
+        "DISA" disable: Short;
+        "SDIS" disable_link: InLink;
+        "DISP" puts_disabled: UChar;
+        "PROC" process: UChar, PP;
+        "STAT" status: Menu(menu::ALARM_STAT) = 17, NOMOD;
+        "SEVR" severity: Menu(menu::ALARM_SEVR), NOMOD;
+        "AMSG" message: String(40), NOMOD;
+        "NSTA" new_status: Menu(menu::ALARM_STAT), NOMOD;
+        "NSEV" new_severity: Menu(menu::ALARM_SEVR), NOMOD;
+        "NAMSG" new_message: String(40), NOMOD;
+        "ACKS" acknowledge_severity: Menu(menu::ALARM_SEVR), NOMOD;
+        "ACKT" acknowledge_transient: Menu(menu::YES_NO) = 1, NOMOD;
+        "DISS" disable_severity: Menu(menu::ALARM_SEVR);
+        "LCNT" lock_count: UChar, NOMOD;
+        "PACT" is_active: UChar, NOMOD;
+        "PUTF" put_process: UChar, NOMOD;
+        "RPRO" reprocess: UChar, NOMOD;
+        "PRIO" priority: Menu(menu::PRIORITY), SCAN;
+        "TPRO" trace: UChar;
+        "UDF" undefined: UChar = 1, PP;
+        "UDFS" undefined_severity: Menu(menu::ALARM_SEVR) = 3;
+        "UTAG" user_tag: UInt64, NOMOD;
+        "FLNK" forward: FwdLink;
+    }
+    arrays {
+    }
+    private {
+        time: TimeStamp;
+        watchers: Option<Box<Watchers>>;
+        is_in_chain: bool;
+    }
+}
+
+/// Who wants to hear of a record's changes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watchers {
+    /// The fields, as [`crate::FieldRef`] numbers them, whose changes are posted to clients.
+    pub(crate) posted: Vec<u16>,
+    /// Records with a CP or CPP link to a field of this one.
+    pub(crate) followers: Vec<Follower>,
+}
+
+/// A record that processes when a field of another changes (CP, CPP).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Follower {
+    pub(crate) field: u16,
+    pub(crate) record: u32,
+    /// The field that is the link.
+    pub(crate) by: u16,
+    /// CPP: only while the follower's SCAN is Passive.
+    pub(crate) if_passive: bool,
+}
+
+impl Common {
+    /// How many rows; the record's own come after these.
+    pub(crate) const COUNT: u16 = Common::ROWS.len() as u16;
+
+    /// The number of a common field.
+    pub(crate) const fn at(name: &str) -> u16 {
+        position(Common::ROWS, name)
+    }
+
+    /// Raises the alarm of this round of processing; the first of the highest severity stays.
+    pub(crate) fn raise(&mut self, status: Status, severity: u16) -> bool {
+        self.raise_saying(status, severity, Text::EMPTY)
+    }
+
+    /// As [`Common::raise`], with a message for AMSG.
+    pub(crate) fn raise_saying(&mut self, status: Status, severity: u16, message: Text) -> bool {
+        if self.new_severity >= severity {
+            return false;
+        }
+        self.new_status = status.0;
+        self.new_severity = severity;
+        self.new_message = message;
+        true
+    }
+
+    /// The alarm as clients see it.
+    pub(crate) fn alarm(&self) -> Alarm {
+        Alarm { severity: Severity::from_code(self.severity), status: Status(self.status) }
+    }
+}
+
+/// The row of a field by number, in a record type with rows of its own.
+pub(crate) fn row(own: &'static [FieldInfo], field: u16) -> Option<&'static FieldInfo> {
+    match Common::ROWS.get(usize::from(field)) {
+        Some(row) => Some(row),
+        None => own.get(usize::from(field - Common::COUNT)),
+    }
+}
+
+/// The number of a field by name.
+pub(crate) fn number(own: &'static [FieldInfo], name: &str) -> Option<u16> {
+    let find = |rows: &[FieldInfo]| rows.iter().position(|row| row.name == name);
+    match find(own) {
+        Some(index) => Some(Common::COUNT + index as u16),
+        None => find(Common::ROWS).map(|index| index as u16),
+    }
+}

@@ -1,0 +1,205 @@
+//! The records of a database and what is found without processing: names, facts, meta, conversions.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Severity, Text, Value};
+
+use crate::common::{Common, Follower, number, row};
+use crate::field::{Dbf, Slot};
+use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
+use crate::link::{Link, Modifiers, Target};
+use crate::post::{LONG_STRING, RTYP};
+use crate::record::{Cell, Record, labels, with};
+use crate::turn::follows;
+use crate::{Facts, FieldRef, PutError};
+
+/// Digits after the point of numbers in records without PREC, as C prints them.
+const DIGITS: i16 = 6;
+
+/// A record's name as a key that can be looked up without allocating.
+#[derive(Clone, Debug)]
+pub(crate) struct Name(pub(crate) Text);
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Name) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_bytes().hash(state);
+    }
+}
+
+impl Borrow<[u8]> for Name {
+    fn borrow(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// The records; never changes in number once the database runs.
+#[derive(Debug, Default)]
+pub(crate) struct Core {
+    pub(crate) records: Vec<Box<dyn Cell>>,
+    /// By name and alias.
+    pub(crate) index: HashMap<Name, u32>,
+    /// In the order of loading.
+    pub(crate) names: Vec<Text>,
+}
+
+impl Core {
+    pub(crate) fn cell(&self, record: u32) -> Option<&dyn Cell> {
+        self.records.get(record as usize).map(|cell| &**cell)
+    }
+
+    /// Locks a record briefly.
+    pub(crate) fn with<T>(&self, record: u32, visit: impl FnOnce(&mut dyn Record) -> T) -> Option<T> {
+        with(self.cell(record)?, visit)
+    }
+
+    /// What a channel name means.
+    pub(crate) fn find(&self, name: &str) -> Option<FieldRef> {
+        let (name, is_long) = match name.strip_suffix('$') {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        let (record, field) = name.split_once('.').unwrap_or((name, ""));
+        let record = *self.index.get(record.as_bytes())?;
+        let kind = self.cell(record)?.record_type();
+        let field = match field {
+            "" => kind.value,
+            "RTYP" if !is_long => return Some(FieldRef { record, field: RTYP }),
+            field => number(kind.rows, field)?,
+        };
+        if !is_long {
+            return Some(FieldRef { record, field });
+        }
+        let row = row(kind.rows, field)?;
+        let is_text = row.dbf == Dbf::String || row.dbf.is_link();
+        is_text.then_some(FieldRef { record, field: field | LONG_STRING })
+    }
+
+    pub(crate) fn facts(&self, FieldRef { record, field }: FieldRef) -> Facts {
+        let number = field & !LONG_STRING;
+        let (record_type, row, own) = match self.cell(record) {
+            Some(cell) => {
+                let kind = cell.record_type();
+                let own = if number == kind.value { with(cell, |body| body.value_facts()).flatten() } else { None };
+                (kind.name, row(kind.rows, number), own)
+            }
+            None => ("", None, None),
+        };
+        let Some(row) = row.filter(|_| field != RTYP) else {
+            return Facts { kind: Kind::Text, count_max: 1, is_read_only: true, record_type };
+        };
+        let (kind, count_max) = match own {
+            Some((kind, count_max)) => (kind, count_max),
+            None if field & LONG_STRING == 0 => (row.dbf.kind(), 1),
+            None if row.dbf.is_link() => (Kind::U8, LINK_TEXT_BYTES),
+            None => (Kind::U8, u32::from(row.size)),
+        };
+        Facts { kind, count_max, is_read_only: row.has(crate::field::NOMOD), record_type }
+    }
+
+    /// Units, limits and labels.
+    pub(crate) fn meta(&self, FieldRef { record, field }: FieldRef) -> Arc<Meta> {
+        let mut meta = self.meta_of(record, field & !LONG_STRING, META_DEPTH_MAX);
+        meta.acknowledge = self.with(record, |body| Acknowledge {
+            transient: body.common().acknowledge_transient != 0,
+            severity: Severity::from_code(body.common().acknowledge_severity),
+        });
+        Arc::new(meta)
+    }
+
+    fn meta_of(&self, record: u32, field: u16, depth: u8) -> Meta {
+        let mut meta = crate::meta::nothing();
+        let Some(cell) = self.cell(record) else { return meta };
+        let kind = cell.record_type();
+        let Some(row) = row(kind.rows, field) else { return meta };
+        match row.dbf {
+            Dbf::Float | Dbf::Double => meta.precision = DIGITS,
+            Dbf::Menu => meta.labels = labels(row.menu),
+            Dbf::Device => meta.labels = labels(kind.devices),
+            _ => {}
+        }
+        let linked = with(cell, |body| body.meta(field, &mut meta)).flatten();
+        if let (Some(Target::Field { record, field, .. }), Some(depth)) = (linked, depth.checked_sub(1)) {
+            let there = self.meta_of(record, field, depth);
+            return Meta { control: meta.control, ..there };
+        }
+        meta
+    }
+
+    /// A field's value as another kind, as a link or a client reads it.
+    pub(crate) fn convert(&self, record: u32, field: u16, value: Value, kind: Kind) -> Result<Value, ConvertError> {
+        if value.kind() == kind {
+            return Ok(value);
+        }
+        if kind == Kind::Text {
+            let meta = self.meta_of(record, field, META_DEPTH_MAX);
+            return value.to_kind(kind, Some(&meta));
+        }
+        value.to_kind(kind, None)
+    }
+
+    /// A value as the kind of a scalar field; its first element.
+    pub(crate) fn to_field(&self, record: u32, field: u16, value: &Value) -> Result<Value, PutError> {
+        let Some(row) = self.cell(record).and_then(|cell| row(cell.record_type().rows, field)) else {
+            return Err(PutError::ReadOnly);
+        };
+        let kind = row.dbf.kind();
+        let scalar = value.first().ok_or(PutError::Convert(ConvertError::Empty))?;
+        if scalar.kind() == kind {
+            return Ok(Value::Scalar(scalar));
+        }
+        let needs_labels = kind == Kind::Enum && scalar.kind() == Kind::Text;
+        let meta = needs_labels.then(|| self.meta_of(record, field, META_DEPTH_MAX));
+        scalar.to_kind(kind, meta.as_ref()).map(Value::Scalar).map_err(PutError::Convert)
+    }
+
+    pub(crate) fn is_link(&self, record: u32, field: u16) -> bool {
+        let row = self.cell(record).and_then(|cell| row(cell.record_type().rows, field));
+        row.is_some_and(|row| row.dbf.is_link())
+    }
+
+    /// Finds where a link leads, and lets a CP link follow its target.
+    pub(crate) fn join(&self, record: u32, field: u16, mut link: Link) -> Link {
+        let Some(name) = link.name().cloned() else { return link };
+        let (name, is_time) = match name.to_str().strip_suffix(".TIME") {
+            Some(record_name) if field == Common::at("TSEL") => (Text::from(record_name), true),
+            _ => (name, false),
+        };
+        if let Some(found) = self.find(&name.to_str()) {
+            let modifiers = Modifiers { is_time, ..link.modifiers() };
+            link.lead_to(Target::Field { record: found.record, field: found.field, modifiers });
+            if let Some(if_passive) = follows(modifiers) {
+                let follower = Follower { field: found.field, record, by: field, if_passive };
+                self.with(found.record, |body| {
+                    body.common().watchers.get_or_insert_default().followers.push(follower);
+                });
+            }
+        }
+        link
+    }
+
+    /// A link is about to change: its target no longer tells this record.
+    pub(crate) fn unfollow(&self, record: u32, field: u16) {
+        let target = self.with(record, |body| match body.slot(field) {
+            Some(Slot::InLink(link)) => link.target(),
+            _ => Target::Constant,
+        });
+        if let Some(Target::Field { record: followed, .. }) = target {
+            self.with(followed, |body| {
+                if let Some(watchers) = &mut body.common().watchers {
+                    watchers.followers.retain(|follower| (follower.record, follower.by) != (record, field));
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The running database: reading at any time, one turn of the crank at a time.
+
+use std::cmp::Reverse;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
+
+use crate::core::Core;
+use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
+use crate::load::Info;
+use crate::post::reading;
+use crate::turn::{Deferred, Engine, Turn};
+use crate::{Event, Facts, FieldRef, Input, PutError, PutId};
+
+/// A running database. Shared by threads: reads take a small lock per record, processing one lock.
+#[derive(Debug)]
+pub struct Database {
+    core: Core,
+    /// In the order of records.
+    infos: Vec<Info>,
+    engine: Mutex<Engine>,
+}
+
+impl Database {
+    pub(crate) fn new(core: Core, infos: Vec<Info>) -> Database {
+        Database { core, infos, engine: Mutex::default() }
+    }
+
+    /// The field a channel name means: `rec`, `rec.`, `rec.FIELD`, `rec.FIELD$` (long string).
+    pub fn field(&self, name: &str) -> Option<FieldRef> {
+        self.core.find(name)
+    }
+
+    /// The name of every record, in the order of loading.
+    pub fn record_names(&self) -> impl Iterator<Item = &str> {
+        // The loader lets only names in that are UTF-8.
+        self.core.names.iter().map(|name| std::str::from_utf8(name.as_bytes()).unwrap_or_default())
+    }
+
+    /// The info items of a record, in the order of loading: names and what they say.
+    pub fn infos(&self, record: &str) -> impl Iterator<Item = (&Text, &Text)> {
+        let wanted = self.core.index.get(record.as_bytes()).copied();
+        let of = |info: &Info| Some(info.0);
+        let start = self.infos.partition_point(|info| of(info) < wanted);
+        self.infos
+            .iter()
+            .skip(start)
+            .take_while(move |info| Some(info.0) == wanted)
+            .map(|(_, name, value)| (name, value))
+    }
+
+    /// What a client is told of the field.
+    pub fn facts(&self, field: FieldRef) -> Facts {
+        self.core.facts(field)
+    }
+
+    /// Value, alarm and time of a field as they are now; takes the record's small lock only.
+    pub fn read(&self, field: FieldRef) -> Reading {
+        self.core
+            .with(field.record, |body| reading(body, field.field))
+            .unwrap_or_else(|| Reading { time: TimeStamp::NEVER, ..Reading::bare(Value::from("")) })
+    }
+
+    /// Units, limits, labels and acknowledge state of a field.
+    pub fn meta(&self, field: FieldRef) -> Arc<Meta> {
+        self.core.meta(field)
+    }
+
+    /// From now on changes of the field are posted, or no longer.
+    pub fn watch(&self, field: FieldRef, is_watched: bool) {
+        self.core.with(field.record, |body| {
+            let watchers = &mut body.common().watchers;
+            if !is_watched {
+                if let Some(watched) = watchers {
+                    watched.posted.retain(|other| *other != field.field);
+                    if watched.posted.is_empty() && watched.followers.is_empty() {
+                        *watchers = None;
+                    }
+                }
+                return;
+            }
+            let posted = &mut watchers.get_or_insert_default().posted;
+            if !posted.contains(&field.field) {
+                posted.push(field.field);
+            }
+        });
+    }
+
+    /// Turns the crank. The caller delivers `out` before it calls again, in order; one thread at a
+    /// time is inside (the caller holds its own lock around call and delivery).
+    pub fn handle(&self, input: Input, now: Now, out: &mut Vec<Event>) -> Result<(), PutError> {
+        let mut engine = self.engine();
+        let mut turn = Turn { core: &self.core, engine: &mut engine, now, events: out, put: None, depth: 0 };
+        let result = match input {
+            Input::Start => {
+                start(&mut turn);
+                Ok(())
+            }
+            Input::Tick => {
+                tick(&mut turn);
+                Ok(())
+            }
+            Input::Put { field, value, put } => put_field(&mut turn, field, value, put),
+            Input::Acknowledge { field, transient, severity } => {
+                turn.acknowledge(field.record, transient, severity);
+                Ok(())
+            }
+        };
+        for _ in 0..DEFERRED_PER_CALL_MAX {
+            let Some(deferred) = turn.engine.deferred.pop_front() else { break };
+            turn.run_deferred(deferred);
+        }
+        let has_more = !turn.engine.deferred.is_empty() || !turn.engine.scans.pending.is_empty();
+        engine.resume_at = has_more.then_some(now.monotonic);
+        result
+    }
+
+    /// The latest moment to call with [`Input::Tick`].
+    pub fn deadline(&self) -> Option<Instant> {
+        let engine = self.engine();
+        let timer = engine.timers.peek().map(|Reverse((due, ..))| *due);
+        let scan = if engine.is_started { engine.scans.deadline() } else { None };
+        [engine.resume_at, timer, scan].into_iter().flatten().min()
+    }
+
+    /// How many periods of a scan were skipped because its records came late. `scan`: the number
+    /// of the SCAN choice.
+    pub fn scans_skipped(&self, scan: u16) -> u64 {
+        self.engine().scans.skipped(scan)
+    }
+
+    fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client's put, and its completion if nothing of its chain waits.
+fn put_field(turn: &mut Turn, field: FieldRef, value: Value, put: Option<PutId>) -> Result<(), PutError> {
+    turn.put = put;
+    let result = turn.put_field(field.record, field.field, value, put);
+    turn.put = None;
+    if let (Ok(()), Some(put)) = (&result, put)
+        && !turn.engine.waits.iter().any(|(waiting, _)| *waiting == put)
+    {
+        turn.events.push(Event::PutDone { put });
+    }
+    result
+}
+
+/// Scan lists, PINI, and the first round of CP links.
+fn start(turn: &mut Turn) {
+    if std::mem::replace(&mut turn.engine.is_started, true) {
+        return;
+    }
+    const RUNS: [u16; 3] = [1, 2, 3];
+    let mut at_init: Vec<(u16, i16, u32)> = Vec::new();
+    let mut followers = Vec::new();
+    for record in 0..turn.core.records.len() as u32 {
+        let facts = turn.core.with(record, |body| {
+            let common = body.common();
+            let watchers = common.watchers.as_deref();
+            followers.extend(watchers.into_iter().flat_map(|watchers| watchers.followers.iter().copied()));
+            (common.scan, common.phase, common.process_at_init)
+        });
+        if let Some((scan, phase, pini)) = facts {
+            turn.engine.scans.add(scan, phase, record);
+            if RUNS.contains(&pini) {
+                at_init.push((pini, phase, record));
+            }
+        }
+    }
+    at_init.sort_by_key(|(pini, phase, _)| (*pini, *phase));
+    for (_, _, record) in at_init {
+        turn.process(record);
+    }
+    turn.engine.scans.start(turn.now.monotonic);
+    for follower in followers {
+        let deferred = Deferred::Follow { record: follower.record, if_passive: follower.if_passive };
+        if turn.engine.deferred.back() != Some(&deferred) {
+            turn.engine.deferred.push_back(deferred);
+        }
+    }
+}
+
+/// Timers that are due, then scans, as many records as one call may.
+fn tick(turn: &mut Turn) {
+    let now = turn.now.monotonic;
+    while let Some(Reverse((due, ..))) = turn.engine.timers.peek()
+        && *due <= now
+    {
+        if let Some(Reverse((_, _, timer))) = turn.engine.timers.pop() {
+            turn.run_timer(timer);
+        }
+    }
+    turn.engine.scans.collect(now);
+    for _ in 0..SCANNED_PER_TICK_MAX {
+        let Some(record) = turn.engine.scans.pending.pop_front() else { break };
+        turn.process(record);
+    }
+}

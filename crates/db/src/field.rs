@@ -1,0 +1,293 @@
+//! What a field is, and the one macro that turns a record type's table of fields into its struct.
+
+use fodo_data::{Array, Kind, Scalar, Text, Value};
+
+use crate::link::Link;
+
+/// The Rust type that holds each field type; the table names these.
+#[expect(dead_code, reason = "no field of the record types so far is CHAR, INT64 or FLOAT")]
+pub(crate) mod dbf {
+    pub(crate) type String = fodo_data::Text;
+    pub(crate) type Char = i8;
+    pub(crate) type UChar = u8;
+    pub(crate) type Short = i16;
+    pub(crate) type UShort = u16;
+    pub(crate) type Long = i32;
+    pub(crate) type ULong = u32;
+    pub(crate) type Int64 = i64;
+    pub(crate) type UInt64 = u64;
+    pub(crate) type Float = f32;
+    pub(crate) type Double = f64;
+    pub(crate) type Enum = u16;
+    pub(crate) type Menu = u16;
+    pub(crate) type Device = u16;
+    pub(crate) type InLink = crate::link::Link;
+    pub(crate) type OutLink = crate::link::Link;
+    pub(crate) type FwdLink = crate::link::Link;
+    pub(crate) type Array = fodo_data::Array;
+}
+
+/// A put to the field processes a passive record.
+pub(crate) const PP: u8 = 1;
+/// The field is a property: a put to it posts `DBE_PROPERTY`.
+pub(crate) const PROP: u8 = 2;
+/// Access security level 0: writable where level 1 is not.
+pub(crate) const ASL0: u8 = 4;
+/// No put is accepted.
+pub(crate) const NOMOD: u8 = 8;
+/// The record wants to hear of a put.
+pub(crate) const SPECIAL: u8 = 16;
+/// The field decides in which scan list the record is, and where.
+pub(crate) const SCAN: u8 = 32;
+/// The number is shown in hexadecimal.
+pub(crate) const HEX: u8 = 64;
+
+/// The type of a field, with EPICS's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(dead_code, reason = "no field of the record types so far is CHAR, INT64 or FLOAT")]
+pub(crate) enum Dbf {
+    String,
+    Char,
+    UChar,
+    Short,
+    UShort,
+    Long,
+    ULong,
+    Int64,
+    UInt64,
+    Float,
+    Double,
+    Enum,
+    Menu,
+    Device,
+    InLink,
+    OutLink,
+    FwdLink,
+    Array,
+}
+
+impl Dbf {
+    pub(crate) const fn is_link(self) -> bool {
+        matches!(self, Dbf::InLink | Dbf::OutLink | Dbf::FwdLink)
+    }
+
+    /// The kind of an element as a client sees it; an array's kind is its own.
+    pub(crate) const fn kind(self) -> Kind {
+        match self {
+            Dbf::String | Dbf::InLink | Dbf::OutLink | Dbf::FwdLink => Kind::Text,
+            Dbf::Char => Kind::I8,
+            Dbf::UChar => Kind::U8,
+            Dbf::Short => Kind::I16,
+            Dbf::UShort => Kind::U16,
+            Dbf::Long => Kind::I32,
+            Dbf::ULong => Kind::U32,
+            Dbf::Int64 => Kind::I64,
+            Dbf::UInt64 => Kind::U64,
+            Dbf::Float => Kind::F32,
+            Dbf::Double | Dbf::Array => Kind::F64,
+            Dbf::Enum | Dbf::Menu | Dbf::Device => Kind::Enum,
+        }
+    }
+}
+
+/// One row of a table of fields.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldInfo {
+    /// As clients write it, in capitals.
+    pub(crate) name: &'static str,
+    pub(crate) dbf: Dbf,
+    /// Bytes of a string with its NUL; 0 for other types.
+    pub(crate) size: u16,
+    /// The choices of a menu.
+    pub(crate) menu: &'static [&'static str],
+    /// `PP | PROP | ...`
+    pub(crate) flags: u8,
+}
+
+impl FieldInfo {
+    pub(crate) const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// The place of a field in its record, while the record is locked.
+#[derive(Debug)]
+#[expect(dead_code, reason = "no field of the record types so far is CHAR, INT64 or FLOAT")]
+pub(crate) enum Slot<'a> {
+    String(&'a mut Text),
+    Char(&'a mut i8),
+    UChar(&'a mut u8),
+    Short(&'a mut i16),
+    UShort(&'a mut u16),
+    Long(&'a mut i32),
+    ULong(&'a mut u32),
+    Int64(&'a mut i64),
+    UInt64(&'a mut u64),
+    Float(&'a mut f32),
+    Double(&'a mut f64),
+    Enum(&'a mut u16),
+    Menu(&'a mut u16),
+    Device(&'a mut u16),
+    InLink(&'a mut Link),
+    OutLink(&'a mut Link),
+    FwdLink(&'a mut Link),
+    Array(&'a mut Array),
+}
+
+impl Slot<'_> {
+    /// What the field holds now; an array is shared, not copied.
+    pub(crate) fn value(&self) -> Value {
+        match self {
+            Slot::String(field) => Value::from((**field).clone()),
+            Slot::Char(field) => Value::from(**field),
+            Slot::UChar(field) => Value::from(**field),
+            Slot::Short(field) => Value::from(**field),
+            Slot::UShort(field) => Value::from(**field),
+            Slot::Long(field) => Value::from(**field),
+            Slot::ULong(field) => Value::from(**field),
+            Slot::Int64(field) => Value::from(**field),
+            Slot::UInt64(field) => Value::from(**field),
+            Slot::Float(field) => Value::from(**field),
+            Slot::Double(field) => Value::from(**field),
+            Slot::Enum(field) | Slot::Menu(field) | Slot::Device(field) => Value::Scalar(Scalar::Enum(**field)),
+            Slot::InLink(field) | Slot::OutLink(field) | Slot::FwdLink(field) => Value::from(field.text()),
+            Slot::Array(field) => Value::Array((**field).clone()),
+        }
+    }
+
+    /// Sets the field to an element of exactly its kind; false when it is another kind.
+    pub(crate) fn set(&mut self, scalar: Scalar) -> bool {
+        match (self, scalar) {
+            (Slot::String(field), Scalar::Text(text)) => **field = text,
+            (Slot::Char(field), Scalar::I8(number)) => **field = number,
+            (Slot::UChar(field), Scalar::U8(number)) => **field = number,
+            (Slot::Short(field), Scalar::I16(number)) => **field = number,
+            (Slot::UShort(field), Scalar::U16(number)) => **field = number,
+            (Slot::Long(field), Scalar::I32(number)) => **field = number,
+            (Slot::ULong(field), Scalar::U32(number)) => **field = number,
+            (Slot::Int64(field), Scalar::I64(number)) => **field = number,
+            (Slot::UInt64(field), Scalar::U64(number)) => **field = number,
+            (Slot::Float(field), Scalar::F32(number)) => **field = number,
+            (Slot::Double(field), Scalar::F64(number)) => **field = number,
+            (Slot::Enum(field) | Slot::Menu(field) | Slot::Device(field), Scalar::Enum(index)) => **field = index,
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Where the row named `name` stands in a table; a name that is not there does not compile.
+pub(crate) const fn position(rows: &[FieldInfo], name: &str) -> u16 {
+    let mut index = 0;
+    while index < rows.len() {
+        if same(rows[index].name.as_bytes(), name.as_bytes()) {
+            return index as u16;
+        }
+        index += 1;
+    }
+    assert!(index < rows.len(), "no field of this name");
+    0
+}
+
+const fn same(left: &[u8], right: &[u8]) -> bool {
+    let mut index = 0;
+    while index < left.len() && index < right.len() && left[index] == right[index] {
+        index += 1;
+    }
+    index == left.len() && index == right.len()
+}
+
+/// Finds the place of a field in a locked record.
+pub(crate) type SlotOf<R> = for<'a> fn(&'a mut R) -> Slot<'a>;
+
+/// A table of fields becomes a struct, its initial values, the rows, and access by number.
+///
+/// `fields`: `"NAME" rust_name: Type(size or menu) = initial, ATTRIBUTES;`
+/// `arrays`: `rust_name: [Type(size or menu); n] [ATTRIBUTES] { "NAME" index, ... }` for families
+/// like INPA to INPU. `private`: what no client sees.
+macro_rules! record_fields {
+    (
+        $(#[$doc:meta])* $record:ident
+        fields { $($name:literal $field:ident: $dbf:ident $(($arg:expr))? $(= $initial:expr)? $(, $($flag:ident)+)?;)* }
+        arrays { $($family:ident: [$fdbf:ident $farg:tt; $n:literal] $fflags:tt
+            { $($fname:literal $index:literal),* $(,)? })* }
+        private { $($private:ident: $ptype:ty;)* }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub(crate) struct $record {
+            $(pub(crate) $field: $crate::field::dbf::$dbf,)*
+            $(pub(crate) $family: [$crate::field::dbf::$fdbf; $n],)*
+            $(pub(crate) $private: $ptype,)*
+        }
+
+        impl Default for $record {
+            fn default() -> Self {
+                Self {
+                    $($field: $crate::field::initial!($($initial)?),)*
+                    $($family: Default::default(),)*
+                    $($private: Default::default(),)*
+                }
+            }
+        }
+
+        impl $record {
+            /// The rows of the table.
+            pub(crate) const ROWS: &'static [$crate::field::FieldInfo] = &[
+                $($crate::field::FieldInfo {
+                    name: $name,
+                    dbf: $crate::field::Dbf::$dbf,
+                    size: $crate::field::size!($dbf ($($arg)?)),
+                    menu: $crate::field::choices!($dbf ($($arg)?)),
+                    flags: $crate::field::flags!([$($($flag)+)?]),
+                },)*
+                $($($crate::field::FieldInfo {
+                    name: $fname,
+                    dbf: $crate::field::Dbf::$fdbf,
+                    size: $crate::field::size!($fdbf $farg),
+                    menu: $crate::field::choices!($fdbf $farg),
+                    flags: $crate::field::flags!($fflags),
+                },)*)*
+            ];
+
+            /// The fields themselves, in the order of the rows.
+            pub(crate) const SLOTS: &'static [$crate::field::SlotOf<Self>] = &[
+                $(|record| $crate::field::Slot::$dbf(&mut record.$field),)*
+                $($(|record| $crate::field::Slot::$fdbf(&mut record.$family[$index]),)*)*
+            ];
+        }
+    };
+}
+
+macro_rules! initial {
+    () => {
+        Default::default()
+    };
+    ($initial:expr) => {
+        $initial
+    };
+}
+
+macro_rules! size {
+    (String ($size:expr)) => {
+        $size
+    };
+    ($dbf:ident $arg:tt) => {
+        0
+    };
+}
+
+macro_rules! choices {
+    (Menu ($menu:expr)) => {
+        $menu
+    };
+    ($dbf:ident $arg:tt) => {
+        &[]
+    };
+}
+
+macro_rules! flags {
+    ([$($flag:ident)*]) => { 0 $(| $crate::field::$flag)* };
+}
+
+pub(crate) use {choices, flags, initial, record_fields, size};

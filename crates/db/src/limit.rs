@@ -1,0 +1,29 @@
+//! The bounds of the database, each with its reason.
+
+/// How deep processing may nest through PP links before one of them counts as broken. Plants nest
+/// a handful; every level costs stack. FLNK chains do not nest and have no limit.
+pub(crate) const DEPTH_MAX: u16 = 48;
+/// Records that one tick processes of scan lists; the rest waits for the next, so that puts get in between.
+pub(crate) const SCANNED_PER_TICK_MAX: usize = 512;
+/// Deferred work (CP, RPRO, CA outputs) that one call does; loops of CP links go on in the next call.
+pub(crate) const DEFERRED_PER_CALL_MAX: usize = 512;
+/// How often a record may be found active before it goes into SCAN alarm, as in Base.
+pub(crate) const LOCK_COUNT_MAX: u8 = 10;
+/// `meta` of calc inputs asks the linked record, which may ask its own.
+pub(crate) const META_DEPTH_MAX: u8 = 8;
+/// Bytes of a link field read as a long string, as in Base.
+pub(crate) const LINK_TEXT_BYTES: u32 = 1024;
+/// Errors that one file reports before it gives up.
+pub(crate) const LOAD_ERRORS_MAX: usize = 20;
+/// Files that may include one another.
+pub(crate) const INCLUDE_DEPTH_MAX: usize = 20;
+/// Macros that may stand inside one another.
+pub(crate) const MACRO_DEPTH_MAX: usize = 32;
+/// Bytes that one line may have after its macros are replaced.
+pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
+/// Brackets inside one another in a JSON value.
+pub(crate) const JSON_DEPTH_MAX: usize = 64;
+/// Elements of one waveform: 1 GiB of the widest kind.
+pub(crate) const ELEMENTS_MAX: u32 = 1 << 27;
+/// Bytes of a record's name, as in Base.
+pub(crate) const NAME_BYTES_MAX: usize = 60;

@@ -1,0 +1,336 @@
+//! Links: what the text in INP, OUT, FLNK means, and where it leads.
+
+use fodo_data::{Scalar, Text};
+
+/// A link field: 8 bytes when it is empty, else what it says and where it leads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Link(Option<Box<LinkBody>>);
+
+#[derive(Clone, Debug)]
+struct LinkBody {
+    text: Text,
+    target: Target,
+    /// The constants of a constant link: one number, or an array.
+    constant: Option<Constant>,
+    modifiers: Modifiers,
+    /// The name of the record and the field as the link gives them, while it leads nowhere.
+    name: Text,
+}
+
+/// What a constant link says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Constant {
+    One(Scalar),
+    /// `[1,2,3]` or `["a","b"]`
+    Many(Vec<Scalar>),
+}
+
+/// Where a link leads; small, and copied out of the record before it is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Nowhere, or to a constant.
+    Constant,
+    /// To a field of a record of this database.
+    Field { record: u32, field: u16, modifiers: Modifiers },
+    /// To a name that no record here has.
+    Missing,
+}
+
+/// How alarms travel along a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Inherit {
+    /// NMS
+    #[default]
+    Not,
+    /// MS: the severity, as LINK.
+    Severity,
+    /// MSI: the severity, if it is INVALID.
+    Invalid,
+    /// MSS: severity and status.
+    Status,
+}
+
+/// When a link processes what it leads to, or is processed by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// NPP
+    #[default]
+    None,
+    /// PP
+    Passive,
+    /// CA: through a channel even when the record is here.
+    Channel,
+    /// CP: the record with the link processes when the target changes.
+    Change,
+    /// CPP: the same, if it is passive.
+    ChangeIfPassive,
+}
+
+/// The words after the name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Modifiers {
+    pub(crate) trigger: Trigger,
+    pub(crate) inherit: Inherit,
+    /// A TSEL that leads to a TIME field takes the time itself.
+    pub(crate) is_time: bool,
+}
+
+/// Which kind of link field the text stands in; it decides which modifiers mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    In,
+    Out,
+    Forward,
+}
+
+/// What a link text says, before records are looked up.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Parsed {
+    Empty,
+    Constant(Constant),
+    Name {
+        name: String,
+        modifiers: Modifiers,
+    },
+    /// `@...`, `#...` or `{...}`: hardware addresses and JSON links, which no device here takes.
+    Unsupported,
+}
+
+impl Link {
+    pub(crate) const NONE: Link = Link(None);
+
+    pub(crate) fn text(&self) -> Text {
+        self.0.as_ref().map_or(Text::EMPTY, |body| body.text.clone())
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        self.0.as_ref().map_or(Target::Constant, |body| body.target)
+    }
+
+    /// Whether it is empty or a constant: reading it leaves values as they are.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.target() == Target::Constant
+    }
+
+    pub(crate) fn constant(&self) -> Option<&Constant> {
+        self.0.as_ref().and_then(|body| body.constant.as_ref())
+    }
+
+    /// The name it leads to, when it leads to a name.
+    pub(crate) fn name(&self) -> Option<&Text> {
+        self.0.as_ref().map(|body| &body.name).filter(|name| !name.is_empty())
+    }
+
+    pub(crate) fn modifiers(&self) -> Modifiers {
+        self.0.as_ref().map_or(Modifiers::default(), |body| body.modifiers)
+    }
+
+    /// A link whose text was parsed; a name leads nowhere until [`Link::lead_to`].
+    pub(crate) fn from_parsed(text: &str, parsed: &Parsed, side: Side) -> Link {
+        let body = match parsed {
+            Parsed::Empty => return Link::NONE,
+            Parsed::Constant(constant) => LinkBody {
+                text: text.trim().into(),
+                target: Target::Constant,
+                constant: Some(constant.clone()),
+                modifiers: Modifiers::default(),
+                name: Text::EMPTY,
+            },
+            Parsed::Name { name, modifiers } => LinkBody {
+                text: canonical(name, *modifiers, side).into(),
+                target: Target::Missing,
+                constant: None,
+                modifiers: *modifiers,
+                name: name.as_str().into(),
+            },
+            Parsed::Unsupported => LinkBody {
+                text: text.trim().into(),
+                target: Target::Missing,
+                constant: None,
+                modifiers: Modifiers::default(),
+                name: Text::EMPTY,
+            },
+        };
+        Link(Some(Box::new(body)))
+    }
+
+    /// Says where the name leads.
+    pub(crate) fn lead_to(&mut self, target: Target) {
+        if let Some(body) = &mut self.0 {
+            body.target = target;
+        }
+    }
+}
+
+/// A link's text as clients read it back: the name and all of its modifiers.
+fn canonical(name: &str, modifiers: Modifiers, side: Side) -> String {
+    let trigger = match modifiers.trigger {
+        Trigger::None => " NPP",
+        Trigger::Passive => " PP",
+        Trigger::Channel => " CA",
+        Trigger::Change => " CP",
+        Trigger::ChangeIfPassive => " CPP",
+    };
+    let inherit = match modifiers.inherit {
+        Inherit::Not => " NMS",
+        Inherit::Severity => " MS",
+        Inherit::Invalid => " MSI",
+        Inherit::Status => " MSS",
+    };
+    match side {
+        Side::Forward if modifiers.trigger == Trigger::Channel => format!("{name} CA"),
+        Side::Forward => name.to_owned(),
+        Side::In | Side::Out => format!("{name}{trigger}{inherit}"),
+    }
+}
+
+/// Reads a link text. Never fails: what is no number, constant or address is a name.
+pub(crate) fn parse(text: &str, side: Side) -> Parsed {
+    let text = text.trim();
+    if text.is_empty() {
+        return Parsed::Empty;
+    }
+    if text.starts_with(['@', '#', '{']) {
+        return Parsed::Unsupported;
+    }
+    if let Some(inside) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return constants(inside).map_or(Parsed::Unsupported, |many| Parsed::Constant(Constant::Many(many)));
+    }
+    if let Some(number) = number(text) {
+        return Parsed::Constant(Constant::One(number));
+    }
+    let (name, words) = text.split_once(' ').unwrap_or((text, ""));
+    Parsed::Name { name: name.to_owned(), modifiers: modifiers(words, side) }
+}
+
+/// Base looks for the words anywhere in the rest, so `PPMS` is both.
+fn modifiers(words: &str, side: Side) -> Modifiers {
+    let trigger = if words.contains("NPP") {
+        Trigger::None
+    } else if words.contains("CPP") {
+        Trigger::ChangeIfPassive
+    } else if words.contains("PP") {
+        Trigger::Passive
+    } else if words.contains("CA") {
+        Trigger::Channel
+    } else if words.contains("CP") {
+        Trigger::Change
+    } else {
+        Trigger::None
+    };
+    let inherit = if words.contains("NMS") {
+        Inherit::Not
+    } else if words.contains("MSI") {
+        Inherit::Invalid
+    } else if words.contains("MSS") {
+        Inherit::Status
+    } else if words.contains("MS") {
+        Inherit::Severity
+    } else {
+        Inherit::Not
+    };
+    match side {
+        Side::In => Modifiers { trigger, inherit, is_time: false },
+        // An output cannot follow its target.
+        Side::Out if matches!(trigger, Trigger::Change | Trigger::ChangeIfPassive) => {
+            Modifiers { trigger: Trigger::None, inherit, is_time: false }
+        }
+        Side::Out => Modifiers { trigger, inherit, is_time: false },
+        Side::Forward => Modifiers {
+            trigger: if trigger == Trigger::Channel { trigger } else { Trigger::None },
+            inherit: Inherit::Not,
+            is_time: false,
+        },
+    }
+}
+
+fn number(text: &str) -> Option<Scalar> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if let Some(digits) = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")) {
+        let size = i64::from_str_radix(digits, 16).ok()?;
+        return Some(Scalar::I64(if text.starts_with('-') { -size } else { size }));
+    }
+    if let Ok(whole) = text.parse::<i64>() {
+        return Some(Scalar::I64(whole));
+    }
+    text.parse::<f64>().ok().map(Scalar::F64)
+}
+
+fn quoted(text: &str) -> Option<&str> {
+    let inside = text.strip_prefix('"')?.strip_suffix('"')?;
+    (!inside.contains('"')).then_some(inside)
+}
+
+/// The elements of `[1, 2.5, "a"]`; no nesting.
+fn constants(inside: &str) -> Option<Vec<Scalar>> {
+    if inside.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    let mut elements = Vec::new();
+    let mut rest = inside.trim();
+    while !rest.is_empty() {
+        let end = match rest.strip_prefix('"') {
+            Some(text) => text.find('"')? + 2,
+            None => rest.find(',').unwrap_or(rest.len()),
+        };
+        let (element, tail) = rest.split_at_checked(end)?;
+        let element = element.trim();
+        elements.push(match quoted(element) {
+            Some(text) => Scalar::Text(text.into()),
+            None => number(element)?,
+        });
+        let tail = tail.trim_start();
+        rest = match tail.strip_prefix(',') {
+            Some(more) => more.trim(),
+            None if tail.is_empty() => "",
+            None => return None,
+        };
+    }
+    Some(elements)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(text: &str, side: Side) -> (String, Modifiers) {
+        match parse(text, side) {
+            Parsed::Name { name, modifiers } => (name, modifiers),
+            other => panic!("{text} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_empty_link_costs_eight_bytes() {
+        assert_eq!(size_of::<Link>(), 8);
+    }
+
+    #[test]
+    fn modifiers_are_found_anywhere_after_the_name() {
+        let (name, modifiers) = named("P:a.VAL  PP MSS", Side::In);
+
+        assert_eq!(name, "P:a.VAL");
+        assert_eq!(modifiers, Modifiers { trigger: Trigger::Passive, inherit: Inherit::Status, is_time: false });
+        assert_eq!(named("a CPP", Side::In).1.trigger, Trigger::ChangeIfPassive);
+        assert_eq!(named("a CP", Side::Out).1.trigger, Trigger::None);
+        assert_eq!(named("a PP MS", Side::Forward).1, Modifiers::default());
+    }
+
+    #[test]
+    fn numbers_texts_and_lists_are_constants() {
+        assert_eq!(parse("1.5", Side::In), Parsed::Constant(Constant::One(Scalar::F64(1.5))));
+        assert_eq!(parse(" 0x10 ", Side::In), Parsed::Constant(Constant::One(Scalar::I64(16))));
+        assert_eq!(parse("[1, 2]", Side::In), Parsed::Constant(Constant::Many(vec![Scalar::I64(1), Scalar::I64(2)])));
+        assert_eq!(parse("  ", Side::In), Parsed::Empty);
+    }
+
+    #[test]
+    fn a_link_reads_back_with_all_its_modifiers() {
+        let link = |text, side| Link::from_parsed(text, &parse(text, side), side).text();
+
+        assert_eq!(link("rec", Side::In), "rec NPP NMS".into());
+        assert_eq!(link("rec.A PP MS", Side::Out), "rec.A PP MS".into());
+        assert_eq!(link("rec PP", Side::Forward), "rec".into());
+        assert_eq!(link("3", Side::In), "3".into());
+    }
+}

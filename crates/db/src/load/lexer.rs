@@ -1,0 +1,290 @@
+//! Words of a database file, each with its place.
+
+use crate::limit::JSON_DEPTH_MAX;
+use crate::load::error::LoadError;
+use crate::load::macros::Macros;
+
+/// A word of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// Without quotes.
+    Bare(String),
+    /// In quotes, escapes as they were.
+    Quoted(String),
+    /// `{...}` or `[...]` where a value is expected.
+    Json(String),
+    /// `(`, `)`, `{`, `}` or `,`
+    Mark(char),
+    End,
+}
+
+impl Token {
+    /// As an error message shows it.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Token::Bare(text) | Token::Quoted(text) | Token::Json(text) => format!("\"{text}\""),
+            Token::Mark(mark) => format!("'{mark}'"),
+            Token::End => "the end of the file".into(),
+        }
+    }
+}
+
+/// A place in the expanded text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    line: usize,
+    /// Bytes from the start of the expanded line.
+    offset: usize,
+}
+
+/// The words of one file.
+pub(crate) struct Lexer<'a> {
+    file: &'a str,
+    lines: Vec<&'a str>,
+    macros: &'a Macros,
+    line: usize,
+    text: String,
+    steps: Vec<(usize, usize)>,
+    offset: usize,
+    pub(crate) errors: Vec<LoadError>,
+}
+
+impl<'a> Lexer<'a> {
+    pub(crate) fn new(file: &'a str, source: &'a str, macros: &'a Macros) -> Lexer<'a> {
+        let source = source.strip_prefix('\u{feff}').unwrap_or(source);
+        let lines = source.lines().collect();
+        let mut lexer = Lexer {
+            file,
+            lines,
+            macros,
+            line: 0,
+            text: String::new(),
+            steps: Vec::new(),
+            offset: 0,
+            errors: Vec::new(),
+        };
+        lexer.read_line();
+        lexer
+    }
+
+    /// An error at a place.
+    pub(crate) fn error(&self, place: Place, message: impl Into<String>) -> LoadError {
+        let source = self.lines.get(place.line).copied().unwrap_or_default();
+        let steps = if place.line == self.line { self.steps.clone() } else { self.steps_of(place.line) };
+        let step = steps.iter().rev().find(|(expanded, _)| *expanded <= place.offset);
+        let byte = step.map_or(0, |(expanded, original)| original + (place.offset - expanded)).min(source.len());
+        let column = source.char_indices().take_while(|(position, _)| *position < byte).count() + 1;
+        LoadError {
+            file: self.file.to_owned(),
+            line: place.line + 1,
+            column,
+            message: message.into(),
+            source: source.to_owned(),
+        }
+    }
+
+    fn steps_of(&self, line: usize) -> Vec<(usize, usize)> {
+        let line = self.lines.get(line).copied().unwrap_or_default();
+        self.macros.expand(line).map(|expanded| expanded.steps).unwrap_or_default()
+    }
+
+    /// The next word and where it starts. `is_value`: brackets open a JSON value.
+    pub(crate) fn next(&mut self, is_value: bool) -> Result<(Token, Place), LoadError> {
+        self.skip_blanks();
+        let place = self.place();
+        let Some(character) = self.rest().chars().next() else { return Ok((Token::End, place)) };
+        if is_value && matches!(character, '{' | '[') {
+            return Ok((Token::Json(self.json(place)?), place));
+        }
+        if matches!(character, '(' | ')' | '{' | '}' | ',') {
+            self.offset += 1;
+            return Ok((Token::Mark(character), place));
+        }
+        if character == '"' {
+            return Ok((Token::Quoted(self.quoted(place)?), place));
+        }
+        let n = self.rest().bytes().take_while(|byte| is_bare(*byte)).count();
+        if n == 0 {
+            self.offset += character.len_utf8();
+            return Err(self.error(place, format!("'{}' is out of place here", character.escape_default())));
+        }
+        let word = self.rest().get(..n).unwrap_or_default().to_owned();
+        self.offset += n;
+        Ok((Token::Bare(word), place))
+    }
+
+    /// Whether nothing but blanks stands before the next word on its line.
+    pub(crate) fn is_at_line_start(&mut self) -> bool {
+        self.skip_blanks();
+        self.text.get(..self.offset).is_some_and(|before| before.trim().is_empty())
+    }
+
+    /// The next word, or a mark as a word; `None` at the end.
+    pub(crate) fn peek_word(&mut self) -> Option<String> {
+        self.skip_blanks();
+        let first = self.rest().chars().next()?;
+        let n = self.rest().bytes().take_while(|byte| is_bare(*byte)).count();
+        Some(if n == 0 { first.to_string() } else { self.rest().get(..n).unwrap_or_default().to_owned() })
+    }
+
+    /// The next character, when it is a mark.
+    pub(crate) fn peek_mark(&mut self) -> Option<char> {
+        self.skip_blanks();
+        self.rest().chars().next()
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place { line: self.line, offset: self.offset }
+    }
+
+    /// The text between quotes on one line, escapes as they are.
+    fn quoted(&mut self, place: Place) -> Result<String, LoadError> {
+        let rest = self.rest();
+        let mut is_escaped = false;
+        for (position, character) in rest.char_indices().skip(1) {
+            match character {
+                _ if is_escaped => is_escaped = false,
+                '\\' => is_escaped = true,
+                '"' => {
+                    let text = rest.get(1..position).unwrap_or_default().to_owned();
+                    self.offset += position + 1;
+                    return Ok(text);
+                }
+                _ => {}
+            }
+        }
+        self.offset = self.text.len();
+        Err(self.error(place, "the closing '\"' is missing on this line"))
+    }
+
+    /// A JSON value as it stands, up to the bracket that closes it.
+    fn json(&mut self, place: Place) -> Result<String, LoadError> {
+        let mut out = String::new();
+        let mut open = Vec::new();
+        let (mut quote, mut is_escaped) = (None, false);
+        loop {
+            let Some(character) = self.rest().chars().next() else {
+                if !self.read_line_after() {
+                    return Err(self.error(place, "this value is not closed"));
+                }
+                continue;
+            };
+            self.offset += character.len_utf8();
+            out.push(character);
+            match (character, quote) {
+                _ if is_escaped => is_escaped = false,
+                ('\\', Some(_)) => is_escaped = true,
+                (character, Some(open)) if character == open => quote = None,
+                (_, Some(_)) => {}
+                ('"' | '\'', None) => quote = Some(character),
+                ('{' | '[', None) => open.push(character),
+                ('}' | ']', None) => {
+                    let wanted = if character == '}' { '{' } else { '[' };
+                    if open.pop() != Some(wanted) {
+                        return Err(self.error(place, format!("'{character}' does not close this value")));
+                    }
+                    if open.is_empty() {
+                        return Ok(out);
+                    }
+                }
+                _ => {}
+            }
+            if open.len() > JSON_DEPTH_MAX {
+                return Err(self.error(place, "this value is nested too deep"));
+            }
+        }
+    }
+
+    fn skip_blanks(&mut self) {
+        loop {
+            let rest = self.rest();
+            let trimmed = rest.trim_start();
+            let n_blanks = rest.len() - trimmed.len();
+            let is_over = trimmed.is_empty() || trimmed.starts_with('#');
+            self.offset += n_blanks;
+            if !is_over || !self.read_line_after() {
+                if is_over {
+                    self.offset = self.text.len();
+                }
+                return;
+            }
+        }
+    }
+
+    fn rest(&self) -> &str {
+        self.text.get(self.offset..).unwrap_or_default()
+    }
+
+    fn read_line_after(&mut self) -> bool {
+        if self.line + 1 >= self.lines.len() {
+            return false;
+        }
+        self.line += 1;
+        self.read_line();
+        true
+    }
+
+    /// Expands the current line; a line whose macros are wrong is left out, and the error kept.
+    fn read_line(&mut self) {
+        self.offset = 0;
+        let line = self.lines.get(self.line).copied().unwrap_or_default();
+        match self.macros.expand(line) {
+            Ok(expanded) => {
+                self.text = expanded.text;
+                self.steps = expanded.steps;
+            }
+            Err(error) => {
+                self.steps = vec![(0, 0)];
+                let place = Place { line: self.line, offset: error.position };
+                self.errors.push(self.error(place, error.message));
+                self.text = line.to_owned();
+            }
+        }
+    }
+}
+
+/// The characters of a word without quotes.
+fn is_bare(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-+:.[]<>;".contains(&byte) || byte >= 0x80
+}
+
+/// C escapes replaced by what they stand for.
+pub(crate) fn unescaped(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes().peekable();
+    while let Some(byte) = bytes.next() {
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        match bytes.next() {
+            Some(b'a') => out.push(7),
+            Some(b'b') => out.push(8),
+            Some(b'f') => out.push(12),
+            Some(b'n') => out.push(b'\n'),
+            Some(b'r') => out.push(b'\r'),
+            Some(b't') => out.push(b'\t'),
+            Some(b'v') => out.push(11),
+            Some(b'x') => {
+                let mut number = 0_u32;
+                while let Some(digit) = bytes.peek().and_then(|byte| char::from(*byte).to_digit(16)) {
+                    number = (number << 4 | digit) & 0xff;
+                    bytes.next();
+                }
+                out.push(number as u8);
+            }
+            Some(digit @ b'0'..=b'7') => {
+                let mut number = u32::from(digit - b'0');
+                for _ in 0..2 {
+                    let Some(digit) = bytes.peek().and_then(|byte| char::from(*byte).to_digit(8)) else { break };
+                    number = number << 3 | digit;
+                    bytes.next();
+                }
+                out.push(number as u8);
+            }
+            Some(other) => out.push(other),
+            None => out.push(b'\\'),
+        }
+    }
+    out
+}

@@ -1,0 +1,155 @@
+//! What a field of a `.db` file may be set to.
+
+use fodo_data::{Scalar, Text};
+
+use crate::common::row;
+use crate::field::{Dbf, FieldInfo, SPECIAL};
+use crate::link::{Link, Parsed, parse};
+use crate::load::error::suggestion;
+use crate::load::{Stage, link_of};
+use crate::put::side;
+use crate::record::{RecordType, with};
+
+impl Stage<'_> {
+    /// Sets a field, or says what is wrong with the value.
+    pub(crate) fn set(&mut self, record: u32, field: u16, text: &Text) -> Result<(), String> {
+        let Some(cell) = self.cell(record) else { return Ok(()) };
+        let kind = cell.record_type();
+        let Some(row) = row(kind.rows, field) else { return Ok(()) };
+        if row.dbf.is_link() {
+            let words = text.to_str();
+            let side = side(row.dbf);
+            let parsed = parse(&words, side);
+            if parsed == Parsed::Unsupported {
+                return Err(format!(
+                    "{} cannot be \"{text}\": addresses and JSON links need a device support; {} has {}",
+                    row.name,
+                    kind.name,
+                    devices(kind)
+                ));
+            }
+            let link = Link::from_parsed(&words, &parsed, side);
+            with(cell, |body| {
+                if let Some(place) = link_of(body, field) {
+                    *place = link;
+                }
+            });
+            return Ok(());
+        }
+        let scalar = scalar(kind, row, text)?;
+        if row.name == "CALC" && row.has(SPECIAL) {
+            let error = |error| format!("CALC cannot be \"{text}\": {error}");
+            crate::calc::Program::compile(&text.to_str()).map_err(error)?;
+        }
+        if field == kind.value {
+            // Who sets a value defines it, as Base has it since 7.0.
+            with(cell, |body| body.common().undefined = 0);
+        }
+        with(cell, |body| body.slot(field).is_some_and(|mut slot| slot.set(scalar)));
+        Ok(())
+    }
+}
+
+fn devices(kind: &RecordType) -> String {
+    if kind.devices.is_empty() { "none".into() } else { format!("\"{}\"", kind.devices.join("\", \"")) }
+}
+
+/// The element that a text stands for in a field.
+fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, String> {
+    let words = text.to_str();
+    let words = words.trim();
+    let out_of_range = || format!("{} cannot be \"{text}\": it does not fit", row.name);
+    macro_rules! whole {
+        ($variant:ident, $rust:ty) => {
+            whole(words)
+                .ok_or_else(|| format!("{} cannot be \"{text}\": expected a whole number", row.name))
+                .and_then(|number| <$rust>::try_from(number).map_err(|_| out_of_range()))
+                .map(Scalar::$variant)
+        };
+    }
+    macro_rules! unsigned {
+        ($variant:ident, $rust:ty, $signed:ty) => {
+            whole(words)
+                .ok_or_else(|| format!("{} cannot be \"{text}\": expected a whole number", row.name))
+                .and_then(|number| {
+                    let negative = || <$signed>::try_from(number).map(|number| number as $rust);
+                    <$rust>::try_from(number).or_else(|_| negative()).map_err(|_| out_of_range())
+                })
+                .map(Scalar::$variant)
+        };
+    }
+    match row.dbf {
+        Dbf::String => {
+            let bytes_max = usize::from(row.size).saturating_sub(1);
+            if row.name == "NAME" {
+                return Err("the name of a record cannot be set as a field".into());
+            }
+            if text.len() > bytes_max {
+                return Err(format!("{} takes {bytes_max} bytes, this has {}", row.name, text.len()));
+            }
+            Ok(Scalar::Text(text.clone()))
+        }
+        Dbf::Char => whole!(I8, i8),
+        Dbf::UChar => unsigned!(U8, u8, i8),
+        Dbf::Short => whole!(I16, i16),
+        Dbf::UShort => unsigned!(U16, u16, i16),
+        Dbf::Long => whole!(I32, i32),
+        Dbf::ULong => unsigned!(U32, u32, i32),
+        Dbf::Int64 => whole!(I64, i64),
+        Dbf::UInt64 => unsigned!(U64, u64, i64),
+        Dbf::Enum => whole!(Enum, u16),
+        Dbf::Float => real(words).map(|number| Scalar::F32(number as f32)).ok_or_else(|| no_number(row, text)),
+        Dbf::Double => real(words).map(Scalar::F64).ok_or_else(|| no_number(row, text)),
+        Dbf::Menu => choice(row.name, row.menu, &text.to_str()),
+        Dbf::Device if kind.devices.is_empty() && words.is_empty() => Ok(Scalar::Enum(0)),
+        Dbf::Device if kind.devices.is_empty() => Err(format!("{} has no device support, so no DTYP", kind.name)),
+        Dbf::Device => choice(row.name, kind.devices, &text.to_str()),
+        Dbf::InLink | Dbf::OutLink | Dbf::FwdLink | Dbf::Array => Err(format!("{} cannot be set in a file", row.name)),
+    }
+}
+
+fn no_number(row: &FieldInfo, text: &Text) -> String {
+    format!("{} cannot be \"{text}\": expected a number", row.name)
+}
+
+fn choice(field: &str, choices: &[&str], text: &str) -> Result<Scalar, String> {
+    if let Some(index) = choices.iter().position(|choice| *choice == text) {
+        return Ok(Scalar::Enum(index as u16));
+    }
+    let number = text.trim().parse::<u16>().ok().filter(|number| usize::from(*number) < choices.len());
+    if let Some(index) = number {
+        return Ok(Scalar::Enum(index));
+    }
+    if text.is_empty() {
+        return Ok(Scalar::Enum(0));
+    }
+    let guess = suggestion(text, choices.iter().copied());
+    let all = if guess.is_empty() { format!("; there are \"{}\"", choices.join("\", \"")) } else { guess };
+    Err(format!("{field} has no choice \"{text}\"{all}"))
+}
+
+/// Decimal, `0x` hexadecimal or `0` octal, as C reads a number. Empty is 0.
+fn whole(words: &str) -> Option<i128> {
+    if words.is_empty() {
+        return Some(0);
+    }
+    let (is_negative, digits) = match words.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, words.strip_prefix('+').unwrap_or(words)),
+    };
+    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let number = match hexadecimal {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None if digits.len() > 1 && digits.starts_with('0') => u64::from_str_radix(digits, 8),
+        None => digits.parse(),
+    };
+    let number = i128::from(number.ok().filter(|_| !digits.starts_with(['+', '-']))?);
+    Some(if is_negative { -number } else { number })
+}
+
+fn real(words: &str) -> Option<f64> {
+    match words.parse() {
+        Ok(number) => Some(number),
+        Err(_) => whole(words).map(|number| number as f64),
+    }
+}

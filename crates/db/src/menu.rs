@@ -1,0 +1,40 @@
+//! The choices of menu fields, in the order of their numbers.
+
+macro_rules! menus {
+    ($($name:ident [$($choice:literal),* $(,)?];)*) => {
+        $(pub(crate) const $name: &[&str] = &[$($choice),*];)*
+    };
+}
+
+menus! {
+    AO_OIF ["Full", "Incremental"];
+    LONGOUT_OOPT [
+        "Every Time", "On Change", "When Zero", "When Non-zero", "Transition To Zero", "Transition To Non-zero",
+    ];
+    ALARM_SEVR ["NO_ALARM", "MINOR", "MAJOR", "INVALID"];
+    CONVERT [
+        "NO CONVERSION", "SLOPE", "LINEAR", "typeKdegF", "typeKdegC", "typeJdegF", "typeJdegC", "typeEdegF(ixe only)",
+        "typeEdegC(ixe only)", "typeTdegF", "typeTdegC", "typeRdegF", "typeRdegC", "typeSdegF", "typeSdegC",
+    ];
+    FTYPE [
+        "STRING", "CHAR", "UCHAR", "SHORT", "USHORT", "LONG", "ULONG", "INT64", "UINT64", "FLOAT", "DOUBLE", "ENUM",
+    ];
+    IVOA ["Continue normally", "Don't drive outputs", "Set output to IVOV"];
+    OMSL ["supervisory", "closed_loop"];
+    PINI ["NO", "YES", "RUN", "RUNNING", "PAUSE", "PAUSED"];
+    PRIORITY ["LOW", "MEDIUM", "HIGH"];
+    SCAN [
+        "Passive", "Event", "I/O Intr", "10 second", "5 second", "2 second", "1 second", ".5 second", ".2 second",
+        ".1 second",
+    ];
+    SIMM ["NO", "YES", "RAW"];
+    YES_NO ["NO", "YES"];
+    STRING_POST ["On Change", "Always"];
+    WAVEFORM_POST ["Always", "On Change"];
+}
+
+/// The statuses of alarms, shared with everybody who reads one.
+pub(crate) const ALARM_STAT: &[&str] = fodo_data::Status::NAMES;
+
+/// Periods of `SCAN`'s choices in milliseconds; 0 for those that are not periodic.
+pub(crate) const SCAN_PERIODS_MS: [u64; 10] = [0, 0, 0, 10_000, 5_000, 2_000, 1_000, 500, 200, 100];

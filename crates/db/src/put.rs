@@ -1,0 +1,247 @@
+//! Puts: a value into a field, whoever gives it.
+
+use fodo_data::{Array, EventMask, Kind, Scalar, Severity, Status, Text, Value};
+
+use crate::common::{Common, row};
+use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot};
+use crate::link::{Parsed, Side, Target, parse};
+use crate::post::{LONG_STRING, RTYP};
+use crate::record::{CHANGED, number_of, with};
+use crate::turn::{Deferred, Turn, follows};
+use crate::{ConvertError, PutError, PutId};
+
+const DISP: u16 = Common::at("DISP");
+const PROC: u16 = Common::at("PROC");
+const ACKS: u16 = Common::at("ACKS");
+const ACKT: u16 = Common::at("ACKT");
+
+impl Turn<'_> {
+    /// A client's put: refused where DISP says so; processes the record where the field says so.
+    ///
+    /// Source: EPICS Base 7.0, dbPutField.
+    pub(crate) fn put_field(
+        &mut self,
+        record: u32,
+        field: u16,
+        value: Value,
+        put: Option<PutId>,
+    ) -> Result<(), PutError> {
+        let number = field & !LONG_STRING;
+        let Some((row, is_disabled)) = self
+            .with(record, |body, _| {
+                let row = row(body.record_type().rows, number);
+                row.map(|row| (row, body.common().puts_disabled != 0 && number != DISP))
+            })
+            .flatten()
+        else {
+            return Err(PutError::ReadOnly);
+        };
+        if field == RTYP || row.has(NOMOD) {
+            return Err(PutError::ReadOnly);
+        }
+        if is_disabled {
+            return Err(PutError::Disabled);
+        }
+        let value = if field & LONG_STRING != 0 { Value::from(text_of_bytes(&value)?) } else { value };
+        if row.dbf.is_link() {
+            return self.put_link(record, number, row, &value);
+        }
+        self.write(record, number, value)?;
+        let is_active = self.with(record, |body, _| {
+            let common = body.common();
+            let is_processed = number == PROC || (row.has(PP) && common.scan == 0);
+            if !is_processed {
+                return None;
+            }
+            let is_active = common.is_active != 0;
+            if is_active {
+                common.reprocess = 1;
+            } else {
+                common.put_process = 1;
+            }
+            Some(is_active)
+        });
+        match (is_active.flatten(), put) {
+            (Some(false), _) => self.process(record),
+            (Some(true), Some(put)) => self.engine.waits.push((put, record)),
+            (Some(true), None) | (None, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Sets a field to a value: converts, tells the record, posts. Does not process.
+    ///
+    /// Source: EPICS Base 7.0, dbPut.
+    pub(crate) fn write(&mut self, record: u32, field: u16, value: Value) -> Result<(), PutError> {
+        let core = self.core;
+        let Some(cell) = core.cell(record) else { return Err(PutError::ReadOnly) };
+        let Some(row) = row(cell.record_type().rows, field) else { return Err(PutError::ReadOnly) };
+        if row.has(NOMOD) {
+            return Err(PutError::ReadOnly);
+        }
+        if row.dbf.is_link() {
+            return self.put_link(record, field, row, &value);
+        }
+        if value.is_empty() && row.dbf != Dbf::Array {
+            self.with(record, |body, _| body.common().raise(Status::LINK, 3));
+            return Ok(());
+        }
+        let is_value = field == cell.record_type().value;
+        let before = with(cell, |body| {
+            keep_simulation_mode(body, row);
+            body.common().scan
+        });
+        let value = if row.dbf == Dbf::Array { value } else { core.to_field(record, field, &value)? };
+        let is_set = with(cell, |body| set(body, field, row, value)).unwrap_or(Ok(()));
+        is_set?;
+        let mut posts = self.posts(record);
+        if row.has(SPECIAL) || row.dbf == Dbf::Array {
+            cell.after_put(field, &mut posts).map_err(PutError::Rejected)?;
+        }
+        self.with(record, |body, posts| {
+            if is_value {
+                body.common().undefined = 0;
+            }
+            if !(is_value && row.has(PP)) {
+                posts.post(body, field, CHANGED);
+            }
+            if row.has(PROP) {
+                posts.post_all(body, EventMask::PROPERTY);
+            }
+        });
+        let after = self.with(record, |body, _| body.common().scan);
+        if let (Some(before), true) = (before, row.has(SCAN) || before != after) {
+            self.rescan(record, before);
+        }
+        Ok(())
+    }
+
+    fn put_link(&mut self, record: u32, field: u16, row: &'static FieldInfo, value: &Value) -> Result<(), PutError> {
+        let text = match value.first() {
+            Some(Scalar::Text(text)) => text,
+            Some(Scalar::I8(_) | Scalar::U8(_)) => text_of_bytes(value)?,
+            Some(_) => return Err(PutError::Rejected("a link takes a text")),
+            None => Text::EMPTY,
+        };
+        let text = text.to_str();
+        let side = side(row.dbf);
+        let parsed = parse(&text, side);
+        if parsed == Parsed::Unsupported {
+            return Err(PutError::Rejected("no device takes this address"));
+        }
+        let core = self.core;
+        core.unfollow(record, field);
+        let link = core.join(record, field, crate::link::Link::from_parsed(&text, &parsed, side));
+        let is_joined = matches!(link.target(), Target::Field { .. });
+        let follows = follows(link.modifiers()).filter(|_| is_joined);
+        self.with(record, |body, posts| {
+            if let Some(Slot::InLink(place) | Slot::OutLink(place) | Slot::FwdLink(place)) = body.slot(field) {
+                *place = link;
+            }
+            posts.post(body, field, CHANGED);
+        });
+        if row.has(SPECIAL)
+            && let Some(cell) = core.cell(record)
+        {
+            cell.after_put(field, &mut self.posts(record)).map_err(PutError::Rejected)?;
+        }
+        if let Some(if_passive) = follows {
+            // The first value of a CP link's target counts as a change.
+            self.engine.deferred.push_back(Deferred::Follow { record, if_passive });
+        }
+        Ok(())
+    }
+
+    /// Alarm acknowledgement.
+    ///
+    /// Source: EPICS Base 7.0, putAckt and putAcks.
+    pub(crate) fn acknowledge(&mut self, record: u32, transient: Option<bool>, severity: Option<Severity>) {
+        self.with(record, |body, posts| {
+            let mask = EventMask::VALUE | EventMask::ALARM;
+            let common = body.common();
+            let wanted = transient.map(u16::from).filter(|transient| *transient != common.acknowledge_transient);
+            if let Some(transient) = wanted {
+                common.acknowledge_transient = transient;
+                posts.post(body, ACKT, mask);
+                let common = body.common();
+                if transient == 0 && common.acknowledge_severity > common.severity {
+                    common.acknowledge_severity = common.severity;
+                    posts.post(body, ACKS, mask);
+                }
+                posts.post_all(body, EventMask::ALARM);
+            }
+            let is_enough = severity.is_some_and(|severity| severity.code() >= body.common().acknowledge_severity);
+            if is_enough {
+                body.common().acknowledge_severity = 0;
+                posts.post(body, ACKS, mask);
+                posts.post_all(body, EventMask::ALARM);
+            }
+        });
+    }
+}
+
+/// The side of a link that its field's type says.
+pub(crate) fn side(dbf: Dbf) -> Side {
+    match dbf {
+        Dbf::OutLink => Side::Out,
+        Dbf::FwdLink => Side::Forward,
+        _ => Side::In,
+    }
+}
+
+/// With SSCN set, what SIMM was before it is put decides whether the scan changes.
+fn keep_simulation_mode(body: &mut dyn crate::record::Record, row: &FieldInfo) {
+    if row.name != "SIMM" {
+        return;
+    }
+    let number = |body: &mut dyn crate::record::Record, name| {
+        let slot = number_of(body, name).and_then(|field| body.slot(field));
+        slot.and_then(|slot| slot.value().first())
+    };
+    let is_scan_set = number(body, "SSCN") != Some(Scalar::Enum(u16::MAX));
+    if let (true, Some(mode)) = (is_scan_set, number(body, "SIMM"))
+        && let Some(mut slot) = number_of(body, "OLDSIMM").and_then(|field| body.slot(field))
+    {
+        slot.set(mode);
+    }
+}
+
+/// Puts a value of the field's own kind into its place.
+fn set(body: &mut dyn crate::record::Record, field: u16, row: &FieldInfo, value: Value) -> Result<(), PutError> {
+    let facts = body.value_facts();
+    let Some(mut slot) = body.slot(field) else { return Err(PutError::ReadOnly) };
+    if let Slot::Array(place) = &mut slot {
+        let (kind, count_max) = facts.unwrap_or((Kind::F64, 1));
+        let array = fitting(value, kind, count_max)?;
+        **place = array;
+        return Ok(());
+    }
+    let Some(scalar) = value.first() else { return Err(PutError::Convert(ConvertError::Empty)) };
+    let scalar = match scalar {
+        Scalar::Text(text) if text.len() >= usize::from(row.size) => {
+            let size = usize::from(row.size).saturating_sub(1);
+            Scalar::Text(Text::from_bytes(text.as_bytes().get(..size).unwrap_or_default()))
+        }
+        scalar => scalar,
+    };
+    if slot.set(scalar) { Ok(()) } else { Err(PutError::Rejected("the value is of another kind")) }
+}
+
+/// The array as the field's kind, cut to what fits; moved when it already is what is wanted.
+pub(crate) fn fitting(value: Value, kind: Kind, count_max: u32) -> Result<Array, PutError> {
+    let array = value.into_array();
+    let array = if array.kind() == kind { array } else { array.to_kind(kind, None).map_err(PutError::Convert)? };
+    let count_max = count_max as usize;
+    Ok(if array.len() > count_max { array.truncated(count_max) } else { array })
+}
+
+/// The text that an array of characters holds, up to its NUL.
+fn text_of_bytes(value: &Value) -> Result<Text, PutError> {
+    match value {
+        Value::Scalar(Scalar::Text(text)) => Ok(text.clone()),
+        value => match value.to_kind(Kind::U8, None).map_err(PutError::Convert)?.into_array() {
+            Array::U8(bytes) => Ok(Text::from_bytes(&bytes)),
+            _ => Err(PutError::Rejected("a long string takes characters")),
+        },
+    }
+}

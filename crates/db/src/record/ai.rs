@@ -1,0 +1,246 @@
+//! ai: an analog input, converted, smoothed and watched.
+
+use fodo_data::{EventMask, Meta};
+
+use crate::common::{Common, row};
+use crate::field::{Dbf, record_fields};
+use crate::link::Target;
+use crate::menu;
+use crate::post::Posts;
+use crate::record::levels::{self, Filter, leveled, moved};
+use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
+use crate::record::{Record, record_type};
+use crate::step::{Broken, Outcome, Step};
+
+record_fields! {
+    /// An analog input.
+    Ai
+    fields {
+        "VAL" value: Double, ASL0 PP;
+        "INP" input: InLink;
+        "PREC" precision: Short, PROP;
+        "LINR" conversion: Menu(menu::CONVERT), PP SPECIAL;
+        "EGUF" units_full: Double, PP SPECIAL;
+        "EGUL" units_low: Double, PP SPECIAL;
+        "EGU" units: String(16), PROP;
+        "HOPR" display_high: Double, PROP;
+        "LOPR" display_low: Double, PROP;
+        "AOFF" adjust_offset: Double, PP;
+        "ASLO" adjust_slope: Double = 1.0, PP;
+        "SMOO" smoothing: Double;
+        "HIHI" hihi: Double, PP PROP;
+        "LOLO" lolo: Double, PP PROP;
+        "HIGH" high: Double, PP PROP;
+        "LOW" low: Double, PP PROP;
+        "HHSV" hihi_severity: Menu(menu::ALARM_SEVR), PP PROP;
+        "LLSV" lolo_severity: Menu(menu::ALARM_SEVR), PP PROP;
+        "HSV" high_severity: Menu(menu::ALARM_SEVR), PP PROP;
+        "LSV" low_severity: Menu(menu::ALARM_SEVR), PP PROP;
+        "HYST" hysteresis: Double;
+        "AFTC" alarm_filter_time: Double;
+        "ADEL" archive_deadband: Double;
+        "MDEL" monitor_deadband: Double;
+        "LALM" last_alarmed: Double, NOMOD;
+        "AFVL" alarm_filter_value: Double, NOMOD;
+        "ALST" last_archived: Double, NOMOD;
+        "MLST" last_monitored: Double, NOMOD;
+        "ESLO" unit_slope: Double = 1.0, PP;
+        "EOFF" unit_offset: Double, PP;
+        "ROFF" raw_offset: ULong, PP;
+        "INIT" is_initial: Short, NOMOD;
+        "LBRK" last_break: Short, NOMOD;
+        "RVAL" raw_value: Long, PP;
+        "ORAW" old_raw: Long, NOMOD;
+        "SIOL" simulation_value_link: InLink;
+        "SVAL" simulation_value: Double;
+        "SIML" simulation_mode_link: InLink;
+        "SIMM" simulation_mode: Menu(menu::SIMM), SPECIAL;
+        "SIMS" simulation_severity: Menu(menu::ALARM_SEVR);
+        "OLDSIMM" old_simulation_mode: Menu(menu::SIMM), NOMOD;
+        "SSCN" simulation_scan: Menu(menu::SCAN) = 65535;
+        "SDLY" simulation_delay: Double = -1.0;
+    }
+    arrays {
+    }
+    private {
+        common: Common;
+        has_read: bool;
+    }
+}
+
+record_type!(Ai, "ai", ["Soft Channel", "Raw Soft Channel"]);
+leveled!(Ai, f64);
+simulated!(Ai, has_raw: true);
+
+const VAL: u16 = Ai::at("VAL");
+const RVAL: u16 = Ai::at("RVAL");
+const SIMM: u16 = Ai::at("SIMM");
+const LINEAR: u16 = 2;
+const RAW: u16 = 1;
+
+/// What a read leaves to do.
+#[derive(Clone, Copy, PartialEq)]
+enum Read {
+    /// RVAL is to be converted to VAL.
+    Raw,
+    /// VAL is there.
+    Value,
+    Failed,
+}
+
+impl Record for Ai {
+    fn init(&mut self) {
+        simulation::init(self);
+        if let Some(value) = constant(&self.simulation_value_link) {
+            self.simulation_value = value;
+        }
+        self.is_initial = 1;
+        if self.unit_slope == 1.0 && self.unit_offset == 0.0 && self.conversion != 1 {
+            self.unit_offset = self.units_low;
+        }
+        if self.common.device == RAW {
+            self.raw_value = constant(&self.input).unwrap_or(self.raw_value);
+        } else if let Some(value) = constant(&self.input) {
+            self.value = value;
+            self.common.undefined = 0;
+        }
+        self.last_monitored = self.value;
+        self.last_archived = self.value;
+        self.last_alarmed = self.value;
+        self.old_raw = self.raw_value;
+    }
+
+    fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
+        let row = row(Ai::ROWS, field)?;
+        levels::meta(self, row, Dbf::Double, Some(self.precision), meta);
+        if ["ASLO", "AOFF", "SMOO"].contains(&row.name) {
+            meta.units = Default::default();
+        }
+        None
+    }
+
+    fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+        if field == SIMM {
+            simulation::swap_scan(self);
+            return Ok(());
+        }
+        // No soft device adjusts EOFF and ESLO to EGUL and EGUF.
+        self.is_initial = 1;
+        Ok(())
+    }
+
+    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        let before = step.lock().common.time;
+        let read = match source(step) {
+            Source::Device => read(step),
+            Source::Simulation(value, is_raw) => step.lock().simulate(value, is_raw),
+            Source::Failed => Read::Failed,
+            Source::Waiting(delay_s) => return step.complete_after(delay_s),
+        };
+        let simulated = time_source(step);
+        step.stamp(simulated);
+        let elapsed_s = step.elapsed_s(before);
+        step.post(|ai, posts| {
+            if read == Read::Raw {
+                ai.convert();
+            }
+            if read != Read::Failed {
+                ai.common.undefined = u8::from(ai.value.is_nan());
+            }
+            let mut state = ai.alarm_filter_value;
+            let time_s = ai.alarm_filter_time;
+            levels::check(ai, Some(Filter { time_s, state: &mut state, elapsed_s }));
+            ai.alarm_filter_value = state;
+            ai.monitor(posts);
+            ai.is_initial = 0;
+        });
+        Outcome::Done
+    }
+}
+
+fn read(step: &mut Step<'_, '_, Ai>) -> Read {
+    if step.lock().common.device == RAW {
+        return match step.fetch("INP", |ai| &ai.input) {
+            Ok(raw) => {
+                let mut ai = step.lock();
+                ai.raw_value = raw.unwrap_or(ai.raw_value);
+                Read::Raw
+            }
+            Err(Broken) => Read::Failed,
+        };
+    }
+    match step.fetch::<f64>("INP", |ai| &ai.input) {
+        Ok(None) => return Read::Value,
+        Ok(Some(value)) => step.lock().take(value),
+        Err(Broken) => {
+            step.lock().has_read = false;
+            return Read::Value;
+        }
+    }
+    step.stamp_from(|ai| &ai.input);
+    Read::Value
+}
+
+impl Ai {
+    /// Takes a value in engineering units, smoothed with the one before.
+    fn take(&mut self, value: f64) {
+        let is_smoothed = self.smoothing != 0.0 && self.has_read && self.value.is_finite();
+        self.value = if is_smoothed { value * (1.0 - self.smoothing) + self.value * self.smoothing } else { value };
+        self.has_read = true;
+        self.common.undefined = 0;
+    }
+
+    fn simulate(&mut self, value: Option<f64>, is_raw: bool) -> Read {
+        self.simulation_value = value.unwrap_or(self.simulation_value);
+        if is_raw {
+            self.raw_value = self.simulation_value.floor() as i32;
+            return Read::Raw;
+        }
+        self.value = self.simulation_value;
+        Read::Value
+    }
+
+    /// Raw counts to engineering units.
+    ///
+    /// Source: EPICS record reference, ai, "Units Conversion".
+    fn convert(&mut self) {
+        let mut value = f64::from(self.raw_value) + f64::from(self.raw_offset);
+        if self.adjust_slope != 0.0 {
+            value *= self.adjust_slope;
+        }
+        value += self.adjust_offset;
+        match self.conversion {
+            0 => {}
+            1 | LINEAR => value = value * self.unit_slope + self.unit_offset,
+            _ => {
+                self.common.raise(fodo_data::Status::SOFT, 2);
+            }
+        }
+        if self.smoothing != 0.0 && self.value.is_finite() {
+            if self.is_initial != 0 {
+                self.value = value;
+            }
+            self.value = value * (1.0 - self.smoothing) + self.value * self.smoothing;
+        } else {
+            self.value = value;
+        }
+    }
+
+    fn monitor(&mut self, posts: &mut Posts) {
+        let mut mask = posts.alarms(self);
+        if moved(&mut self.last_monitored, self.value, self.monitor_deadband) {
+            mask |= EventMask::VALUE;
+        }
+        if moved(&mut self.last_archived, self.value, self.archive_deadband) {
+            mask |= EventMask::LOG;
+        }
+        if mask.is_empty() {
+            return;
+        }
+        posts.post(self, VAL, mask);
+        if self.old_raw != self.raw_value {
+            posts.post(self, RVAL, mask);
+            self.old_raw = self.raw_value;
+        }
+    }
+}

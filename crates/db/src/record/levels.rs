@@ -1,0 +1,217 @@
+//! What records with HIHI, HIGH, LOW and LOLO share: alarms, limits, deadbands.
+
+use fodo_data::{Limits, Meta, Status, Text};
+
+use crate::field::{Dbf, FieldInfo};
+use crate::meta::{precision, ranges};
+use crate::record::Record;
+
+/// The numbers that alarms and limits are made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Levels {
+    pub(crate) value: f64,
+    pub(crate) hysteresis: f64,
+    pub(crate) last_alarmed: f64,
+    pub(crate) hihi: (u16, f64),
+    pub(crate) lolo: (u16, f64),
+    pub(crate) high: (u16, f64),
+    pub(crate) low: (u16, f64),
+    pub(crate) display: Limits,
+    pub(crate) units: Text,
+}
+
+/// A record with alarm levels; [`leveled!`] writes it.
+pub(crate) trait Leveled: Record {
+    fn levels(&self) -> Levels;
+
+    fn set_last_alarmed(&mut self, level: f64);
+}
+
+macro_rules! leveled {
+    ($record:ident, $number:ty) => {
+        impl $crate::record::levels::Leveled for $record {
+            fn levels(&self) -> $crate::record::levels::Levels {
+                $crate::record::levels::Levels {
+                    value: self.value.into(),
+                    hysteresis: self.hysteresis.into(),
+                    last_alarmed: self.last_alarmed.into(),
+                    hihi: (self.hihi_severity, self.hihi.into()),
+                    lolo: (self.lolo_severity, self.lolo.into()),
+                    high: (self.high_severity, self.high.into()),
+                    low: (self.low_severity, self.low.into()),
+                    display: fodo_data::Limits { low: self.display_low.into(), high: self.display_high.into() },
+                    units: self.units.clone(),
+                }
+            }
+
+            fn set_last_alarmed(&mut self, level: f64) {
+                self.last_alarmed = level as $number;
+            }
+        }
+    };
+}
+
+pub(crate) use leveled;
+
+/// Where a value stands between its levels; the numbers are what AFTC filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Range {
+    Lolo = 1,
+    Low = 2,
+    Normal = 3,
+    High = 4,
+    Hihi = 5,
+}
+
+/// AFTC and AFVL, and the seconds since the record was processed before.
+pub(crate) struct Filter<'a> {
+    pub(crate) time_s: f64,
+    pub(crate) state: &'a mut f64,
+    pub(crate) elapsed_s: f64,
+}
+
+impl Levels {
+    fn range(&self) -> Range {
+        let is_last = |level: f64| self.last_alarmed == level;
+        let above = |(severity, level): (u16, f64)| {
+            severity != 0 && (self.value >= level || is_last(level) && self.value >= level - self.hysteresis)
+        };
+        let below = |(severity, level): (u16, f64)| {
+            severity != 0 && (self.value <= level || is_last(level) && self.value <= level + self.hysteresis)
+        };
+        if above(self.hihi) {
+            Range::Hihi
+        } else if below(self.lolo) {
+            Range::Lolo
+        } else if above(self.high) {
+            Range::High
+        } else if below(self.low) {
+            Range::Low
+        } else {
+            Range::Normal
+        }
+    }
+
+    /// Severity, level and status of a range.
+    fn alarm(&self, range: Range) -> (u16, f64, Status) {
+        let ((severity, level), status) = match range {
+            Range::Hihi => (self.hihi, Status::HIHI),
+            Range::High => (self.high, Status::HIGH),
+            Range::Normal => ((0, self.value), Status::NO_ALARM),
+            Range::Low => (self.low, Status::LOW),
+            Range::Lolo => (self.lolo, Status::LOLO),
+        };
+        (severity, level, status)
+    }
+}
+
+/// Raises the alarm that the value's range asks for.
+///
+/// Source: EPICS Base 7.0, checkAlarms of aiRecord.
+pub(crate) fn check<R: Leveled>(record: &mut R, filter: Option<Filter>) {
+    let common = record.common();
+    if common.undefined != 0 {
+        let severity = common.undefined_severity;
+        common.raise(Status::UDF, severity);
+        if let Some(filter) = filter {
+            *filter.state = 0.0;
+        }
+        return;
+    }
+    let levels = record.levels();
+    let mut range = levels.range();
+    if let Some(filter) = filter {
+        range = filtered(range as u8, filter).and_then(range_of).unwrap_or(range);
+    }
+    let (severity, level, status) = levels.alarm(range);
+    if severity == 0 {
+        record.set_last_alarmed(levels.value);
+    } else if record.common().raise(status, severity) {
+        record.set_last_alarmed(level);
+    }
+}
+
+fn range_of(number: u8) -> Option<Range> {
+    [Range::Lolo, Range::Low, Range::Normal, Range::High, Range::Hihi].into_iter().find(|range| *range as u8 == number)
+}
+
+/// The range after a first-order low pass with hysteresis; `None` when AFTC is off.
+///
+/// The sign of the state says which way it rounds. Source: EPICS Base 7.0, checkAlarms.
+pub(crate) fn filtered(range: u8, filter: Filter) -> Option<u8> {
+    const THRESHOLD: f64 = 0.6321;
+    // A NaN is no filter time, as in Base.
+    if filter.time_s.is_nan() || filter.time_s <= 0.0 {
+        *filter.state = 0.0;
+        return None;
+    }
+    let range = f64::from(range);
+    let mut state = *filter.state;
+    if state == 0.0 {
+        *filter.state = range;
+        return None;
+    }
+    let alpha = filter.time_s / (filter.elapsed_s + filter.time_s);
+    state = alpha * state + if state > 0.0 { 1.0 - alpha } else { alpha - 1.0 } * range;
+    if state - state.floor() > THRESHOLD {
+        state = -state;
+    }
+    *filter.state = state;
+    Some(state.floor().abs() as u8)
+}
+
+/// Fields whose limits are the record's own display range.
+const SPANNED: [&str; 9] = ["VAL", "HIHI", "HIGH", "LOW", "LOLO", "LALM", "ALST", "MLST", "SVAL"];
+
+/// Units, precision and limits of a field of a record with levels.
+pub(crate) fn meta<R: Leveled>(record: &R, row: &FieldInfo, dbf: Dbf, digits: Option<i16>, meta: &mut Meta) {
+    let levels = record.levels();
+    ranges(row, meta);
+    if row.dbf == dbf {
+        meta.units = levels.units;
+    }
+    if let Some(digits) = digits {
+        meta.precision = if row.name == "VAL" { digits } else { precision(row, digits) };
+    }
+    if is_spanned(row) {
+        meta.display = levels.display;
+        meta.control = levels.display;
+    }
+    if row.name == "VAL" {
+        let level = |(severity, level): (u16, f64)| if severity == 0 { f64::NAN } else { level };
+        meta.alarm = Limits { low: level(levels.lolo), high: level(levels.hihi) };
+        meta.warning = Limits { low: level(levels.low), high: level(levels.high) };
+    }
+}
+
+/// Whether the record's display range is the field's range.
+pub(crate) fn is_spanned(row: &FieldInfo) -> bool {
+    SPANNED.contains(&row.name)
+}
+
+/// Whether a value left the deadband around the one posted last, which then becomes it.
+///
+/// Source: EPICS Base 7.0, recGblCheckDeadband.
+pub(crate) fn moved(last: &mut f64, value: f64, deadband: f64) -> bool {
+    let distance = if value.is_finite() && last.is_finite() {
+        (*last - value).abs()
+    } else if value == *last || (value.is_nan() && last.is_nan()) {
+        0.0
+    } else {
+        f64::INFINITY
+    };
+    let is_out = distance > deadband;
+    if is_out {
+        *last = value;
+    }
+    is_out
+}
+
+/// As [`moved`], for whole numbers: a negative deadband always posts.
+pub(crate) fn moved_whole(last: &mut i32, value: i32, deadband: i32) -> bool {
+    let is_out = u32::try_from(deadband).map_or(true, |deadband| last.abs_diff(value) > deadband);
+    if is_out {
+        *last = value;
+    }
+    is_out
+}

@@ -1,0 +1,234 @@
+//! Record types: what each is made of and does. A new one is one file and one line in [`TYPES`].
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fodo_data::{EventMask, Kind, Meta, Text};
+
+use crate::common::Common;
+use crate::field::{FieldInfo, Slot};
+use crate::link::Target;
+use crate::post::Posts;
+use crate::step::{Outcome, Step};
+use crate::turn::Turn;
+
+mod ai;
+mod ao;
+mod bi;
+mod bo;
+mod calc;
+mod levels;
+mod longin;
+mod longout;
+mod mbbi;
+mod mbbo;
+mod output;
+mod simulation;
+mod states;
+mod stringin;
+mod stringout;
+mod waveform;
+
+/// Every record type there is.
+pub(crate) static TYPES: &[&RecordType] = &[
+    &ai::TYPE,
+    &ao::TYPE,
+    &bi::TYPE,
+    &bo::TYPE,
+    &calc::TYPE,
+    &longin::TYPE,
+    &longout::TYPE,
+    &mbbi::TYPE,
+    &mbbo::TYPE,
+    &stringin::TYPE,
+    &stringout::TYPE,
+    &waveform::TYPE,
+];
+
+/// What is the same for all records of a type.
+pub(crate) struct RecordType {
+    pub(crate) name: &'static str,
+    /// Its own rows; the common ones come before.
+    pub(crate) rows: &'static [FieldInfo],
+    /// The choices of DTYP.
+    pub(crate) devices: &'static [&'static str],
+    /// The number of VAL.
+    pub(crate) value: u16,
+    pub(crate) create: fn() -> Box<dyn Cell>,
+}
+
+impl fmt::Debug for RecordType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Access to the fields of a record; [`record_type!`] writes it.
+pub(crate) trait Fields {
+    /// What every record has.
+    fn common(&mut self) -> &mut Common;
+
+    /// The place of a field; `None` for a number that no row has.
+    fn slot(&mut self, field: u16) -> Option<Slot<'_>>;
+
+    /// What is the same for all records of the type.
+    fn record_type(&self) -> &'static RecordType;
+}
+
+/// The verbs of a record type.
+pub(crate) trait Record: Fields + Send {
+    /// Sets fields that follow from others, once links are known and before anything runs.
+    fn init(&mut self) {}
+
+    /// Units, precision, limits and labels of one of its own fields, over `meta`'s defaults.
+    /// A target means: take them from the field that this link leads to.
+    fn meta(&mut self, _field: u16, _meta: &mut Meta) -> Option<Target> {
+        None
+    }
+
+    /// The kind of VAL and how many elements it holds, where that is the record's own affair.
+    fn value_facts(&self) -> Option<(Kind, u32)> {
+        None
+    }
+
+    /// One of its own fields was set by a put; those with SPECIAL, and arrays.
+    fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str>
+    where
+        Self: Sized,
+    {
+        Ok(())
+    }
+
+    /// Reads, converts, raises alarms, posts. The record is marked as active around it.
+    fn process(step: &mut Step<'_, '_, Self>) -> Outcome
+    where
+        Self: Sized;
+}
+
+/// A record behind its lock, whatever its type.
+pub(crate) trait Cell: Send + Sync {
+    fn record_type(&self) -> &'static RecordType;
+
+    /// Locks the record for the length of the call; `visit` must not lock another.
+    fn visit(&self, visit: &mut dyn FnMut(&mut dyn Record));
+
+    fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str>;
+
+    fn process(&self, turn: &mut Turn<'_>, record: u32, is_completion: bool) -> Outcome;
+
+    fn duplicate(&self) -> Box<dyn Cell>;
+}
+
+impl<R: Record + Clone + Typed + 'static> Cell for Mutex<R> {
+    fn record_type(&self) -> &'static RecordType {
+        R::TYPE
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&mut dyn Record)) {
+        visit(&mut *lock(self));
+    }
+
+    fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+        lock(self).after_put(field, posts)
+    }
+
+    fn process(&self, turn: &mut Turn<'_>, record: u32, is_completion: bool) -> Outcome {
+        R::process(&mut Step::new(turn, self, record, is_completion))
+    }
+
+    fn duplicate(&self) -> Box<dyn Cell> {
+        Box::new(Mutex::new(lock(self).clone()))
+    }
+}
+
+impl fmt::Debug for dyn Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.record_type().name)
+    }
+}
+
+/// Ties a struct to its record type.
+pub(crate) trait Typed {
+    const TYPE: &'static RecordType;
+}
+
+/// A thread that panicked in a record leaves fields that are each valid: go on with them.
+pub(crate) fn lock<R>(cell: &Mutex<R>) -> MutexGuard<'_, R> {
+    cell.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks a record for the length of `visit`, and gives back what that returns.
+pub(crate) fn with<T>(cell: &dyn Cell, visit: impl FnOnce(&mut dyn Record) -> T) -> Option<T> {
+    let mut visit = Some(visit);
+    let mut result = None;
+    cell.visit(&mut |record| {
+        if let Some(visit) = visit.take() {
+            result = Some(visit(record));
+        }
+    });
+    result
+}
+
+/// The record type of a name.
+pub(crate) fn find(name: &str) -> Option<&'static RecordType> {
+    TYPES.iter().find(|kind| kind.name == name).copied()
+}
+
+/// Joins a table of fields to its record type.
+macro_rules! record_type {
+    ($record:ident, $name:literal, [$($device:literal),*]) => {
+        pub(super) static TYPE: $crate::record::RecordType = $crate::record::RecordType {
+            name: $name,
+            rows: $record::ROWS,
+            devices: &[$($device),*],
+            value: $record::at("VAL"),
+            create: || Box::new(std::sync::Mutex::new($record::default())),
+        };
+
+        impl $record {
+            /// The number of one of its own fields.
+            const fn at(name: &str) -> u16 {
+                $crate::common::Common::COUNT + $crate::field::position($record::ROWS, name)
+            }
+        }
+
+        impl $crate::record::Typed for $record {
+            const TYPE: &'static $crate::record::RecordType = &TYPE;
+        }
+
+        impl $crate::record::Fields for $record {
+            fn common(&mut self) -> &mut $crate::common::Common {
+                &mut self.common
+            }
+
+            fn slot(&mut self, field: u16) -> Option<$crate::field::Slot<'_>> {
+                match $crate::common::Common::SLOTS.get(usize::from(field)) {
+                    Some(slot) => Some(slot(&mut self.common)),
+                    None => {
+                        let index = usize::from(field - $crate::common::Common::COUNT);
+                        $record::SLOTS.get(index).map(|slot| slot(self))
+                    }
+                }
+            }
+
+            fn record_type(&self) -> &'static $crate::record::RecordType {
+                &TYPE
+            }
+        }
+    };
+}
+
+pub(crate) use record_type;
+
+/// The number of a field of a record by name.
+pub(crate) fn number_of(record: &mut dyn Record, name: &str) -> Option<u16> {
+    crate::common::number(record.record_type().rows, name)
+}
+
+/// VALUE and LOG.
+pub(crate) const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
+
+/// The labels of a menu as texts.
+pub(crate) fn labels(choices: &[&str]) -> Vec<Text> {
+    choices.iter().map(|choice| Text::from(*choice)).collect()
+}

@@ -1,0 +1,226 @@
+//! Simulation mode: SIMM, SIML, SIOL, SIMS, SSCN and SDLY, the same in every record with a device.
+
+use fodo_data::{Scalar, Status, Value};
+
+use crate::link::{Constant, Link, Target};
+use crate::record::Record;
+use crate::step::{Broken, Element, Step};
+
+/// The fields of simulation; [`simulated!`] lends them.
+pub(crate) struct Simulation<'a> {
+    pub(crate) mode: &'a mut u16,
+    pub(crate) old_mode: &'a mut u16,
+    pub(crate) mode_link: &'a Link,
+    pub(crate) scan: &'a mut u16,
+    pub(crate) severity: u16,
+    pub(crate) delay_s: f64,
+}
+
+/// A record that can be simulated.
+pub(crate) trait Simulated: Record {
+    /// Whether SIMM has RAW.
+    const HAS_RAW: bool;
+
+    fn simulation(&mut self) -> Simulation<'_>;
+
+    fn mode_link(&self) -> &Link;
+
+    fn value_link(&self) -> &Link;
+}
+
+macro_rules! simulated {
+    ($record:ident, has_raw: $has_raw:literal) => {
+        impl $crate::record::simulation::Simulated for $record {
+            const HAS_RAW: bool = $has_raw;
+
+            fn simulation(&mut self) -> $crate::record::simulation::Simulation<'_> {
+                $crate::record::simulation::Simulation {
+                    mode: &mut self.simulation_mode,
+                    old_mode: &mut self.old_simulation_mode,
+                    mode_link: &self.simulation_mode_link,
+                    scan: &mut self.simulation_scan,
+                    severity: self.simulation_severity,
+                    delay_s: self.simulation_delay,
+                }
+            }
+
+            fn mode_link(&self) -> &$crate::link::Link {
+                &self.simulation_mode_link
+            }
+
+            fn value_link(&self) -> &$crate::link::Link {
+                &self.simulation_value_link
+            }
+        }
+    };
+}
+
+pub(crate) use simulated;
+
+/// Where an input's value comes from in this round.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Source<T> {
+    /// The device.
+    Device,
+    /// SIOL; `None` when that is constant and SVAL says it. The flag: RAW.
+    Simulation(Option<T>, bool),
+    /// SIOL cannot be read, or SIMM is no choice.
+    Failed,
+    /// The record waits for SDLY.
+    Waiting(f64),
+}
+
+/// What became of an output in this round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Sink {
+    /// The device is to take it.
+    Device,
+    /// It was written to SIOL, or that failed.
+    Done,
+    /// The record waits for SDLY.
+    Waiting(f64),
+}
+
+/// Sets SIMM from a constant SIML, and the scan that goes with it.
+pub(crate) fn init<R: Simulated>(record: &mut R) {
+    let simulation = record.simulation();
+    if !simulation.mode_link.is_constant() {
+        return;
+    }
+    if *simulation.scan != u16::MAX {
+        *simulation.old_mode = *simulation.mode;
+    }
+    if let Some(mode) = constant::<u16>(simulation.mode_link) {
+        *simulation.mode = mode;
+    }
+    swap_scan(record);
+}
+
+/// With SSCN set, a change of SIMM exchanges SCAN and SSCN. Whether it did.
+pub(crate) fn swap_scan<R: Simulated>(record: &mut R) -> bool {
+    let simulation = record.simulation();
+    let is_changed = *simulation.scan != u16::MAX && simulation.mode != simulation.old_mode;
+    if is_changed {
+        let wanted = *simulation.scan;
+        let before = std::mem::replace(&mut record.common().scan, wanted);
+        *record.simulation().scan = before;
+    }
+    is_changed
+}
+
+/// Reads SIML, and says how the value is to be had.
+pub(crate) fn source<R: Simulated, T: Element>(step: &mut Step<'_, '_, R>) -> Source<T> {
+    match plan(step) {
+        Plan::Device => Source::Device,
+        Plan::Simulate { is_raw } => match step.fetch("SIOL", R::value_link) {
+            Ok(value) => Source::Simulation(value, is_raw),
+            Err(Broken) => Source::Failed,
+        },
+        Plan::Failed => Source::Failed,
+        Plan::Waiting(delay_s) => Source::Waiting(delay_s),
+    }
+}
+
+/// What SIMM asks for, before SIOL is read.
+pub(crate) enum Plan {
+    Device,
+    Simulate { is_raw: bool },
+    Failed,
+    Waiting(f64),
+}
+
+/// Reads SIML, and says what to do.
+pub(crate) fn plan<R: Simulated>(step: &mut Step<'_, '_, R>) -> Plan {
+    match mode(step) {
+        0 => Plan::Device,
+        mode @ (1 | 2) if mode == 1 || R::HAS_RAW => match raise_and_delay(step) {
+            Some(delay_s) => Plan::Waiting(delay_s),
+            None => Plan::Simulate { is_raw: mode == 2 },
+        },
+        _ => {
+            step.lock().common().raise(Status::SOFT, 3);
+            Plan::Failed
+        }
+    }
+}
+
+/// Reads SIML, and writes the value to SIOL in simulation.
+pub(crate) fn sink<R: Simulated, V: Into<Value>>(step: &mut Step<'_, '_, R>, value: impl Fn(&R) -> V) -> Sink {
+    match mode(step) {
+        0 => Sink::Device,
+        1 => {
+            if let Some(delay_s) = raise_and_delay(step) {
+                return Sink::Waiting(delay_s);
+            }
+            let value = value(&step.lock());
+            // A broken link has raised its alarm.
+            let _ = step.drive("SIOL", R::value_link, value);
+            Sink::Done
+        }
+        _ => {
+            step.lock().common().raise(Status::SOFT, 3);
+            Sink::Done
+        }
+    }
+}
+
+/// SIOL as the time stamp wants it: only while simulated.
+pub(crate) fn time_source<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<Target> {
+    let mut record = step.lock();
+    let is_on = *record.simulation().mode != 0;
+    is_on.then(|| record.value_link().target())
+}
+
+fn mode<R: Simulated>(step: &mut Step<'_, '_, R>) -> u16 {
+    if !step.is_completion {
+        {
+            let mut record = step.lock();
+            let simulation = record.simulation();
+            if *simulation.scan != u16::MAX {
+                *simulation.old_mode = *simulation.mode;
+            }
+        }
+        match step.fetch_quietly::<u16>(R::mode_link) {
+            Ok(Some(mode)) => *step.lock().simulation().mode = mode,
+            Ok(None) => {}
+            Err(Broken) => {
+                let mut record = step.lock();
+                let common = record.common();
+                if common.new_severity == 0 {
+                    common.new_status = Status::LINK.0;
+                }
+            }
+        }
+        let (before, is_changed) = {
+            let mut record = step.lock();
+            (record.common().scan, swap_scan(&mut *record))
+        };
+        if is_changed {
+            step.rescan(before);
+        }
+    }
+    *step.lock().simulation().mode
+}
+
+/// Raises SIMM; says how long to wait first, when there is a delay that has not yet passed.
+fn raise_and_delay<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<f64> {
+    let is_completion = step.is_completion;
+    let mut record = step.lock();
+    let simulation = record.simulation();
+    let (severity, delay_s) = (simulation.severity, simulation.delay_s);
+    record.common().raise(Status::SIMM, severity);
+    (!is_completion && delay_s >= 0.0).then_some(delay_s)
+}
+
+/// A constant link as an element.
+pub(crate) fn constant<T: Element>(link: &Link) -> Option<T> {
+    match link.constant()? {
+        Constant::One(scalar) => to(scalar),
+        Constant::Many(scalars) => to(scalars.first()?),
+    }
+}
+
+fn to<T: Element>(scalar: &Scalar) -> Option<T> {
+    // Base reads a decimal number for a whole field as nothing; a cut number serves better.
+    scalar.to_kind(T::KIND, None).ok().and_then(T::of)
+}

@@ -1,0 +1,40 @@
+//! What mbbi and mbbo share: sixteen states with values, names and severities.
+
+use fodo_data::Text;
+
+/// Whether any state has a value or a name (SDEF).
+pub(crate) fn are_defined(values: &[u32; 16], names: &[Text; 16]) -> bool {
+    values.iter().any(|value| *value != 0) || names.iter().any(|name| !name.is_empty())
+}
+
+/// The names up to the last that is not empty.
+pub(crate) fn labels(names: &[Text; 16]) -> Vec<Text> {
+    let n_labels = names.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
+    names.iter().take(n_labels).cloned().collect()
+}
+
+/// The severity of a state, or of none.
+pub(crate) fn severity(severities: &[u16; 16], unknown: u16, state: u16) -> u16 {
+    severities.get(usize::from(state)).copied().unwrap_or(unknown)
+}
+
+/// NOBT bits.
+pub(crate) fn mask_of_bits(bits: u16) -> Option<u32> {
+    (bits <= 32).then(|| ((1u64 << bits) - 1) as u32)
+}
+
+/// A number moved by SHFT; 32 and more leave nothing.
+pub(crate) fn shifted_left(value: u32, shift: u16) -> u32 {
+    value.checked_shl(u32::from(shift)).unwrap_or(0)
+}
+
+/// A number moved back by SHFT.
+pub(crate) fn shifted_right(value: u32, shift: u16) -> u32 {
+    value.checked_shr(u32::from(shift)).unwrap_or(0)
+}
+
+/// The labels of a bi or bo: two, or one when only the first has a name.
+pub(crate) fn binary_labels(zero: &Text, one: &Text) -> Vec<Text> {
+    let n_labels = if one.is_empty() && !zero.is_empty() { 1 } else { 2 };
+    [zero, one].into_iter().take(n_labels).cloned().collect()
+}

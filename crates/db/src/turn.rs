@@ -1,0 +1,429 @@
+//! One turn of the crank: processing, links, timers, and what is put off until after it.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::{Duration, Instant};
+
+use fodo_data::{EventMask, Kind, Now, Scalar, Status, TimeStamp, Value};
+
+use crate::common::Common;
+use crate::core::Core;
+use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
+use crate::link::{Inherit, Modifiers, Target, Trigger};
+use crate::post::Posts;
+use crate::record::{CHANGED, with};
+use crate::scan::Scans;
+use crate::step::{Broken, Outcome};
+use crate::{Event, PutId};
+
+const STAT: u16 = Common::at("STAT");
+const SEVR: u16 = Common::at("SEVR");
+const PROC: u16 = Common::at("PROC");
+
+/// What is behind the processing lock.
+#[derive(Debug, Default)]
+pub(crate) struct Engine {
+    pub(crate) is_started: bool,
+    pub(crate) scans: Scans,
+    pub(crate) timers: BinaryHeap<Reverse<(Instant, u64, Timer)>>,
+    pub(crate) n_timers: u64,
+    pub(crate) deferred: VecDeque<Deferred>,
+    /// Puts that wait for records which are active.
+    pub(crate) waits: Vec<(PutId, u32)>,
+    work: Vec<Work>,
+    /// When work was left over: at once.
+    pub(crate) resume_at: Option<Instant>,
+}
+
+/// What a timer does to its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// Completes the processing it waits in.
+    Complete(u32),
+    /// Sets a momentary output back and processes it.
+    Release(u32),
+}
+
+/// Work that waits until the chain in hand is done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Deferred {
+    /// RPRO: a put came while the record was active.
+    Reprocess { record: u32 },
+    /// A CP or CPP link's target changed.
+    Follow { record: u32, if_passive: bool },
+    /// An output through a channel (CA) to a record that is here.
+    Put { record: u32, field: u16, value: Value },
+}
+
+/// Steps of processing on the explicit stack, so that no FLNK chain is too long for the thread's.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    Process(u32),
+    Complete(u32),
+    Forward { from: u32, to: u32 },
+    Finish(u32),
+}
+
+/// One call of [`crate::Database::handle`].
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) now: Now,
+    pub(crate) events: &'a mut Vec<Event>,
+    /// The put whose chain is being processed.
+    pub(crate) put: Option<PutId>,
+    pub(crate) depth: u16,
+}
+
+impl Turn<'_> {
+    pub(crate) fn posts(&mut self, record: u32) -> Posts<'_> {
+        Posts { record, events: self.events, deferred: &mut self.engine.deferred }
+    }
+
+    /// Locks a record briefly.
+    pub(crate) fn with<T>(
+        &mut self,
+        record: u32,
+        visit: impl FnOnce(&mut dyn crate::record::Record, &mut Posts) -> T,
+    ) -> Option<T> {
+        let cell = self.core.cell(record)?;
+        let mut posts = Posts { record, events: self.events, deferred: &mut self.engine.deferred };
+        with(cell, |body| visit(body, &mut posts))
+    }
+
+    /// Processes a record, and all that its links make of it.
+    pub(crate) fn process(&mut self, record: u32) {
+        self.run(Work::Process(record));
+    }
+
+    /// The second half of a record that waited.
+    pub(crate) fn complete(&mut self, record: u32) {
+        self.run(Work::Complete(record));
+    }
+
+    fn run(&mut self, first: Work) {
+        let base = self.engine.work.len();
+        self.engine.work.push(first);
+        while self.engine.work.len() > base {
+            let Some(work) = self.engine.work.pop() else { return };
+            match work {
+                Work::Process(record) => self.begin(record),
+                Work::Complete(record) => self.body(record, true),
+                Work::Forward { from, to } => self.forward(from, to),
+                Work::Finish(record) => self.finish(record),
+            }
+        }
+    }
+
+    /// Source: EPICS Base 7.0, dbProcess.
+    fn begin(&mut self, record: u32) {
+        let Some(disable_link) = self
+            .with(record, |body, posts| {
+                if body.common().is_active != 0 {
+                    refuse_active(body, posts);
+                    return None;
+                }
+                body.common().lock_count = 0;
+                Some(body.common().disable_link.target())
+            })
+            .flatten()
+        else {
+            return;
+        };
+        if disable_link != Target::Constant {
+            match self.fetch(record, disable_link, Kind::I16) {
+                Ok(value) => {
+                    if let Some(Scalar::I16(number)) = value.and_then(|value| value.first()) {
+                        self.with(record, |body, _| body.common().disable = number);
+                    }
+                }
+                Err(Broken) => {
+                    self.with(record, |body, _| {
+                        body.common().raise_saying(Status::LINK, 3, "field SDIS".into());
+                    });
+                }
+            }
+        }
+        let is_disabled = self.with(record, |body, posts| {
+            let is_disabled = body.common().disable == body.common().disable_value;
+            if is_disabled {
+                refuse_disabled(body, posts);
+            }
+            is_disabled
+        });
+        if is_disabled == Some(false) {
+            self.body(record, false);
+        }
+    }
+
+    fn body(&mut self, record: u32, is_completion: bool) {
+        let Some(cell) = self.core.cell(record) else { return };
+        self.with(record, |body, _| {
+            body.common().is_active = 1;
+            body.common().is_in_chain = true;
+        });
+        let outcome = cell.process(self, record, is_completion);
+        if outcome == Outcome::Waiting {
+            self.with(record, |body, _| body.common().is_in_chain = false);
+            if let Some(put) = self.put {
+                self.engine.waits.push((put, record));
+            }
+            return;
+        }
+        self.engine.work.push(Work::Finish(record));
+        let forward = self.with(record, |body, _| body.common().forward.target());
+        if let Some(Target::Field { record: to, modifiers, .. }) = forward {
+            if modifiers.trigger == Trigger::Channel {
+                let value = Value::from(1u8);
+                self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value });
+            } else {
+                self.engine.work.push(Work::Forward { from: record, to });
+            }
+        }
+    }
+
+    fn forward(&mut self, from: u32, to: u32) {
+        let is_passive = self.with(to, |body, _| body.common().scan == 0);
+        if is_passive == Some(true) {
+            self.hand_on(from, to);
+            self.engine.work.push(Work::Process(to));
+        }
+    }
+
+    fn finish(&mut self, record: u32) {
+        let is_wanted_again = self.with(record, |body, _| {
+            let common = body.common();
+            common.put_process = 0;
+            common.is_active = 0;
+            common.is_in_chain = false;
+            std::mem::take(&mut common.reprocess) != 0
+        });
+        if is_wanted_again == Some(true) {
+            self.engine.deferred.push_back(Deferred::Reprocess { record });
+        } else if !self.engine.waits.is_empty() {
+            let put = self.put;
+            let events = &mut *self.events;
+            let mut ended = Vec::new();
+            self.engine.waits.retain(|&(waiting, of)| {
+                let is_over = of == record && Some(waiting) != put;
+                if is_over {
+                    ended.push(waiting);
+                }
+                of != record
+            });
+            ended.retain(|put| !self.engine.waits.iter().any(|(waiting, _)| waiting == put));
+            events.extend(ended.into_iter().map(|put| Event::PutDone { put }));
+        }
+    }
+
+    /// A link processes its target: PUTF travels along, and a busy target is asked to run again.
+    ///
+    /// Source: EPICS Base 7.0, processTarget.
+    fn hand_on(&mut self, from: u32, to: u32) {
+        let is_from_put = self.with(from, |body, _| body.common().put_process).unwrap_or(0);
+        self.with(to, |body, _| {
+            let common = body.common();
+            if common.is_active == 0 {
+                common.put_process = is_from_put;
+            } else if is_from_put != 0 && !common.is_in_chain && from != to {
+                common.put_process = 0;
+                common.reprocess = 1;
+            }
+        });
+    }
+
+    /// Processes the target of a PP link, inside the processing of `from`.
+    fn process_target(&mut self, from: u32, to: u32) -> Result<(), Broken> {
+        let is_passive = self.with(to, |body, _| body.common().scan == 0);
+        if is_passive != Some(true) {
+            return Ok(());
+        }
+        self.process_nested(from, to)
+    }
+
+    fn process_nested(&mut self, from: u32, to: u32) -> Result<(), Broken> {
+        if self.depth >= DEPTH_MAX {
+            return Err(Broken);
+        }
+        self.hand_on(from, to);
+        self.depth += 1;
+        self.process(to);
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// Reads what a link of `record` leads to, as elements of a kind. `None`: the link is constant.
+    pub(crate) fn fetch(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Value>, Broken> {
+        let (from, field, modifiers) = match target {
+            Target::Constant => return Ok(None),
+            Target::Missing => return Err(Broken),
+            Target::Field { record: from, field, modifiers } => (from, field, modifiers),
+        };
+        if modifiers.trigger == Trigger::Passive {
+            self.process_target(record, from)?;
+        }
+        if self.core.is_link(from, field) {
+            // Base reads no link through a link.
+            return Err(Broken);
+        }
+        let (value, status, severity) = self
+            .with(from, |body, _| {
+                let value = crate::post::reading(body, field).value;
+                (value, body.common().status, body.common().severity)
+            })
+            .ok_or(Broken)?;
+        let value = self.core.convert(from, field, value, kind).map_err(|_| Broken)?;
+        if from != record {
+            self.with(record, |body, _| inherit(body.common(), modifiers.inherit, status, severity));
+        }
+        Ok(Some(value))
+    }
+
+    /// Writes a value through a link of `from`, and processes the target where the link says so.
+    pub(crate) fn drive(&mut self, from: u32, target: Target, value: Value) -> Result<(), Broken> {
+        let (to, field, modifiers) = match target {
+            Target::Constant => return Ok(()),
+            Target::Missing => return Err(Broken),
+            Target::Field { record, field, modifiers } => (record, field, modifiers),
+        };
+        if modifiers.trigger == Trigger::Channel {
+            self.engine.deferred.push_back(Deferred::Put { record: to, field, value });
+            return Ok(());
+        }
+        let written = self.write(to, field, value);
+        let (status, severity) =
+            self.with(from, |body, _| (body.common().new_status, body.common().new_severity)).ok_or(Broken)?;
+        self.with(to, |body, _| inherit(body.common(), modifiers.inherit, status, severity));
+        written.map_err(|_| Broken)?;
+        if field == PROC {
+            return self.process_nested(from, to);
+        }
+        if modifiers.trigger == Trigger::Passive { self.process_target(from, to) } else { Ok(()) }
+    }
+
+    /// The time stamp and tag of a record.
+    pub(crate) fn time_of(&mut self, record: u32) -> (TimeStamp, u64) {
+        self.with(record, |body, _| (body.common().time, body.common().user_tag)).unwrap_or_default()
+    }
+
+    pub(crate) fn start_timer(&mut self, after: Duration, timer: Timer) {
+        self.engine.n_timers += 1;
+        self.engine.timers.push(Reverse((self.now.monotonic + after, self.engine.n_timers, timer)));
+    }
+
+    /// SCAN or PHAS of a record changed; `before` is the scan list that it was in.
+    pub(crate) fn rescan(&mut self, record: u32, before: u16) {
+        let place = self.with(record, |body, _| (body.common().scan, body.common().phase));
+        if let Some((scan, phase)) = place {
+            self.engine.scans.remove(before, record);
+            self.engine.scans.add(scan, phase, record);
+        }
+    }
+
+    /// Does one thing that was put off.
+    pub(crate) fn run_deferred(&mut self, deferred: Deferred) {
+        match deferred {
+            Deferred::Reprocess { record } => self.process(record),
+            Deferred::Follow { record, if_passive } => {
+                let is_passive = self.with(record, |body, _| body.common().scan == 0).unwrap_or(false);
+                if is_passive || !if_passive {
+                    self.process(record);
+                }
+            }
+            Deferred::Put { record, field, value } => {
+                // As for a client through a channel: a refusal has nobody to go to.
+                let _ = self.put_field(record, field, value, None);
+            }
+        }
+    }
+
+    pub(crate) fn run_timer(&mut self, timer: Timer) {
+        match timer {
+            Timer::Complete(record) => self.complete(record),
+            Timer::Release(record) => self.release(record),
+        }
+    }
+
+    /// Source: EPICS Base 7.0, bo's myCallbackFunc.
+    fn release(&mut self, record: u32) {
+        let again = self.with(record, |body, _| {
+            let is_active = body.common().is_active != 0;
+            let (value, high) = (body.record_type().value, crate::record::number_of(body, "HIGH"));
+            let high_s = match high.and_then(|field| body.slot(field)).map(|slot| slot.value()) {
+                Some(Value::Scalar(Scalar::F64(seconds))) => seconds,
+                _ => 0.0,
+            };
+            if !is_active && let Some(mut slot) = body.slot(value) {
+                slot.set(Scalar::Enum(0));
+            }
+            is_active.then_some(high_s)
+        });
+        match again.flatten() {
+            Some(high_s) if high_s > 0.0 => {
+                let after = Duration::try_from_secs_f64(high_s).unwrap_or_default();
+                self.start_timer(after, Timer::Release(record));
+            }
+            Some(_) => {}
+            None => self.process(record),
+        }
+    }
+}
+
+/// A record that is found active again and again goes into SCAN alarm.
+fn refuse_active(body: &mut dyn crate::record::Record, posts: &mut Posts) {
+    let common = body.common();
+    if common.status == Status::SCAN.0 || common.severity >= 3 {
+        return;
+    }
+    let count = common.lock_count;
+    common.lock_count = count.saturating_add(1);
+    if count < LOCK_COUNT_MAX {
+        return;
+    }
+    common.raise_saying(Status::SCAN, 3, "Async in progress".into());
+    let mask = posts.alarms(body) | CHANGED;
+    let value = body.record_type().value;
+    posts.post(body, value, mask);
+}
+
+fn refuse_disabled(body: &mut dyn crate::record::Record, posts: &mut Posts) {
+    let common = body.common();
+    common.reprocess = 0;
+    common.put_process = 0;
+    if common.status == Status::DISABLE.0 {
+        return;
+    }
+    common.severity = common.disable_severity;
+    common.status = Status::DISABLE.0;
+    common.new_severity = 0;
+    common.new_status = 0;
+    common.message = fodo_data::Text::EMPTY;
+    posts.post(body, STAT, EventMask::VALUE);
+    posts.post(body, SEVR, EventMask::VALUE);
+    let value = body.record_type().value;
+    posts.post(body, value, EventMask::VALUE | EventMask::ALARM);
+}
+
+/// Source: EPICS Base 7.0, recGblInheritSevr.
+fn inherit(common: &mut Common, how: Inherit, status: u16, severity: u16) {
+    match how {
+        Inherit::Not => {}
+        Inherit::Invalid if severity < 3 => {}
+        Inherit::Invalid | Inherit::Severity => {
+            common.raise(Status::LINK, severity);
+        }
+        Inherit::Status => {
+            common.raise(Status(status), severity);
+        }
+    }
+}
+
+/// Kept so that a modifier's meaning has one place.
+pub(crate) fn follows(modifiers: Modifiers) -> Option<bool> {
+    match modifiers.trigger {
+        Trigger::Change => Some(false),
+        Trigger::ChangeIfPassive => Some(true),
+        Trigger::None | Trigger::Passive | Trigger::Channel => None,
+    }
+}

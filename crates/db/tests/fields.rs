@@ -1,0 +1,145 @@
+//! Every field of every record type as softIoc has it: type, count, initial value, units, limits.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fmt::Write as _;
+
+use fodo_data::{Kind, Limits, Meta, Value};
+use fodo_db::{Database, Facts, Input, Loader};
+
+/// What the record called full has set, as far as its type has the fields.
+const FULL: [(&str, &str); 22] = [
+    ("EGU", "mm"),
+    ("PREC", "3"),
+    ("HOPR", "100"),
+    ("LOPR", "-100"),
+    ("HIHI", "90"),
+    ("HIGH", "80"),
+    ("LOW", "-80"),
+    ("LOLO", "-90"),
+    ("HHSV", "MAJOR"),
+    ("HSV", "MINOR"),
+    ("LSV", "MINOR"),
+    ("LLSV", "MAJOR"),
+    ("DRVH", "50"),
+    ("DRVL", "-50"),
+    ("ZNAM", "off"),
+    ("ONAM", "on"),
+    ("ZRST", "zero"),
+    ("TWST", "two"),
+    ("INPA", "full_ai"),
+    ("INPB", "2"),
+    ("INPM", "full_ai"),
+    ("NELM", "7"),
+];
+
+/// Where Fodo differs on purpose, and why.
+fn is_intended(record_type: &str, field: &str, what: &str) -> bool {
+    match (record_type, field, what) {
+        // The menu lists the device supports there are; softIoc has others, and two of QSRV's.
+        (_, "DTYP", "labels" | "text") => true,
+        // Without PREC softIoc prints six digits but tells clients to show none; here it is six for both.
+        (_, "SDLY" | "AFTC" | "AFVL", "control") => !["ai", "ao", "calc", "waveform"].contains(&record_type),
+        // A state without a name reads as its number; softIoc gives an empty text.
+        ("mbbi", "VAL", "text") => true,
+        _ => false,
+    }
+}
+
+#[test]
+fn every_field_is_as_softioc_has_it() {
+    let text = include_str!("fields/softioc.txt");
+    let rows: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let database = load(&rows);
+    database.handle(Input::Start, fodo_data::Now::for_test(), &mut Vec::new()).unwrap();
+
+    let mut differences = String::new();
+    for row in &rows {
+        let (head, rest) = row.split_once(" \"").unwrap();
+        let (empty_text, control) = rest.split_once("\" ").unwrap();
+        let [record_type, field, full_type, count, empty_type]: [&str; 5] =
+            head.split(' ').collect::<Vec<_>>().try_into().unwrap();
+        let mut compare = |what: &str, wanted: String, got: String| {
+            if wanted != got && !is_intended(record_type, field, what) {
+                writeln!(differences, "{record_type}.{field} {what}: softIoc {wanted:?}, here {got:?}").unwrap();
+            }
+        };
+        let find = |prefix: &str| database.field(&format!("{prefix}_{record_type}.{field}"));
+        let (Some(empty), Some(full)) = (find("empty"), find("full")) else {
+            compare("field", "is there".into(), "is not".into());
+            continue;
+        };
+        compare("type when empty", empty_type.into(), native(&database.facts(empty)).into());
+        compare("type", full_type.into(), native(&database.facts(full)).into());
+        compare("count", count.into(), database.facts(full).count_max.to_string());
+        if !matches!(database.read(empty).value, Value::Array(_)) {
+            let value = database.read(empty).value.first().unwrap();
+            compare("text", empty_text.into(), value.to_text(Some(&database.meta(empty))).to_string());
+        }
+        let meta = database.meta(full);
+        match control.strip_prefix("labels|") {
+            _ if control.is_empty() => {}
+            Some(labels) => compare("labels", labels.into(), joined(&meta)),
+            None => compare("control", control.into(), shown(&meta)),
+        }
+    }
+    assert!(differences.is_empty(), "\n{differences}");
+}
+
+fn load(rows: &[&str]) -> Database {
+    let mut db = String::new();
+    let mut types: Vec<&str> = rows.iter().filter_map(|row| row.split(' ').next()).collect();
+    types.dedup();
+    for record_type in types {
+        writeln!(db, "record({record_type}, empty_{record_type}) {{}}\nrecord({record_type}, full_{record_type}) {{")
+            .unwrap();
+        for (field, value) in FULL {
+            let is_there = rows.iter().any(|row| row.starts_with(&format!("{record_type} {field} ")));
+            if is_there && (record_type, field) != ("bo", "HIGH") {
+                writeln!(db, "    field({field}, \"{value}\")").unwrap();
+            }
+        }
+        if record_type == "waveform" {
+            db.push_str("    field(FTVL, LONG)\n");
+        }
+        db.push_str("}\n");
+    }
+    let mut loader = Loader::default();
+    loader.load("fields.db", "", &mut |_| Ok(db.clone().into_bytes())).unwrap();
+    loader.finish().unwrap()
+}
+
+/// The type that Channel Access has for a kind.
+fn native(facts: &Facts) -> &'static str {
+    match facts.kind {
+        Kind::Text => "STRING",
+        Kind::I8 | Kind::U8 => "CHAR",
+        Kind::I16 => "SHORT",
+        Kind::U16 | Kind::I32 => "LONG",
+        Kind::Enum => "ENUM",
+        Kind::F32 => "FLOAT",
+        Kind::U32 | Kind::I64 | Kind::U64 | Kind::F64 => "DOUBLE",
+    }
+}
+
+fn joined(meta: &Meta) -> String {
+    // Channel Access shows the first sixteen.
+    meta.labels.iter().take(16).map(ToString::to_string).collect::<Vec<_>>().join("|")
+}
+
+fn shown(meta: &Meta) -> String {
+    let (Limits { low: lolo, high: hihi }, Limits { low, high }) = (meta.alarm, meta.warning);
+    let limits = [meta.display.low, meta.display.high, meta.control.low, meta.control.high, lolo, low, high, hihi];
+    let limits: Vec<String> = limits.iter().map(|limit| python(*limit)).collect();
+    format!("{}|{}|{}", meta.units, meta.precision, limits.join(" "))
+}
+
+/// A number as the capture wrote it.
+fn python(number: f64) -> String {
+    if number.is_nan() {
+        return "nan".into();
+    }
+    if number.abs() >= 1e16 {
+        return format!("{number:e}").replace('e', "e+");
+    }
+    format!("{number:?}")
+}

@@ -1,0 +1,209 @@
+//! Driving a circuit: a blocking caller, or the reactor's turn; see the head of `circuit`.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+use fodo_data::Now;
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::super::reactor::{Driven, Turn};
+use super::super::role::Reader;
+use super::{Circuit, Phase, State};
+use crate::sync::lock;
+use crate::{clock, limit};
+
+impl Circuit {
+    /// Blocks until `is_done` or the moment comes, reading the circuit if nobody else does.
+    pub(in crate::client) fn drive(self: &Arc<Self>, deadline: Instant, is_done: &dyn Fn() -> bool) {
+        let mut state = lock(&self.state);
+        loop {
+            let now = Instant::now();
+            if is_done() || now >= deadline || state.phase != Phase::Open {
+                break;
+            }
+            match state.role.take() {
+                None => {
+                    state = self.wait_for_the_reader(state, deadline - now);
+                    continue;
+                }
+                Some(true) => self.deregister(),
+                Some(false) => {}
+            }
+            state = self.read_until(state, deadline, is_done);
+            state.role.rest(Instant::now());
+        }
+        self.leave(&mut state);
+        self.release(state);
+    }
+
+    /// Parks until the reader has ended our operation or leaves the role to us.
+    fn wait_for_the_reader<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        patience: Duration,
+    ) -> MutexGuard<'a, State> {
+        let me = std::thread::current();
+        let id = me.id();
+        state.role.block(id, me);
+        self.flush(&mut state);
+        self.tell_unsent(&mut state);
+        self.release(state);
+        std::thread::park_timeout(patience);
+        let mut state = lock(&self.state);
+        state.role.unblock(&id);
+        state
+    }
+
+    /// Reads as the circuit's one reader until `is_done`, the deadline, or the end of the circuit.
+    fn read_until<'a>(
+        self: &'a Arc<Self>,
+        mut state: MutexGuard<'a, State>,
+        deadline: Instant,
+        is_done: &dyn Fn() -> bool,
+    ) -> MutexGuard<'a, State> {
+        loop {
+            self.flush(&mut state);
+            if is_done() || state.phase != Phase::Open {
+                return state;
+            }
+            let now = Instant::now();
+            let until = state.machine.deadline().map_or(deadline, |due| due.min(deadline));
+            let wants_to_write = !state.machine.ready().is_empty();
+            self.release(state);
+            let is_readable = self.poll(wants_to_write, until.saturating_duration_since(now));
+            state = lock(&self.state);
+            if is_readable {
+                self.receive(&mut state, limit::RECEIVE_BYTES, false);
+            }
+            let now = clock::now();
+            if state.machine.deadline().is_some_and(|due| due <= now.monotonic) {
+                self.tick(&mut state, now);
+            }
+            if now.monotonic >= deadline {
+                return state;
+            }
+        }
+    }
+
+    /// Has the reactor try again what the socket does not take now, when no reader here will.
+    fn tell_unsent(&self, state: &mut State) {
+        if state.phase == Phase::Open && !state.machine.ready().is_empty() {
+            self.tell_flush(state);
+        }
+    }
+
+    /// Waits until the socket takes bytes.
+    pub(super) fn wait_writable(&self, patience: Duration) {
+        let mut descriptors = [PollFd::new(&self.stream, PollFlags::OUT)];
+        // Ready, late or interrupted: the caller looks again.
+        let _ = rustix::event::poll(&mut descriptors, Some(&timespec(patience)));
+    }
+
+    /// Waits for the socket; true when there may be something to read.
+    fn poll(&self, wants_to_write: bool, patience: Duration) -> bool {
+        let mut flags = PollFlags::IN;
+        if wants_to_write {
+            flags |= PollFlags::OUT;
+        }
+        let mut descriptors = [PollFd::new(&self.stream, flags)];
+        match rustix::event::poll(&mut descriptors, Some(&timespec(patience))) {
+            Ok(n_ready) => n_ready > 0 && descriptors[0].revents() != PollFlags::OUT,
+            Err(_) => false,
+        }
+    }
+
+    /// The last step of every blocking call: hands the role on, or lets the circuit rest.
+    fn leave(&self, state: &mut State) {
+        if let Some(successor) = state.role.successor() {
+            successor.unpark();
+        }
+        self.tell_unsent(state);
+        if state.phase != Phase::Open || state.lease_is_timed {
+            return;
+        }
+        if let (Reader::Resting(since), Some(token)) = (state.role.reader(), state.token) {
+            state.lease_is_timed = true;
+            self.reactor.call_at(token, since + limit::LEASE);
+        }
+    }
+
+    /// Registers the socket with the reactor, which is told at once what is already there.
+    fn attach(&self, state: &mut State) {
+        match state.token.map(|token| self.register(token)) {
+            Some(Ok(())) => state.role.attached(),
+            Some(Err(_)) => self.close(state, None),
+            None => {}
+        }
+    }
+
+    pub(super) fn register(&self, token: Token) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.reactor.registry().register(&mut SourceFd(&self.stream.as_raw_fd()), token, interest)
+    }
+
+    pub(super) fn deregister(&self) {
+        // It is registered; should the system think otherwise, nothing is left to undo.
+        let _ = self.reactor.registry().deregister(&mut SourceFd(&self.stream.as_raw_fd()));
+    }
+}
+
+fn timespec(patience: Duration) -> Timespec {
+    let tv_sec = i64::try_from(patience.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: i64::from(patience.subsec_nanos()) }
+}
+
+impl Driven for Circuit {
+    fn turn(self: Arc<Self>, now: Now) -> Turn {
+        let mut state = lock(&self.state);
+        if let Phase::Opening(until) = state.phase {
+            self.opened(&mut state, until, now);
+        }
+        let turn = match state.phase {
+            Phase::Opening(until) => Turn::By(until),
+            Phase::Closed => Turn::Ready,
+            Phase::Open => self.open_turn(&mut state, now),
+        };
+        self.release(state);
+        turn
+    }
+}
+
+impl Circuit {
+    fn open_turn(self: &Arc<Self>, state: &mut State, now: Now) -> Turn {
+        let somebody_waits = std::mem::take(&mut state.flush_is_told);
+        self.flush(state);
+        match state.role.reader() {
+            Reader::Caller => {
+                state.lease_is_timed = false;
+                // The reader does not know that there is more to write, so it is tried again here.
+                return match state.machine.ready().is_empty() {
+                    true => Turn::Ready,
+                    false => Turn::By(now.monotonic + limit::LEASE),
+                };
+            }
+            Reader::Resting(since) if !somebody_waits && now.monotonic < since + limit::LEASE => {
+                state.lease_is_timed = true;
+                return Turn::By(since + limit::LEASE);
+            }
+            Reader::Resting(_) => {
+                state.lease_is_timed = false;
+                self.attach(state);
+            }
+            Reader::Reactor => {}
+        }
+        let is_more = self.receive(state, limit::TURN_BYTES, true);
+        if state.machine.deadline().is_some_and(|due| due <= now.monotonic) {
+            self.tick(state, now);
+        }
+        self.flush(state);
+        match (is_more, state.machine.deadline()) {
+            (true, _) => Turn::Again,
+            (false, Some(due)) => Turn::By(due),
+            (false, None) => Turn::Ready,
+        }
+    }
+}
