@@ -89,9 +89,8 @@ impl Server {
     fn hear(&mut self, messages: &[Vec<u8>]) {
         let n_before = self.events.len();
         self.circuit.received(&messages.concat(), self.now, &mut self.events);
-        for event in self.events[n_before..].to_vec() {
-            self.answer(&event);
-        }
+        let events = self.events[n_before..].to_vec();
+        events.iter().for_each(|event| self.answer(event));
     }
 
     fn answer(&mut self, event: &server::Event) {
@@ -340,7 +339,7 @@ fn row_14_a_count_or_type_that_does_not_fit_fails_its_operation_alone() {
         server.hear(&[bare(Request::ReadNotify { dbr: DbrType(dbr), count, sid: Sid(0), ioid: Ioid(1) })]);
 
         let (header, payload) = server.drain().pop().unwrap();
-        assert_eq!(Answer::from_header(&header).to_string().contains(&status.to_string()), true, "{dbr} {count}");
+        assert!(Answer::from_header(&header).to_string().contains(&status.to_string()), "{dbr} {count}");
         assert!(payload.len() <= limit::REFUSAL_BYTES);
         assert!(server.is_usable());
     }
@@ -435,6 +434,22 @@ fn row_17_a_channel_that_is_cleared_takes_its_subscriptions_along_and_no_others(
     server.hear(&[event_add(1, 3, 1)]);
 
     assert!(server.is_closed(), "the other's is not");
+}
+
+#[test]
+fn a_channel_created_before_another_is_cleared_in_one_breath_has_a_number_of_its_own() {
+    let mut server = Server::with_channel();
+    let create = || text(Request::CreateChan { cid: Cid(8), minor: 13 }, b"y");
+    let clear = bare(Request::ClearChannel { sid: Sid(0), cid: Cid(7) });
+    let read = bare(Request::ReadNotify { dbr: DbrType(6), count: 1, sid: Sid(0), ioid: Ioid(1) });
+
+    server.hear(&[create(), event_add(0, 1, 1), clear]);
+    assert!(matches!(server.drain()[2], (Header { command: 18, p2: 1, .. }, _)), "not the one that ends");
+    server.hear(&[create()]);
+    assert!(matches!(server.last(), Answer::CreateChan { sid: Sid(0), .. }), "later it is free");
+
+    server.hear(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(8) }), read]);
+    assert!(server.is_closed(), "and gone at once for the client");
 }
 
 #[test]
