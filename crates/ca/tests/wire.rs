@@ -43,7 +43,7 @@ fn described(reading: &Reading) -> String {
         write!(out, " at {}.{:09}", reading.time.unix_s, reading.time.nanos).unwrap();
     }
     if let Some(meta) = &reading.meta {
-        let Meta { units, precision, display, alarm, warning, control, labels, acknowledge } = &**meta;
+        let Meta { units, precision, display, alarm, warning, control, labels, acknowledge, .. } = &**meta;
         let limits = [display, alarm, warning, control].map(|limits| format!("{}..{}", limits.low, limits.high));
         write!(out, " {units:?} {precision} {limits:?} {labels:?} {acknowledge:?}").unwrap();
     }
