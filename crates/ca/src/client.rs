@@ -10,6 +10,7 @@ use crate::eca::Eca;
 use crate::frame::{Framer, Plan, Receiver};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
+use crate::subscriptions::{Subscription, Subscriptions};
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
 
 /// What a client tells the server about itself, and how it watches the circuit.
@@ -91,7 +92,7 @@ struct Inner {
     /// The number of elements of each channel, for servers that do not know "as many as there are".
     counts: HashMap<Sid, u32>,
     /// Subscriptions whose updates are wanted, and how each was asked for.
-    subscriptions: HashMap<SubscriptionId, (DbrType, u32)>,
+    subscriptions: Subscriptions,
     payload_bytes_max: usize,
     is_closed: bool,
 }
@@ -115,7 +116,7 @@ impl Circuit {
             events: Vec::new(),
             server_minor: 0,
             counts: HashMap::new(),
-            subscriptions: HashMap::new(),
+            subscriptions: Subscriptions::default(),
             payload_bytes_max: config.payload_bytes_max,
             is_closed: false,
         };
@@ -129,9 +130,10 @@ impl Circuit {
         self.inner.outbox.push(|bytes| message::encode_text(bytes, |size| request.header(size), name.as_bytes()));
     }
 
-    /// Gives a channel up.
+    /// Gives a channel up with its subscriptions.
     pub fn clear(&mut self, cid: Cid, sid: Sid) {
         self.inner.counts.remove(&sid);
+        self.inner.subscriptions.remove_channel(sid);
         self.inner.outbox.push(|bytes| Request::ClearChannel { sid, cid }.encode(bytes));
     }
 
@@ -154,7 +156,7 @@ impl Circuit {
     /// Starts a subscription.
     pub fn subscribe(&mut self, sid: Sid, dbr: DbrType, count: u32, mask: EventMask, subscription: SubscriptionId) {
         let count = self.inner.count(sid, count);
-        self.inner.subscriptions.insert(subscription, (dbr, count));
+        self.inner.subscriptions.insert(subscription, Subscription { sid, dbr, count });
         self.inner.outbox.push(|bytes| {
             Request::EventAdd { dbr, count, sid, subscription }.header(message::MASK_BYTES).encode(bytes);
             message::encode_mask(bytes, u16::from(mask.0));
@@ -163,7 +165,7 @@ impl Circuit {
 
     /// Ends a subscription; updates already under way are dropped by the circuit.
     pub fn cancel(&mut self, sid: Sid, subscription: SubscriptionId) {
-        let Some((dbr, count)) = self.inner.subscriptions.remove(&subscription) else { return };
+        let Some(Subscription { dbr, count, .. }) = self.inner.subscriptions.remove(subscription) else { return };
         self.inner.outbox.push(|bytes| Request::EventCancel { dbr, count, sid, subscription }.encode(bytes));
     }
 
@@ -250,7 +252,7 @@ impl Inner {
             Answer::ReadNotify { status, ioid, .. } => {
                 self.events.push(Event::ReadDone { ioid, result: with(status) });
             }
-            Answer::EventAdd { status, subscription, .. } if self.subscriptions.contains_key(&subscription) => {
+            Answer::EventAdd { status, subscription, .. } if self.subscriptions.find(subscription).is_some() => {
                 self.events.push(Event::Update { subscription, result: with(status) });
             }
             _ => {}
@@ -276,6 +278,7 @@ fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Eca> {
 impl Receiver for Inner {
     fn plan(&mut self, header: &Header) -> Plan {
         match Answer::from_header(header) {
+            Answer::EventAdd { subscription, .. } if self.subscriptions.find(subscription).is_none() => Plan::Skip,
             Answer::ReadNotify { dbr, count, .. } | Answer::EventAdd { dbr, count, .. } => {
                 let payload_bytes = header.payload_bytes as usize;
                 let refusal = match dbr.payload_bytes(count) {

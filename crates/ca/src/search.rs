@@ -104,8 +104,7 @@ impl Searcher {
                 THE_SENDER | 0 => from.ip(),
                 address => IpAddr::V4(Ipv4Addr::from_bits(address)),
             };
-            let is_reachable = port != 0 && !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST);
-            if is_reachable && self.names.remove(&cid).is_some() {
+            if is_endpoint(SocketAddr::new(ip, port)) && self.names.remove(&cid).is_some() {
                 claims.push(Claim { cid, server: SocketAddr::new(ip, port) });
                 is_answered = true;
             }
@@ -185,6 +184,13 @@ impl Searcher {
     }
 }
 
+/// Whether a single program can be there.
+fn is_endpoint(address: SocketAddr) -> bool {
+    let ip = address.ip();
+    let is_one = !ip.is_multicast() && !ip.is_unspecified() && ip != IpAddr::V4(Ipv4Addr::BROADCAST);
+    is_one && address.port() != 0
+}
+
 /// Calls `work` with every message of a datagram; ends at the first that is not whole.
 fn each_message(bytes: &[u8], mut work: impl FnMut(&Header, &[u8])) {
     let mut rest = bytes;
@@ -223,7 +229,7 @@ impl Responder {
         serves: &mut dyn FnMut(&str) -> bool,
         out: &mut Vec<Datagram>,
     ) {
-        if from.port() == 0 || from.ip().is_multicast() {
+        if !is_endpoint(from) {
             return;
         }
         let mut version = None;

@@ -1,6 +1,5 @@
 //! The server's end of one circuit.
 
-use std::collections::HashMap;
 use std::time::Instant;
 
 use fodo_data::{ConvertError, EventMask, Now, Reading, Value};
@@ -11,6 +10,7 @@ use crate::eca::Eca;
 use crate::frame::{Framer, Plan, Receiver};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
+use crate::subscriptions::{Subscription, Subscriptions};
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
 
 /// How a server treats a circuit.
@@ -73,7 +73,7 @@ struct Inner {
     outbox: Outbox,
     events: Vec<Event>,
     channels: Slab<Channel>,
-    subscriptions: HashMap<SubscriptionId, (Sid, DbrType, u32)>,
+    subscriptions: Subscriptions,
     user: String,
     host: String,
     has_channels: bool,
@@ -99,7 +99,7 @@ impl Circuit {
             outbox,
             events: Vec::new(),
             channels: Slab::new(),
-            subscriptions: HashMap::new(),
+            subscriptions: Subscriptions::default(),
             user: String::new(),
             host: String::new(),
             has_channels: false,
@@ -291,7 +291,10 @@ impl Receiver for Inner {
             Request::EventCancel { sid, subscription, .. } => self.cancel(header, sid, subscription),
             Request::CreateChan { cid, minor } => self.create(header, cid, minor, payload),
             Request::ClearChannel { sid, cid } => self.clear(header, sid, cid),
-            Request::Echo {} | Request::ReadSync {} => self.outbox.push(|bytes| header.encode(bytes)),
+            Request::Echo {} | Request::ReadSync {} => self.outbox.push(|bytes| {
+                header.encode(bytes);
+                bytes.extend_from_slice(payload);
+            }),
             Request::EventsOff {} => self.events_off = true,
             Request::EventsOn {} => self.events_off = false,
             Request::Version { .. } => {}
@@ -469,7 +472,7 @@ impl Inner {
         }
         let mask = message::mask(payload);
         let is_value = dbr.kind().is_some() && dbr != DbrType::PUT_ACKT && dbr != DbrType::PUT_ACKS;
-        let is_new = !self.subscriptions.contains_key(&subscription);
+        let is_new = self.subscriptions.find(subscription).is_none();
         let is_small = dbr.payload_bytes(count).is_some_and(|bytes| bytes <= self.payload_bytes_max);
         if mask == 0 || mask > 255 || !is_new || !is_value || !is_small {
             self.complain(header, Eca::ALLOCMEM, "the subscription cannot be installed");
@@ -479,7 +482,7 @@ impl Inner {
             self.complain(header, Eca::ALLOCMEM, "too many subscriptions on one circuit");
             return self.close(Closed::Misbehaved("too many subscriptions"));
         }
-        self.subscriptions.insert(subscription, (sid, dbr, count));
+        self.subscriptions.insert(subscription, Subscription { sid, dbr, count });
         // Bits beyond the four kinds of change never meet one.
         let mask = EventMask((mask & 0x0f) as u8);
         self.events.push(Event::Subscribe { sid, dbr, count, mask, subscription });
@@ -489,9 +492,9 @@ impl Inner {
         if !self.owns(header, sid) {
             return;
         }
-        match self.subscriptions.get(&subscription) {
-            Some(&(of, dbr, count)) if of == sid => {
-                self.subscriptions.remove(&subscription);
+        match self.subscriptions.find(subscription) {
+            Some(Subscription { sid: of, dbr, count }) if of == sid => {
+                self.subscriptions.remove(subscription);
                 // rsrv answers with EVENT_ADD without payload and the channel in the status word.
                 let status = Eca(sid.0);
                 self.outbox.push(|bytes| Answer::EventAdd { dbr, count, status, subscription }.encode(bytes));
@@ -527,7 +530,7 @@ impl Inner {
             return;
         }
         self.channels.remove(sid.0 as usize);
-        self.subscriptions.retain(|_, (of, ..)| *of != sid);
+        self.subscriptions.remove_channel(sid);
         self.outbox.push(|bytes| Answer::ClearChannel { sid, cid }.encode(bytes));
         self.events.push(Event::Clear { sid });
     }

@@ -420,7 +420,7 @@ def oddities(proxy: Proxy) -> None:
     plain.recording.note("A put of more elements than the channel has: rsrv takes what fits.")
     plain.say(header(19, struct.pack(">2d", 4.0, 5.0), 6, 2, double, 60))
     plain.recording.note("A put of a text that is no number, without and with answer.")
-    plain.say(header(4, b"x\0", 0, 1, double, 61), header(19, b"x\0", 0, 1, double, 62))
+    plain.say(header(4, b"x\0", 0, 1, double, 8), header(19, b"x\0", 0, 1, double, 62))
     plain.recording.note("A name that comes too late.")
     plain.say(header(20, b"eve\0"))
     plain.say(header(12, p1=double, p2=8))
