@@ -305,6 +305,9 @@ impl Circuit {
             let result = acknowledge(&*pv, dbr, &value);
             return self.machine.write_done(sid, dbr, count, ioid, result);
         }
+        if ioid.is_some() && self.puts.len() >= limit::PUTS {
+            return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::ALLOCMEM));
+        }
         let put = self.put_next;
         let completion = ioid.map(|ioid| {
             self.puts.insert(put, Put { sid, dbr, count, ioid: Some(ioid) });
@@ -373,6 +376,8 @@ impl Circuit {
 
     fn clear(&mut self, sid: Sid) {
         let Some(channel) = self.channels.get_mut(sid.0 as usize).and_then(Option::take) else { return };
+        // Their ends find nobody, and the number may soon be another channel's.
+        self.puts.retain(|_, put| put.sid != sid);
         let address = Arc::as_ptr(&channel.pv).cast::<()>().addr();
         let Some(&index) = self.watch_of_pv.get(&address) else { return };
         let ended = self.watches[index].subscriptions.extract_if(.., |subscription| subscription.sid == sid);
