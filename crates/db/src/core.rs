@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Severity, Text, Value};
+use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, Value};
 
 use crate::common::{Common, Follower, number, row};
 use crate::field::{Dbf, Slot};
@@ -160,6 +160,12 @@ impl Core {
         }
         let needs_labels = kind == Kind::Enum && scalar.kind() == Kind::Text;
         let meta = needs_labels.then(|| self.meta_of(record, field, META_DEPTH_MAX));
+        if let (Some(meta), Scalar::Text(text)) = (&meta, &scalar)
+            && meta.labels.is_empty()
+        {
+            // Base takes no text where no state has a name, not even a number.
+            return Err(PutError::Convert(ConvertError::NoSuchState(text.clone())));
+        }
         scalar.to_kind(kind, meta.as_ref()).map(Value::Scalar).map_err(PutError::Convert)
     }
 
