@@ -120,6 +120,7 @@ impl Turn<'_> {
     fn begin(&mut self, record: u32) {
         let Some(disable_link) = self
             .with(record, |body, posts| {
+                body.common().has_failed = false;
                 if body.common().is_active != 0 {
                     refuse_active(body, posts);
                     return None;
@@ -171,6 +172,7 @@ impl Turn<'_> {
             }
             return;
         }
+        self.with(record, |body, _| body.common().has_failed = outcome == Outcome::Failed);
         self.engine.work.push(Work::Finish(record));
         let forward = self.with(record, |body, _| body.common().forward.target());
         if let Some(Target::Field { record: to, modifiers, .. }) = forward {
@@ -250,7 +252,8 @@ impl Turn<'_> {
         self.depth += 1;
         self.process(to);
         self.depth -= 1;
-        Ok(())
+        let has_failed = self.with(to, |body, _| body.common().has_failed);
+        if has_failed == Some(false) { Ok(()) } else { Err(Broken) }
     }
 
     /// Reads what a link of `record` leads to, as elements of a kind. `None`: the link is constant.
