@@ -59,8 +59,8 @@ impl Record for Bi {
         }
         if self.common.device == RAW {
             self.raw_value = constant(&self.input).unwrap_or(self.raw_value);
-        } else if let Some(value) = constant::<u16>(&self.input) {
-            self.value = u16::from(value != 0);
+        } else if let Some(value) = constant(&self.input) {
+            self.value = value;
             self.common.undefined = 0;
         }
         self.last_monitored = self.value;
@@ -116,12 +116,14 @@ fn read(step: &mut Step<'_, '_, Bi>) -> Result<bool, Broken> {
         }
         return Ok(true);
     }
-    if let Some(value) = step.fetch("INP", |bi| &bi.input)? {
-        {
-            let mut bi = step.lock();
-            bi.value = value;
-            bi.common.undefined = 0;
-        }
+    let fetched = step.fetch("INP", |bi| &bi.input)?;
+    {
+        let mut bi = step.lock();
+        bi.value = fetched.unwrap_or(bi.value);
+        // Also where there is nothing to read, as in Base.
+        bi.common.undefined = 0;
+    }
+    if fetched.is_some() {
         step.stamp_from(|bi| &bi.input);
     }
     Ok(false)

@@ -145,12 +145,14 @@ fn read(step: &mut Step<'_, '_, Mbbi>) -> Result<bool, Broken> {
         mbbi.raw_value = fetched.unwrap_or(mbbi.raw_value) & mbbi.mask;
         return Ok(true);
     }
-    if let Some(value) = step.fetch("INP", |mbbi| &mbbi.input)? {
-        {
-            let mut mbbi = step.lock();
-            mbbi.value = value;
-            mbbi.common.undefined = 0;
-        }
+    let fetched = step.fetch("INP", |mbbi| &mbbi.input)?;
+    {
+        let mut mbbi = step.lock();
+        mbbi.value = fetched.unwrap_or(mbbi.value);
+        // Also where there is nothing to read, as in Base.
+        mbbi.common.undefined = 0;
+    }
+    if fetched.is_some() {
         step.stamp_from(|mbbi| &mbbi.input);
     }
     Ok(false)
