@@ -289,3 +289,24 @@ impl Ao {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ao_costs_less_than_a_kilobyte() {
+        assert!(size_of::<std::sync::Mutex<Ao>>() <= 800, "{}", size_of::<std::sync::Mutex<Ao>>());
+    }
+
+    #[test]
+    fn raw_counts_are_rounded_away_from_zero_and_saturate() {
+        let mut ao = Ao { adjust_offset: 1.0, raw_offset: 3, ..Ao::default() };
+        let mut raw = |value| {
+            ao.convert(value);
+            ao.raw_value
+        };
+
+        assert_eq!([raw(6.5), raw(1.5), raw(1e30), raw(-1e30)], [3, -3, i32::MAX, i32::MIN]);
+    }
+}
