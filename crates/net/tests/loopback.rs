@@ -424,3 +424,28 @@ fn a_client_that_says_its_last_and_goes_is_let_go_of_at_once() {
         }
     }
 }
+
+#[test]
+fn what_was_posted_is_sent_or_merged_and_both_are_counted() {
+    let table = Arc::new(Table::default().with("n", Cell::new(0i32)));
+    let server = start(table.clone(), 0);
+    let n = context(server.udp_port()).channel("n").unwrap();
+    let monitor = n.monitor(MonitorOptions { queue_max: 100_000, ..MonitorOptions::default() });
+    while !matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))) {}
+
+    for value in 1..=50_000 {
+        table.0["n"].set(Value::from(value));
+    }
+    let mut last = 0.0;
+    while last < 50_000.0 {
+        let Some(MonitorEvent::Update(update)) = monitor.next(PATIENCE) else { panic!("nothing after {last}") };
+        assert!(number(&update) > last);
+        last = number(&update);
+    }
+
+    let (server, client) = (server.update_counts(), monitor.counts());
+    assert_eq!(server.sent + server.merged, 50_000);
+    // The first update is not a post.
+    assert_eq!(client.received, server.sent + 1);
+    assert_eq!(client.delivered + client.merged, client.received);
+}
