@@ -15,6 +15,7 @@ mod peers;
 mod placement;
 mod process;
 mod report;
+pub mod result;
 mod runner;
 mod scenario;
 mod server;
