@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod command;
+mod compare;
 mod driver;
 mod floor;
 mod limit;
@@ -19,6 +20,7 @@ pub mod result;
 mod runner;
 mod scenario;
 mod server;
+mod significance;
 mod statistics;
 mod worker;
 

@@ -236,7 +236,7 @@ fn nanoseconds() -> String {
 }
 
 /// What makes two rows of two files one number: question, series, variant, point, client, server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Key {
     /// As in [`Row`], and so are the rest.
     pub question: String,
