@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod command;
+mod compare;
 mod driver;
 mod floor;
 mod limit;
@@ -15,9 +16,11 @@ mod peers;
 mod placement;
 mod process;
 mod report;
+pub mod result;
 mod runner;
 mod scenario;
 mod server;
+mod significance;
 mod statistics;
 mod worker;
 
