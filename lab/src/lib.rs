@@ -11,6 +11,7 @@ mod compare;
 mod driver;
 mod floor;
 mod limit;
+mod load;
 mod machine;
 mod peers;
 mod placement;
