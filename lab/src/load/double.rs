@@ -50,7 +50,7 @@ impl Meddler {
     /// What becomes of an update.
     pub fn pass(&mut self, update: Update, deliver: &mut dyn FnMut(Update)) {
         self.n_updates += 1;
-        let is_chosen = self.n_updates % EVERY == 0;
+        let is_chosen = self.n_updates.is_multiple_of(EVERY);
         match (self.double, is_chosen) {
             (Some(Double::Drop), true) => {}
             (Some(Double::Delay), _) => {

@@ -16,7 +16,7 @@ pub fn encode(pv: u32, sequence: u64) -> f64 {
 
 /// The number of the update; `None` when the value is not one that this PV had.
 pub fn decode(pv: u32, value: f64) -> Option<u64> {
-    let is_whole = value >= 0.0 && value < 9e15 && value.fract() == 0.0;
+    let is_whole = (0.0..9e15).contains(&value) && value.fract() == 0.0;
     let whole = is_whole.then_some(value as u64)?;
     (whole % 256 == u64::from(check(pv, whole / 256))).then_some(whole / 256)
 }
