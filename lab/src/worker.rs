@@ -11,6 +11,8 @@ use crate::driver::fodo::Fodo;
 use crate::driver::libca::Libca;
 use crate::driver::raw::{Destination, Raw};
 use crate::driver::{Driver, serve};
+use crate::load;
+use crate::load::double::Double;
 use crate::server::RAW_READY;
 
 /// The words after `fodo lab worker`.
@@ -40,6 +42,21 @@ pub enum Worker {
     },
     /// Drive our client.
     DriveFodo,
+    /// Serve counters that change on schedule.
+    ServeLoad {
+        /// How many.
+        #[arg(long)]
+        pvs: u32,
+        /// Searches and circuits.
+        #[arg(long)]
+        port: u16,
+    },
+    /// Subscribe to those counters and count.
+    WatchLoad {
+        /// Do one thing wrong.
+        #[arg(long)]
+        double: Option<Double>,
+    },
     /// Drive libca.
     DriveLibca {
         /// The library.
@@ -58,6 +75,8 @@ impl Worker {
             Worker::DriveRaw { port, reused } => {
                 drive(Raw::new(port, if reused { Destination::Reused } else { Destination::Fresh }))
             }
+            Worker::ServeLoad { pvs, port } => load::worker::serve(pvs, port),
+            Worker::WatchLoad { double } => load::worker::watch(double),
             Worker::DriveFodo => Fodo::new().map_err(std::io::Error::other).and_then(drive),
             Worker::DriveLibca { libca, libcom } => {
                 Libca::load(&libca, &libcom).map_err(std::io::Error::other).and_then(drive)
