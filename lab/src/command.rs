@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::driver::Client;
 use crate::limit::{ELEMENTS_MAX, REPETITIONS_DEFAULT, REPETITIONS_MAX, REPETITIONS_MIN};
-use crate::load::command::{LoadArguments, load};
+use crate::load::command::{LoadVerb, load};
 use crate::peers::{self, PEERS_VARIABLE, Peers};
 use crate::runner::{self, Settings};
 use crate::scenario::Scenario;
@@ -48,8 +48,9 @@ struct Arguments {
 enum Verb {
     /// Measure.
     Run(RunArguments),
-    /// Many PVs, many subscriptions, a given rate: what is delivered, how late, and what became of the rest.
-    Load(LoadArguments),
+    /// Loads: what arrives of many updates, how late, and what became of the rest.
+    #[command(subcommand)]
+    Load(LoadVerb),
     /// What is measured, and what there is to compare with.
     List,
     /// What the laboratory starts itself as.
@@ -106,7 +107,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let words = std::iter::once(OsString::from("fodo lab")).chain(args);
     match Arguments::try_parse_from(words) {
         Ok(Arguments { verb: Verb::Run(arguments) }) => measure(arguments),
-        Ok(Arguments { verb: Verb::Load(arguments) }) => load(&arguments),
+        Ok(Arguments { verb: Verb::Load(verb) }) => load(&verb),
         Ok(Arguments { verb: Verb::List }) => list(),
         Ok(Arguments { verb: Verb::Worker(worker) }) => worker.run(),
         Err(help_or_misuse) => {

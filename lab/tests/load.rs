@@ -7,10 +7,12 @@ use std::time::Instant;
 
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 3] = [
+const TESTS: [Test; 5] = [
     ("a_load_that_is_carried_leaves_nothing_unexplained", a_load_that_is_carried_leaves_nothing_unexplained),
     ("a_load_beyond_what_is_carried_is_merged_and_counted", a_load_beyond_what_is_carried_is_merged_and_counted),
     ("every_double_is_found_out", every_double_is_found_out),
+    ("beside_a_stalled_client_the_others_get_everything", beside_a_stalled_client_the_others_get_everything),
+    ("every_subscription_comes_back_with_its_server", every_subscription_comes_back_with_its_server),
 ];
 
 fn main() -> ExitCode {
@@ -31,9 +33,9 @@ fn main() -> ExitCode {
 fn load(name: &str, words: &[&str]) -> (serde_json::Value, bool) {
     let path = std::env::temp_dir().join(format!("fodo-lab-load-{name}-{}.json", std::process::id()));
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-    command.args(["lab", "load", "--json"]).arg(&path).args(words);
+    command.args(["lab", "load", "fan-out", "--json"]).arg(&path).args(words);
     let output = command.output().expect("this program starts");
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    let text = std::fs::read_to_string(&path).expect("the run has written its rows");
     std::fs::remove_file(&path).expect("it was just read");
     let file: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     (file["rows"][0].clone(), output.status.success())
@@ -78,4 +80,24 @@ fn every_double_is_found_out() {
     }
     let (row, _) = load("delay", &words("delay"));
     assert!(percentile(&row, 0.0) >= 5e6, "{row}");
+}
+
+/// Runs a load for what it prints.
+fn printed(words: &[&str]) -> String {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    let output = command.args(["lab", "load"]).args(words).output().expect("this program starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn beside_a_stalled_client_the_others_get_everything() {
+    let words = ["stalled", "--pvs", "50", "--subscriptions", "5", "--hz", "100", "--seconds", "1"];
+
+    assert!(printed(&words).contains("25000 of 25000 delivered"));
+}
+
+fn every_subscription_comes_back_with_its_server() {
+    let table = printed(&["reconnect", "--pvs", "200", "--down-seconds", "0.1", "--repetitions", "1"]);
+
+    assert!(table.lines().any(|line| line.trim_start().starts_with("200 ")), "{table}");
 }

@@ -6,13 +6,49 @@ use std::time::Duration;
 
 use crate::driver::Failure;
 use crate::load::double::Double;
-use crate::load::{FanOut, Outcome};
+#[cfg(unix)]
+use crate::load::stalled::Stalled;
+use crate::load::{FanOut, Outcome, idle, reconnect};
 use crate::placement::{Placement, Seats};
 use crate::result::ResultFile;
 
 /// The words after `fodo lab load`.
+#[derive(Debug, clap::Subcommand)]
+pub enum LoadVerb {
+    /// Many PVs, many subscriptions, a given rate: what arrives, how late, what became of the rest.
+    #[command(after_help = HELP)]
+    FanOut(LoadArguments),
+    /// A fan-out at twice the rate again and again, until no more arrives than before.
+    #[command(after_help = HELP)]
+    Ladder(LoadArguments),
+    /// A fan-out without and with a client beside it that has stopped reading.
+    #[cfg(unix)]
+    Stalled(LoadArguments),
+    /// A server that is killed and started again: how soon is every subscription back?
+    Reconnect {
+        /// PVs, each with one subscription.
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        pvs: u32,
+        /// How long the server is gone.
+        #[arg(long, value_name = "TIME", default_value_t = 0.5)]
+        down_seconds: f64,
+        /// How often.
+        #[arg(long, value_name = "N", default_value_t = 5)]
+        repetitions: u32,
+    },
+    /// What channels and subscriptions take that do nothing.
+    Idle {
+        /// How many of each.
+        #[arg(long, value_name = "N", default_value_t = 50_000)]
+        channels: u32,
+        /// To how many PVs, in turn.
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        pvs: u32,
+    },
+}
+
+/// How large a load is.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
 pub struct LoadArguments {
     /// How many PVs change.
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -26,9 +62,6 @@ pub struct LoadArguments {
     /// How long they change.
     #[arg(long, value_name = "TIME", default_value_t = 5.0)]
     seconds: f64,
-    /// Then double the rate, again and again, until no more is delivered than before.
-    #[arg(long)]
-    ladder: bool,
     /// Server and client on one core; on two without it.
     #[arg(long)]
     one_core: bool,
@@ -49,9 +82,9 @@ value was to change. Every update is accounted for:
 Merged updates were replaced by later ones of the same subscription before they were sent or delivered.
 
 Examples:
-  fodo lab load                                        100 PVs x 10 subscriptions x 10 Hz
-  fodo lab load --pvs 1000 --subscriptions 1000        10 million updates a second are offered
-  fodo lab load --ladder                               where does it stop to grow?
+  fodo lab load fan-out                                    100 PVs x 10 subscriptions x 10 Hz
+  fodo lab load fan-out --pvs 1000 --subscriptions 1000    10 million updates a second are offered
+  fodo lab load ladder                                     where does it stop to grow?
 
 Exit status: 0 when every update is accounted for and right, 1 when not, 2 when the command was wrong.";
 
@@ -63,23 +96,51 @@ const COLLAPSED_BELOW: f64 = 0.8;
 const PLATEAU_BELOW: f64 = 1.05;
 
 /// Does it.
-pub fn load(arguments: &LoadArguments) -> ExitCode {
-    if arguments.pvs == 0
-        || arguments.subscriptions == 0
-        || !is_positive(arguments.hz)
-        || !is_positive(arguments.seconds)
-    {
-        eprintln!("fodo lab load: PVs, subscriptions, rate and time must be above zero");
-        return ExitCode::from(2);
-    }
+pub fn load(verb: &LoadVerb) -> ExitCode {
     let seats = Seats::find();
-    let placement = match (arguments.one_core, seats.placements().last()) {
+    let two_cores = seats.placements().last().copied().unwrap_or(Placement::Unpinned);
+    match verb {
+        LoadVerb::FanOut(arguments) => fan_out(arguments, false, &seats),
+        LoadVerb::Ladder(arguments) => fan_out(arguments, true, &seats),
+        #[cfg(unix)]
+        LoadVerb::Stalled(arguments) => beside_stalled(arguments, &seats),
+        LoadVerb::Reconnect { pvs, down_seconds, repetitions } => {
+            let down = Duration::try_from_secs_f64(*down_seconds).unwrap_or_default();
+            come_back((*pvs).max(1), down, (*repetitions).max(1), two_cores, &seats)
+        }
+        LoadVerb::Idle { channels, pvs } => do_nothing((*channels).max(1), (*pvs).max(1), two_cores, &seats),
+    }
+}
+
+fn placement_of(arguments: &LoadArguments, seats: &Seats) -> Placement {
+    match (arguments.one_core, seats.placements().last()) {
         (true, _) => Placement::OneCore,
         (false, last) => last.copied().unwrap_or(Placement::Unpinned),
-    };
-    let (steps, failure) = climb(arguments, placement, &seats);
+    }
+}
+
+/// `None`, with a word on stderr, when the numbers cannot be.
+fn checked(arguments: &LoadArguments) -> Option<FanOut> {
+    let is_load = arguments.pvs > 0 && arguments.subscriptions > 0;
+    if !is_load || !is_positive(arguments.hz) || !is_positive(arguments.seconds) {
+        eprintln!("fodo lab load: PVs, subscriptions, rate and time must be above zero");
+        return None;
+    }
+    Some(FanOut {
+        n_pvs: arguments.pvs,
+        n_subscriptions: arguments.subscriptions,
+        rate_hz: arguments.hz,
+        duration: Duration::from_secs_f64(arguments.seconds),
+        double: arguments.double,
+    })
+}
+
+fn fan_out(arguments: &LoadArguments, is_ladder: bool, seats: &Seats) -> ExitCode {
+    let Some(first) = checked(arguments) else { return ExitCode::from(2) };
+    let placement = placement_of(arguments, seats);
+    let (steps, failure) = climb(first, is_ladder, placement, seats);
     println!("{}", table(&steps, placement));
-    if arguments.ladder {
+    if is_ladder {
         println!("{}", verdict(&steps));
     }
     if let Some(why) = &failure {
@@ -93,6 +154,77 @@ pub fn load(arguments: &LoadArguments) -> ExitCode {
     if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+#[cfg(unix)]
+fn beside_stalled(arguments: &LoadArguments, seats: &Seats) -> ExitCode {
+    let Some(load) = checked(arguments) else { return ExitCode::from(2) };
+    let placement = placement_of(arguments, seats);
+    let stalled = match Stalled::run(&load, placement, seats) {
+        Ok(stalled) => stalled,
+        Err(why) => return told(&why),
+    };
+    let failure = stalled.failure();
+    // The ledgers of both cannot be joined with a server that also counts for the stalled client.
+    println!("{}", table(&[(load, stalled.alone.clone())], placement));
+    let beside = &stalled.beside;
+    let at = |per_cent: f64| beside.percentiles.iter().find(|(at, _)| *at == per_cent).map_or(0.0, |(_, ns)| ns / 1e3);
+    println!(
+        "beside a client that has stopped reading: {} of {} delivered, p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us",
+        beside.ledger.delivered,
+        beside.ledger.produced,
+        at(50.0),
+        at(99.0),
+        at(99.9)
+    );
+    println!("p99 beside it is {:.2} times p99 alone", stalled.ratio_of_p99());
+    match failure {
+        None => ExitCode::SUCCESS,
+        Some(why) => {
+            eprintln!("fodo lab load: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn come_back(n_pvs: u32, down: Duration, n_repetitions: u32, placement: Placement, seats: &Seats) -> ExitCode {
+    let mut rows = vec![["PVs", "down s", "first ms", "all ms"].map(str::to_owned).to_vec()];
+    for _ in 0..n_repetitions {
+        let ms = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
+        match reconnect::run(n_pvs, down, placement, seats) {
+            Ok(back) => {
+                let down_s = format!("{:.1}", down.as_secs_f64());
+                rows.push(vec![n_pvs.to_string(), down_s, ms(back.first), ms(back.all)]);
+            }
+            Err(why) => return told(&why),
+        }
+    }
+    println!("L3  first updates after a restart of the server, fodo to fodo, {}\n{}", placement.text(), aligned(&rows));
+    println!("Counted from the moment at which the server takes requests again.");
+    ExitCode::SUCCESS
+}
+
+fn do_nothing(n: u32, n_pvs: u32, placement: Placement, seats: &Seats) -> ExitCode {
+    match idle::run(n, n_pvs, placement, seats) {
+        Ok(found) => {
+            let row = |name: &str, client: f64, server: f64| {
+                vec![name.to_owned(), n.to_string(), format!("{client:.0}"), format!("{server:.0}")]
+            };
+            let rows = [
+                ["", "n", "client bytes", "server bytes"].map(str::to_owned).to_vec(),
+                row("channel", found.client_channel, found.server_channel),
+                row("subscription", found.client_subscription, found.server_subscription),
+            ];
+            println!("L4  resident memory of each that does nothing, fodo to fodo\n{}", aligned(&rows));
+            ExitCode::SUCCESS
+        }
+        Err(why) => told(&why),
+    }
+}
+
+fn told(why: &Failure) -> ExitCode {
+    eprintln!("fodo lab load: {why}");
+    ExitCode::FAILURE
+}
+
 fn is_positive(number: f64) -> bool {
     number.is_finite() && number > 0.0
 }
@@ -100,25 +232,18 @@ fn is_positive(number: f64) -> bool {
 type Step = (FanOut, Outcome);
 
 /// One step, or as many as the ladder has.
-fn climb(arguments: &LoadArguments, placement: Placement, seats: &Seats) -> (Vec<Step>, Option<Failure>) {
+fn climb(first: FanOut, is_ladder: bool, placement: Placement, seats: &Seats) -> (Vec<Step>, Option<Failure>) {
     let mut steps: Vec<Step> = Vec::new();
-    let mut rate_hz = arguments.hz;
+    let mut next = first;
     loop {
-        let fan_out = FanOut {
-            n_pvs: arguments.pvs,
-            n_subscriptions: arguments.subscriptions,
-            rate_hz,
-            duration: Duration::from_secs_f64(arguments.seconds),
-            double: arguments.double,
-        };
-        match fan_out.run(placement, seats) {
-            Ok(outcome) => steps.push((fan_out, outcome)),
+        match next.run(placement, seats) {
+            Ok(outcome) => steps.push((next, outcome)),
             Err(why) => return (steps, Some(why)),
         }
-        if !arguments.ladder || steps.len() >= STEPS_MAX || has_plateaued(&steps) {
+        if !is_ladder || steps.len() >= STEPS_MAX || has_plateaued(&steps) {
             return (steps, None);
         }
-        rate_hz *= 2.0;
+        next.rate_hz *= 2.0;
     }
 }
 

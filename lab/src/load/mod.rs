@@ -7,7 +7,11 @@
 
 pub mod command;
 pub mod double;
+pub mod idle;
+pub mod reconnect;
 pub mod source;
+#[cfg(unix)]
+pub mod stalled;
 pub mod tally;
 pub mod usage;
 pub mod worker;
@@ -72,19 +76,12 @@ impl FanOut {
     /// Runs it with Fodo at both ends, each in a process of its own.
     pub fn run(&self, placement: Placement, seats: &Seats) -> Result<Outcome, Failure> {
         let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
-        let n_pvs = self.n_pvs.to_string();
-        let port = ports.server.to_string();
-        let server_words = ["serve-load", "--pvs", &n_pvs, "--port", &port].map(OsString::from).to_vec();
-        let mut client_words: Vec<OsString> = vec!["watch-load".into()];
-        if let Some(double) = self.double {
-            client_words.extend(["--double".into(), format!("{double:?}").to_lowercase().into()]);
-        }
-        let mut server = start("the load's server", server_words, seats.server_cpu, ports)?;
-        let mut client = start("the load's client", client_words, seats.client_cpu(placement), ports)?;
+        let mut server = start_server(self.n_pvs, seats, ports)?;
+        let mut client = start_client(self.double, placement, seats, ports)?;
         self.converse(&mut server, &mut client)
     }
 
-    fn converse(&self, server: &mut Process, client: &mut Process) -> Result<Outcome, Failure> {
+    pub(super) fn converse(&self, server: &mut Process, client: &mut Process) -> Result<Outcome, Failure> {
         let watch = Ask::Watch { n_pvs: self.n_pvs, n_subscriptions: self.n_subscriptions };
         ask(client, &watch, ANSWER_MAX)?;
         ask(client, &Ask::Restart {}, ANSWER_MAX)?;
@@ -235,6 +232,20 @@ fn tallied(client: &mut Process) -> Result<Tallied, Failure> {
         }
         other => Err(unexpected(&other)),
     }
+}
+
+fn start_server(n_pvs: u32, seats: &Seats, ports: Ports) -> Result<Process, Failure> {
+    let (n_pvs, port) = (n_pvs.to_string(), ports.server.to_string());
+    let words = ["serve-load", "--pvs", &n_pvs, "--port", &port].map(OsString::from).to_vec();
+    start("the load's server", words, seats.server_cpu, ports)
+}
+
+fn start_client(double: Option<Double>, placement: Placement, seats: &Seats, ports: Ports) -> Result<Process, Failure> {
+    let mut words: Vec<OsString> = vec!["watch-load".into()];
+    if let Some(double) = double {
+        words.extend(["--double".into(), format!("{double:?}").to_lowercase().into()]);
+    }
+    start("the load's client", words, seats.client_cpu(placement), ports)
 }
 
 fn start(who: &str, words: Vec<OsString>, cpu: Option<usize>, ports: Ports) -> Result<Process, Failure> {

@@ -6,6 +6,8 @@
 //! | both | `{"count":{}}` | server `{"counts":{"sent":..,"merged":..,"usage":{..}}}`, client `{"tallied":{..}}` |
 //! | client | `{"watch":{"n_pvs":100,"n_subscriptions":10}}` | `{"watching":{"n_subscriptions":1000}}`, once each has its first update |
 //! | client | `{"restart":{}}` | `{"restarted":{}}`: counting starts here |
+//! | client | `{"await_fresh":{"patience_ms":10000}}` | `{"fresh":{"first_unix_ns":..,"all_unix_ns":..}}`, once each has an update since `restart` |
+//! | client | `{"connect":{"n_channels":10000,"n_pvs":1000}}` | `{"connected":{"n_channels":10000}}`, channels without subscriptions |
 
 use std::io::{BufRead, Write, stdin, stdout};
 use std::net::Ipv4Addr;
@@ -41,6 +43,18 @@ pub enum Ask {
     },
     /// Forget what was counted.
     Restart {},
+    /// Wait until every subscription has an update since then.
+    AwaitFresh {
+        /// How long at most.
+        patience_ms: u64,
+    },
+    /// Connect channels without subscriptions.
+    Connect {
+        /// How many.
+        n_channels: u32,
+        /// To how many PVs, in turn.
+        n_pvs: u32,
+    },
     /// Say what was counted.
     Count {},
 }
@@ -63,6 +77,20 @@ pub enum Answer {
     },
     /// Counting starts.
     Restarted {},
+    /// Every subscription has an update.
+    Fresh {
+        /// When the first had it, by the wall clock of this host.
+        first_unix_ns: u64,
+        /// When the last had it.
+        all_unix_ns: u64,
+    },
+    /// The channels are connected.
+    Connected {
+        /// How many.
+        n_channels: u64,
+        /// What the process takes with them.
+        usage: Usage,
+    },
     /// What the server did with its posts.
     Counts {
         /// Updates handed to circuits.
@@ -130,7 +158,12 @@ pub fn watch(double: Option<Double>) -> std::io::Result<()> {
             Answer::Restarted {}
         }
         Ask::Count {} => watcher.tallied(),
-        other => Answer::Failed { why: format!("a client cannot {other:?}") },
+        Ask::AwaitFresh { patience_ms } => watcher.await_fresh(Duration::from_millis(patience_ms)),
+        Ask::Connect { n_channels, n_pvs } => match watcher.connect(n_channels, n_pvs) {
+            Ok(n_channels) => Answer::Connected { n_channels, usage: Usage::of_this_process() },
+            Err(why) => Answer::Failed { why },
+        },
+        other @ Ask::Produce { .. } => Answer::Failed { why: format!("a client cannot {other:?}") },
     })
 }
 
@@ -164,8 +197,37 @@ struct Watcher {
     tallies: Vec<Arc<Mutex<Tally>>>,
     latencies: Arc<Mutex<Latencies>>,
     n_begun: Arc<AtomicU64>,
+    fresh: Arc<Mutex<Fresh>>,
+    channels: Vec<Channel>,
     n_received_before: u64,
     n_merged_before: u64,
+}
+
+/// Which subscriptions have had an update since counting started, and when the first and last had.
+#[derive(Debug, Default)]
+struct Fresh {
+    has_update: Vec<bool>,
+    n_fresh: usize,
+    first_unix_ns: u64,
+    last_unix_ns: u64,
+}
+
+impl Fresh {
+    fn note(&mut self, subscription: usize) {
+        if let Some(has_update @ false) = self.has_update.get_mut(subscription) {
+            *has_update = true;
+            self.n_fresh += 1;
+            self.last_unix_ns = unix_ns();
+            if self.n_fresh == 1 {
+                self.first_unix_ns = self.last_unix_ns;
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.has_update.fill(false);
+        self.n_fresh = 0;
+    }
 }
 
 impl Watcher {
@@ -178,6 +240,8 @@ impl Watcher {
             tallies: Vec::new(),
             latencies: Arc::default(),
             n_begun: Arc::default(),
+            fresh: Arc::default(),
+            channels: Vec::new(),
             n_received_before: 0,
             n_merged_before: 0,
         }
@@ -206,8 +270,11 @@ impl Watcher {
         let mut meddler = Meddler::new(self.double, self.tallies.len() as u64);
         let (kept, latencies, n_begun) = (tally.clone(), self.latencies.clone(), self.n_begun.clone());
         let start = self.start;
+        let (subscription, fresh) = (self.tallies.len(), self.fresh.clone());
+        fresh.lock().unwrap_or_else(PoisonError::into_inner).has_update.push(false);
         let monitor = channel.monitor_with(MonitorOptions::default(), move |event| {
             let MonitorEvent::Update(reading) = event else { return };
+            fresh.lock().unwrap_or_else(PoisonError::into_inner).note(subscription);
             let value = reading.value.first().and_then(|value| value.to_f64().ok()).unwrap_or(f64::NAN);
             let latency = since(reading.time);
             meddler.pass(Update { value, latency }, &mut |update| {
@@ -231,7 +298,35 @@ impl Watcher {
         for tally in &self.tallies {
             tally.lock().unwrap_or_else(PoisonError::into_inner).restart();
         }
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner).forget();
         (self.n_received_before, self.n_merged_before) = self.counts();
+    }
+
+    fn await_fresh(&self, patience: Duration) -> Answer {
+        let deadline = Instant::now() + patience;
+        loop {
+            let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+            let (n_fresh, n_wanted) = (fresh.n_fresh, fresh.has_update.len());
+            if n_fresh == n_wanted {
+                return Answer::Fresh { first_unix_ns: fresh.first_unix_ns, all_unix_ns: fresh.last_unix_ns };
+            }
+            drop(fresh);
+            if Instant::now() > deadline {
+                return Answer::Failed { why: format!("{n_fresh} of {n_wanted} subscriptions came back") };
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn connect(&mut self, n_channels: u32, n_pvs: u32) -> Result<u64, String> {
+        for index in 0..n_channels {
+            let name = format!("load:{:06}", index % n_pvs.max(1));
+            self.channels.push(self.context.channel(&name).map_err(|error| error.to_string())?);
+        }
+        for channel in &self.channels {
+            channel.connect(FIRST_UPDATES_MAX).map_err(|error| error.to_string())?;
+        }
+        Ok(self.channels.len() as u64)
     }
 
     fn counts(&self) -> (u64, u64) {
@@ -253,6 +348,10 @@ impl Watcher {
             usage: Usage::of_this_process(),
         }
     }
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// From a moment of this host's wall clock until now; zero when it lies ahead.
