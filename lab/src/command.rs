@@ -49,6 +49,9 @@ enum Verb {
     Run(RunArguments),
     /// What is measured, and what there is to compare with.
     List,
+    /// What is done with results.
+    #[command(flatten)]
+    Results(report::verb::Verb),
     /// What the laboratory starts itself as.
     #[command(hide = true, subcommand)]
     Worker(Worker),
@@ -104,6 +107,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     match Arguments::try_parse_from(words) {
         Ok(Arguments { verb: Verb::Run(arguments) }) => measure(arguments),
         Ok(Arguments { verb: Verb::List }) => list(),
+        Ok(Arguments { verb: Verb::Results(verb) }) => verb.run(),
         Ok(Arguments { verb: Verb::Worker(worker) }) => worker.run(),
         Err(help_or_misuse) => {
             // Whoever closed the stream does not want to read it.
