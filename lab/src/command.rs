@@ -53,6 +53,9 @@ enum Verb {
     Load(LoadVerb),
     /// What is measured, and what there is to compare with.
     List,
+    /// What is done with results.
+    #[command(flatten)]
+    Results(report::verb::Verb),
     /// What the laboratory starts itself as.
     #[command(hide = true, subcommand)]
     Worker(Worker),
@@ -109,6 +112,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(Arguments { verb: Verb::Run(arguments) }) => measure(arguments),
         Ok(Arguments { verb: Verb::Load(verb) }) => load(&verb),
         Ok(Arguments { verb: Verb::List }) => list(),
+        Ok(Arguments { verb: Verb::Results(verb) }) => verb.run(),
         Ok(Arguments { verb: Verb::Worker(worker) }) => worker.run(),
         Err(help_or_misuse) => {
             // Whoever closed the stream does not want to read it.
