@@ -131,7 +131,8 @@ fn measure(arguments: RunArguments) -> ExitCode {
         clients: or_all(arguments.client, &[Client::Fodo, Client::Libca]),
         servers: or_all(arguments.server, &[ServerKind::Fodo, ServerKind::SoftIoc]),
     };
-    let needs_epics = settings.clients.contains(&Client::Libca) || settings.servers.contains(&ServerKind::SoftIoc);
+    let needs_epics =
+        settings.clients.iter().any(|client| client.needs_python()) || settings.servers.contains(&ServerKind::SoftIoc);
     let peers = if needs_epics { peers::environment() } else { peers::present() };
     let run = match runner::run(settings, &peers) {
         Ok(run) => run,
