@@ -112,6 +112,7 @@ fn element(scalar: &Scalar, meta: Option<&Meta>, look: &Look) -> Json {
         Scalar::F32(number) => float(f64::from(*number)),
         Scalar::F64(number) => float(*number),
         Scalar::Enum(index) if look.numeric => (*index).into(),
+        Scalar::Enum(index) if scalar.to_text(meta).is_empty() => index.to_string().into(),
         Scalar::Enum(_) | Scalar::Text(_) => scalar.to_text(meta).to_str().into_owned().into(),
     }
 }

@@ -125,7 +125,10 @@ impl Look {
             Scalar::F32(value) if precision > 0 => fodo_data::format_f64(f64::from(*value), precision),
             Scalar::F64(value) => number(*value),
             Scalar::F32(value) => without_point(&format!("{value:?}")),
-            Scalar::Enum(_) if !self.numeric => quiet(&scalar.to_text(meta).to_str()),
+            Scalar::Enum(index) if !self.numeric => match scalar.to_text(meta) {
+                label if label.is_empty() => index.to_string(),
+                label => quiet(&label.to_str()),
+            },
             other => other.to_text(None).to_str().into_owned(),
         }
     }

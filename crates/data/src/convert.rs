@@ -389,6 +389,11 @@ impl Array {
 }
 
 impl Value {
+    /// The first element as a floating point number; a text is parsed. Fails for an empty array.
+    pub fn to_f64(&self) -> Result<f64, ConvertError> {
+        self.first().ok_or(ConvertError::Empty)?.to_f64()
+    }
+
     /// Every element as another kind, under the rules of [`Scalar::to_kind`].
     pub fn to_kind(&self, kind: Kind, meta: Option<&Meta>) -> Result<Value, ConvertError> {
         Ok(match self {

@@ -1,6 +1,7 @@
 //! The running database: reading at any time, one turn of the crank at a time.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -175,9 +176,15 @@ fn start(turn: &mut Turn) {
         turn.process(record);
     }
     turn.engine.scans.start(turn.now.monotonic);
+    // A link whose source PINI has just changed has its first round already.
+    let mut have_theirs: HashSet<u32> = HashSet::new();
+    have_theirs.extend(turn.engine.deferred.iter().filter_map(|deferred| match deferred {
+        Deferred::Follow { record, .. } => Some(*record),
+        _ => None,
+    }));
     for follower in followers {
-        let deferred = Deferred::Follow { record: follower.record, if_passive: follower.if_passive };
-        if turn.engine.deferred.back() != Some(&deferred) {
+        if have_theirs.insert(follower.record) {
+            let deferred = Deferred::Follow { record: follower.record, if_passive: follower.if_passive };
             turn.engine.deferred.push_back(deferred);
         }
     }

@@ -19,5 +19,8 @@ pub use client::{
 };
 pub use config::{ClientConfig, ConfigError, ServerConfig};
 pub use fodo_ca::ring::Post;
-pub use fodo_data::{Alarm, Array, EventMask, Kind, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp, Value};
+pub use fodo_data::{
+    Alarm, Array, ConvertError, EventMask, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp,
+    Value,
+};
 pub use server::{Completion, Posts, PutRefusal, Pv, PvFacts, Server, ServerError, Source, UpdateCounts};

@@ -131,6 +131,16 @@ fn context(udp_port: u16) -> Context {
     })
 }
 
+/// VERSION, then SEARCH: this host, a port, the client's number of the name.
+fn claim(port: u16, cid: &[u8]) -> Vec<u8> {
+    let mut answer = vec![0, 0, 0, 0, 0, 1, 0, 13, 0, 0, 0, 1, 0, 0, 0, 0, 0, 6, 0, 8];
+    answer.extend_from_slice(&port.to_be_bytes());
+    answer.extend_from_slice(&[0, 0, 255, 255, 255, 255]);
+    answer.extend_from_slice(cid);
+    answer.extend_from_slice(&[0, 13, 0, 0, 0, 0, 0, 0]);
+    answer
+}
+
 fn number(reading: &Reading) -> f64 {
     reading.value.first().unwrap().to_f64().unwrap()
 }
@@ -321,13 +331,7 @@ fn a_server_that_claims_names_and_refuses_connections_is_not_asked_in_a_loop() {
     while !asking.is_finished() {
         let Ok((_, from)) = liar.recv_from(&mut buffer) else { continue };
         n_searches += 1;
-        // VERSION, then SEARCH: this host, the closed port, the client's number of the name.
-        let mut answer = vec![0, 0, 0, 0, 0, 1, 0, 13, 0, 0, 0, 1, 0, 0, 0, 0, 0, 6, 0, 8];
-        answer.extend_from_slice(&closed_port.to_be_bytes());
-        answer.extend_from_slice(&[0, 0, 255, 255, 255, 255]);
-        answer.extend_from_slice(&buffer[24..28]);
-        answer.extend_from_slice(&[0, 13, 0, 0, 0, 0, 0, 0]);
-        liar.send_to(&answer, from).unwrap();
+        liar.send_to(&claim(closed_port, &buffer[24..28]), from).unwrap();
     }
 
     let error = asking.join().unwrap().unwrap_err();
@@ -379,6 +383,55 @@ fn an_operation_keeps_its_channel() {
     let operation = context.channel("x").unwrap().start_get(Default::default());
 
     assert_eq!(number(&operation.wait(PATIENCE).unwrap()), 4.0);
+}
+
+#[test]
+fn a_server_that_falls_silent_is_told_of_and_so_is_its_return() {
+    use std::io::{Read, Write};
+    let server = start(Arc::new(Table::default().with("x", Cell::new(1.0))), 0);
+    // A wire between client and server that can be held: the client searches at a port of its own.
+    let wire = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let wire_port = wire.local_addr().unwrap().port();
+    let (is_held, server_port) = (Arc::new(AtomicUsize::new(0)), server.tcp_port());
+    let held = is_held.clone();
+    std::thread::spawn(move || {
+        let (client, _) = wire.accept().unwrap();
+        let upstream = std::net::TcpStream::connect(("127.0.0.1", server_port)).unwrap();
+        for (mut from, mut to) in [
+            (client.try_clone().unwrap(), upstream.try_clone().unwrap()),
+            (upstream.try_clone().unwrap(), client.try_clone().unwrap()),
+        ] {
+            let held = held.clone();
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(n @ 1..) = from.read(&mut buffer) {
+                    while held.load(Ordering::Relaxed) != 0 {
+                        std::thread::yield_now();
+                    }
+                    to.write_all(&buffer[..n]).unwrap();
+                }
+            });
+        }
+    });
+    let answering = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let config = ClientConfig {
+        search_addresses: vec![answering.local_addr().unwrap()],
+        echo_after: Duration::from_millis(200),
+        payload_bytes_max: 1 << 20,
+    };
+    let x = Context::new(config).channel("x").unwrap();
+    let mut buffer = [0; 2048];
+    let (_, from) = answering.recv_from(&mut buffer).unwrap();
+    answering.send_to(&claim(wire_port, &buffer[24..28]), from).unwrap();
+    let monitor = x.monitor(MonitorOptions::default());
+    while !matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))) {}
+
+    is_held.store(1, Ordering::Relaxed);
+    assert_eq!(monitor.next(PATIENCE), Some(MonitorEvent::Unresponsive));
+    is_held.store(0, Ordering::Relaxed);
+
+    assert_eq!(monitor.next(PATIENCE), Some(MonitorEvent::Responsive));
+    assert_eq!(number(&x.get(PATIENCE).unwrap()), 1.0);
 }
 
 #[test]

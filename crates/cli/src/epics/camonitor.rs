@@ -144,7 +144,11 @@ impl<'a> Lines<'a> {
                 *seen = Seen { was_connected: true, n_elements: reading.value.len() };
                 self.update(name, pv, reading, now)
             }
-            MonitorEvent::Disconnected => self.complaint(name, pv, "*** disconnected", now),
+            // libca calls a silent server disconnected, and asks again for the value when it is heard.
+            MonitorEvent::Responsive => String::new(),
+            MonitorEvent::Disconnected | MonitorEvent::Unresponsive => {
+                self.complaint(name, pv, "*** disconnected", now)
+            }
             MonitorEvent::Refused(Refusal::Status(eca)) => {
                 let text = format!("*** CA error {}", status::message(*eca));
                 self.complaint(name, pv, &text, now)

@@ -29,6 +29,9 @@ pub struct Arguments {
     /// Serve on this address only; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     interface: Vec<Ipv4Addr>,
+    /// No shell, which there is none of: for command lines made for softIoc
+    #[arg(short = 'S', hide = true)]
+    no_shell: bool,
     /// Do not print the line that tells when it serves
     #[arg(short, long)]
     quiet: bool,

@@ -203,6 +203,10 @@ impl Known {
                 );
                 format!("{}\n", line.trim_end())
             }
+            MonitorEvent::Unresponsive if as_json => json::line(head("unresponsive")),
+            MonitorEvent::Unresponsive => said("its server is silent; the last value may be stale"),
+            MonitorEvent::Responsive if as_json => json::line(head("responsive")),
+            MonitorEvent::Responsive => said("its server is heard again"),
             MonitorEvent::Disconnected if as_json => json::line(head("disconnected")),
             MonitorEvent::Disconnected => said("disconnected; looking for it"),
             MonitorEvent::Refused(refusal) => {

@@ -137,9 +137,12 @@ impl ChannelCore {
         lock(&self.state).rights = rights;
     }
 
-    pub(super) fn set_responsive(&self, is_responsive: bool) {
-        if let Phase::Active(_, _, responsive) = &mut lock(&self.state).phase {
+    /// Whether the server is heard; its monitors are told.
+    pub(super) fn set_responsive(&self, is_responsive: bool, afterwards: &mut Afterwards) {
+        let mut state = lock(&self.state);
+        if let Phase::Active(_, _, responsive) = &mut state.phase {
             *responsive = is_responsive;
+            afterwards.woken.extend(state.monitors.iter().map(|monitor| monitor.heard(is_responsive)));
         }
     }
 

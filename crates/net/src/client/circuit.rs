@@ -363,8 +363,11 @@ impl Circuit {
                         channel.complained(status);
                     }
                 }
-                Event::Unresponsive => state.channels.values().for_each(|channel| channel.set_responsive(false)),
-                Event::Responsive => state.channels.values().for_each(|channel| channel.set_responsive(true)),
+                Event::Unresponsive | Event::Responsive => {
+                    let is_responsive = event == Event::Responsive;
+                    let State { channels, afterwards, .. } = state;
+                    channels.values().for_each(|channel| channel.set_responsive(is_responsive, afterwards));
+                }
                 Event::Closed(_) => self.close(state, None),
             }
         }

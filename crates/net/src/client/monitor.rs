@@ -40,6 +40,11 @@ pub enum MonitorEvent {
     Connected(Facts),
     /// An update.
     Update(Reading),
+    /// The server has been silent for too long (EPICS_CA_CONN_TMO and the time for an echo). Its
+    /// circuit is still open: what came last may be stale.
+    Unresponsive,
+    /// It is heard again after that; updates go on.
+    Responsive,
     /// The circuit was lost; a new one is looked for.
     Disconnected,
     /// The server gives no updates, and why.
@@ -125,6 +130,10 @@ impl MonitorCore {
 
     pub(super) fn connected(self: &Arc<Self>, facts: Facts) -> Waiter {
         self.push(MonitorEvent::Connected(facts))
+    }
+
+    pub(super) fn heard(self: &Arc<Self>, is_heard: bool) -> Waiter {
+        self.push(if is_heard { MonitorEvent::Responsive } else { MonitorEvent::Unresponsive })
     }
 
     pub(super) fn disconnected(self: &Arc<Self>) -> Waiter {
