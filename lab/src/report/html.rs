@@ -16,7 +16,7 @@ const COMMON_SERVER: &str = "soft-ioc";
 /// The page of a result.
 pub fn page(run: &ResultFile, published: &[Published]) -> String {
     let sections = Section::of(run);
-    let title = format!("Fodo laboratory: {}, {}", run.suite, run.started.get(..10).unwrap_or(&run.started));
+    let title = format!("The {} run of {}", run.suite, run.started.get(..10).unwrap_or(&run.started));
     let mut body = head(run, &title);
     body += &contents(&sections, run);
     body += "<main>";
@@ -40,7 +40,7 @@ pub fn page(run: &ResultFile, published: &[Published]) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
-         <title>{}</title><style>{}</style></head>\n<body>{body}</body></html>\n",
+         <title>Fodo laboratory: {}</title><style>{}</style></head>\n<body>{body}</body></html>\n",
         escaped(&title),
         include_str!("page.css")
     )
@@ -51,7 +51,7 @@ fn head(run: &ResultFile, title: &str) -> String {
     format!(
         "<header><p class=\"kicker\">Fodo \u{b7} performance laboratory</p><h1>{}</h1><p class=\"place\">{}</p>{warning}\
          </header>",
-        escaped(title.trim_start_matches("Fodo laboratory: ")),
+        escaped(title),
         escaped(&environment::in_one_line(run))
     )
 }
@@ -119,8 +119,8 @@ fn at_a_glance(sections: &[Section<'_>]) -> String {
         Table { head: ["", "asked", "Fodo", "fastest peer", "its time by Fodo's"].map(str::to_owned).to_vec(), lines };
     format!(
         "<section id=\"glance\"><h2>At a glance</h2><p class=\"lead\">{words} The line at 1\u{d7} is Fodo.</p>\
-         <figure class=\"wide\"><ul class=\"legend\">{legend}</ul>{picture}</figure>{}</section>",
-        html(&table, "All questions at a glance, as a table")
+         <div class=\"halves\"><figure><ul class=\"legend\">{legend}</ul>{picture}</figure>{}</div></section>",
+        html(&table, "The same in numbers")
     )
 }
 
@@ -129,7 +129,7 @@ fn glance_line(section: &Section<'_>, name: &str, our_ns: f64, peers: &[(&str, f
     let cell = |main: String| Cell { main, ..Cell::default() };
     let peer = fastest.map_or(String::new(), |(client, ratio)| format!("{client}, {}", number::time(ratio * our_ns)));
     let ratio = fastest.map_or(String::new(), |(_, ratio)| number::times(*ratio));
-    let cells = vec![cell(section.title.to_owned()), cell(number::time(our_ns)), cell(peer), cell(ratio)];
+    let cells = vec![Cell::words(section.title), cell(number::time(our_ns)), cell(peer), cell(ratio)];
     table::Line { name: name.to_owned(), cells }
 }
 
@@ -141,11 +141,7 @@ fn answers(run: &ResultFile) -> String {
     for answer in &run.answers {
         let contender = Contender { client: &answer.client, server: &answer.server };
         let yes = if answer.yes { "yes" } else { "no" };
-        let cells = vec![
-            Cell { main: contender.text(), ..Cell::default() },
-            Cell { main: yes.into(), ..Cell::default() },
-            Cell { main: answer.words.clone(), ..Cell::default() },
-        ];
+        let cells = vec![Cell::words(&contender.text()), Cell::words(yes), Cell::words(&answer.words)];
         lines.push(table::Line { name: answer.question.clone(), cells });
     }
     let head = ["", "asked", "answer", "what was seen"].map(str::to_owned).to_vec();
@@ -230,10 +226,14 @@ fn html(table: &Table, caption: &str) -> String {
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table><caption>{0}</caption><thead><tr>",
         escaped(caption)
     );
-    for head in &table.head {
-        let tag =
-            if head.is_empty() { "<td></td>".into() } else { format!("<th scope=\"col\">{}</th>", escaped(head)) };
-        text += &tag;
+    let first = table.lines.first();
+    for (index, head) in table.head.iter().enumerate() {
+        let is_text = |line: &table::Line| line.cells.get(index.wrapping_sub(1)).is_some_and(|cell| cell.is_text);
+        let class = if first.is_some_and(is_text) { " class=\"words\"" } else { "" };
+        text += &match head.as_str() {
+            "" => "<td></td>".to_owned(),
+            head => format!("<th scope=\"col\"{class}>{}</th>", escaped(head)),
+        };
     }
     text += "</tr></thead><tbody>";
     for line in &table.lines {
@@ -247,10 +247,11 @@ fn html(table: &Table, caption: &str) -> String {
 }
 
 fn html_cell(cell: &Cell) -> String {
-    let class = match (&cell.why, cell.is_best) {
-        (Some(_), _) => " class=\"none\"",
-        (None, true) => " class=\"best\"",
-        (None, false) => "",
+    let class = match cell {
+        Cell { why: Some(_), .. } => " class=\"none\"",
+        Cell { is_best: true, .. } => " class=\"best\"",
+        Cell { is_text: true, .. } => " class=\"words\"",
+        _ => "",
     };
     let title = cell.why.as_ref().map_or(String::new(), |why| format!(" title=\"{}\"", escaped(why)));
     let detail =

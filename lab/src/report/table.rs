@@ -32,8 +32,17 @@ pub struct Cell {
     pub detail: String,
     /// Why there is no number.
     pub why: Option<String>,
+    /// Whether it is words, not a number.
+    pub is_text: bool,
     /// Whether it is the best of its line, floor and studies apart.
     pub is_best: bool,
+}
+
+impl Cell {
+    /// Words, such as a question.
+    pub fn words(words: &str) -> Cell {
+        Cell { main: words.to_owned(), is_text: true, ..Cell::default() }
+    }
 }
 
 /// The studies' layout: how long all operations of a line took, and what one of them took or how much it moved.
@@ -80,6 +89,10 @@ fn cell(row: &Row) -> Cell {
     let (Some(each), true) = (row.median_per_operation(), row.is_measured()) else {
         return Cell { main: row.verdict.text().into(), why: row.why.clone(), ..Cell::default() };
     };
+    if row.ledger.is_some() {
+        let detail = row.percentile(99.0).map_or(String::new(), |p99| format!("p99 {}", number::value(p99, &row.unit)));
+        return Cell { main: number::value(each, &row.unit), detail, ..Cell::default() };
+    }
     let detail = match (row.megabytes_per_s(), row.unit.as_str()) {
         (Some(rate), _) => format!("{} MB/s", number::grouped(rate.round())),
         (None, "ns") => average(each),
