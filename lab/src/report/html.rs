@@ -51,7 +51,8 @@ fn head(run: &ResultFile, title: &str) -> String {
     format!(
         "<header><p class=\"kicker\">Fodo \u{b7} performance laboratory</p><h1>{}</h1><p class=\"place\">{}</p>{warning}\
          </header>",
-        escaped(title),
+        // A date is not broken at the end of a line.
+        escaped(title).replace('-', "\u{2011}"),
         escaped(&environment::in_one_line(run))
     )
 }
@@ -99,7 +100,7 @@ fn at_a_glance(sections: &[Section<'_>]) -> String {
             .collect();
         let variant = if section.variant == "none" { String::new() } else { format!(" {}", section.variant) };
         let name = format!("{}{variant}, {}", section.question, number::short(point as f64));
-        lines.push(glance_line(section, &name, our_ns, &peers));
+        lines.push(glance_line(&format!("{}{variant}: {}", section.question, section.line(point)), our_ns, &peers));
         rows.push(Glance { name, ratios: peers });
     }
     let words =
@@ -115,8 +116,7 @@ fn at_a_glance(sections: &[Section<'_>]) -> String {
         .iter()
         .map(|client| format!("<li><span class=\"blot {}\"></span>{}</li>", plot::colour(client), escaped(client)))
         .collect();
-    let table =
-        Table { head: ["", "asked", "Fodo", "fastest peer", "its time by Fodo's"].map(str::to_owned).to_vec(), lines };
+    let table = Table { head: ["", "Fodo", "fastest peer", "by Fodo's"].map(str::to_owned).to_vec(), lines };
     format!(
         "<section id=\"glance\"><h2>At a glance</h2><p class=\"lead\">{words} The line at 1\u{d7} is Fodo.</p>\
          <div class=\"halves\"><figure><ul class=\"legend\">{legend}</ul>{picture}</figure>{}</div></section>",
@@ -124,12 +124,12 @@ fn at_a_glance(sections: &[Section<'_>]) -> String {
     )
 }
 
-fn glance_line(section: &Section<'_>, name: &str, our_ns: f64, peers: &[(&str, f64)]) -> table::Line {
+fn glance_line(name: &str, our_ns: f64, peers: &[(&str, f64)]) -> table::Line {
     let fastest = peers.iter().min_by(|one, other| one.1.total_cmp(&other.1));
     let cell = |main: String| Cell { main, ..Cell::default() };
     let peer = fastest.map_or(String::new(), |(client, ratio)| format!("{client}, {}", number::time(ratio * our_ns)));
     let ratio = fastest.map_or(String::new(), |(_, ratio)| number::times(*ratio));
-    let cells = vec![Cell::words(section.title), cell(number::time(our_ns)), cell(peer), cell(ratio)];
+    let cells = vec![cell(number::time(our_ns)), cell(peer), cell(ratio)];
     table::Line { name: name.to_owned(), cells }
 }
 
@@ -173,7 +173,8 @@ fn place(section: &Section<'_>, published: &[Published], id: &str) -> String {
     if let Some(picture) = over_n {
         figures += &figure("What one operation takes, over n", &picture);
     }
-    let mut details = String::new();
+    let mut ledger = String::new();
+    let mut folded = String::new();
     if let Some(point) = section.best_point() {
         let at = number::grouped(point as f64);
         if let Some(picture) = plot::ratios(section, point, &format!("{id}-ratios")) {
@@ -185,20 +186,22 @@ fn place(section: &Section<'_>, published: &[Published], id: &str) -> String {
         if let Some(picture) = plot::repetitions(section, point, &format!("{id}-dots")) {
             figures += &figure(&format!("All repetitions, n = {at}"), &picture);
         }
-        details += &html(&table::spread(section, point), &format!("Spread at n = {at}"));
+        let mut numbers = html(&table::spread(section, point), &format!("Spread at n = {at}"));
         if let Some(table) = table::percentiles(section, point) {
-            details += &html(&table, &format!("Latency by percentile at n = {at}"));
+            numbers += &html(&table, &format!("Latency by percentile at n = {at}"));
         }
+        folded = format!("<details><summary>the plots at n = {at} in numbers</summary>{numbers}</details>");
     }
     for (table, caption) in
         [(table::ledger(section), "What became of every update"), (table::resources(section), "What it cost")]
     {
         if let Some(table) = table {
-            details += &html(&table, caption);
+            ledger += &html(&table, caption);
         }
     }
-    let table = html(&table::of(section, published), "In the layout of the studies");
-    format!("{}<div class=\"figures\">{figures}</div>{table}{details}", legend(section, published))
+    let caption = if section.question.starts_with('Q') { "In the layout of the studies" } else { "Latency" };
+    let table = html(&table::of(section, published), caption);
+    format!("{}<div class=\"figures\">{figures}</div>{table}{ledger}{folded}", legend(section, published))
 }
 
 fn legend(section: &Section<'_>, published: &[Published]) -> String {
@@ -232,7 +235,8 @@ fn html(table: &Table, caption: &str) -> String {
         let class = if first.is_some_and(is_text) { " class=\"words\"" } else { "" };
         text += &match head.as_str() {
             "" => "<td></td>".to_owned(),
-            head => format!("<th scope=\"col\"{class}>{}</th>", escaped(head)),
+            // A client above its server is half as wide.
+            head => format!("<th scope=\"col\"{class}>{}</th>", broken(head)),
         };
     }
     text += "</tr></thead><tbody>";
@@ -246,9 +250,15 @@ fn html(table: &Table, caption: &str) -> String {
     text + "</tbody></table></div>"
 }
 
+/// A head that breaks between a client and its server, and nowhere else.
+fn broken(head: &str) -> String {
+    escaped(head).replace(" \u{2192} ", "<br>\u{2192}\u{a0}").replace('-', "\u{2011}")
+}
+
 fn html_cell(cell: &Cell) -> String {
     let class = match cell {
         Cell { why: Some(_), .. } => " class=\"none\"",
+        Cell { is_bad: true, .. } => " class=\"bad\"",
         Cell { is_best: true, .. } => " class=\"best\"",
         Cell { is_text: true, .. } => " class=\"words\"",
         _ => "",

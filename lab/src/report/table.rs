@@ -32,6 +32,8 @@ pub struct Cell {
     pub detail: String,
     /// Why there is no number.
     pub why: Option<String>,
+    /// Whether it must not be.
+    pub is_bad: bool,
     /// Whether it is words, not a number.
     pub is_text: bool,
     /// Whether it is the best of its line, floor and studies apart.
@@ -135,8 +137,10 @@ pub fn ledger(section: &Section<'_>) -> Option<Table> {
         ];
         let mut cells: Vec<Cell> =
             counts.iter().map(|count| Cell { main: number::grouped(*count), ..Cell::default() }).collect();
+        // The three that a sound run has not: unexplained, twice, out of order.
+        cells.iter_mut().skip(7).filter(|cell| cell.main != "0").for_each(|cell| cell.is_bad = true);
         cells.push(Cell { main: number::time(1e6 * ledger.longest_gap_ms), ..Cell::default() });
-        Some(Line { name: format!("{}, n = {}", contender.text(), row.point), cells })
+        Some(Line { name: format!("{}, n = {}", contender.text(), number::grouped(row.point as f64)), cells })
     };
     some(&head, section.rows().iter().filter_map(line).collect())
 }
@@ -155,7 +159,7 @@ pub fn resources(section: &Section<'_>) -> Option<Table> {
             count(used.ctx_switches),
         ];
         let cells = cells.into_iter().map(|main| Cell { main, ..Cell::default() }).collect();
-        Some(Line { name: format!("{}, n = {}", contender.text(), row.point), cells })
+        Some(Line { name: format!("{}, n = {}", contender.text(), number::grouped(row.point as f64)), cells })
     };
     some(&head, section.rows().iter().filter_map(line).collect())
 }
