@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::driver::Client;
 use crate::limit::{ELEMENTS_MAX, REPETITIONS_DEFAULT, REPETITIONS_MAX, REPETITIONS_MIN};
+use crate::load::command::{LoadVerb, load};
 use crate::peers::{self, PEERS_VARIABLE, Peers};
 use crate::runner::{self, Settings};
 use crate::scenario::Scenario;
@@ -47,6 +48,9 @@ struct Arguments {
 enum Verb {
     /// Measure.
     Run(RunArguments),
+    /// Loads: what arrives of many updates, how late, and what became of the rest.
+    #[command(subcommand)]
+    Load(LoadVerb),
     /// What is measured, and what there is to compare with.
     List,
     /// What is done with results.
@@ -106,6 +110,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let words = std::iter::once(OsString::from("fodo lab")).chain(args);
     match Arguments::try_parse_from(words) {
         Ok(Arguments { verb: Verb::Run(arguments) }) => measure(arguments),
+        Ok(Arguments { verb: Verb::Load(verb) }) => load(&verb),
         Ok(Arguments { verb: Verb::List }) => list(),
         Ok(Arguments { verb: Verb::Results(verb) }) => verb.run(),
         Ok(Arguments { verb: Verb::Worker(worker) }) => worker.run(),
@@ -126,7 +131,8 @@ fn measure(arguments: RunArguments) -> ExitCode {
         clients: or_all(arguments.client, &[Client::Fodo, Client::Libca]),
         servers: or_all(arguments.server, &[ServerKind::Fodo, ServerKind::SoftIoc]),
     };
-    let needs_epics = settings.clients.contains(&Client::Libca) || settings.servers.contains(&ServerKind::SoftIoc);
+    let needs_epics =
+        settings.clients.iter().any(|client| client.needs_python()) || settings.servers.contains(&ServerKind::SoftIoc);
     let peers = if needs_epics { peers::environment() } else { peers::present() };
     let run = match runner::run(settings, &peers) {
         Ok(run) => run,

@@ -16,6 +16,7 @@ mod driver;
 mod floor;
 mod gate;
 mod limit;
+mod load;
 mod machine;
 mod peers;
 mod placement;

@@ -116,6 +116,12 @@ impl Process {
         Ok(Process { who: launch.who.clone(), child, stdin, output, last: VecDeque::new() })
     }
 
+    /// Its number, as long as it runs; the launcher has become the program.
+    #[cfg(unix)]
+    pub fn id(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     /// Writes one line to its standard input.
     pub fn write_line(&mut self, line: &str) -> Result<(), Failure> {
         let written = match &mut self.stdin {

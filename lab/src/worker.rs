@@ -10,7 +10,9 @@ use clap::Subcommand;
 use crate::driver::fodo::Fodo;
 use crate::driver::libca::Libca;
 use crate::driver::raw::{Destination, Raw};
-use crate::driver::{Driver, serve};
+use crate::driver::{Client, Driver, serve, trial};
+use crate::load;
+use crate::load::double::Double;
 use crate::server::RAW_READY;
 
 /// The words after `fodo lab worker`.
@@ -40,12 +42,35 @@ pub enum Worker {
     },
     /// Drive our client.
     DriveFodo,
+    /// Serve counters that change on schedule.
+    ServeLoad {
+        /// How many.
+        #[arg(long)]
+        pvs: u32,
+        /// Searches and circuits.
+        #[arg(long)]
+        port: u16,
+    },
+    /// Subscribe to those counters and count.
+    WatchLoad {
+        /// Do one thing wrong.
+        #[arg(long)]
+        double: Option<Double>,
+    },
     /// Drive libca.
     DriveLibca {
         /// The library.
         libca: PathBuf,
         /// The library it needs.
         libcom: PathBuf,
+    },
+    /// Ask the driver of a client everything, on a small scale, and show its answers.
+    TryDriver {
+        /// The client.
+        client: Client,
+        /// Of how many channels or contexts.
+        #[arg(long, default_value_t = 20)]
+        n: usize,
     },
 }
 
@@ -58,10 +83,13 @@ impl Worker {
             Worker::DriveRaw { port, reused } => {
                 drive(Raw::new(port, if reused { Destination::Reused } else { Destination::Fresh }))
             }
+            Worker::ServeLoad { pvs, port } => load::worker::serve(pvs, port),
+            Worker::WatchLoad { double } => load::worker::watch(double),
             Worker::DriveFodo => Fodo::new().map_err(std::io::Error::other).and_then(drive),
             Worker::DriveLibca { libca, libcom } => {
                 Libca::load(&libca, &libcom).map_err(std::io::Error::other).and_then(drive)
             }
+            Worker::TryDriver { client, n } => trial::run(client, n, stdout().lock()).map_err(std::io::Error::other),
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,

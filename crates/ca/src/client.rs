@@ -47,7 +47,8 @@ pub enum Event {
     /// The server took a channel away (SERVER_DISCONN).
     ChannelGone { cid: Cid },
     /// The server complains about a message (ERROR), with its own words.
-    Complaint { cid: Option<Cid>, status: Eca, text: String },
+    /// `ioid`: of the operation that it ends.
+    Complaint { cid: Option<Cid>, ioid: Option<Ioid>, status: Eca, text: String },
     /// Nothing was heard for so long that the circuit counts as unresponsive; it stays open.
     Unresponsive,
     /// It is heard again after [`Event::Unresponsive`].
@@ -260,10 +261,15 @@ impl Inner {
     }
 
     fn complaint(&mut self, cid: Cid, status: Eca, payload: &[u8]) {
-        let n_header = Header::decode(payload).map_or(payload.len(), |(_, n_header)| n_header);
+        let request = Header::decode(payload);
+        let n_header = request.map_or(payload.len(), |(_, n_header)| n_header);
         let text = message::text(&payload[n_header..]).unwrap_or_default();
         let cid = (cid != Cid(u32::MAX)).then_some(cid);
-        self.events.push(Event::Complaint { cid, status, text: String::from_utf8_lossy(text).into_owned() });
+        let ioid = request.and_then(|(request, _)| match Request::from_header(&request) {
+            Request::ReadNotify { ioid, .. } | Request::WriteNotify { ioid, .. } => Some(ioid),
+            _ => None,
+        });
+        self.events.push(Event::Complaint { cid, ioid, status, text: String::from_utf8_lossy(text).into_owned() });
     }
 }
 

@@ -123,7 +123,8 @@ impl Searcher {
         let origin = *self.origin.get_or_insert(now.monotonic);
         let n_before = out.len();
         let mut packet = Vec::new();
-        while out.len() - n_before < limit::SEARCH_BURST {
+        // The last one is still open when the loop ends.
+        while out.len() - n_before < limit::SEARCH_BURST - 1 {
             let Some(cid) = self.pop_due(now.monotonic) else { break };
             let Some(name) = self.names.get_mut(&cid) else { continue };
             let n_message = message::HEADER_BYTES + message::padded(name.text.len() + 1);

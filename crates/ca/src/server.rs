@@ -73,6 +73,9 @@ struct Inner {
     outbox: Outbox,
     events: Vec<Event>,
     channels: Slab<Channel>,
+    /// Channels whose end is among the latest events. Their numbers are not given away before the
+    /// caller has heard of it, or a channel that is created meanwhile would end in their place.
+    cleared: Vec<Sid>,
     subscriptions: Subscriptions,
     user: String,
     host: String,
@@ -86,6 +89,7 @@ struct Inner {
 struct Channel {
     cid: Cid,
     count_max: u32,
+    is_cleared: bool,
 }
 
 impl Circuit {
@@ -99,6 +103,7 @@ impl Circuit {
             outbox,
             events: Vec::new(),
             channels: Slab::new(),
+            cleared: Vec::new(),
             subscriptions: Subscriptions::default(),
             user: String::new(),
             host: String::new(),
@@ -113,7 +118,7 @@ impl Circuit {
     /// Confirms a channel (ACCESS_RIGHTS, then CREATE_CHAN, as rsrv does) and gives the number it
     /// now has here. Numbers of cleared channels are used again, so they can index a slab.
     pub fn created(&mut self, cid: Cid, native: DbrType, count: u32, rights: Rights) -> Sid {
-        let sid = Sid(self.inner.channels.insert(Channel { cid, count_max: count }) as u32);
+        let sid = Sid(self.inner.channels.insert(Channel { cid, count_max: count, is_cleared: false }) as u32);
         self.inner.outbox.push(|bytes| {
             Answer::AccessRights { cid, rights }.encode(bytes);
             Answer::CreateChan { dbr: native, count, cid, sid }.encode(bytes);
@@ -203,8 +208,11 @@ impl Circuit {
         self.inner.events_off
     }
 
-    /// Takes bytes in.
+    /// Takes bytes in. The events of the call before must have been acted upon.
     pub fn received(&mut self, bytes: &[u8], now: Now, events: &mut Vec<Event>) {
+        for sid in self.inner.cleared.drain(..) {
+            self.inner.channels.remove(sid.0 as usize);
+        }
         std::mem::swap(&mut self.inner.events, events);
         if let Err(reason) = self.framer.feed(bytes, now, &mut self.inner) {
             self.inner.close(Closed::Malformed(reason));
@@ -261,7 +269,7 @@ impl Receiver for Inner {
             self.refuse_write(header, Eca::BADTYPE);
             return Plan::Skip;
         }
-        let count_max = self.channels.get(sid.0 as usize).map_or(0, |channel| channel.count_max);
+        let count_max = self.channel(sid).map_or(0, |channel| channel.count_max);
         let is_string = dbr.kind() == Some(fodo_data::Kind::Text);
         if header.payload_bytes as usize > self.payload_bytes_max || (count > count_max && !is_string) {
             self.refuse_write(header, Eca::TOLARGE);
@@ -331,7 +339,11 @@ impl Inner {
 
     /// The client's number for one of its channels; all ones for what is none.
     fn cid(&self, sid: Sid) -> Cid {
-        self.channels.get(sid.0 as usize).map_or(Cid(u32::MAX), |channel| channel.cid)
+        self.channel(sid).map_or(Cid(u32::MAX), |channel| channel.cid)
+    }
+
+    fn channel(&self, sid: Sid) -> Option<&Channel> {
+        self.channels.get(sid.0 as usize).filter(|channel| !channel.is_cleared)
     }
 
     /// Says what was wrong with a request, with its header and a text.
@@ -357,7 +369,7 @@ impl Inner {
 
     /// Whether the channel is one of this circuit; if not, the client is told and closed as by rsrv.
     fn owns(&mut self, request: &Header, sid: Sid) -> bool {
-        let is_ours = self.channels.contains(sid.0 as usize);
+        let is_ours = self.channel(sid).is_some();
         if !is_ours {
             self.complain(request, Eca::INTERNAL, "Bad Resource ID");
             self.close(Closed::Misbehaved("a channel that this circuit does not have"));
@@ -529,7 +541,10 @@ impl Inner {
         if !self.owns(header, sid) {
             return;
         }
-        self.channels.remove(sid.0 as usize);
+        if let Some(channel) = self.channels.get_mut(sid.0 as usize) {
+            channel.is_cleared = true;
+            self.cleared.push(sid);
+        }
         self.subscriptions.remove_channel(sid);
         self.outbox.push(|bytes| Answer::ClearChannel { sid, cid }.encode(bytes));
         self.events.push(Event::Clear { sid });

@@ -43,7 +43,7 @@ fn described(reading: &Reading) -> String {
         write!(out, " at {}.{:09}", reading.time.unix_s, reading.time.nanos).unwrap();
     }
     if let Some(meta) = &reading.meta {
-        let Meta { units, precision, display, alarm, warning, control, labels, acknowledge } = &**meta;
+        let Meta { units, precision, display, alarm, warning, control, labels, acknowledge, .. } = &**meta;
         let limits = [display, alarm, warning, control].map(|limits| format!("{}..{}", limits.low, limits.high));
         write!(out, " {units:?} {precision} {limits:?} {labels:?} {acknowledge:?}").unwrap();
     }
@@ -370,9 +370,8 @@ impl Replay<'_> {
             let bytes: Vec<u8> = messages.iter().flat_map(|message| replay.with_our_sid(message).bytes()).collect();
             let n_before = replay.events.len();
             bytes.chunks(piece).for_each(|piece| replay.circuit.received(piece, now, &mut replay.events));
-            for event in replay.events[n_before..].to_vec() {
-                replay.answer(&event);
-            }
+            let events = replay.events[n_before..].to_vec();
+            events.iter().for_each(|event| replay.answer(event));
             said.extend(drain_server(&mut replay.circuit));
         }
         (replay.events, recording::messages(&said))

@@ -50,6 +50,7 @@ record_fields! {
         time: TimeStamp;
         watchers: Option<Box<Watchers>>;
         is_in_chain: bool;
+        has_failed: bool;
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Severity, Text, Value};
+use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, Value};
 
 use crate::common::{Common, Follower, number, row};
 use crate::field::{Dbf, Slot};
@@ -123,7 +123,7 @@ impl Core {
         let kind = cell.record_type();
         let Some(row) = row(kind.rows, field) else { return meta };
         match row.dbf {
-            Dbf::Float | Dbf::Double => meta.precision = DIGITS,
+            Dbf::Float | Dbf::Double | Dbf::String => meta.precision = DIGITS,
             Dbf::Menu => meta.labels = labels(row.menu),
             Dbf::Device => meta.labels = labels(kind.devices),
             _ => {}
@@ -154,12 +154,22 @@ impl Core {
             return Err(PutError::ReadOnly);
         };
         let kind = row.dbf.kind();
+        let facts_kind = self.facts(FieldRef { record, field }).kind;
         let scalar = value.first().ok_or(PutError::Convert(ConvertError::Empty))?;
         if scalar.kind() == kind {
             return Ok(Value::Scalar(scalar));
         }
         let needs_labels = kind == Kind::Enum && scalar.kind() == Kind::Text;
-        let meta = needs_labels.then(|| self.meta_of(record, field, META_DEPTH_MAX));
+        // A number becomes text with the digits of the record that takes it, as in Base.
+        let needs_digits = kind == Kind::Text && matches!(scalar.kind(), Kind::F32 | Kind::F64);
+        let meta = (needs_labels || needs_digits).then(|| self.meta_of(record, field, META_DEPTH_MAX));
+        if let (Some(meta), Scalar::Text(text)) = (&meta, &scalar)
+            && facts_kind == Kind::Enum
+            && meta.labels.is_empty()
+        {
+            // Base takes no text where no state has a name, not even a number.
+            return Err(PutError::Convert(ConvertError::NoSuchState(text.clone())));
+        }
         scalar.to_kind(kind, meta.as_ref()).map(Value::Scalar).map_err(PutError::Convert)
     }
 

@@ -97,7 +97,7 @@ pub enum Event {
     },
 }
 
-/// Why a put was refused; nothing was changed.
+/// Why a put was refused; nothing was processed, and nothing changed but where a variant says so.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PutError {
     /// The field may not be written.
@@ -106,7 +106,7 @@ pub enum PutError {
     Disabled,
     /// The value cannot become the field's kind.
     Convert(ConvertError),
-    /// The record says no, in words.
+    /// The record says no, in words. A CALC that cannot be compiled stays in its field, as in Base.
     Rejected(&'static str),
 }
 

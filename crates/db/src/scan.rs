@@ -23,7 +23,8 @@ struct List {
 
 impl Scans {
     pub(crate) fn add(&mut self, scan: u16, phase: i16, record: u32) {
-        if let Some(list) = self.lists.get_mut(usize::from(scan)) {
+        let is_periodic = SCAN_PERIODS_MS.get(usize::from(scan)).is_some_and(|period| *period > 0);
+        if let (true, Some(list)) = (is_periodic, self.lists.get_mut(usize::from(scan))) {
             let place = list.records.partition_point(|(other, _)| *other <= phase);
             list.records.insert(place, (phase, record));
         }

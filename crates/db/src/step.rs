@@ -18,8 +18,17 @@ use crate::turn::{Timer, Turn};
 pub(crate) enum Outcome {
     /// Values are posted; the forward link is next.
     Done,
+    /// As done, but its input or output could not be reached: a PP link to it counts as broken.
+    Failed,
     /// For a timer: the record stays active, and is called again to complete.
     Waiting,
+}
+
+impl Outcome {
+    /// Done, well or not.
+    pub(crate) fn done(is_well: bool) -> Outcome {
+        if is_well { Outcome::Done } else { Outcome::Failed }
+    }
 }
 
 /// A link that could not be read or written. The alarm is already raised.

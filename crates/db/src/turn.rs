@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
-use fodo_data::{EventMask, Kind, Now, Scalar, Status, TimeStamp, Value};
+use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::common::Common;
 use crate::core::Core;
@@ -120,6 +120,7 @@ impl Turn<'_> {
     fn begin(&mut self, record: u32) {
         let Some(disable_link) = self
             .with(record, |body, posts| {
+                body.common().has_failed = false;
                 if body.common().is_active != 0 {
                     refuse_active(body, posts);
                     return None;
@@ -171,6 +172,7 @@ impl Turn<'_> {
             }
             return;
         }
+        self.with(record, |body, _| body.common().has_failed = outcome == Outcome::Failed);
         self.engine.work.push(Work::Finish(record));
         let forward = self.with(record, |body, _| body.common().forward.target());
         if let Some(Target::Field { record: to, modifiers, .. }) = forward {
@@ -250,7 +252,8 @@ impl Turn<'_> {
         self.depth += 1;
         self.process(to);
         self.depth -= 1;
-        Ok(())
+        let has_failed = self.with(to, |body, _| body.common().has_failed);
+        if has_failed == Some(false) { Ok(()) } else { Err(Broken) }
     }
 
     /// Reads what a link of `record` leads to, as elements of a kind. `None`: the link is constant.
@@ -267,15 +270,16 @@ impl Turn<'_> {
             // Base reads no link through a link.
             return Err(Broken);
         }
-        let (value, status, severity) = self
+        let (value, alarm) = self
             .with(from, |body, _| {
                 let value = crate::post::reading(body, field).value;
-                (value, body.common().status, body.common().severity)
+                let common = body.common();
+                (value, Raised { status: common.status, severity: common.severity, message: common.message.clone() })
             })
             .ok_or(Broken)?;
         let value = self.core.convert(from, field, value, kind).map_err(|_| Broken)?;
         if from != record {
-            self.with(record, |body, _| inherit(body.common(), modifiers.inherit, status, severity));
+            self.with(record, |body, _| inherit(body.common(), modifiers.inherit, alarm));
         }
         Ok(Some(value))
     }
@@ -292,9 +296,14 @@ impl Turn<'_> {
             return Ok(());
         }
         let written = self.write(to, field, value);
-        let (status, severity) =
-            self.with(from, |body, _| (body.common().new_status, body.common().new_severity)).ok_or(Broken)?;
-        self.with(to, |body, _| inherit(body.common(), modifiers.inherit, status, severity));
+        let alarm = self
+            .with(from, |body, _| {
+                let common = body.common();
+                let message = common.new_message.clone();
+                Raised { status: common.new_status, severity: common.new_severity, message }
+            })
+            .ok_or(Broken)?;
+        self.with(to, |body, _| inherit(body.common(), modifiers.inherit, alarm));
         written.map_err(|_| Broken)?;
         if field == PROC {
             return self.process_nested(from, to);
@@ -398,28 +407,35 @@ fn refuse_disabled(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     common.status = Status::DISABLE.0;
     common.new_severity = 0;
     common.new_status = 0;
-    common.message = fodo_data::Text::EMPTY;
+    common.new_message = Text::EMPTY;
     posts.post(body, STAT, EventMask::VALUE);
     posts.post(body, SEVR, EventMask::VALUE);
     let value = body.record_type().value;
     posts.post(body, value, EventMask::VALUE | EventMask::ALARM);
 }
 
-/// Source: EPICS Base 7.0, recGblInheritSevr.
-fn inherit(common: &mut Common, how: Inherit, status: u16, severity: u16) {
+/// An alarm on its way along a link.
+struct Raised {
+    status: u16,
+    severity: u16,
+    message: Text,
+}
+
+/// Source: EPICS Base 7.0, recGblInheritSevr; that MSS takes the message too was seen with softIoc.
+fn inherit(common: &mut Common, how: Inherit, alarm: Raised) {
     match how {
         Inherit::Not => {}
-        Inherit::Invalid if severity < 3 => {}
+        Inherit::Invalid if alarm.severity < 3 => {}
         Inherit::Invalid | Inherit::Severity => {
-            common.raise(Status::LINK, severity);
+            common.raise(Status::LINK, alarm.severity);
         }
         Inherit::Status => {
-            common.raise(Status(status), severity);
+            common.raise_saying(Status(alarm.status), alarm.severity, alarm.message);
         }
     }
 }
 
-/// Kept so that a modifier's meaning has one place.
+/// Whether a link makes its record follow its target; `Some(true)`: only while it is passive.
 pub(crate) fn follows(modifiers: Modifiers) -> Option<bool> {
     match modifiers.trigger {
         Trigger::Change => Some(false),

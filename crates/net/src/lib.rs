@@ -20,4 +20,4 @@ pub use client::{
 pub use config::{ClientConfig, ConfigError, ServerConfig};
 pub use fodo_ca::ring::Post;
 pub use fodo_data::{Alarm, Array, EventMask, Kind, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp, Value};
-pub use server::{Completion, Posts, PutRefusal, Pv, PvFacts, Server, ServerError, Source};
+pub use server::{Completion, Posts, PutRefusal, Pv, PvFacts, Server, ServerError, Source, UpdateCounts};

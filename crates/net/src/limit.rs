@@ -43,8 +43,12 @@ pub const CLOSING: Duration = Duration::from_secs(5);
 /// Server reactors: more bring nothing before the network is full.
 pub const SERVER_THREADS: usize = 4;
 
-/// A PV name in a channel request; longer ones cannot be searched for in one datagram.
-pub const NAME_BYTES: usize = 1000;
+/// A PV name: rsrv closes a circuit, with all its channels, on which a longer one is asked for.
+pub const NAME_BYTES: usize = 511;
+
+/// Puts of one circuit that wait for the end of their processing; more are refused. Each costs some
+/// hundred bytes here and in the source.
+pub const PUTS: usize = 64 * 1024;
 
 /// Datagrams answered before circuits have their turn.
 pub const TURN_DATAGRAMS: usize = 256;

@@ -402,3 +402,50 @@ fn a_callback_that_panics_ends_neither_its_own_updates_nor_those_of_others() {
 
     assert_eq!(updates.recv_timeout(PATIENCE), Ok(2.0));
 }
+
+#[test]
+fn a_client_that_says_its_last_and_goes_is_let_go_of_at_once() {
+    use std::io::{Read, Write};
+    let table = Arc::new(Table::default().with("x", Cell::new(1.0)));
+    let server = start(table, 0);
+    // VERSION, then ECHO: what is said together with the end of the stream.
+    let last_words = [[0, 0, 0, 0, 0, 0, 0, 13], [0; 8], [0, 23, 0, 0, 0, 0, 0, 0], [0; 8]].concat();
+
+    for _ in 0..300 {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", server.tcp_port())).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&last_words).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut heard = Vec::new();
+
+        // Ends with the server's own end of the stream; a circuit that is kept makes it time out.
+        if let Err(error) = stream.read_to_end(&mut heard) {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+        }
+    }
+}
+
+#[test]
+fn what_was_posted_is_sent_or_merged_and_both_are_counted() {
+    let table = Arc::new(Table::default().with("n", Cell::new(0i32)));
+    let server = start(table.clone(), 0);
+    let n = context(server.udp_port()).channel("n").unwrap();
+    let monitor = n.monitor(MonitorOptions { queue_max: 100_000, ..MonitorOptions::default() });
+    while !matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))) {}
+
+    for value in 1..=50_000 {
+        table.0["n"].set(Value::from(value));
+    }
+    let mut last = 0.0;
+    while last < 50_000.0 {
+        let Some(MonitorEvent::Update(update)) = monitor.next(PATIENCE) else { panic!("nothing after {last}") };
+        assert!(number(&update) > last);
+        last = number(&update);
+    }
+
+    let (server, client) = (server.update_counts(), monitor.counts());
+    assert_eq!(server.sent + server.merged, 50_000);
+    // The first update is not a post.
+    assert_eq!(client.received, server.sent + 1);
+    assert_eq!(client.delivered + client.merged, client.received);
+}

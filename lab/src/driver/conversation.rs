@@ -1,11 +1,13 @@
 //! The laboratory's end of a driver.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Answer, Ask, Failure};
-use crate::limit::ANSWER_MAX;
+use super::external::External;
+use super::{Answer, Ask, Failure, Hello};
+use crate::limit::{ANSWER_MAX, DRIVER_START_MAX};
 use crate::peers::Peers;
 use crate::process::{Launch, Process};
 use crate::server::Server;
@@ -18,6 +20,14 @@ pub enum Client {
     Fodo,
     /// That of EPICS.
     Libca,
+    /// Diamond's client for asyncio, over libca.
+    Aioca,
+    /// The client most Python programs use, over libca.
+    Pyepics,
+    /// The client of NSLS-II, all Python.
+    Caproto,
+    /// PSI's client, all Java: the one the studies measured.
+    PsiCa,
     /// A raw socket, reading into fresh memory.
     #[value(skip)]
     Raw,
@@ -32,6 +42,10 @@ impl Client {
         match self {
             Client::Fodo => "fodo",
             Client::Libca => "libca",
+            Client::Aioca => External::Aioca.text(),
+            Client::Pyepics => External::Pyepics.text(),
+            Client::Caproto => External::Caproto.text(),
+            Client::PsiCa => External::PsiCa.text(),
             Client::Raw => "raw socket",
             Client::RawReused => "raw, memory reused",
         }
@@ -41,14 +55,54 @@ impl Client {
     pub fn missing(self, peers: &Peers) -> Option<String> {
         match self {
             Client::Libca => peers.epics.as_ref().err().cloned(),
+            Client::Aioca | Client::Pyepics | Client::Caproto | Client::PsiCa => {
+                self.external().and_then(|external| external.missing(peers))
+            }
             Client::Fodo | Client::Raw | Client::RawReused => None,
         }
     }
 
-    /// The words of its worker.
+    /// Whether it or its driver comes with the peers' Python environment.
+    pub fn needs_python(self) -> bool {
+        !matches!(self, Client::Fodo | Client::Raw | Client::RawReused)
+    }
+
+    /// The program of another language that drives it, if one does.
+    pub fn external(self) -> Option<External> {
+        match self {
+            Client::Aioca => Some(External::Aioca),
+            Client::Pyepics => Some(External::Pyepics),
+            Client::Caproto => Some(External::Caproto),
+            Client::PsiCa => Some(External::PsiCa),
+            Client::Fodo | Client::Libca | Client::Raw | Client::RawReused => None,
+        }
+    }
+
+    /// How its driver is started.
+    fn launch(self, server: &Server, cpu: Option<usize>, peers: &Peers) -> Result<Launch, Failure> {
+        if let Some(external) = self.external() {
+            return external.launch(server.ports(), cpu, peers);
+        }
+        let who = format!("the driver of {}", self.text());
+        let mut args: Vec<OsString> = vec!["lab".into(), "worker".into()];
+        args.extend(self.words(server, peers)?);
+        let unavailable = |why: std::io::Error| Failure::Unavailable { who: who.clone(), why: why.to_string() };
+        Ok(Launch {
+            program: std::env::current_exe().map_err(unavailable)?,
+            who,
+            args,
+            cpu,
+            ports: server.ports(),
+            // libca would start a caRepeater found here, which outlives it. Without one it uses a thread.
+            variables: vec![("PATH", OsString::new())],
+        })
+    }
+
+    /// The words of its worker; none if it has no worker of this program.
     fn words(self, server: &Server, peers: &Peers) -> Result<Vec<OsString>, Failure> {
         let port = OsString::from(server.ports().server.to_string());
         Ok(match self {
+            Client::Aioca | Client::Pyepics | Client::Caproto | Client::PsiCa => Vec::new(),
             Client::Fodo => vec!["drive-fodo".into()],
             Client::Raw => vec!["drive-raw".into(), port],
             Client::RawReused => vec!["drive-raw".into(), port, "--reused".into()],
@@ -65,32 +119,35 @@ impl Client {
 #[derive(Debug)]
 pub struct Conversation {
     process: Process,
+    hello: Hello,
 }
 
 impl Conversation {
     /// Starts the driver of `client` on `cpu`, to talk to `server`.
     pub fn start(client: Client, server: &Server, cpu: Option<usize>, peers: &Peers) -> Result<Conversation, Failure> {
-        let who = format!("the driver of {}", client.text());
-        let unavailable = |why: std::io::Error| Failure::Unavailable { who: who.clone(), why: why.to_string() };
-        let mut args: Vec<OsString> = vec!["lab".into(), "worker".into()];
-        args.extend(client.words(server, peers)?);
-        let process = Process::start(&Launch {
-            program: std::env::current_exe().map_err(unavailable)?,
-            who,
-            args,
-            cpu,
-            ports: server.ports(),
-            // libca would start a caRepeater found here, which outlives it. Without one it uses a thread.
-            variables: vec![("PATH", OsString::new())],
+        let mut process = Process::start(&client.launch(server, cpu, peers)?)?;
+        let hello = process.wait_for(DRIVER_START_MAX, |line| match serde_json::from_str(line).ok()? {
+            Answer::Hello(hello) => Some(hello),
+            _ => None,
         })?;
-        Ok(Conversation { process })
+        Ok(Conversation { process, hello })
     }
 
-    /// Asks and waits for the answer.
+    /// Who the driver says it drives.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Asks and waits for the answer, as long as an answer may take that has no cap of its own.
     pub fn ask(&mut self, ask: &Ask) -> Result<Answer, Failure> {
+        self.ask_within(ask, ANSWER_MAX)
+    }
+
+    /// Asks and waits for the answer no longer than `cap`; a driver that missed it cannot be asked again.
+    pub fn ask_within(&mut self, ask: &Ask, cap: Duration) -> Result<Answer, Failure> {
         let line = serde_json::to_string(ask).map_err(|why| Failure::Protocol { line: why.to_string() })?;
         self.process.write_line(&line)?;
-        match self.process.wait_for(ANSWER_MAX, |line| serde_json::from_str(line).ok())? {
+        match self.process.wait_for(cap, |line| serde_json::from_str(line).ok())? {
             Answer::Failed(failure) => Err(failure),
             answer => Ok(answer),
         }

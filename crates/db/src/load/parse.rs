@@ -53,6 +53,8 @@ fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: 
         }
     }
     let found = std::mem::take(&mut parser.lexer.errors);
+    // A line whose macros are wrong is wrong in other ways because of it.
+    errors.retain(|error| error.file != name || found.iter().all(|other| other.line != error.line));
     errors.extend(found);
     errors.sort_by(|a, b| (a.file != name).cmp(&(b.file != name)).then(a.line.cmp(&b.line)));
 }

@@ -104,10 +104,7 @@ impl Record for Ai {
             self.value = value;
             self.common.undefined = 0;
         }
-        self.last_monitored = self.value;
-        self.last_archived = self.value;
-        self.last_alarmed = self.value;
-        self.old_raw = self.raw_value;
+        // MLST, ALST and LALM stay 0, as in Base: a value set at init is posted when it is first processed.
     }
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
@@ -154,7 +151,7 @@ impl Record for Ai {
             ai.monitor(posts);
             ai.is_initial = 0;
         });
-        Outcome::Done
+        Outcome::done(read != Read::Failed)
     }
 }
 
@@ -174,7 +171,7 @@ fn read(step: &mut Step<'_, '_, Ai>) -> Read {
         Ok(Some(value)) => step.lock().take(value),
         Err(Broken) => {
             step.lock().has_read = false;
-            return Read::Value;
+            return Read::Failed;
         }
     }
     step.stamp_from(|ai| &ai.input);

@@ -8,7 +8,7 @@ use crate::link::Target;
 use crate::menu;
 use crate::post::Posts;
 use crate::record::levels::{self, is_spanned, leveled, moved};
-use crate::record::output::{self, Output};
+use crate::record::output::{self, Driven, Output};
 use crate::record::simulation::{self, constant, simulated, time_source};
 use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Broken, Outcome, Step};
@@ -140,8 +140,10 @@ impl Record for Ao {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        let mut is_well = true;
         if !step.is_completion {
             let value = desired(step);
+            is_well = value.is_some();
             {
                 let mut ao = step.lock();
                 if let Some(value) = value {
@@ -153,8 +155,10 @@ impl Record for Ao {
             step.stamp(simulated);
         }
         levels::check(&mut *step.lock(), None);
-        if let Some(waiting) = output::drive(step) {
-            return waiting;
+        match output::drive(step) {
+            Driven::Not => {}
+            Driven::Done(is_written) => is_well = is_written,
+            Driven::Waiting(outcome) => return outcome,
         }
         if step.is_completion {
             step.stamp(Some(Target::Constant));
@@ -163,7 +167,7 @@ impl Record for Ao {
             ao.monitor(posts);
             ao.is_initial = 0;
         });
-        Outcome::Done
+        Outcome::done(is_well)
     }
 }
 
@@ -204,13 +208,12 @@ impl Output for Ao {
         self.output_value.into()
     }
 
-    fn write(step: &mut Step<'_, '_, Self>) {
+    fn write(step: &mut Step<'_, '_, Self>) -> bool {
         let value = {
             let ao = step.lock();
             if ao.common.device == RAW { Value::from(ao.raw_value) } else { Value::from(ao.output_value) }
         };
-        // A broken link has raised its alarm.
-        let _ = step.drive("OUT", |ao| &ao.output, value);
+        step.drive("OUT", |ao| &ao.output, value).is_ok()
     }
 }
 
@@ -284,5 +287,26 @@ impl Ao {
             posts.post(self, RBV, mask | CHANGED);
             self.old_readback = self.readback;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ao_costs_less_than_a_kilobyte() {
+        assert!(size_of::<std::sync::Mutex<Ao>>() <= 800, "{}", size_of::<std::sync::Mutex<Ao>>());
+    }
+
+    #[test]
+    fn raw_counts_are_rounded_away_from_zero_and_saturate() {
+        let mut ao = Ao { adjust_offset: 1.0, raw_offset: 3, ..Ao::default() };
+        let mut raw = |value| {
+            ao.convert(value);
+            ao.raw_value
+        };
+
+        assert_eq!([raw(6.5), raw(1.5), raw(1e30), raw(-1e30)], [3, -3, i32::MAX, i32::MIN]);
     }
 }

@@ -8,7 +8,7 @@ use crate::link::Target;
 use crate::menu;
 use crate::post::Posts;
 use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
-use crate::record::states::binary_labels;
+use crate::record::states::{UNNAMED, binary_labels};
 use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
@@ -59,8 +59,8 @@ impl Record for Bi {
         }
         if self.common.device == RAW {
             self.raw_value = constant(&self.input).unwrap_or(self.raw_value);
-        } else if let Some(value) = constant::<u16>(&self.input) {
-            self.value = u16::from(value != 0);
+        } else if let Some(value) = constant(&self.input) {
+            self.value = value;
             self.common.undefined = 0;
         }
         self.last_monitored = self.value;
@@ -71,6 +71,7 @@ impl Record for Bi {
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         if field == VAL {
             meta.labels = binary_labels(&self.zero_name, &self.one_name);
+            meta.unlabelled = Some(UNNAMED.into());
         }
         None
     }
@@ -81,52 +82,52 @@ impl Record for Bi {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        // Whether RVAL is to be converted; none when nothing was read.
         let is_raw = match source(step) {
-            Source::Device => read(step),
+            Source::Device => read(step).ok(),
             Source::Simulation(value, is_raw) => {
                 step.lock().simulate(value, is_raw);
-                is_raw
+                Some(is_raw)
             }
-            Source::Failed => false,
+            Source::Failed => None,
             Source::Waiting(delay_s) => return step.complete_after(delay_s),
         };
         let simulated = time_source(step);
         step.stamp(simulated);
         step.post(|bi, posts| {
-            if is_raw {
+            if is_raw == Some(true) {
                 bi.value = u16::from(bi.raw_value != 0);
                 bi.common.undefined = 0;
             }
             bi.check();
             bi.monitor(posts);
         });
-        Outcome::Done
+        Outcome::done(is_raw.is_some())
     }
 }
 
 /// Reads the device; whether RVAL is to be converted.
-fn read(step: &mut Step<'_, '_, Bi>) -> bool {
+fn read(step: &mut Step<'_, '_, Bi>) -> Result<bool, Broken> {
     if step.lock().common.device == RAW {
-        let fetched = step.fetch("INP", |bi| &bi.input);
+        let fetched = step.fetch("INP", |bi| &bi.input)?;
         let mut bi = step.lock();
-        match fetched {
-            Ok(raw) => bi.raw_value = raw.unwrap_or(bi.raw_value),
-            Err(Broken) => return true,
-        }
+        bi.raw_value = fetched.unwrap_or(bi.raw_value);
         if bi.mask != 0 {
             bi.raw_value &= bi.mask;
         }
-        return true;
+        return Ok(true);
     }
-    if let Ok(Some(value)) = step.fetch("INP", |bi| &bi.input) {
-        {
-            let mut bi = step.lock();
-            bi.value = value;
-            bi.common.undefined = 0;
-        }
+    let fetched = step.fetch("INP", |bi| &bi.input)?;
+    {
+        let mut bi = step.lock();
+        bi.value = fetched.unwrap_or(bi.value);
+        // Also where there is nothing to read, as in Base.
+        bi.common.undefined = 0;
+    }
+    if fetched.is_some() {
         step.stamp_from(|bi| &bi.input);
     }
-    false
+    Ok(false)
 }
 
 impl Bi {

@@ -7,9 +7,9 @@ use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu;
 use crate::post::Posts;
-use crate::record::output::{self, Output};
+use crate::record::output::{self, Driven, Output};
 use crate::record::simulation::{self, constant, simulated, time_source};
-use crate::record::states::binary_labels;
+use crate::record::states::{UNNAMED, binary_labels};
 use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Outcome, Step};
 
@@ -76,7 +76,10 @@ impl Record for Bo {
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         match field {
-            VAL => meta.labels = binary_labels(&self.zero_name, &self.one_name),
+            VAL => {
+                meta.labels = binary_labels(&self.zero_name, &self.one_name);
+                meta.unlabelled = Some(UNNAMED.into());
+            }
             HIGH => {
                 meta.units = "s".into();
                 meta.precision = 2;
@@ -99,23 +102,30 @@ impl Record for Bo {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        let mut is_well = true;
         if !step.is_completion {
             let is_closed_loop = {
                 let bo = step.lock();
                 bo.output_mode == 1 && !bo.desired_output.is_constant()
             };
-            if is_closed_loop && let Ok(Some(value)) = step.fetch("DOL", |bo| &bo.desired_output) {
-                let mut bo = step.lock();
-                bo.value = value;
-                bo.common.undefined = 0;
+            if is_closed_loop {
+                let fetched = step.fetch("DOL", |bo| &bo.desired_output);
+                is_well = fetched.is_ok();
+                if let Ok(Some(value)) = fetched {
+                    let mut bo = step.lock();
+                    bo.value = value;
+                    bo.common.undefined = 0;
+                }
             }
             step.lock().convert();
             let simulated = time_source(step).map(|_| Target::Constant);
             step.stamp(simulated);
         }
         step.lock().check();
-        if let Some(waiting) = output::drive(step) {
-            return waiting;
+        match output::drive(step) {
+            Driven::Not => {}
+            Driven::Done(is_written) => is_well = is_written,
+            Driven::Waiting(outcome) => return outcome,
         }
         if step.is_completion {
             step.stamp(Some(Target::Constant));
@@ -128,7 +138,7 @@ impl Record for Bo {
             step.release_after(high_s);
         }
         step.post(Bo::monitor);
-        Outcome::Done
+        Outcome::done(is_well)
     }
 }
 
@@ -146,13 +156,12 @@ impl Output for Bo {
         self.value.into()
     }
 
-    fn write(step: &mut Step<'_, '_, Self>) {
+    fn write(step: &mut Step<'_, '_, Self>) -> bool {
         let value = {
             let bo = step.lock();
             if bo.common.device == RAW { Value::from(bo.raw_value) } else { Value::from(bo.value) }
         };
-        // A broken link has raised its alarm.
-        let _ = step.drive("OUT", |bo| &bo.output, value);
+        step.drive("OUT", |bo| &bo.output, value).is_ok()
     }
 }
 

@@ -111,7 +111,7 @@ impl Record for LongIn {
             longin.alarm_filter_value = state;
             longin.monitor(posts);
         });
-        Outcome::Done
+        Outcome::done(is_read)
     }
 }
 

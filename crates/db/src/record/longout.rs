@@ -8,7 +8,7 @@ use crate::link::Target;
 use crate::menu;
 use crate::post::Posts;
 use crate::record::levels::{self, is_spanned, leveled, moved_whole};
-use crate::record::output::{self, Output};
+use crate::record::output::{self, Driven, Output};
 use crate::record::simulation::{self, constant, simulated, time_source};
 use crate::record::{Record, record_type};
 use crate::step::{Broken, Outcome, Step};
@@ -101,22 +101,27 @@ impl Record for LongOut {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        let mut is_well = true;
         if !step.is_completion {
-            if let Some(value) = desired(step) {
+            let value = desired(step);
+            is_well = value.is_some();
+            if let Some(value) = value {
                 step.lock().limit(value);
             }
             let simulated = time_source(step).map(|_| Target::Constant);
             step.stamp(simulated);
         }
         levels::check(&mut *step.lock(), None);
-        if let Some(waiting) = output::drive(step) {
-            return waiting;
+        match output::drive(step) {
+            Driven::Not => {}
+            Driven::Done(is_written) => is_well = is_written,
+            Driven::Waiting(outcome) => return outcome,
         }
         if step.is_completion {
             step.stamp(Some(Target::Constant));
         }
         step.post(LongOut::monitor);
-        Outcome::Done
+        Outcome::done(is_well)
     }
 }
 
@@ -150,7 +155,7 @@ impl Output for LongOut {
         self.value.into()
     }
 
-    fn write(step: &mut Step<'_, '_, Self>) {
+    fn write(step: &mut Step<'_, '_, Self>) -> bool {
         let value = {
             let mut longout = step.lock();
             let is_wanted = longout.is_output_wanted();
@@ -159,9 +164,10 @@ impl Output for LongOut {
             is_wanted.then_some(longout.value)
         };
         if let Some(value) = value {
-            // A broken link has raised its alarm.
+            // A broken link has raised its alarm; Base's record support for longout tells nobody else.
             let _ = step.drive("OUT", |longout| &longout.output, value);
         }
+        true
     }
 }
 

@@ -95,6 +95,7 @@ impl Record for Mbbi {
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         if field == VAL {
             meta.labels = labels(&self.state_names);
+            meta.unlabelled = Some(fodo_data::Text::EMPTY);
         }
         None
     }
@@ -113,51 +114,49 @@ impl Record for Mbbi {
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let before = step.lock().common.time;
+        // Whether RVAL is to be converted; none when nothing was read.
         let is_raw = match source(step) {
-            Source::Device => read(step),
+            Source::Device => read(step).ok(),
             Source::Simulation(value, is_raw) => {
                 step.lock().simulate(value, is_raw);
-                is_raw
+                Some(is_raw)
             }
-            Source::Failed => false,
+            Source::Failed => None,
             Source::Waiting(delay_s) => return step.complete_after(delay_s),
         };
         let simulated = time_source(step);
         step.stamp(simulated);
         let elapsed_s = step.elapsed_s(before);
         step.post(|mbbi, posts| {
-            if is_raw {
+            if is_raw == Some(true) {
                 mbbi.convert();
             }
             mbbi.check(elapsed_s);
             mbbi.monitor(posts);
         });
-        Outcome::Done
+        Outcome::done(is_raw.is_some())
     }
 }
 
 /// Reads the device; whether RVAL is to be converted.
-fn read(step: &mut Step<'_, '_, Mbbi>) -> bool {
+fn read(step: &mut Step<'_, '_, Mbbi>) -> Result<bool, Broken> {
     if step.lock().common.device == RAW {
-        let fetched = step.fetch::<u32>("INP", |mbbi| &mbbi.input);
+        let fetched = step.fetch::<u32>("INP", |mbbi| &mbbi.input)?;
         let mut mbbi = step.lock();
-        if let Ok(raw) = fetched {
-            mbbi.raw_value = raw.unwrap_or(mbbi.raw_value) & mbbi.mask;
-        }
-        return true;
+        mbbi.raw_value = fetched.unwrap_or(mbbi.raw_value) & mbbi.mask;
+        return Ok(true);
     }
-    match step.fetch("INP", |mbbi| &mbbi.input) {
-        Ok(None) | Err(Broken) => {}
-        Ok(Some(value)) => {
-            {
-                let mut mbbi = step.lock();
-                mbbi.value = value;
-                mbbi.common.undefined = 0;
-            }
-            step.stamp_from(|mbbi| &mbbi.input);
-        }
+    let fetched = step.fetch("INP", |mbbi| &mbbi.input)?;
+    {
+        let mut mbbi = step.lock();
+        mbbi.value = fetched.unwrap_or(mbbi.value);
+        // Also where there is nothing to read, as in Base.
+        mbbi.common.undefined = 0;
     }
-    false
+    if fetched.is_some() {
+        step.stamp_from(|mbbi| &mbbi.input);
+    }
+    Ok(false)
 }
 
 impl Mbbi {

@@ -7,7 +7,7 @@ use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu;
 use crate::post::Posts;
-use crate::record::output::{self, Output};
+use crate::record::output::{self, Driven, Output};
 use crate::record::simulation::{self, constant, simulated, time_source};
 use crate::record::states::{are_defined, labels, mask_of_bits, severity, shifted_left};
 use crate::record::{CHANGED, Record, record_type};
@@ -99,6 +99,7 @@ impl Record for Mbbo {
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         if field == VAL {
             meta.labels = labels(&self.state_names);
+            meta.unlabelled = Some(fodo_data::Text::EMPTY);
         }
         None
     }
@@ -123,19 +124,22 @@ impl Record for Mbbo {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        let mut is_well = true;
         if !step.is_completion && desired(step) {
             let mut mbbo = step.lock();
             mbbo.common.undefined = 0;
             mbbo.convert();
         }
         step.lock().check();
-        if let Some(waiting) = output::drive(step) {
-            return waiting;
+        match output::drive(step) {
+            Driven::Not => {}
+            Driven::Done(is_written) => is_well = is_written,
+            Driven::Waiting(outcome) => return outcome,
         }
         let simulated = time_source(step).map(|_| Target::Constant);
         step.stamp(simulated);
         step.post(Mbbo::monitor);
-        Outcome::Done
+        Outcome::done(is_well)
     }
 }
 
@@ -177,13 +181,14 @@ impl Output for Mbbo {
         self.value.into()
     }
 
-    fn write(step: &mut Step<'_, '_, Self>) {
+    fn write(step: &mut Step<'_, '_, Self>) -> bool {
         let value = {
             let mbbo = step.lock();
             if mbbo.common.device == RAW { Value::from(mbbo.raw_value & mbbo.mask) } else { Value::from(mbbo.value) }
         };
-        // A broken link has raised its alarm.
+        // A broken link has raised its alarm; Base's device support for mbbo tells nobody else.
         let _ = step.drive("OUT", |mbbo| &mbbo.output, value);
+        true
     }
 }
 

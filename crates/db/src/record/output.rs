@@ -16,14 +16,24 @@ pub(crate) trait Output: Simulated {
     /// What SIOL is given.
     fn simulated_value(&self) -> Value;
 
-    /// Hands the value to the device.
-    fn write(step: &mut Step<'_, '_, Self>)
+    /// Hands the value to the device; whether that went well.
+    fn write(step: &mut Step<'_, '_, Self>) -> bool
     where
         Self: Sized;
 }
 
-/// Drives the output unless the alarm and IVOA forbid it. `Some`: the record waits.
-pub(crate) fn drive<R: Output>(step: &mut Step<'_, '_, R>) -> Option<Outcome> {
+/// What became of an output.
+pub(crate) enum Driven {
+    /// Alarm and IVOA forbade it.
+    Not,
+    /// It was written; whether that went well.
+    Done(bool),
+    /// The record waits.
+    Waiting(Outcome),
+}
+
+/// Drives the output unless the alarm and IVOA forbid it.
+pub(crate) fn drive<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
     let is_completion = step.is_completion;
     {
         let mut record = step.lock();
@@ -32,14 +42,13 @@ pub(crate) fn drive<R: Output>(step: &mut Step<'_, '_, R>) -> Option<Outcome> {
                 0 => {}
                 2 if !is_completion => record.use_invalid_value(),
                 2 => {}
-                _ => return None,
+                _ => return Driven::Not,
             }
         }
     }
     match sink(step, R::simulated_value) {
-        Sink::Device => R::write(step),
-        Sink::Done => {}
-        Sink::Waiting(delay_s) => return Some(step.complete_after(delay_s)),
+        Sink::Device => Driven::Done(R::write(step)),
+        Sink::Done(is_well) => Driven::Done(is_well),
+        Sink::Waiting(delay_s) => Driven::Waiting(step.complete_after(delay_s)),
     }
-    None
 }

@@ -75,8 +75,8 @@ pub(crate) enum Source<T> {
 pub(crate) enum Sink {
     /// The device is to take it.
     Device,
-    /// It was written to SIOL, or that failed.
-    Done,
+    /// It was written to SIOL; whether that went well.
+    Done(bool),
     /// The record waits for SDLY.
     Waiting(f64),
 }
@@ -153,13 +153,11 @@ pub(crate) fn sink<R: Simulated, V: Into<Value>>(step: &mut Step<'_, '_, R>, val
                 return Sink::Waiting(delay_s);
             }
             let value = value(&step.lock());
-            // A broken link has raised its alarm.
-            let _ = step.drive("SIOL", R::value_link, value);
-            Sink::Done
+            Sink::Done(step.drive("SIOL", R::value_link, value).is_ok())
         }
         _ => {
             step.lock().common().raise(Status::SOFT, 3);
-            Sink::Done
+            Sink::Done(false)
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::menu;
 use crate::post::Posts;
 use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
 use crate::record::{CHANGED, Record, record_type};
-use crate::step::{Outcome, Step};
+use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// A text read.
@@ -59,13 +59,16 @@ impl Record for StringIn {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        let mut is_read = true;
         match source(step) {
-            Source::Device => {
-                if let Ok(Some(value)) = step.fetch::<fodo_data::Text>("INP", |stringin| &stringin.input) {
+            Source::Device => match step.fetch::<fodo_data::Text>("INP", |stringin| &stringin.input) {
+                Ok(None) => {}
+                Ok(Some(value)) => {
                     step.lock().take(value);
                     step.stamp_from(|stringin| &stringin.input);
                 }
-            }
+                Err(Broken) => is_read = false,
+            },
             Source::Simulation(value, _) => {
                 let mut stringin = step.lock();
                 if let Some(value) = value {
@@ -74,13 +77,13 @@ impl Record for StringIn {
                 let value = stringin.simulation_value.clone();
                 stringin.take(value);
             }
-            Source::Failed => {}
+            Source::Failed => is_read = false,
             Source::Waiting(delay_s) => return step.complete_after(delay_s),
         }
         let simulated = time_source(step);
         step.stamp(simulated);
         step.post(StringIn::monitor);
-        Outcome::Done
+        Outcome::done(is_read)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::common::Common;
 use crate::field::record_fields;
 use crate::menu;
 use crate::post::Posts;
-use crate::record::output::{self, Output};
+use crate::record::output::{self, Driven, Output};
 use crate::record::simulation::{self, constant, simulated, time_source};
 use crate::record::stringin::cut;
 use crate::record::{CHANGED, Record, record_type};
@@ -61,15 +61,20 @@ impl Record for StringOut {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        let mut is_well = true;
         if !step.is_completion {
             let is_closed_loop = {
                 let stringout = step.lock();
                 stringout.output_mode == 1 && !stringout.desired_output.is_constant()
             };
-            if is_closed_loop && let Ok(Some(value)) = step.fetch("DOL", |stringout| &stringout.desired_output) {
-                let mut stringout = step.lock();
-                stringout.value = cut(value);
-                stringout.common.undefined = 0;
+            if is_closed_loop {
+                let fetched = step.fetch("DOL", |stringout| &stringout.desired_output);
+                is_well = fetched.is_ok();
+                if let Ok(Some(value)) = fetched {
+                    let mut stringout = step.lock();
+                    stringout.value = cut(value);
+                    stringout.common.undefined = 0;
+                }
             }
         }
         {
@@ -79,13 +84,15 @@ impl Record for StringOut {
                 stringout.common.raise(Status::UDF, severity);
             }
         }
-        if let Some(waiting) = output::drive(step) {
-            return waiting;
+        match output::drive(step) {
+            Driven::Not => {}
+            Driven::Done(is_written) => is_well = is_written,
+            Driven::Waiting(outcome) => return outcome,
         }
         let simulated = time_source(step).map(|_| crate::link::Target::Constant);
         step.stamp(simulated);
         step.post(StringOut::monitor);
-        Outcome::Done
+        Outcome::done(is_well)
     }
 }
 
@@ -102,10 +109,9 @@ impl Output for StringOut {
         self.value.clone().into()
     }
 
-    fn write(step: &mut Step<'_, '_, Self>) {
+    fn write(step: &mut Step<'_, '_, Self>) -> bool {
         let value = step.lock().value.clone();
-        // A broken link has raised its alarm.
-        let _ = step.drive("OUT", |stringout| &stringout.output, value);
+        step.drive("OUT", |stringout| &stringout.output, value).is_ok()
     }
 }
 

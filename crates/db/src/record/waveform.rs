@@ -13,7 +13,7 @@ use crate::post::Posts;
 use crate::put::fitting;
 use crate::record::simulation::{self, Plan, Simulated, plan, simulated, time_source};
 use crate::record::{CHANGED, Record, record_type};
-use crate::step::{Outcome, Step};
+use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
     /// An array.
@@ -129,26 +129,29 @@ impl Record for Waveform {
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let kind = step.lock().kind();
+        let mut is_read = true;
         match plan(step) {
-            Plan::Device => {
-                if let Ok(Some(value)) = step.fetch_array("INP", |waveform| &waveform.input, kind) {
+            Plan::Device => match step.fetch_array("INP", |waveform| &waveform.input, kind) {
+                Ok(None) => {}
+                Ok(Some(value)) => {
                     step.post(|waveform, posts| waveform.take(value, posts));
                     step.stamp_from(|waveform| &waveform.input);
                 }
-            }
-            Plan::Simulate { .. } => {
-                if let Ok(Some(value)) = step.fetch_array("SIOL", Waveform::value_link, kind) {
-                    step.post(|waveform, posts| waveform.take(value, posts));
-                }
-            }
-            Plan::Failed => {}
+                Err(Broken) => is_read = false,
+            },
+            Plan::Simulate { .. } => match step.fetch_array("SIOL", Waveform::value_link, kind) {
+                Ok(None) => {}
+                Ok(Some(value)) => step.post(|waveform, posts| waveform.take(value, posts)),
+                Err(Broken) => is_read = false,
+            },
+            Plan::Failed => is_read = false,
             Plan::Waiting(delay_s) => return step.complete_after(delay_s),
         }
         step.lock().common.undefined = 0;
         let simulated = time_source(step);
         step.stamp(simulated);
         step.post(Waveform::monitor);
-        Outcome::Done
+        Outcome::done(is_read)
     }
 }
 

@@ -354,6 +354,10 @@ impl Circuit {
                     }
                 }
                 Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.gone(state, cid),
+                Event::Complaint { ioid: Some(ioid), status, .. } => {
+                    let is_get = state.operations.get(&ioid).is_some_and(|entry| entry.is_get);
+                    self.end(state, ioid, is_get, Err(status));
+                }
                 Event::Complaint { cid, status, .. } => {
                     if let Some(channel) = cid.and_then(|cid| state.channels.get(&cid)) {
                         channel.complained(status);

@@ -19,7 +19,7 @@ use slab::Slab;
 
 use super::posts::Listener;
 use super::reactor::{CircuitKey, Inbox};
-use super::{Completion, PutRefusal, Pv, Source};
+use super::{Completion, PutRefusal, Pv, Source, UpdateCounts, UpdateTally};
 use crate::limit;
 
 /// What a circuit wants after its turn.
@@ -147,7 +147,7 @@ impl Circuit {
     }
 
     /// Reads, answers and writes as far as is possible without blocking.
-    pub(super) fn turn(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) -> Turn {
+    pub(super) fn turn(&mut self, source: &dyn Source, buffer: &mut [u8], tally: &UpdateTally, now: Now) -> Turn {
         let may_read = self.may_read();
         // While answers wait, requests are left where they are; no event will tell of them again.
         let mut has_more = !may_read && self.closes_by.is_none();
@@ -162,7 +162,7 @@ impl Circuit {
                 self.answer_all(source, events, now);
             }
         }
-        match self.send() {
+        match self.send(tally) {
             Ok(Sent::All) if self.closes_by.is_some() => Turn::Closed,
             Ok(Sent::Enough) => Turn::Again,
             Ok(Sent::All) if has_more => Turn::Again,
@@ -187,10 +187,10 @@ impl Circuit {
     }
 
     /// Writes updates and answers until the socket is full, a turn's worth is out, or all is.
-    fn send(&mut self) -> io::Result<Sent> {
+    fn send(&mut self, tally: &UpdateTally) -> io::Result<Sent> {
         let mut n_budget = limit::TURN_BYTES;
         loop {
-            self.send_updates();
+            tally.add(self.send_updates());
             match self.flush(&mut n_budget)? {
                 Sent::All if !self.unsent.is_empty() && !self.machine.events_off() => {}
                 sent => return Ok(sent),
@@ -305,6 +305,9 @@ impl Circuit {
             let result = acknowledge(&*pv, dbr, &value);
             return self.machine.write_done(sid, dbr, count, ioid, result);
         }
+        if ioid.is_some() && self.puts.len() >= limit::PUTS {
+            return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::ALLOCMEM));
+        }
         let put = self.put_next;
         let completion = ioid.map(|ioid| {
             self.puts.insert(put, Put { sid, dbr, count, ioid: Some(ioid) });
@@ -373,6 +376,8 @@ impl Circuit {
 
     fn clear(&mut self, sid: Sid) {
         let Some(channel) = self.channels.get_mut(sid.0 as usize).and_then(Option::take) else { return };
+        // Their ends find nobody, and the number may soon be another channel's.
+        self.puts.retain(|_, put| put.sid != sid);
         let address = Arc::as_ptr(&channel.pv).cast::<()>().addr();
         let Some(&index) = self.watch_of_pv.get(&address) else { return };
         let ended = self.watches[index].subscriptions.extract_if(.., |subscription| subscription.sid == sid);
@@ -386,15 +391,16 @@ impl Circuit {
 
     /// Sends posts to the subscriptions until the circuit has enough to write for now. What does
     /// not go out now stays in the rings, where later posts replace it and are counted.
-    fn send_updates(&mut self) {
+    fn send_updates(&mut self) -> UpdateCounts {
+        let mut counts = UpdateCounts::default();
         if self.machine.events_off() {
-            return;
+            return counts;
         }
         let mut n_sent = 0;
         let mut is_full = false;
         while let (Some(&index), false) = (self.unsent.get(n_sent), is_full) {
             let watch = &mut self.watches[index];
-            is_full = !send_watch(watch, &mut self.machine);
+            is_full = !send_watch(watch, &mut self.machine, &mut counts);
             watch.is_unsent = is_full;
             n_sent += usize::from(!is_full);
         }
@@ -403,6 +409,7 @@ impl Circuit {
             // Whatever it has left comes behind the others, so that one fast PV starves none.
             self.unsent.rotate_left(1);
         }
+        counts
     }
 
     /// Lets go of everything.
@@ -422,7 +429,7 @@ impl std::fmt::Debug for Circuit {
 }
 
 /// Sends what a watch's subscriptions have not had; false when the circuit has enough for now.
-fn send_watch(watch: &mut Watch, machine: &mut Machine) -> bool {
+fn send_watch(watch: &mut Watch, machine: &mut Machine, counts: &mut UpdateCounts) -> bool {
     watch.listener.looks();
     let Watch { pv, subscriptions, .. } = watch;
     // Asked for before the ring is held: a source may post while it holds what this needs.
@@ -431,7 +438,11 @@ fn send_watch(watch: &mut Watch, machine: &mut Machine) -> bool {
     let filled_by = pv.posts().with_ring(|ring| {
         subscriptions.iter_mut().position(|Subscription { id, sid, dbr, count, cursor }| {
             while machine.pending_bytes() < limit::UPDATE_BYTES {
-                let Some(post) = ring.next(cursor) else { return false };
+                let merged_before = cursor.merged;
+                let next = ring.next(cursor);
+                counts.merged += cursor.merged - merged_before;
+                let Some(post) = next else { return false };
+                counts.sent += 1;
                 if dbr.needs_meta(kind) {
                     let mut reading = post.reading.clone();
                     reading.meta.clone_from(&meta);

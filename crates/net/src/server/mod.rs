@@ -8,6 +8,7 @@ mod source;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 pub use self::posts::Posts;
@@ -46,10 +47,37 @@ impl std::fmt::Display for ServerError {
 
 impl std::error::Error for ServerError {}
 
+/// What became of the posts of a server's PVs, summed over all subscriptions there have been.
+///
+/// A post counts once for each subscription whose mask it meets. Those that are in neither sum
+/// wait in a ring for a circuit that has no room, or were left behind when a subscription ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpdateCounts {
+    /// Handed to the circuit of the subscription.
+    pub sent: u64,
+    /// Replaced by later ones before they were sent.
+    pub merged: u64,
+}
+
+/// The same, as it is kept.
+#[derive(Debug, Default)]
+struct UpdateTally {
+    sent: AtomicU64,
+    merged: AtomicU64,
+}
+
+impl UpdateTally {
+    fn add(&self, counts: UpdateCounts) {
+        self.sent.fetch_add(counts.sent, Ordering::Relaxed);
+        self.merged.fetch_add(counts.merged, Ordering::Relaxed);
+    }
+}
+
 /// A running server; stops when dropped.
 #[derive(Debug)]
 pub struct Server {
     inboxes: Vec<Arc<Inbox>>,
+    tally: Arc<UpdateTally>,
     threads: Vec<JoinHandle<()>>,
     tcp_port: u16,
     udp_port: u16,
@@ -61,12 +89,14 @@ impl Server {
         let edge = Edge::bind(&config)?;
         let (tcp_port, udp_port) = (edge.tcp_port, edge.udp_port);
         let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(limit::SERVER_THREADS);
+        let tally = Arc::new(UpdateTally::default());
         let mut reactors = Vec::new();
         for _ in 0..n_threads {
-            reactors.push(Reactor::new(source.clone(), config.payload_bytes_max).map_err(ServerError::System)?);
+            let reactor = Reactor::new(source.clone(), config.payload_bytes_max, tally.clone());
+            reactors.push(reactor.map_err(ServerError::System)?);
         }
         let inboxes: Vec<Arc<Inbox>> = reactors.iter().map(|reactor| reactor.inbox().clone()).collect();
-        let mut server = Server { inboxes: inboxes.clone(), threads: Vec::new(), tcp_port, udp_port };
+        let mut server = Server { inboxes: inboxes.clone(), tally, threads: Vec::new(), tcp_port, udp_port };
         let mut edge = Some(edge);
         for (index, mut reactor) in reactors.into_iter().enumerate() {
             if let Some(edge) = edge.take() {
@@ -79,6 +109,14 @@ impl Server {
             server.threads.push(thread);
         }
         Ok(server)
+    }
+
+    /// What became of the updates so far. Exact once the circuits are idle.
+    pub fn update_counts(&self) -> UpdateCounts {
+        UpdateCounts {
+            sent: self.tally.sent.load(Ordering::Relaxed),
+            merged: self.tally.merged.load(Ordering::Relaxed),
+        }
     }
 
     /// The TCP port of the circuits.

@@ -14,7 +14,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
 use super::circuit::{Circuit, Turn};
-use super::{Answering, Edge, Source};
+use super::{Answering, Edge, Source, UpdateTally};
 use crate::sync::lock;
 use crate::timers::Timers;
 use crate::{clock, limit, socket};
@@ -69,6 +69,7 @@ pub(super) struct Reactor {
     inbox: Arc<Inbox>,
     source: Arc<dyn Source>,
     payload_bytes_max: usize,
+    tally: Arc<UpdateTally>,
     circuits: Slab<(u64, Circuit)>,
     generation_next: u64,
     timers: Timers,
@@ -89,7 +90,11 @@ struct Door {
 }
 
 impl Reactor {
-    pub(super) fn new(source: Arc<dyn Source>, payload_bytes_max: usize) -> io::Result<Reactor> {
+    pub(super) fn new(
+        source: Arc<dyn Source>,
+        payload_bytes_max: usize,
+        tally: Arc<UpdateTally>,
+    ) -> io::Result<Reactor> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
         let inbox = Inbox { messages: Mutex::default(), is_awake: AtomicBool::new(false), waker };
@@ -98,6 +103,7 @@ impl Reactor {
             inbox: Arc::new(inbox),
             source,
             payload_bytes_max,
+            tally,
             circuits: Slab::new(),
             generation_next: 0,
             timers: Timers::default(),
@@ -236,7 +242,7 @@ impl Reactor {
         let mut again = Vec::new();
         for &index in due {
             let Some((_, circuit)) = self.circuits.get_mut(index) else { continue };
-            match circuit.turn(&*self.source, &mut self.buffer, now) {
+            match circuit.turn(&*self.source, &mut self.buffer, &self.tally, now) {
                 Turn::Ready => self.timers.clear(index),
                 Turn::By(at) => self.timers.set(index, at),
                 Turn::Again => again.push(index),

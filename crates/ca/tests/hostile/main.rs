@@ -2,9 +2,11 @@
 //! circuit stays usable or closes. The rows are those of the fault table of the project.
 #![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
 
-#[path = "wire/recording.rs"]
+#[path = "../wire/recording.rs"]
 #[expect(dead_code, reason = "the rest is for the test that is about these files")]
 mod recording;
+
+mod datagrams;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -89,9 +91,8 @@ impl Server {
     fn hear(&mut self, messages: &[Vec<u8>]) {
         let n_before = self.events.len();
         self.circuit.received(&messages.concat(), self.now, &mut self.events);
-        for event in self.events[n_before..].to_vec() {
-            self.answer(&event);
-        }
+        let events = self.events[n_before..].to_vec();
+        events.iter().for_each(|event| self.answer(event));
     }
 
     fn answer(&mut self, event: &server::Event) {
@@ -157,6 +158,13 @@ fn with(request: Request, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
+fn with_answer(answer: Answer, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    answer.header(payload.len()).encode(&mut bytes);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
 fn text(request: Request, text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     message::encode_text(&mut bytes, |size| request.header(size), text);
@@ -170,114 +178,6 @@ fn event_add(sid: u32, subscription: u32, mask: u16) -> Vec<u8> {
         Request::EventAdd { dbr: DbrType(6), count: 1, sid: Sid(sid), subscription: SubscriptionId(subscription) },
         &payload,
     )
-}
-
-fn answers(bytes: &[u8]) -> Vec<Datagram> {
-    let mut out = Vec::new();
-    Responder::new(6000, Now::for_test()).handle(HERE, bytes, &mut |_| true, &mut out);
-    out
-}
-
-fn version() -> Vec<u8> {
-    bare(Request::Version { priority: 1, minor: 13, sequence: 1 })
-}
-
-fn search(name: &[u8]) -> Vec<u8> {
-    let request = Request::Search { reply: 5, minor: 13, cid: Cid(1), again: 1 };
-    [version(), text(request, name)].concat()
-}
-
-#[test]
-fn row_1_datagrams_that_end_early_are_not_answered() {
-    let whole = search(b"x");
-    assert_eq!(answers(&whole).len(), 1);
-
-    for n_bytes in 0..whole.len() {
-        assert_eq!(answers(&whole[..n_bytes]), [], "{n_bytes} bytes");
-    }
-}
-
-#[test]
-fn row_2_a_payload_beyond_its_datagram_ends_the_datagram() {
-    let mut bytes = [search(b"x"), search(b"x")[16..].to_vec()].concat();
-    let second = bytes.len() - 24;
-    bytes[second + 2..second + 4].copy_from_slice(&4096_u16.to_be_bytes());
-
-    let answered = answers(&bytes);
-
-    assert_eq!(recording::messages(&answered[0].bytes).len(), 2, "VERSION and one answer");
-}
-
-#[test]
-fn row_3_a_length_near_the_end_of_numbers_is_no_length() {
-    for length in [u32::MAX, u32::MAX - 7, u32::MAX - 23, 0x8000_0000] {
-        let mut bytes = version();
-        bytes.extend_from_slice(&[0, 6, 0xff, 0xff, 0, 5, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]);
-        bytes.extend_from_slice(&length.to_be_bytes());
-        bytes.extend_from_slice(&[0, 0, 0, 13, b'x', 0, 0, 0, 0, 0, 0, 0]);
-
-        assert_eq!(answers(&bytes), [], "{length}");
-    }
-}
-
-#[test]
-fn row_4_names_that_are_none_are_not_asked_for() {
-    let mut unended = search(b"1234567");
-    *unended.last_mut().unwrap() = b'8';
-    assert_eq!(answers(&unended), [], "no NUL");
-    assert_eq!(answers(&search(b"")), [], "empty");
-    assert_eq!(answers(&search(&[b'x'; 60_000])), [], "too long");
-    assert_eq!(answers(&search(b"\xff\xfe")), [], "no UTF-8");
-
-    let mut asked = Vec::new();
-    for name in ["a\nb\u{1b}[2J", "../../etc", "%s%n"] {
-        let mut serves = |name: &str| {
-            asked.push(name.to_owned());
-            false
-        };
-        let mut out = Vec::new();
-        Responder::new(6000, Now::for_test()).handle(HERE, &search(name.as_bytes()), &mut serves, &mut out);
-        assert_eq!(out, []);
-    }
-    assert_eq!(asked.len(), 3, "strange ones are the source's to refuse");
-}
-
-#[test]
-fn row_6_senders_that_are_none_are_not_answered() {
-    for from in ["127.0.0.1:0", "224.0.0.1:5064", "255.255.255.255:5064"] {
-        let mut out = Vec::new();
-        Responder::new(6000, Now::for_test()).handle(from.parse().unwrap(), &search(b"x"), &mut |_| true, &mut out);
-        assert_eq!(out, [], "{from}");
-    }
-}
-
-fn claim(port: u16, address: u32, cid: u32) -> Vec<u8> {
-    with_answer(Answer::Search { port, count: 0, address, cid: Cid(cid) }, &[0, 13, 0, 0, 0, 0, 0, 0])
-}
-
-fn with_answer(answer: Answer, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    answer.header(payload.len()).encode(&mut bytes);
-    bytes.extend_from_slice(payload);
-    bytes
-}
-
-#[test]
-fn row_8_the_first_claim_counts_and_claims_of_nothing_do_not() {
-    let now = Now::for_test();
-    let mut searcher = Searcher::new(1);
-    searcher.add(Cid(5), "x", now);
-    let mut claims = Vec::new();
-    for (port, address, cid) in [(5064, u32::MAX, 6), (0, u32::MAX, 5), (5064, 0xe000_0001, 5)] {
-        searcher.handle(HERE, &claim(port, address, cid), now, &mut claims);
-    }
-    assert_eq!(claims, [], "unknown, without port, multicast");
-
-    searcher.handle(HERE, &claim(5064, u32::MAX, 5), now, &mut claims);
-    searcher.handle(HERE, &claim(5065, u32::MAX, 5), now, &mut claims);
-
-    assert_eq!(claims.len(), 1);
-    assert_eq!(claims[0].server.port(), 5064);
 }
 
 #[test]
@@ -340,7 +240,7 @@ fn row_14_a_count_or_type_that_does_not_fit_fails_its_operation_alone() {
         server.hear(&[bare(Request::ReadNotify { dbr: DbrType(dbr), count, sid: Sid(0), ioid: Ioid(1) })]);
 
         let (header, payload) = server.drain().pop().unwrap();
-        assert_eq!(Answer::from_header(&header).to_string().contains(&status.to_string()), true, "{dbr} {count}");
+        assert!(Answer::from_header(&header).to_string().contains(&status.to_string()), "{dbr} {count}");
         assert!(payload.len() <= limit::REFUSAL_BYTES);
         assert!(server.is_usable());
     }
@@ -438,6 +338,22 @@ fn row_17_a_channel_that_is_cleared_takes_its_subscriptions_along_and_no_others(
 }
 
 #[test]
+fn a_channel_created_before_another_is_cleared_in_one_breath_has_a_number_of_its_own() {
+    let mut server = Server::with_channel();
+    let create = || text(Request::CreateChan { cid: Cid(8), minor: 13 }, b"y");
+    let clear = bare(Request::ClearChannel { sid: Sid(0), cid: Cid(7) });
+    let read = bare(Request::ReadNotify { dbr: DbrType(6), count: 1, sid: Sid(0), ioid: Ioid(1) });
+
+    server.hear(&[create(), event_add(0, 1, 1), clear]);
+    assert!(matches!(server.drain()[2], (Header { command: 18, p2: 1, .. }, _)), "not the one that ends");
+    server.hear(&[create()]);
+    assert!(matches!(server.last(), Answer::CreateChan { sid: Sid(0), .. }), "later it is free");
+
+    server.hear(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(8) }), read]);
+    assert!(server.is_closed(), "and gone at once for the client");
+}
+
+#[test]
 fn row_18_subscriptions_without_a_mask_or_a_number_of_their_own_close() {
     let cancel =
         || bare(Request::EventCancel { dbr: DbrType(6), count: 1, sid: Sid(0), subscription: SubscriptionId(1) });
@@ -519,35 +435,6 @@ fn a_client_circuit_survives_any_bytes_within_its_bounds() {
         assert!(circuit.pending_bytes() <= pending_bytes + 16, "seed {seed}: an echo at the most");
         let closed = events.iter().position(|event| matches!(event, client::Event::Closed(_)));
         assert!(closed.is_none_or(|at| at == events.len() - 1), "seed {seed}: {events:?}");
-    }
-}
-
-#[test]
-fn searcher_and_responder_survive_any_datagram() {
-    let recording = Recording::named("search");
-    let datagrams: Vec<Vec<u8>> = recording
-        .lines
-        .iter()
-        .filter_map(|line| match line {
-            recording::Line::Bytes(_, bytes, _) => Some(bytes.clone()),
-            recording::Line::Comment(_) => None,
-        })
-        .collect();
-    for seed in 0..20_000 {
-        let mut chance = Chance(seed);
-        let messages = datagrams[chance.below(2)].repeat(1 + chance.below(30));
-        let bytes = chance.mutated(&messages);
-        let now = Now::for_test();
-        let mut searcher = Searcher::new(seed);
-        (0..4).for_each(|cid| searcher.add(Cid(cid), "w:float", now));
-        let (mut claims, mut out) = (Vec::new(), Vec::new());
-
-        searcher.handle(HERE, &bytes, now, &mut claims);
-        Responder::new(6000, now).handle(HERE, &bytes, &mut |_| true, &mut out);
-
-        assert_eq!(claims.len() + searcher.n_names(), 4, "seed {seed}");
-        assert!(out.iter().all(|datagram| datagram.bytes.len() <= limit::ANSWER_BYTES), "seed {seed}");
-        assert!(out.iter().map(|datagram| datagram.bytes.len()).sum::<usize>() <= bytes.len() + 16, "seed {seed}");
     }
 }
 

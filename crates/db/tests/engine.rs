@@ -1,0 +1,272 @@
+//! The machine as a whole: chains, loops, timers, completion, scans, threads.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fodo_data::{Alarm, Array, EventMask, Kind, Now, Scalar, Severity, Status, Value};
+use fodo_db::{Database, Event, FieldRef, Input, Loader, PutError, PutId};
+
+struct Ioc {
+    database: Database,
+    now: Now,
+    events: Vec<Event>,
+}
+
+impl Ioc {
+    fn new(db: &str) -> Ioc {
+        let mut loader = Loader::default();
+        loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
+        let mut ioc = Ioc { database: loader.finish().unwrap(), now: Now::for_test(), events: Vec::new() };
+        ioc.database.handle(Input::Start, ioc.now, &mut ioc.events).unwrap();
+        ioc
+    }
+
+    fn field(&self, name: &str) -> FieldRef {
+        self.database.field(name).unwrap()
+    }
+
+    fn put(&mut self, name: &str, value: impl Into<Value>, put: Option<u64>) -> Result<(), PutError> {
+        let input = Input::Put { field: self.field(name), value: value.into(), put: put.map(PutId) };
+        self.database.handle(input, self.now, &mut self.events)
+    }
+
+    /// Time passes until the next deadline; false when there is none.
+    fn step(&mut self) -> bool {
+        let Some(due) = self.database.deadline() else { return false };
+        self.now = self.now + due.saturating_duration_since(self.now.monotonic);
+        self.database.handle(Input::Tick, self.now, &mut self.events).unwrap();
+        true
+    }
+
+    fn number(&self, name: &str) -> f64 {
+        self.database.read(self.field(name)).value.first().unwrap().to_f64().unwrap()
+    }
+
+    fn done(&mut self) -> Vec<u64> {
+        let events = std::mem::take(&mut self.events);
+        events.iter().filter_map(|event| if let Event::PutDone { put } = event { Some(put.0) } else { None }).collect()
+    }
+}
+
+#[test]
+fn a_chain_of_a_hundred_thousand_forward_links_runs_to_its_end() {
+    let mut db = String::new();
+    for index in 0..100_000 {
+        writeln!(db, "record(calc, r{index}) {{ field(CALC, \"VAL+1\") field(FLNK, r{}) }}", index + 1).unwrap();
+    }
+    db.push_str("record(calc, r100000) { field(CALC, \"VAL+1\") }");
+    let mut ioc = Ioc::new(&db);
+
+    ioc.put("r0.PROC", 1_i32, Some(1)).unwrap();
+
+    assert_eq!(ioc.number("r100000"), 1.0);
+    assert_eq!(ioc.done(), [1]);
+}
+
+#[test]
+fn links_nested_too_deep_are_an_alarm_and_not_an_overflow() {
+    let mut db = String::new();
+    for index in 0..2_000 {
+        writeln!(db, "record(calc, r{index}) {{ field(CALC, \"A+1\") field(INPA, \"r{} PP MS\") }}", index + 1)
+            .unwrap();
+    }
+    db.push_str("record(calc, r2000) { field(CALC, \"1\") }");
+    let mut ioc = Ioc::new(&db);
+
+    ioc.put("r0.PROC", 1_i32, None).unwrap();
+    let reading = ioc.database.read(ioc.field("r0"));
+    assert_eq!(reading.alarm, Alarm { severity: Severity::Invalid, status: Status::LINK });
+
+    ioc.put("r1990.PROC", 1_i32, None).unwrap();
+    assert_eq!(ioc.number("r1990"), 11.0);
+}
+
+#[test]
+fn cp_links_in_a_circle_go_on_call_by_call_and_do_not_hang() {
+    let mut ioc = Ioc::new(
+        "record(calc, a) { field(CALC, \"A+1\") field(INPA, \"b CP\") }
+         record(calc, b) { field(CALC, \"A+1\") field(INPA, \"a CP\") }",
+    );
+    let before = ioc.number("a");
+
+    assert!(ioc.step());
+
+    assert!(ioc.number("a") > before + 100.0);
+    assert_eq!(ioc.database.deadline(), Some(ioc.now.monotonic));
+}
+
+#[test]
+fn a_put_is_complete_when_a_record_that_waits_is_done() {
+    let mut ioc = Ioc::new(
+        "record(ao, start) { field(FLNK, slow) }
+         record(ai, slow) { field(SIMM, YES) field(SIOL, source) field(SDLY, 2) field(FLNK, last) }
+         record(ai, source) { field(VAL, 7) }
+         record(calc, last) { field(CALC, \"VAL+1\") }",
+    );
+
+    ioc.put("start", 1.0, Some(5)).unwrap();
+    assert_eq!(ioc.done(), [0; 0]);
+    assert_eq!(ioc.number("slow.PACT"), 1.0);
+    assert_eq!(ioc.number("last"), 0.0);
+
+    ioc.step();
+    assert_eq!(ioc.done(), [5]);
+    assert_eq!((ioc.number("slow"), ioc.number("last"), ioc.number("slow.PACT")), (7.0, 1.0, 0.0));
+}
+
+#[test]
+fn a_put_while_the_record_waits_processes_it_once_more() {
+    let mut ioc = Ioc::new(
+        "record(ao, a) { field(SIMM, YES) field(SIOL, sink) field(SDLY, 1) field(FLNK, count) }
+         record(ao, sink) {} record(calc, count) { field(CALC, \"VAL+1\") }",
+    );
+
+    ioc.put("a", 1.0, Some(1)).unwrap();
+    ioc.put("a", 2.0, Some(2)).unwrap();
+    assert_eq!(ioc.number("a.RPRO"), 1.0);
+    assert!(ioc.step());
+    assert!(ioc.step());
+
+    assert_eq!((ioc.number("sink"), ioc.number("count")), (2.0, 2.0));
+    assert_eq!(ioc.done(), [1, 2]);
+}
+
+#[test]
+fn an_active_record_that_is_scanned_again_and_again_goes_into_alarm() {
+    let mut ioc = Ioc::new(
+        "record(ai, stuck) { field(SIMM, YES) field(SIOL, source) field(SDLY, 100) field(SCAN, \"1 second\") }
+         record(ai, source) { field(VAL, 1) field(UDF, 0) }",
+    );
+
+    for _ in 0..12 {
+        ioc.step();
+    }
+
+    let reading = ioc.database.read(ioc.field("stuck"));
+    // It is undefined, and so INVALID, until it is read for the first time.
+    assert_eq!(reading.alarm.severity, Severity::Invalid);
+}
+
+#[test]
+fn scans_keep_their_beat_and_skip_what_was_missed() {
+    let mut ioc = Ioc::new("record(calc, a) { field(SCAN, \"1 second\") field(CALC, \"VAL+1\") }");
+    let start = ioc.now;
+    for _ in 0..3 {
+        ioc.step();
+    }
+    assert_eq!(ioc.number("a"), 3.0);
+
+    ioc.now = start + Duration::from_millis(7_300);
+    ioc.database.handle(Input::Tick, ioc.now, &mut ioc.events).unwrap();
+
+    assert_eq!(ioc.number("a"), 4.0);
+    assert_eq!(ioc.database.deadline(), Some((start + Duration::from_secs(8)).monotonic));
+    ioc.put("a.SCAN", "Passive", None).unwrap();
+    assert!(!ioc.step());
+    ioc.put("a.SCAN", ".1 second", None).unwrap();
+    assert!(ioc.step());
+}
+
+#[test]
+fn an_array_is_moved_into_the_record_and_shared_with_readers() {
+    let mut ioc = Ioc::new("record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 3) }");
+    let field = ioc.field("w");
+    ioc.database.watch(field, true);
+    let value = Value::from(vec![1.0, 2.0, 3.0]);
+    let Value::Array(Array::F64(original)) = value.clone() else { unreachable!() };
+
+    ioc.put("w", value, None).unwrap();
+
+    let Value::Array(Array::F64(stored)) = ioc.database.read(field).value else { unreachable!() };
+    assert!(std::sync::Arc::ptr_eq(&original, &stored));
+    let Some(Event::Posted { reading, .. }) = ioc.events.last() else { unreachable!() };
+    let Value::Array(Array::F64(posted)) = &reading.value else { unreachable!() };
+    assert!(std::sync::Arc::ptr_eq(&original, posted));
+
+    ioc.put("w", vec![1_i16, 2, 3, 4, 5], None).unwrap();
+    assert_eq!(ioc.database.read(field).value, Value::from(vec![1.0, 2.0, 3.0]));
+}
+
+#[test]
+fn a_fields_facts_follow_its_record() {
+    let mut ioc = Ioc::new("record(mbbo, m) {} record(waveform, w) { field(FTVL, SHORT) field(NELM, 5) }");
+
+    assert_eq!(ioc.database.facts(ioc.field("m")).kind, Kind::U16);
+    ioc.put("m.ZRST", "off", None).unwrap();
+    assert_eq!(ioc.database.facts(ioc.field("m")).kind, Kind::Enum);
+    assert_eq!(ioc.database.read(ioc.field("m")).value, Value::Scalar(Scalar::Enum(0)));
+    let facts = ioc.database.facts(ioc.field("w"));
+    assert_eq!((facts.kind, facts.count_max, facts.record_type), (Kind::I16, 5, "waveform"));
+    assert!(ioc.database.facts(ioc.field("m.STAT")).is_read_only);
+    assert!(ioc.database.field("m.NOPE").is_none() && ioc.database.field("nope").is_none());
+}
+
+#[test]
+fn alarms_are_acknowledged() {
+    let mut ioc = Ioc::new("record(ai, a) { field(HIGH, 5) field(HSV, MINOR) }");
+    ioc.put("a", 6.0, None).unwrap();
+    ioc.put("a", 1.0, None).unwrap();
+    let field = ioc.field("a");
+    // The first round was INVALID while undefined: nothing has acknowledged what came after.
+    assert_eq!(ioc.database.meta(field).acknowledge.unwrap().severity, Severity::Minor);
+
+    let acknowledge = Input::Acknowledge { field, transient: None, severity: Some(Severity::Minor) };
+    ioc.database.handle(acknowledge, ioc.now, &mut ioc.events).unwrap();
+
+    assert_eq!(ioc.database.meta(field).acknowledge.unwrap().severity, Severity::None);
+}
+
+#[test]
+fn time_stamps_follow_tse_and_tsel() {
+    let mut ioc = Ioc::new(
+        "record(ai, early) {} record(ai, device) { field(TSE, -2) }
+         record(ai, same) { field(TSEL, \"early.TIME\") }
+         record(ai, input) { field(TSE, -2) field(INP, early) }",
+    );
+    ioc.put("early", 1.0, None).unwrap();
+    let early = ioc.now.wall;
+    ioc.now = ioc.now + Duration::from_secs(5);
+    for record in ["device", "same", "input"] {
+        ioc.put(&format!("{record}.PROC"), 1_i32, None).unwrap();
+    }
+
+    let time = |record: &str| ioc.database.read(ioc.field(record)).time;
+    assert_eq!((time("early"), time("same"), time("input")), (early, early, early));
+    assert_eq!(time("device"), fodo_data::TimeStamp::NEVER);
+}
+
+#[test]
+fn readers_see_whole_readings_while_records_process() {
+    let mut ioc = Ioc::new("record(ai, a) { field(HIGH, 5) field(HSV, MAJOR) field(VAL, 0) }");
+    ioc.put("a", 0.0, None).unwrap();
+    let field = ioc.field("a");
+    let is_over = AtomicBool::new(false);
+
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut n_reads = 0;
+            while !is_over.load(Ordering::Relaxed) || n_reads < 1000 {
+                let reading = ioc.database.read(field);
+                assert!(matches!(reading.value, Value::Scalar(Scalar::F64(_))));
+                n_reads += 1;
+            }
+        });
+        let mut events = Vec::new();
+        ioc.database.watch(field, true);
+        for index in 0..5_000 {
+            let value = Value::from(f64::from(index % 2) * 10.0);
+            ioc.database.handle(Input::Put { field, value, put: None }, ioc.now, &mut events).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+        for event in events {
+            let Event::Posted { mask, reading, .. } = event else { continue };
+            if mask.meets(EventMask::VALUE) {
+                let is_high = reading.value == Value::from(10.0);
+                assert_eq!(reading.alarm.severity == Severity::Major, is_high);
+            }
+        }
+    });
+}

@@ -1,0 +1,208 @@
+"""caproto's threading client: many at once by ``get_pvs`` and ``Batch``."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from caproto.threading.client import PV, Batch, Context
+from protocol import OPERATION_S_MAX, Channels, Timed, hello, keeper, now_ns, require_count, require_time, serve, unable
+
+SHARED = "one channel, which caproto shares per name"
+
+
+class Caproto:
+    """A context per request, since a context remembers where it found a name."""
+
+    def __init__(self) -> None:
+        self.context: Context | None = None
+        self.pv: PV | None = None
+        self.kept = ""
+
+    def fresh(self) -> Context:
+        """One that has found nothing yet, but has the circuit to the server of the last ``open``."""
+        self.close_all()
+        self.context = Context(timeout=OPERATION_S_MAX)
+        if self.kept:
+            self.context.get_pvs(self.kept)[0].wait_for_connection()
+        return self.context
+
+    async def open(self, pv: str, n_channels: int) -> tuple[int, int]:
+        self.kept = keeper(pv)
+        (self.pv,) = self.connect([pv])
+        return min(n_channels, 1), self.pv.channel.native_data_count
+
+    async def get_scalar(self, _index: int) -> tuple[float, int]:
+        response = self.pv.read(data_type="time", timeout=OPERATION_S_MAX)
+        return response.data[0], response.metadata.stamp.secondsSinceEpoch
+
+    async def put_array(self, elements: np.ndarray) -> None:
+        self.pv.write(elements, wait=True, timeout=OPERATION_S_MAX)
+
+    async def get_array(self, _n_elements: int) -> np.ndarray:
+        # Counted by the server: caproto's default asks for all the waveform could hold.
+        return self.pv.read(data_count=0, timeout=OPERATION_S_MAX).data
+
+    async def create_contexts(self, n: int, pv: str) -> Timed:
+        self.close_all()
+        start = now_ns()
+        contexts = [Context() for _index in range(n)]
+        ns = now_ns() - start
+        n_distinct = len(set(map(id, contexts)))
+        for context in contexts[:1] + contexts[-1:]:
+            context.get_pvs(pv)[0].wait_for_connection(timeout=OPERATION_S_MAX)
+        start = now_ns()
+        # All together, since caproto takes a second to close one that has found nothing.
+        with ThreadPoolExecutor(max_workers=max(n, 1)) as pool:
+            list(pool.map(close, contexts))
+        return Timed(ns, n_distinct, close_ns=now_ns() - start)
+
+    async def context_close(self, pv: str, how: str) -> bool:
+        self.close_all()
+        if how == "explicit":
+            context = Context()
+            (channel,) = context.get_pvs(pv)
+            channel.wait_for_connection(timeout=OPERATION_S_MAX)
+            context.disconnect()
+        else:
+            with Context() as context:
+                (channel,) = context.get_pvs(pv)
+                channel.wait_for_connection(timeout=OPERATION_S_MAX)
+        return not channel.connected
+
+    async def create_channels(self, channels: Channels) -> Timed:
+        names = channels.distinct_only("caproto")
+        context = self.fresh()
+        start = now_ns()
+        pvs = context.get_pvs(*names)
+        ns = now_ns() - start
+        return Timed(ns, len(set(map(id, pvs))), close_ns=self.close_all())
+
+    async def connect_one_by_one(self, channels: Channels) -> Timed:
+        names = channels.distinct_only("caproto")
+        context = self.fresh()
+        pvs = []
+        start = now_ns()
+        for name in names:
+            (pv,) = context.get_pvs(name)
+            pv.wait_for_connection()
+            pvs.append(pv)
+        ns = now_ns() - start
+        return Timed(ns, sum(pv.connected for pv in pvs), close_ns=self.close_all())
+
+    async def connect_at_once(self, channels: Channels) -> Timed:
+        names = channels.distinct_only("caproto")
+        context = self.fresh()
+        start = now_ns()
+        pvs = context.get_pvs(*names)
+        created = now_ns()
+        for pv in pvs:
+            pv.wait_for_connection()
+        ns = now_ns() - start
+        n = sum(pv.connected for pv in pvs)
+        return Timed(ns, n, created_ns=created - start, close_ns=self.close_all())
+
+    async def get_at_once(self, channels: Channels) -> Timed:
+        pvs = self.connect(channels.names())
+        readings = Readings(channels.n)
+        start = now_ns()
+        with Batch(timeout=OPERATION_S_MAX) as batch:
+            for index, pv in enumerate(pvs):
+                batch.read(pv, readings.taker(index), data_type="time")
+        readings.wait("get")
+        ns = now_ns() - start
+        channels.check([response.data[0] for response in readings.in_order()])
+        require_time(min(response.metadata.stamp.secondsSinceEpoch for response in readings.in_order()))
+        return Timed(ns, len(readings.values), close_ns=self.close_all(), note=shared(channels))
+
+    async def put_at_once(self, channels: Channels) -> Timed:
+        pvs = self.connect(channels.names())
+        numbers = [float(number) for number in channels.numbers()]
+        done = Readings(channels.n)
+        start = now_ns()
+        with Batch(timeout=OPERATION_S_MAX) as batch:
+            for index, pv in enumerate(pvs):
+                batch.write(pv, [numbers[index] + 0.5], done.taker(index))
+        done.wait("put")
+        ns = now_ns() - start
+        values = [pv.read().data[0] for pv in pvs]
+        for number, pv in zip(numbers, pvs):
+            pv.write([number], wait=True)
+        channels.check([value - 0.5 for value in values])
+        return Timed(ns, len(done.values), close_ns=self.close_all(), note=shared(channels))
+
+    async def monitor_at_once(self, channels: Channels) -> Timed:
+        pvs = self.connect(channels.names())
+        readings = Readings(channels.n)
+        # Held by us as well, since caproto keeps only weak references to callbacks.
+        updaters = [readings.updater(index) for index in range(channels.n)]
+        subscriptions = []
+        start = now_ns()
+        for index, pv in enumerate(pvs):
+            # caproto joins equal subscriptions of a PV; a number that it sends nowhere keeps them apart.
+            subscription = pv.subscribe(to=float(index)) if channels.is_shared() else pv.subscribe()
+            subscription.add_callback(updaters[index])
+            subscriptions.append(subscription)
+        created = now_ns()
+        readings.wait("the first updates")
+        ns = now_ns() - start
+        n_distinct = len(set(map(id, subscriptions)))
+        for subscription in subscriptions:
+            subscription.clear()
+        require_count(n_distinct, channels.n)
+        channels.check([response.data[0] for response in readings.in_order()])
+        n = len(readings.values)
+        return Timed(ns, n, created_ns=created - start, close_ns=self.close_all(), note=shared(channels))
+
+    def connect(self, names: list[str]) -> list[PV]:
+        pvs = self.fresh().get_pvs(*names)
+        for pv in pvs:
+            pv.wait_for_connection()
+        return pvs
+
+    def close_all(self) -> int:
+        start = now_ns()
+        if self.context is not None:
+            close(self.context)
+        self.context = None
+        return now_ns() - start
+
+
+class Readings:
+    """One response per index, by callbacks of several threads, and a wait until all are there."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.values: dict[int, Any] = {}
+        self.are_all_there = threading.Event()
+
+    def take(self, index: int, response: Any) -> None:
+        self.values.setdefault(index, response)
+        if len(self.values) == self.n:
+            self.are_all_there.set()
+
+    def taker(self, index: int) -> Any:
+        return lambda response: self.take(index, response)
+
+    def updater(self, index: int) -> Any:
+        return lambda _subscription, response: self.take(index, response)
+
+    def in_order(self) -> list[Any]:
+        return [self.values[index] for index in range(self.n)]
+
+    def wait(self, what: str) -> None:
+        if self.n > 0 and not self.are_all_there.wait(OPERATION_S_MAX):
+            raise unable(what, f"{self.n - len(self.values)} of {self.n} are missing")
+
+
+def shared(channels: Channels) -> str | None:
+    return SHARED if channels.is_shared() else None
+
+
+def close(context: Context) -> None:
+    # Without waiting for its threads, which look only twice a second whether they are still wanted. Its
+    # broadcaster, which nobody shares, goes with it.
+    context.disconnect(wait=False)
+
+
+serve(Caproto, hello("caproto"))

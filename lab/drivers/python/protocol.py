@@ -1,0 +1,222 @@
+"""The laboratory's driver protocol for clients in Python; ``lab/src/driver/mod.rs`` has the table.
+
+A driver is a class with one coroutine per request. They are coroutines because aioca's calls are; the
+others simply block in them. Only a driver starts and stops a clock, around the calls of its client and
+nothing else; what came is checked here, after the clock has stopped.
+"""
+
+import asyncio
+import dataclasses
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+#: For one operation, or for many started at once. The laboratory ends a driver that takes longer than it may.
+OPERATION_S_MAX = 600.0
+
+#: The requests for many channels.
+BATCHES = (
+    "create_channels",
+    "connect_one_by_one",
+    "connect_at_once",
+    "get_at_once",
+    "monitor_at_once",
+    "put_at_once",
+)
+
+now_ns = time.perf_counter_ns
+
+
+class Failed(Exception):
+    """Why there is no number, in the laboratory's words."""
+
+    def __init__(self, kind: str, **about: Any) -> None:
+        super().__init__(f"{kind}: {about}")
+        self.answer = {"failed": {kind: about}}
+
+
+def unable(what: str, why: str) -> Failed:
+    """What a client cannot do, or did not do this time."""
+    return Failed("operation", what=what, why=why)
+
+
+@dataclasses.dataclass(frozen=True)
+class Channels:
+    """Which PVs a request is about."""
+
+    pattern: str
+    n: int
+    variant: str
+
+    def numbers(self) -> list[int]:
+        return [index if self.variant == "distinct" else 0 for index in range(self.n)]
+
+    def names(self) -> list[str]:
+        return [self.pattern.format(number) for number in self.numbers()]
+
+    def is_shared(self) -> bool:
+        """Whether a client with one channel per name does with one."""
+        return self.n > 1 and (self.variant != "distinct" or "{" not in self.pattern)
+
+    def distinct_only(self, client: str) -> list[str]:
+        """The names, for a client that has one channel per name whatever it is asked."""
+        if self.is_shared():
+            raise unable("channels of their own to one PV", f"{client} shares one channel per name")
+        return self.names()
+
+    def check(self, values: list[float]) -> None:
+        """A numbered PV holds its number; any other is a counter, which never goes back."""
+        require_count(len(values), self.n)
+        last = -math.inf
+        for number, value in zip(self.numbers(), values):
+            if "{" in self.pattern:
+                expected = float(number)
+                if value != expected:
+                    raise Failed("wrong_value", value=float(value), expected=str(expected))
+            elif not math.isfinite(value) or value < last:
+                raise Failed("wrong_value", value=float(value), expected=f"a counter at {last} or beyond")
+            last = value
+
+
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """What a request for many things answers; times in nanoseconds."""
+
+    ns: int
+    n: int
+    created_ns: int | None = None
+    close_ns: int | None = None
+    note: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Hello:
+    """Who the driver drives."""
+
+    client: str
+    version: str
+    runtime: str
+
+
+def hello(package: str, *libraries: str) -> Hello:
+    """``libraries`` are what it runs on, each ``name version``."""
+    words = [f"Python {platform.python_version()}", *libraries]
+    return Hello(package, importlib.metadata.version(package), ", ".join(words))
+
+
+def pattern(n_elements: int, salt: int) -> np.ndarray:
+    """The array of the protocol: (index * 2654435761) xor salt, in 32 bits."""
+    wide = np.arange(n_elements, dtype=np.uint32) * np.uint32(2654435761)
+    return (wide ^ np.uint32(salt & 0xFFFFFFFF)).view(np.int32)
+
+
+def keeper(pv: str) -> str:
+    """Another name for the PV, so that a client with one channel per name can keep a channel beside a batch."""
+    return pv if "." in pv else f"{pv}.VAL"
+
+
+def require_count(n: int, expected: int) -> None:
+    if n != expected:
+        raise Failed("wrong_count", n=n, expected=expected)
+
+
+def require_time(seconds: float) -> None:
+    if seconds <= 0:
+        raise Failed("wrong_value", value=float(seconds), expected="the time of a value")
+
+
+def compare(came: np.ndarray, put: np.ndarray) -> None:
+    require_count(int(np.size(came)), int(put.size))
+    if not np.array_equal(came, put):
+        index = int(np.flatnonzero(came != put)[0])
+        raise Failed("wrong_element", index=index, value=int(came[index]), expected=int(put[index]))
+
+
+async def open_pv(driver: Any, request: dict[str, Any], about: Hello) -> dict[str, Any]:
+    n_channels, element_count_max = await driver.open(request["pv"], request["n_channels"])
+    return {"opened": {"version": about.version, "n_channels": n_channels, "element_count_max": element_count_max}}
+
+
+async def get_scalars(driver: Any, n: int, n_warm_up: int) -> dict[str, Any]:
+    for index in range(n_warm_up):
+        await driver.get_scalar(index)
+    latencies_ns = []
+    readings = []
+    for index in range(n):
+        start = now_ns()
+        reading = await driver.get_scalar(index)
+        latencies_ns.append(now_ns() - start)
+        readings.append(reading)
+    last = -math.inf
+    for value, seconds in readings:
+        if not math.isfinite(value) or value < last or seconds <= 0:
+            raise Failed("wrong_value", value=float(value), expected=f"a counter at {last} or beyond, with its time")
+        last = value
+    first = readings[0][0] if readings else 0.0
+    return {"scalars": {"latencies_ns": latencies_ns, "first": float(first), "last": max(float(last), float(first))}}
+
+
+async def move_array(driver: Any, n_elements: int, salt: int, n_gets: int) -> dict[str, Any]:
+    latencies_ns = []
+    for index in range(n_gets):
+        put = pattern(n_elements, salt + index)
+        await driver.put_array(put)
+        start = now_ns()
+        came = await driver.get_array(n_elements)
+        latencies_ns.append(now_ns() - start)
+        compare(came, put)
+    return {"array": {"latencies_ns": latencies_ns, "n_elements": n_elements}}
+
+
+async def answer(driver: Any, line: str, about: Hello) -> dict[str, Any]:
+    try:
+        ((verb, request),) = json.loads(line).items()
+    except (ValueError, AttributeError):
+        raise Failed("protocol", line=line.strip()) from None
+    if verb == "open":
+        return await open_pv(driver, request, about)
+    if verb == "get_scalars":
+        return await get_scalars(driver, **request)
+    if verb == "move_array":
+        return await move_array(driver, **request)
+    if verb == "context_close":
+        return {"answered": {"yes": await driver.context_close(request["pv"], request["how"])}}
+    if verb == "create_contexts":
+        timed = await driver.create_contexts(request["n"], request["pv"])
+    elif verb in BATCHES:
+        request = Channels(**request)
+        timed = await getattr(driver, verb)(request)
+    else:
+        raise Failed("protocol", line=line.strip())
+    require_count(timed.n, request.n if isinstance(request, Channels) else request["n"])
+    return {"timed": {name: value for name, value in dataclasses.asdict(timed).items() if value is not None}}
+
+
+async def answer_lines(driver_class: type, about: Hello) -> None:
+    output = sys.stdout
+    # What a library prints is not an answer.
+    sys.stdout = sys.stderr
+    print(json.dumps({"hello": dataclasses.asdict(about)}), file=output, flush=True)
+    driver = driver_class()
+    # Nothing else wants this loop between two requests, so it may block for the next.
+    for line in sys.stdin:
+        try:
+            content = await answer(driver, line, about)
+        except Failed as failed:
+            content = failed.answer
+        except Exception as error:  # Whatever went wrong is the answer.
+            content = unable(line.strip()[:200], f"{type(error).__name__}: {error}").answer
+        print(json.dumps(content), file=output, flush=True)
+
+
+def serve(driver_class: type, about: Hello) -> None:
+    """Answers requests until the input ends, then leaves without waiting for any thread."""
+    asyncio.run(answer_lines(driver_class, about))
+    os._exit(0)

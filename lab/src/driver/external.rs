@@ -1,0 +1,237 @@
+//! Drivers in other languages: found, made ready at first use, started.
+//!
+//! Their sources are part of this program, which writes them into the environment of the peers, so that the
+//! laboratory runs from anywhere. What speaks Java is compiled there once; its library comes by Maven.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::Failure;
+use crate::peers::Peers;
+use crate::process::{Launch, Ports};
+
+/// The peers in Python, each at one version.
+const LIST_PATH: &str = "conformance/peers/requirements.txt";
+
+/// What every driver in Python imports.
+const PROTOCOL: (&str, &str) = ("protocol.py", include_str!("../../drivers/python/protocol.py"));
+
+/// What Maven reads to fetch PSI's library and what that needs.
+const POM: (&str, &str) = ("pom.xml", include_str!("../../drivers/psi-ca/pom.xml"));
+
+/// The driver in Java.
+const PSI_CA: (&str, &str) = ("PsiCa.java", include_str!("../../drivers/psi-ca/PsiCa.java"));
+
+/// A client that is driven by a program of its own language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum External {
+    /// In Python, for asyncio, over libca.
+    Aioca,
+    /// In Python, over libca.
+    Pyepics,
+    /// All Python.
+    Caproto,
+    /// PSI's, all Java.
+    PsiCa,
+}
+
+impl External {
+    /// As tables show it, and as it calls itself.
+    pub fn text(self) -> &'static str {
+        match self {
+            External::Aioca => "aioca",
+            External::Pyepics => "pyepics",
+            External::Caproto => "caproto",
+            External::PsiCa => "psi-ca",
+        }
+    }
+
+    /// What it needs but is not there, and how to get it. Starts programs, so not for inner loops.
+    pub fn missing(self, peers: &Peers) -> Option<String> {
+        match self.python_file() {
+            Some(_) => self.missing_package(peers).err(),
+            None => missing_java(&psi_ca_directory(peers)).err(),
+        }
+    }
+
+    /// How to start it on `cpu` beside the server at `ports`. Makes it ready first: at the first use of PSI's
+    /// library a quarter of a minute, with a message.
+    pub fn launch(self, ports: Ports, cpu: Option<usize>, peers: &Peers) -> Result<Launch, Failure> {
+        let (program, args) = self.words(peers).map_err(|why| Failure::Unavailable { who: self.text().into(), why })?;
+        // Whoever would start a program found here, a repeater say, has to do without.
+        let variables = vec![("PATH", OsString::new()), ("PYTHONDONTWRITEBYTECODE", "1".into())];
+        Ok(Launch { who: format!("the driver of {}", self.text()), program, args, cpu, ports, variables })
+    }
+
+    fn words(self, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
+        let Some((name, text)) = self.python_file() else {
+            return psi_ca_words(&psi_ca_directory(peers));
+        };
+        self.missing_package(peers)?;
+        let directory = peers.directory.join("fodo-lab").join("python");
+        write_when_different(&directory, PROTOCOL)?;
+        let driver = write_when_different(&directory, (name, text))?;
+        // No user's own packages, and answers at once.
+        Ok((python_of(peers)?, vec!["-s".into(), "-u".into(), driver.into()]))
+    }
+
+    fn python_file(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            External::Aioca => Some(("aioca_driver.py", include_str!("../../drivers/python/aioca_driver.py"))),
+            External::Pyepics => Some(("pyepics_driver.py", include_str!("../../drivers/python/pyepics_driver.py"))),
+            External::Caproto => Some(("caproto_driver.py", include_str!("../../drivers/python/caproto_driver.py"))),
+            External::PsiCa => None,
+        }
+    }
+
+    fn missing_package(self, peers: &Peers) -> Result<(), String> {
+        let script = "import importlib.metadata, sys; importlib.metadata.version(sys.argv[1])";
+        let found = output_of(Command::new(python_of(peers)?).args(["-c", script, self.text()]));
+        let name = self.text();
+        found.map(|_nothing| ()).map_err(|_why| {
+            format!("{} has no {name}; `pip install --requirement` it from {LIST_PATH}", peers.directory.display())
+        })
+    }
+}
+
+fn python_of(peers: &Peers) -> Result<PathBuf, String> {
+    peers.epics.as_ref().map(|epics| epics.python.clone()).map_err(Clone::clone)
+}
+
+fn psi_ca_directory(peers: &Peers) -> PathBuf {
+    peers.directory.join("fodo-lab").join("psi-ca")
+}
+
+/// Whether PSI's library is there and its driver compiled, from these very sources.
+fn is_ready(directory: &Path) -> bool {
+    [POM, PSI_CA].iter().all(|file| is_same(directory, *file)) && directory.join(READY).is_file()
+}
+
+/// Written last, so that an interrupted first use is begun again.
+const READY: &str = "ready";
+
+fn missing_java(directory: &Path) -> Result<(), String> {
+    let needed: &[&str] = if is_ready(directory) { &["java"] } else { &["java", "javac", "mvn"] };
+    match needed.iter().find(|name| which(name).is_none()) {
+        Some(name) => Err(format!(
+            "no `{name}` in PATH; PSI's ca needs a JDK (17 or newer) and, at first use, Maven: on Debian and Ubuntu \
+             the packages openjdk-17-jdk-headless and maven"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn psi_ca_words(directory: &Path) -> Result<(PathBuf, Vec<OsString>), String> {
+    missing_java(directory)?;
+    if !is_ready(directory) {
+        eprintln!("fetching PSI's ca into {} (once, some seconds) ...", directory.display());
+        make_psi_ca(directory)?;
+    }
+    let java = which("java").ok_or("no `java` in PATH")?;
+    let class_path = std::env::join_paths([directory.join("classes"), directory.join("jars").join("*")])
+        .map_err(|why| why.to_string())?;
+    // Its repeater would be a second Java machine, listening on all interfaces.
+    let mut words: Vec<OsString> = vec!["-DCA_REPEATER_DISABLE=true".into(), "-cp".into(), class_path];
+    words.extend(["PsiCa".into(), psi_ca_version().into()]);
+    Ok((java, words))
+}
+
+/// The version of the library that the pom names.
+fn psi_ca_version() -> &'static str {
+    let after = POM.1.split_once("<artifactId>ca</artifactId>").map_or("", |(_, after)| after);
+    let version = after.split_once("<version>").and_then(|(_, rest)| rest.split_once("</version>"));
+    version.map_or("", |(version, _)| version)
+}
+
+fn make_psi_ca(directory: &Path) -> Result<(), String> {
+    // Jars of another version beside these would be on the class path too.
+    for stale in ["jars", "classes"] {
+        match std::fs::remove_dir_all(directory.join(stale)) {
+            Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
+                return Err(format!("{}: {why}", directory.join(stale).display()));
+            }
+            _ => {}
+        }
+    }
+    let pom = write_when_different(directory, POM)?;
+    let source = write_when_different(directory, PSI_CA)?;
+    let mut mvn = Command::new(which("mvn").ok_or("no `mvn` in PATH")?);
+    mvn.args(["--batch-mode", "--quiet", "--file"]).arg(pom).arg("dependency:copy-dependencies");
+    mvn.args(["-DincludeScope=runtime", "-DexcludeClassifiers=javadoc"]);
+    mvn.arg(format!("-DoutputDirectory={}", directory.join("jars").display()));
+    output_of(&mut mvn).map_err(|why| format!("Maven could not fetch org.epics:ca: {why}"))?;
+    let mut javac = Command::new(which("javac").ok_or("no `javac` in PATH")?);
+    javac.arg("-cp").arg(directory.join("jars").join("*"));
+    output_of(javac.arg("-d").arg(directory.join("classes")).arg(source))?;
+    let ready = directory.join(READY);
+    std::fs::write(&ready, "").map_err(|why| format!("{}: {why}", ready.display()))
+}
+
+/// A program in PATH.
+fn which(name: &str) -> Option<PathBuf> {
+    let name = if cfg!(windows) { format!("{name}.exe") } else { name.to_owned() };
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(&name)).find(|path| path.is_file())
+}
+
+fn is_same(directory: &Path, (name, text): (&str, &str)) -> bool {
+    std::fs::read_to_string(directory.join(name)).is_ok_and(|held| held == text)
+}
+
+/// Other drivers may be reading the file, so it is replaced as a whole, and only when it has to be.
+fn write_when_different(directory: &Path, (name, text): (&str, &str)) -> Result<PathBuf, String> {
+    let path = directory.join(name);
+    if !is_same(directory, (name, text)) {
+        let whole = directory.join(format!("{name}.{}", std::process::id()));
+        std::fs::create_dir_all(directory)
+            .and_then(|()| std::fs::write(&whole, text))
+            .and_then(|()| std::fs::rename(&whole, &path))
+            .map_err(|why| format!("{}: {why}", path.display()))?;
+    }
+    Ok(path)
+}
+
+/// What a command prints; its first complaint when it fails, which of Maven and javac says what is wrong.
+fn output_of(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().map_err(|why| format!("{program}: {why}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = [output.stderr, output.stdout].concat();
+    let said = String::from_utf8_lossy(&said);
+    Err(format!("{program}: {}", said.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_psis_library_is_the_one_in_the_pom() {
+        assert_eq!(psi_ca_version(), "1.3.2");
+    }
+
+    #[test]
+    fn without_the_python_environment_each_client_says_why() {
+        let directory = PathBuf::from("/nonexistent");
+        let peers = Peers { directory, epics: Err("no python".into()) };
+
+        for client in [External::Aioca, External::Pyepics, External::Caproto] {
+            assert_eq!(client.missing(&peers).as_deref(), Some("no python"), "{client:?}");
+        }
+    }
+
+    #[test]
+    fn a_driver_that_is_there_already_is_not_written_again() {
+        let directory = std::env::temp_dir().join(format!("fodo-lab-external-{}", std::process::id()));
+        let path = write_when_different(&directory, PROTOCOL).unwrap();
+        let written = std::fs::metadata(&path).and_then(|about| about.modified()).unwrap();
+
+        let again = write_when_different(&directory, PROTOCOL).unwrap();
+
+        assert_eq!(std::fs::metadata(&again).and_then(|about| about.modified()).unwrap(), written);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

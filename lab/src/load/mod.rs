@@ -1,0 +1,275 @@
+//! Loads: many PVs with many subscriptions at a given rate, and an account of every update.
+//!
+//! The load is open: values change on schedule, whatever becomes of them, and latency counts from
+//! the moment at which a value was to change. So a server or client that stalls is charged with
+//! all that waited meanwhile. The account, the ledger, joins what the server did with its posts
+//! and what each subscription got; with Fodo at both ends nothing in it may stay unexplained.
+
+pub mod command;
+pub mod double;
+pub mod idle;
+pub mod reconnect;
+pub mod source;
+#[cfg(unix)]
+pub mod stalled;
+pub mod tally;
+pub mod usage;
+pub mod worker;
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use crate::driver::Failure;
+use crate::placement::{Placement, Seats};
+use crate::process::{Launch, Ports, Process};
+use crate::result::{Ledger, Per, Resources, Row, Verdict};
+
+use self::double::Double;
+use self::tally::Sums;
+use self::usage::Usage;
+use self::worker::{Answer, Ask, READY};
+
+/// How a fan-out is set up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FanOut {
+    /// PVs.
+    pub n_pvs: u32,
+    /// Subscriptions to each PV.
+    pub n_subscriptions: u32,
+    /// Changes of each PV in a second.
+    pub rate_hz: f64,
+    /// How long they change.
+    pub duration: Duration,
+    /// A double in place of an honest client.
+    pub double: Option<Double>,
+}
+
+/// How a fan-out went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// What became of every update.
+    pub ledger: Ledger,
+    /// Values that were none of their PV.
+    pub wrong: u64,
+    /// Numbers that the subscriptions passed over.
+    pub missing: u64,
+    /// Latencies from the intended moment: per cent and nanoseconds.
+    pub percentiles: Vec<(f64, f64)>,
+    /// The longest that the generator was behind its schedule.
+    pub late_max: Duration,
+    /// Updates delivered in a second.
+    pub delivered_hz: f64,
+    /// What the server took while values changed.
+    pub server: Usage,
+    /// What the client took.
+    pub client: Usage,
+}
+
+/// How long nothing may come before everything has come.
+const QUIET: Duration = Duration::from_millis(300);
+/// How long one request may take beside the time that values change.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// A generator further behind than this did not offer the load that it was asked for.
+const LATE_MAX: Duration = Duration::from_millis(20);
+
+impl FanOut {
+    /// Runs it with Fodo at both ends, each in a process of its own.
+    pub fn run(&self, placement: Placement, seats: &Seats) -> Result<Outcome, Failure> {
+        let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
+        let mut server = start_server(self.n_pvs, seats, ports)?;
+        let mut client = start_client(self.double, placement, seats, ports)?;
+        self.converse(&mut server, &mut client)
+    }
+
+    pub(super) fn converse(&self, server: &mut Process, client: &mut Process) -> Result<Outcome, Failure> {
+        let watch = Ask::Watch { n_pvs: self.n_pvs, n_subscriptions: self.n_subscriptions };
+        ask(client, &watch, ANSWER_MAX)?;
+        ask(client, &Ask::Restart {}, ANSWER_MAX)?;
+        let (before, server_before) = counts(server)?;
+        let client_before = tallied(client)?.usage;
+
+        let period = Duration::from_secs_f64(1.0 / self.rate_hz);
+        let n_rounds = (self.duration.as_secs_f64() * self.rate_hz).round().max(1.0) as u64;
+        let produce = Ask::Produce { period_ns: period.as_nanos() as u64, n_rounds };
+        let start = Instant::now();
+        let answer = ask(server, &produce, self.duration * 10 + ANSWER_MAX)?;
+        let Answer::Produced { n_posts, late_max_ns } = answer else { return Err(unexpected(&answer)) };
+        let (after, server_after, client_after) = settle(server, client)?;
+        // The quiet time at the end belongs to nobody.
+        let took = start.elapsed().saturating_sub(QUIET);
+
+        let sums = &client_after.sums;
+        let produced = n_posts * u64::from(self.n_subscriptions);
+        let merged_server = after.1 - before.1;
+        let in_flight = 0;
+        let explained = merged_server + client_after.merged + sums.received;
+        let ledger = Ledger {
+            produced,
+            merged_server,
+            received: client_after.received,
+            merged_client: client_after.merged,
+            dropped: 0,
+            delivered: sums.received,
+            in_flight,
+            unexplained: produced as i64 - explained as i64,
+            duplicates: sums.duplicates,
+            out_of_order: sums.out_of_order,
+            longest_gap_ms: sums.longest_gap_ms,
+        };
+        Ok(Outcome {
+            wrong: sums.wrong,
+            missing: sums.missing,
+            delivered_hz: ledger.delivered as f64 / took.as_secs_f64(),
+            ledger,
+            percentiles: client_after.percentiles,
+            late_max: Duration::from_nanos(late_max_ns),
+            server: server_after.since(server_before),
+            client: client_after.usage.since(client_before),
+        })
+    }
+
+    /// The outcome as a row of a result file: the median latency of delivery.
+    pub fn row(&self, placement: Placement, outcome: &Outcome) -> Row {
+        let median = outcome.percentiles.iter().find(|(per_cent, _)| *per_cent == 50.0).map(|(_, ns)| *ns);
+        let failure = outcome.failure();
+        Row {
+            question: "L1".into(),
+            title: format!(
+                "fan-out of {} PVs x {} subscriptions x {} Hz: latency of delivery",
+                self.n_pvs, self.n_subscriptions, self.rate_hz
+            ),
+            series: placement.text().into(),
+            variant: format!("{} PVs, {} Hz", self.n_pvs, self.rate_hz),
+            point: u64::from(self.n_pvs) * u64::from(self.n_subscriptions),
+            client: "fodo".into(),
+            server: "fodo".into(),
+            unit: "ns".into(),
+            per: Per::Operation,
+            samples: median.into_iter().collect(),
+            n_operations: outcome.ledger.delivered,
+            median,
+            percentiles: outcome.percentiles.clone(),
+            verdict: if failure.is_some() { Verdict::Failed } else { Verdict::Measured },
+            why: failure,
+            ledger: Some(outcome.ledger.clone()),
+            resources: Some(Resources {
+                cpu_s_per_million: Some(outcome.server.cpu_s / outcome.ledger.delivered.max(1) as f64 * 1e6),
+                rss_bytes: Some(outcome.server.rss_bytes),
+                threads: Some(outcome.server.threads),
+                ctx_switches: Some(outcome.server.ctx_switches),
+            }),
+            ..Row::default()
+        }
+    }
+}
+
+impl Outcome {
+    /// What is wrong with it, in words; `None` when every update is accounted for and right.
+    pub fn failure(&self) -> Option<String> {
+        let ledger = &self.ledger;
+        let mut faults = Vec::new();
+        if ledger.unexplained != 0 {
+            faults.push(format!("{} updates unexplained", ledger.unexplained));
+        }
+        if self.missing != ledger.merged_server + ledger.merged_client {
+            let merged = ledger.merged_server + ledger.merged_client;
+            faults.push(format!("{} numbers passed over, {merged} merged", self.missing));
+        }
+        for (n, what) in [
+            (ledger.duplicates, "duplicates"),
+            (ledger.out_of_order, "out of order"),
+            (self.wrong, "values that their PV never had"),
+        ] {
+            if n > 0 {
+                faults.push(format!("{n} {what}"));
+            }
+        }
+        (!faults.is_empty()).then(|| faults.join(", "))
+    }
+
+    /// Whether the generator kept its schedule; if not, less was offered than was asked for.
+    pub fn kept_schedule(&self) -> bool {
+        self.late_max <= LATE_MAX
+    }
+}
+
+/// What a client tells of its subscriptions.
+struct Tallied {
+    sums: Sums,
+    merged: u64,
+    received: u64,
+    percentiles: Vec<(f64, f64)>,
+    usage: Usage,
+}
+
+/// Waits until nothing more comes; gives the last counts of both.
+fn settle(server: &mut Process, client: &mut Process) -> Result<((u64, u64), Usage, Tallied), Failure> {
+    let deadline = Instant::now() + ANSWER_MAX;
+    let mut last = (counts(server)?, tallied(client)?);
+    loop {
+        std::thread::sleep(QUIET);
+        let now = (counts(server)?, tallied(client)?);
+        let is_quiet = now.0.0 == last.0.0 && now.1.sums == last.1.sums;
+        if is_quiet || Instant::now() > deadline {
+            let ((counts, usage), tallied) = now;
+            return Ok((counts, usage, tallied));
+        }
+        last = now;
+    }
+}
+
+fn counts(server: &mut Process) -> Result<((u64, u64), Usage), Failure> {
+    match ask(server, &Ask::Count {}, ANSWER_MAX)? {
+        Answer::Counts { sent, merged, usage } => Ok(((sent, merged), usage)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn tallied(client: &mut Process) -> Result<Tallied, Failure> {
+    match ask(client, &Ask::Count {}, ANSWER_MAX)? {
+        Answer::Tallied { sums, merged, received, percentiles, usage } => {
+            Ok(Tallied { sums, merged, received, percentiles, usage })
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn start_server(n_pvs: u32, seats: &Seats, ports: Ports) -> Result<Process, Failure> {
+    let (n_pvs, port) = (n_pvs.to_string(), ports.server.to_string());
+    let words = ["serve-load", "--pvs", &n_pvs, "--port", &port].map(OsString::from).to_vec();
+    start("the load's server", words, seats.server_cpu, ports)
+}
+
+fn start_client(double: Option<Double>, placement: Placement, seats: &Seats, ports: Ports) -> Result<Process, Failure> {
+    let mut words: Vec<OsString> = vec!["watch-load".into()];
+    if let Some(double) = double {
+        words.extend(["--double".into(), format!("{double:?}").to_lowercase().into()]);
+    }
+    start("the load's client", words, seats.client_cpu(placement), ports)
+}
+
+fn start(who: &str, words: Vec<OsString>, cpu: Option<usize>, ports: Ports) -> Result<Process, Failure> {
+    let program = std::env::current_exe().map_err(|why| unavailable(who, &why))?;
+    let mut args: Vec<OsString> = vec!["lab".into(), "worker".into()];
+    args.extend(words);
+    let mut process = Process::start(&Launch { who: who.into(), program, args, cpu, ports, variables: Vec::new() })?;
+    process.wait_for(ANSWER_MAX, |line| (line == READY).then_some(()))?;
+    Ok(process)
+}
+
+fn ask(process: &mut Process, question: &Ask, patience: Duration) -> Result<Answer, Failure> {
+    let line = serde_json::to_string(question).map_err(|error| Failure::Protocol { line: error.to_string() })?;
+    process.write_line(&line)?;
+    match process.wait_for(patience, |line| serde_json::from_str(line).ok())? {
+        Answer::Failed { why } => Err(Failure::Operation { what: line, why }),
+        answer => Ok(answer),
+    }
+}
+
+fn unexpected(answer: &Answer) -> Failure {
+    Failure::Protocol { line: format!("{answer:?}") }
+}
+
+fn unavailable(who: &str, why: &std::io::Error) -> Failure {
+    Failure::Unavailable { who: who.into(), why: why.to_string() }
+}

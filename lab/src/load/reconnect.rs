@@ -1,0 +1,42 @@
+//! A server that is killed and started again: how soon has every subscription its first update?
+
+use std::time::{Duration, SystemTime};
+
+use super::{ANSWER_MAX, Answer, Ask, ask, start_client, start_server, unavailable, unexpected};
+use crate::driver::Failure;
+use crate::placement::{Placement, Seats};
+use crate::process::Ports;
+
+/// How soon they were back, counted from the moment at which the server took requests again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Back {
+    /// The first subscription.
+    pub first: Duration,
+    /// All of them.
+    pub all: Duration,
+}
+
+/// How long all subscriptions may take.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+/// Subscribes to `n_pvs` PVs, kills the server, starts it again after `down`.
+pub fn run(n_pvs: u32, down: Duration, placement: Placement, seats: &Seats) -> Result<Back, Failure> {
+    let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
+    let server = start_server(n_pvs, seats, ports)?;
+    let mut client = start_client(None, placement, seats, ports)?;
+    ask(&mut client, &Ask::Watch { n_pvs, n_subscriptions: 1 }, ANSWER_MAX)?;
+    drop(server);
+    ask(&mut client, &Ask::Restart {}, ANSWER_MAX)?;
+    std::thread::sleep(down);
+    let _server = start_server(n_pvs, seats, ports)?;
+    let listens_unix_ns = unix_ns();
+    let answer = ask(&mut client, &Ask::AwaitFresh { patience_ms: PATIENCE.as_millis() as u64 }, ANSWER_MAX)?;
+    let Answer::Fresh { first_unix_ns, all_unix_ns } = answer else { return Err(unexpected(&answer)) };
+    // An update can come before the line that says the server is ready has been read.
+    let since = |unix_ns: u64| Duration::from_nanos(unix_ns.saturating_sub(listens_unix_ns));
+    Ok(Back { first: since(first_unix_ns), all: since(all_unix_ns) })
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}

@@ -1,0 +1,167 @@
+//! What one subscription got: complete or not, in order or not, how late.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// The longest latency that is told apart from longer ones.
+const LATENCY_MAX: Duration = Duration::from_secs(60);
+
+/// A counter's value as it travels: the number of the update, and a check that depends on it and
+/// on the PV, so that neither a value of another PV nor a damaged one passes.
+pub fn encode(pv: u32, sequence: u64) -> f64 {
+    (sequence * 256 + u64::from(check(pv, sequence))) as f64
+}
+
+/// The number of the update; `None` when the value is not one that this PV had.
+pub fn decode(pv: u32, value: f64) -> Option<u64> {
+    let is_whole = (0.0..9e15).contains(&value) && value.fract() == 0.0;
+    let whole = is_whole.then_some(value as u64)?;
+    (whole % 256 == u64::from(check(pv, whole / 256))).then_some(whole / 256)
+}
+
+fn check(pv: u32, sequence: u64) -> u8 {
+    let mixed = (u64::from(pv) << 32 ^ sequence).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as u8
+}
+
+/// What the updates of a subscription show.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    last: Option<u64>,
+    sums: Sums,
+    last_at: Option<Duration>,
+}
+
+/// Sums over subscriptions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sums {
+    /// Updates that came, the first of each subscription left out: it is the value of before.
+    pub received: u64,
+    /// Numbers passed over between an update and the next.
+    pub missing: u64,
+    /// Updates with the number of the one before.
+    pub duplicates: u64,
+    /// Updates with a number below the one before.
+    pub out_of_order: u64,
+    /// Values that are no value of their PV.
+    pub wrong: u64,
+    /// The longest time between an update and the next, in milliseconds.
+    pub longest_gap_ms: f64,
+}
+
+impl Tally {
+    /// An update: its number, `None` for a value that is none, and when it came, by a clock that never steps.
+    pub fn add(&mut self, sequence: Option<u64>, at: Duration) {
+        let gap = self.last_at.replace(at).map_or(Duration::ZERO, |before| at.saturating_sub(before));
+        self.sums.longest_gap_ms = self.sums.longest_gap_ms.max(gap.as_secs_f64() * 1e3);
+        let Some(last) = self.last else {
+            // The first update is the value of before; it only says where counting starts.
+            self.sums.wrong += u64::from(sequence.is_none());
+            self.last = sequence;
+            return;
+        };
+        self.sums.received += 1;
+        match sequence {
+            None => self.sums.wrong += 1,
+            Some(sequence) if sequence == last => self.sums.duplicates += 1,
+            Some(sequence) if sequence < last => self.sums.out_of_order += 1,
+            Some(sequence) => {
+                self.sums.missing += sequence - last - 1;
+                self.last = Some(sequence);
+            }
+        }
+    }
+
+    /// Counting starts anew behind the update that came last.
+    pub fn restart(&mut self) {
+        self.sums = Sums::default();
+        self.last_at = None;
+    }
+
+    /// Whether the first update has come.
+    pub fn has_begun(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// What it shows so far.
+    pub fn sums(&self) -> &Sums {
+        &self.sums
+    }
+}
+
+impl Sums {
+    /// Adds those of another subscription.
+    pub fn add(&mut self, other: &Sums) {
+        self.received += other.received;
+        self.missing += other.missing;
+        self.duplicates += other.duplicates;
+        self.out_of_order += other.out_of_order;
+        self.wrong += other.wrong;
+        self.longest_gap_ms = self.longest_gap_ms.max(other.longest_gap_ms);
+    }
+}
+
+/// Latencies from the moment an update was to be sent.
+#[derive(Debug)]
+pub struct Latencies(Histogram<u64>);
+
+impl Default for Latencies {
+    fn default() -> Self {
+        match Histogram::new_with_max(LATENCY_MAX.as_nanos() as u64, 3) {
+            Ok(histogram) => Latencies(histogram),
+            Err(_) => unreachable!("the bounds are constants that it accepts"),
+        }
+    }
+}
+
+impl Latencies {
+    /// One more; what is beyond a minute counts as a minute.
+    pub fn add(&mut self, latency: Duration) {
+        self.0.saturating_record(latency.as_nanos() as u64);
+    }
+
+    /// Per cent and nanoseconds, up to 99.99 %.
+    pub fn percentiles(&self) -> Vec<(f64, f64)> {
+        let per_cents = [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 100.0];
+        per_cents.map(|per_cent| (per_cent, self.0.value_at_percentile(per_cent) as f64)).to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tallied(sequences: &[u64]) -> Sums {
+        let mut tally = Tally::default();
+        for (index, &sequence) in sequences.iter().enumerate() {
+            tally.add(Some(sequence), Duration::from_millis(index as u64 * 10));
+        }
+        tally.sums().clone()
+    }
+
+    #[test]
+    fn every_number_once_and_in_order_is_nothing_amiss() {
+        let sums = tallied(&[7, 8, 9, 10]);
+
+        assert_eq!(sums, Sums { received: 3, longest_gap_ms: 10.0, ..Sums::default() });
+    }
+
+    #[test]
+    fn gaps_doubles_and_steps_back_are_told_apart() {
+        assert_eq!(tallied(&[1, 2, 5, 6]).missing, 2);
+        assert_eq!(tallied(&[1, 2, 2, 3]).duplicates, 1);
+        assert_eq!(tallied(&[1, 3, 2, 4]).out_of_order, 1);
+    }
+
+    #[test]
+    fn a_value_of_another_pv_or_a_damaged_one_is_no_number() {
+        let n_passed = (0..10_000).filter(|&sequence| decode(2, encode(1, sequence)).is_some()).count();
+
+        assert_eq!(decode(1, encode(1, 123_456)), Some(123_456));
+        assert_eq!(decode(1, encode(1, 123_456) + 1.0), None);
+        assert_eq!(decode(1, f64::NAN), None);
+        assert!(n_passed < 100, "{n_passed} of 10000 values of another PV pass");
+    }
+}

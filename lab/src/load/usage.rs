@@ -1,0 +1,82 @@
+//! What a process has taken of the machine so far.
+
+use serde::{Deserialize, Serialize};
+
+/// Sums since the process began; zeros where the system does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Processor time of all threads, in seconds.
+    pub cpu_s: f64,
+    /// Memory in use, in bytes.
+    pub rss_bytes: u64,
+    /// Threads.
+    pub threads: u64,
+    /// How often it was switched away from, waiting or preempted.
+    pub ctx_switches: u64,
+}
+
+impl Usage {
+    /// Of the process that asks.
+    pub fn of_this_process() -> Usage {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let number = |name: &str| -> u64 {
+            let line = status.lines().find(|line| line.starts_with(name));
+            line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
+        };
+        Usage {
+            cpu_s: cpu_s().unwrap_or(0.0),
+            rss_bytes: number("VmRSS:") * 1024,
+            threads: number("Threads:"),
+            ctx_switches: all_switches(),
+        }
+    }
+
+    /// What was taken since `before`; memory and threads are as they are now.
+    pub fn since(self, before: Usage) -> Usage {
+        Usage {
+            cpu_s: self.cpu_s - before.cpu_s,
+            ctx_switches: self.ctx_switches.saturating_sub(before.ctx_switches),
+            ..self
+        }
+    }
+}
+
+/// Nanoseconds on a processor of every thread, which `schedstat` has first.
+fn cpu_s() -> Option<f64> {
+    let mut nanos = 0_u64;
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        nanos += text.split_whitespace().next()?.parse::<u64>().ok()?;
+    }
+    Some(nanos as f64 / 1e9)
+}
+
+fn all_switches() -> u64 {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    let switches_of = |path: std::path::PathBuf| -> u64 {
+        let status = std::fs::read_to_string(path.join("status")).unwrap_or_default();
+        let lines = status.lines().filter(|line| line.contains("ctxt_switches:"));
+        lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+    };
+    tasks.flatten().map(|task| switches_of(task.path())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_process_that_works_has_taken_time_and_memory() {
+        let before = Usage::of_this_process();
+        let mut number = 1_u64;
+        for step in 0..20_000_000_u64 {
+            number = std::hint::black_box(number.wrapping_mul(31) ^ step);
+        }
+
+        let taken = Usage::of_this_process().since(before);
+
+        assert!(taken.cpu_s > 0.0, "{number}");
+        assert!(taken.rss_bytes > 0 && taken.threads > 0);
+    }
+}
