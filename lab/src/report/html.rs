@@ -16,7 +16,8 @@ const COMMON_SERVER: &str = "soft-ioc";
 /// The page of a result.
 pub fn page(run: &ResultFile, published: &[Published]) -> String {
     let sections = Section::of(run);
-    let title = format!("The {} run of {}", run.suite, run.started.get(..10).unwrap_or(&run.started));
+    let day = run.started.get(..10).map_or(String::new(), |day| format!(" of {day}"));
+    let title = format!("The {} run{day}", run.suite);
     let mut body = head(run, &title);
     body += &contents(&sections, run);
     body += "<main>";
@@ -32,7 +33,7 @@ pub fn page(run: &ResultFile, published: &[Published]) -> String {
     for group in &groups {
         body += &question(group, published);
     }
-    body += &without_number(&sections);
+    body += &without_number(run);
     body += &method(run, published);
     body += "</main>";
     format!(
@@ -269,9 +270,9 @@ fn html_cell(cell: &Cell) -> String {
     format!("<td{class}{title}>{}{detail}</td>", escaped(&cell.main))
 }
 
-fn without_number(sections: &[Section<'_>]) -> String {
+fn without_number(run: &ResultFile) -> String {
     let mut items = String::new();
-    for (verdict, why, keys) in table::reasons(sections) {
+    for (verdict, why, keys) in table::reasons(run) {
         let _ = write!(
             items,
             "<li><b>{}</b>: {}<details><summary>{} rows</summary>{}</details></li>",

@@ -3,7 +3,7 @@
 use super::model::{Contender, Section};
 use super::number;
 use super::published::Published;
-use crate::result::{Row, Verdict};
+use crate::result::{ResultFile, Row, Verdict};
 
 /// A table.
 #[derive(Debug)]
@@ -206,9 +206,9 @@ fn some(head: &[&str], lines: Vec<Line>) -> Option<Table> {
 }
 
 /// Rows without a number, each with its reason, equal reasons together.
-pub fn reasons(sections: &[Section<'_>]) -> Vec<(Verdict, String, Vec<String>)> {
+pub fn reasons(run: &ResultFile) -> Vec<(Verdict, String, Vec<String>)> {
     let mut reasons: Vec<(Verdict, String, Vec<String>)> = Vec::new();
-    for row in sections.iter().flat_map(Section::rows).filter(|row| !row.is_measured()) {
+    for row in run.rows.iter().filter(|row| !row.is_measured()) {
         let why = row.why.clone().unwrap_or_else(|| "no reason was given".into());
         match reasons.iter_mut().find(|(verdict, known, _)| *verdict == row.verdict && *known == why) {
             Some((_, _, keys)) => keys.push(row.key().to_string()),
