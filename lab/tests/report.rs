@@ -3,6 +3,8 @@
 //! Chromium is looked for as `chromium`, `chromium-browser` or `google-chrome`. Without one, the test fails
 //! where the environment says `CI=true`, and elsewhere says that it did not run.
 
+#![expect(clippy::unwrap_used, reason = "what a test cannot set up fails it")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

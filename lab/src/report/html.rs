@@ -16,7 +16,8 @@ const COMMON_SERVER: &str = "soft-ioc";
 /// The page of a result.
 pub fn page(run: &ResultFile, published: &[Published]) -> String {
     let sections = Section::of(run);
-    let title = format!("Fodo laboratory: {}, {}", run.suite, run.started.get(..10).unwrap_or(&run.started));
+    let day = run.started.get(..10).map_or(String::new(), |day| format!(" of {day}"));
+    let title = format!("The {} run{day}", run.suite);
     let mut body = head(run, &title);
     body += &contents(&sections, run);
     body += "<main>";
@@ -32,7 +33,7 @@ pub fn page(run: &ResultFile, published: &[Published]) -> String {
     for group in &groups {
         body += &question(group, published);
     }
-    body += &without_number(&sections);
+    body += &without_number(run);
     body += &method(run, published);
     body += "</main>";
     format!(
@@ -40,7 +41,7 @@ pub fn page(run: &ResultFile, published: &[Published]) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
-         <title>{}</title><style>{}</style></head>\n<body>{body}</body></html>\n",
+         <title>Fodo laboratory: {}</title><style>{}</style></head>\n<body>{body}</body></html>\n",
         escaped(&title),
         include_str!("page.css")
     )
@@ -51,7 +52,8 @@ fn head(run: &ResultFile, title: &str) -> String {
     format!(
         "<header><p class=\"kicker\">Fodo \u{b7} performance laboratory</p><h1>{}</h1><p class=\"place\">{}</p>{warning}\
          </header>",
-        escaped(title.trim_start_matches("Fodo laboratory: ")),
+        // A date is not broken at the end of a line.
+        escaped(title).replace('-', "\u{2011}"),
         escaped(&environment::in_one_line(run))
     )
 }
@@ -99,7 +101,7 @@ fn at_a_glance(sections: &[Section<'_>]) -> String {
             .collect();
         let variant = if section.variant == "none" { String::new() } else { format!(" {}", section.variant) };
         let name = format!("{}{variant}, {}", section.question, number::short(point as f64));
-        lines.push(glance_line(section, &name, our_ns, &peers));
+        lines.push(glance_line(&format!("{}{variant}: {}", section.question, section.line(point)), our_ns, &peers));
         rows.push(Glance { name, ratios: peers });
     }
     let words =
@@ -115,21 +117,20 @@ fn at_a_glance(sections: &[Section<'_>]) -> String {
         .iter()
         .map(|client| format!("<li><span class=\"blot {}\"></span>{}</li>", plot::colour(client), escaped(client)))
         .collect();
-    let table =
-        Table { head: ["", "asked", "Fodo", "fastest peer", "its time by Fodo's"].map(str::to_owned).to_vec(), lines };
+    let table = Table { head: ["", "Fodo", "fastest peer", "by Fodo's"].map(str::to_owned).to_vec(), lines };
     format!(
         "<section id=\"glance\"><h2>At a glance</h2><p class=\"lead\">{words} The line at 1\u{d7} is Fodo.</p>\
-         <figure class=\"wide\"><ul class=\"legend\">{legend}</ul>{picture}</figure>{}</section>",
-        html(&table, "All questions at a glance, as a table")
+         <div class=\"halves\"><figure><ul class=\"legend\">{legend}</ul>{picture}</figure>{}</div></section>",
+        html(&table, "The same in numbers")
     )
 }
 
-fn glance_line(section: &Section<'_>, name: &str, our_ns: f64, peers: &[(&str, f64)]) -> table::Line {
+fn glance_line(name: &str, our_ns: f64, peers: &[(&str, f64)]) -> table::Line {
     let fastest = peers.iter().min_by(|one, other| one.1.total_cmp(&other.1));
     let cell = |main: String| Cell { main, ..Cell::default() };
     let peer = fastest.map_or(String::new(), |(client, ratio)| format!("{client}, {}", number::time(ratio * our_ns)));
     let ratio = fastest.map_or(String::new(), |(_, ratio)| number::times(*ratio));
-    let cells = vec![cell(section.title.to_owned()), cell(number::time(our_ns)), cell(peer), cell(ratio)];
+    let cells = vec![cell(number::time(our_ns)), cell(peer), cell(ratio)];
     table::Line { name: name.to_owned(), cells }
 }
 
@@ -141,11 +142,7 @@ fn answers(run: &ResultFile) -> String {
     for answer in &run.answers {
         let contender = Contender { client: &answer.client, server: &answer.server };
         let yes = if answer.yes { "yes" } else { "no" };
-        let cells = vec![
-            Cell { main: contender.text(), ..Cell::default() },
-            Cell { main: yes.into(), ..Cell::default() },
-            Cell { main: answer.words.clone(), ..Cell::default() },
-        ];
+        let cells = vec![Cell::words(&contender.text()), Cell::words(yes), Cell::words(&answer.words)];
         lines.push(table::Line { name: answer.question.clone(), cells });
     }
     let head = ["", "asked", "answer", "what was seen"].map(str::to_owned).to_vec();
@@ -177,7 +174,8 @@ fn place(section: &Section<'_>, published: &[Published], id: &str) -> String {
     if let Some(picture) = over_n {
         figures += &figure("What one operation takes, over n", &picture);
     }
-    let mut details = String::new();
+    let mut ledger = String::new();
+    let mut folded = String::new();
     if let Some(point) = section.best_point() {
         let at = number::grouped(point as f64);
         if let Some(picture) = plot::ratios(section, point, &format!("{id}-ratios")) {
@@ -189,20 +187,22 @@ fn place(section: &Section<'_>, published: &[Published], id: &str) -> String {
         if let Some(picture) = plot::repetitions(section, point, &format!("{id}-dots")) {
             figures += &figure(&format!("All repetitions, n = {at}"), &picture);
         }
-        details += &html(&table::spread(section, point), &format!("Spread at n = {at}"));
+        let mut numbers = html(&table::spread(section, point), &format!("Spread at n = {at}"));
         if let Some(table) = table::percentiles(section, point) {
-            details += &html(&table, &format!("Latency by percentile at n = {at}"));
+            numbers += &html(&table, &format!("Latency by percentile at n = {at}"));
         }
+        folded = format!("<details><summary>the plots at n = {at} in numbers</summary>{numbers}</details>");
     }
     for (table, caption) in
         [(table::ledger(section), "What became of every update"), (table::resources(section), "What it cost")]
     {
         if let Some(table) = table {
-            details += &html(&table, caption);
+            ledger += &html(&table, caption);
         }
     }
-    let table = html(&table::of(section, published), "In the layout of the studies");
-    format!("{}<div class=\"figures\">{figures}</div>{table}{details}", legend(section, published))
+    let caption = if section.question.starts_with('Q') { "In the layout of the studies" } else { "Latency" };
+    let table = html(&table::of(section, published), caption);
+    format!("{}<div class=\"figures\">{figures}</div>{table}{ledger}{folded}", legend(section, published))
 }
 
 fn legend(section: &Section<'_>, published: &[Published]) -> String {
@@ -230,10 +230,15 @@ fn html(table: &Table, caption: &str) -> String {
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table><caption>{0}</caption><thead><tr>",
         escaped(caption)
     );
-    for head in &table.head {
-        let tag =
-            if head.is_empty() { "<td></td>".into() } else { format!("<th scope=\"col\">{}</th>", escaped(head)) };
-        text += &tag;
+    let first = table.lines.first();
+    for (index, head) in table.head.iter().enumerate() {
+        let is_text = |line: &table::Line| line.cells.get(index.wrapping_sub(1)).is_some_and(|cell| cell.is_text);
+        let class = if first.is_some_and(is_text) { " class=\"words\"" } else { "" };
+        text += &match head.as_str() {
+            "" => "<td></td>".to_owned(),
+            // A client above its server is half as wide.
+            head => format!("<th scope=\"col\"{class}>{}</th>", broken(head)),
+        };
     }
     text += "</tr></thead><tbody>";
     for line in &table.lines {
@@ -246,11 +251,18 @@ fn html(table: &Table, caption: &str) -> String {
     text + "</tbody></table></div>"
 }
 
+/// A head that breaks between a client and its server, and nowhere else.
+fn broken(head: &str) -> String {
+    escaped(head).replace(" \u{2192} ", "<br>\u{2192}\u{a0}").replace('-', "\u{2011}")
+}
+
 fn html_cell(cell: &Cell) -> String {
-    let class = match (&cell.why, cell.is_best) {
-        (Some(_), _) => " class=\"none\"",
-        (None, true) => " class=\"best\"",
-        (None, false) => "",
+    let class = match cell {
+        Cell { why: Some(_), .. } => " class=\"none\"",
+        Cell { is_bad: true, .. } => " class=\"bad\"",
+        Cell { is_best: true, .. } => " class=\"best\"",
+        Cell { is_text: true, .. } => " class=\"words\"",
+        _ => "",
     };
     let title = cell.why.as_ref().map_or(String::new(), |why| format!(" title=\"{}\"", escaped(why)));
     let detail =
@@ -258,9 +270,9 @@ fn html_cell(cell: &Cell) -> String {
     format!("<td{class}{title}>{}{detail}</td>", escaped(&cell.main))
 }
 
-fn without_number(sections: &[Section<'_>]) -> String {
+fn without_number(run: &ResultFile) -> String {
     let mut items = String::new();
-    for (verdict, why, keys) in table::reasons(sections) {
+    for (verdict, why, keys) in table::reasons(run) {
         let _ = write!(
             items,
             "<li><b>{}</b>: {}<details><summary>{} rows</summary>{}</details></li>",

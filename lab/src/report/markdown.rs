@@ -11,10 +11,17 @@ use crate::result::ResultFile;
 /// The whole result.
 pub fn text(run: &ResultFile, published: &[Published]) -> String {
     let sections = Section::of(run);
-    let mut text = format!("# Laboratory: {}, {}\n\n{}\n", run.suite, run.started, environment::in_one_line(run));
+    let mut text =
+        format!("# Laboratory: {}, {}\n\n{}\n", run.suite, run.started, escaped(&environment::in_one_line(run)));
     text += &answers(run);
     for section in &sections {
-        let _ = write!(text, "\n## {}: {}\n\n{}.\n\n", section.question, section.title, capital(&section.place()));
+        let _ = write!(
+            text,
+            "\n## {}: {}\n\n{}.\n\n",
+            escaped(section.question),
+            escaped(section.title),
+            capital(&section.place())
+        );
         text += &markdown(&table::of(section, published));
         let more = [table::ledger(section), table::resources(section)];
         for table in more.into_iter().flatten() {
@@ -22,7 +29,7 @@ pub fn text(run: &ResultFile, published: &[Published]) -> String {
             text += &markdown(&table);
         }
     }
-    let reasons = table::reasons(&sections);
+    let reasons = table::reasons(run);
     if !reasons.is_empty() {
         text += "\n## Without a number\n\n";
     }
@@ -50,9 +57,9 @@ fn answers(run: &ResultFile) -> String {
         let _ = writeln!(
             text,
             "- {}, {} with {}: **{yes}** {}",
-            answer.question,
-            answer.client,
-            answer.server,
+            escaped(&answer.question),
+            escaped(&answer.client),
+            escaped(&answer.server),
             escaped(&answer.words)
         );
     }

@@ -54,8 +54,20 @@ fn rank(contender: &Contender<'_>) -> (usize, String, usize) {
     (place, contender.client.to_owned(), server)
 }
 
+/// Questions before loads, by their numbers.
+fn place_of(question: &str) -> (bool, String, u64) {
+    let letters = question.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let number = question.get(letters.len()..).and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX);
+    (letters != "Q", letters.to_owned(), number)
+}
+
+/// Two cores is what most programs run on.
+fn place_of_series(series: &str) -> usize {
+    ["two cores", "one core", "two hosts"].iter().position(|known| *known == series).unwrap_or(3)
+}
+
 impl<'a> Section<'a> {
-    /// Of a run, in the order in which its rows have them, but a question's series and variants together.
+    /// Of a run, by the questions' names, two cores first. What nobody has a number for is left out.
     pub fn of(run: &'a ResultFile) -> Vec<Section<'a>> {
         let mut sections: Vec<Section<'a>> = Vec::new();
         for row in &run.rows {
@@ -74,13 +86,8 @@ impl<'a> Section<'a> {
             }
         }
         sections.iter_mut().for_each(Section::arrange);
-        let mut questions: Vec<&str> = Vec::new();
-        for section in &sections {
-            if !questions.contains(&section.question) {
-                questions.push(section.question);
-            }
-        }
-        sections.sort_by_key(|section| questions.iter().position(|question| *question == section.question));
+        sections.retain(|section| section.rows.iter().any(|row| row.is_measured()));
+        sections.sort_by_cached_key(|section| (place_of(section.question), place_of_series(section.series)));
         sections
     }
 
@@ -173,8 +180,9 @@ mod tests {
     use crate::report::synthetic::whole;
 
     #[test]
-    fn a_question_stays_together_ours_first_and_the_floor_last() {
-        let run = whole();
+    fn questions_come_by_number_ours_first_and_the_floor_last() {
+        let mut run = whole();
+        run.rows.reverse();
 
         let sections = Section::of(&run);
 
@@ -182,6 +190,7 @@ mod tests {
         let mut sorted_once = questions.clone();
         sorted_once.dedup();
         assert_eq!(sorted_once, ["Q4", "Q11", "Q14", "Q16", "Q17", "Q18", "Q20", "Q21", "L1"]);
+        assert_eq!((sections[0].series, sections[1].series), ("two cores", "one core"));
         let of_first: Vec<_> = sections[0].contenders.iter().map(|contender| contender.text()).collect();
         assert_eq!(of_first[..2], ["fodo \u{2192} fodo", "fodo \u{2192} soft-ioc"]);
         assert_eq!(of_first.last().unwrap(), "floor (raw socket)");

@@ -8,13 +8,13 @@ use super::svg::{Anchor, Axis, Shape, band, line, mark, picture, polyline, text,
 use crate::result::Row;
 
 /// Units of a plot with two axes; on a telephone a unit is a little less than a pixel.
-const SIZE: (f64, f64) = (440.0, 300.0);
+const SIZE: (f64, f64) = (380.0, 290.0);
 
 /// Left, top, right, bottom of the area between the axes.
-const AREA: (f64, f64, f64, f64) = (60.0, 12.0, 428.0, 256.0);
+const AREA: (f64, f64, f64, f64) = (56.0, 14.0, 370.0, 246.0);
 
 /// Where the bars and dots of a plot of rows begin and end, and how high a row is.
-const ROWS: (f64, f64, f64) = (138.0, 376.0, 22.0);
+const ROWS: (f64, f64, f64) = (128.0, 330.0, 25.0);
 
 /// The class that has the colour of a client.
 pub fn colour(client: &str) -> &'static str {
@@ -270,7 +270,7 @@ pub struct Glance<'a> {
 /// All questions in one picture: Fodo is the line at 1, left of it is less time.
 pub fn glance(rows: &[Glance<'_>], words: &str, id: &str) -> Option<String> {
     let all = rows.iter().flat_map(|row| row.ratios.iter().map(|(_, ratio)| *ratio));
-    let (left, right, step) = (130.0, 720.0, 26.0);
+    let (left, right, step) = (ROWS.0, SIZE.0 - 12.0, ROWS.2);
     let axis = Axis::over(all.chain([1.0, 0.5, 10.0]), left, right)?;
     if rows.is_empty() {
         return None;
@@ -278,7 +278,7 @@ pub fn glance(rows: &[Glance<'_>], words: &str, id: &str) -> Option<String> {
     let height = 24.0 + step * rows.len() as f64;
     let mut body = x_ticks(axis, height, |tick| format!("{}\u{d7}", super::svg::trimmed(tick)));
     body += &text(axis.at(1.0) - 6.0, 14.0, Anchor::End, "tick", "\u{2190} less time");
-    body += &text(axis.at(1.0) + 6.0, 14.0, Anchor::Start, "tick", "more time than Fodo \u{2192}");
+    body += &text(axis.at(1.0) + 6.0, 14.0, Anchor::Start, "tick", "more than Fodo \u{2192}");
     for (index, row) in rows.iter().enumerate() {
         let middle = 20.0 + step * (index as f64 + 0.5);
         body += &text(left - 10.0, middle + 4.0, Anchor::End, "name", &row.name);
@@ -291,5 +291,5 @@ pub fn glance(rows: &[Glance<'_>], words: &str, id: &str) -> Option<String> {
     }
     body += &line("one c-fodo", (axis.at(1.0), 18.0), (axis.at(1.0), height));
     let body = body + &text((left + right) / 2.0, height + 34.0, Anchor::Middle, "label", "time by Fodo's time");
-    Some(picture(id, "Every question at a glance", words, (736.0, height + 42.0), &body))
+    Some(picture(id, "Every question at a glance", words, (SIZE.0, height + 42.0), &body))
 }

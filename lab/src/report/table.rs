@@ -3,7 +3,7 @@
 use super::model::{Contender, Section};
 use super::number;
 use super::published::Published;
-use crate::result::{Row, Verdict};
+use crate::result::{ResultFile, Row, Verdict};
 
 /// A table.
 #[derive(Debug)]
@@ -32,8 +32,19 @@ pub struct Cell {
     pub detail: String,
     /// Why there is no number.
     pub why: Option<String>,
+    /// Whether it must not be.
+    pub is_bad: bool,
+    /// Whether it is words, not a number.
+    pub is_text: bool,
     /// Whether it is the best of its line, floor and studies apart.
     pub is_best: bool,
+}
+
+impl Cell {
+    /// Words, such as a question.
+    pub fn words(words: &str) -> Cell {
+        Cell { main: words.to_owned(), is_text: true, ..Cell::default() }
+    }
 }
 
 /// The studies' layout: how long all operations of a line took, and what one of them took or how much it moved.
@@ -80,6 +91,10 @@ fn cell(row: &Row) -> Cell {
     let (Some(each), true) = (row.median_per_operation(), row.is_measured()) else {
         return Cell { main: row.verdict.text().into(), why: row.why.clone(), ..Cell::default() };
     };
+    if row.ledger.is_some() {
+        let detail = row.percentile(99.0).map_or(String::new(), |p99| format!("p99 {}", number::value(p99, &row.unit)));
+        return Cell { main: number::value(each, &row.unit), detail, ..Cell::default() };
+    }
     let detail = match (row.megabytes_per_s(), row.unit.as_str()) {
         (Some(rate), _) => format!("{} MB/s", number::grouped(rate.round())),
         (None, "ns") => average(each),
@@ -122,8 +137,10 @@ pub fn ledger(section: &Section<'_>) -> Option<Table> {
         ];
         let mut cells: Vec<Cell> =
             counts.iter().map(|count| Cell { main: number::grouped(*count), ..Cell::default() }).collect();
+        // The three that a sound run has not: unexplained, twice, out of order.
+        cells.iter_mut().skip(7).filter(|cell| cell.main != "0").for_each(|cell| cell.is_bad = true);
         cells.push(Cell { main: number::time(1e6 * ledger.longest_gap_ms), ..Cell::default() });
-        Some(Line { name: format!("{}, n = {}", contender.text(), row.point), cells })
+        Some(Line { name: format!("{}, n = {}", contender.text(), number::grouped(row.point as f64)), cells })
     };
     some(&head, section.rows().iter().filter_map(line).collect())
 }
@@ -142,7 +159,7 @@ pub fn resources(section: &Section<'_>) -> Option<Table> {
             count(used.ctx_switches),
         ];
         let cells = cells.into_iter().map(|main| Cell { main, ..Cell::default() }).collect();
-        Some(Line { name: format!("{}, n = {}", contender.text(), row.point), cells })
+        Some(Line { name: format!("{}, n = {}", contender.text(), number::grouped(row.point as f64)), cells })
     };
     some(&head, section.rows().iter().filter_map(line).collect())
 }
@@ -189,9 +206,9 @@ fn some(head: &[&str], lines: Vec<Line>) -> Option<Table> {
 }
 
 /// Rows without a number, each with its reason, equal reasons together.
-pub fn reasons(sections: &[Section<'_>]) -> Vec<(Verdict, String, Vec<String>)> {
+pub fn reasons(run: &ResultFile) -> Vec<(Verdict, String, Vec<String>)> {
     let mut reasons: Vec<(Verdict, String, Vec<String>)> = Vec::new();
-    for row in sections.iter().flat_map(Section::rows).filter(|row| !row.is_measured()) {
+    for row in run.rows.iter().filter(|row| !row.is_measured()) {
         let why = row.why.clone().unwrap_or_else(|| "no reason was given".into());
         match reasons.iter_mut().find(|(verdict, known, _)| *verdict == row.verdict && *known == why) {
             Some((_, _, keys)) => keys.push(row.key().to_string()),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use serde_json::json;
 
 use super::comparison;
@@ -78,15 +78,15 @@ pub enum Verb {
         regressions: bool,
     },
     /// Whether a run is good enough.
-    #[command(long_about = GATE_HELP)]
+    #[command(long_about = GATE_HELP, group(ArgGroup::new("against").required(true).multiple(true)))]
     Gate {
         /// The run.
         run: PathBuf,
         /// Limits, a TOML file.
-        #[arg(long, value_name = "FILE", required_unless_present = "record")]
+        #[arg(long, value_name = "FILE", group = "against")]
         limits: Option<PathBuf>,
         /// A run of record, a JSON file.
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, value_name = "FILE", group = "against")]
         record: Option<PathBuf>,
     },
     /// Pages to read: HTML with plots, Markdown, CSV.
@@ -144,8 +144,14 @@ impl Verb {
             Verb::Gate { run, limits, record } => gate(&read(&run)?, limits.as_deref(), record.as_deref()),
             Verb::Report { results, output } => {
                 let mut text = String::new();
+                let mut stems: Vec<String> = Vec::new();
                 for path in &results {
-                    text += &report(path, &output)?;
+                    let stem = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+                    if stems.contains(&stem) {
+                        return Err(format!("two results are called {stem}: their pages would be one"));
+                    }
+                    text += &report(path, &stem, &output)?;
+                    stems.push(stem);
                 }
                 Ok((text, true))
             }
@@ -179,9 +185,8 @@ fn gate(run: &ResultFile, limits: Option<&Path>, record: Option<&Path>) -> Resul
     Ok((text, all_hold))
 }
 
-fn report(path: &Path, directory: &Path) -> Result<String, Misuse> {
+fn report(path: &Path, stem: &str, directory: &Path) -> Result<String, Misuse> {
     let run = read(path)?;
-    let stem = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
     let published = Published::all();
     std::fs::create_dir_all(directory).map_err(|why| format!("{}: {why}", directory.display()))?;
     let pages = [
@@ -196,4 +201,91 @@ fn report(path: &Path, directory: &Path) -> Result<String, Misuse> {
         let _ = writeln!(told, "{}", target.display());
     }
     Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::{Noise, comparable};
+
+    /// Files of a test, gone when it is.
+    struct Files(PathBuf);
+
+    impl Files {
+        fn new(name: &str) -> Files {
+            let path = std::env::temp_dir().join(format!("fodo-lab-verb-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&path).unwrap();
+            Files(path)
+        }
+
+        fn run(&self, name: &str, seed: u64, factor: f64) -> PathBuf {
+            let path = self.0.join(name);
+            comparable(seed, Noise::Normal, 1.0, factor).write(&path).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Files {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn compare(before: &Path, after: &Path, json: bool, regressions: bool) -> Result<(String, bool), Misuse> {
+        let (before, after) = (before.to_owned(), after.to_owned());
+        Verb::Compare { before, after, json, all: false, least: LEAST, regressions }.outcome()
+    }
+
+    #[test]
+    fn comparing_fails_for_a_difference_and_may_be_told_to_fail_for_worse_alone() {
+        let files = Files::new("compare");
+        let (fast, slow) = (files.run("fast.json", 1, 1.0), files.run("slow.json", 2, 1.3));
+
+        assert!(compare(&fast, &fast, false, false).unwrap().1);
+        assert!(!compare(&fast, &slow, false, false).unwrap().1);
+        assert!(!compare(&slow, &fast, false, false).unwrap().1);
+        assert!(compare(&slow, &fast, false, true).unwrap().1);
+    }
+
+    #[test]
+    fn a_comparison_in_json_has_every_pair_and_the_verdict() {
+        let files = Files::new("json");
+        let (fast, slow) = (files.run("fast.json", 1, 1.0), files.run("slow.json", 2, 1.3));
+
+        let (text, _) = compare(&fast, &slow, true, false).unwrap();
+
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["differs"], true);
+        assert_eq!(value["comparison"]["pairs"].as_array().unwrap().len(), 100);
+        assert_eq!(value["comparison"]["pairs"][0]["change"], "slower");
+        assert_eq!(value["comparison"]["pairs"][0]["question"], "Q0");
+    }
+
+    #[test]
+    fn a_gate_is_shut_by_a_limit_or_by_a_run_of_record_and_open_otherwise() {
+        let files = Files::new("gate");
+        let (fast, slow) = (files.run("fast.json", 1, 1.0), files.run("slow.json", 2, 1.3));
+        let limits = files.0.join("limits.toml");
+        std::fs::write(&limits, "[[limit]]\nclient = 'fodo'\nns_max = 29e3").unwrap();
+        let gate = |run: &Path, limits: Option<&Path>, record: Option<&Path>| {
+            gate(&read(run).unwrap(), limits, record).unwrap()
+        };
+
+        assert!(gate(&fast, Some(&limits), Some(&slow)).1);
+        assert!(!gate(&slow, Some(&limits), None).1);
+        assert!(!gate(&slow, None, Some(&fast)).1);
+        assert!(gate(&slow, Some(&limits), None).0.ends_with("The gate is SHUT.\n"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_misuse_and_named() {
+        let files = Files::new("misuse");
+        let run = files.run("run.json", 1, 1.0);
+
+        let missing = compare(&run, Path::new("/nowhere"), false, false).unwrap_err();
+        let twice = Verb::Report { results: vec![run.clone(), run], output: files.0.join("pages") }.outcome();
+
+        assert!(missing.starts_with("/nowhere: "), "{missing}");
+        assert!(twice.unwrap_err().contains("two results are called run"));
+    }
 }
