@@ -6,18 +6,26 @@
 //! this machine cost for the same sizes. Every number has a twin that proves that the work was done.
 #![deny(unsafe_code)]
 
+// So that `tests/synthetic` compiles here and there.
+#[cfg(test)]
+extern crate self as fodo_lab;
+
 mod command;
+mod compare;
 mod driver;
 mod floor;
+mod gate;
 mod limit;
 mod machine;
 mod peers;
 mod placement;
 mod process;
 mod report;
+pub mod result;
 mod runner;
 mod scenario;
 mod server;
+mod significance;
 mod statistics;
 mod worker;
 

@@ -5,11 +5,18 @@ use std::time::Duration;
 /// A server that is not ready by then is not going to be; softIoc needs a second on a busy machine.
 pub const SERVER_START_MAX: Duration = Duration::from_secs(15);
 
+/// For a driver to say who it is. The slowest start a virtual machine and load a wheel on a busy core.
+pub const DRIVER_START_MAX: Duration = Duration::from_secs(20);
+
 /// For one answer of a driver. The slowest, ten million elements put and got, takes a second or two.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// For one operation inside a driver; less than [`ANSWER_MAX`] so that the driver can say what failed.
 pub const OPERATION_MAX: Duration = Duration::from_secs(10);
+
+/// For a batch of many channels inside a driver. The laboratory's own cap per point is shorter; this one ends
+/// a driver that nobody watches.
+pub const BATCH_MAX: Duration = Duration::from_secs(180);
 
 /// For the processes to end by themselves once their standard input is closed.
 pub const EXIT_MAX: Duration = Duration::from_millis(500);

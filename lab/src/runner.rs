@@ -257,9 +257,10 @@ fn work(item: Item, server: &Server, seats: &Seats, elements_max: usize, peers: 
     if item.pair.answers(Scenario::ScalarGet) {
         let concerned = |row: &Row| concerns(row, item) && row.scenario == Scenario::ScalarGet;
         match scalar_get::measure(&mut conversation) {
-            Ok((opened, scalars)) => {
+            Ok((_opened, scalars)) => {
+                let hello = conversation.hello();
                 for row in rows.iter_mut().filter(|row| concerns(row, item)) {
-                    row.client_version = Some(opened.version.clone());
+                    row.client_version = Some(format!("{} {}", hello.client, hello.version));
                 }
                 record(rows, concerned, &scalars.latencies_ns);
             }

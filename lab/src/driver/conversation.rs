@@ -1,11 +1,12 @@
 //! The laboratory's end of a driver.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Answer, Ask, Failure};
-use crate::limit::ANSWER_MAX;
+use super::{Answer, Ask, Failure, Hello};
+use crate::limit::{ANSWER_MAX, DRIVER_START_MAX};
 use crate::peers::Peers;
 use crate::process::{Launch, Process};
 use crate::server::Server;
@@ -65,6 +66,7 @@ impl Client {
 #[derive(Debug)]
 pub struct Conversation {
     process: Process,
+    hello: Hello,
 }
 
 impl Conversation {
@@ -74,7 +76,7 @@ impl Conversation {
         let unavailable = |why: std::io::Error| Failure::Unavailable { who: who.clone(), why: why.to_string() };
         let mut args: Vec<OsString> = vec!["lab".into(), "worker".into()];
         args.extend(client.words(server, peers)?);
-        let process = Process::start(&Launch {
+        let mut process = Process::start(&Launch {
             program: std::env::current_exe().map_err(unavailable)?,
             who,
             args,
@@ -83,14 +85,28 @@ impl Conversation {
             // libca would start a caRepeater found here, which outlives it. Without one it uses a thread.
             variables: vec![("PATH", OsString::new())],
         })?;
-        Ok(Conversation { process })
+        let hello = process.wait_for(DRIVER_START_MAX, |line| match serde_json::from_str(line).ok()? {
+            Answer::Hello(hello) => Some(hello),
+            _ => None,
+        })?;
+        Ok(Conversation { process, hello })
     }
 
-    /// Asks and waits for the answer.
+    /// Who the driver says it drives.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Asks and waits for the answer, as long as an answer may take that has no cap of its own.
     pub fn ask(&mut self, ask: &Ask) -> Result<Answer, Failure> {
+        self.ask_within(ask, ANSWER_MAX)
+    }
+
+    /// Asks and waits for the answer no longer than `cap`; a driver that missed it cannot be asked again.
+    pub fn ask_within(&mut self, ask: &Ask, cap: Duration) -> Result<Answer, Failure> {
         let line = serde_json::to_string(ask).map_err(|why| Failure::Protocol { line: why.to_string() })?;
         self.process.write_line(&line)?;
-        match self.process.wait_for(ANSWER_MAX, |line| serde_json::from_str(line).ok())? {
+        match self.process.wait_for(cap, |line| serde_json::from_str(line).ok())? {
             Answer::Failed(failure) => Err(failure),
             answer => Ok(answer),
         }

@@ -1,11 +1,17 @@
 //! Our client as a user meets it: [`Channel::get`], nothing set but the environment.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use fodo_net::{Array, Channel, Context, Error, Scalar, TimeStamp, Value};
+use fodo_net::{
+    Array, Channel, ChannelState, Context, Error, Monitor, MonitorEvent, MonitorOptions, Operation, Reading, Request,
+    Scalar, TimeStamp, Value,
+};
 
-use super::{Driver, Failure};
-use crate::limit::OPERATION_MAX;
+use super::batch::ns;
+use super::sockets::wait_for_sockets;
+use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed};
+use crate::limit::{BATCH_MAX, OPERATION_MAX};
 
 /// A context and its channels.
 #[derive(Debug)]
@@ -18,15 +24,75 @@ pub struct Fodo {
 impl Fodo {
     /// Configured by the environment, as any program of a user is.
     pub fn new() -> Result<Fodo, Failure> {
-        let context = Context::from_env()
-            .map_err(|why| Failure::Operation { what: "making a context".into(), why: why.to_string() })?;
-        Ok(Fodo { context, channels: Vec::new(), elements: Arc::default() })
+        Ok(Fodo { context: new_context()?, channels: Vec::new(), elements: Arc::default() })
     }
 
     fn channel(&self, index: usize) -> Result<&Channel, Failure> {
-        self.channels
-            .get(index)
-            .ok_or_else(|| Failure::Operation { what: "use of a channel".into(), why: "it is not open".into() })
+        self.channels.get(index).ok_or_else(Failure::not_open)
+    }
+
+    fn create(&self, names: &[String]) -> Result<Vec<Channel>, Failure> {
+        let mut channels = Vec::with_capacity(names.len());
+        for name in names {
+            channels.push(self.context.channel(name).map_err(failed("making a channel"))?);
+        }
+        Ok(channels)
+    }
+
+    fn connected(&self, batch: &Batch) -> Result<Vec<Channel>, Failure> {
+        let channels = self.create(&batch.names())?;
+        wait_connected(&channels)?;
+        Ok(channels)
+    }
+}
+
+fn new_context() -> Result<Context, Failure> {
+    Context::from_env().map_err(|why| Failure::Operation { what: "making a context".into(), why: why.to_string() })
+}
+
+fn wait_connected(channels: &[Channel]) -> Result<(), Failure> {
+    let connects: Vec<_> = channels.iter().map(Channel::start_connect).collect();
+    for connect in connects {
+        connect.wait(BATCH_MAX).map_err(failed("connecting"))?;
+    }
+    Ok(())
+}
+
+fn n_connected(channels: &[Channel]) -> usize {
+    channels.iter().filter(|channel| channel.state() == ChannelState::Active).count()
+}
+
+fn get_all(channels: &[Channel]) -> Result<Vec<Reading>, Failure> {
+    let gets: Vec<Operation<Reading>> = channels.iter().map(|channel| channel.start_get(Request::default())).collect();
+    gets.into_iter().map(|get| get.wait(BATCH_MAX).map_err(failed("get"))).collect()
+}
+
+fn put_all(channels: &[Channel], value: impl Fn(usize) -> f64) -> Result<(), Failure> {
+    let puts: Vec<Operation<()>> =
+        channels.iter().enumerate().map(|(index, channel)| channel.start_put(value(index))).collect();
+    for put in puts {
+        put.wait(BATCH_MAX).map_err(failed("put"))?;
+    }
+    Ok(())
+}
+
+fn double(reading: &Reading) -> Result<f64, Failure> {
+    match reading.value {
+        Value::Scalar(Scalar::F64(value)) => Ok(value),
+        _ => Err(Failure::WrongValue { value: f64::NAN, expected: "one double".into() }),
+    }
+}
+
+fn first_update(monitor: &Monitor, deadline: Instant) -> Result<Reading, Failure> {
+    loop {
+        match monitor.next(deadline.saturating_duration_since(Instant::now())) {
+            Some(MonitorEvent::Update(reading)) => return Ok(reading),
+            Some(MonitorEvent::Connected(_)) => {}
+            other => {
+                let why = other.map_or("no update came".into(), |event| format!("{event:?}"));
+                return Err(Failure::Operation { what: "monitor".into(), why });
+            }
+        }
     }
 }
 
@@ -35,8 +101,9 @@ fn failed(what: &str) -> impl Fn(Error) -> Failure + '_ {
 }
 
 impl Driver for Fodo {
-    fn version(&self) -> String {
-        format!("fodo {}", env!("CARGO_PKG_VERSION"))
+    fn hello(&self) -> Hello {
+        let runtime = String::from(if cfg!(debug_assertions) { "Rust, not optimized" } else { "Rust" });
+        Hello { client: "fodo".into(), version: env!("CARGO_PKG_VERSION").into(), runtime }
     }
 
     fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, Failure> {
@@ -79,5 +146,130 @@ impl Driver for Fodo {
 
     fn elements(&mut self) -> &[i32] {
         &self.elements
+    }
+
+    fn create_contexts(&mut self, n: usize, pv: &str) -> Result<Timed, Failure> {
+        let start = Instant::now();
+        let mut contexts = Vec::with_capacity(n);
+        for _index in 0..n {
+            contexts.push(new_context()?);
+        }
+        let mut timed = Timed::since(start, 0);
+        // A context opens nothing before its first channel, so that every one is tried, not only two.
+        let mut channels = Vec::with_capacity(n);
+        for context in &contexts {
+            channels.push(context.channel(pv).map_err(failed("making a channel"))?);
+        }
+        wait_connected(&channels)?;
+        timed.n = n_connected(&channels);
+        timed.note = Some("a context opens its sockets with its first channel".into());
+        let start = Instant::now();
+        drop((channels, contexts));
+        timed.close_ns = Some(ns(start.elapsed()));
+        Ok(timed)
+    }
+
+    fn context_close(&mut self, pv: &str, how: Ending) -> Result<Answered, Failure> {
+        const WAIT: Duration = Duration::from_secs(5);
+        let n_before = wait_for_sockets(|_| true, Duration::ZERO)?;
+        let context = new_context()?;
+        let channel = context.channel(pv).map_err(failed("making a channel"))?;
+        channel.connect(OPERATION_MAX).map_err(failed("connecting"))?;
+        wait_for_sockets(|n| n > n_before, WAIT)?;
+        match how {
+            Ending::Scope => {
+                drop((channel, context));
+                Ok(Answered { yes: wait_for_sockets(|n| n <= n_before, WAIT).is_ok(), words: None })
+            }
+            Ending::Explicit => {
+                drop(context);
+                let is_closed = channel.get(OPERATION_MAX).is_err();
+                let words = "there is no call to close: a channel holds its context, and both end with the last \
+                             channel";
+                Ok(Answered { yes: is_closed, words: (!is_closed).then(|| words.into()) })
+            }
+        }
+    }
+
+    fn create_channels(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let names = batch.names();
+        let start = Instant::now();
+        let channels = self.create(&names)?;
+        // Each has its own identity in the protocol; that none is shared is what `Context::channel` promises
+        // and what the client's tests show, and a channel that was not made is missing here.
+        let mut timed = Timed::since(start, channels.len());
+        let start = Instant::now();
+        drop(channels);
+        timed.close_ns = Some(ns(start.elapsed()));
+        Ok(timed)
+    }
+
+    fn connect_one_by_one(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let names = batch.names();
+        let mut channels = Vec::with_capacity(batch.n);
+        let start = Instant::now();
+        for name in &names {
+            let channel = self.context.channel(name).map_err(failed("making a channel"))?;
+            channel.connect(OPERATION_MAX).map_err(failed("connecting"))?;
+            channels.push(channel);
+        }
+        let timed = Timed::since(start, 0);
+        Ok(Timed { n: n_connected(&channels), ..timed })
+    }
+
+    fn connect_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let names = batch.names();
+        let start = Instant::now();
+        let channels = self.create(&names)?;
+        let created_ns = Some(ns(start.elapsed()));
+        wait_connected(&channels)?;
+        let timed = Timed::since(start, 0);
+        Ok(Timed { created_ns, n: n_connected(&channels), ..timed })
+    }
+
+    fn get_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let channels = self.connected(batch)?;
+        let start = Instant::now();
+        let readings = get_all(&channels)?;
+        let timed = Timed::since(start, readings.len());
+        for (index, reading) in readings.iter().enumerate() {
+            batch.check(index, double(reading)?)?;
+        }
+        Ok(timed)
+    }
+
+    fn monitor_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let channels = self.connected(batch)?;
+        let start = Instant::now();
+        let deadline = start + BATCH_MAX;
+        let monitors: Vec<Monitor> =
+            channels.iter().map(|channel| channel.monitor(MonitorOptions::default())).collect();
+        let mut firsts = Vec::with_capacity(monitors.len());
+        for monitor in &monitors {
+            firsts.push(first_update(monitor, deadline)?);
+        }
+        let timed = Timed::since(start, firsts.len());
+        for (index, reading) in firsts.iter().enumerate() {
+            batch.check(index, double(reading)?)?;
+        }
+        Ok(timed)
+    }
+
+    fn put_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let channels = self.connected(batch)?;
+        let there: Vec<f64> = get_all(&channels)?.iter().map(double).collect::<Result<_, _>>()?;
+        let new = |index: usize| -1.0 - there.get(index).copied().unwrap_or_default();
+        let start = Instant::now();
+        put_all(&channels, new)?;
+        let timed = Timed::since(start, 0);
+        let came = get_all(&channels)?;
+        put_all(&channels, |index| there.get(index).copied().unwrap_or_default())?;
+        for (index, reading) in came.iter().enumerate() {
+            let (value, expected) = (double(reading)?, new(index));
+            if value != expected {
+                return Err(Failure::WrongValue { value, expected: expected.to_string() });
+            }
+        }
+        Ok(Timed { n: came.len(), ..timed })
     }
 }

@@ -3,24 +3,42 @@
 //! # The protocol
 //!
 //! The laboratory writes one JSON object per line to the driver's standard input and reads one per line
-//! from its standard output; other lines there are ignored, and standard error is free for messages. A
-//! driver answers every request, in order, and ends when its input does. Times are nanoseconds of a
-//! monotonic clock around the one blocking call that is measured, nothing else.
+//! from its standard output; other lines there are ignored, and standard error is free for messages. The
+//! driver's first line says who it is; then it answers every request, in order, and ends when its input
+//! does. Times are nanoseconds of a monotonic clock around what the table says, nothing else.
 //!
 //! | request | what the driver does | answer |
 //! |---|---|---|
+//! | none; the first line | | `{"hello":{"client":"aioca","version":"2.1","runtime":"Python 3.11.7, libca 7.0.10"}}` |
 //! | `{"open":{"pv":"name","n_channels":1000}}` | connects `n_channels` channels of their own to one PV, and gives up those of the last `open` | `{"opened":{"version":"...","n_channels":1000,"element_count_max":1}}` |
 //! | `{"get_scalars":{"n":1000,"n_warm_up":100}}` | `n` blocking gets of one double with time, one after another, the next one on the next channel; checks each value | `{"scalars":{"latencies_ns":[...],"first":1.0,"last":2.0}}` |
 //! | `{"move_array":{"n_elements":10000,"salt":7,"n_gets":20}}` | `n_gets` times: puts the [`pattern`] untimed, waits until the server has it, gets it once, timed; compares every element | `{"array":{"latencies_ns":[...],"n_elements":10000}}` |
+//! | `{"create_contexts":{"n":100,"pv":"name"}}` | makes `n` contexts and keeps them (`ns`), may prove with `pv` that first and last work, closes them (`close_ns`) | `{"timed":{...}}`, `n`: how many were alive and distinct |
+//! | `{"context_close":{"pv":"name","how":"explicit"}}` | connects one channel in a context of its own, closes the context explicitly, or by the end of a `"scope"`: is the channel closed? | `{"answered":{"yes":true,"words":"optional"}}` |
+//! | `{"create_channels":`[`Batch`]`}` | creates `n` channels without waiting for any connection, then gives them up, untimed | `{"timed":{...}}`, `n`: how many distinct objects |
+//! | `{"connect_one_by_one":`[`Batch`]`}` | for each channel: creates it, waits until it is connected, then the next | `{"timed":{...}}`, `n`: how many are connected |
+//! | `{"connect_at_once":`[`Batch`]`}` | creates all (`created_ns`), waits until all are connected (`ns`, from the start) | `{"timed":{...}}`, `n`: how many are connected |
+//! | `{"get_at_once":`[`Batch`]`}` | connects untimed; starts `n` gets of a double with time, waits for all; checks each against [`Batch::expected`] | `{"timed":{...}}`, `n`: how many values came and are right |
+//! | `{"monitor_at_once":`[`Batch`]`}` | connects untimed; subscribes to all, waits for the first update of each; then unsubscribes, untimed | `{"timed":{...}}`, `n`: how many distinct subscriptions had an update |
+//! | `{"put_at_once":`[`Batch`]`}` | connects untimed; starts `n` puts with completion, waits for all; reads back, and puts back what was there | `{"timed":{...}}`, `n`: how many read back right |
 //! | any of them | cannot | `{"failed":{...}}`, a [`Failure`] |
+//!
+//! A [`Batch`] is `{"pattern":"lab:{:06}","n":10000,"variant":"distinct"}`, a `timed` is a [`Timed`]:
+//! `{"ns":1200000,"created_ns":300000,"close_ns":1000,"n":10000,"note":"optional words"}`, where all but
+//! `ns` and `n` may be left out. What a batch makes is given up before its answer; the channels of the last
+//! `open` stay connected meanwhile, so that a circuit is there. A driver that takes longer than the
+//! laboratory allows is killed, and the row says so.
 //!
 //! A further driver is a program, in any language, that does this. One in this crate implements
 //! [`Driver`] and leaves the protocol and the checks to [`serve`].
 
+mod batch;
 mod conversation;
+mod failure;
 pub mod fodo;
 pub mod libca;
 pub mod raw;
+mod sockets;
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
@@ -29,7 +47,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::limit::ELEMENTS_MAX;
 
+pub use batch::{Batch, Timed};
 pub use conversation::{Client, Conversation};
+pub use failure::Failure;
 
 /// What a driver is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,20 +78,84 @@ pub enum Ask {
         /// How often to put and get it.
         n_gets: usize,
     },
+    /// Make contexts.
+    CreateContexts {
+        /// How many.
+        n: usize,
+        /// A PV to try the first and the last with, untimed.
+        pv: String,
+    },
+    /// Close a context that has a connected channel.
+    ContextClose {
+        /// The channel's PV.
+        pv: String,
+        /// In which way.
+        how: Ending,
+    },
+    /// Make channels.
+    CreateChannels(Batch),
+    /// Make and connect channels, each before the next.
+    ConnectOneByOne(Batch),
+    /// Make and connect channels, all at once.
+    ConnectAtOnce(Batch),
+    /// Get from all channels at once.
+    GetAtOnce(Batch),
+    /// Subscribe to all channels at once.
+    MonitorAtOnce(Batch),
+    /// Put to all channels at once.
+    PutAtOnce(Batch),
+}
+
+/// How a context is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// By a call, or whatever comes nearest to it.
+    Explicit,
+    /// By leaving the scope it was made in.
+    Scope,
 }
 
 /// What a driver answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
+    /// Who the driver drives; its first line, before any request.
+    Hello(Hello),
     /// The channels are connected.
     Opened(Opened),
     /// The gets were done and their values are right.
     Scalars(Scalars),
     /// The array went there and came back right.
     Array(Moved),
+    /// The batch was done, and every check passed.
+    Timed(Timed),
+    /// Yes or no.
+    Answered(Answered),
     /// Why not.
     Failed(Failure),
+}
+
+/// Who a driver drives.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The client's name.
+    pub client: String,
+    /// Its version, as it tells it.
+    pub version: String,
+    /// What it runs on: language, libraries.
+    #[serde(default)]
+    pub runtime: String,
+}
+
+/// An answer in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answered {
+    /// The answer.
+    pub yes: bool,
+    /// What is worth knowing beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
 }
 
 /// Channels that are connected.
@@ -105,93 +189,10 @@ pub struct Moved {
     pub n_elements: usize,
 }
 
-/// Why there is no number; the variant says where to look.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Failure {
-    /// A program or library that is not there or cannot start.
-    Unavailable {
-        /// Which.
-        who: String,
-        /// What the system says.
-        why: String,
-    },
-    /// A process that ended.
-    Ended {
-        /// Which.
-        who: String,
-        /// Its exit status.
-        status: String,
-        /// Its last lines.
-        said: String,
-    },
-    /// A process that did not answer.
-    Silent {
-        /// Which.
-        who: String,
-        /// After so many seconds.
-        after_s: f64,
-    },
-    /// An operation of the client under test that did not succeed.
-    Operation {
-        /// Which.
-        what: String,
-        /// What the client says.
-        why: String,
-    },
-    /// A scalar that cannot be what the server had.
-    WrongValue {
-        /// The value.
-        value: f64,
-        /// What it had to be.
-        expected: String,
-    },
-    /// Elements that are missing or too many.
-    WrongCount {
-        /// How many came.
-        n: usize,
-        /// How many had to.
-        expected: usize,
-    },
-    /// An element that is not what was put.
-    WrongElement {
-        /// Its index.
-        index: usize,
-        /// Its value.
-        value: i32,
-        /// What was put.
-        expected: i32,
-    },
-    /// A request or an answer that makes no sense.
-    Protocol {
-        /// What was received.
-        line: String,
-    },
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Unavailable { who, why } => write!(f, "{who} cannot be started: {why}"),
-            Failure::Ended { who, status, said } => write!(f, "{who} ended ({status}): {said}"),
-            Failure::Silent { who, after_s } => write!(f, "{who} did not answer for {after_s} s"),
-            Failure::Operation { what, why } => write!(f, "{what} failed: {why}"),
-            Failure::WrongValue { value, expected } => write!(f, "the value {value} came, expected {expected}"),
-            Failure::WrongCount { n, expected } => write!(f, "{n} elements came, expected {expected}"),
-            Failure::WrongElement { index, value, expected } => {
-                write!(f, "element {index} came as {value}, {expected} was put")
-            }
-            Failure::Protocol { line } => write!(f, "not understood: {line}"),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
-
 /// A client under test. Each call blocks until it is done or has failed.
 pub trait Driver {
-    /// The client's version, as it tells it.
-    fn version(&self) -> String;
+    /// Who it is.
+    fn hello(&self) -> Hello;
 
     /// Connects `n_channels` channels to `pv`, in place of those there were. Returns its largest count.
     fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, Failure>;
@@ -207,19 +208,64 @@ pub trait Driver {
 
     /// The elements got last; any unpacking that no user of this client would pay for belongs here.
     fn elements(&mut self) -> &[i32];
+
+    /// Makes `n` contexts; see the table above for this and what follows.
+    fn create_contexts(&mut self, _n: usize, _pv: &str) -> Result<Timed, Failure> {
+        Err(Failure::cannot("create_contexts"))
+    }
+
+    /// Whether a context takes its channels along.
+    fn context_close(&mut self, _pv: &str, _how: Ending) -> Result<Answered, Failure> {
+        Err(Failure::cannot("context_close"))
+    }
+
+    /// Makes channels.
+    fn create_channels(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
+        Err(Failure::cannot("create_channels"))
+    }
+
+    /// Makes and connects channels, each before the next.
+    fn connect_one_by_one(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
+        Err(Failure::cannot("connect_one_by_one"))
+    }
+
+    /// Makes and connects channels, all at once.
+    fn connect_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
+        Err(Failure::cannot("connect_at_once"))
+    }
+
+    /// Gets from all channels at once.
+    fn get_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
+        Err(Failure::cannot("get_at_once"))
+    }
+
+    /// Subscribes to all channels at once.
+    fn monitor_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
+        Err(Failure::cannot("monitor_at_once"))
+    }
+
+    /// Puts to all channels at once.
+    fn put_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
+        Err(Failure::cannot("put_at_once"))
+    }
 }
 
 /// Answers requests until there are none.
 pub fn serve(mut driver: impl Driver, input: impl BufRead, mut output: impl Write) -> std::io::Result<()> {
     let mut n_channels = 0;
+    write_answer(&mut output, &Answer::Hello(driver.hello()))?;
     for line in input.lines() {
         let answer = answer(&mut driver, &line?, &mut n_channels).unwrap_or_else(Answer::Failed);
-        let mut text = serde_json::to_string(&answer)?;
-        text.push('\n');
-        output.write_all(text.as_bytes())?;
-        output.flush()?;
+        write_answer(&mut output, &answer)?;
     }
     Ok(())
+}
+
+fn write_answer(output: &mut impl Write, answer: &Answer) -> std::io::Result<()> {
+    let mut text = serde_json::to_string(answer)?;
+    text.push('\n');
+    output.write_all(text.as_bytes())?;
+    output.flush()
 }
 
 fn answer(driver: &mut impl Driver, line: &str, n_channels: &mut usize) -> Result<Answer, Failure> {
@@ -227,13 +273,21 @@ fn answer(driver: &mut impl Driver, line: &str, n_channels: &mut usize) -> Resul
         Ask::Open { pv, n_channels: n } => {
             let element_count_max = driver.open(&pv, n)?;
             *n_channels = n;
-            Ok(Answer::Opened(Opened { version: driver.version(), n_channels: n, element_count_max }))
+            Ok(Answer::Opened(Opened { version: driver.hello().version, n_channels: n, element_count_max }))
         }
         Ask::GetScalars { n, n_warm_up } => get_scalars(driver, *n_channels, n, n_warm_up).map(Answer::Scalars),
         Ask::MoveArray { n_elements, .. } if n_elements > ELEMENTS_MAX => {
             Err(Failure::WrongCount { n: n_elements, expected: ELEMENTS_MAX })
         }
         Ask::MoveArray { n_elements, salt, n_gets } => move_array(driver, n_elements, salt, n_gets).map(Answer::Array),
+        Ask::CreateContexts { n, pv } => driver.create_contexts(n, &pv).map(Answer::Timed),
+        Ask::ContextClose { pv, how } => driver.context_close(&pv, how).map(Answer::Answered),
+        Ask::CreateChannels(batch) => driver.create_channels(&batch).map(Answer::Timed),
+        Ask::ConnectOneByOne(batch) => driver.connect_one_by_one(&batch).map(Answer::Timed),
+        Ask::ConnectAtOnce(batch) => driver.connect_at_once(&batch).map(Answer::Timed),
+        Ask::GetAtOnce(batch) => driver.get_at_once(&batch).map(Answer::Timed),
+        Ask::MonitorAtOnce(batch) => driver.monitor_at_once(&batch).map(Answer::Timed),
+        Ask::PutAtOnce(batch) => driver.put_at_once(&batch).map(Answer::Timed),
     }
 }
 
@@ -291,6 +345,7 @@ pub fn pattern(n_elements: usize, salt: u32) -> Vec<i32> {
 
 #[cfg(test)]
 mod tests {
+    use super::batch::Variant;
     use super::*;
     use std::time::Duration;
 
@@ -307,8 +362,8 @@ mod tests {
     }
 
     impl Driver for Double {
-        fn version(&self) -> String {
-            "double".into()
+        fn hello(&self) -> Hello {
+            Hello { client: "double".into(), ..Hello::default() }
         }
 
         fn open(&mut self, _pv: &str, _n_channels: usize) -> Result<usize, Failure> {
@@ -346,7 +401,7 @@ mod tests {
         let input: String = asks.iter().map(|ask| serde_json::to_string(ask).unwrap() + "\n").collect();
         let mut output = Vec::new();
         serve(driver, input.as_bytes(), &mut output).unwrap();
-        String::from_utf8(output).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        String::from_utf8(output).unwrap().lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     const GET: Ask = Ask::GetScalars { n: 3, n_warm_up: 1 };
@@ -414,10 +469,32 @@ mod tests {
     }
 
     #[test]
+    fn a_driver_says_who_it_is_before_it_is_asked() {
+        let mut output = Vec::new();
+
+        serve(Double::default(), &b""[..], &mut output).unwrap();
+
+        let line: serde_json::Value = serde_json::from_slice(&output).unwrap();
+        assert_eq!(line["hello"]["client"], "double");
+    }
+
+    #[test]
+    fn what_a_driver_does_not_know_to_do_fails_in_words() {
+        let answers = answers(Double::default(), &[Ask::CreateContexts { n: 1, pv: "x".into() }]);
+
+        assert!(matches!(&answers[..], [Answer::Failed(Failure::Operation { .. })]), "{answers:?}");
+    }
+
+    #[test]
     fn requests_are_written_as_the_page_above_says() {
         let open = serde_json::to_string(&Ask::Open { pv: "name".into(), n_channels: 1000 }).unwrap();
 
         assert_eq!(open, r#"{"open":{"pv":"name","n_channels":1000}}"#);
         assert_eq!(serde_json::to_string(&GET).unwrap(), r#"{"get_scalars":{"n":3,"n_warm_up":1}}"#);
+        let batch = Batch { pattern: "lab:{:06}".into(), n: 10, variant: Variant::Distinct };
+        let get = serde_json::to_string(&Ask::GetAtOnce(batch)).unwrap();
+        assert_eq!(get, r#"{"get_at_once":{"pattern":"lab:{:06}","n":10,"variant":"distinct"}}"#);
+        let close = serde_json::to_string(&Ask::ContextClose { pv: "x".into(), how: Ending::Scope }).unwrap();
+        assert_eq!(close, r#"{"context_close":{"pv":"x","how":"scope"}}"#);
     }
 }

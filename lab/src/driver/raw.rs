@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
-use super::{Driver, Failure};
+use super::{Driver, Failure, Hello};
 use crate::floor::{self, READ_BYTES, REQUEST_BYTES, SCALAR_REPLY_BYTES, Verb};
 use crate::limit::{ELEMENTS_MAX, OPERATION_MAX};
 
@@ -57,8 +57,8 @@ fn not_open() -> Failure {
 }
 
 impl Driver for Raw {
-    fn version(&self) -> String {
-        "raw socket".into()
+    fn hello(&self) -> Hello {
+        Hello { client: "raw socket".into(), ..Hello::default() }
     }
 
     fn open(&mut self, _pv: &str, _n_channels: usize) -> Result<usize, Failure> {

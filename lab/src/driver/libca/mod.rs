@@ -4,9 +4,11 @@
 //! fastest we found: see [`PREEMPTIVE`]. Arrays are got into a destination that is reused, which libca
 //! offers and a C program that cares would do.
 //!
-//! This file alone holds unsafe code of the laboratory. The functions and their rules are those of
+//! This file and the one below it alone hold unsafe code of the laboratory. The functions and their rules are those of
 //! `cadef.h` of EPICS 7; each block says which rule it leans on and who keeps it.
 #![expect(unsafe_code, reason = "a C library is called")]
+
+mod batch;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::marker::PhantomData;
@@ -14,7 +16,8 @@ use std::path::Path;
 
 use libloading::Library;
 
-use super::{Driver, Failure};
+use self::batch::{Connection, Event, Round};
+use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed};
 use crate::limit::OPERATION_MAX;
 
 /// Preemptive callbacks (1): libca's receiving thread stores an answer itself, then wakes who waits. Without
@@ -45,6 +48,18 @@ struct TimeDouble {
 /// `chid`, a handle that only libca looks into.
 type ChannelId = *mut c_void;
 
+/// `evid`, likewise.
+type SubscriptionId = *mut c_void;
+
+/// `struct ca_client_context *`, likewise.
+type ContextId = *mut c_void;
+
+/// `caCh *`, which may be null.
+type OnConnection = Option<unsafe extern "C" fn(Connection)>;
+
+/// `caEventCallBackFunc *`.
+type OnEvent = unsafe extern "C" fn(Event);
+
 macro_rules! functions {
     ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The functions of libca that are used here. They are valid as long as `_libraries` is.
@@ -72,9 +87,18 @@ macro_rules! functions {
 functions! {
     ca_context_create(c_int) -> c_int;
     ca_context_destroy();
-    ca_create_channel(*const c_char, *const c_void, *mut c_void, c_uint, *mut ChannelId) -> c_int;
+    ca_current_context() -> ContextId;
+    ca_attach_context(ContextId) -> c_int;
+    ca_detach_context();
+    ca_create_channel(*const c_char, OnConnection, *mut c_void, c_uint, *mut ChannelId) -> c_int;
     ca_clear_channel(ChannelId) -> c_int;
     ca_pend_io(f64) -> c_int;
+    ca_flush_io() -> c_int;
+    ca_puser(ChannelId) -> *mut c_void;
+    ca_state(ChannelId) -> c_int;
+    ca_array_get_callback(c_long, c_ulong, ChannelId, OnEvent, *mut c_void) -> c_int;
+    ca_array_put_callback(c_long, c_ulong, ChannelId, *const c_void, OnEvent, *mut c_void) -> c_int;
+    ca_create_subscription(c_long, c_ulong, ChannelId, c_long, OnEvent, *mut c_void, *mut SubscriptionId) -> c_int;
     ca_array_get(c_long, c_ulong, ChannelId, *mut c_void) -> c_int;
     ca_array_put(c_long, c_ulong, ChannelId, *const c_void) -> c_int;
     ca_element_count(ChannelId) -> c_ulong;
@@ -89,6 +113,8 @@ pub struct Libca {
     scalar: Box<TimeDouble>,
     elements: Vec<i32>,
     n_elements: usize,
+    /// Rounds that were given up; their callbacks may come until the context is destroyed.
+    given_up: Vec<Round>,
     functions: Functions,
     _stays_on_its_thread: PhantomData<*const ()>,
 }
@@ -111,6 +137,7 @@ impl Libca {
             scalar: Box::default(),
             elements: Vec::new(),
             n_elements: 0,
+            given_up: Vec::new(),
             functions,
             _stays_on_its_thread: PhantomData,
         };
@@ -142,10 +169,7 @@ impl Libca {
     }
 
     fn channel(&self, index: usize) -> Result<ChannelId, Failure> {
-        self.channels
-            .get(index)
-            .copied()
-            .ok_or_else(|| Failure::Operation { what: "use of a channel".into(), why: "it is not open".into() })
+        self.channels.get(index).copied().ok_or_else(Failure::not_open)
     }
 
     fn get_longs(&mut self, n_elements: usize) -> Result<(), Failure> {
@@ -171,6 +195,10 @@ impl Libca {
     }
 }
 
+fn c_name(pv: &str) -> Result<CString, Failure> {
+    CString::new(pv).map_err(|why| Failure::Operation { what: "naming a PV".into(), why: why.to_string() })
+}
+
 /// A copy of a string that libca keeps.
 ///
 /// # Safety
@@ -184,28 +212,21 @@ unsafe fn text(text: *const c_char) -> String {
 }
 
 impl Driver for Libca {
-    fn version(&self) -> String {
+    fn hello(&self) -> Hello {
         // SAFETY: takes nothing and returns a static string.
         let protocol = unsafe { text((self.functions.ca_version)()) };
-        format!("libca, protocol {protocol}")
+        Hello { client: "libca".into(), version: format!("protocol {protocol}"), runtime: "C++".into() }
     }
 
     fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, Failure> {
-        let name =
-            CString::new(pv).map_err(|why| Failure::Operation { what: "naming a PV".into(), why: why.to_string() })?;
+        let name = c_name(pv)?;
         self.clear_channels();
         for _index in 0..n_channels {
             let mut channel: ChannelId = std::ptr::null_mut();
             // SAFETY: the name lives during the call and is copied by libca; without a callback,
             // ca_pend_io waits for the connection; `channel` is written during the call only.
             let status = unsafe {
-                (self.functions.ca_create_channel)(
-                    name.as_ptr(),
-                    std::ptr::null(),
-                    std::ptr::null_mut(),
-                    0,
-                    &raw mut channel,
-                )
+                (self.functions.ca_create_channel)(name.as_ptr(), None, std::ptr::null_mut(), 0, &raw mut channel)
             };
             self.check("ca_create_channel", status)?;
             self.channels.push(channel);
@@ -253,6 +274,38 @@ impl Driver for Libca {
 
     fn elements(&mut self) -> &[i32] {
         self.elements.get(..self.n_elements).unwrap_or_default()
+    }
+
+    fn create_contexts(&mut self, n: usize, _pv: &str) -> Result<Timed, Failure> {
+        self.contexts(n)
+    }
+
+    fn context_close(&mut self, pv: &str, how: Ending) -> Result<Answered, Failure> {
+        self.close_with_channel(pv, how)
+    }
+
+    fn create_channels(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.round(batch, Libca::time_creating)
+    }
+
+    fn connect_one_by_one(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.round(batch, Libca::time_one_by_one)
+    }
+
+    fn connect_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.round(batch, Libca::time_connecting)
+    }
+
+    fn get_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.round(batch, Libca::time_gets)
+    }
+
+    fn monitor_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.round(batch, Libca::time_monitors)
+    }
+
+    fn put_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.round(batch, Libca::time_puts)
     }
 }
 

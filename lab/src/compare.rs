@@ -1,0 +1,358 @@
+//! Whether two runs differ, row by row, and whether that is the programs' doing or the machine's.
+//!
+//! A row differs when all of this holds:
+//! - its two sets of repetitions differ by both tests of [`crate::significance`], corrected for all rows;
+//! - its median moved by at least `least` (a tenth unless told otherwise): less than that is nobody's concern
+//!   and well within what a machine does between two runs;
+//! - both still hold when the machine's share is taken out: how much the floor, in which nothing of any
+//!   program under test is, moved in the same series.
+//!
+//! A row that was measured and now fails or is capped differs too, and so does a load that now loses updates
+//! that nobody can account for. A row that only one of the runs has is told, and does not count.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::Serialize;
+
+use crate::result::{Key, ResultFile, Row, Verdict};
+use crate::significance::{ALPHA, REPETITIONS_MIN, corrected, delta, ranks_p, welch_p};
+use crate::statistics::{Ratio, Summary};
+
+/// A median that moved by less than this share is not a difference.
+pub const LEAST: f64 = 0.10;
+
+/// What two runs have to do with each other.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// Rows that both have, in the order of the first.
+    pub pairs: Vec<Pair>,
+    /// How the machine moved.
+    pub drifts: Vec<Drift>,
+    /// Rows that only the first run measured.
+    pub only_before: Vec<String>,
+    /// Rows that only the second run measured.
+    pub only_after: Vec<String>,
+    /// The share from which on a change is a difference.
+    pub least: f64,
+}
+
+/// One row in both runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pair {
+    /// What it is the number of.
+    #[serde(flatten)]
+    pub key: Key,
+    /// The medians, in `unit`.
+    pub before: Option<f64>,
+    /// Of the second run.
+    pub after: Option<f64>,
+    /// As in the row.
+    pub unit: String,
+    /// Second median by first; above 1 is slower for times and faster for rates.
+    pub ratio: Option<f64>,
+    /// Its 95 % bootstrap interval, once [`Comparison::fill_intervals`] has been called.
+    pub interval: Option<(f64, f64)>,
+    /// Of Welch's test, corrected for all rows.
+    pub p: f64,
+    /// Of the test of ranks, of this row alone; not asked when Welch's test says nothing.
+    pub p_ranks: Option<f64>,
+    /// Cliff's delta: 1 when every repetition of the second run is above every one of the first.
+    pub delta: f64,
+    /// What follows.
+    pub change: Change,
+}
+
+/// What follows from a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Nothing: alike, or not to be told apart.
+    None,
+    /// The second run is better.
+    Faster,
+    /// The second run is worse.
+    Slower,
+    /// The second run has no number where the first had one, though it tried.
+    Broken,
+    /// The second run has a number where the first had none, though it tried.
+    Repaired,
+    /// There are too few repetitions for any test.
+    TooFew,
+}
+
+/// How a machine moved from one run to the next, in one series.
+#[derive(Clone, Debug, Serialize)]
+pub struct Drift {
+    /// Where client and server ran.
+    pub series: String,
+    /// The median of the floor's ratios.
+    pub ratio: f64,
+    /// Rows of the floor that both runs have.
+    pub n_rows: usize,
+}
+
+impl Comparison {
+    /// Of two runs; a change of less than the share `least` is not one.
+    pub fn of(before: &ResultFile, after: &ResultFile, least: f64) -> Comparison {
+        let index_after = index(after);
+        let drifts = drifts(before, &index_after);
+        let counts = |row: &&Row| matches!(row.verdict, Verdict::Measured | Verdict::Failed | Verdict::Capped);
+        let both: Vec<(&Row, &Row)> = before
+            .rows
+            .iter()
+            .filter(|row| counts(row) && !row.is_floor())
+            .filter_map(|row| Some((row, index_after.get(&row.key()).copied().filter(counts)?)))
+            .collect();
+        let evidence: Vec<Evidence> =
+            both.iter().map(|(a, b)| Evidence::of(a, b, drift_of(&drifts, &a.series))).collect();
+        let p: Vec<f64> = evidence.iter().map(|evidence| evidence.p).collect();
+        let pairs = both
+            .iter()
+            .zip(evidence)
+            .zip(corrected(&p))
+            .map(|(((a, b), evidence), p)| pair(a, b, &Evidence { p, ..evidence }, least))
+            .collect();
+        Comparison {
+            pairs,
+            drifts,
+            only_before: only(before, &index_after),
+            only_after: only(after, &index(before)),
+            least,
+        }
+    }
+
+    /// Adds the interval of each ratio. Takes about a millisecond per pair, so it is left to those who show it.
+    pub fn fill_intervals(&mut self, before: &ResultFile, after: &ResultFile) {
+        let (before, after) = (index(before), index(after));
+        for pair in self.pairs.iter_mut().filter(|pair| pair.ratio.is_some()) {
+            if let (Some(a), Some(b)) = (before.get(&pair.key), after.get(&pair.key)) {
+                pair.interval = Ratio::of(&b.samples, &a.samples, 1).map(|ratio| ratio.interval);
+            }
+        }
+    }
+
+    /// The rows that differ.
+    pub fn differences(&self) -> impl Iterator<Item = &Pair> {
+        self.pairs.iter().filter(|pair| !matches!(pair.change, Change::None | Change::TooFew))
+    }
+
+    /// The rows that got worse.
+    pub fn regressions(&self) -> impl Iterator<Item = &Pair> {
+        self.pairs.iter().filter(|pair| matches!(pair.change, Change::Slower | Change::Broken))
+    }
+}
+
+/// What the samples of a pair say.
+#[derive(Clone, Copy, Debug)]
+struct Evidence {
+    /// The larger of the two with and without the machine's share.
+    p: f64,
+    p_ranks: Option<f64>,
+    delta: f64,
+    ratio: Option<f64>,
+    /// The ratio without the machine's share.
+    own_ratio: f64,
+}
+
+impl Evidence {
+    fn of(before: &Row, after: &Row, drift: f64) -> Evidence {
+        let nothing = Evidence { p: 1.0, p_ranks: None, delta: 0.0, ratio: None, own_ratio: 1.0 };
+        let (a, b) = (&before.samples, &after.samples);
+        let is_testable = before.is_measured() && after.is_measured() && a.len().min(b.len()) >= REPETITIONS_MIN;
+        let ratio = after.median.zip(before.median).map(|(after, before)| after / before);
+        let Some(ratio) = ratio.filter(|ratio| ratio.is_finite() && *ratio > 0.0) else { return nothing };
+        if !is_testable || before.unit != after.unit || before.per != after.per {
+            return Evidence { ratio: Some(ratio), ..nothing };
+        }
+        // A machine that got slower makes times longer and rates lower.
+        let share = if before.is_rate() { drift.recip() } else { drift };
+        let own: Vec<f64> = b.iter().map(|value| value / share).collect();
+        let p = welch_p(a, b).max(welch_p(a, &own));
+        Evidence {
+            p,
+            p_ranks: (p <= ALPHA).then(|| ranks_p(a, b).max(ranks_p(a, &own))),
+            delta: delta(a, b),
+            ratio: Some(ratio),
+            own_ratio: ratio / share,
+        }
+    }
+
+    fn is_significant(&self) -> bool {
+        self.p <= ALPHA && self.p_ranks.is_some_and(|p| p <= ALPHA)
+    }
+
+    /// Whether the medians are at least a factor of 1 + `least` apart, both with and without the machine's
+    /// share and in the same direction.
+    fn is_large(&self, least: f64) -> bool {
+        let Some(ratio) = self.ratio else { return false };
+        let far = (1.0 + least).ln();
+        let (all, own) = (ratio.ln(), self.own_ratio.ln());
+        (all >= far && own >= far) || (all <= -far && own <= -far)
+    }
+}
+
+fn pair(before: &Row, after: &Row, evidence: &Evidence, least: f64) -> Pair {
+    let n = before.samples.len().min(after.samples.len());
+    let is_unexplained = |row: &Row| row.ledger.as_ref().is_some_and(|ledger| ledger.unexplained != 0);
+    let change = match (before.is_measured(), after.is_measured()) {
+        (true, false) => Change::Broken,
+        (false, true) => Change::Repaired,
+        (false, false) => Change::None,
+        (true, true) if is_unexplained(after) && !is_unexplained(before) => Change::Broken,
+        (true, true) if n < REPETITIONS_MIN => Change::TooFew,
+        (true, true) if !evidence.is_significant() || !evidence.is_large(least) => Change::None,
+        (true, true) if (evidence.own_ratio > 1.0) == before.is_rate() => Change::Faster,
+        (true, true) => Change::Slower,
+    };
+    Pair {
+        key: before.key(),
+        before: before.median.filter(|_| before.is_measured()),
+        after: after.median.filter(|_| after.is_measured()),
+        unit: before.unit.clone(),
+        ratio: evidence.ratio,
+        interval: None,
+        p: evidence.p,
+        p_ranks: evidence.p_ranks,
+        delta: evidence.delta,
+        change,
+    }
+}
+
+type Index<'a> = HashMap<Key, &'a Row>;
+
+fn index(file: &ResultFile) -> Index<'_> {
+    file.rows.iter().map(|row| (row.key(), row)).collect()
+}
+
+fn drifts(before: &ResultFile, after: &Index<'_>) -> Vec<Drift> {
+    let series: BTreeSet<&str> = before.rows.iter().map(|row| row.series.as_str()).collect();
+    let of_series = |series: &str| {
+        let floors = before.rows.iter().filter(|row| row.is_floor() && row.series == series && !row.is_rate());
+        let ratios: Vec<f64> = floors
+            .filter_map(|row| Some(after.get(&row.key())?.median_per_operation()? / row.median_per_operation()?))
+            .filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+            .collect();
+        let summary = Summary::of(&ratios, 1)?;
+        Some(Drift { series: series.to_owned(), ratio: summary.median, n_rows: summary.n })
+    };
+    series.into_iter().filter_map(of_series).collect()
+}
+
+fn drift_of(drifts: &[Drift], series: &str) -> f64 {
+    drifts.iter().find(|drift| drift.series == series).map_or(1.0, |drift| drift.ratio)
+}
+
+fn only(one: &ResultFile, other: &Index<'_>) -> Vec<String> {
+    let is_absent = |row: &&Row| other.get(&row.key()).is_none_or(|twin| twin.verdict == Verdict::NotRun);
+    one.rows.iter().filter(|row| row.is_measured() && is_absent(row)).map(|row| row.key().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::{Noise, comparable};
+
+    /// Of so many pairs of runs with different seeds, how many show a difference.
+    fn n_different(n_seeds: u64, noise: Noise, slow_share: f64, factor: f64) -> usize {
+        let is_different = |seed: &u64| {
+            let before = comparable(2 * seed, noise, 0.0, 1.0);
+            let after = comparable(2 * seed + 1, noise, slow_share, factor);
+            Comparison::of(&before, &after, LEAST).differences().next().is_some()
+        };
+        (0..n_seeds).filter(is_different).count()
+    }
+
+    #[test]
+    fn two_runs_of_one_build_show_no_difference_whatever_the_noise() {
+        for noise in Noise::ALL {
+            assert!(n_different(60, noise, 0.0, 1.0) <= 1, "{noise:?}");
+        }
+    }
+
+    #[test]
+    fn a_fifth_slower_everywhere_is_found_whatever_the_noise() {
+        for noise in Noise::ALL {
+            assert_eq!(n_different(8, noise, 1.0, 1.2), 8, "{noise:?}");
+        }
+    }
+
+    #[test]
+    fn a_fifth_slower_in_one_question_of_ten_is_found() {
+        assert_eq!(n_different(30, Noise::Normal, 0.1, 1.2), 30);
+    }
+
+    #[test]
+    fn a_machine_that_got_slower_is_not_taken_for_a_program_that_did() {
+        let before = comparable(1, Noise::Normal, 0.0, 1.0);
+        let mut after = comparable(2, Noise::Normal, 0.0, 1.0);
+        for row in &mut after.rows {
+            row.samples.iter_mut().for_each(|ns| *ns *= 1.3);
+            row.summarize(1);
+        }
+
+        let comparison = Comparison::of(&before, &after, LEAST);
+
+        assert_eq!(comparison.differences().count(), 0);
+        assert!(comparison.drifts.iter().all(|drift| (drift.ratio - 1.3).abs() < 0.05), "{:?}", comparison.drifts);
+    }
+
+    #[test]
+    fn less_time_is_faster_and_a_lower_rate_is_slower() {
+        let before = comparable(1, Noise::Normal, 0.0, 1.0);
+        let mut rates = before.clone();
+        rates.rows.iter_mut().for_each(|row| row.unit = "updates/s".into());
+        let scaled = |file: &ResultFile, factor: f64| {
+            let mut file = file.clone();
+            for row in file.rows.iter_mut().filter(|row| row.client == "fodo") {
+                row.samples.iter_mut().for_each(|value| *value *= factor);
+                row.summarize(1);
+            }
+            file
+        };
+
+        let times = Comparison::of(&before, &scaled(&before, 0.7), LEAST);
+        let rates = Comparison::of(&rates, &scaled(&rates, 0.7), LEAST);
+
+        assert!(times.differences().next().is_some() && times.differences().all(|pair| pair.change == Change::Faster));
+        assert!(rates.differences().next().is_some() && rates.differences().all(|pair| pair.change == Change::Slower));
+    }
+
+    #[test]
+    fn a_row_that_fails_now_is_a_regression_and_one_that_is_not_run_is_told() {
+        let before = comparable(1, Noise::Normal, 0.0, 1.0);
+        let mut after = before.clone();
+        let fodo: Vec<usize> = (0..after.rows.len()).filter(|index| after.rows[*index].client == "fodo").collect();
+        after.rows[fodo[0]].verdict = Verdict::Failed;
+        after.rows[fodo[1]].verdict = Verdict::NotRun;
+
+        let comparison = Comparison::of(&before, &after, LEAST);
+
+        let regressions: Vec<_> = comparison.regressions().map(|pair| pair.key.clone()).collect();
+        assert_eq!(regressions, [before.rows[fodo[0]].key()]);
+        assert_eq!(comparison.only_before, [before.rows[fodo[1]].key().to_string()]);
+        assert!(comparison.only_after.is_empty());
+    }
+
+    #[test]
+    fn updates_lost_without_a_trace_are_a_regression_however_fast_the_rest_was() {
+        let mut before = comparable(1, Noise::Normal, 0.0, 1.0);
+        let index = before.rows.iter().position(|row| !row.is_floor()).unwrap();
+        before.rows[index].ledger = Some(crate::result::Ledger::default());
+        let mut after = before.clone();
+        after.rows[index].ledger = Some(crate::result::Ledger { unexplained: 1, ..Default::default() });
+
+        assert_eq!(Comparison::of(&before, &after, LEAST).regressions().count(), 1);
+        assert_eq!(Comparison::of(&after, &after, LEAST).regressions().count(), 0);
+    }
+
+    #[test]
+    fn three_repetitions_are_too_few_to_tell() {
+        let mut before = comparable(1, Noise::Normal, 0.0, 1.0);
+        before.rows.iter_mut().for_each(|row| row.samples.truncate(3));
+        let after = comparable(2, Noise::Normal, 1.0, 2.0);
+
+        let comparison = Comparison::of(&before, &after, LEAST);
+
+        assert!(comparison.pairs.iter().all(|pair| pair.change == Change::TooFew));
+    }
+}

@@ -1,0 +1,136 @@
+//! Many channels in one request, and what doing it took.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::Failure;
+
+/// Channels by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// The name of each. `{}` or `{:06}` in it stands for the channel's number, counted from 0; a name with
+    /// a number is of a PV whose value is that number.
+    pub pattern: String,
+    /// How many channels.
+    pub n: usize,
+    /// Whether they share one PV.
+    pub variant: Variant,
+}
+
+/// Whether channels share one PV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Variant {
+    /// All have the name of number 0.
+    Equal,
+    /// Each has a PV of its own.
+    Distinct,
+    /// The question has no such thing.
+    None,
+}
+
+impl Batch {
+    /// The names, in the order of the channels.
+    pub fn names(&self) -> Vec<String> {
+        (0..self.n).map(|index| self.name(index)).collect()
+    }
+
+    /// What a get from the channel has to give; `None` for a PV that moves.
+    pub fn expected(&self, index: usize) -> Option<f64> {
+        self.placeholder().map(|_| self.number(index) as f64)
+    }
+
+    /// Whether `value` is what the server has for the channel.
+    pub fn check(&self, index: usize, value: f64) -> Result<(), Failure> {
+        match self.expected(index) {
+            Some(expected) if value != expected => {
+                Err(Failure::WrongValue { value, expected: format!("{expected} of {}", self.name(index)) })
+            }
+            None if !value.is_finite() => Err(Failure::WrongValue { value, expected: "a number".into() }),
+            _ => Ok(()),
+        }
+    }
+
+    fn name(&self, index: usize) -> String {
+        match self.placeholder() {
+            Some((before, width, after)) => format!("{before}{:0width$}{after}", self.number(index)),
+            None => self.pattern.clone(),
+        }
+    }
+
+    fn number(&self, index: usize) -> usize {
+        if self.variant == Variant::Distinct { index } else { 0 }
+    }
+
+    /// What is before the number, its width, what is after it.
+    fn placeholder(&self) -> Option<(&str, usize, &str)> {
+        let (before, rest) = self.pattern.split_once('{')?;
+        let (format, after) = rest.split_once('}')?;
+        let width = format.trim_start_matches(':').trim_start_matches('0').parse().unwrap_or(0);
+        Some((before, width, after))
+    }
+}
+
+/// What something took, and how much of it was proven to be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timed {
+    /// All of it.
+    pub ns: u64,
+    /// Only making the objects, where that is told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_ns: Option<u64>,
+    /// Giving up what was made, where that is of interest; not part of `ns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub close_ns: Option<u64>,
+    /// How many were found to be as they have to be.
+    pub n: usize,
+    /// What a reader has to know of how this client does it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl Timed {
+    /// What was done since `start`.
+    pub fn since(start: Instant, n: usize) -> Timed {
+        Timed { ns: ns(start.elapsed()), n, ..Timed::default() }
+    }
+}
+
+/// Nanoseconds.
+pub fn ns(duration: Duration) -> u64 {
+    duration.as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(pattern: &str, variant: Variant) -> Batch {
+        Batch { pattern: pattern.into(), n: 3, variant }
+    }
+
+    #[test]
+    fn distinct_channels_are_numbered_from_zero_as_wide_as_the_pattern_says() {
+        let names = batch("lab:{:06}.VAL", Variant::Distinct).names();
+
+        assert_eq!(names, ["lab:000000.VAL", "lab:000001.VAL", "lab:000002.VAL"]);
+        assert_eq!(batch("x{}", Variant::Distinct).names(), ["x0", "x1", "x2"]);
+    }
+
+    #[test]
+    fn equal_channels_have_the_name_of_number_zero() {
+        assert_eq!(batch("lab:{:02}", Variant::Equal).names(), ["lab:00"; 3]);
+        assert_eq!(batch("counter", Variant::Equal).names(), ["counter"; 3]);
+    }
+
+    #[test]
+    fn a_name_with_a_number_promises_that_number_and_one_without_promises_none() {
+        let numbered = batch("lab:{:06}", Variant::Distinct);
+
+        assert_eq!(numbered.check(2, 2.0), Ok(()));
+        assert!(matches!(numbered.check(2, 1.0), Err(Failure::WrongValue { .. })));
+        assert_eq!(batch("counter", Variant::Equal).check(2, 77.0), Ok(()));
+        assert!(batch("counter", Variant::Equal).check(2, f64::NAN).is_err());
+    }
+}

@@ -1,0 +1,441 @@
+//! Many channels at once: requests with callbacks, one flush, one wait.
+//!
+//! libca's own threads run the callbacks. They see only [`Slot`]s, which hold nothing but atomics and live
+//! until every channel of their round is cleared: `ca_clear_channel` waits for callbacks that run and starts
+//! no more. The slots of a round whose channels cannot be cleared are kept until the context is destroyed.
+
+use std::collections::HashSet;
+use std::ffi::{c_int, c_long, c_void};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use super::{ChannelId, ContextId, Libca, NORMAL, PREEMPTIVE, SubscriptionId, TIME_DOUBLE, TimeDouble, c_name};
+use crate::driver::batch::ns;
+use crate::driver::sockets::wait_for_sockets;
+use crate::driver::{Answered, Batch, Ending, Failure, Timed};
+use crate::limit::{BATCH_MAX, OPERATION_MAX};
+
+/// `CA_OP_CONN_UP`.
+const UP: c_long = 6;
+/// `cs_conn`.
+const CONNECTED: c_int = 2;
+/// `DBR_DOUBLE`.
+const DOUBLE: c_long = 6;
+/// `DBE_VALUE` and `DBE_ALARM`.
+const VALUE_AND_ALARM: c_long = 1 | 4;
+
+/// `struct connection_handler_args`.
+#[repr(C)]
+pub struct Connection {
+    channel: ChannelId,
+    what: c_long,
+}
+
+/// `struct event_handler_args`.
+#[repr(C)]
+pub struct Event {
+    user: *mut c_void,
+    channel: ChannelId,
+    kind: c_long,
+    count: c_long,
+    payload: *const c_void,
+    status: c_int,
+}
+
+/// How a connection callback finds its slot: it is given the channel alone.
+pub type UserOf = unsafe extern "C" fn(ChannelId) -> *mut c_void;
+static USER_OF: OnceLock<UserOf> = OnceLock::new();
+
+/// How many callbacks came, and who waits for them.
+struct Arrivals {
+    n: AtomicUsize,
+    n_wanted: AtomicUsize,
+    waiter: Thread,
+}
+
+/// What one callback leaves.
+struct Slot {
+    has_arrived: AtomicBool,
+    status: AtomicI32,
+    value_bits: AtomicU64,
+    arrivals: Arc<Arrivals>,
+}
+
+impl Slot {
+    fn arrive(&self) {
+        if self.has_arrived.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let n = 1 + self.arrivals.n.fetch_add(1, Ordering::AcqRel);
+        if n == self.arrivals.n_wanted.load(Ordering::Acquire) {
+            self.arrivals.waiter.unpark();
+        }
+    }
+}
+
+/// As many slots as channels, for one kind of callback.
+struct Slots {
+    slots: Vec<Slot>,
+    arrivals: Arc<Arrivals>,
+}
+
+impl Slots {
+    fn new(n: usize) -> Slots {
+        let waiter = std::thread::current();
+        let arrivals = Arc::new(Arrivals { n: AtomicUsize::new(0), n_wanted: AtomicUsize::new(n), waiter });
+        let slot = || Slot {
+            has_arrived: AtomicBool::new(false),
+            status: AtomicI32::new(NORMAL),
+            value_bits: AtomicU64::new(f64::NAN.to_bits()),
+            arrivals: arrivals.clone(),
+        };
+        Slots { slots: (0..n).map(|_| slot()).collect(), arrivals }
+    }
+
+    /// The user pointer of each.
+    fn pointers(&self) -> impl Iterator<Item = *mut c_void> + '_ {
+        self.slots.iter().map(|slot| std::ptr::from_ref(slot).cast_mut().cast())
+    }
+
+    fn n_arrived(&self) -> usize {
+        self.arrivals.n.load(Ordering::Acquire)
+    }
+
+    fn wait(&self, n_wanted: usize, timeout: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now() + timeout;
+        self.arrivals.n_wanted.store(n_wanted, Ordering::Release);
+        while self.n_arrived() < n_wanted {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Failure::WrongCount { n: self.n_arrived(), expected: n_wanted });
+            }
+            std::thread::park_timeout(left);
+        }
+        Ok(())
+    }
+
+    fn values(&self) -> impl Iterator<Item = f64> + '_ {
+        self.slots.iter().map(|slot| f64::from_bits(slot.value_bits.load(Ordering::Acquire)))
+    }
+
+    fn check(&self, libca: &Libca, what: &str) -> Result<(), Failure> {
+        self.slots.iter().try_for_each(|slot| libca.check(what, slot.status.load(Ordering::Acquire)))
+    }
+}
+
+/// The channels of one request and all that libca may still write to.
+pub struct Round {
+    channels: Vec<ChannelId>,
+    connections: Slots,
+    events: Vec<Slots>,
+}
+
+unsafe extern "C" fn on_connection(connection: Connection) {
+    let Some(user_of) = USER_OF.get().filter(|_| connection.what == UP) else { return };
+    // SAFETY: the channel of a callback is valid during it; its user pointer is that of a `Slot`, set when it
+    // was created, and slots outlive their channels (see the top of this file).
+    if let Some(slot) = unsafe { user_of(connection.channel).cast::<Slot>().as_ref() } {
+        slot.arrive();
+    }
+}
+
+unsafe extern "C" fn on_event(event: Event) {
+    // SAFETY: every request that names this function gives a pointer to a `Slot` of its round, which
+    // outlives the channel (see the top of this file); slots are only shared, never borrowed mutably.
+    let Some(slot) = (unsafe { event.user.cast::<Slot>().as_ref() }) else { return };
+    if slot.has_arrived.load(Ordering::Acquire) {
+        return;
+    }
+    slot.status.store(event.status, Ordering::Release);
+    if event.status == NORMAL && event.kind == TIME_DOUBLE && event.count == 1 && !event.payload.is_null() {
+        // SAFETY: libca hands out a payload of the kind and count it says, valid during the callback.
+        let double = unsafe { event.payload.cast::<TimeDouble>().read_unaligned() };
+        slot.value_bits.store(double.value.to_bits(), Ordering::Release);
+    }
+    slot.arrive();
+}
+
+impl Libca {
+    /// Does `work` with channels of its own, which are cleared after it.
+    pub(super) fn round(
+        &mut self,
+        batch: &Batch,
+        work: fn(&Libca, &Batch, &mut Round) -> Result<Timed, Failure>,
+    ) -> Result<Timed, Failure> {
+        // The first round sets it; the function stays the same as long as this process has one libca.
+        let _ = USER_OF.set(self.functions.ca_puser);
+        let mut round =
+            Round { channels: Vec::with_capacity(batch.n), connections: Slots::new(batch.n), events: Vec::new() };
+        let outcome = work(self, batch, &mut round);
+        let start = Instant::now();
+        let mut are_cleared = true;
+        for channel in round.channels.drain(..) {
+            // SAFETY: the handle came from ca_create_channel and is cleared once, since it is drained.
+            are_cleared &= unsafe { (self.functions.ca_clear_channel)(channel) } == NORMAL;
+        }
+        self.flush()?;
+        let close_ns = Some(ns(start.elapsed()));
+        if !are_cleared {
+            self.given_up.push(round);
+        }
+        outcome.map(|timed| Timed { close_ns, ..timed })
+    }
+
+    fn flush(&self) -> Result<(), Failure> {
+        // SAFETY: takes nothing; sends what this thread's context has collected.
+        self.check("ca_flush_io", unsafe { (self.functions.ca_flush_io)() })
+    }
+
+    fn create(&self, name: &std::ffi::CStr, user: *mut c_void, round: &mut Round) -> Result<(), Failure> {
+        let mut channel: ChannelId = std::ptr::null_mut();
+        // SAFETY: the name is copied during the call; the callback and its pointer obey the top of this
+        // file; `channel` is written during the call only.
+        let status = unsafe {
+            (self.functions.ca_create_channel)(name.as_ptr(), Some(on_connection), user, 0, &raw mut channel)
+        };
+        self.check("ca_create_channel", status)?;
+        round.channels.push(channel);
+        Ok(())
+    }
+
+    fn create_all(&self, batch: &Batch, round: &mut Round) -> Result<(u64, Instant), Failure> {
+        let names = batch.names().iter().map(|name| c_name(name)).collect::<Result<Vec<_>, _>>()?;
+        let users: Vec<*mut c_void> = round.connections.pointers().collect();
+        let start = Instant::now();
+        for (name, user) in names.iter().zip(users) {
+            self.create(name, user, round)?;
+        }
+        Ok((ns(start.elapsed()), start))
+    }
+
+    fn n_connected(&self, round: &Round) -> usize {
+        // SAFETY: the handles came from ca_create_channel and are not cleared before the round ends.
+        round.channels.iter().filter(|channel| unsafe { (self.functions.ca_state)(**channel) } == CONNECTED).count()
+    }
+
+    fn connect_all(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        let (created_ns, start) = self.create_all(batch, round)?;
+        self.flush()?;
+        round.connections.wait(batch.n, BATCH_MAX)?;
+        let timed = Timed::since(start, 0);
+        Ok(Timed { created_ns: Some(created_ns), n: self.n_connected(round), ..timed })
+    }
+
+    pub(super) fn time_creating(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        let (created_ns, _) = self.create_all(batch, round)?;
+        let distinct: HashSet<ChannelId> = round.channels.iter().copied().collect();
+        Ok(Timed { ns: created_ns, n: distinct.len(), ..Timed::default() })
+    }
+
+    pub(super) fn time_connecting(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        self.connect_all(batch, round)
+    }
+
+    pub(super) fn time_one_by_one(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        let names = batch.names().iter().map(|name| c_name(name)).collect::<Result<Vec<_>, _>>()?;
+        let users: Vec<*mut c_void> = round.connections.pointers().collect();
+        let start = Instant::now();
+        for (index, (name, user)) in names.iter().zip(users).enumerate() {
+            self.create(name, user, round)?;
+            self.flush()?;
+            round.connections.wait(index + 1, OPERATION_MAX)?;
+        }
+        let timed = Timed::since(start, 0);
+        Ok(Timed { n: self.n_connected(round), ..timed })
+    }
+
+    fn gets(&self, round: &mut Round) -> Result<Vec<f64>, Failure> {
+        let slots = Slots::new(round.channels.len());
+        let users: Vec<*mut c_void> = slots.pointers().collect();
+        round.events.push(slots);
+        for (channel, user) in round.channels.iter().zip(users) {
+            // SAFETY: a connected channel; callback and pointer obey the top of this file: the slots are
+            // owned by the round from before the first request on, and moving them moves no slot.
+            let status = unsafe { (self.functions.ca_array_get_callback)(TIME_DOUBLE, 1, *channel, on_event, user) };
+            self.check("ca_array_get_callback", status)?;
+        }
+        self.flush()?;
+        let Some(slots) = round.events.last() else { return Ok(Vec::new()) };
+        slots.wait(round.channels.len(), BATCH_MAX)?;
+        slots.check(self, "get")?;
+        Ok(slots.values().collect())
+    }
+
+    fn puts(&self, round: &mut Round, values: &[f64]) -> Result<(), Failure> {
+        let slots = Slots::new(round.channels.len());
+        let users: Vec<*mut c_void> = slots.pointers().collect();
+        round.events.push(slots);
+        for ((channel, user), value) in round.channels.iter().zip(users).zip(values) {
+            let source = std::ptr::from_ref(value).cast();
+            // SAFETY: the source is one double, copied during the call; else as for the gets above.
+            let status = unsafe { (self.functions.ca_array_put_callback)(DOUBLE, 1, *channel, source, on_event, user) };
+            self.check("ca_array_put_callback", status)?;
+        }
+        self.flush()?;
+        let Some(slots) = round.events.last() else { return Ok(()) };
+        slots.wait(round.channels.len(), BATCH_MAX)?;
+        slots.check(self, "put")
+    }
+
+    pub(super) fn time_gets(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        self.connect_all(batch, round)?;
+        let start = Instant::now();
+        let values = self.gets(round)?;
+        let timed = Timed::since(start, values.len());
+        values.iter().enumerate().try_for_each(|(index, value)| batch.check(index, *value))?;
+        Ok(timed)
+    }
+
+    pub(super) fn time_puts(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        self.connect_all(batch, round)?;
+        let there = self.gets(round)?;
+        let new: Vec<f64> = there.iter().map(|value| -1.0 - value).collect();
+        let start = Instant::now();
+        self.puts(round, &new)?;
+        let timed = Timed::since(start, new.len());
+        let came = self.gets(round)?;
+        self.puts(round, &there)?;
+        match came.iter().zip(&new).find(|(came, new)| came != new) {
+            Some((value, expected)) => Err(Failure::WrongValue { value: *value, expected: expected.to_string() }),
+            None => Ok(timed),
+        }
+    }
+
+    pub(super) fn time_monitors(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        self.connect_all(batch, round)?;
+        let mut subscriptions = HashSet::with_capacity(batch.n);
+        let slots = Slots::new(batch.n);
+        let users: Vec<*mut c_void> = slots.pointers().collect();
+        round.events.push(slots);
+        let start = Instant::now();
+        for (channel, user) in round.channels.iter().zip(users) {
+            let mut subscription: SubscriptionId = std::ptr::null_mut();
+            // SAFETY: as for the gets above; `subscription` is written during the call only, and ends with
+            // its channel.
+            let status = unsafe {
+                (self.functions.ca_create_subscription)(
+                    TIME_DOUBLE,
+                    1,
+                    *channel,
+                    VALUE_AND_ALARM,
+                    on_event,
+                    user,
+                    &raw mut subscription,
+                )
+            };
+            self.check("ca_create_subscription", status)?;
+            subscriptions.insert(subscription);
+        }
+        self.flush()?;
+        let Some(slots) = round.events.last() else { return Ok(Timed::default()) };
+        slots.wait(batch.n, BATCH_MAX)?;
+        let timed = Timed::since(start, subscriptions.len());
+        slots.check(self, "monitor")?;
+        slots.values().enumerate().try_for_each(|(index, value)| batch.check(index, value))?;
+        Ok(timed)
+    }
+
+    /// Makes a context of its own in this thread; the one there was is detached and given back.
+    fn another_context(&self) -> Result<ContextId, Failure> {
+        // SAFETY: both take a number or nothing and concern only what context this thread has.
+        let status = unsafe { (self.functions.ca_context_create)(PREEMPTIVE) };
+        self.check("ca_context_create", status)?;
+        // SAFETY: as above.
+        Ok(unsafe { (self.functions.ca_current_context)() })
+    }
+
+    /// Does `work` while this thread has no context, then gives it its own again.
+    fn apart<T>(&self, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        // SAFETY: takes nothing; this thread has a context since `load`.
+        let own = unsafe { (self.functions.ca_current_context)() };
+        // SAFETY: a context with preemptive callbacks may be detached; it lives on.
+        unsafe { (self.functions.ca_detach_context)() };
+        let outcome = work();
+        // SAFETY: `own` is alive, and `work` leaves this thread without a context.
+        let status = unsafe { (self.functions.ca_attach_context)(own) };
+        self.check("ca_attach_context", status)?;
+        outcome
+    }
+
+    pub(super) fn contexts(&self, n: usize) -> Result<Timed, Failure> {
+        self.apart(|| {
+            let mut contexts = HashSet::with_capacity(n);
+            let start = Instant::now();
+            let mut outcome = Ok(());
+            for _index in 0..n {
+                match self.another_context() {
+                    Ok(context) => contexts.insert(context),
+                    Err(failure) => {
+                        outcome = Err(failure);
+                        break;
+                    }
+                };
+                // SAFETY: as in `apart`.
+                unsafe { (self.functions.ca_detach_context)() };
+            }
+            let timed = Timed::since(start, 0);
+            let start = Instant::now();
+            let mut n_alive = 0;
+            for context in contexts {
+                // SAFETY: made above, attached to no thread, and destroyed once.
+                n_alive += usize::from(unsafe { (self.functions.ca_attach_context)(context) } == NORMAL);
+                // SAFETY: destroys the context just attached, if any.
+                unsafe { (self.functions.ca_context_destroy)() };
+            }
+            outcome?;
+            let note = Some("a context opens its sockets with its first channel".into());
+            Ok(Timed { n: n_alive, close_ns: Some(ns(start.elapsed())), note, ..timed })
+        })
+    }
+
+    pub(super) fn close_with_channel(&self, pv: &str, how: Ending) -> Result<Answered, Failure> {
+        if how == Ending::Scope {
+            return Err(Failure::Operation { what: "context_close".into(), why: "C has no such scopes".into() });
+        }
+        let name = c_name(pv)?;
+        let n_before = wait_for_sockets(|_| true, Duration::ZERO)?;
+        self.apart(|| {
+            self.another_context()?;
+            let mut channel: ChannelId = std::ptr::null_mut();
+            // SAFETY: as in `open`: without a callback, ca_pend_io waits for the connection.
+            let connected = unsafe {
+                (self.functions.ca_create_channel)(name.as_ptr(), None, std::ptr::null_mut(), 0, &raw mut channel);
+                (self.functions.ca_pend_io)(OPERATION_MAX.as_secs_f64())
+            };
+            let opened =
+                self.check("connecting", connected).and_then(|()| wait_for_sockets(|n| n > n_before, OPERATION_MAX));
+            // SAFETY: destroys the context made above; its channel's handle is not used any more.
+            unsafe { (self.functions.ca_context_destroy)() };
+            opened?;
+            let is_closed = wait_for_sockets(|n| n <= n_before, OPERATION_MAX).is_ok();
+            Ok(Answered { yes: is_closed, words: None })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    #[test]
+    fn arguments_of_callbacks_are_laid_out_as_libca_passes_them() {
+        assert_eq!(size_of::<Connection>(), size_of::<(ChannelId, c_long)>());
+        assert_eq!(offset_of!(Event, payload), 2 * size_of::<ChannelId>() + 2 * size_of::<c_long>());
+        assert_eq!(offset_of!(Event, status), offset_of!(Event, payload) + size_of::<ChannelId>());
+    }
+
+    #[test]
+    fn a_slot_counts_once_however_often_its_callback_comes() {
+        let slots = Slots::new(2);
+
+        slots.slots[0].arrive();
+        slots.slots[0].arrive();
+
+        assert_eq!(slots.n_arrived(), 1);
+        assert_eq!(slots.wait(1, Duration::ZERO), Ok(()));
+        assert_eq!(slots.wait(2, Duration::ZERO), Err(Failure::WrongCount { n: 1, expected: 2 }));
+    }
+}

@@ -1,0 +1,59 @@
+//! The TCP sockets of this process, seen from outside any client: whether a circuit is still there.
+
+use std::time::{Duration, Instant};
+
+use super::Failure;
+
+/// How often it is looked.
+const EVERY: Duration = Duration::from_millis(10);
+
+/// Waits until the number of open TCP sockets of this process is as wanted, and tells it.
+pub fn wait_for_sockets(is_wanted: impl Fn(usize) -> bool, at_most: Duration) -> Result<usize, Failure> {
+    let deadline = Instant::now() + at_most;
+    loop {
+        let n = n_sockets()?;
+        if is_wanted(n) {
+            return Ok(n);
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::Operation { what: "waiting for sockets".into(), why: format!("there are {n}") });
+        }
+        std::thread::sleep(EVERY);
+    }
+}
+
+/// How many of this process's descriptors are sockets in the kernel's table of TCP connections.
+#[cfg(target_os = "linux")]
+fn n_sockets() -> Result<usize, Failure> {
+    let failed = |why: std::io::Error| Failure::Operation { what: "counting sockets".into(), why: why.to_string() };
+    let table = std::fs::read_to_string("/proc/self/net/tcp").map_err(failed)?;
+    let inodes: std::collections::HashSet<&str> =
+        table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(9)).collect();
+    let mut n = 0;
+    for descriptor in std::fs::read_dir("/proc/self/fd").map_err(failed)? {
+        // One that was closed since the directory was read has no target any more.
+        let Ok(target) = descriptor.and_then(|descriptor| std::fs::read_link(descriptor.path())) else { continue };
+        let inode = target.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']'));
+        n += usize::from(inode.is_some_and(|inode| inodes.contains(inode)));
+    }
+    Ok(n)
+}
+
+/// Only known on Linux.
+#[cfg(not(target_os = "linux"))]
+fn n_sockets() -> Result<usize, Failure> {
+    Err(Failure::Operation { what: "counting sockets".into(), why: "only known on Linux".into() })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_open_is_counted() {
+        let _listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
+
+        // Other tests of this process may open and close their own meanwhile.
+        assert!(wait_for_sockets(|n| n >= 1, Duration::ZERO).is_ok());
+    }
+}

@@ -1,0 +1,224 @@
+//! Whether a run is good enough: limits from a TOML file, or a run of record that nothing may fall behind.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::result::{ResultFile, Row};
+
+/// A file of limits.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// All of them have to hold.
+    #[serde(rename = "limit")]
+    pub limits: Vec<Limit>,
+}
+
+/// One limit: which rows, and what they have to keep. A word of the first half that is left out is any.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// `Q1` and so on.
+    pub question: Option<String>,
+    /// `one core`, `two cores`, `two hosts`.
+    pub series: Option<String>,
+    /// `equal`, `distinct`, `none`.
+    pub variant: Option<String>,
+    /// Channels, contexts or elements.
+    pub point: Option<u64>,
+    /// Who asked.
+    pub client: Option<String>,
+    /// Who answered.
+    pub server: Option<String>,
+
+    /// Median nanoseconds of one operation, at most.
+    pub ns_max: Option<f64>,
+    /// How many times the floor, at most: holds on any machine.
+    pub to_floor_max: Option<f64>,
+    /// 99th percentile of all single times, at most.
+    pub p99_ns_max: Option<f64>,
+    /// Million bytes of values per second, at least.
+    pub megabytes_per_s_min: Option<f64>,
+    /// Updates that nobody can account for, at most: 0.
+    pub unexplained_max: Option<u64>,
+    /// How many times what `against` takes for the same, at most: holds on any machine.
+    pub ratio_max: Option<f64>,
+    /// The client that `ratio_max` is about.
+    pub against: Option<String>,
+}
+
+/// A limit that one row did or did not keep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Which row, which limit, what was found.
+    pub words: String,
+    /// Whether it was kept.
+    pub holds: bool,
+}
+
+/// Why a file is not a set of limits.
+pub type Unreadable = Box<dyn std::error::Error>;
+
+impl Limits {
+    /// Reads and checks a file.
+    pub fn read(path: &Path) -> Result<Limits, Unreadable> {
+        Limits::parse(&std::fs::read_to_string(path)?)
+    }
+
+    /// From TOML text. A limit that limits nothing is refused: it would hold for ever.
+    pub fn parse(text: &str) -> Result<Limits, Unreadable> {
+        let limits: Limits = toml::from_str(text)?;
+        for (index, limit) in limits.limits.iter().enumerate() {
+            if limit.ratio_max.is_some() != limit.against.is_some() {
+                return Err(format!("limit {}: ratio_max and against need each other", index + 1).into());
+            }
+            if limit.bounds().is_empty() {
+                return Err(format!("limit {} limits nothing: give one of {BOUNDS}", index + 1).into());
+            }
+        }
+        Ok(limits)
+    }
+
+    /// What a run makes of them. A limit that no row is under does not hold: nothing was proved.
+    pub fn findings(&self, run: &ResultFile) -> Vec<Finding> {
+        self.limits.iter().flat_map(|limit| limit.findings(run)).collect()
+    }
+}
+
+const BOUNDS: &str = "ns_max, to_floor_max, p99_ns_max, megabytes_per_s_min, unexplained_max, ratio_max with against";
+
+/// What a limit asks of one row.
+struct Bound {
+    name: &'static str,
+    limit: f64,
+    found: fn(&Limit, &Row, &ResultFile) -> Option<f64>,
+    is_at_least: bool,
+}
+
+impl Limit {
+    fn bounds(&self) -> Vec<Bound> {
+        type Found = fn(&Limit, &Row, &ResultFile) -> Option<f64>;
+        let all: [(&'static str, Option<f64>, Found, bool); 6] = [
+            ("ns", self.ns_max, |_, row, _| row.median_per_operation().filter(|_| !row.is_rate()), false),
+            ("times the floor", self.to_floor_max, |_, row, _| row.to_floor(), false),
+            ("ns at p99", self.p99_ns_max, |_, row, _| row.percentile(99.0), false),
+            ("MB/s", self.megabytes_per_s_min, |_, row, _| row.megabytes_per_s(), true),
+            (
+                "updates unexplained",
+                self.unexplained_max.map(|n| n as f64),
+                |_, row, _| row.ledger.as_ref().map(|ledger| ledger.unexplained.unsigned_abs() as f64),
+                false,
+            ),
+            ("times as long as the other", self.ratio_max, Limit::ratio, false),
+        ];
+        let given = |(name, limit, found, is_at_least)| Some(Bound { name, limit: limit?, found, is_at_least });
+        all.into_iter().filter_map(given).collect()
+    }
+
+    fn ratio(&self, row: &Row, run: &ResultFile) -> Option<f64> {
+        let mut key = row.key();
+        key.client = self.against.clone()?;
+        Some(row.median_per_operation()? / run.row(&key)?.median_per_operation()?)
+    }
+
+    fn concerns(&self, row: &Row) -> bool {
+        let fits = |wanted: &Option<String>, word: &str| wanted.as_deref().is_none_or(|wanted| wanted == word);
+        fits(&self.question, &row.question)
+            && fits(&self.series, &row.series)
+            && fits(&self.variant, &row.variant)
+            && fits(&self.client, &row.client)
+            && fits(&self.server, &row.server)
+            && self.point.is_none_or(|point| point == row.point)
+    }
+
+    fn findings(&self, run: &ResultFile) -> Vec<Finding> {
+        let rows: Vec<&Row> = run.rows.iter().filter(|row| self.concerns(row)).collect();
+        let mut findings = Vec::new();
+        for bound in self.bounds() {
+            findings.extend(rows.iter().filter_map(|row| self.finding(row, &bound, run)));
+            if rows.is_empty() {
+                let words = format!("no row is under the limit of {} {}: {}", bound.limit, bound.name, self.words());
+                findings.push(Finding { words, holds: false });
+            }
+        }
+        findings
+    }
+
+    /// `None` for the row that the others are held against.
+    fn finding(&self, row: &Row, bound: &Bound, run: &ResultFile) -> Option<Finding> {
+        if self.against.as_ref() == Some(&row.client) || row.is_floor() {
+            return None;
+        }
+        let (name, limit) = (bound.name, bound.limit);
+        let side = if bound.is_at_least { "at least" } else { "at most" };
+        let finding = match (bound.found)(self, row, run) {
+            Some(found) => Finding {
+                words: format!("{}: {found:.4} {name}, {side} {limit}", row.key()),
+                holds: if bound.is_at_least { found >= limit } else { found <= limit },
+            },
+            None => Finding {
+                words: format!("{}: {}, so nothing is known of {side} {limit} {name}", row.key(), row.verdict.text()),
+                holds: false,
+            },
+        };
+        Some(finding)
+    }
+
+    fn words(&self) -> String {
+        let names = [&self.question, &self.series, &self.variant, &self.client, &self.server];
+        let mut words: Vec<String> = names.into_iter().flatten().cloned().collect();
+        words.extend(self.point.map(|point| format!("n={point}")));
+        if words.is_empty() { "any".into() } else { words.join(", ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::whole;
+
+    fn verdicts(limits: &str) -> Vec<bool> {
+        Limits::parse(limits).unwrap().findings(&whole()).iter().map(|finding| finding.holds).collect()
+    }
+
+    #[test]
+    fn a_limit_holds_for_every_row_it_is_about() {
+        let generous = "[[limit]]\nquestion = 'Q17'\nclient = 'fodo'\nto_floor_max = 100.0\nns_max = 1e9";
+        let strict = "[[limit]]\nquestion = 'Q17'\nclient = 'fodo'\nto_floor_max = 0.01";
+
+        assert!(verdicts(generous).len() > 2 && verdicts(generous).iter().all(|holds| *holds));
+        assert!(!verdicts(strict).is_empty() && verdicts(strict).iter().all(|holds| !holds));
+    }
+
+    #[test]
+    fn a_limit_against_a_peer_compares_what_both_were_asked() {
+        let limits = "[[limit]]\nquestion = 'Q18'\nclient = 'fodo'\nserver = 'soft-ioc'\nseries = 'two cores'\n\
+                      against = 'aioca'\nratio_max = 1.0";
+
+        let verdicts = verdicts(limits);
+
+        assert!(!verdicts.is_empty() && verdicts.iter().all(|holds| *holds), "{verdicts:?}");
+    }
+
+    #[test]
+    fn a_limit_that_no_row_is_under_does_not_hold() {
+        assert_eq!(verdicts("[[limit]]\nquestion = 'Q99'\nns_max = 1"), [false]);
+    }
+
+    #[test]
+    fn a_row_without_the_number_that_is_limited_does_not_keep_it() {
+        assert_eq!(
+            verdicts("[[limit]]\nquestion = 'Q4'\nclient = 'fodo'\npoint = 10\nunexplained_max = 0"),
+            [false; 4]
+        );
+    }
+
+    #[test]
+    fn limits_that_limit_nothing_or_are_misspelt_are_refused() {
+        for text in ["[[limit]]\nquestion = 'Q17'", "[[limit]]\nns_maximum = 1", "[[limit]]\nratio_max = 1.0", "x = 1"]
+        {
+            assert!(Limits::parse(text).is_err(), "{text}");
+        }
+    }
+}

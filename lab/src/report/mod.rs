@@ -1,0 +1,8 @@
+//! What a run says: tables in the terminal, and later pages to keep.
+
+#[cfg(test)]
+#[path = "../../tests/synthetic/mod.rs"]
+pub mod synthetic;
+mod terminal;
+
+pub use terminal::{json, tables};

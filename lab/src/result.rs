@@ -1,0 +1,531 @@
+//! A run as a file: schema `fodo-lab/2`, written by `fodo lab run`, read by `compare`, `gate` and `report`.
+//!
+//! Names of questions, clients and servers are open: a file of tomorrow with a client that this program has
+//! never heard of is read, compared and drawn. Fields that are not known are passed over; a field that is
+//! here never changes its meaning while the schema keeps its number.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::statistics::Summary;
+
+/// What a program that reads the file checks first.
+pub const SCHEMA: &str = "fodo-lab/2";
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResultFile {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was run: `quick`, `full`.
+    pub suite: String,
+    /// The start of the run, UTC, as in RFC 3339.
+    pub started: String,
+    /// How long it took, seconds.
+    pub duration_s: f64,
+    /// The host: kernel, processor, governor, sysctls, version and commit of Fodo. Scalars, named in words
+    /// joined by `_`; the report prints whatever is here.
+    #[serde(default)]
+    pub machine: Map<String, Value>,
+    /// What was asked for: repetitions, the seed that gives the same order again.
+    #[serde(default)]
+    pub settings: Map<String, Value>,
+    /// Every client and server that took part or is missing.
+    #[serde(default)]
+    pub peers: Vec<Peer>,
+    /// The numbers.
+    #[serde(default)]
+    pub rows: Vec<Row>,
+    /// Questions that are answered with yes or no.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<Answer>,
+}
+
+/// A client or a server under test.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Peer {
+    /// As in [`Row::client`] and [`Row::server`].
+    pub name: String,
+    /// Its own version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What it runs in, with version: an interpreter, a library below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// Why it did not take part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+/// One number: one question, at one point, by one client from one server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// `Q1` to `Q31` of the studies, or `L1` and so on for a load.
+    pub question: String,
+    /// What is asked, in one line.
+    #[serde(default)]
+    pub title: String,
+    /// Where client and server ran: `one core`, `two cores`, `two hosts`.
+    pub series: String,
+    /// `equal` (all channels to one PV), `distinct` (each to its own) or `none`.
+    #[serde(default = "no_variant")]
+    pub variant: String,
+    /// Channels, contexts or elements.
+    pub point: u64,
+    /// Who asked; `raw` for the floor.
+    pub client: String,
+    /// Who answered.
+    pub server: String,
+    /// Of `samples` and everything derived from them: `ns`, or a rate that ends in `/s`.
+    #[serde(default = "nanoseconds")]
+    pub unit: String,
+    /// What one sample is the time of.
+    #[serde(default)]
+    pub per: Per,
+    /// One number per repetition, in the order in which they were made.
+    #[serde(default)]
+    pub samples: Vec<f64>,
+    /// Operations of one repetition.
+    #[serde(default)]
+    pub n_operations: u64,
+    /// Bytes of values moved per operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Of the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median: Option<f64>,
+    /// Lower end of the median's 95 % bootstrap interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// Upper end of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// A quarter of the samples is below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub q1: Option<f64>,
+    /// A quarter of the samples is above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub q3: Option<f64>,
+    /// The median of the floor of the same kind, series and point, in this row's `unit` and `per`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<f64>,
+    /// Of all single times: pairs of per cent and value, ascending, such as `[99.9, 41000.0]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub percentiles: Vec<(f64, f64)>,
+    /// How it came out.
+    pub verdict: Verdict,
+    /// Why there is no number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What became of every update of a load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<Ledger>,
+    /// What a load cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+}
+
+/// What one sample is the time of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Per {
+    /// One of the operations.
+    #[default]
+    Operation,
+    /// All of them together.
+    Total,
+}
+
+/// How a row came out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Measured, and every check passed.
+    Measured,
+    /// Something was wrong, so no number is told.
+    Failed,
+    /// A peer is not there, or cannot do it.
+    #[default]
+    NotRun,
+    /// Took longer than its point is allowed to, and was ended.
+    Capped,
+}
+
+impl Verdict {
+    /// For a cell of a table.
+    pub fn text(self) -> &'static str {
+        match self {
+            Verdict::Measured => "measured",
+            Verdict::Failed => "failed",
+            Verdict::NotRun => "not run",
+            Verdict::Capped => "capped",
+        }
+    }
+}
+
+/// What became of every update of a load; `unexplained` is what nobody can account for, and must be 0.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// By the generator.
+    pub produced: u64,
+    /// Replaced by a newer one in the server's queue, by rule.
+    pub merged_server: u64,
+    /// By the client's end of the wire.
+    pub received: u64,
+    /// Replaced by a newer one in the client's queue, by rule.
+    pub merged_client: u64,
+    /// Left out by rule, and counted.
+    pub dropped: u64,
+    /// To the user.
+    pub delivered: u64,
+    /// Not yet there when the load ended.
+    pub in_flight: i64,
+    /// Lost without a trace.
+    pub unexplained: i64,
+    /// Delivered more than once.
+    pub duplicates: u64,
+    /// Delivered after a newer one.
+    pub out_of_order: u64,
+    /// The longest time in which nothing came for one subscription.
+    pub longest_gap_ms: f64,
+}
+
+/// What a load cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Processor time per million updates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_s_per_million: Option<f64>,
+    /// Memory in use at its highest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_bytes: Option<u64>,
+    /// Threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u64>,
+    /// Context switches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ctx_switches: Option<u64>,
+}
+
+/// A question that is answered with yes or no.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// `Q1` and so on.
+    pub question: String,
+    /// Who was asked.
+    pub client: String,
+    /// Who answered the client.
+    #[serde(default)]
+    pub server: String,
+    /// The answer.
+    pub yes: bool,
+    /// What was seen.
+    #[serde(default)]
+    pub words: String,
+}
+
+fn no_variant() -> String {
+    "none".into()
+}
+
+fn nanoseconds() -> String {
+    "ns".into()
+}
+
+/// What makes two rows of two files one number: question, series, variant, point, client, server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Key {
+    /// As in [`Row`], and so are the rest.
+    pub question: String,
+    /// Where.
+    pub series: String,
+    /// Which PVs.
+    pub variant: String,
+    /// How many.
+    pub point: u64,
+    /// Who asked.
+    pub client: String,
+    /// Who answered.
+    pub server: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Key { question, series, variant, point, client, server } = self;
+        let variant = if variant == "none" { String::new() } else { format!(", {variant}") };
+        write!(f, "{question} n={point}, {client} with {server}, {series}{variant}")
+    }
+}
+
+impl Row {
+    /// See [`Key`].
+    pub fn key(&self) -> Key {
+        Key {
+            question: self.question.clone(),
+            series: self.series.clone(),
+            variant: self.variant.clone(),
+            point: self.point,
+            client: self.client.clone(),
+            server: self.server.clone(),
+        }
+    }
+
+    /// Whether the row has numbers.
+    pub fn is_measured(&self) -> bool {
+        self.verdict == Verdict::Measured && !self.samples.is_empty()
+    }
+
+    /// Whether it is a raw socket's.
+    pub fn is_floor(&self) -> bool {
+        self.client.starts_with("raw")
+    }
+
+    /// Whether more is better: a rate, not a time.
+    pub fn is_rate(&self) -> bool {
+        self.unit.ends_with("/s")
+    }
+
+    /// What turns a sample into nanoseconds per operation.
+    pub fn per_operation(&self) -> f64 {
+        match self.per {
+            Per::Operation => 1.0,
+            Per::Total => 1.0 / self.n_operations.max(1) as f64,
+        }
+    }
+
+    /// The median per operation, in `unit`; `None` for a row without numbers.
+    pub fn median_per_operation(&self) -> Option<f64> {
+        Some(self.median.filter(|_| self.is_measured())? * self.per_operation())
+    }
+
+    /// The median of all operations of one repetition together, in nanoseconds; `None` for a rate.
+    pub fn total_ns(&self) -> Option<f64> {
+        let median = self.median.filter(|_| self.is_measured() && !self.is_rate())?;
+        Some(match self.per {
+            Per::Total => median,
+            Per::Operation => median * self.n_operations.max(1) as f64,
+        })
+    }
+
+    /// MB/s of values, 10^6 bytes each; `None` when the row moves none or is a rate already.
+    pub fn megabytes_per_s(&self) -> Option<f64> {
+        let ns = self.median_per_operation().filter(|ns| *ns > 0.0 && !self.is_rate())?;
+        Some(self.bytes? as f64 * 1e3 / ns)
+    }
+
+    /// How many times the floor; `None` without one. Of rates, the share of the floor.
+    pub fn to_floor(&self) -> Option<f64> {
+        let floor = self.floor.filter(|floor| *floor > 0.0 && !self.is_floor())?;
+        Some(self.median.filter(|_| self.is_measured())? / floor)
+    }
+
+    /// The value below which `per_cent` of all single times lie, when the row has it.
+    pub fn percentile(&self, per_cent: f64) -> Option<f64> {
+        self.percentiles.iter().find(|(known, _)| *known == per_cent).map(|(_, value)| *value)
+    }
+
+    /// Fills median, interval and quartiles from `samples`; what decides the bootstrap is `seed`.
+    /// Changes nothing when there are none.
+    pub fn summarize(&mut self, seed: u64) {
+        if let Some(summary) = Summary::of(&self.samples, seed) {
+            self.median = Some(summary.median);
+            (self.low, self.high) = (Some(summary.interval.0), Some(summary.interval.1));
+            (self.q1, self.q3) = (Some(summary.quartile_low), Some(summary.quartile_high));
+        }
+    }
+}
+
+/// Why a file is not a result.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// It is not there, or may not be read.
+    Io(std::io::Error),
+    /// It is not the JSON that this schema says.
+    Json(serde_json::Error),
+    /// It is of another schema.
+    Schema(String),
+    /// A row says that it is measured and has no sample, or one that is not a number above zero.
+    Row(Box<Key>),
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unreadable::Io(why) => write!(f, "{why}"),
+            Unreadable::Json(why) => write!(f, "not a result of `fodo lab run`: {why}"),
+            Unreadable::Schema(found) => write!(f, "its schema is {found:?}, expected {SCHEMA:?}: measure again"),
+            Unreadable::Row(key) => write!(f, "the row {key} is measured but has no samples, or wrong ones"),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl ResultFile {
+    /// A run without rows yet.
+    pub fn new(suite: &str, started: &str) -> ResultFile {
+        ResultFile {
+            schema: SCHEMA.into(),
+            suite: suite.into(),
+            started: started.into(),
+            duration_s: 0.0,
+            machine: Map::new(),
+            settings: Map::new(),
+            peers: Vec::new(),
+            rows: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// From JSON text, and checked: the schema first, so that an old file is called old and not broken.
+    pub fn parse(text: &str) -> Result<ResultFile, Unreadable> {
+        let value: Value = serde_json::from_str(text).map_err(Unreadable::Json)?;
+        let schema = value.get("schema").and_then(Value::as_str).unwrap_or_default();
+        if schema != SCHEMA {
+            return Err(Unreadable::Schema(schema.into()));
+        }
+        let mut result: ResultFile = serde_json::from_value(value).map_err(Unreadable::Json)?;
+        for row in &mut result.rows {
+            let is_sound = !row.samples.is_empty() && row.samples.iter().all(|ns| ns.is_finite() && *ns >= 0.0);
+            if row.verdict == Verdict::Measured && !is_sound {
+                return Err(Unreadable::Row(Box::new(row.key())));
+            }
+            if row.median.is_none() {
+                row.summarize(0);
+            }
+        }
+        Ok(result)
+    }
+
+    /// See [`ResultFile::parse`].
+    pub fn read(path: &Path) -> Result<ResultFile, Unreadable> {
+        ResultFile::parse(&std::fs::read_to_string(path).map_err(Unreadable::Io)?)
+    }
+
+    /// As JSON, one line per field, with a line feed at the end.
+    pub fn text(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// Writes the file. What was there before is replaced only when the new one is complete.
+    pub fn write(&self, path: &Path) -> std::io::Result<()> {
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(".part");
+        std::fs::write(&unfinished, self.text()?)?;
+        std::fs::rename(&unfinished, path)
+    }
+
+    /// The row of that key.
+    pub fn row(&self, key: &Key) -> Option<&Row> {
+        self.rows.iter().find(|row| row.key() == *key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Row {
+        let mut row = Row {
+            question: "Q18".into(),
+            series: "two cores".into(),
+            variant: "distinct".into(),
+            point: 1000,
+            client: "fodo".into(),
+            server: "soft-ioc".into(),
+            unit: "ns".into(),
+            samples: vec![900.1, 1000.3, 1100.7],
+            n_operations: 1000,
+            floor: Some(500.15),
+            percentiles: vec![(50.0, 990.0), (99.99, 5000.0)],
+            verdict: Verdict::Measured,
+            ledger: Some(Ledger { produced: 7, unexplained: -1, ..Ledger::default() }),
+            resources: Some(Resources { rss_bytes: Some(1 << 20), ..Resources::default() }),
+            ..Row::default()
+        };
+        row.summarize(1);
+        row
+    }
+
+    fn file() -> ResultFile {
+        let mut file = ResultFile::new("quick", "2024-02-29T12:00:00Z");
+        file.machine.insert("n_cpus".into(), 2.into());
+        file.peers.push(Peer { name: "aioca".into(), missing: Some("no Python".into()), ..Peer::default() });
+        file.rows = vec![row(), Row { verdict: Verdict::Capped, why: Some("60 s".into()), ..Row::default() }];
+        file.answers.push(Answer { question: "Q1".into(), client: "fodo".into(), yes: true, ..Answer::default() });
+        file
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_to_the_last_bit() {
+        let file = file();
+
+        let back = ResultFile::parse(&file.text().unwrap()).unwrap();
+
+        assert_eq!(back, file);
+    }
+
+    #[test]
+    fn a_file_on_disk_is_replaced_as_a_whole() {
+        let path = std::env::temp_dir().join(format!("fodo-lab-result-{}.json", std::process::id()));
+        std::fs::write(&path, "old").unwrap();
+
+        file().write(&path).unwrap();
+
+        assert_eq!(ResultFile::read(&path).unwrap(), file());
+        assert!(!path.with_extension("json.part").exists());
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_row_with_the_least_that_the_schema_asks_for_is_read() {
+        let text = r#"{"schema":"fodo-lab/2","suite":"full","started":"2024-02-29T12:00:00Z","duration_s":1,
+            "of tomorrow":1,"rows":[{"question":"Q4","series":"one core","point":10,"client":"psi-ca",
+            "server":"fodo","samples":[2,1,3],"n_operations":10,"verdict":"measured","of tomorrow":[]}]}"#;
+
+        let file = ResultFile::parse(text).unwrap();
+
+        let row = &file.rows[0];
+        assert_eq!((row.variant.as_str(), row.unit.as_str(), row.per), ("none", "ns", Per::Operation));
+        assert_eq!((row.median, row.total_ns()), (Some(2.0), Some(20.0)));
+    }
+
+    #[test]
+    fn a_file_of_another_schema_is_refused_by_its_name() {
+        let refused = ResultFile::parse(r#"{"schema":"fodo-lab/1","rows":"elsewhere"}"#).unwrap_err();
+
+        assert_eq!(refused.to_string(), r#"its schema is "fodo-lab/1", expected "fodo-lab/2": measure again"#);
+    }
+
+    #[test]
+    fn a_row_that_claims_a_number_without_one_is_refused() {
+        let mut file = file();
+        file.rows[0].samples.clear();
+
+        let refused = ResultFile::parse(&file.text().unwrap()).unwrap_err();
+
+        assert!(matches!(refused, Unreadable::Row(_)), "{refused}");
+        assert!(refused.to_string().contains("Q18 n=1000, fodo with soft-ioc, two cores, distinct"), "{refused}");
+    }
+
+    #[test]
+    fn a_total_and_its_share_of_one_operation_are_told_apart() {
+        let per_operation = row();
+        let mut total = Row { per: Per::Total, samples: vec![1e6, 1.1e6, 1.2e6], ..row() };
+        total.summarize(1);
+
+        assert_eq!((per_operation.median_per_operation(), per_operation.total_ns()), (Some(1000.3), Some(1_000_300.0)));
+        assert_eq!((total.median_per_operation(), total.total_ns()), (Some(1100.0), Some(1.1e6)));
+    }
+
+    #[test]
+    fn forty_megabytes_in_forty_milliseconds_are_a_thousand_per_second() {
+        let arrays = Row { bytes: Some(40_000_000), samples: vec![40e6], median: Some(40e6), ..row() };
+
+        assert_eq!(arrays.megabytes_per_s(), Some(1000.0));
+        assert_eq!(row().to_floor(), Some(2.0));
+    }
+}

@@ -1,0 +1,254 @@
+//! Whether two sets of repetitions differ, and by how much.
+//!
+//! Five to seven repetitions are few. A test of ranks alone cannot go below p = 0.008 (5 and 5) or 0.0006
+//! (7 and 7), so among hundreds of rows it could never speak; a test of means alone can be led astray by one
+//! wild repetition. A row therefore differs only when both tests say so: Welch's on logarithms, corrected
+//! for the number of rows, and the exact one of ranks.
+
+/// Chance of a false alarm, of all rows of a comparison together.
+pub const ALPHA: f64 = 0.05;
+
+/// Below this many repetitions on a side no test of ranks can reach [`ALPHA`].
+pub const REPETITIONS_MIN: usize = 4;
+
+/// More repetitions than this, on both sides together, and ranks are taken as normally distributed.
+const EXACT_MAX: usize = 60;
+
+/// Terms of the continued fraction; it is good to the last digit long before.
+const TERMS_MAX: usize = 200;
+
+/// Two-sided p of Welch's test of equal means of the logarithms: of a common factor between the sides.
+///
+/// 1 when a side has fewer than two values. Values below a picosecond count as one.
+///
+/// Source: Welch, "The generalization of 'Student's' problem when several different population variances are
+/// involved" (1947).
+pub fn welch_p(a: &[f64], b: &[f64]) -> f64 {
+    let (Some(a), Some(b)) = (Moments::of_logarithms(a), Moments::of_logarithms(b)) else { return 1.0 };
+    let (error_a, error_b) = (a.variance / a.n, b.variance / b.n);
+    let difference = a.mean - b.mean;
+    if error_a + error_b <= f64::MIN_POSITIVE {
+        return if difference == 0.0 { 1.0 } else { 0.0 };
+    }
+    let t = difference / (error_a + error_b).sqrt();
+    let freedom = (error_a + error_b).powi(2) / (error_a.powi(2) / (a.n - 1.0) + error_b.powi(2) / (b.n - 1.0));
+    student_p(t, freedom)
+}
+
+struct Moments {
+    n: f64,
+    mean: f64,
+    variance: f64,
+}
+
+impl Moments {
+    fn of_logarithms(values: &[f64]) -> Option<Moments> {
+        let logarithms: Vec<f64> = values.iter().map(|value| value.max(1e-3).ln()).collect();
+        let n = logarithms.len() as f64;
+        let mean = logarithms.iter().sum::<f64>() / n;
+        let squares: f64 = logarithms.iter().map(|value| (value - mean).powi(2)).sum();
+        (n >= 2.0).then(|| Moments { n, mean, variance: squares / (n - 1.0) })
+    }
+}
+
+/// Two-sided p of `t` under Student's distribution with so many degrees of `freedom`.
+fn student_p(t: f64, freedom: f64) -> f64 {
+    incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5).clamp(0.0, 1.0)
+}
+
+/// The regularized incomplete beta function.
+///
+/// Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.5.8, evaluated by Lentz's method.
+fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
+    if x <= 0.0 || x >= 1.0 {
+        return if x <= 0.0 { 0.0 } else { 1.0 };
+    }
+    if x > (a + 1.0) / (a + b + 2.0) {
+        return 1.0 - incomplete_beta(1.0 - x, b, a);
+    }
+    let front = (a * x.ln() + b * (1.0 - x).ln() + ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b)).exp() / a;
+    let away_from_zero = |value: f64| if value.abs() < 1e-300 { 1e-300 } else { value };
+    let (mut c, mut d) = (1.0, 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0)));
+    let mut fraction = d;
+    for term in 1..TERMS_MAX {
+        let m = term as f64;
+        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
+        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        let mut step = 1.0;
+        for coefficient in [even, odd] {
+            d = 1.0 / away_from_zero(1.0 + coefficient * d);
+            c = away_from_zero(1.0 + coefficient / c);
+            step = c * d;
+            fraction *= step;
+        }
+        if (step - 1.0).abs() < 1e-15 {
+            break;
+        }
+    }
+    front * fraction
+}
+
+/// Logarithm of the gamma function, for `x` above zero.
+///
+/// Source: Stirling's series, Abramowitz and Stegun 6.1.41, after a shift to where it converges.
+fn ln_gamma(x: f64) -> f64 {
+    let (mut shifted, mut shift) = (x, 0.0);
+    while shifted < 12.0 {
+        shift += shifted.ln();
+        shifted += 1.0;
+    }
+    let inverse = 1.0 / (shifted * shifted);
+    let series = (1.0 / 12.0 - inverse * (1.0 / 360.0 - inverse * (1.0 / 1260.0 - inverse / 1680.0))) / shifted;
+    (shifted - 0.5) * shifted.ln() - shifted + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - shift
+}
+
+/// Two-sided p of the exact test of rank sums, ties by their mean rank. 1 when a side is empty.
+///
+/// Source: Mann and Whitney, "On a test of whether one of two random variables is stochastically larger than
+/// the other" (1947).
+pub fn ranks_p(a: &[f64], b: &[f64]) -> f64 {
+    if a.is_empty() || b.is_empty() {
+        return 1.0;
+    }
+    if a.len() + b.len() > EXACT_MAX {
+        let deviation = ((a.len() + b.len() + 1) as f64 / (3 * a.len() * b.len()) as f64).sqrt();
+        return student_p(delta(a, b) / deviation, 1e9);
+    }
+    let doubled = doubled_ranks(a, b);
+    exact_p(&doubled, b.len(), doubled.iter().skip(a.len()).sum())
+}
+
+/// How sure one of `b` is above one of `a`: 1 always, 0 as often as not, -1 never; 0 when a side is empty.
+///
+/// Source: Cliff, "Dominance statistics" (1993).
+pub fn delta(a: &[f64], b: &[f64]) -> f64 {
+    let of_pairs = |x: &f64| b.iter().map(|y| f64::from(i8::from(y > x) - i8::from(y < x))).sum::<f64>();
+    a.iter().map(of_pairs).sum::<f64>() / (a.len() * b.len()).max(1) as f64
+}
+
+/// Twice the rank of every value of `a`, then of `b`, in both together: whole numbers, even of ties.
+fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<usize> {
+    let all: Vec<f64> = a.iter().chain(b).copied().collect();
+    let rank = |value: &f64| {
+        let n_below = all.iter().filter(|other| *other < value).count();
+        let n_equal = all.iter().filter(|other| *other == value).count();
+        2 * n_below + n_equal + 1
+    };
+    all.iter().map(rank).collect()
+}
+
+/// The share of all ways to choose `n_chosen` ranks whose sum is as far from the middle as `sum` is.
+fn exact_p(doubled: &[usize], n_chosen: usize, sum: usize) -> f64 {
+    let total: usize = doubled.iter().sum();
+    let mut n_ways = vec![vec![0.0_f64; total + 1]; n_chosen + 1];
+    if let Some(none) = n_ways.first_mut().and_then(|of_none| of_none.first_mut()) {
+        *none = 1.0;
+    }
+    for &rank in doubled {
+        for n in (1..=n_chosen).rev() {
+            let (below, from) = n_ways.split_at_mut(n);
+            if let (Some(fewer), Some(these)) = (below.last(), from.first_mut()) {
+                for (ways, more) in these.iter_mut().skip(rank).zip(fewer) {
+                    *ways += more;
+                }
+            }
+        }
+    }
+    let middle = total as f64 * n_chosen as f64 / doubled.len() as f64;
+    let distance = (sum as f64 - middle).abs();
+    let of_all = n_ways.last().map_or(&[][..], Vec::as_slice);
+    let as_far = |sum: usize| (sum as f64 - middle).abs() >= distance - 1e-9;
+    let n_as_far: f64 = of_all.iter().enumerate().filter(|(sum, _)| as_far(*sum)).map(|(_, ways)| ways).sum();
+    (n_as_far / of_all.iter().sum::<f64>()).min(1.0)
+}
+
+/// `p` of each row as if it were the only one: what stays below alpha is, but for that share, no false alarm.
+/// When nothing differs, the chance of any at all is alpha.
+///
+/// Source: Benjamini and Hochberg, "Controlling the False Discovery Rate" (1995).
+pub fn corrected(p: &[f64]) -> Vec<f64> {
+    let mut descending: Vec<usize> = (0..p.len()).collect();
+    let of = |index: usize| p.get(index).copied().unwrap_or(1.0);
+    descending.sort_by(|x, y| of(*y).total_cmp(&of(*x)));
+    let mut corrected = vec![1.0; p.len()];
+    let mut least: f64 = 1.0;
+    for (n_above, index) in descending.into_iter().enumerate() {
+        least = least.min(of(index) * p.len() as f64 / (p.len() - n_above) as f64);
+        if let Some(slot) = corrected.get_mut(index) {
+            *slot = least;
+        }
+    }
+    corrected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_near(value: f64, expected: f64) -> bool {
+        (value - expected).abs() < 1e-6 * expected.abs().max(1e-3)
+    }
+
+    #[test]
+    fn students_distribution_is_that_of_the_tables() {
+        // Abramowitz and Stegun, table 26.10, and the closed forms for 1 and 2 degrees of freedom.
+        assert!(is_near(student_p(1.0, 1.0), 0.5));
+        assert!(is_near(student_p(2.0, 2.0), 1.0 - 2.0 / 6.0_f64.sqrt()));
+        assert!((student_p(2.228, 10.0) - 0.05).abs() < 2e-5);
+        assert!((student_p(3.169, 10.0) - 0.01).abs() < 1e-5);
+        assert!((student_p(1.959_964, 1e9) - 0.05).abs() < 1e-6);
+        assert_eq!(student_p(0.0, 5.0), 1.0);
+    }
+
+    #[test]
+    fn the_gamma_function_is_factorial() {
+        assert!(is_near(ln_gamma(0.5), std::f64::consts::PI.sqrt().ln()));
+        assert!(is_near(ln_gamma(11.0), 3_628_800.0_f64.ln()));
+    }
+
+    #[test]
+    fn ranks_of_separate_sides_have_the_least_p_there_is() {
+        let (a, b) = ([1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0]);
+
+        assert!(is_near(ranks_p(&a, &b), 2.0 / 252.0));
+        assert_eq!((delta(&a, &b), delta(&b, &a)), (1.0, -1.0));
+    }
+
+    #[test]
+    fn ranks_of_equal_values_say_nothing() {
+        assert_eq!((ranks_p(&[3.0; 5], &[3.0; 7]), delta(&[3.0; 5], &[3.0; 7])), (1.0, 0.0));
+        assert_eq!((ranks_p(&[], &[3.0; 7]), delta(&[], &[3.0; 7])), (1.0, 0.0));
+    }
+
+    #[test]
+    fn many_repetitions_are_taken_as_normal_with_nearly_the_same_p() {
+        let a: Vec<f64> = (0..30).map(|n| f64::from(n) * 1.03).collect();
+        let b: Vec<f64> = (0..30).map(|n| f64::from(n) + 6.0).collect();
+        let exact = ranks_p(&a, &b);
+        let longer: Vec<f64> = b.iter().chain(&[20.5]).copied().collect();
+
+        let normal = ranks_p(&a, &longer);
+
+        assert!((exact - normal).abs() < 0.02, "{exact} and {normal}");
+    }
+
+    #[test]
+    fn welch_finds_a_fifth_and_keeps_silent_of_a_hundredth() {
+        let a = [100.0, 101.0, 99.0, 102.0, 98.0];
+        let slower: Vec<f64> = a.iter().map(|ns| ns * 1.2).collect();
+        let alike: Vec<f64> = a.iter().map(|ns| ns * 1.005).collect();
+
+        assert!(welch_p(&a, &slower) < 1e-6);
+        assert!(welch_p(&a, &alike) > 0.3);
+        assert_eq!(welch_p(&[5.0; 5], &[5.0; 5]), 1.0);
+        assert_eq!(welch_p(&[5.0; 5], &[6.0; 5]), 0.0);
+        assert_eq!(welch_p(&[5.0], &[6.0; 5]), 1.0);
+    }
+
+    #[test]
+    fn one_p_among_many_is_worth_less() {
+        assert_eq!(corrected(&[0.01, 0.5, 0.9, 1.0]), [0.04, 1.0, 1.0, 1.0]);
+        assert_eq!(corrected(&[0.01, 0.02, 0.02, 0.01]), [0.02, 0.02, 0.02, 0.02]);
+        assert!(corrected(&[]).is_empty());
+    }
+}
