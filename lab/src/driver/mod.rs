@@ -34,6 +34,7 @@
 
 mod batch;
 mod conversation;
+pub mod external;
 mod failure;
 pub mod fodo;
 pub mod libca;
@@ -47,7 +48,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limit::ELEMENTS_MAX;
 
-pub use batch::{Batch, Timed};
+pub use batch::{Batch, Timed, Variant};
 pub use conversation::{Client, Conversation};
 pub use failure::Failure;
 
@@ -345,7 +346,6 @@ pub fn pattern(n_elements: usize, salt: u32) -> Vec<i32> {
 
 #[cfg(test)]
 mod tests {
-    use super::batch::Variant;
     use super::*;
     use std::time::Duration;
 

@@ -3,6 +3,3 @@
 #[cfg(test)]
 #[path = "../../tests/synthetic/mod.rs"]
 pub mod synthetic;
-mod terminal;
-
-pub use terminal::{json, tables};
