@@ -17,7 +17,7 @@ use crate::runner::{self, Settings};
 use crate::scenario::{Scenario, Suite};
 use crate::server::ServerKind;
 use crate::worker::Worker;
-use crate::{statistics, tables};
+use crate::{report, statistics, tables};
 
 const ABOUT: &str = "\
 The performance laboratory: what Fodo and its peers take for the same work, side by side.
@@ -54,6 +54,9 @@ enum Verb {
     Run(RunArguments),
     /// What is measured, and what there is to compare with.
     List,
+    /// What is done with results.
+    #[command(flatten)]
+    Results(report::verb::Verb),
     /// What the laboratory starts itself as.
     #[command(hide = true, subcommand)]
     Worker(Worker),
@@ -109,6 +112,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     match Arguments::try_parse_from(words) {
         Ok(Arguments { verb: Verb::Run(arguments) }) => measure(arguments),
         Ok(Arguments { verb: Verb::List }) => list(),
+        Ok(Arguments { verb: Verb::Results(verb) }) => verb.run(),
         Ok(Arguments { verb: Verb::Worker(worker) }) => worker.run(),
         Err(help_or_misuse) => {
             // Whoever closed the stream does not want to read it.

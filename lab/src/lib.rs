@@ -22,7 +22,6 @@ mod machine;
 mod peers;
 mod placement;
 mod process;
-mod published;
 mod report;
 pub mod result;
 mod runner;

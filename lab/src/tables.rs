@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::published::Study;
+use crate::report::published::Published;
 use crate::result::{Answer, ResultFile, Row, Verdict};
 use crate::scenario::Scenario;
 
@@ -10,7 +10,7 @@ use crate::scenario::Scenario;
 pub fn tables(result: &ResultFile) -> String {
     let mut text = head(result);
     let mut notes = Notes::default();
-    let studies = Study::all().unwrap_or_default();
+    let studies = Published::all();
     let scenarios = Scenario::all().unwrap_or_default();
     for answer in grouped(&result.answers) {
         text += &answer;
@@ -74,14 +74,13 @@ fn head(result: &ResultFile) -> String {
     text
 }
 
-fn foot(result: &ResultFile, studies: &[Study]) -> String {
+fn foot(result: &ResultFile, studies: &[Published]) -> String {
     let mut text = String::from(
         "\nAverage of one operation: the median of the repetitions, and half the distance of its quartiles in per \
          cent.\np99 is of all single times. Loopback; every value was checked.\n",
     );
     for study in studies {
-        let _ =
-            writeln!(text, "study {}: {}, published, another machine, one host, one run.", study.study, study.title);
+        let _ = writeln!(text, "{}: {}, another machine, one host, one run.", study.name(), study.title);
     }
     let _ = writeln!(text, "{:.0} s.", result.duration_s);
     text
@@ -130,7 +129,7 @@ fn words_of_variant(variant: &str) -> &str {
     }
 }
 
-fn table(rows: &[&Row], points_are: &str, studies: &[Study], notes: &mut Notes) -> String {
+fn table(rows: &[&Row], points_are: &str, studies: &[Published], notes: &mut Notes) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let mut pairs: Vec<(&str, &str)> = Vec::new();
     let mut points: Vec<u64> = Vec::new();
@@ -143,11 +142,16 @@ fn table(rows: &[&Row], points_are: &str, studies: &[Study], notes: &mut Notes) 
             points.push(row.point);
         }
     }
-    let has_published = |study: &&Study| points.iter().any(|point| study.ns(&first.question, *point).is_some());
-    let studies: Vec<&Study> = studies.iter().filter(has_published).collect();
+    // An array is one operation, whatever its length.
+    let of_study = |study: &Published, point: u64| {
+        let n = if first.bytes.is_some() { 1 } else { point.max(1) };
+        study.total_ns(&first.question, &first.series, point).map(|ns| ns / n as f64)
+    };
+    let studies: Vec<&Published> =
+        studies.iter().filter(|study| points.iter().any(|point| of_study(study, *point).is_some())).collect();
     let mut clients = vec![String::new()];
     clients.extend(pairs.iter().map(|(client, _)| (*client).to_owned()));
-    clients.extend(studies.iter().map(|study| format!("study {}", study.study)));
+    clients.extend(studies.iter().map(|study| study.name()));
     let mut servers = vec![points_are.to_owned()];
     servers.extend(pairs.iter().map(|(_, server)| format!("with {server}")));
     servers.extend(studies.iter().map(|_| "published".to_owned()));
@@ -159,7 +163,7 @@ fn table(rows: &[&Row], points_are: &str, studies: &[Study], notes: &mut Notes) 
         let found: Vec<Option<&Row>> = pairs.iter().map(|pair| of(pair).copied()).collect();
         let mut line = vec![point.to_string()];
         line.extend(found.iter().map(|row| row.map_or(String::new(), |row| cell(row, notes))));
-        line.extend(studies.iter().map(|study| study.ns(&first.question, point).map_or(String::new(), published)));
+        line.extend(studies.iter().map(|study| of_study(study, point).map_or(String::new(), published)));
         cells.push(line);
         for (label, value) in DETAILS {
             let values: Vec<Option<String>> = found.iter().map(|row| row.and_then(value)).collect();
@@ -176,8 +180,11 @@ fn table(rows: &[&Row], points_are: &str, studies: &[Study], notes: &mut Notes) 
     text
 }
 
+/// What a line below a point is called, and what it shows of a row.
+type Detail = (&'static str, fn(&Row) -> Option<String>);
+
 /// Lines below a point, for rows that have such a thing.
-const DETAILS: [(&str, fn(&Row) -> Option<String>); 3] = [
+const DETAILS: [Detail; 3] = [
     ("p99", |row| row.percentile(99.0).map(time)),
     ("x floor", |row| row.to_floor().map(|ratio| format!("{ratio:.2}"))),
     ("MB/s", |row| row.megabytes_per_s().map(|rate| format!("{rate:.0}"))),

@@ -111,9 +111,9 @@ impl Session {
         }
         // Small ones take so little time that one would be mostly noise.
         let n_gets = match n_elements {
-            ..50_001 => 20,
-            ..500_001 => 10,
-            ..2_000_001 => 5,
+            0..=50_000 => 20,
+            50_001..=500_000 => 10,
+            500_001..=2_000_000 => 5,
             _ => 1,
         };
         match self.ask(&Ask::MoveArray { n_elements, salt, n_gets }, deadline)? {

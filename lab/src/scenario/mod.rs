@@ -88,7 +88,6 @@ pub struct Scenario {
 /// What a driver is asked to do; the table in [`crate::driver`] says more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "named as the requests are")]
 pub enum Request {
     ContextClose,
     CreateContexts,
