@@ -15,7 +15,9 @@ mod compare;
 mod driver;
 mod floor;
 mod gate;
+mod journal;
 mod limit;
+mod lines;
 mod machine;
 mod peers;
 mod placement;
@@ -27,6 +29,7 @@ mod scenario;
 mod server;
 mod significance;
 mod statistics;
+mod tables;
 mod worker;
 
 pub use command::run;

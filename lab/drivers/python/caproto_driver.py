@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from caproto.threading.client import PV, Batch, Context
-from protocol import OPERATION_S_MAX, Channels, Timed, hello, keeper, now_ns, require_count, require_time, serve, unable
+from protocol import OPERATION_S_MAX, Channels, Timed, hello, keeper, now_ns, require_count, serve, unable
 
 SHARED = "one channel, which caproto shares per name"
 
@@ -113,7 +113,6 @@ class Caproto:
         readings.wait("get")
         ns = now_ns() - start
         channels.check([response.data[0] for response in readings.in_order()])
-        require_time(min(response.metadata.stamp.secondsSinceEpoch for response in readings.in_order()))
         return Timed(ns, len(readings.values), close_ns=self.close_all(), note=shared(channels))
 
     async def put_at_once(self, channels: Channels) -> Timed:

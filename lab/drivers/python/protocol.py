@@ -124,11 +124,6 @@ def require_count(n: int, expected: int) -> None:
         raise Failed("wrong_count", n=n, expected=expected)
 
 
-def require_time(seconds: float) -> None:
-    if seconds <= 0:
-        raise Failed("wrong_value", value=float(seconds), expected="the time of a value")
-
-
 def compare(came: np.ndarray, put: np.ndarray) -> None:
     require_count(int(np.size(came)), int(put.size))
     if not np.array_equal(came, put):

@@ -1,0 +1,200 @@
+//! A result as a reader wants it: by question, with who took part and what each did at each point.
+
+use crate::result::{ResultFile, Row};
+
+/// The numbers of one question, in one variant and one series.
+#[derive(Debug)]
+pub struct Section<'a> {
+    /// `Q16`.
+    pub question: &'a str,
+    /// What is asked.
+    pub title: &'a str,
+    /// Where client and server ran.
+    pub series: &'a str,
+    /// `equal`, `distinct` or `none`.
+    pub variant: &'a str,
+    /// Ascending.
+    pub points: Vec<u64>,
+    /// In the order of [`rank`].
+    pub contenders: Vec<Contender<'a>>,
+    rows: Vec<&'a Row>,
+}
+
+/// A client and the server it talked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contender<'a> {
+    /// Who asked.
+    pub client: &'a str,
+    /// Who answered.
+    pub server: &'a str,
+}
+
+impl Contender<'_> {
+    /// For a cell, a legend, a label.
+    pub fn text(self) -> String {
+        match self.client {
+            "raw" => "floor (raw socket)".into(),
+            client if self.server == "raw" => format!("{client} (floor)"),
+            client => format!("{client} \u{2192} {}", self.server),
+        }
+    }
+
+    /// Whether nothing but a raw socket is in it.
+    pub fn is_floor(self) -> bool {
+        self.client.starts_with("raw")
+    }
+}
+
+/// Ours first, then the peers as the laboratory knows them, others, and the floor.
+fn rank(contender: &Contender<'_>) -> (usize, String, usize) {
+    let clients = ["fodo", "libca", "psi-ca", "aioca", "pyepics", "caproto"];
+    let known = clients.iter().position(|client| *client == contender.client).unwrap_or(clients.len());
+    let place = if contender.is_floor() { usize::MAX } else { known };
+    let server = ["fodo", "soft-ioc"].iter().position(|server| *server == contender.server).unwrap_or(2);
+    (place, contender.client.to_owned(), server)
+}
+
+impl<'a> Section<'a> {
+    /// Of a run, in the order in which its rows have them, but a question's series and variants together.
+    pub fn of(run: &'a ResultFile) -> Vec<Section<'a>> {
+        let mut sections: Vec<Section<'a>> = Vec::new();
+        for row in &run.rows {
+            let known = sections.iter_mut().find(|section| section.holds(row));
+            match known {
+                Some(section) => section.rows.push(row),
+                None => sections.push(Section {
+                    question: &row.question,
+                    title: &row.title,
+                    series: &row.series,
+                    variant: &row.variant,
+                    points: Vec::new(),
+                    contenders: Vec::new(),
+                    rows: vec![row],
+                }),
+            }
+        }
+        sections.iter_mut().for_each(Section::arrange);
+        let mut questions: Vec<&str> = Vec::new();
+        for section in &sections {
+            if !questions.contains(&section.question) {
+                questions.push(section.question);
+            }
+        }
+        sections.sort_by_key(|section| questions.iter().position(|question| *question == section.question));
+        sections
+    }
+
+    fn holds(&self, row: &Row) -> bool {
+        (self.question, self.series, self.variant) == (&row.question, &row.series, &row.variant)
+    }
+
+    fn arrange(&mut self) {
+        self.points = self.rows.iter().map(|row| row.point).collect();
+        self.points.sort_unstable();
+        self.points.dedup();
+        for row in &self.rows {
+            let contender = Contender { client: &row.client, server: &row.server };
+            if !self.contenders.contains(&contender) {
+                self.contenders.push(contender);
+            }
+        }
+        self.contenders.sort_by_key(rank);
+    }
+
+    /// The row of one contender at one point.
+    pub fn row(&self, contender: Contender<'_>, point: u64) -> Option<&'a Row> {
+        let is_it =
+            |row: &&&Row| row.point == point && row.client == contender.client && row.server == contender.server;
+        self.rows.iter().find(is_it).copied()
+    }
+
+    /// Rows with numbers of one contender, by point.
+    pub fn measured(&self, contender: Contender<'_>) -> Vec<&'a Row> {
+        self.points.iter().filter_map(|point| self.row(contender, *point)).filter(|row| row.is_measured()).collect()
+    }
+
+    /// The largest point at which most contenders have a number: where they are best compared.
+    pub fn best_point(&self) -> Option<u64> {
+        let n_at = |point: u64| {
+            let rows = self.contenders.iter().filter_map(|contender| self.row(*contender, point));
+            rows.filter(|row| row.is_measured()).count()
+        };
+        self.points.iter().copied().filter(|point| n_at(*point) > 0).max_by_key(|point| (n_at(*point), *point))
+    }
+
+    /// The rows of a point with numbers, in the order of the contenders.
+    pub fn at(&self, point: u64) -> Vec<(Contender<'a>, &'a Row)> {
+        let row = |contender: &Contender<'a>| Some((*contender, self.row(*contender, point)?));
+        self.contenders.iter().filter_map(row).filter(|(_, row)| row.is_measured()).collect()
+    }
+
+    /// Every row.
+    pub fn rows(&self) -> &[&'a Row] {
+        &self.rows
+    }
+
+    /// Whether values are moved, so that MB/s say something.
+    pub fn moves_bytes(&self) -> bool {
+        self.rows.iter().any(|row| row.bytes.is_some())
+    }
+
+    /// "two cores, each channel its own PV".
+    pub fn place(&self) -> String {
+        let variant = match self.variant {
+            "none" => return self.series.to_owned(),
+            "equal" => "all channels on one PV",
+            "distinct" => "each channel on its own PV",
+            other => other,
+        };
+        format!("{}, {variant}", self.series)
+    }
+
+    /// What a line of the table is about, in the words that readers of the studies know.
+    pub fn line(&self, point: u64) -> String {
+        let n = super::number::grouped(point as f64);
+        match self.question {
+            "Q3" | "Q4" | "Q5" => format!("Creating {n} contexts"),
+            "Q10" | "Q11" | "Q12" => format!("Creating {n} channels"),
+            "Q13" | "Q14" | "Q31" => format!("Synchronously connecting {n} channels"),
+            "Q15" => format!("Creating {n} channels that connect by themselves"),
+            "Q16" => format!("Connecting {n} channels asynchronously"),
+            "Q17" => format!("Synchronous get from {n} channels"),
+            "Q18" | "Q19" => format!("Asynchronous get from {n} channels"),
+            "Q20" => format!("Monitors on {n} channels"),
+            "Q21" => format!("Array of {n} integers"),
+            _ => format!("n = {n}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::whole;
+
+    #[test]
+    fn a_question_stays_together_ours_first_and_the_floor_last() {
+        let run = whole();
+
+        let sections = Section::of(&run);
+
+        let questions: Vec<_> = sections.iter().map(|section| section.question).collect();
+        let mut sorted_once = questions.clone();
+        sorted_once.dedup();
+        assert_eq!(sorted_once, ["Q4", "Q11", "Q14", "Q16", "Q17", "Q18", "Q20", "Q21", "L1"]);
+        let of_first: Vec<_> = sections[0].contenders.iter().map(|contender| contender.text()).collect();
+        assert_eq!(of_first[..2], ["fodo \u{2192} fodo", "fodo \u{2192} soft-ioc"]);
+        assert_eq!(of_first.last().unwrap(), "floor (raw socket)");
+    }
+
+    #[test]
+    fn contenders_are_compared_where_most_of_them_have_a_number() {
+        let run = whole();
+
+        let sections = Section::of(&run);
+
+        let connecting = sections.iter().find(|section| section.question == "Q16").unwrap();
+        assert_eq!(connecting.points.last(), Some(&10_000));
+        assert_eq!(connecting.best_point(), Some(1000));
+    }
+}

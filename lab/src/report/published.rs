@@ -1,0 +1,81 @@
+//! What the studies published for the same questions, as they published it.
+
+use serde::Deserialize;
+
+/// Both studies, as files in the program.
+const FILES: [&str; 2] =
+    [include_str!("../../published/study_000.toml"), include_str!("../../published/study_001.toml")];
+
+/// One study.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Published {
+    /// Its number.
+    study: String,
+    /// Which program it measured, and when.
+    pub title: String,
+    rows: Vec<PublishedRow>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct PublishedRow {
+    question: String,
+    /// 1 on one host, 2 on two.
+    series: u8,
+    point: u64,
+    value: f64,
+    unit: String,
+}
+
+impl Published {
+    /// All studies that there are.
+    pub fn all() -> Vec<Published> {
+        FILES.iter().filter_map(|text| toml::from_str(text).ok()).collect()
+    }
+
+    /// What it is called beside our numbers.
+    pub fn name(&self) -> String {
+        format!("study {}", self.study)
+    }
+
+    /// Nanoseconds of all operations together; of several ways to do it, the fastest. Two hosts are only set
+    /// beside two hosts.
+    pub fn total_ns(&self, question: &str, series: &str, point: u64) -> Option<f64> {
+        let our_series = if series == "two hosts" { 2 } else { 1 };
+        self.rows
+            .iter()
+            .filter(|row| row.question == question && row.point == point)
+            .filter(|row| row.series == our_series)
+            .filter_map(PublishedRow::ns)
+            .min_by(f64::total_cmp)
+    }
+}
+
+impl PublishedRow {
+    fn ns(&self) -> Option<f64> {
+        let unit_ns = match self.unit.as_str() {
+            "ns" => 1.0,
+            "us" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            _ => return None,
+        };
+        Some(self.value * unit_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_studies_are_read_and_their_hosts_told_apart() {
+        let all = Published::all();
+
+        let [first, second] = all.as_slice() else { panic!("{} studies", all.len()) };
+        assert_eq!(first.total_ns("Q17", "two cores", 1000), Some(72e6));
+        assert_eq!(first.total_ns("Q17", "two hosts", 1000), Some(300e6));
+        assert_eq!(second.total_ns("Q16", "one core", 10_000), Some(2050e6));
+        assert_eq!(second.total_ns("Q20", "one core", 1000), Some(43e6));
+        assert_eq!(second.total_ns("Q16", "two hosts", 10_000), None);
+    }
+}

@@ -1,0 +1,199 @@
+//! The verbs that read results: `compare`, `gate`, `report`.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::json;
+
+use super::comparison;
+use super::published::Published;
+use crate::compare::{Comparison, LEAST};
+use crate::gate::Limits;
+use crate::result::ResultFile;
+
+/// What clap says of a wrong command line, and we of a file that cannot be read.
+const MISUSE: u8 = 2;
+
+const COMPARE_HELP: &str = "\
+Whether two runs differ, and where.
+
+Rows are paired by question, series, variant, point, client and server. A row differs when its repetitions do
+by two tests (Welch's on logarithms, corrected for the number of rows; the exact one of ranks), its median moved
+by at least a tenth, and the floor of the same series did not move along. Two runs of one build on a quiet
+machine show no difference; a fifth more time is found with five repetitions.
+
+Exit status: 0 no difference, 1 a difference (with --regressions: only if something got worse), 2 when the
+command was wrong or a file could not be read.";
+
+const GATE_HELP: &str = "\
+Whether a run is good enough, for a build that has to stop when it is not.
+
+--limits names a TOML file. Words that choose rows may be left out; a limit without any row does not hold:
+
+    [[limit]]
+    question = \"Q17\"          # also: series, variant, point, client, server
+    client = \"fodo\"
+    to_floor_max = 3.0        # also: ns_max, p99_ns_max, megabytes_per_s_min, unexplained_max
+
+    [[limit]]
+    question = \"Q16\"
+    client = \"fodo\"
+    against = \"libca\"         # what libca takes for the same, with the same server
+    ratio_max = 1.0
+
+--record names a run of record; nothing may have become slower, as `fodo lab compare` tells.
+
+Exit status: 0 all is kept, 1 something is not, 2 when the command was wrong or a file could not be read.";
+
+const REPORT_HELP: &str = "\
+Pages to read, from results: for each FILE one HTML page with plots, one Markdown file with the tables of the
+studies, and one CSV file with every row, named as the result. The page needs nothing but itself: no network,
+no script.
+
+Exit status: 0 when all is written, 2 when the command was wrong or a file could not be read or written.";
+
+/// One of them.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Whether two runs differ, and where.
+    #[command(long_about = COMPARE_HELP)]
+    Compare {
+        /// The run before.
+        before: PathBuf,
+        /// The run after.
+        after: PathBuf,
+        /// JSON with every pair, in place of the table.
+        #[arg(long)]
+        json: bool,
+        /// Every pair in the table, also those without a difference.
+        #[arg(long)]
+        all: bool,
+        /// The share by which a median has to move to count.
+        #[arg(long, value_name = "SHARE", default_value_t = LEAST, value_parser = share)]
+        least: f64,
+        /// Exit status 1 only for what got worse.
+        #[arg(long)]
+        regressions: bool,
+    },
+    /// Whether a run is good enough.
+    #[command(long_about = GATE_HELP)]
+    Gate {
+        /// The run.
+        run: PathBuf,
+        /// Limits, a TOML file.
+        #[arg(long, value_name = "FILE", required_unless_present = "record")]
+        limits: Option<PathBuf>,
+        /// A run of record, a JSON file.
+        #[arg(long, value_name = "FILE")]
+        record: Option<PathBuf>,
+    },
+    /// Pages to read: HTML with plots, Markdown, CSV.
+    #[command(long_about = REPORT_HELP)]
+    Report {
+        /// Results, JSON files.
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
+        /// The directory to write to; made when it is not there.
+        #[arg(short, long, value_name = "DIR")]
+        output: PathBuf,
+    },
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..10.0).contains(&share) => Ok(share),
+        _ => Err("expected a share such as 0.1 for a tenth".into()),
+    }
+}
+
+/// Why a verb could not be done.
+type Misuse = String;
+
+impl Verb {
+    /// Does it; prints, and returns the exit status that its help tells.
+    pub fn run(self) -> ExitCode {
+        match self.outcome() {
+            Ok((text, holds)) => {
+                super::print(&text);
+                if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            }
+            Err(why) => {
+                eprintln!("fodo lab: {why}");
+                ExitCode::from(MISUSE)
+            }
+        }
+    }
+
+    fn outcome(self) -> Result<(String, bool), Misuse> {
+        match self {
+            Verb::Compare { before, after, json, all, least, regressions } => {
+                let (before, after) = (read(&before)?, read(&after)?);
+                let mut comparison = Comparison::of(&before, &after, least);
+                comparison.fill_intervals(&before, &after);
+                let n_differences = comparison.differences().count();
+                let n_regressions = comparison.regressions().count();
+                let text = if json {
+                    format!("{:#}\n", json!({ "differs": n_differences > 0, "comparison": comparison }))
+                } else {
+                    comparison::text(&comparison, all)
+                };
+                Ok((text, if regressions { n_regressions == 0 } else { n_differences == 0 }))
+            }
+            Verb::Gate { run, limits, record } => gate(&read(&run)?, limits.as_deref(), record.as_deref()),
+            Verb::Report { results, output } => {
+                let mut text = String::new();
+                for path in &results {
+                    text += &report(path, &output)?;
+                }
+                Ok((text, true))
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<ResultFile, Misuse> {
+    ResultFile::read(path).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+fn gate(run: &ResultFile, limits: Option<&Path>, record: Option<&Path>) -> Result<(String, bool), Misuse> {
+    let mut text = String::new();
+    let mut all_hold = true;
+    if let Some(path) = limits {
+        let limits = Limits::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
+        for finding in limits.findings(run) {
+            let verdict = if finding.holds { "kept  " } else { "BROKEN" };
+            let _ = writeln!(text, "{verdict}  {}", finding.words);
+            all_hold &= finding.holds;
+        }
+    }
+    if let Some(path) = record {
+        let record = read(path)?;
+        let mut comparison = Comparison::of(&record, run, LEAST);
+        comparison.fill_intervals(&record, run);
+        text += &comparison::text(&comparison, false);
+        all_hold &= comparison.regressions().next().is_none();
+    }
+    let _ = writeln!(text, "{}", if all_hold { "The gate is open." } else { "The gate is SHUT." });
+    Ok((text, all_hold))
+}
+
+fn report(path: &Path, directory: &Path) -> Result<String, Misuse> {
+    let run = read(path)?;
+    let stem = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+    let published = Published::all();
+    std::fs::create_dir_all(directory).map_err(|why| format!("{}: {why}", directory.display()))?;
+    let pages = [
+        ("html", super::html::page(&run, &published)),
+        ("md", super::markdown::text(&run, &published)),
+        ("csv", super::csv::text(&run)),
+    ];
+    let mut told = String::new();
+    for (extension, page) in pages {
+        let target = directory.join(format!("{stem}.{extension}"));
+        std::fs::write(&target, page).map_err(|why| format!("{}: {why}", target.display()))?;
+        let _ = writeln!(told, "{}", target.display());
+    }
+    Ok(told)
+}

@@ -1,0 +1,138 @@
+//! The pages of a result, in a real browser.
+//!
+//! Chromium is looked for as `chromium`, `chromium-browser` or `google-chrome`. Without one, the test fails
+//! where the environment says `CI=true`, and elsewhere says that it did not run.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+mod synthetic;
+
+/// What keeps a browser to the file it was given.
+const QUIET: [&str; 10] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+];
+
+/// A directory of its own, gone when the test is.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("fodo-lab-report-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What is left behind lies in the system's directory for such things.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn chromium() -> Option<&'static str> {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let answers = |name: &&str| {
+        let version = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        version.is_ok_and(|status| status.success())
+    };
+    let found = names.into_iter().find(answers);
+    let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+    assert!(found.is_some() || !is_ci, "no Chromium, which this test needs: apt-get install chromium");
+    if found.is_none() {
+        eprintln!("NOT RUN: no Chromium; apt-get install chromium");
+    }
+    found
+}
+
+/// Writes the result and its pages, and returns the HTML page.
+fn report(directory: &Path) -> PathBuf {
+    let result = directory.join("whole.json");
+    synthetic::whole().write(&result).unwrap();
+    let words = ["report".into(), result.into_os_string(), "-o".into(), directory.as_os_str().to_owned()];
+    fodo_lab::run(words.into_iter());
+    directory.join("whole.html")
+}
+
+/// Runs Chromium on the page and returns its two outputs.
+fn browse(browser: &str, directory: &Path, page: &Path, arguments: &[&str]) -> (String, String) {
+    let mut command = Command::new(browser);
+    command.args(QUIET).args(arguments);
+    command.arg(format!("--user-data-dir={}", directory.join("profile").display()));
+    command.arg(format!("file://{}", page.display()));
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_browser_shows_every_kind_of_plot_and_complains_of_nothing() {
+    let directory = Directory::new("dom");
+    let page = report(&directory.0);
+    let Some(browser) = chromium() else { return };
+
+    let (dom, complaints) = browse(browser, &directory.0, &page, &["--dump-dom"]);
+
+    for kind in
+        ["q16-0-curves-t", "q16-0-ratios-t", "q16-0-dots-t", "q17-0-latency-t", "l1-0-latency-t", "glance-plot-t"]
+    {
+        assert!(dom.contains(&format!("<title id=\"{kind}\">")), "no plot {kind}");
+    }
+    let n_plots = dom.matches("<svg class=\"plot\"").count();
+    assert!(n_plots > 30 && dom.matches("class=\"curve c-fodo").count() > 20, "{n_plots} plots");
+    assert_eq!(dom.matches("<svg class=\"plot\"").count(), dom.matches("role=\"img\" aria-labelledby").count());
+    assert!(dom.contains("NaN").eq(&false) && !dom.contains("=\"inf"));
+    assert!(!complaints.contains("CONSOLE"), "{complaints}");
+}
+
+#[test]
+fn a_picture_of_the_page_has_more_than_one_colour_on_a_desk_and_on_a_telephone() {
+    let directory = Directory::new("picture");
+    let page = report(&directory.0);
+    let Some(browser) = chromium() else { return };
+
+    for size in ["--window-size=1280,1600", "--window-size=390,1600"] {
+        let picture = directory.0.join("page.png");
+        let wanted = format!("--screenshot={}", picture.display());
+        browse(browser, &directory.0, &page, &[size, &wanted]);
+
+        // An empty page of that size is compressed to a few kilobytes.
+        let n_bytes = std::fs::metadata(&picture).unwrap().len();
+        assert!(n_bytes > 40_000, "{size}: {n_bytes} bytes");
+        std::fs::remove_file(picture).unwrap();
+    }
+}
+
+#[test]
+fn beside_the_page_there_are_tables_in_markdown_and_every_row_in_csv() {
+    let directory = Directory::new("files");
+    let page = report(&directory.0);
+
+    let markdown = std::fs::read_to_string(page.with_extension("md")).unwrap();
+    let csv = std::fs::read_to_string(page.with_extension("csv")).unwrap();
+
+    assert!(markdown.contains("## Q16: ") && markdown.contains("study 001"));
+    assert_eq!(csv.lines().count(), 1 + synthetic::whole().rows.len());
+}
+
+#[test]
+fn made_up_runs_of_one_build_have_the_same_points() {
+    let points = |seed| -> Vec<u64> {
+        let run = synthetic::comparable(seed, synthetic::Noise::Ties, 0.0, 1.0);
+        run.rows.iter().map(|row| row.point).collect()
+    };
+
+    assert_eq!(points(1), points(2));
+    assert!(synthetic::Noise::ALL.len() > 1);
+}
