@@ -6,17 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
 use crate::driver::Client;
 use crate::limit::{ELEMENTS_MAX, REPETITIONS_DEFAULT, REPETITIONS_MAX, REPETITIONS_MIN};
 use crate::load::command::{LoadVerb, load};
 use crate::peers::{self, PEERS_VARIABLE, Peers};
+use crate::result::{ResultFile, Verdict};
+use crate::runner::Keeping;
 use crate::runner::{self, Settings};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Suite};
 use crate::server::ServerKind;
 use crate::worker::Worker;
-use crate::{report, statistics};
+use crate::{report, statistics, tables};
 
 const ABOUT: &str = "\
 The performance laboratory: what Fodo and its peers take for the same work, side by side.
@@ -28,12 +30,15 @@ floor, a raw socket that moves as many bytes. A number is only printed when ever
 
 const AFTER_HELP: &str = "\
 Examples:
-  fodo lab run quick                     the tables, within a minute
-  fodo lab run quick --json today.json   and every repetition, for programs
-  fodo lab list                          what is measured, and what there is to compare with
+  fodo lab run quick                          the tables, within three minutes
+  fodo lab run quick --json today.json        and every repetition, for programs
+  fodo lab run quick --question Q16 --client fodo    one question, one client
+  fodo lab run full --json full.json          the points of the studies, within the hour
+  fodo lab run full --json full.json --resume goes on where an interrupted run was
+  fodo lab list                               what is measured, and what there is to compare with
 
-The first run fetches the peers (EPICS Base out of the Python wheel epicscorelibs), once. Set
-FODO_PEERS to a Python environment of your own that has them.
+The first run fetches the peers (EPICS Base out of the Python wheel epicscorelibs, and clients in Python),
+once. Set FODO_PEERS to a Python environment of your own that has them.
 
 Exit status: 0 when every number was taken, 1 when one FAILED, 2 when the command was wrong.";
 
@@ -83,15 +88,15 @@ struct RunArguments {
     /// What decides the random order; a new one each time when it is not given.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+    /// Ask only this question, such as Q16; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    question: Vec<String>,
+    /// Go on with an interrupted run that had the same words and --json FILE: what it had done is in FILE.journal.
+    #[arg(long, requires = "json")]
+    resume: bool,
     /// Fail when a peer is missing; without it, its rows say so.
     #[arg(long)]
     require_peers: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Suite {
-    /// Q17, blocking gets of a scalar, and Q21, large arrays: two cores, one minute.
-    Quick,
 }
 
 fn repetitions(text: &str) -> Result<usize, String> {
@@ -123,43 +128,96 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn measure(arguments: RunArguments) -> ExitCode {
-    let Suite::Quick = arguments.suite;
+    let json_only = arguments.json.as_deref() == Some(Path::new("-"));
+    let journal = arguments.json.as_ref().filter(|_| !json_only).map(|path| {
+        let mut name = path.clone().into_os_string();
+        name.push(".journal");
+        PathBuf::from(name)
+    });
     let settings = Settings {
+        suite: arguments.suite,
         repetitions: arguments.repetitions,
-        seed: arguments.seed.unwrap_or_else(new_seed),
+        seed: match arguments.seed {
+            Some(seed) => seed,
+            None if arguments.resume => journal.as_deref().and_then(seed_of).unwrap_or_default(),
+            None => new_seed(),
+        },
         elements_max: arguments.elements_max,
-        clients: or_all(arguments.client, &[Client::Fodo, Client::Libca]),
+        clients: or_all(arguments.client, &Client::ALL),
         servers: or_all(arguments.server, &[ServerKind::Fodo, ServerKind::SoftIoc]),
+        questions: arguments.question,
     };
-    let needs_epics =
-        settings.clients.iter().any(|client| client.needs_python()) || settings.servers.contains(&ServerKind::SoftIoc);
-    let peers = if needs_epics { peers::environment() } else { peers::present() };
-    let run = match runner::run(settings, &peers) {
-        Ok(run) => run,
+    if let Some(unknown) = unknown_question(&settings.questions) {
+        eprintln!("fodo lab: nothing measures {unknown}; `fodo lab list` says what there is");
+        return ExitCode::from(2);
+    }
+    let needs_peers = settings.clients != [Client::Fodo] || settings.servers.contains(&ServerKind::SoftIoc);
+    let peers = if needs_peers { peers::environment() } else { peers::present() };
+    let keeping = journal.clone().map(|path| Keeping { path, is_resumed: arguments.resume });
+    let result = match runner::run(&settings, &peers, keeping.as_ref()) {
+        Ok(result) => result,
         Err(why) => return complain(&format!("the run could not be made: {why}")),
     };
-    let json_only = arguments.json.as_deref() == Some(Path::new("-"));
     if !json_only {
-        print(&report::tables(&run));
+        print(&tables::tables(&result));
     }
     if let Some(path) = &arguments.json {
-        let text = format!("{:#}\n", report::json(&run, &peers));
-        if json_only {
-            print(&text);
-        } else if let Err(why) = std::fs::write(path, text) {
+        let written = if json_only {
+            result.text().map(|text| print(&text)).map_err(std::io::Error::from)
+        } else {
+            result.write(path)
+        };
+        if let Err(why) = written {
             return complain(&format!("{} cannot be written: {why}", path.display()));
         }
     }
-    if run.has_failed() || (arguments.require_peers && run.is_incomplete()) {
-        return ExitCode::FAILURE;
+    if let Some(journal) = journal {
+        // Left behind it would do no harm: it is of a run that is over.
+        let _ = std::fs::remove_file(journal);
     }
-    ExitCode::SUCCESS
+    status(&result, arguments.require_peers)
+}
+
+fn status(result: &ResultFile, requires_peers: bool) -> ExitCode {
+    let has_failed = result.rows.iter().any(|row| row.verdict == Verdict::Failed);
+    let is_incomplete = result.peers.iter().any(|peer| peer.missing.is_some());
+    if has_failed || (requires_peers && is_incomplete) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn unknown_question(questions: &[String]) -> Option<&String> {
+    let scenarios = Scenario::all().unwrap_or_default();
+    questions.iter().find(|question| !scenarios.iter().any(|scenario| scenario.question == **question))
+}
+
+/// The seed of the run that a journal is of.
+fn seed_of(journal: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(journal).ok()?;
+    let header: serde_json::Value = serde_json::from_str(text.lines().next()?).ok()?;
+    header.get("seed")?.as_u64()
 }
 
 fn list() -> ExitCode {
-    let mut text = String::from("What `fodo lab run quick` measures:\n");
-    for scenario in Scenario::ALL {
-        text += &format!("\n{}  {}\n", scenario.name(), scenario.teaches().replace('\n', "\n     "));
+    let scenarios = match Scenario::all() {
+        Ok(scenarios) => scenarios,
+        Err(why) => return complain(&format!("a scenario is not understood: {why}")),
+    };
+    let mut text = String::from("What `fodo lab run quick` and, at more points, `fodo lab run full` measure:\n");
+    for scenario in scenarios {
+        let also: Vec<&str> =
+            [&scenario.at_least, &scenario.distinct].into_iter().filter_map(|question| question.as_deref()).collect();
+        let also = if also.is_empty() { String::new() } else { format!(" (answers {} too)", also.join(", ")) };
+        text += &format!("\n{}  {}{also}\n", scenario.question, scenario.title);
+        text += &format!("     {}\n", scenario.method.trim_end().replace('\n', "\n     "));
+        text += &format!("     Before: {}\n     Proof: {}\n", scenario.preconditions, scenario.verification);
+        for suite in [Suite::Quick, Suite::Full] {
+            let points = scenario.points(suite);
+            let of: Vec<String> = scenario
+                .variants
+                .iter()
+                .map(|variant| format!("{} {:?}", variant.text(), points.of(*variant)))
+                .collect();
+            text += &format!("     {}, {}: {}\n", suite.text(), scenario.points_are, of.join("; "));
+        }
     }
     text += &peers_text(&peers::present());
     print(&text);

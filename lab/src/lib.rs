@@ -15,7 +15,9 @@ mod compare;
 mod driver;
 mod floor;
 mod gate;
+mod journal;
 mod limit;
+mod lines;
 mod load;
 mod machine;
 mod peers;
@@ -28,6 +30,7 @@ mod scenario;
 mod server;
 mod significance;
 mod statistics;
+mod tables;
 mod worker;
 
 pub use command::run;

@@ -1,21 +1,27 @@
 //! A run: servers up, work in random order, numbers into rows.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
-use crate::driver::{Client, Conversation, Failure};
+use crate::driver::{Client, Conversation, Failure, Hello};
+use crate::journal::{Journal, Outcome};
+use crate::limit::{FULL_MAX, QUICK_MAX};
+use crate::lines::Lines;
 use crate::machine::Machine;
 use crate::peers::Peers;
 use crate::placement::{Placement, Seats};
-use crate::scenario::{Scenario, array_get, scalar_get};
+use crate::result::{Peer, ResultFile};
+use crate::scenario::{self, Request, Scenario, Session, Suite, Task};
 use crate::server::{DatabaseFile, Server, ServerKind};
-use crate::statistics::{self, Random};
+use crate::statistics::Random;
 
 /// A client and the server it talks to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pair {
     /// Who asks.
     pub client: Client,
@@ -24,34 +30,48 @@ pub struct Pair {
 }
 
 impl Pair {
-    const fn of(client: Client, server: ServerKind) -> Pair {
-        Pair { client, server }
+    /// The one every ratio is to.
+    pub const FLOOR: Pair = Pair { client: Client::Raw, server: ServerKind::Raw };
+
+    /// Those a run is to measure, in the order of its tables.
+    fn wanted(settings: &Settings) -> Vec<Pair> {
+        let mut pairs = vec![Pair::FLOOR, Pair { client: Client::RawReused, server: ServerKind::Raw }];
+        for &client in &settings.clients {
+            pairs.extend(settings.servers.iter().map(|&server| Pair { client, server }));
+        }
+        pairs
     }
 
-    /// The one every ratio is to.
-    pub const FLOOR: Pair = Pair::of(Client::Raw, ServerKind::Raw);
+    /// Whether it answers the question with something of its own: a raw socket knows gets alone, and a small
+    /// answer has no destination to tell fresh from reused.
+    pub fn answers(self, request: Request) -> bool {
+        match self.client {
+            Client::Raw => matches!(request, Request::GetScalars | Request::MoveArray),
+            Client::RawReused => request == Request::MoveArray,
+            _ => true,
+        }
+    }
 
-    /// All that a quick run measures, in the order of its tables.
-    pub const ALL: [Pair; 6] = [
-        Pair::FLOOR,
-        Pair::of(Client::RawReused, ServerKind::Raw),
-        Pair::of(Client::Fodo, ServerKind::Fodo),
-        Pair::of(Client::Fodo, ServerKind::SoftIoc),
-        Pair::of(Client::Libca, ServerKind::Fodo),
-        Pair::of(Client::Libca, ServerKind::SoftIoc),
-    ];
-
-    /// Whether it answers the question with something of its own: a small answer has no destination to
-    /// tell fresh from reused.
-    fn answers(self, scenario: Scenario) -> bool {
-        self.client != Client::RawReused || scenario == Scenario::ArrayGet
+    /// Whether it is measured there. Programs that take a second to start and tens of microseconds per
+    /// operation are asked on two cores only, which is their better case; a quick run asks them from softIoc
+    /// alone, unless that is not among the servers.
+    fn is_measured(self, placement: Placement, settings: &Settings) -> bool {
+        if self.client.external().is_none() {
+            return true;
+        }
+        let is_server_wanted = settings.suite == Suite::Full
+            || self.server == ServerKind::SoftIoc
+            || !settings.servers.contains(&ServerKind::SoftIoc);
+        placement != Placement::OneCore && is_server_wanted
     }
 }
 
 /// What is to be run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
-    /// How often each number is taken, each time by a new process.
+    /// How much.
+    pub suite: Suite,
+    /// How often each number is taken.
     pub repetitions: usize,
     /// What decides the order of work and the bootstrap.
     pub seed: u64,
@@ -61,139 +81,139 @@ pub struct Settings {
     pub clients: Vec<Client>,
     /// The servers to compare.
     pub servers: Vec<ServerKind>,
+    /// The questions to ask; all when empty.
+    pub questions: Vec<String>,
 }
 
-/// One line of a table.
+/// Where a run keeps what it has done.
 #[derive(Clone, Debug)]
-pub struct Row {
-    /// The question.
-    pub scenario: Scenario,
-    /// Elements of the value.
-    pub n_elements: usize,
-    /// Where client and server ran.
-    pub placement: Placement,
-    /// Who was asked.
-    pub pair: Pair,
-    /// The median of each repetition.
-    pub medians_ns: Vec<f64>,
-    /// Every single time.
-    pub latencies_ns: Vec<u64>,
-    /// What the client says of its version.
-    pub client_version: Option<String>,
-    /// How it came out.
-    pub outcome: Outcome,
+pub struct Keeping {
+    /// The journal.
+    pub path: PathBuf,
+    /// Whether it goes on.
+    pub is_resumed: bool,
 }
 
-/// How a row came out.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// Measured, and every check passed.
-    Measured,
-    /// Something was wrong, so no number is told.
-    Failed(Failure),
-    /// A peer is not there.
-    NotRun(String),
-}
-
-/// What came of a run.
-#[derive(Debug)]
-pub struct Run {
-    /// What was asked for.
-    pub settings: Settings,
-    /// Where it ran.
-    pub machine: Machine,
-    /// The CPUs.
-    pub seats: Seats,
-    /// The lines.
-    pub rows: Vec<Row>,
-    /// How long it took.
-    pub elapsed: Duration,
-}
-
-impl Run {
-    /// Whether any row has no number though it should.
-    pub fn has_failed(&self) -> bool {
-        self.rows.iter().any(|row| matches!(row.outcome, Outcome::Failed(_)))
-    }
-
-    /// Whether any row is missing for want of a peer.
-    pub fn is_incomplete(&self) -> bool {
-        self.rows.iter().any(|row| matches!(row.outcome, Outcome::NotRun(_)))
-    }
-}
-
-/// One piece of work: a new driver process that answers every question once.
+/// One process of a driver, which is asked everything once.
 #[derive(Clone, Copy, Debug)]
-struct Item {
-    pair: Pair,
-    placement: Placement,
-    repetition: usize,
+pub struct Visit {
+    /// Who asks whom.
+    pub pair: Pair,
+    /// Where.
+    pub placement: Placement,
+    /// How often it was measured before.
+    pub repetition: usize,
+}
+
+/// What stays the same during a run.
+struct Bench<'a> {
+    settings: &'a Settings,
+    peers: &'a Peers,
+    seats: Seats,
+    tasks: Vec<Task>,
+    servers: HashMap<ServerKind, Server>,
+    deadline: Instant,
 }
 
 /// Runs it all. Rows fail one by one; only what concerns all of them fails the run.
-pub fn run(settings: Settings, peers: &Peers) -> std::io::Result<Run> {
+pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std::io::Result<ResultFile> {
     let start = Instant::now();
     let machine = Machine::look();
     let seats = Seats::find();
-    let database = DatabaseFile::write()?;
-    let pairs: Vec<Pair> = Pair::ALL.into_iter().filter(|pair| is_wanted(*pair, &settings)).collect();
-    let mut rows = empty_rows(&pairs, &seats, &settings, peers);
-    let servers = start_servers(&pairs, &database, &seats, peers, &mut rows);
-    // Every server has read it; an interrupted run leaves nothing behind.
-    drop(database);
-    let items = items(&pairs, &seats, &settings);
-    let progress = progress(items.len());
-    for item in items {
-        progress.set_message(format!("{} with {}", item.pair.client.text(), item.pair.server.text()));
-        if let Some(server) = servers.get(&item.pair.server).filter(|_| has_hope(&rows, item)) {
-            work(item, server, &seats, settings.elements_max, peers, &mut rows);
-        }
+    let mut scenarios = Scenario::all().map_err(std::io::Error::other)?;
+    scenarios.retain(|scenario| settings.questions.is_empty() || settings.questions.contains(&scenario.question));
+    let tasks = scenario::tasks(&scenarios, settings.suite, settings.elements_max);
+    let header = serde_json::to_string(settings)?;
+    let mut journal = keeping.map(|keep| Journal::open(&keep.path, &header, keep.is_resumed)).transpose()?;
+    let pairs = Pair::wanted(settings);
+    let missing = missing(&pairs, peers);
+    let mut lines = Lines::new(&scenarios, &tasks, &places(&pairs, &seats, settings), &missing);
+    let most = if settings.suite == Suite::Quick { QUICK_MAX } else { FULL_MAX };
+    let servers = start_servers(&pairs, scenario::n_numbered(&tasks), &seats, peers, &mut lines)?;
+    let bench = Bench { settings, peers, seats, tasks, servers, deadline: start + most };
+    let visits = visits(&pairs, &bench.seats, settings);
+    let progress = progress(visits.len());
+    let mut hellos: HashMap<Client, Hello> = HashMap::new();
+    for visit in visits {
+        progress.set_message(format!("{} with {}", visit.pair.client.text(), visit.pair.server.text()));
+        bench.visit(visit, &mut lines, &mut hellos, &mut journal)?;
         progress.inc(1);
     }
     progress.finish_and_clear();
-    Ok(Run { settings, machine, seats, rows, elapsed: start.elapsed() })
+    let mut result = ResultFile::new(settings.suite.text(), &machine.date);
+    result.duration_s = start.elapsed().as_secs_f64();
+    result.machine = map(&machine)?;
+    result.machine.insert("server_cpu".into(), serde_json::to_value(bench.seats.server_cpu)?);
+    result.machine.insert("other_cpu".into(), serde_json::to_value(bench.seats.other_cpu)?);
+    result.machine.insert("cpus_are_siblings".into(), bench.seats.are_siblings.into());
+    result.settings = map(settings)?;
+    result.peers = peers_of(settings, peers, &hellos, &missing);
+    lines.finish(&scenarios, settings.seed, &mut result);
+    Ok(result)
 }
 
-fn is_wanted(pair: Pair, settings: &Settings) -> bool {
-    pair.server == ServerKind::Raw
-        || (settings.clients.contains(&pair.client) && settings.servers.contains(&pair.server))
+fn map(serialized: &impl Serialize) -> std::io::Result<Map<String, Value>> {
+    match serde_json::to_value(serialized)? {
+        Value::Object(map) => Ok(map),
+        _ => Ok(Map::new()),
+    }
 }
 
-fn empty_rows(pairs: &[Pair], seats: &Seats, settings: &Settings, peers: &Peers) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for scenario in Scenario::ALL {
-        let sizes = match scenario {
-            Scenario::ScalarGet => vec![1],
-            Scenario::ArrayGet => array_get::sizes(settings.elements_max).map(|(n_elements, _)| n_elements).collect(),
-        };
-        for n_elements in sizes {
-            for placement in seats.placements() {
-                for &pair in pairs.iter().filter(|pair| pair.answers(scenario)) {
-                    let missing = pair.client.missing(peers).or_else(|| pair.server.missing(peers));
-                    rows.push(Row {
-                        scenario,
-                        n_elements,
-                        placement,
-                        pair,
-                        medians_ns: Vec::new(),
-                        latencies_ns: Vec::new(),
-                        client_version: None,
-                        outcome: missing.map_or(Outcome::Measured, Outcome::NotRun),
-                    });
-                }
-            }
+fn missing(pairs: &[Pair], peers: &Peers) -> HashMap<Pair, String> {
+    let mut of_clients: HashMap<Client, Option<String>> = HashMap::new();
+    let mut missing = HashMap::new();
+    for &pair in pairs {
+        let of_client = of_clients.entry(pair.client).or_insert_with(|| pair.client.missing(peers)).clone();
+        if let Some(why) = of_client.or_else(|| pair.server.missing(peers)) {
+            missing.insert(pair, why);
         }
     }
-    rows
+    missing
+}
+
+fn peers_of(
+    settings: &Settings,
+    peers: &Peers,
+    hellos: &HashMap<Client, Hello>,
+    missing: &HashMap<Pair, String>,
+) -> Vec<Peer> {
+    let mut known = Vec::new();
+    for client in &settings.clients {
+        let hello = hellos.get(client).cloned().unwrap_or_default();
+        let some = |text: String| Some(text).filter(|text| !text.is_empty());
+        let why = missing.iter().find(|(pair, _)| pair.client == *client && hello.version.is_empty());
+        known.push(Peer {
+            name: client.text().into(),
+            version: some(hello.version),
+            runtime: some(hello.runtime),
+            missing: why.map(|(_, why)| why.clone()),
+        });
+    }
+    if settings.servers.contains(&ServerKind::SoftIoc) {
+        let version = peers.epics.as_ref().ok().map(|epics| epics.version.clone());
+        let missing = peers.epics.as_ref().err().cloned();
+        known.push(Peer { name: ServerKind::SoftIoc.text().into(), version, runtime: None, missing });
+    }
+    known
+}
+
+fn places(pairs: &[Pair], seats: &Seats, settings: &Settings) -> Vec<(Pair, Placement)> {
+    let mut places = Vec::new();
+    for placement in seats.placements() {
+        places.extend(pairs.iter().filter(|pair| pair.is_measured(placement, settings)).map(|pair| (*pair, placement)));
+    }
+    places
 }
 
 fn start_servers(
     pairs: &[Pair],
-    database: &DatabaseFile,
+    n_numbered: usize,
     seats: &Seats,
     peers: &Peers,
-    rows: &mut [Row],
-) -> HashMap<ServerKind, Server> {
+    lines: &mut Lines,
+) -> std::io::Result<HashMap<ServerKind, Server>> {
+    // Gone at the end of this function: every server has read it, and an interrupted run leaves nothing behind.
+    let database = DatabaseFile::write(n_numbered)?;
     let mut servers = HashMap::new();
     for kind in [ServerKind::Raw, ServerKind::Fodo, ServerKind::SoftIoc] {
         if kind.missing(peers).is_some() || !pairs.iter().any(|pair| pair.server == kind) {
@@ -203,25 +223,25 @@ fn start_servers(
             Ok(server) => {
                 servers.insert(kind, server);
             }
-            Err(failure) => fail(rows, |row| row.pair.server == kind, &failure),
+            Err(failure) => lines.fail_server(kind, &failure),
         }
     }
-    servers
+    Ok(servers)
 }
 
 /// Repetition by repetition, each in an order of its own, so that drift of the machine hits all alike.
-fn items(pairs: &[Pair], seats: &Seats, settings: &Settings) -> Vec<Item> {
+fn visits(pairs: &[Pair], seats: &Seats, settings: &Settings) -> Vec<Visit> {
     let mut random = Random::new(settings.seed);
-    let mut items = Vec::new();
+    let mut visits = Vec::new();
     for repetition in 0..settings.repetitions {
-        let mut block: Vec<Item> = Vec::new();
-        for placement in seats.placements() {
-            block.extend(pairs.iter().map(|&pair| Item { pair, placement, repetition }));
-        }
+        let mut block: Vec<Visit> = places(pairs, seats, settings)
+            .into_iter()
+            .map(|(pair, placement)| Visit { pair, placement, repetition })
+            .collect();
         random.shuffle(&mut block);
-        items.extend(block);
+        visits.extend(block);
     }
-    items
+    visits
 }
 
 fn progress(n: usize) -> ProgressBar {
@@ -232,73 +252,105 @@ fn progress(n: usize) -> ProgressBar {
     }
 }
 
-/// A pair that has failed once in a placement is not tried again there: it would only cost time-outs.
-fn has_hope(rows: &[Row], item: Item) -> bool {
-    rows.iter().any(|row| concerns(row, item) && row.outcome == Outcome::Measured)
-}
-
-fn concerns(row: &Row, item: Item) -> bool {
-    row.pair == item.pair && row.placement == item.placement
-}
-
-fn fail(rows: &mut [Row], concerned: impl Fn(&Row) -> bool, failure: &Failure) {
-    for row in rows.iter_mut().filter(|row| row.outcome == Outcome::Measured && concerned(row)) {
-        row.outcome = Outcome::Failed(failure.clone());
+/// Kinds of work in random order, but small points before large ones, which they may spare.
+fn order(tasks: &[Task], seed: u64) -> Vec<usize> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (index, task) in tasks.iter().enumerate() {
+        let group = groups
+            .iter_mut()
+            .find(|group| group.first().and_then(|first| tasks.get(*first)).is_some_and(|first| first.is_like(task)));
+        match group {
+            Some(group) => group.push(index),
+            None => groups.push(vec![index]),
+        }
     }
+    Random::new(seed).shuffle(&mut groups);
+    groups.concat()
 }
 
-fn work(item: Item, server: &Server, seats: &Seats, elements_max: usize, peers: &Peers, rows: &mut [Row]) {
-    let cpu = seats.client_cpu(item.placement);
-    let conversation = Conversation::start(item.pair.client, server, cpu, peers);
-    let mut conversation = match conversation {
-        Ok(conversation) => conversation,
-        Err(failure) => return fail(rows, |row| concerns(row, item), &failure),
-    };
-    if item.pair.answers(Scenario::ScalarGet) {
-        let concerned = |row: &Row| concerns(row, item) && row.scenario == Scenario::ScalarGet;
-        match scalar_get::measure(&mut conversation) {
-            Ok((_opened, scalars)) => {
-                let hello = conversation.hello();
-                for row in rows.iter_mut().filter(|row| concerns(row, item)) {
-                    row.client_version = Some(format!("{} {}", hello.client, hello.version));
-                }
-                record(rows, concerned, &scalars.latencies_ns);
+impl Bench<'_> {
+    fn visit(
+        &self,
+        visit: Visit,
+        lines: &mut Lines,
+        hellos: &mut HashMap<Client, Hello>,
+        journal: &mut Option<Journal>,
+    ) -> std::io::Result<()> {
+        let Some(server) = self.servers.get(&visit.pair.server) else { return Ok(()) };
+        let mut session = None;
+        let seed = self.settings.seed.wrapping_mul(31).wrapping_add(visit.repetition as u64);
+        for task_index in order(&self.tasks, seed) {
+            let Some(task) = self.tasks.get(task_index).filter(|task| visit.pair.answers(task.request)) else {
+                continue;
+            };
+            if !lines.has_hope(visit, task_index) {
+                continue;
             }
-            Err(failure) => fail(rows, concerned, &failure),
+            let key = key(visit, task);
+            if let Some(outcome) = journal.as_ref().and_then(|journal| journal.done(&key)) {
+                lines.record(visit, task_index, &self.tasks, outcome);
+                continue;
+            }
+            if Instant::now() > self.deadline {
+                return Ok(());
+            }
+            let outcome = match self.perform(visit, task, server, &mut session, hellos) {
+                Ok(measured) => Outcome::Measured(measured),
+                Err(failure) => Outcome::Failed(failure),
+            };
+            lines.record(visit, task_index, &self.tasks, &outcome);
+            if let Some(journal) = journal {
+                journal.keep(&key, &outcome)?;
+            }
         }
+        Ok(())
     }
-    let all_arrays = |row: &Row| concerns(row, item) && row.scenario == Scenario::ArrayGet;
-    if let Err(failure) = array_get::open(&mut conversation) {
-        return fail(rows, all_arrays, &failure);
-    }
-    for (n_elements, n_gets) in array_get::sizes(elements_max) {
-        let concerned = |row: &Row| all_arrays(row) && row.n_elements == n_elements;
-        let salt = (item.repetition as u32).wrapping_mul(0x0100_0193).wrapping_add(n_elements as u32);
-        match array_get::measure(&mut conversation, n_elements, n_gets, salt) {
-            Ok(latencies_ns) => record(rows, concerned, &latencies_ns),
-            Err(failure) => return fail(rows, all_arrays, &failure),
+
+    fn perform(
+        &self,
+        visit: Visit,
+        task: &Task,
+        server: &Server,
+        session: &mut Option<Session>,
+        hellos: &mut HashMap<Client, Hello>,
+    ) -> Result<scenario::Measured, Failure> {
+        let mut asked = match session.take() {
+            Some(session) => session,
+            None => {
+                let cpu = self.seats.client_cpu(visit.placement);
+                let conversation = Conversation::start(visit.pair.client, server, cpu, self.peers)?;
+                hellos.entry(visit.pair.client).or_insert_with(|| conversation.hello().clone());
+                Session::new(conversation)
+            }
+        };
+        let salt = (visit.repetition as u32).wrapping_mul(0x0100_0193).wrapping_add(task.point as u32);
+        let measured = asked.measure(task, salt);
+        // A driver that is silent may still be busy, and one that has ended cannot be asked again.
+        if !matches!(measured, Err(Failure::Silent { .. } | Failure::Ended { .. })) {
+            *session = Some(asked);
         }
+        measured
     }
 }
 
-fn record(rows: &mut [Row], concerned: impl Fn(&Row) -> bool, latencies_ns: &[u64]) {
-    for row in rows.iter_mut().filter(|row| concerned(row)) {
-        row.medians_ns.extend(statistics::median_ns(latencies_ns));
-        row.latencies_ns.extend(latencies_ns);
-    }
+fn key(visit: Visit, task: &Task) -> String {
+    let (client, server) = (visit.pair.client.text(), visit.pair.server.text());
+    format!("{} {client} {server} {} {}", visit.repetition, visit.placement.text(), task.name())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn settings() -> Settings {
+    fn settings(suite: Suite) -> Settings {
         Settings {
+            suite,
             repetitions: 5,
             seed: 1,
             elements_max: 1_000_000,
-            clients: vec![Client::Libca],
-            servers: vec![ServerKind::SoftIoc],
+            clients: vec![Client::Libca, Client::Aioca],
+            servers: vec![ServerKind::Fodo, ServerKind::SoftIoc],
+            questions: Vec::new(),
         }
     }
 
@@ -306,55 +358,56 @@ mod tests {
         Seats { server_cpu: Some(0), other_cpu: Some(1), are_siblings: false }
     }
 
-    fn no_peers() -> Peers {
-        Peers { directory: "/nonexistent".into(), epics: Err("not there".into()) }
-    }
-
     #[test]
     fn the_floor_is_measured_whatever_else_is_wanted() {
-        let wanted: Vec<Pair> = Pair::ALL.into_iter().filter(|pair| is_wanted(*pair, &settings())).collect();
+        let wanted = Pair::wanted(&settings(Suite::Quick));
 
-        assert_eq!(
-            wanted,
-            [Pair::FLOOR, Pair::of(Client::RawReused, ServerKind::Raw), Pair::of(Client::Libca, ServerKind::SoftIoc)]
-        );
+        assert!(wanted.contains(&Pair::FLOOR));
+        assert_eq!(wanted.len(), 2 + 2 * 2);
     }
 
     #[test]
-    fn every_repetition_holds_every_pair_in_every_placement_in_an_order_of_its_own() {
-        let items = items(&Pair::ALL, &seats(), &settings());
+    fn every_repetition_holds_every_place_once_in_an_order_of_its_own() {
+        let settings = settings(Suite::Full);
+        let pairs = Pair::wanted(&settings);
+        let places = places(&pairs, &seats(), &settings);
 
-        let blocks: Vec<&[Item]> = items.chunks(12).collect();
+        let visits = visits(&pairs, &seats(), &settings);
+
+        let blocks: Vec<&[Visit]> = visits.chunks(places.len()).collect();
         assert_eq!(blocks.len(), 5);
         for (repetition, block) in blocks.iter().enumerate() {
-            assert!(block.iter().all(|item| item.repetition == repetition));
-            for pair in Pair::ALL {
-                assert_eq!(block.iter().filter(|item| item.pair == pair).count(), 2);
+            assert!(block.iter().all(|visit| visit.repetition == repetition));
+            for place in &places {
+                assert_eq!(block.iter().filter(|visit| (visit.pair, visit.placement) == *place).count(), 1);
             }
         }
-        let order = |block: &[Item]| block.iter().map(|item| (item.pair, item.placement)).collect::<Vec<_>>();
+        let order = |block: &[Visit]| block.iter().map(|visit| (visit.pair, visit.placement)).collect::<Vec<_>>();
         assert_ne!(order(blocks[0]), order(blocks[1]));
     }
 
     #[test]
-    fn a_missing_peer_is_told_in_every_row_that_needs_it_and_in_no_other() {
-        let rows = empty_rows(&Pair::ALL, &seats(), &settings(), &no_peers());
+    fn a_quick_run_asks_slow_clients_on_two_cores_from_one_server() {
+        let settings = settings(Suite::Quick);
 
-        for row in rows {
-            let needs = row.pair.client == Client::Libca || row.pair.server == ServerKind::SoftIoc;
-            assert_eq!(row.outcome == Outcome::NotRun("not there".into()), needs, "{row:?}");
-        }
+        let places = places(&Pair::wanted(&settings), &seats(), &settings);
+
+        let of_aioca: Vec<_> = places.iter().filter(|(pair, _)| pair.client == Client::Aioca).collect();
+        assert_eq!(of_aioca, [&(Pair { client: Client::Aioca, server: ServerKind::SoftIoc }, Placement::TwoCores)]);
+        assert_eq!(places.iter().filter(|(pair, _)| pair.client == Client::Libca).count(), 4);
     }
 
     #[test]
-    fn a_failure_takes_the_numbers_of_its_own_rows_only_and_is_not_tried_again() {
-        let mut rows = empty_rows(&[Pair::FLOOR], &seats(), &settings(), &no_peers());
-        let failure = Failure::WrongCount { n: 1, expected: 2 };
+    fn within_a_kind_of_work_small_points_come_first() {
+        let tasks = scenario::tasks(&Scenario::all().unwrap(), Suite::Full, usize::MAX);
 
-        fail(&mut rows, |row| row.placement == Placement::OneCore, &failure);
-
-        let item = |placement| Item { pair: Pair::FLOOR, placement, repetition: 0 };
-        assert!(!has_hope(&rows, item(Placement::OneCore)));
-        assert!(has_hope(&rows, item(Placement::TwoCores)));
+        for seed in 0..5 {
+            let order = order(&tasks, seed);
+            assert_eq!(order.len(), tasks.len());
+            for pair in order.windows(2) {
+                let (before, after) = (&tasks[pair[0]], &tasks[pair[1]]);
+                assert!(!before.is_like(after) || before.point < after.point);
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The servers under test.
 
 use std::ffi::OsString;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -20,12 +21,17 @@ pub struct DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// Writes it into a new directory of the system's temporary one.
-    pub fn write() -> std::io::Result<DatabaseFile> {
+    /// Writes it, with `n_numbered` records `lab:000000` and so on that each hold their number, into a new
+    /// directory of the system's temporary one.
+    pub fn write(n_numbered: usize) -> std::io::Result<DatabaseFile> {
         let directory = std::env::temp_dir().join(format!("fodo-lab-{}", std::process::id()));
         std::fs::create_dir(&directory)?;
         let file = DatabaseFile { directory };
-        std::fs::write(file.path(), DATABASE)?;
+        let mut text = String::from(DATABASE);
+        for number in 0..n_numbered {
+            let _ = writeln!(text, "record(ao, \"lab:{number:06}\") {{ field(VAL, \"{number}\") }}");
+        }
+        std::fs::write(file.path(), text)?;
         Ok(file)
     }
 
@@ -44,7 +50,7 @@ impl Drop for DatabaseFile {
 
 /// A server that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum ServerKind {
     /// Ours.
     Fodo,
@@ -56,12 +62,12 @@ pub enum ServerKind {
 }
 
 impl ServerKind {
-    /// As tables show it.
+    /// As tables and files name it.
     pub fn text(self) -> &'static str {
         match self {
-            ServerKind::Fodo => "fodo ioc",
-            ServerKind::SoftIoc => "softIoc",
-            ServerKind::Raw => "raw socket",
+            ServerKind::Fodo => "fodo",
+            ServerKind::SoftIoc => "soft-ioc",
+            ServerKind::Raw => "raw",
         }
     }
 

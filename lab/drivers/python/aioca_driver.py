@@ -5,7 +5,7 @@ import asyncio
 import aioca
 import epicscorelibs.version
 import numpy as np
-from protocol import OPERATION_S_MAX, Channels, Timed, hello, keeper, now_ns, require_count, require_time, serve, unable
+from protocol import OPERATION_S_MAX, Channels, Timed, hello, keeper, now_ns, require_count, serve, unable
 
 SHARED = "one channel, which aioca shares per name"
 
@@ -75,7 +75,6 @@ class Aioca:
         values = await aioca.caget(names, format=aioca.FORMAT_TIME, timeout=OPERATION_S_MAX)
         ns = now_ns() - start
         channels.check(values)
-        require_time(min(value.raw_stamp[0] for value in values))
         return Timed(ns, len(values), close_ns=await self.close(), note=shared(channels))
 
     async def put_at_once(self, channels: Channels) -> Timed:

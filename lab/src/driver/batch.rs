@@ -30,6 +30,17 @@ pub enum Variant {
     None,
 }
 
+impl Variant {
+    /// As result files name it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Variant::Equal => "equal",
+            Variant::Distinct => "distinct",
+            Variant::None => "none",
+        }
+    }
+}
+
 impl Batch {
     /// The names, in the order of the channels.
     pub fn names(&self) -> Vec<String> {

@@ -7,27 +7,27 @@ use serde::Serialize;
 
 use super::external::External;
 use super::{Answer, Ask, Failure, Hello};
-use crate::limit::{ANSWER_MAX, DRIVER_START_MAX};
+use crate::limit::DRIVER_START_MAX;
 use crate::peers::Peers;
 use crate::process::{Launch, Process};
 use crate::server::Server;
 
 /// A client that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Client {
     /// Ours.
     Fodo,
     /// That of EPICS.
     Libca,
-    /// Diamond's client for asyncio, over libca.
-    Aioca,
-    /// The client most Python programs use, over libca.
-    Pyepics,
-    /// The client of NSLS-II, all Python.
-    Caproto,
-    /// PSI's client, all Java: the one the studies measured.
+    /// PSI's, in Java: the one the studies measured.
     PsiCa,
+    /// Diamond's for asyncio.
+    Aioca,
+    /// GSECARS's.
+    Pyepics,
+    /// NSLS-II's, all Python.
+    Caproto,
     /// A raw socket, reading into fresh memory.
     #[value(skip)]
     Raw,
@@ -37,81 +37,66 @@ pub enum Client {
 }
 
 impl Client {
-    /// As tables show it.
+    /// Those that a user may choose from.
+    pub const ALL: [Client; 6] =
+        [Client::Fodo, Client::Libca, Client::PsiCa, Client::Aioca, Client::Pyepics, Client::Caproto];
+
+    /// As tables and files name it.
     pub fn text(self) -> &'static str {
         match self {
             Client::Fodo => "fodo",
             Client::Libca => "libca",
-            Client::Aioca => External::Aioca.text(),
-            Client::Pyepics => External::Pyepics.text(),
-            Client::Caproto => External::Caproto.text(),
-            Client::PsiCa => External::PsiCa.text(),
-            Client::Raw => "raw socket",
-            Client::RawReused => "raw, memory reused",
+            Client::PsiCa => "psi-ca",
+            Client::Aioca => "aioca",
+            Client::Pyepics => "pyepics",
+            Client::Caproto => "caproto",
+            Client::Raw => "raw",
+            Client::RawReused => "raw-reused",
         }
     }
 
-    /// What of the peers it needs but is not there.
-    pub fn missing(self, peers: &Peers) -> Option<String> {
-        match self {
-            Client::Libca => peers.epics.as_ref().err().cloned(),
-            Client::Aioca | Client::Pyepics | Client::Caproto | Client::PsiCa => {
-                self.external().and_then(|external| external.missing(peers))
-            }
-            Client::Fodo | Client::Raw | Client::RawReused => None,
-        }
-    }
-
-    /// Whether it or its driver comes with the peers' Python environment.
-    pub fn needs_python(self) -> bool {
-        !matches!(self, Client::Fodo | Client::Raw | Client::RawReused)
-    }
-
-    /// The program of another language that drives it, if one does.
+    /// The one in a language of its own that it is.
     pub fn external(self) -> Option<External> {
         match self {
+            Client::PsiCa => Some(External::PsiCa),
             Client::Aioca => Some(External::Aioca),
             Client::Pyepics => Some(External::Pyepics),
             Client::Caproto => Some(External::Caproto),
-            Client::PsiCa => Some(External::PsiCa),
             Client::Fodo | Client::Libca | Client::Raw | Client::RawReused => None,
         }
     }
 
-    /// How its driver is started.
+    /// What of the peers it needs but is not there. May start programs.
+    pub fn missing(self, peers: &Peers) -> Option<String> {
+        match self.external() {
+            Some(external) => external.missing(peers),
+            None if self == Client::Libca => peers.epics.as_ref().err().cloned(),
+            None => None,
+        }
+    }
+
     fn launch(self, server: &Server, cpu: Option<usize>, peers: &Peers) -> Result<Launch, Failure> {
+        let who = format!("the driver of {}", self.text());
         if let Some(external) = self.external() {
             return external.launch(server.ports(), cpu, peers);
         }
-        let who = format!("the driver of {}", self.text());
         let mut args: Vec<OsString> = vec!["lab".into(), "worker".into()];
-        args.extend(self.words(server, peers)?);
-        let unavailable = |why: std::io::Error| Failure::Unavailable { who: who.clone(), why: why.to_string() };
-        Ok(Launch {
-            program: std::env::current_exe().map_err(unavailable)?,
-            who,
-            args,
-            cpu,
-            ports: server.ports(),
-            // libca would start a caRepeater found here, which outlives it. Without one it uses a thread.
-            variables: vec![("PATH", OsString::new())],
-        })
-    }
-
-    /// The words of its worker; none if it has no worker of this program.
-    fn words(self, server: &Server, peers: &Peers) -> Result<Vec<OsString>, Failure> {
         let port = OsString::from(server.ports().server.to_string());
-        Ok(match self {
-            Client::Aioca | Client::Pyepics | Client::Caproto | Client::PsiCa => Vec::new(),
-            Client::Fodo => vec!["drive-fodo".into()],
-            Client::Raw => vec!["drive-raw".into(), port],
-            Client::RawReused => vec!["drive-raw".into(), port, "--reused".into()],
+        match self {
             Client::Libca => {
-                let epics = peers.epics.as_ref();
-                let epics = epics.map_err(|why| Failure::Unavailable { who: "libca".into(), why: why.clone() })?;
-                vec!["drive-libca".into(), epics.libca.clone().into(), epics.libcom.clone().into()]
+                let missing = |why: &String| Failure::Unavailable { who: who.clone(), why: why.clone() };
+                let epics = peers.epics.as_ref().map_err(missing)?;
+                args.extend(["drive-libca".into(), epics.libca.clone().into(), epics.libcom.clone().into()]);
             }
-        })
+            Client::Raw => args.extend(["drive-raw".into(), port]),
+            Client::RawReused => args.extend(["drive-raw".into(), port, "--reused".into()]),
+            _ => args.push("drive-fodo".into()),
+        }
+        let program =
+            std::env::current_exe().map_err(|why| Failure::Unavailable { who: who.clone(), why: why.to_string() })?;
+        // libca would start a caRepeater found here, which outlives it. Without one it uses a thread.
+        let variables = vec![("PATH", OsString::new())];
+        Ok(Launch { who, program, args, cpu, ports: server.ports(), variables })
     }
 }
 
@@ -136,11 +121,6 @@ impl Conversation {
     /// Who the driver says it drives.
     pub fn hello(&self) -> &Hello {
         &self.hello
-    }
-
-    /// Asks and waits for the answer, as long as an answer may take that has no cap of its own.
-    pub fn ask(&mut self, ask: &Ask) -> Result<Answer, Failure> {
-        self.ask_within(ask, ANSWER_MAX)
     }
 
     /// Asks and waits for the answer no longer than `cap`; a driver that missed it cannot be asked again.

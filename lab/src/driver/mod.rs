@@ -347,7 +347,6 @@ pub fn pattern(n_elements: usize, salt: u32) -> Vec<i32> {
 
 #[cfg(test)]
 mod tests {
-    use super::batch::Variant;
     use super::*;
     use std::time::Duration;
 

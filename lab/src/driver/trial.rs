@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::{Answer, Ask, Batch, Client, Conversation, Ending, Failure, Variant};
+use crate::limit::BATCH_MAX;
 use crate::peers;
 use crate::server::{DatabaseFile, Server, ServerKind};
 
@@ -35,7 +36,7 @@ pub fn run(client: Client, n: usize, mut output: impl Write) -> Result<(), Failu
         let what = what.to_owned();
         move |why: std::io::Error| Failure::Operation { what, why: why.to_string() }
     };
-    let file = DatabaseFile::write().map_err(failed("writing the database"))?;
+    let file = DatabaseFile::write(n).map_err(failed("writing the database"))?;
     let database = file.path().with_file_name("trial.db");
     write_database(&file.path(), &database, n).map_err(failed("writing the database"))?;
     let server = Server::start(ServerKind::SoftIoc, &database, None, &peers)?;
@@ -46,7 +47,7 @@ pub fn run(client: Client, n: usize, mut output: impl Write) -> Result<(), Failu
     };
     say(serde_json::to_string(&hello))?;
     for ask in &asks(n) {
-        let answer = conversation.ask(ask).unwrap_or_else(Answer::Failed);
+        let answer = conversation.ask_within(ask, BATCH_MAX).unwrap_or_else(Answer::Failed);
         say(serde_json::to_string(&Exchange { asked: ask, answer: &answer }))?;
     }
     Ok(())
@@ -55,7 +56,6 @@ pub fn run(client: Client, n: usize, mut output: impl Write) -> Result<(), Failu
 fn write_database(from: &Path, to: &Path, n: usize) -> std::io::Result<()> {
     let mut text = std::fs::read_to_string(from)?;
     for index in 0..n {
-        text.push_str(&format!("record(ao, \"lab:{index:06}\") {{ field(VAL, \"{index}\") field(PINI, \"YES\") }}\n"));
         text.push_str(&format!("record(ao, \"wrong:{index:06}\") {{ field(VAL, \"77\") field(PINI, \"YES\") }}\n"));
     }
     std::fs::write(to, text)

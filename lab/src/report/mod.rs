@@ -8,16 +8,13 @@ mod markdown;
 mod model;
 mod number;
 mod plot;
-mod published;
+pub mod published;
 mod svg;
 #[cfg(test)]
 #[path = "../../tests/synthetic/mod.rs"]
 pub mod synthetic;
 mod table;
-mod terminal;
 pub mod verb;
-
-pub use terminal::{json, tables};
 
 fn print(text: &str) {
     use std::io::Write;

@@ -1,40 +1,267 @@
-//! Scenarios: what is asked of a driver, and why. One file each.
+//! Scenarios: what is asked of a driver, and why. They are data, one file each in `scenarios`.
 //!
 //! The questions keep the names of the published Channel Access studies they come from.
 
-pub mod array_get;
-pub mod scalar_get;
+mod measure;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::driver::{Ask, Batch, Ending, Variant};
+pub use measure::{Measured, Session};
+
+/// One PV for all channels: a counter that goes up ten times a second.
+const COUNTER_PV: &str = "ca:test:counter01";
+
+/// PVs that each hold their number.
+const NUMBERED_PV: &str = "lab:{:06}";
+
+/// The files, in the order of the tables.
+const FILES: [&str; 13] = [
+    include_str!("../../scenarios/q1.toml"),
+    include_str!("../../scenarios/q2.toml"),
+    include_str!("../../scenarios/q4.toml"),
+    include_str!("../../scenarios/q11.toml"),
+    include_str!("../../scenarios/q14.toml"),
+    include_str!("../../scenarios/q15.toml"),
+    include_str!("../../scenarios/q16.toml"),
+    include_str!("../../scenarios/q17.toml"),
+    include_str!("../../scenarios/q18.toml"),
+    include_str!("../../scenarios/q19.toml"),
+    include_str!("../../scenarios/q20.toml"),
+    include_str!("../../scenarios/q21.toml"),
+    include_str!("../../scenarios/q31.toml"),
+];
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Suite {
+    /// Every question at a few points: less than three minutes.
+    Quick,
+    /// Every question at the points of the studies: at most an hour.
+    Full,
+}
+
+impl Suite {
+    /// Its name.
+    pub fn text(self) -> &'static str {
+        match self {
+            Suite::Quick => "quick",
+            Suite::Full => "full",
+        }
+    }
+}
 
 /// A question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub enum Scenario {
-    /// What a blocking get of one double costs.
-    #[serde(rename = "Q17")]
-    ScalarGet,
-    /// How fast large arrays come.
-    #[serde(rename = "Q21")]
-    ArrayGet,
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Its name in the studies.
+    pub question: String,
+    /// What is asked.
+    pub title: String,
+    /// What points count.
+    pub points_are: String,
+    /// What a driver is asked to do.
+    pub request: Request,
+    /// How a context is closed, where one is.
+    pub how: Option<Ending>,
+    /// Which part of the time is the answer.
+    #[serde(default)]
+    pub part: Part,
+    /// The question that the largest point answers with "at least".
+    pub at_least: Option<String>,
+    /// The question whether objects are shared, which every row answers: it counts distinct ones.
+    pub distinct: Option<String>,
+    /// What is done and timed.
+    pub method: String,
+    /// What is true before.
+    pub preconditions: String,
+    /// How it is known that it was done.
+    pub verification: String,
+    /// Which PVs.
+    pub variants: Vec<Variant>,
+    quick: Points,
+    full: Points,
+}
+
+/// What a driver is asked to do; the table in [`crate::driver`] says more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    ContextClose,
+    CreateContexts,
+    CreateChannels,
+    ConnectOneByOne,
+    ConnectAtOnce,
+    GetScalars,
+    GetAtOnce,
+    MonitorAtOnce,
+    MoveArray,
+}
+
+/// Which part of the time is the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// All of it.
+    #[default]
+    Total,
+    /// Making the objects.
+    Created,
+}
+
+/// Where a question is asked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Points {
+    /// How many of what is counted, ascending.
+    points: Vec<usize>,
+    /// The same with distinct PVs, where that is less far.
+    distinct: Option<Vec<usize>>,
+    /// How long a driver may take for one point, with all that is not timed.
+    cap_s: f64,
+}
+
+impl Points {
+    /// Those of a variant.
+    pub fn of(&self, variant: Variant) -> &[usize] {
+        match (&self.distinct, variant) {
+            (Some(distinct), Variant::Distinct) => distinct,
+            _ => &self.points,
+        }
+    }
 }
 
 impl Scenario {
-    /// All of them.
-    pub const ALL: [Scenario; 2] = [Scenario::ScalarGet, Scenario::ArrayGet];
+    /// All of them, in the order of the tables.
+    pub fn all() -> Result<Vec<Scenario>, toml::de::Error> {
+        FILES.iter().map(|text| toml::from_str(text)).collect()
+    }
 
-    /// Its name in the studies.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scenario::ScalarGet => "Q17",
-            Scenario::ArrayGet => "Q21",
+    /// The points of a suite.
+    pub fn points(&self, suite: Suite) -> &Points {
+        match suite {
+            Suite::Quick => &self.quick,
+            Suite::Full => &self.full,
+        }
+    }
+}
+
+/// One piece of work for a driver; it may answer several questions at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// What is asked.
+    pub request: Request,
+    /// How a context is closed.
+    pub how: Option<Ending>,
+    /// Which PVs.
+    pub variant: Variant,
+    /// How many.
+    pub point: usize,
+    /// How long it may take.
+    pub cap_s: f64,
+    /// The questions it answers, as indices of the scenarios.
+    pub scenarios: Vec<usize>,
+}
+
+impl Task {
+    /// Whether `other` is the same but for how many.
+    pub fn is_like(&self, other: &Task) -> bool {
+        (self.request, self.how, self.variant) == (other.request, other.how, other.variant)
+    }
+
+    /// What a journal calls it.
+    pub fn name(&self) -> String {
+        format!("{:?} {:?} {:?} {}", self.request, self.how, self.variant, self.point)
+    }
+
+    /// What the driver is asked; `None` for what takes more than one request.
+    fn ask(&self) -> Option<Ask> {
+        let pattern = if self.variant == Variant::Distinct { NUMBERED_PV } else { COUNTER_PV };
+        let batch = Batch { pattern: pattern.into(), n: self.point, variant: self.variant };
+        Some(match self.request {
+            Request::ContextClose => {
+                Ask::ContextClose { pv: COUNTER_PV.into(), how: self.how.unwrap_or(Ending::Explicit) }
+            }
+            Request::CreateContexts => Ask::CreateContexts { n: self.point, pv: COUNTER_PV.into() },
+            Request::CreateChannels => Ask::CreateChannels(batch),
+            Request::ConnectOneByOne => Ask::ConnectOneByOne(batch),
+            Request::ConnectAtOnce => Ask::ConnectAtOnce(batch),
+            Request::GetAtOnce => Ask::GetAtOnce(batch),
+            Request::MonitorAtOnce => Ask::MonitorAtOnce(batch),
+            Request::GetScalars | Request::MoveArray => return None,
+        })
+    }
+}
+
+/// The work of a suite, each piece once, small points first. Arrays have at most `elements_max`.
+pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<Task> {
+    let mut tasks: Vec<Task> = Vec::new();
+    for (index, scenario) in scenarios.iter().enumerate() {
+        let points = scenario.points(suite);
+        for &variant in &scenario.variants {
+            for &point in points.of(variant) {
+                if scenario.request == Request::MoveArray && point > elements_max {
+                    continue;
+                }
+                let (request, how, cap_s) = (scenario.request, scenario.how, points.cap_s);
+                let task = Task { request, how, variant, point, cap_s, scenarios: vec![index] };
+                match tasks.iter_mut().find(|known| known.is_like(&task) && known.point == point) {
+                    Some(known) => known.scenarios.push(index),
+                    None => tasks.push(task),
+                }
+            }
+        }
+    }
+    tasks
+}
+
+/// How many numbered PVs a suite needs.
+pub fn n_numbered(tasks: &[Task]) -> usize {
+    tasks.iter().filter(|task| task.variant == Variant::Distinct).map(|task| task.point).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_question_of_the_studies_is_answered_by_a_scenario() {
+        let scenarios = Scenario::all().unwrap();
+
+        let mut answered: Vec<&str> = Vec::new();
+        for scenario in &scenarios {
+            answered.push(&scenario.question);
+            answered.extend(scenario.at_least.as_deref());
+            answered.extend(scenario.distinct.as_deref());
+        }
+        for n in [1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 31] {
+            assert!(answered.contains(&format!("Q{n}").as_str()), "Q{n}");
         }
     }
 
-    /// What it asks, and how the answer is got.
-    pub fn teaches(self) -> &'static str {
-        match self {
-            Scenario::ScalarGet => scalar_get::TEACHES,
-            Scenario::ArrayGet => array_get::TEACHES,
+    #[test]
+    fn every_scenario_has_points_in_both_suites_and_says_how_it_is_proven() {
+        for scenario in Scenario::all().unwrap() {
+            for suite in [Suite::Quick, Suite::Full] {
+                let points = scenario.points(suite);
+                assert!(!points.points.is_empty() && points.cap_s > 0.0, "{}", scenario.question);
+                assert!(points.points.is_sorted(), "{}", scenario.question);
+            }
+            assert!(!scenario.verification.is_empty() && !scenario.variants.is_empty(), "{}", scenario.question);
         }
+    }
+
+    #[test]
+    fn work_that_answers_two_questions_is_done_once() {
+        let scenarios = Scenario::all().unwrap();
+
+        let tasks = tasks(&scenarios, Suite::Full, usize::MAX);
+
+        let connect = tasks.iter().find(|task| task.request == Request::ConnectAtOnce).unwrap();
+        let questions: Vec<&str> = connect.scenarios.iter().map(|index| scenarios[*index].question.as_str()).collect();
+        assert_eq!(questions, ["Q15", "Q16"]);
+        assert_eq!(n_numbered(&tasks), 100_000);
     }
 }

@@ -1,0 +1,95 @@
+//! What a run has done so far, one JSON object per line, so that an interrupted one can go on.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::driver::Failure;
+use crate::scenario::Measured;
+
+/// What one task of one repetition came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was done.
+    Measured(Measured),
+    /// It was not.
+    Failed(Failure),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    key: String,
+    outcome: Outcome,
+}
+
+/// The file, open to be written to, and what was in it.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    done: HashMap<String, Outcome>,
+}
+
+impl Journal {
+    /// A new one for a run that `header` describes; with `resumed`, the old one goes on, when it is of a run
+    /// with the same header. A line that was cut short by the interruption is passed over.
+    pub fn open(path: &Path, header: &str, resumed: bool) -> std::io::Result<Journal> {
+        let mut done = HashMap::new();
+        if resumed {
+            let mut lines = BufReader::new(File::open(path)?).lines();
+            let found = lines.next().transpose()?.unwrap_or_default();
+            if found != header {
+                return Err(std::io::Error::other(format!("it is of another run: {found}; this one is: {header}")));
+            }
+            for line in lines {
+                if let Ok(entry) = serde_json::from_str::<Entry>(&line?) {
+                    done.insert(entry.key, entry.outcome);
+                }
+            }
+        }
+        let mut options = OpenOptions::new();
+        options.create(true).write(true).append(resumed).truncate(!resumed);
+        let mut file = options.open(path)?;
+        // After a line that was cut short, the next one begins anew.
+        writeln!(file, "{}", if resumed { "" } else { header })?;
+        Ok(Journal { file, done })
+    }
+
+    /// What was done before the interruption.
+    pub fn done(&self, key: &str) -> Option<&Outcome> {
+        self.done.get(key)
+    }
+
+    /// Keeps what was just done.
+    pub fn keep(&mut self, key: &str, outcome: &Outcome) -> std::io::Result<()> {
+        let entry = Entry { key: key.to_owned(), outcome: outcome.clone() };
+        writeln!(self.file, "{}", serde_json::to_string(&entry)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_interrupted_run_has_done_is_there_when_it_goes_on_and_of_another_run_is_not() {
+        let path = std::env::temp_dir().join(format!("fodo-lab-journal-{}", std::process::id()));
+        let outcome = Outcome::Measured(Measured { ns: 12.5, n_operations: 3, ..Measured::default() });
+        let mut journal = Journal::open(&path, "full 1", false).unwrap();
+        journal.keep("a", &outcome).unwrap();
+        write!(journal.file, "{{\"key\":\"b\",").unwrap();
+        drop(journal);
+
+        let mut resumed = Journal::open(&path, "full 1", true).unwrap();
+        resumed.keep("c", &outcome).unwrap();
+        let again = Journal::open(&path, "full 1", true).unwrap();
+
+        assert_eq!(resumed.done("a"), Some(&outcome));
+        assert_eq!((again.done("b"), again.done("c")), (None, Some(&outcome)));
+        assert!(Journal::open(&path, "full 2", true).is_err());
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,332 @@
+//! The rows of a run while it is under way, and the rows and answers of its result.
+
+use std::collections::HashMap;
+
+use crate::driver::{Answered, Client, Failure};
+use crate::journal::Outcome;
+use crate::placement::Placement;
+use crate::result::{Answer, Per, ResultFile, Row, Verdict};
+use crate::runner::{Pair, Visit};
+use crate::scenario::{Measured, Part, Request, Scenario, Task};
+use crate::server::ServerKind;
+use crate::statistics::quantile_ns;
+
+/// What of all single times is told, and how many there must be for it to mean something.
+const PERCENTILES: [(f64, usize); 4] = [(50.0, 10), (99.0, 1000), (99.9, 10_000), (99.99, 100_000)];
+
+/// One row under way.
+#[derive(Debug)]
+struct Line {
+    task: usize,
+    scenario: usize,
+    part: Part,
+    pair: Pair,
+    placement: Placement,
+    row: Row,
+    latencies_ns: Vec<u64>,
+    answered: Option<Answered>,
+    state: State,
+}
+
+/// How a row stands.
+#[derive(Clone, Debug, PartialEq)]
+enum State {
+    /// Every repetition so far was measured, and every check passed.
+    Open,
+    /// Something was wrong, so no number is told.
+    Failed(Failure),
+    /// It took too long.
+    Capped(String),
+    /// A peer is not there, or cannot do it.
+    NotRun(String),
+}
+
+/// All rows of a run.
+#[derive(Debug)]
+pub struct Lines(Vec<Line>);
+
+impl Lines {
+    /// Empty ones for every task in every place; where a peer is missing they say why.
+    pub fn new(
+        scenarios: &[Scenario],
+        tasks: &[Task],
+        places: &[(Pair, Placement)],
+        missing: &HashMap<Pair, String>,
+    ) -> Lines {
+        let mut lines = Vec::new();
+        for (index, scenario) in scenarios.iter().enumerate() {
+            let of_scenario = tasks.iter().enumerate().filter(|(_, task)| task.scenarios.contains(&index));
+            for (task_index, task) in of_scenario {
+                for &(pair, placement) in places.iter().filter(|(pair, _)| pair.answers(task.request)) {
+                    let state = missing.get(&pair).map_or(State::Open, |why| State::NotRun(why.clone()));
+                    lines.push(Line {
+                        task: task_index,
+                        scenario: index,
+                        part: scenario.part,
+                        pair,
+                        placement,
+                        row: row(scenario, task, pair, placement),
+                        latencies_ns: Vec::new(),
+                        answered: None,
+                        state,
+                    });
+                }
+            }
+        }
+        Lines(lines)
+    }
+
+    /// Nothing of a server that does not start can be measured.
+    pub fn fail_server(&mut self, server: ServerKind, failure: &Failure) {
+        for line in self.0.iter_mut().filter(|line| line.pair.server == server && line.state == State::Open) {
+            line.state = State::Failed(failure.clone());
+        }
+    }
+
+    /// Whether a task is worth another try: what failed once would only cost time-outs.
+    pub fn has_hope(&self, visit: Visit, task: usize) -> bool {
+        self.0.iter().any(|line| line.is_of(visit) && line.task == task && line.state == State::Open)
+    }
+
+    /// Adds what came of one task of one repetition.
+    pub fn record(&mut self, visit: Visit, task_index: usize, tasks: &[Task], outcome: &Outcome) {
+        let Some(task) = tasks.get(task_index) else { return };
+        for line in self.0.iter_mut().filter(|line| line.is_of(visit) && line.state == State::Open) {
+            let Some(own) = tasks.get(line.task) else { continue };
+            match outcome {
+                Outcome::Measured(measured) if line.task == task_index => line.add(measured),
+                Outcome::Failed(Failure::Silent { after_s, .. }) if own.is_like(task) && own.point >= task.point => {
+                    let why = format!("not done within {:.0} s at {}", after_s.max(task.cap_s), task.point);
+                    line.state = State::Capped(why);
+                }
+                Outcome::Failed(failure) if line.task == task_index => line.state = of_failure(failure, task.request),
+                _ => {}
+            }
+        }
+    }
+
+    /// The rows with their statistics, and the answers that follow from them.
+    pub fn finish(self, scenarios: &[Scenario], seed: u64, result: &mut ResultFile) {
+        for line in self.0 {
+            let scenario = line.scenario;
+            let (row, answer) = line.finish(seed);
+            if let Some(answer) = answer {
+                // It is asked on one core and on two, and told twice only when that makes a difference.
+                if !result.answers.contains(&answer) {
+                    result.answers.push(answer);
+                }
+                continue;
+            }
+            if let Some(scenario) = scenarios.get(scenario) {
+                follow(scenario, &row, &mut result.answers);
+            }
+            result.rows.push(row);
+        }
+        let floors: Vec<Row> =
+            result.rows.iter().filter(|row| row.client == Client::Raw.text() && row.is_measured()).cloned().collect();
+        for row in result.rows.iter_mut().filter(|row| !row.is_floor()) {
+            let same =
+                |floor: &&Row| (&floor.question, &floor.series, floor.point) == (&row.question, &row.series, row.point);
+            row.floor = floors.iter().find(same).and_then(|floor| floor.median);
+        }
+    }
+}
+
+impl Line {
+    fn is_of(&self, visit: Visit) -> bool {
+        self.pair == visit.pair && self.placement == visit.placement
+    }
+
+    fn add(&mut self, measured: &Measured) {
+        self.row.n_operations = measured.n_operations as u64;
+        if measured.answered.is_some() {
+            self.answered.clone_from(&measured.answered);
+            return;
+        }
+        match (self.part, measured.created_ns) {
+            (Part::Total, _) => self.row.samples.push(measured.ns),
+            (Part::Created, Some(created_ns)) => self.row.samples.push(created_ns),
+            (Part::Created, None) => self.state = State::NotRun("its driver does not tell this part apart".into()),
+        }
+        self.latencies_ns.extend(&measured.latencies_ns);
+    }
+
+    fn finish(mut self, seed: u64) -> (Row, Option<Answer>) {
+        let row = &mut self.row;
+        if let (State::Open, Some(answered)) = (&self.state, self.answered) {
+            let answer = Answer {
+                question: row.question.clone(),
+                client: row.client.clone(),
+                server: row.server.clone(),
+                yes: answered.yes,
+                words: answered.words.unwrap_or_default(),
+            };
+            return (self.row, Some(answer));
+        }
+        (row.verdict, row.why) = match self.state {
+            State::Open if row.samples.is_empty() => {
+                (Verdict::NotRun, Some("the time of the run was over before its turn".into()))
+            }
+            State::Open => (Verdict::Measured, None),
+            State::Failed(failure) => (Verdict::Failed, Some(failure.to_string())),
+            State::Capped(why) => (Verdict::Capped, Some(why)),
+            State::NotRun(why) => (Verdict::NotRun, Some(why)),
+        };
+        if row.verdict != Verdict::Measured {
+            row.samples.clear();
+            return (self.row, None);
+        }
+        row.summarize(seed);
+        for (per_cent, n_min) in PERCENTILES {
+            if self.latencies_ns.len() >= n_min {
+                row.percentiles.extend(quantile_ns(&self.latencies_ns, per_cent / 100.0).map(|ns| (per_cent, ns)));
+            }
+        }
+        (self.row, None)
+    }
+}
+
+fn row(scenario: &Scenario, task: &Task, pair: Pair, placement: Placement) -> Row {
+    Row {
+        question: scenario.question.clone(),
+        title: scenario.title.clone(),
+        series: placement.text().into(),
+        variant: task.variant.text().into(),
+        point: task.point as u64,
+        client: pair.client.text().into(),
+        server: pair.server.text().into(),
+        unit: "ns".into(),
+        per: Per::Operation,
+        bytes: (task.request == Request::MoveArray).then_some(4 * task.point as u64),
+        ..Row::default()
+    }
+}
+
+/// A driver that names the request itself as what failed has no way to do it.
+fn of_failure(failure: &Failure, request: Request) -> State {
+    let name = serde_json::to_value(request).unwrap_or_default();
+    match failure {
+        Failure::Operation { what, why } if name == what.as_str() => State::NotRun(format!("{what}: {why}")),
+        _ => State::Failed(failure.clone()),
+    }
+}
+
+/// The answers that a row gives beside its number; a larger point replaces a smaller one.
+fn follow(scenario: &Scenario, row: &Row, answers: &mut Vec<Answer>) {
+    if !row.is_measured() || row.is_floor() {
+        return;
+    }
+    let at_least = scenario.at_least.as_ref().map(|question| (question, true, format!("at least {}", row.point)));
+    let words = format!("{} {} at once, none was another", row.point, scenario.points_are);
+    let shared = scenario.distinct.as_ref().map(|question| (question, false, words));
+    for (question, yes, words) in at_least.into_iter().chain(shared) {
+        let answer =
+            Answer { question: question.clone(), client: row.client.clone(), server: row.server.clone(), yes, words };
+        let same = |known: &&mut Answer| {
+            (&known.question, &known.client, &known.server) == (&answer.question, &answer.client, &answer.server)
+        };
+        match answers.iter_mut().find(same) {
+            Some(known) if n_of(&known.words) < row.point => *known = answer,
+            Some(_) => {}
+            None => answers.push(answer),
+        }
+    }
+}
+
+fn n_of(words: &str) -> u64 {
+    words.split(' ').find_map(|word| word.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{self, Suite};
+
+    const PAIR: Pair = Pair { client: Client::Fodo, server: ServerKind::Fodo };
+    const PLACE: (Pair, Placement) = (PAIR, Placement::TwoCores);
+
+    fn lines() -> (Vec<Scenario>, Vec<Task>, Lines) {
+        let scenarios = Scenario::all().unwrap();
+        let tasks = scenario::tasks(&scenarios, Suite::Quick, usize::MAX);
+        let lines = Lines::new(&scenarios, &tasks, &[(Pair::FLOOR, PLACE.1), PLACE], &HashMap::new());
+        (scenarios, tasks, lines)
+    }
+
+    fn visit(pair: Pair) -> Visit {
+        Visit { pair, placement: PLACE.1, repetition: 0 }
+    }
+
+    fn task(tasks: &[Task], request: Request) -> usize {
+        tasks.iter().position(|task| task.request == request).unwrap()
+    }
+
+    fn finish(scenarios: &[Scenario], lines: Lines) -> ResultFile {
+        let mut result = ResultFile::new("quick", "");
+        lines.finish(scenarios, 1, &mut result);
+        result
+    }
+
+    fn measured(ns: f64) -> Outcome {
+        Outcome::Measured(Measured { ns, created_ns: Some(ns / 2.0), n_operations: 1, ..Measured::default() })
+    }
+
+    #[test]
+    fn a_number_stands_beside_its_floor_and_one_task_gives_each_question_its_part() {
+        let (scenarios, tasks, mut lines) = lines();
+        lines.record(visit(Pair::FLOOR), task(&tasks, Request::GetScalars), &tasks, &measured(10.0));
+        lines.record(visit(PAIR), task(&tasks, Request::GetScalars), &tasks, &measured(25.0));
+        lines.record(visit(PAIR), task(&tasks, Request::ConnectAtOnce), &tasks, &measured(100.0));
+
+        let result = finish(&scenarios, lines);
+
+        let of = |question: &str| {
+            result.rows.iter().find(|row| row.question == question && row.client == "fodo" && row.is_measured())
+        };
+        assert_eq!(of("Q17").and_then(Row::to_floor), Some(2.5));
+        assert_eq!((of("Q15").unwrap().median, of("Q16").unwrap().median), (Some(50.0), Some(100.0)));
+    }
+
+    #[test]
+    fn a_point_that_took_too_long_spares_the_larger_ones_and_leaves_other_questions_alone() {
+        let (_, tasks, mut lines) = lines();
+        let silent = Outcome::Failed(Failure::Silent { who: "x".into(), after_s: 1.0 });
+        let first = task(&tasks, Request::CreateContexts);
+
+        lines.record(visit(PAIR), first, &tasks, &silent);
+
+        for (index, task) in tasks.iter().enumerate() {
+            assert_eq!(lines.has_hope(visit(PAIR), index), task.request != Request::CreateContexts, "{task:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_row_has_no_number_even_when_there_were_some_and_one_that_cannot_is_not_failed() {
+        let (scenarios, tasks, mut lines) = lines();
+        let (get, context) = (task(&tasks, Request::GetScalars), task(&tasks, Request::ContextClose));
+        lines.record(visit(PAIR), get, &tasks, &measured(5.0));
+        let wrong = Failure::WrongCount { n: 9, expected: 10 };
+        lines.record(visit(PAIR), get, &tasks, &Outcome::Failed(wrong));
+        lines.record(visit(PAIR), context, &tasks, &Outcome::Failed(Failure::cannot("context_close")));
+
+        let result = finish(&scenarios, lines);
+
+        let of = |question: &str| result.rows.iter().find(|row| row.question == question && row.client == "fodo");
+        let (failed, cannot) = (of("Q17").unwrap(), of("Q1").unwrap());
+        assert_eq!((failed.verdict, failed.samples.len()), (Verdict::Failed, 0));
+        assert_eq!(cannot.verdict, Verdict::NotRun);
+    }
+
+    #[test]
+    fn how_many_there_can_be_is_answered_by_the_largest_point() {
+        let (scenarios, tasks, mut lines) = lines();
+        for (index, _) in tasks.iter().enumerate().filter(|(_, task)| task.request == Request::CreateContexts) {
+            lines.record(visit(PAIR), index, &tasks, &measured(5.0));
+        }
+
+        let result = finish(&scenarios, lines);
+
+        let answer = |question: &str| result.answers.iter().find(|answer| answer.question == question).unwrap();
+        assert_eq!(answer("Q3").words, "at least 100");
+        assert!(!answer("Q5").yes);
+    }
+}

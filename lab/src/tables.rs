@@ -1,0 +1,323 @@
+//! The result as tables for the terminal, in the layout of the studies: a question, then one line per point.
+
+use std::fmt::Write;
+
+use crate::report::published::Published;
+use crate::result::{Answer, ResultFile, Row, Verdict};
+use crate::scenario::Scenario;
+
+/// The tables.
+pub fn tables(result: &ResultFile) -> String {
+    let mut text = head(result);
+    let mut notes = Notes::default();
+    let studies = Published::all();
+    let scenarios = Scenario::all().unwrap_or_default();
+    for answer in grouped(&result.answers) {
+        text += &answer;
+    }
+    let mut known: Vec<(&str, &str, &str)> = Vec::new();
+    for row in &result.rows {
+        let key = (row.question.as_str(), row.variant.as_str(), row.series.as_str());
+        if known.contains(&key) {
+            continue;
+        }
+        known.push(key);
+        let rows: Vec<&Row> = result
+            .rows
+            .iter()
+            .filter(|other| (other.question.as_str(), other.variant.as_str(), other.series.as_str()) == key)
+            .collect();
+        let counted = scenarios.iter().find(|scenario| scenario.question == row.question);
+        let points_are = counted.map_or("n", |scenario| scenario.points_are.as_str());
+        text += &table(&rows, points_are, &studies, &mut notes);
+    }
+    text + &notes.text() + &foot(result, &studies)
+}
+
+fn head(result: &ResultFile) -> String {
+    let of = |name: &str| match result.machine.get(name) {
+        Some(serde_json::Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => "?".into(),
+    };
+    let mut text = format!(
+        "{}, {} CPUs, {}\nfodo {} ({}), suite {}, {} repetitions in random order\n",
+        of("cpu_model"),
+        of("n_cpus"),
+        of("kernel"),
+        of("fodo_version"),
+        of("git_commit"),
+        result.suite,
+        result.settings.get("repetitions").map_or("?".into(), ToString::to_string),
+    );
+    for peer in &result.peers {
+        let _ = match (&peer.version, &peer.missing) {
+            (_, Some(why)) => writeln!(text, "{} is missing: {why}", peer.name),
+            (version, None) => writeln!(
+                text,
+                "{} {}{}",
+                peer.name,
+                version.as_deref().unwrap_or(""),
+                peer.runtime.as_ref().map_or(String::new(), |runtime| format!(" ({runtime})"))
+            ),
+        };
+    }
+    if of("is_optimized") == "false" {
+        text += "This program was built WITHOUT optimizations: our numbers mean nothing.\n";
+    }
+    if of("other_cpu") == "null" {
+        text += "There is only one CPU, or pinning is not possible: \"two cores\" is not measured.\n";
+    }
+    if of("cpus_are_siblings") == "true" {
+        text += "\"two cores\" are two threads of one core on this machine.\n";
+    }
+    text
+}
+
+fn foot(result: &ResultFile, studies: &[Published]) -> String {
+    let mut text = String::from(
+        "\nAverage of one operation: the median of the repetitions, and half the distance of its quartiles in per \
+         cent.\np99 is of all single times. Loopback; every value was checked.\n",
+    );
+    for study in studies {
+        let _ = writeln!(text, "{}: {}, another machine, one host, one run.", study.name(), study.title);
+    }
+    let _ = writeln!(text, "{:.0} s.", result.duration_s);
+    text
+}
+
+fn grouped(answers: &[Answer]) -> Vec<String> {
+    let mut questions: Vec<&str> = answers.iter().map(|answer| answer.question.as_str()).collect();
+    questions.sort_by_key(|question| question.trim_start_matches('Q').parse::<u32>().unwrap_or(u32::MAX));
+    questions.dedup();
+    let mut texts = Vec::new();
+    for question in questions {
+        let mut text = format!("\n{question}: {}\n", asked(question));
+        for answer in answers.iter().filter(|answer| answer.question == question) {
+            let yes = match (answer.yes, answer.words.starts_with("at least")) {
+                (_, true) => "",
+                (true, _) => "YES ",
+                (false, _) => "NO ",
+            };
+            let _ = writeln!(text, "     {:<8} with {:<8}  {yes}{}", answer.client, answer.server, answer.words);
+        }
+        texts.push(text);
+    }
+    texts
+}
+
+/// What a question that is answered in words asks.
+fn asked(question: &str) -> String {
+    let known = match question {
+        "Q3" => "How many contexts can be created?",
+        "Q5" => "Do all contexts share the same returned object?",
+        "Q10" => "How many channels can be created?",
+        "Q12" => "Do all channels connected to the same PV share the same returned object?",
+        "Q13" => "How many connected channels can the library simultaneously support?",
+        _ => "",
+    };
+    let scenarios = Scenario::all().unwrap_or_default();
+    let scenario = scenarios.into_iter().find(|scenario| scenario.question == question);
+    scenario.map_or(known.into(), |scenario| scenario.title)
+}
+
+fn words_of_variant(variant: &str) -> &str {
+    match variant {
+        "equal" => ", all channels on one PV",
+        "distinct" => ", each channel on its own PV",
+        _ => "",
+    }
+}
+
+fn table(rows: &[&Row], points_are: &str, studies: &[Published], notes: &mut Notes) -> String {
+    let Some(first) = rows.first() else { return String::new() };
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    let mut points: Vec<u64> = Vec::new();
+    for row in rows {
+        let pair = (row.client.as_str(), row.server.as_str());
+        if !pairs.contains(&pair) {
+            pairs.push(pair);
+        }
+        if !points.contains(&row.point) {
+            points.push(row.point);
+        }
+    }
+    // An array is one operation, whatever its length.
+    let of_study = |study: &Published, point: u64| {
+        let n = if first.bytes.is_some() { 1 } else { point.max(1) };
+        study.total_ns(&first.question, &first.series, point).map(|ns| ns / n as f64)
+    };
+    let studies: Vec<&Published> =
+        studies.iter().filter(|study| points.iter().any(|point| of_study(study, *point).is_some())).collect();
+    let mut clients = vec![String::new()];
+    clients.extend(pairs.iter().map(|(client, _)| (*client).to_owned()));
+    clients.extend(studies.iter().map(|study| study.name()));
+    let mut servers = vec![points_are.to_owned()];
+    servers.extend(pairs.iter().map(|(_, server)| format!("with {server}")));
+    servers.extend(studies.iter().map(|_| "published".to_owned()));
+    let mut cells = vec![clients, servers];
+    for point in points {
+        let of = |pair: &(&str, &str)| {
+            rows.iter().find(|row| row.point == point && (row.client.as_str(), row.server.as_str()) == *pair)
+        };
+        let found: Vec<Option<&Row>> = pairs.iter().map(|pair| of(pair).copied()).collect();
+        let mut line = vec![point.to_string()];
+        line.extend(found.iter().map(|row| row.map_or(String::new(), |row| cell(row, notes))));
+        line.extend(studies.iter().map(|study| of_study(study, point).map_or(String::new(), published)));
+        cells.push(line);
+        for (label, value) in DETAILS {
+            let values: Vec<Option<String>> = found.iter().map(|row| row.and_then(value)).collect();
+            if values.iter().any(Option::is_some) {
+                let mut line = vec![label.to_owned()];
+                line.extend(values.into_iter().map(Option::unwrap_or_default));
+                cells.push(line);
+            }
+        }
+    }
+    let mut text =
+        format!("\n{}: {}\n     {}{}\n", first.question, first.title, first.series, words_of_variant(&first.variant));
+    text += &aligned(&cells);
+    text
+}
+
+/// What a line below a point is called, and what it shows of a row.
+type Detail = (&'static str, fn(&Row) -> Option<String>);
+
+/// Lines below a point, for rows that have such a thing.
+const DETAILS: [Detail; 3] = [
+    ("p99", |row| row.percentile(99.0).map(time)),
+    ("x floor", |row| row.to_floor().map(|ratio| format!("{ratio:.2}"))),
+    ("MB/s", |row| row.megabytes_per_s().map(|rate| format!("{rate:.0}"))),
+];
+
+fn cell(row: &Row, notes: &mut Notes) -> String {
+    let Some(ns) = row.median_per_operation() else { return notes.note(row) };
+    let spread = match (row.q1, row.q3, row.median) {
+        (Some(q1), Some(q3), Some(median)) if median > 0.0 => format!(" ±{:.0}%", (q3 - q1) / median * 50.0),
+        _ => String::new(),
+    };
+    time(ns) + &spread
+}
+
+fn published(ns: f64) -> String {
+    if ns == 0.0 { "0 ms".into() } else { time(ns) }
+}
+
+fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ..1e3 => (ns, "ns"),
+        ..1e6 => (ns / 1e3, "us"),
+        ..1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$} {unit}")
+}
+
+/// The reasons of a run, each told once below the tables; a cell holds its number there.
+#[derive(Debug, Default)]
+struct Notes {
+    reasons: Vec<String>,
+}
+
+impl Notes {
+    fn note(&mut self, row: &Row) -> String {
+        let verdict = if row.verdict == Verdict::Failed { "FAILED" } else { row.verdict.text() };
+        let reason = format!("{}: {verdict}: {}", row.client, row.why.as_deref().unwrap_or("no repetition was made"));
+        let known = self.reasons.iter().position(|known| *known == reason);
+        let index = known.unwrap_or_else(|| {
+            self.reasons.push(reason);
+            self.reasons.len() - 1
+        });
+        format!("{verdict} [{}]", index + 1)
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (index, reason) in self.reasons.iter().enumerate() {
+            let _ = write!(text, "\n[{}] {reason}", index + 1);
+        }
+        if self.reasons.is_empty() { text } else { text + "\n" }
+    }
+}
+
+/// Columns as wide as they need to be, to the right.
+fn aligned(cells: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        cells.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let mut text = String::new();
+    for line in cells {
+        let mut shown = String::from("   ");
+        for (column, cell) in line.iter().enumerate() {
+            let _ = write!(shown, "  {cell:>0$}", width(column));
+        }
+        let _ = writeln!(text, "{}", shown.trim_end());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(client: &str, median: f64) -> Row {
+        let mut row = Row {
+            question: "Q16".into(),
+            title: "How long?".into(),
+            series: "two cores".into(),
+            variant: "equal".into(),
+            point: 10_000,
+            client: client.into(),
+            server: "soft-ioc".into(),
+            unit: "ns".into(),
+            samples: vec![median * 0.9, median, median * 1.1],
+            n_operations: 10_000,
+            verdict: Verdict::Measured,
+            ..Row::default()
+        };
+        row.summarize(1);
+        row
+    }
+
+    fn result(rows: Vec<Row>) -> ResultFile {
+        ResultFile { rows, ..ResultFile::new("quick", "2024-02-29T12:00:00Z") }
+    }
+
+    #[test]
+    fn a_point_has_one_line_with_every_client_its_spread_and_what_was_published() {
+        let text = tables(&result(vec![row("fodo", 12_000.0), row("libca", 8_000.0)]));
+
+        let line = text.lines().find(|line| line.trim_start().starts_with("10000 ")).unwrap();
+        let cells: Vec<&str> = line.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
+        assert_eq!(cells, ["10000", "12.0 us ±5%", "8.00 us ±5%", "106 us", "205 us"]);
+    }
+
+    #[test]
+    fn a_row_without_a_number_says_why_below() {
+        let capped = Row { verdict: Verdict::Capped, why: Some("too long".into()), ..row("aioca", 1.0) };
+
+        let text = tables(&result(vec![capped]));
+
+        assert!(text.contains("capped [1]"), "{text}");
+        assert!(text.contains("[1] aioca: capped: too long"), "{text}");
+    }
+
+    #[test]
+    fn an_answer_in_words_stands_with_its_question() {
+        let mut result = result(Vec::new());
+        let answer = Answer {
+            question: "Q3".into(),
+            client: "fodo".into(),
+            server: "fodo".into(),
+            yes: true,
+            words: "at least 150".into(),
+        };
+        result.answers.push(answer);
+
+        let text = tables(&result);
+
+        assert!(text.contains("Q3: How many contexts can be created?"), "{text}");
+        assert!(text.contains("at least 150"), "{text}");
+    }
+}
