@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 from caproto.threading.client import PV, Batch, Context
-from protocol import OPERATION_S_MAX, Channels, Timed, hello, keeper, now_ns, require_count, serve, unable
+from protocol import (
+    OPERATION_S_MAX,
+    Channels,
+    Timed,
+    hello,
+    keeper,
+    now_ns,
+    require_count,
+    require_one_channel,
+    serve,
+    unable,
+)
 
 SHARED = "one channel, which caproto shares per name"
 
@@ -28,9 +39,10 @@ class Caproto:
         return self.context
 
     async def open(self, pv: str, n_channels: int) -> tuple[int, int]:
+        require_one_channel(n_channels, "caproto")
         self.kept = keeper(pv)
         (self.pv,) = self.connect([pv])
-        return min(n_channels, 1), self.pv.channel.native_data_count
+        return n_channels, self.pv.channel.native_data_count
 
     async def get_scalar(self, _index: int) -> tuple[float, int]:
         response = self.pv.read(data_type="time", timeout=OPERATION_S_MAX)

@@ -47,6 +47,12 @@ def unable(what: str, why: str) -> Failed:
     return Failed("operation", what=what, why=why)
 
 
+def require_one_channel(n: int, client: str) -> None:
+    """For a client that has one channel per name, however many a program asks for."""
+    if n != 1:
+        raise unable("channels of their own to one PV", f"{client} shares one channel per name")
+
+
 @dataclasses.dataclass(frozen=True)
 class Channels:
     """Which PVs a request is about."""
@@ -68,7 +74,7 @@ class Channels:
     def distinct_only(self, client: str) -> list[str]:
         """The names, for a client that has one channel per name whatever it is asked."""
         if self.is_shared():
-            raise unable("channels of their own to one PV", f"{client} shares one channel per name")
+            require_one_channel(self.n, client)
         return self.names()
 
     def check(self, values: list[float]) -> None:

@@ -68,6 +68,7 @@ fn asks(n: usize) -> Vec<Ask> {
     vec![
         Ask::Open { pv: WAVEFORM.into(), n_channels: 1 },
         Ask::MoveArray { n_elements: 10_000, salt: u32::MAX, n_gets: 3 },
+        Ask::Open { pv: COUNTER.into(), n_channels: n },
         Ask::Open { pv: COUNTER.into(), n_channels: 1 },
         Ask::GetScalars { n, n_warm_up: 2 },
         Ask::CreateContexts { n: n.min(5), pv: COUNTER.into() },
