@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::peers::Peers;
 use crate::placement::{Placement, Seats};
 use crate::result::{Peer, ResultFile};
-use crate::scenario::{self, Request, Scenario, Session, Suite, Task};
+use crate::scenario::{self, Interview, Request, Scenario, Suite, Task};
 use crate::server::{DatabaseFile, Server, ServerKind};
 use crate::statistics::Random;
 
@@ -277,7 +277,7 @@ impl Bench<'_> {
         journal: &mut Option<Journal>,
     ) -> std::io::Result<()> {
         let Some(server) = self.servers.get(&visit.pair.server) else { return Ok(()) };
-        let mut session = None;
+        let mut interview = None;
         let seed = self.settings.seed.wrapping_mul(31).wrapping_add(visit.repetition as u64);
         for task_index in order(&self.tasks, seed) {
             let Some(task) = self.tasks.get(task_index).filter(|task| visit.pair.answers(task.request)) else {
@@ -294,7 +294,7 @@ impl Bench<'_> {
             if Instant::now() > self.deadline {
                 return Ok(());
             }
-            let outcome = match self.perform(visit, task, server, &mut session, hellos) {
+            let outcome = match self.perform(visit, task, server, &mut interview, hellos) {
                 Ok(measured) => Outcome::Measured(measured),
                 Err(failure) => Outcome::Failed(failure),
             };
@@ -311,23 +311,23 @@ impl Bench<'_> {
         visit: Visit,
         task: &Task,
         server: &Server,
-        session: &mut Option<Session>,
+        interview: &mut Option<Interview>,
         hellos: &mut HashMap<Client, Hello>,
     ) -> Result<scenario::Measured, Failure> {
-        let mut asked = match session.take() {
-            Some(session) => session,
+        let mut asked = match interview.take() {
+            Some(interview) => interview,
             None => {
                 let cpu = self.seats.client_cpu(visit.placement);
                 let conversation = Conversation::start(visit.pair.client, server, cpu, self.peers)?;
                 hellos.entry(visit.pair.client).or_insert_with(|| conversation.hello().clone());
-                Session::new(conversation)
+                Interview::new(conversation)
             }
         };
         let salt = (visit.repetition as u32).wrapping_mul(0x0100_0193).wrapping_add(task.point as u32);
         let measured = asked.measure(task, salt);
         // A driver that is silent may still be busy, and one that has ended cannot be asked again.
         if !matches!(measured, Err(Failure::Silent { .. } | Failure::Ended { .. })) {
-            *session = Some(asked);
+            *interview = Some(asked);
         }
         measured
     }

@@ -37,15 +37,15 @@ pub struct Measured {
 
 /// A conversation and what its driver has open.
 #[derive(Debug)]
-pub struct Session {
+pub struct Interview {
     conversation: Conversation,
     opened: Option<(&'static str, usize, usize)>,
 }
 
-impl Session {
+impl Interview {
     /// With a driver that has nothing open.
-    pub fn new(conversation: Conversation) -> Session {
-        Session { conversation, opened: None }
+    pub fn new(conversation: Conversation) -> Interview {
+        Interview { conversation, opened: None }
     }
 
     /// Does the task. `salt` makes this repetition's arrays differ from others.

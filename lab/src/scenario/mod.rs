@@ -7,7 +7,7 @@ mod measure;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{Ask, Batch, Ending, Variant};
-pub use measure::{Measured, Session};
+pub use measure::{Interview, Measured};
 
 /// One PV for all channels: a counter that goes up ten times a second.
 const COUNTER_PV: &str = "ca:test:counter01";
