@@ -30,9 +30,10 @@ floor, a raw socket that moves as many bytes. A number is only printed when ever
 
 const AFTER_HELP: &str = "\
 Examples:
-  fodo lab run quick                          the tables, within three minutes
-  fodo lab run quick --json today.json        and every repetition, for programs
-  fodo lab run quick --question Q16 --client fodo    one question, one client
+  fodo lab run quick                          blocking gets and large arrays, within a minute
+  fodo lab run study                          every question of the studies, all clients: three minutes
+  fodo lab run study --json today.json        and every repetition, for programs
+  fodo lab run study --question Q16 --client fodo    one question, one client
   fodo lab run full --json full.json          the points of the studies, within the hour
   fodo lab run full --json full.json --resume goes on where an interrupted run was
   fodo lab list                               what is measured, and what there is to compare with
@@ -69,7 +70,7 @@ enum Verb {
 #[derive(Debug, clap::Args)]
 struct RunArguments {
     /// What to measure.
-    suite: Suite,
+    suite: Chosen,
     /// Also write the run to this file, with every repetition; "-" for standard output in place of the tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -97,6 +98,42 @@ struct RunArguments {
     /// Fail when a peer is missing; without it, its rows say so.
     #[arg(long)]
     require_peers: bool,
+}
+
+/// The suites by the names that people give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Chosen {
+    /// Q17, blocking gets, and Q21, large arrays, by Fodo and libca: a minute.
+    Quick,
+    /// Every question of the studies at a few points, by every client: three minutes.
+    Study,
+    /// Every question at the points of the studies: at most an hour.
+    Full,
+}
+
+impl Chosen {
+    fn suite(self) -> Suite {
+        match self {
+            Chosen::Quick | Chosen::Study => Suite::Study,
+            Chosen::Full => Suite::Full,
+        }
+    }
+
+    /// Questions when none is named; none stands for all.
+    fn questions(self) -> Vec<String> {
+        match self {
+            Chosen::Quick => ["Q17", "Q21"].map(str::to_owned).to_vec(),
+            Chosen::Study | Chosen::Full => Vec::new(),
+        }
+    }
+
+    /// Clients when none is named.
+    fn clients(self) -> &'static [Client] {
+        match self {
+            Chosen::Quick => &[Client::Fodo, Client::Libca],
+            Chosen::Study | Chosen::Full => &Client::ALL,
+        }
+    }
 }
 
 fn repetitions(text: &str) -> Result<usize, String> {
@@ -128,6 +165,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn measure(arguments: RunArguments) -> ExitCode {
+    let chosen = arguments.suite;
     let json_only = arguments.json.as_deref() == Some(Path::new("-"));
     let journal = arguments.json.as_ref().filter(|_| !json_only).map(|path| {
         let mut name = path.clone().into_os_string();
@@ -135,7 +173,7 @@ fn measure(arguments: RunArguments) -> ExitCode {
         PathBuf::from(name)
     });
     let settings = Settings {
-        suite: arguments.suite,
+        suite: chosen.suite(),
         repetitions: arguments.repetitions,
         seed: match arguments.seed {
             Some(seed) => seed,
@@ -143,9 +181,9 @@ fn measure(arguments: RunArguments) -> ExitCode {
             None => new_seed(),
         },
         elements_max: arguments.elements_max,
-        clients: or_all(arguments.client, &Client::ALL),
+        clients: or_all(arguments.client, chosen.clients()),
         servers: or_all(arguments.server, &[ServerKind::Fodo, ServerKind::SoftIoc]),
-        questions: arguments.question,
+        questions: if arguments.question.is_empty() { chosen.questions() } else { arguments.question },
     };
     if let Some(unknown) = unknown_question(&settings.questions) {
         eprintln!("fodo lab: nothing measures {unknown}; `fodo lab list` says what there is");
@@ -201,7 +239,7 @@ fn list() -> ExitCode {
         Ok(scenarios) => scenarios,
         Err(why) => return complain(&format!("a scenario is not understood: {why}")),
     };
-    let mut text = String::from("What `fodo lab run quick` and, at more points, `fodo lab run full` measure:\n");
+    let mut text = String::from("What `fodo lab run study` and, at more points, `fodo lab run full` measure:\n");
     for scenario in scenarios {
         let also: Vec<&str> =
             [&scenario.at_least, &scenario.distinct].into_iter().filter_map(|question| question.as_deref()).collect();
@@ -209,7 +247,7 @@ fn list() -> ExitCode {
         text += &format!("\n{}  {}{also}\n", scenario.question, scenario.title);
         text += &format!("     {}\n", scenario.method.trim_end().replace('\n', "\n     "));
         text += &format!("     Before: {}\n     Proof: {}\n", scenario.preconditions, scenario.verification);
-        for suite in [Suite::Quick, Suite::Full] {
+        for suite in [Suite::Study, Suite::Full] {
             let points = scenario.points(suite);
             let of: Vec<String> = scenario
                 .variants

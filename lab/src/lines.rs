@@ -247,7 +247,7 @@ mod tests {
 
     fn lines() -> (Vec<Scenario>, Vec<Task>, Lines) {
         let scenarios = Scenario::all().unwrap();
-        let tasks = scenario::tasks(&scenarios, Suite::Quick, usize::MAX);
+        let tasks = scenario::tasks(&scenarios, Suite::Study, usize::MAX);
         let lines = Lines::new(&scenarios, &tasks, &[(Pair::FLOOR, PLACE.1), PLACE], &HashMap::new());
         (scenarios, tasks, lines)
     }

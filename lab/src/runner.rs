@@ -128,7 +128,7 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
     let pairs = Pair::wanted(settings);
     let missing = missing(&pairs, peers);
     let mut lines = Lines::new(&scenarios, &tasks, &places(&pairs, &seats, settings), &missing);
-    let most = if settings.suite == Suite::Quick { QUICK_MAX } else { FULL_MAX };
+    let most = if settings.suite == Suite::Study { QUICK_MAX } else { FULL_MAX };
     let servers = start_servers(&pairs, scenario::n_numbered(&tasks), &seats, peers, &mut lines)?;
     let bench = Bench { settings, peers, seats, tasks, servers, deadline: start + most };
     let visits = visits(&pairs, &bench.seats, settings);
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_floor_is_measured_whatever_else_is_wanted() {
-        let wanted = Pair::wanted(&settings(Suite::Quick));
+        let wanted = Pair::wanted(&settings(Suite::Study));
 
         assert!(wanted.contains(&Pair::FLOOR));
         assert_eq!(wanted.len(), 2 + 2 * 2);
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_quick_run_asks_slow_clients_on_two_cores_from_one_server() {
-        let settings = settings(Suite::Quick);
+        let settings = settings(Suite::Study);
 
         let places = places(&Pair::wanted(&settings), &seats(), &settings);
 

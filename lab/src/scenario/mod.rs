@@ -33,11 +33,11 @@ const FILES: [&str; 13] = [
 ];
 
 /// How much is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suite {
     /// Every question at a few points: less than three minutes.
-    Quick,
+    Study,
     /// Every question at the points of the studies: at most an hour.
     Full,
 }
@@ -46,7 +46,7 @@ impl Suite {
     /// Its name.
     pub fn text(self) -> &'static str {
         match self {
-            Suite::Quick => "quick",
+            Suite::Study => "study",
             Suite::Full => "full",
         }
     }
@@ -81,7 +81,7 @@ pub struct Scenario {
     pub verification: String,
     /// Which PVs.
     pub variants: Vec<Variant>,
-    quick: Points,
+    study: Points,
     full: Points,
 }
 
@@ -142,7 +142,7 @@ impl Scenario {
     /// The points of a suite.
     pub fn points(&self, suite: Suite) -> &Points {
         match suite {
-            Suite::Quick => &self.quick,
+            Suite::Study => &self.study,
             Suite::Full => &self.full,
         }
     }
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn every_scenario_has_points_in_both_suites_and_says_how_it_is_proven() {
         for scenario in Scenario::all().unwrap() {
-            for suite in [Suite::Quick, Suite::Full] {
+            for suite in [Suite::Study, Suite::Full] {
                 let points = scenario.points(suite);
                 assert!(!points.points.is_empty() && points.cap_s > 0.0, "{}", scenario.question);
                 assert!(points.points.is_sorted(), "{}", scenario.question);
