@@ -5,8 +5,11 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-/// What is fetched, with its versions.
-const REQUIREMENTS: &str = include_str!("../peers/requirements.txt");
+/// What is fetched, with its versions: the conformance tests' list, since both use one environment.
+const REQUIREMENTS: &str = include_str!("../../conformance/peers/requirements.txt");
+
+/// The list an environment was made of, which `cargo xtask peers` looks for too.
+const STAMP: &str = "fodo-requirements.txt";
 
 /// The environment variable that names the Python environment of the peers.
 pub const PEERS_VARIABLE: &str = "FODO_PEERS";
@@ -36,11 +39,16 @@ pub struct Epics {
 /// The environment of the peers, made when it is missing: a minute the first time, with a message.
 pub fn environment() -> Peers {
     let directory = directory();
-    let epics = find_epics(&directory).or_else(|_missing| {
+    let mut epics = find_epics(&directory);
+    if epics.is_err() || !is_complete(&directory) {
         eprintln!("fetching the peers into {} (once, about a minute) ...", directory.display());
-        create(&directory)?;
-        find_epics(&directory)
-    });
+        match create(&directory) {
+            Ok(()) => epics = find_epics(&directory),
+            // What was there before still serves.
+            Err(why) if epics.is_ok() => eprintln!("  some peers are missing: {why}"),
+            Err(why) => epics = Err(why),
+        }
+    }
     if let Err(why) = &epics {
         eprintln!("EPICS Base is missing, so nothing can be compared with libca and softIoc.\n  {why}");
         eprintln!("  Set {PEERS_VARIABLE} to a Python environment that has:");
@@ -58,13 +66,22 @@ pub fn present() -> Peers {
     Peers { directory, epics }
 }
 
+/// Whether everything of the list is there: an environment that somebody else keeps is taken as it is, one of
+/// ours has the list it was made of inside.
+fn is_complete(directory: &Path) -> bool {
+    let is_named = std::env::var_os(PEERS_VARIABLE).is_some_and(|text| !text.is_empty());
+    is_named || std::fs::read_to_string(directory.join(STAMP)).is_ok_and(|made_of| made_of == REQUIREMENTS)
+}
+
 /// `FODO_PEERS`, else `.peers/venv` of the workspace this is called in, else the user's cache.
 fn directory() -> PathBuf {
     if let Some(directory) = std::env::var_os(PEERS_VARIABLE).filter(|text| !text.is_empty()) {
         return PathBuf::from(directory);
     }
     let here = std::env::current_dir().unwrap_or_default();
-    if let Some(root) = here.ancestors().find(|directory| directory.join("lab/peers/requirements.txt").is_file()) {
+    if let Some(root) =
+        here.ancestors().find(|directory| directory.join("conformance/peers/requirements.txt").is_file())
+    {
         return root.join(".peers/venv");
     }
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -103,7 +120,9 @@ fn create(directory: &Path) -> Result<(), String> {
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
     // The list is complete: what it does not name must not come by itself, and nothing is compiled.
     pip.args(["--no-deps", "--only-binary", ":all:", "--requirement"]).arg(&list);
-    output_of(&mut pip).map(|_nothing| ())
+    output_of(&mut pip)?;
+    let stamp = directory.join(STAMP);
+    std::fs::write(&stamp, REQUIREMENTS).map_err(|why| format!("cannot write {}: {why}", stamp.display()))
 }
 
 /// What a command prints; its last words of complaint when it fails.

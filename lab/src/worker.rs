@@ -10,7 +10,7 @@ use clap::Subcommand;
 use crate::driver::fodo::Fodo;
 use crate::driver::libca::Libca;
 use crate::driver::raw::{Destination, Raw};
-use crate::driver::{Driver, serve};
+use crate::driver::{Client, Driver, serve, trial};
 use crate::server::RAW_READY;
 
 /// The words after `fodo lab worker`.
@@ -47,6 +47,14 @@ pub enum Worker {
         /// The library it needs.
         libcom: PathBuf,
     },
+    /// Ask the driver of a client everything, on a small scale, and show its answers.
+    TryDriver {
+        /// The client.
+        client: Client,
+        /// Of how many channels or contexts.
+        #[arg(long, default_value_t = 20)]
+        n: usize,
+    },
 }
 
 impl Worker {
@@ -62,6 +70,7 @@ impl Worker {
             Worker::DriveLibca { libca, libcom } => {
                 Libca::load(&libca, &libcom).map_err(std::io::Error::other).and_then(drive)
             }
+            Worker::TryDriver { client, n } => trial::run(client, n, stdout().lock()).map_err(std::io::Error::other),
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,

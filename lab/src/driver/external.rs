@@ -7,11 +7,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde::Serialize;
-
 use super::Failure;
 use crate::peers::Peers;
 use crate::process::{Launch, Ports};
+
+/// The peers in Python, each at one version.
+const LIST_PATH: &str = "conformance/peers/requirements.txt";
 
 /// What every driver in Python imports.
 const PROTOCOL: (&str, &str) = ("protocol.py", include_str!("../../drivers/python/protocol.py"));
@@ -23,23 +24,19 @@ const POM: (&str, &str) = ("pom.xml", include_str!("../../drivers/psi-ca/pom.xml
 const PSI_CA: (&str, &str) = ("PsiCa.java", include_str!("../../drivers/psi-ca/PsiCa.java"));
 
 /// A client that is driven by a program of its own language.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum External {
-    /// Diamond's client for asyncio, over libca.
+    /// In Python, for asyncio, over libca.
     Aioca,
-    /// The client of GSECARS, over libca.
+    /// In Python, over libca.
     Pyepics,
-    /// The client of NSLS-II, all Python.
+    /// All Python.
     Caproto,
-    /// PSI's client, all Java: the one the studies measured.
+    /// PSI's, all Java.
     PsiCa,
 }
 
 impl External {
-    /// All of them.
-    pub const ALL: [External; 4] = [External::Aioca, External::Pyepics, External::Caproto, External::PsiCa];
-
     /// As tables show it, and as it calls itself.
     pub fn text(self) -> &'static str {
         match self {
@@ -93,10 +90,7 @@ impl External {
         let found = output_of(Command::new(python_of(peers)?).args(["-c", script, self.text()]));
         let name = self.text();
         found.map(|_nothing| ()).map_err(|_why| {
-            format!(
-                "{} has no {name}; remove it, and `fodo lab run` makes it anew with all peers",
-                peers.directory.display()
-            )
+            format!("{} has no {name}; `pip install --requirement` it from {LIST_PATH}", peers.directory.display())
         })
     }
 }

@@ -40,6 +40,7 @@ pub mod fodo;
 pub mod libca;
 pub mod raw;
 mod sockets;
+pub mod trial;
 
 use std::io::{BufRead, Write};
 use std::time::Instant;

@@ -1,0 +1,126 @@
+//! The drivers in other languages, each asked everything once. Workers are the calling program started again,
+//! so this test is a program of its own: started as `lab ...` it is the laboratory, else it runs the tests.
+
+use std::ffi::OsString;
+use std::process::{Command, ExitCode, Stdio};
+
+use serde_json::Value;
+
+/// What a client has to be able to do. `equal` is about channels of their own to one PV.
+struct Abilities {
+    client: &'static str,
+    has_contexts: bool,
+    has_scopes: bool,
+    has_equal_channels: bool,
+    gets_equal_at_once: bool,
+}
+
+const CLIENTS: [Abilities; 4] = [
+    Abilities {
+        client: "aioca",
+        has_contexts: false,
+        has_scopes: false,
+        has_equal_channels: false,
+        gets_equal_at_once: true,
+    },
+    Abilities {
+        client: "pyepics",
+        has_contexts: true,
+        has_scopes: false,
+        has_equal_channels: false,
+        gets_equal_at_once: false,
+    },
+    Abilities {
+        client: "caproto",
+        has_contexts: true,
+        has_scopes: true,
+        has_equal_channels: false,
+        gets_equal_at_once: true,
+    },
+    Abilities {
+        client: "psi-ca",
+        has_contexts: true,
+        has_scopes: true,
+        has_equal_channels: true,
+        gets_equal_at_once: true,
+    },
+];
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if words.first().is_some_and(|word| word == "lab") {
+        return fodo_lab::run(words.into_iter().skip(1));
+    }
+    let list = lab(&["list"]).output().expect("this program starts");
+    let has_peers = String::from_utf8_lossy(&list.stdout).contains("libca and softIoc of EPICS Base");
+    if !has_peers && std::env::var_os("CI").is_none() {
+        println!("not tested: no peers here; `cargo xtask test` fetches them, FODO_PEERS names others");
+        return ExitCode::SUCCESS;
+    }
+    let wanted = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
+    for abilities in CLIENTS.iter().filter(|abilities| abilities.client.contains(wanted)) {
+        every_request_is_answered_right_or_refused_in_words(abilities);
+        println!("test every_request_is_answered_right_or_refused_in_words: {} ... ok", abilities.client);
+    }
+    ExitCode::SUCCESS
+}
+
+fn lab(words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.arg("lab").args(words).stdin(Stdio::null());
+    command
+}
+
+fn every_request_is_answered_right_or_refused_in_words(abilities: &Abilities) {
+    let client = abilities.client;
+
+    let output = lab(&["worker", "try-driver", client, "--n", "20"]).output().expect("this program starts");
+
+    assert!(output.status.success(), "{client}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let hello = lines.next().expect("who it is");
+    assert_eq!(hello["hello"]["client"], client);
+    assert!(hello["hello"]["version"].as_str().is_some_and(|version| version.contains('.')), "{hello}");
+    let mut n_answers = 0;
+    for exchange in lines {
+        assert_eq!(verdict(&exchange["answer"]), expected(&exchange["asked"], abilities), "{client}: {exchange}");
+        n_answers += 1;
+    }
+    assert_eq!(n_answers, 21, "{client}");
+}
+
+/// The kind of the answer, and of a failure its kind.
+fn verdict(answer: &Value) -> String {
+    let (kind, about) = only_member(answer);
+    match kind {
+        "failed" => format!("failed: {}", only_member(about).0),
+        "answered" => format!("answered: {}", about["yes"]),
+        _ => kind.to_owned(),
+    }
+}
+
+fn expected(asked: &Value, abilities: &Abilities) -> String {
+    let (verb, about) = only_member(asked);
+    let is_equal = about["variant"] == "equal";
+    let can = match verb {
+        "open" => return "opened".into(),
+        "get_scalars" => return "scalars".into(),
+        "move_array" => return "array".into(),
+        // What came is compared with what has to come, so a PV that holds something else must be noticed.
+        "get_at_once" | "monitor_at_once" if about["pattern"] == "wrong:{:06}" => return "failed: wrong_value".into(),
+        "context_close" if about["how"] == "scope" && abilities.has_scopes => return "answered: true".into(),
+        "context_close" if about["how"] == "explicit" && abilities.has_contexts => return "answered: true".into(),
+        "context_close" => false,
+        "create_contexts" => abilities.has_contexts,
+        "get_at_once" => !is_equal || abilities.gets_equal_at_once,
+        "monitor_at_once" => true,
+        _ => !is_equal || abilities.has_equal_channels,
+    };
+    if can { "timed".into() } else { "failed: operation".into() }
+}
+
+fn only_member(object: &Value) -> (&str, &Value) {
+    let member = object.as_object().and_then(|members| members.iter().next());
+    member.map(|(name, value)| (name.as_str(), value)).expect("an object of one member")
+}
