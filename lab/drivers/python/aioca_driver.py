@@ -5,7 +5,18 @@ import asyncio
 import aioca
 import epicscorelibs.version
 import numpy as np
-from protocol import OPERATION_S_MAX, Channels, Timed, hello, keeper, now_ns, require_count, require_time, serve, unable
+from protocol import (
+    OPERATION_S_MAX,
+    Channels,
+    Timed,
+    hello,
+    keeper,
+    now_ns,
+    require_count,
+    require_one_channel,
+    serve,
+    unable,
+)
 
 SHARED = "one channel, which aioca shares per name"
 
@@ -17,11 +28,12 @@ class Aioca:
         self.pv = ""
 
     async def open(self, pv: str, n_channels: int) -> tuple[int, int]:
+        require_one_channel(n_channels, "aioca")
         aioca.purge_channel_caches()
         about = await aioca.cainfo(pv, timeout=OPERATION_S_MAX)
         self.pv = pv
         await aioca.connect(keeper(pv), timeout=OPERATION_S_MAX)
-        return min(n_channels, 1), about.count
+        return n_channels, about.count
 
     async def get_scalar(self, _index: int) -> tuple[float, int]:
         # Without a time-out of its own: with one, aioca makes a task and a timer for every get.
@@ -75,7 +87,6 @@ class Aioca:
         values = await aioca.caget(names, format=aioca.FORMAT_TIME, timeout=OPERATION_S_MAX)
         ns = now_ns() - start
         channels.check(values)
-        require_time(min(value.raw_stamp[0] for value in values))
         return Timed(ns, len(values), close_ns=await self.close(), note=shared(channels))
 
     async def put_at_once(self, channels: Channels) -> Timed:

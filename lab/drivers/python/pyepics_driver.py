@@ -20,7 +20,8 @@ from protocol import (  # noqa: E402
     keeper,
     now_ns,
     require_count,
-    require_time,
+    require_one_channel,
+   
     serve,
     unable,
 )
@@ -38,13 +39,14 @@ class Pyepics:
         self.kept: list[Any] = []
 
     async def open(self, pv: str, n_channels: int) -> tuple[int, int]:
+        require_one_channel(n_channels, "pyepics")
         self.close_all()
         for chid in self.kept:
             ca.clear_channel(chid)
         self.kept = self.connect([keeper(pv)])
         self.chids.clear()
         (self.chid,) = self.connect([pv])
-        return min(n_channels, 1), ca.element_count(self.chid)
+        return n_channels, ca.element_count(self.chid)
 
     async def get_scalar(self, _index: int) -> tuple[float, float]:
         reading = ca.get_with_metadata(self.chid, ftype=dbr.TIME_DOUBLE, timeout=OPERATION_S_MAX)
@@ -112,11 +114,10 @@ class Pyepics:
         chids = []
         start = now_ns()
         for name in names:
-            is_connected = threading.Event()
-            chids.append(ca.create_channel(name, callback=lambda is_connected=is_connected, **_about: is_connected.set()))
+            countdown = Countdown(1)
+            chids.append(ca.create_channel(name, callback=countdown.connected))
             ca.flush_io()
-            if not is_connected.wait(OPERATION_S_MAX):
-                raise unable("connecting", f"{name} did not connect")
+            countdown.wait("connecting")
         ns = now_ns() - start
         n = sum(map(ca.isConnected, chids))
         self.keep(names, chids)
@@ -150,7 +151,6 @@ class Pyepics:
         ]
         ns = now_ns() - start
         channels.check([reading["value"] for reading in readings])
-        require_time(min(reading["timestamp"] for reading in readings))
         return Timed(ns, len(readings), close_ns=self.close_all())
 
     async def put_at_once(self, channels: Channels) -> Timed:

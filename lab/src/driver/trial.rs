@@ -36,7 +36,7 @@ pub fn run(client: Client, n: usize, mut output: impl Write) -> Result<(), Failu
         let what = what.to_owned();
         move |why: std::io::Error| Failure::Operation { what, why: why.to_string() }
     };
-    let file = DatabaseFile::write(0).map_err(failed("writing the database"))?;
+    let file = DatabaseFile::write(n).map_err(failed("writing the database"))?;
     let database = file.path().with_file_name("trial.db");
     write_database(&file.path(), &database, n).map_err(failed("writing the database"))?;
     let server = Server::start(ServerKind::SoftIoc, &database, None, &peers)?;
@@ -56,7 +56,6 @@ pub fn run(client: Client, n: usize, mut output: impl Write) -> Result<(), Failu
 fn write_database(from: &Path, to: &Path, n: usize) -> std::io::Result<()> {
     let mut text = std::fs::read_to_string(from)?;
     for index in 0..n {
-        text.push_str(&format!("record(ao, \"lab:{index:06}\") {{ field(VAL, \"{index}\") field(PINI, \"YES\") }}\n"));
         text.push_str(&format!("record(ao, \"wrong:{index:06}\") {{ field(VAL, \"77\") field(PINI, \"YES\") }}\n"));
     }
     std::fs::write(to, text)
@@ -69,6 +68,7 @@ fn asks(n: usize) -> Vec<Ask> {
     vec![
         Ask::Open { pv: WAVEFORM.into(), n_channels: 1 },
         Ask::MoveArray { n_elements: 10_000, salt: u32::MAX, n_gets: 3 },
+        Ask::Open { pv: COUNTER.into(), n_channels: n },
         Ask::Open { pv: COUNTER.into(), n_channels: 1 },
         Ask::GetScalars { n, n_warm_up: 2 },
         Ask::CreateContexts { n: n.min(5), pv: COUNTER.into() },
