@@ -99,7 +99,9 @@ impl Lines {
                     let why = format!("not done within {:.0} s at {}", after_s.max(task.cap_s), task.point);
                     line.state = State::Capped(why);
                 }
-                Outcome::Failed(failure) if line.task == task_index => line.state = of_failure(failure, task.request),
+                Outcome::Failed(failure) if line.task == task_index => {
+                    line.state = of_failure(failure, task.request, visit.pair.client);
+                }
                 _ => {}
             }
         }
@@ -202,10 +204,12 @@ fn row(scenario: &Scenario, task: &Task, pair: Pair, placement: Placement) -> Ro
     }
 }
 
-/// A driver that names the request itself as what failed has no way to do it.
-fn of_failure(failure: &Failure, request: Request) -> State {
+/// A driver that names the request itself as what failed has no way to do it. What a client of another
+/// language cannot or did not do is told and is no failure of the run; a wrong value always is.
+fn of_failure(failure: &Failure, request: Request, client: Client) -> State {
     let name = serde_json::to_value(request).unwrap_or_default();
     match failure {
+        Failure::Operation { .. } if client.external().is_some() => State::NotRun(failure.to_string()),
         Failure::Operation { what, why } if name == what.as_str() => State::NotRun(format!("{what}: {why}")),
         _ => State::Failed(failure.clone()),
     }

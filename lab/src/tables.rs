@@ -79,6 +79,11 @@ fn foot(result: &ResultFile, studies: &[Published]) -> String {
         "\nAverage of one operation: the median of the repetitions, and half the distance of its quartiles in per \
          cent.\np99 is of all single times. Loopback; every value was checked.\n",
     );
+    let least = result.rows.iter().filter(|row| row.is_measured()).map(|row| row.samples.len()).min();
+    let wanted = result.settings.get("repetitions").and_then(serde_json::Value::as_u64);
+    if let (Some(least), Some(wanted)) = (least, wanted.filter(|wanted| least.is_some_and(|n| (n as u64) < *wanted))) {
+        let _ = writeln!(text, "The time of the run was over: some numbers have {least} repetitions, not {wanted}.");
+    }
     for study in studies {
         let _ = writeln!(text, "{}: {}, another machine, one host, one run.", study.name(), study.title);
     }

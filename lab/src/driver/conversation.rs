@@ -75,6 +75,12 @@ impl Client {
         }
     }
 
+    /// Whether it or its driver comes with the peers' Python environment.
+    pub fn needs_python(self) -> bool {
+        !matches!(self, Client::Fodo | Client::PsiCa | Client::Raw | Client::RawReused)
+    }
+
+    /// How its driver is started.
     fn launch(self, server: &Server, cpu: Option<usize>, peers: &Peers) -> Result<Launch, Failure> {
         let who = format!("the driver of {}", self.text());
         if let Some(external) = self.external() {

@@ -17,6 +17,9 @@ const ARRAY_PV: &str = "ca:test:rawdata";
 /// Gets before timed ones, so that caches, branch predictors and the server's buffers are as in long use.
 const N_WARM_UP: usize = 200;
 
+/// Timed gets at least, however few the channels: of one alone there is no median.
+const N_GETS_MIN: usize = 200;
+
 /// What a task took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
@@ -72,6 +75,10 @@ impl Interview {
                 self.opened = Some((pv, n_channels, opened.element_count_max));
                 Ok(opened.element_count_max)
             }
+            Answer::Opened(opened) if opened.n_channels < n_channels => Err(Failure::Operation {
+                what: "get_scalars".into(),
+                why: format!("{} channels in place of {n_channels}: it shares them by name", opened.n_channels),
+            }),
             Answer::Opened(opened) => Err(Failure::WrongCount { n: opened.n_channels, expected: n_channels }),
             other => Err(Failure::Protocol { line: format!("{other:?}") }),
         }
@@ -98,8 +105,9 @@ impl Interview {
 
     fn get_scalars(&mut self, n: usize, deadline: Instant) -> Result<Measured, Failure> {
         self.open(COUNTER_PV, n, deadline)?;
-        match self.ask(&Ask::GetScalars { n, n_warm_up: N_WARM_UP }, deadline)? {
-            Answer::Scalars(scalars) => of_latencies(scalars.latencies_ns, n),
+        let n_gets = n.max(N_GETS_MIN);
+        match self.ask(&Ask::GetScalars { n: n_gets, n_warm_up: N_WARM_UP }, deadline)? {
+            Answer::Scalars(scalars) => of_latencies(scalars.latencies_ns, n_gets),
             other => Err(Failure::Protocol { line: format!("{other:?}") }),
         }
     }
