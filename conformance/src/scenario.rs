@@ -44,7 +44,7 @@ fn waveform(name: &'static str, kind: &'static str, writes: Json) -> Record {
 }
 
 fn records() -> Vec<Record> {
-    let longest = "thirty-nine characters is all there is";
+    let longest = "thirty-nine characters are all there is";
     vec![
         record("calc", "DOUBLE", json!(42.0), "42", json!([])),
         record("ai", "DOUBLE", json!(2.5), "2.500", json!([0.0, -1.5, 3.75])),

@@ -85,7 +85,7 @@ fn command(kind: ServerKind, port: u16, prefix: &str) -> Command {
     };
     match kind {
         ServerKind::Fodo => {
-            command.arg("ioc").arg("-d").arg(database).arg("-m").arg(format!("P={prefix}"));
+            command.arg("ioc").arg("-m").arg(format!("P={prefix}")).arg("-d").arg(database);
             command.args(["--interface", "127.0.0.1", "--port"]).arg(port.to_string())
         }
         ServerKind::SoftIoc => command.arg(place::script("softioc_server.py")).arg(database).arg(format!("P={prefix}")),

@@ -7,20 +7,27 @@ use std::time::Duration;
 use fodo_conformance::place::{own_folder, program};
 use fodo_conformance::process::printed_by;
 
-/// The block in a page's one fence marked `text`.
-fn block(page: &str) -> String {
+/// The blocks in a page's fences marked `text`.
+fn blocks(page: &str) -> Vec<String> {
     let path = own_folder().join("../docs/reference").join(page);
     let text = std::fs::read_to_string(path).expect("the page is there");
-    let (_, rest) = text.split_once("```text\n").expect("the page has a block");
-    rest.split_once("```").expect("the block ends").0.trim_end().to_string()
+    let after_fences = text.split("```text\n").skip(1);
+    after_fences.map(|rest| rest.split("```").next().unwrap_or_default().trim_end().to_string()).collect()
+}
+
+fn help_of(verb: &str) -> String {
+    printed_by("fodo", Command::new(program()).args([verb, "--help"]), Duration::from_secs(5)).unwrap_or_default()
 }
 
 #[test]
 fn the_reference_pages_hold_what_help_prints() {
-    let help = printed_by("fodo", Command::new(program()).args(["get", "--help"]), Duration::from_secs(5)).unwrap();
+    let help = help_of("get") + &help_of("ioc");
 
     for page in ["environment.md", "exit-codes.md", "json.md"] {
-        let block = block(page);
-        assert!(help.contains(&block), "{page} holds\n{block}\nbut fodo get --help prints\n{help}");
+        let blocks = blocks(page);
+        assert!(!blocks.is_empty(), "{page} has no block");
+        for block in blocks {
+            assert!(help.contains(&block), "{page} holds\n{block}\nbut --help prints\n{help}");
+        }
     }
 }

@@ -24,7 +24,7 @@ fn printed_alone(script: &str) -> Result<Option<String>, Failure> {
     command.env_clear().env("PATH", search_path);
     match printed_by("script", &mut command, SCRIPT_DURATION_MAX) {
         Err(failure) if failure.contains("exit status: 77") => {
-            println!("skipped: network namespaces are not permitted here");
+            eprintln!("skipped: network namespaces are not permitted here");
             Ok(None)
         }
         printed => printed.map(Some),

@@ -18,7 +18,7 @@ pub const EXIT_MAX: Duration = Duration::from_millis(500);
 pub const OUTPUT_LINES_KEPT: usize = 6;
 
 /// Repetitions of a run that does not say: odd, enough for quartiles, and well within a minute.
-pub const REPETITIONS_DEFAULT: usize = 9;
+pub const REPETITIONS_DEFAULT: usize = 7;
 
 /// Repetitions below which a median has no spread worth printing.
 pub const REPETITIONS_MIN: usize = 5;

@@ -12,8 +12,13 @@ pub fn run(root: &Path, seconds: &str) -> Result<(), String> {
 
     for target in targets(root)? {
         println!("fuzzing {target} for {seconds} s");
+        // New inputs go into the first folder; the corpus in the second is kept by hand.
+        let found = format!("fuzz/found/{target}");
+        std::fs::create_dir_all(root.join(&found)).map_err(|error| format!("{found}: {error}"))?;
+        let corpus = format!("fuzz/corpus/{target}");
         let status = Command::new("cargo")
-            .args(["+nightly", "fuzz", "run", &target, "--", &format!("-max_total_time={seconds}")])
+            .args(["+nightly", "fuzz", "run", &target, &found, &corpus])
+            .args(["--", &format!("-max_total_time={seconds}")])
             .current_dir(root)
             .status()
             .map_err(|error| error.to_string())?;

@@ -7,8 +7,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many of a failed command's last lines are shown.
-const TAIL_LINES: usize = 150;
+/// How many lines of a failed command are shown.
+const SHOWN_LINES_MAX: usize = 150;
 
 /// How long a command may take; a step that hangs must not hang everything.
 const COMMAND_DURATION_MAX: Duration = Duration::from_secs(20 * 60);
@@ -95,14 +95,17 @@ pub fn output_of(root: &Path, command: &mut Command) -> Result<String, String> {
         .map_err(|error| format!("{shown}: {error}"))?;
     let status = wait(child);
     let printed = std::fs::read(&log_path).map_err(|error| error.to_string())?;
-    let _ = std::fs::remove_file(&log_path); // Only a copy of what is returned.
     let printed = String::from_utf8_lossy(&printed).into_owned();
 
-    match status {
-        Ok(status) if status.success() => Ok(printed),
-        Ok(status) => Err(format!("{shown}: {status}\n{}", tail(&printed))),
-        Err(why) => Err(format!("{shown}: {why}\n{}", tail(&printed))),
-    }
+    let why = match status {
+        Ok(status) if status.success() => {
+            let _ = std::fs::remove_file(&log_path); // Only a copy of what is returned.
+            return Ok(printed);
+        }
+        Ok(status) => status.to_string(),
+        Err(why) => why,
+    };
+    Err(format!("{shown}: {why}\n{}\nall of it is in {}", telling(&printed), log_path.display()))
 }
 
 fn log_path(root: &Path) -> Result<PathBuf, String> {
@@ -135,9 +138,23 @@ fn end_group(child: &Child) {
     let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
 }
 
-fn tail(printed: &str) -> String {
-    let lines: Vec<&str> = printed.lines().collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+/// The lines that tell why it failed: what failed tests printed, else the last ones.
+fn telling(printed: &str) -> String {
+    let mut lines: Vec<&str> = Vec::new();
+    let mut is_failures = false;
+    for line in printed.lines() {
+        is_failures = is_failures || line == "failures:";
+        if is_failures {
+            lines.push(line);
+        }
+        is_failures = is_failures && !line.starts_with("test result: ");
+    }
+    if lines.is_empty() {
+        lines = printed.lines().collect();
+        lines.drain(..lines.len().saturating_sub(SHOWN_LINES_MAX));
+    }
+    lines.truncate(SHOWN_LINES_MAX);
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -160,6 +177,14 @@ mod tests {
         let error = output_of(&root(), &mut Command::new("no-such-program-anywhere")).unwrap_err();
 
         assert!(error.contains("no-such-program-anywhere"), "{error}");
+    }
+
+    #[test]
+    fn of_failed_tests_their_own_words_are_shown() {
+        let printed = "Compiling\ntest a ... FAILED\nfailures:\n---- a ----\nwhy\ntest result: FAILED\ntest b ... ok\n";
+
+        assert_eq!(telling(printed), "failures:\n---- a ----\nwhy\ntest result: FAILED");
+        assert_eq!(telling("one\ntwo\n"), "one\ntwo");
     }
 
     #[test]

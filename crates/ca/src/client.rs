@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use fodo_data::{ConvertError, EventMask, Now, Reading, Value};
 
-use crate::dbr::{self, DbrType, Level};
+use crate::dbr::{self, DbrType, Level, Malformed};
 use crate::eca::Eca;
 use crate::frame::{Framer, Plan, Receiver};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
+use crate::subscriptions::{Subscription, Subscriptions};
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
 
 /// What a client tells the server about itself, and how it watches the circuit.
@@ -46,7 +47,8 @@ pub enum Event {
     /// The server took a channel away (SERVER_DISCONN).
     ChannelGone { cid: Cid },
     /// The server complains about a message (ERROR), with its own words.
-    Complaint { cid: Option<Cid>, status: Eca, text: String },
+    /// `ioid`: of the operation that it ends.
+    Complaint { cid: Option<Cid>, ioid: Option<Ioid>, status: Eca, text: String },
     /// Nothing was heard for so long that the circuit counts as unresponsive; it stays open.
     Unresponsive,
     /// It is heard again after [`Event::Unresponsive`].
@@ -91,7 +93,7 @@ struct Inner {
     /// The number of elements of each channel, for servers that do not know "as many as there are".
     counts: HashMap<Sid, u32>,
     /// Subscriptions whose updates are wanted, and how each was asked for.
-    subscriptions: HashMap<SubscriptionId, (DbrType, u32)>,
+    subscriptions: Subscriptions,
     payload_bytes_max: usize,
     is_closed: bool,
 }
@@ -115,7 +117,7 @@ impl Circuit {
             events: Vec::new(),
             server_minor: 0,
             counts: HashMap::new(),
-            subscriptions: HashMap::new(),
+            subscriptions: Subscriptions::default(),
             payload_bytes_max: config.payload_bytes_max,
             is_closed: false,
         };
@@ -129,9 +131,10 @@ impl Circuit {
         self.inner.outbox.push(|bytes| message::encode_text(bytes, |size| request.header(size), name.as_bytes()));
     }
 
-    /// Gives a channel up.
+    /// Gives a channel up with its subscriptions.
     pub fn clear(&mut self, cid: Cid, sid: Sid) {
         self.inner.counts.remove(&sid);
+        self.inner.subscriptions.remove_channel(sid);
         self.inner.outbox.push(|bytes| Request::ClearChannel { sid, cid }.encode(bytes));
     }
 
@@ -154,7 +157,7 @@ impl Circuit {
     /// Starts a subscription.
     pub fn subscribe(&mut self, sid: Sid, dbr: DbrType, count: u32, mask: EventMask, subscription: SubscriptionId) {
         let count = self.inner.count(sid, count);
-        self.inner.subscriptions.insert(subscription, (dbr, count));
+        self.inner.subscriptions.insert(subscription, Subscription { sid, dbr, count });
         self.inner.outbox.push(|bytes| {
             Request::EventAdd { dbr, count, sid, subscription }.header(message::MASK_BYTES).encode(bytes);
             message::encode_mask(bytes, u16::from(mask.0));
@@ -163,12 +166,15 @@ impl Circuit {
 
     /// Ends a subscription; updates already under way are dropped by the circuit.
     pub fn cancel(&mut self, sid: Sid, subscription: SubscriptionId) {
-        let Some((dbr, count)) = self.inner.subscriptions.remove(&subscription) else { return };
+        let Some(Subscription { dbr, count, .. }) = self.inner.subscriptions.remove(subscription) else { return };
         self.inner.outbox.push(|bytes| Request::EventCancel { dbr, count, sid, subscription }.encode(bytes));
     }
 
     /// Takes bytes in.
     pub fn received(&mut self, bytes: &[u8], now: Now, events: &mut Vec<Event>) {
+        if self.inner.is_closed {
+            return;
+        }
         if self.liveness == Liveness::Silent {
             events.push(Event::Responsive);
         }
@@ -182,6 +188,9 @@ impl Circuit {
 
     /// Does what is due.
     pub fn tick(&mut self, now: Now, events: &mut Vec<Event>) {
+        if self.inner.is_closed {
+            return;
+        }
         match self.liveness {
             Liveness::Heard(until) if now.monotonic >= until => {
                 self.inner.outbox.push(|bytes| Request::Echo {}.encode(bytes));
@@ -235,16 +244,16 @@ impl Inner {
     }
 
     /// A value has come, or the status that stands in its place.
-    fn give(&mut self, answer: Answer, reading: Result<Reading, dbr::Malformed>) {
+    fn give(&mut self, answer: Answer, reading: Result<Reading, Eca>) {
         let with = |status: Eca| match status.is_success() {
-            true => reading.map_err(|_| Eca::BADCOUNT),
+            true => reading,
             false => Err(status),
         };
         match answer {
             Answer::ReadNotify { status, ioid, .. } => {
                 self.events.push(Event::ReadDone { ioid, result: with(status) });
             }
-            Answer::EventAdd { status, subscription, .. } if self.subscriptions.contains_key(&subscription) => {
+            Answer::EventAdd { status, subscription, .. } if self.subscriptions.find(subscription).is_some() => {
                 self.events.push(Event::Update { subscription, result: with(status) });
             }
             _ => {}
@@ -252,22 +261,40 @@ impl Inner {
     }
 
     fn complaint(&mut self, cid: Cid, status: Eca, payload: &[u8]) {
-        let n_header = Header::decode(payload).map_or(payload.len(), |(_, n_header)| n_header);
+        let request = Header::decode(payload);
+        let n_header = request.map_or(payload.len(), |(_, n_header)| n_header);
         let text = message::text(&payload[n_header..]).unwrap_or_default();
         let cid = (cid != Cid(u32::MAX)).then_some(cid);
-        self.events.push(Event::Complaint { cid, status, text: String::from_utf8_lossy(text).into_owned() });
+        let ioid = request.and_then(|(request, _)| match Request::from_header(&request) {
+            Request::ReadNotify { ioid, .. } | Request::WriteNotify { ioid, .. } => Some(ioid),
+            _ => None,
+        });
+        self.events.push(Event::Complaint { cid, ioid, status, text: String::from_utf8_lossy(text).into_owned() });
     }
+}
+
+/// The reading in a payload, or the status for an answer that holds none.
+fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Eca> {
+    dbr::decode(dbr, count, payload).map_err(|malformed| match malformed {
+        Malformed::UnknownType(_) => Eca::BADTYPE,
+        Malformed::Short => Eca::BADCOUNT,
+    })
 }
 
 impl Receiver for Inner {
     fn plan(&mut self, header: &Header) -> Plan {
         match Answer::from_header(header) {
+            Answer::EventAdd { subscription, .. } if self.subscriptions.find(subscription).is_none() => Plan::Skip,
             Answer::ReadNotify { dbr, count, .. } | Answer::EventAdd { dbr, count, .. } => {
-                if header.payload_bytes as usize > self.payload_bytes_max {
-                    self.give(Answer::from_header(header), Err(dbr::Malformed::Short));
-                    return Plan::Skip;
-                }
-                Plan::Value(dbr, count)
+                let payload_bytes = header.payload_bytes as usize;
+                let refusal = match dbr.payload_bytes(count) {
+                    _ if payload_bytes > self.payload_bytes_max => Eca::TOLARGE,
+                    None => Eca::BADTYPE,
+                    Some(needed) if needed > payload_bytes => Eca::BADCOUNT,
+                    Some(_) => return Plan::Value(dbr, count),
+                };
+                self.give(Answer::from_header(header), Err(refusal));
+                Plan::Skip
             }
             Answer::Read { .. } => Plan::Skip,
             _ => Plan::Close("a message of that kind is never so large"),
@@ -276,10 +303,10 @@ impl Receiver for Inner {
 
     fn message(&mut self, header: &Header, payload: &[u8]) {
         match Answer::from_header(header) {
-            answer @ Answer::ReadNotify { dbr, count, .. } => self.give(answer, dbr::decode(dbr, count, payload)),
+            answer @ Answer::ReadNotify { dbr, count, .. } => self.give(answer, decode(dbr, count, payload)),
             // Without a payload it confirms the end of a subscription.
             Answer::EventAdd { .. } if payload.is_empty() => {}
-            answer @ Answer::EventAdd { dbr, count, .. } => self.give(answer, dbr::decode(dbr, count, payload)),
+            answer @ Answer::EventAdd { dbr, count, .. } => self.give(answer, decode(dbr, count, payload)),
             Answer::WriteNotify { status, ioid, .. } => {
                 let result = if status.is_success() { Ok(()) } else { Err(status) };
                 self.events.push(Event::WriteDone { ioid, result });
@@ -300,6 +327,7 @@ impl Receiver for Inner {
             Answer::Echo {}
             | Answer::ClearChannel { .. }
             | Answer::Read { .. }
+            | Answer::ReadSync {}
             | Answer::Search { .. }
             | Answer::NotFound { .. }
             | Answer::RsrvIsUp { .. }
@@ -308,6 +336,8 @@ impl Receiver for Inner {
             Answer::Unknown(_) => {}
         }
     }
+
+    fn misaligned(&mut self, _: &Header) {}
 
     fn value(&mut self, header: &Header, reading: Reading) {
         self.give(Answer::from_header(header), Ok(reading));

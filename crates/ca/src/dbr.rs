@@ -490,6 +490,7 @@ mod tests {
                     warning: limits(-8.0, 8.0),
                     control: limits(-7.0, 7.0),
                     labels: vec!["OFF".into(), "ON".into()],
+                    unlabelled: None,
                     acknowledge: Some(Acknowledge { transient: true, severity: Severity::Major }),
                 }
                 .into(),

@@ -28,6 +28,8 @@ pub trait Receiver {
     fn plan(&mut self, header: &Header) -> Plan;
     /// A message is complete.
     fn message(&mut self, header: &Header, payload: &[u8]);
+    /// A payload is no multiple of 8 bytes; the last call before the stream is given up.
+    fn misaligned(&mut self, header: &Header);
     /// A message planned as [`Plan::Value`] is complete.
     fn value(&mut self, header: &Header, reading: Reading);
     /// Whether the circuit has come to its end within a message.
@@ -40,7 +42,7 @@ pub struct Framer {
     /// The bytes of a message that is not complete; at most one, and small.
     partial: Vec<u8>,
     under_way: Option<(Header, UnderWay)>,
-    /// When the last byte of an unfinished message came.
+    /// When an unfinished message began, or the last byte of a large one came.
     waits_since: Option<Instant>,
 }
 
@@ -55,6 +57,7 @@ impl Framer {
     pub fn feed(&mut self, mut bytes: &[u8], now: Now, receiver: &mut impl Receiver) -> Result<(), &'static str> {
         while !bytes.is_empty() && !receiver.is_closed() {
             if self.under_way.is_some() {
+                self.waits_since = None;
                 self.go_on(&mut bytes, receiver)?;
             } else if self.partial.is_empty() {
                 let n_taken = self.start(bytes, receiver)?;
@@ -67,8 +70,12 @@ impl Framer {
                 self.complete(&mut bytes, receiver)?;
             }
         }
-        let is_between = self.partial.is_empty() && self.under_way.is_none();
-        self.waits_since = (!is_between).then_some(now.monotonic);
+        self.waits_since = match (&self.under_way, self.partial.is_empty()) {
+            (Some(_), _) => Some(now.monotonic),
+            // A small message has its time from its first byte on, so that nobody can trickle it.
+            (None, false) => self.waits_since.or(Some(now.monotonic)),
+            (None, true) => None,
+        };
         Ok(())
     }
 
@@ -81,6 +88,7 @@ impl Framer {
     fn start(&mut self, bytes: &[u8], receiver: &mut impl Receiver) -> Result<usize, &'static str> {
         let Some((header, n_header)) = Header::decode(bytes) else { return Ok(0) };
         if header.payload_bytes % 8 != 0 {
+            receiver.misaligned(&header);
             return Err("a payload that is no multiple of 8 bytes");
         }
         let payload_bytes = header.payload_bytes as usize;
@@ -130,6 +138,9 @@ impl Framer {
         *bytes = &bytes[n_taken..];
         let partial = std::mem::take(&mut self.partial);
         let n_used = self.start(&partial, receiver)?;
+        if n_used > 0 {
+            self.waits_since = None;
+        }
         self.partial = partial;
         self.partial.drain(..n_used);
         Ok(())

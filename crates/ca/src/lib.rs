@@ -15,6 +15,7 @@ pub mod outbox;
 pub mod ring;
 pub mod search;
 pub mod server;
+mod subscriptions;
 
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(

@@ -19,13 +19,16 @@ pub const NAME_BYTES: usize = 1024;
 /// A payload that is no array: names, complaints with their text.
 pub const SMALL_PAYLOAD_BYTES: u32 = 16 * 1024;
 
+/// Zeros that stand in an answer in place of a value that cannot be had; rsrv sends any number.
+pub const REFUSAL_BYTES: usize = 1024;
+
 /// Bytes of searches in one datagram; the field's programs use 1024 to fit every network.
 pub const SEARCH_BYTES: usize = 1024;
 
 /// Bytes of answers in one datagram.
 pub const ANSWER_BYTES: usize = 1400;
 
-/// How long a message may take from its first byte to its last, without anything else coming.
+/// How long a small message may take from its first byte to its last, and a large one between two pieces.
 /// A client that trickles is closed; a stalled network is not, since TCP resumes within this.
 pub const MESSAGE: Duration = Duration::from_secs(60);
 

@@ -181,6 +181,8 @@ messages! {
         3 Read "READ" { dbr: DbrType = data_type, count: u32 = count, sid: Sid = p1, ioid: Ioid = p2 };
         /// The name is served at `port` of `address` (all ones: of whoever sent this).
         6 Search "SEARCH" { port: u16 = data_type, count: u32 = count, address: u32 = p1, cid: Cid = p2 };
+        /// All old reads before the request of that name are answered.
+        10 ReadSync "READ_SYNC" {};
         /// A complaint; the payload holds the request's header and a text.
         11 Error "ERROR" { cid: Cid = p1, status: Eca = p2 };
         /// The channel is given up.

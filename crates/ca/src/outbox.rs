@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use fodo_data::{Array, ConvertError, Reading};
+use fodo_data::{Array, ConvertError, Reading, Value};
 
 use crate::dbr::{self, DbrType, Wire};
 use crate::limit;
@@ -63,6 +63,11 @@ impl Outbox {
         let payload = dbr.payload_bytes(n_sent).ok_or(ConvertError::Empty)?;
         let bytes = padded(payload);
         let header = header(bytes, n_sent);
+        // A value with fewer elements than asked for: a few bytes must not ask for much memory.
+        let wire = match wire {
+            Wire::Scalar(scalar) if payload >= limit::BULK_BYTES => Wire::Array(Value::Scalar(scalar).into_array()),
+            wire => wire,
+        };
         match wire {
             Wire::Array(array) if payload >= limit::BULK_BYTES => {
                 let (offset, element_bytes) = dbr.layout().ok_or(ConvertError::Empty)?;
@@ -141,8 +146,6 @@ impl Outbox {
 mod tests {
     use std::sync::Arc;
 
-    use fodo_data::Value;
-
     use super::*;
 
     fn header(payload_bytes: usize, count: u32) -> Header {
@@ -179,5 +182,27 @@ mod tests {
 
         assert!(sent == expected);
         assert_eq!(outbox.pending_bytes(), 0);
+    }
+
+    #[test]
+    fn one_element_asked_for_as_a_million_takes_no_memory_until_it_goes_out() {
+        let mut outbox = Outbox::default();
+        for _ in 0..1000 {
+            outbox.push_value(DbrType(6), 1_000_000, &Reading::bare(Value::from(1.5)), header).unwrap();
+        }
+
+        let mut expected = Vec::new();
+        header(8_000_000, 1_000_000).encode(&mut expected);
+        expected.extend_from_slice(&1.5f64.to_be_bytes());
+        assert_eq!(outbox.pending_bytes(), 1000 * (24 + 8_000_000));
+        assert!(outbox.bytes.len() < 100);
+        let mut sent = Vec::new();
+        while sent.len() < 24 + 8_000_000 {
+            let ready = outbox.ready().to_vec();
+            outbox.sent(ready.len());
+            sent.extend(ready);
+        }
+        expected.resize(24 + 8_000_000, 0);
+        assert!(sent.starts_with(&expected));
     }
 }

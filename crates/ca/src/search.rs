@@ -104,8 +104,7 @@ impl Searcher {
                 THE_SENDER | 0 => from.ip(),
                 address => IpAddr::V4(Ipv4Addr::from_bits(address)),
             };
-            let is_reachable = port != 0 && !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST);
-            if is_reachable && self.names.remove(&cid).is_some() {
+            if is_endpoint(SocketAddr::new(ip, port)) && self.names.remove(&cid).is_some() {
                 claims.push(Claim { cid, server: SocketAddr::new(ip, port) });
                 is_answered = true;
             }
@@ -124,7 +123,8 @@ impl Searcher {
         let origin = *self.origin.get_or_insert(now.monotonic);
         let n_before = out.len();
         let mut packet = Vec::new();
-        while out.len() - n_before < limit::SEARCH_BURST {
+        // The last one is still open when the loop ends.
+        while out.len() - n_before < limit::SEARCH_BURST - 1 {
             let Some(cid) = self.pop_due(now.monotonic) else { break };
             let Some(name) = self.names.get_mut(&cid) else { continue };
             let n_message = message::HEADER_BYTES + message::padded(name.text.len() + 1);
@@ -185,6 +185,13 @@ impl Searcher {
     }
 }
 
+/// Whether a single program can be there.
+fn is_endpoint(address: SocketAddr) -> bool {
+    let ip = address.ip();
+    let is_one = !ip.is_multicast() && !ip.is_unspecified() && ip != IpAddr::V4(Ipv4Addr::BROADCAST);
+    is_one && address.port() != 0
+}
+
 /// Calls `work` with every message of a datagram; ends at the first that is not whole.
 fn each_message(bytes: &[u8], mut work: impl FnMut(&Header, &[u8])) {
     let mut rest = bytes;
@@ -223,7 +230,7 @@ impl Responder {
         serves: &mut dyn FnMut(&str) -> bool,
         out: &mut Vec<Datagram>,
     ) {
-        if from.port() == 0 || from.ip().is_multicast() {
+        if !is_endpoint(from) {
             return;
         }
         let mut version = None;

@@ -1,6 +1,5 @@
 //! The server's end of one circuit.
 
-use std::collections::HashMap;
 use std::time::Instant;
 
 use fodo_data::{ConvertError, EventMask, Now, Reading, Value};
@@ -11,6 +10,7 @@ use crate::eca::Eca;
 use crate::frame::{Framer, Plan, Receiver};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
+use crate::subscriptions::{Subscription, Subscriptions};
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
 
 /// How a server treats a circuit.
@@ -73,7 +73,10 @@ struct Inner {
     outbox: Outbox,
     events: Vec<Event>,
     channels: Slab<Channel>,
-    subscriptions: HashMap<SubscriptionId, (Sid, DbrType, u32)>,
+    /// Channels whose end is among the latest events. Their numbers are not given away before the
+    /// caller has heard of it, or a channel that is created meanwhile would end in their place.
+    cleared: Vec<Sid>,
+    subscriptions: Subscriptions,
     user: String,
     host: String,
     has_channels: bool,
@@ -86,6 +89,7 @@ struct Inner {
 struct Channel {
     cid: Cid,
     count_max: u32,
+    is_cleared: bool,
 }
 
 impl Circuit {
@@ -99,7 +103,8 @@ impl Circuit {
             outbox,
             events: Vec::new(),
             channels: Slab::new(),
-            subscriptions: HashMap::new(),
+            cleared: Vec::new(),
+            subscriptions: Subscriptions::default(),
             user: String::new(),
             host: String::new(),
             has_channels: false,
@@ -113,7 +118,7 @@ impl Circuit {
     /// Confirms a channel (ACCESS_RIGHTS, then CREATE_CHAN, as rsrv does) and gives the number it
     /// now has here. Numbers of cleared channels are used again, so they can index a slab.
     pub fn created(&mut self, cid: Cid, native: DbrType, count: u32, rights: Rights) -> Sid {
-        let sid = Sid(self.inner.channels.insert(Channel { cid, count_max: count }) as u32);
+        let sid = Sid(self.inner.channels.insert(Channel { cid, count_max: count, is_cleared: false }) as u32);
         self.inner.outbox.push(|bytes| {
             Answer::AccessRights { cid, rights }.encode(bytes);
             Answer::CreateChan { dbr: native, count, cid, sid }.encode(bytes);
@@ -144,12 +149,7 @@ impl Circuit {
             },
         };
         match reply {
-            ReadReply::Notify(ioid) => self.inner.outbox.push(|bytes| {
-                let zeros = dbr.payload_bytes(count).map_or(0, message::padded).min(limit::BULK_BYTES);
-                let count = if zeros == 0 { 0 } else { count };
-                Answer::ReadNotify { dbr, count, status: failed, ioid }.header(zeros).encode(bytes);
-                bytes.resize(bytes.len() + zeros, 0);
-            }),
+            ReadReply::Notify(ioid) => self.inner.refuse_read(dbr, count, ioid, failed),
             ReadReply::Plain(ioid) => {
                 let request = Request::Read { dbr, count, sid, ioid }.header(0);
                 self.inner.complain(&request, failed, "the value cannot be read");
@@ -165,7 +165,10 @@ impl Circuit {
                 self.inner.outbox.push(|bytes| Answer::WriteNotify { dbr, count, status, ioid }.encode(bytes));
             }
             (None, Err(status)) => {
-                let request = Request::Write { dbr, count, sid, ioid: Ioid(0) }.header(0);
+                // libca finds the channel of a failed put by the second word, where it put its number.
+                let ioid = Ioid(self.inner.cid(sid).0);
+                let payload_bytes = dbr.payload_bytes(count).map_or(0, message::padded);
+                let request = Request::Write { dbr, count, sid, ioid }.header(payload_bytes);
                 self.inner.complain(&request, status, "the value cannot be written");
             }
             (None, Ok(())) => {}
@@ -205,8 +208,11 @@ impl Circuit {
         self.inner.events_off
     }
 
-    /// Takes bytes in.
+    /// Takes bytes in. The events of the call before must have been acted upon.
     pub fn received(&mut self, bytes: &[u8], now: Now, events: &mut Vec<Event>) {
+        for sid in self.inner.cleared.drain(..) {
+            self.inner.channels.remove(sid.0 as usize);
+        }
         std::mem::swap(&mut self.inner.events, events);
         if let Err(reason) = self.framer.feed(bytes, now, &mut self.inner) {
             self.inner.close(Closed::Malformed(reason));
@@ -244,6 +250,11 @@ impl Circuit {
     }
 }
 
+/// Whether a put may carry this type.
+fn is_writable(dbr: DbrType) -> bool {
+    dbr.kind().is_some() && dbr != DbrType::STSACK_STRING && dbr != DbrType::CLASS_NAME
+}
+
 impl Receiver for Inner {
     fn plan(&mut self, header: &Header) -> Plan {
         let (dbr, count, sid) = match Request::from_header(header) {
@@ -251,11 +262,16 @@ impl Receiver for Inner {
             _ if header.payload_bytes <= limit::SMALL_PAYLOAD_BYTES => return Plan::Whole,
             _ => return Plan::Close("a message of that kind is never so large"),
         };
-        let Some(channel) = self.channels.get(sid.0 as usize) else {
-            return Plan::Close("a channel that this circuit does not have");
-        };
+        if !self.owns(header, sid) {
+            return Plan::Skip;
+        }
+        if !is_writable(dbr) {
+            self.refuse_write(header, Eca::BADTYPE);
+            return Plan::Skip;
+        }
+        let count_max = self.channel(sid).map_or(0, |channel| channel.count_max);
         let is_string = dbr.kind() == Some(fodo_data::Kind::Text);
-        if header.payload_bytes as usize > self.payload_bytes_max || (count > channel.count_max && !is_string) {
+        if header.payload_bytes as usize > self.payload_bytes_max || (count > count_max && !is_string) {
             self.refuse_write(header, Eca::TOLARGE);
             return Plan::Skip;
         }
@@ -283,10 +299,13 @@ impl Receiver for Inner {
             Request::EventCancel { sid, subscription, .. } => self.cancel(header, sid, subscription),
             Request::CreateChan { cid, minor } => self.create(header, cid, minor, payload),
             Request::ClearChannel { sid, cid } => self.clear(header, sid, cid),
-            Request::Echo {} => self.outbox.push(|bytes| header.encode(bytes)),
+            Request::Echo {} | Request::ReadSync {} => self.outbox.push(|bytes| {
+                header.encode(bytes);
+                bytes.extend_from_slice(payload);
+            }),
             Request::EventsOff {} => self.events_off = true,
             Request::EventsOn {} => self.events_off = false,
-            Request::Version { .. } | Request::ReadSync {} => {}
+            Request::Version { .. } => {}
             Request::ClientName {} => self.identify(header, payload, |inner, name| inner.user = name),
             Request::HostName {} => self.identify(header, payload, |inner, name| inner.host = name),
             // Searches of clients that use this server as a name server come with a later cut.
@@ -296,6 +315,10 @@ impl Receiver for Inner {
                 self.close(Closed::Misbehaved("a command that clients do not send"));
             }
         }
+    }
+
+    fn misaligned(&mut self, header: &Header) {
+        self.complain(header, Eca::INTERNAL, "a payload that is no multiple of 8 bytes");
     }
 
     fn value(&mut self, header: &Header, reading: Reading) {
@@ -314,6 +337,15 @@ impl Inner {
         }
     }
 
+    /// The client's number for one of its channels; all ones for what is none.
+    fn cid(&self, sid: Sid) -> Cid {
+        self.channel(sid).map_or(Cid(u32::MAX), |channel| channel.cid)
+    }
+
+    fn channel(&self, sid: Sid) -> Option<&Channel> {
+        self.channels.get(sid.0 as usize).filter(|channel| !channel.is_cleared)
+    }
+
     /// Says what was wrong with a request, with its header and a text.
     fn complain(&mut self, request: &Header, status: Eca, text: &str) {
         let mut payload = Vec::new();
@@ -321,8 +353,14 @@ impl Inner {
         payload.extend_from_slice(text.as_bytes());
         payload.push(0);
         payload.resize(message::padded(payload.len()), 0);
-        let sid = request.p1 as usize;
-        let cid = self.channels.get(sid).map_or(Cid(u32::MAX), |channel| channel.cid);
+        // Only some requests name a channel in that word.
+        let sid = match Request::from_header(request) {
+            Request::EventAdd { sid, .. } | Request::EventCancel { sid, .. } | Request::ClearChannel { sid, .. } => sid,
+            Request::Read { sid, .. } | Request::ReadNotify { sid, .. } => sid,
+            Request::Write { sid, .. } | Request::WriteNotify { sid, .. } => sid,
+            _ => Sid(u32::MAX),
+        };
+        let cid = self.cid(sid);
         self.outbox.push(|bytes| {
             Answer::Error { cid, status }.header(payload.len()).encode(bytes);
             bytes.extend_from_slice(&payload);
@@ -331,7 +369,7 @@ impl Inner {
 
     /// Whether the channel is one of this circuit; if not, the client is told and closed as by rsrv.
     fn owns(&mut self, request: &Header, sid: Sid) -> bool {
-        let is_ours = self.channels.contains(sid.0 as usize);
+        let is_ours = self.channel(sid).is_some();
         if !is_ours {
             self.complain(request, Eca::INTERNAL, "Bad Resource ID");
             self.close(Closed::Misbehaved("a channel that this circuit does not have"));
@@ -355,12 +393,19 @@ impl Inner {
             }
         };
         match reply {
-            ReadReply::Notify(ioid) => {
-                let answer = Answer::ReadNotify { dbr, count: 0, status, ioid };
-                self.outbox.push(|bytes| answer.encode(bytes));
-            }
+            ReadReply::Notify(ioid) => self.refuse_read(dbr, count, ioid, status),
             ReadReply::Plain(_) => self.complain(request, status, "the value cannot be read"),
         }
+    }
+
+    /// Says why there is no value. Zeros stand in its place, as from rsrv, unless they were many.
+    fn refuse_read(&mut self, dbr: DbrType, count: u32, ioid: Ioid, status: Eca) {
+        let zeros = dbr.payload_bytes(count).map_or(0, message::padded);
+        let (zeros, count) = if zeros <= limit::REFUSAL_BYTES { (zeros, count) } else { (0, 0) };
+        self.outbox.push(|bytes| {
+            Answer::ReadNotify { dbr, count, status, ioid }.header(zeros).encode(bytes);
+            bytes.resize(bytes.len() + zeros, 0);
+        });
     }
 
     /// READ answers a single string with no more bytes than it needs.
@@ -372,7 +417,7 @@ impl Inner {
         ioid: Ioid,
         reading: &Reading,
     ) -> Result<(), ConvertError> {
-        let cid = self.channels.get(sid.0 as usize).map_or(Cid(u32::MAX), |channel| channel.cid);
+        let cid = self.cid(sid);
         // What requests name the channel is in answers the client's number.
         let header = |bytes, count| Answer::Read { dbr, count, sid: Sid(cid.0), ioid }.header(bytes);
         if dbr != DbrType(0) || count != 1 {
@@ -393,7 +438,7 @@ impl Inner {
         if !self.owns(header, Sid(header.p1)) {
             return;
         }
-        if dbr.kind().is_none() || dbr == DbrType::STSACK_STRING || dbr == DbrType::CLASS_NAME {
+        if !is_writable(dbr) {
             return self.refuse_write(header, Eca::BADTYPE);
         }
         match dbr::decode(dbr, count, payload) {
@@ -439,7 +484,7 @@ impl Inner {
         }
         let mask = message::mask(payload);
         let is_value = dbr.kind().is_some() && dbr != DbrType::PUT_ACKT && dbr != DbrType::PUT_ACKS;
-        let is_new = !self.subscriptions.contains_key(&subscription);
+        let is_new = self.subscriptions.find(subscription).is_none();
         let is_small = dbr.payload_bytes(count).is_some_and(|bytes| bytes <= self.payload_bytes_max);
         if mask == 0 || mask > 255 || !is_new || !is_value || !is_small {
             self.complain(header, Eca::ALLOCMEM, "the subscription cannot be installed");
@@ -449,7 +494,7 @@ impl Inner {
             self.complain(header, Eca::ALLOCMEM, "too many subscriptions on one circuit");
             return self.close(Closed::Misbehaved("too many subscriptions"));
         }
-        self.subscriptions.insert(subscription, (sid, dbr, count));
+        self.subscriptions.insert(subscription, Subscription { sid, dbr, count });
         // Bits beyond the four kinds of change never meet one.
         let mask = EventMask((mask & 0x0f) as u8);
         self.events.push(Event::Subscribe { sid, dbr, count, mask, subscription });
@@ -459,9 +504,9 @@ impl Inner {
         if !self.owns(header, sid) {
             return;
         }
-        match self.subscriptions.get(&subscription) {
-            Some(&(of, dbr, count)) if of == sid => {
-                self.subscriptions.remove(&subscription);
+        match self.subscriptions.find(subscription) {
+            Some(Subscription { sid: of, dbr, count }) if of == sid => {
+                self.subscriptions.remove(subscription);
                 // rsrv answers with EVENT_ADD without payload and the channel in the status word.
                 let status = Eca(sid.0);
                 self.outbox.push(|bytes| Answer::EventAdd { dbr, count, status, subscription }.encode(bytes));
@@ -496,8 +541,11 @@ impl Inner {
         if !self.owns(header, sid) {
             return;
         }
-        self.channels.remove(sid.0 as usize);
-        self.subscriptions.retain(|_, (of, ..)| *of != sid);
+        if let Some(channel) = self.channels.get_mut(sid.0 as usize) {
+            channel.is_cleared = true;
+            self.cleared.push(sid);
+        }
+        self.subscriptions.remove_channel(sid);
         self.outbox.push(|bytes| Answer::ClearChannel { sid, cid }.encode(bytes));
         self.events.push(Event::Clear { sid });
     }

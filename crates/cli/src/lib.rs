@@ -23,7 +23,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 
 use crate::epics::Outlet;
 use crate::exit::{CLIENT_ENVIRONMENT, EXIT_CODES, Exit};
-use crate::verb::{completion, get, info, ioc, monitor, put};
+use crate::verb::{completion, get, info, ioc, lab, monitor, put};
 
 /// One program for process variables: serve, get, put, monitor, inspect
 #[derive(Parser)]
@@ -39,6 +39,7 @@ Examples:
   fodo get x:motor.RBV              read
   fodo put x:motor 12.5             write, and wait until it is done
   fodo monitor x:motor.RBV          watch
+  fodo lab run quick                measure this machine
   fodo caget -a x:motor.RBV         the field's own tools, with their flags and their text
 
 Called by the name caget, caput, camonitor or cainfo (a link is enough), it is that tool.
@@ -51,6 +52,9 @@ enum Verb {
     Monitor(monitor::Arguments),
     Info(info::Arguments),
     Ioc(ioc::Arguments),
+    /// Measure this machine, and compare with other implementations
+    #[command(disable_help_flag = true)]
+    Lab(Words),
     Completion(completion::Arguments),
     /// Read PVs, as the tool of that name does
     #[command(disable_help_flag = true)]
@@ -76,6 +80,9 @@ struct Words {
 
 /// Runs the program. `arguments` begins with the name it was called by.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    if let Some(words) = lab::words(&arguments) {
+        return lab::run(words);
+    }
     match dispatch(arguments) {
         Ok(code) => ExitCode::from(code),
         // Whoever read our output has had enough, as `head` has.
@@ -108,8 +115,8 @@ fn dispatch(arguments: Vec<OsString>) -> io::Result<u8> {
             return Ok(2);
         }
     };
-    let (stdout, stderr) = (io::stdout(), io::stderr());
-    let (mut out, mut err) = (io::BufWriter::new(stdout.lock()), stderr.lock());
+    // Neither is kept locked: threads of an IOC tell their troubles on stderr as well.
+    let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::LineWriter::new(io::stderr()));
     let mut outlet = Outlet { out: &mut out, err: &mut err };
     let exit = run_verb(&parsed.verb, &matches, &mut program, &mut outlet)?;
     out.flush()?;
@@ -132,8 +139,8 @@ fn run_verb(
             ioc::run(arguments, of_verb, outlet)
         }
         Verb::Completion(arguments) => completion::run(arguments, program, outlet),
-        // They are recognised before clap is asked, which knows no flag `-0x` with a value.
-        Verb::Caget(_) | Verb::Caput(_) | Verb::Camonitor(_) | Verb::Cainfo(_) => Ok(Exit::Other),
+        // They are recognised before clap is asked, as clap knows no flag `-0x` with a value.
+        Verb::Lab(_) | Verb::Caget(_) | Verb::Caput(_) | Verb::Camonitor(_) | Verb::Cainfo(_) => Ok(Exit::Other),
     }
 }
 

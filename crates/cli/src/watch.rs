@@ -2,6 +2,7 @@
 
 use std::future::Future as _;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
@@ -9,8 +10,9 @@ use std::time::Duration;
 
 use fodo_net::{Channel, Context, Counts, Error, Facts, Kind, Monitor, MonitorEvent, MonitorOptions, Operation};
 
-/// Happenings that wait at most; beyond, the monitors' own queues hold and count the updates.
-const WAITING_MAX: usize = 1024;
+/// Happenings that wait at most: few, because beyond them the monitors' own queues hold, merge and
+/// count the updates, and the user chose their length.
+const WAITING_MAX: usize = 64;
 
 /// What happened.
 pub enum Happening {
@@ -24,7 +26,7 @@ pub enum Happening {
 
 /// What goes through the stream.
 enum Signal {
-    /// PVs stand in the list of those to look at.
+    /// There may be PVs to look at, or it is time to stop.
     Look,
     Happened(Happening),
 }
@@ -40,6 +42,7 @@ pub struct Watch<'a> {
     pvs: Vec<Watched>,
     to_look_at: ToLookAt,
     failure: Option<Error>,
+    is_stopping: Arc<AtomicBool>,
     sender: SyncSender<Signal>,
     receiver: Receiver<Signal>,
 }
@@ -58,9 +61,15 @@ impl<'a> Watch<'a> {
     pub fn start(names: &[String], ask: impl Fn(&Facts) -> MonitorOptions + 'a) -> Result<Watch<'a>, String> {
         let context = Context::from_env().map_err(|error| error.to_string())?;
         let (sender, receiver) = sync_channel(WAITING_MAX);
-        let pvs = Vec::with_capacity(names.len());
-        let mut watch =
-            Watch { ask: Box::new(ask), pvs, to_look_at: ToLookAt::default(), failure: None, sender, receiver };
+        let mut watch = Watch {
+            ask: Box::new(ask),
+            pvs: Vec::with_capacity(names.len()),
+            to_look_at: ToLookAt::default(),
+            failure: None,
+            is_stopping: Arc::default(),
+            sender,
+            receiver,
+        };
         for name in names {
             let channel = context.channel(name).map_err(|error| crate::exit::explain(&error))?;
             let connecting = Some(channel.start_connect());
@@ -74,9 +83,12 @@ impl<'a> Watch<'a> {
 
     /// What asks it to end: calling it makes [`Happening::Stop`] come soon.
     pub fn stopper(&self) -> impl Fn() + Send + 'static {
-        let sender = self.sender.clone();
-        // It fails only when nobody listens any more, and then there is nothing left to stop.
-        move || drop(sender.send(Signal::Happened(Happening::Stop)))
+        let (sender, is_stopping) = (self.sender.clone(), self.is_stopping.clone());
+        move || {
+            is_stopping.store(true, Ordering::Release);
+            // When there is no room, the stream's reader is awake and sees the flag anyway.
+            drop(sender.try_send(Signal::Look));
+        }
     }
 
     /// The channel of a PV.
@@ -88,6 +100,9 @@ impl<'a> Watch<'a> {
     pub fn next(&mut self, timeout: Duration) -> Option<Happening> {
         let deadline = std::time::Instant::now() + timeout;
         loop {
+            if self.is_stopping.load(Ordering::Acquire) {
+                return Some(Happening::Stop);
+            }
             let to_look_at = std::mem::take(&mut *self.to_look_at.lock().unwrap_or_else(PoisonError::into_inner));
             for pv in to_look_at {
                 self.look(pv);

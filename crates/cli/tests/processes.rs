@@ -5,10 +5,10 @@ mod support;
 
 use std::process::{Output, Stdio};
 
-use support::{Ioc, Lines, end_of, fodo, golden, run, signal, text, wait};
+use support::{Ioc, Lines, end_of, fodo, run, signal, text, wait};
 
 fn ioc() -> Ioc {
-    Ioc::serving(&golden("golden.db"))
+    Ioc::golden()
 }
 
 fn json_lines(output: &Output) -> Vec<serde_json::Value> {
@@ -20,7 +20,7 @@ fn json_lines(output: &Output) -> Vec<serde_json::Value> {
 fn the_ready_line_tells_how_many_records_are_served_and_where() {
     let ioc = ioc();
 
-    assert!(ioc.ready.starts_with("fodo ioc: serving 33 records on 127.0.0.1:"), "{}", ioc.ready);
+    assert!(ioc.ready.starts_with("fodo ioc: serving 31 records on 127.0.0.1:"), "{}", ioc.ready);
     assert!(ioc.ready.contains(" (CA"), "{}", ioc.ready);
     assert_ne!((ioc.tcp_port(), ioc.port), (0, 0));
 }
@@ -101,12 +101,12 @@ fn put_tells_a_bad_value_from_a_refusal() {
 fn info_tells_who_serves_what() {
     let ioc = ioc();
 
-    let output = ioc.fodo(&["info", "--json", "g:wf:double", "g:ao.NAME"]);
+    let output = ioc.fodo(&["info", "--json", "g:wf:double", "g:bo"]);
 
     let lines = json_lines(&output);
     assert_eq!((&lines[0]["kind"], &lines[0]["count_max"]), (&"double".into(), &5.into()));
     assert_eq!((&lines[0]["record_type"], &lines[0]["write"]), (&"waveform".into(), &true.into()));
-    assert_eq!(lines[1]["write"], false);
+    assert_eq!((&lines[1]["kind"], &lines[1]["record_type"]), (&"enum".into(), &"bo".into()));
 }
 
 #[test]
@@ -192,14 +192,14 @@ fn macros_are_those_given_before_a_database() {
 fn camonitor_prints_the_first_value_and_runs_until_it_is_stopped() {
     let ioc = ioc();
     let mut child = fodo(ioc.port)
-        .args(["camonitor", "-tn", "g:bo"])
+        .args(["camonitor", "-tn", "g:ao"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let lines = Lines::of(child.stdout.take().unwrap());
 
-    assert_eq!(lines.next(), format!("{:30}  Switched on  ", "g:bo"));
+    assert_eq!(lines.next(), format!("{:30}  1.5  ", "g:ao"));
     assert_eq!(child.try_wait().unwrap(), None);
     child.kill().unwrap();
     wait(&mut child);

@@ -34,9 +34,9 @@ impl std::error::Error for ConvertError {}
 /// A number with `precision` digits after the point, as servers of the field print it.
 ///
 /// Fixed notation up to 1e7 in magnitude, with at most three decimals up to 1e16, else scientific; so
-/// are all numbers with more than eight digits. Halves round away from zero. A precision that makes
-/// no sense counts as 17. Only the blanks in front, with which servers fill some numbers up, are not
-/// there. Source: EPICS Base 7.0, cvtDoubleToString; compared with softIoc 7.0.10.
+/// are all numbers with more than eight digits, right-aligned in seven columns more than these.
+/// Halves round away from zero. A precision that makes no sense counts as 17.
+/// Source: EPICS Base 7.0, cvtDoubleToString; compared with softIoc 7.0.10.
 pub fn format_f64(number: f64, precision: i16) -> String {
     const DIGITS_MAX: u16 = 17;
     let digits = usize::from(u16::try_from(precision).map_or(DIGITS_MAX, |digits| digits.min(DIGITS_MAX)));
@@ -48,7 +48,7 @@ pub fn format_f64(number: f64, precision: i16) -> String {
     }
     let size = number.abs();
     if digits > 8 || size > 1e16 {
-        return format_exponent(number, digits);
+        return format!("{:>1$}", format_exponent(number, digits), digits + 7);
     }
     if size > 1e7 {
         return format!("{number:.*}", digits.min(3));
@@ -235,14 +235,14 @@ impl Scalar {
         }
     }
 
-    /// As text: numbers by `meta`'s precision, enums by its labels (by number past them).
+    /// As text: numbers by `meta`'s precision, enums by its labels.
     pub fn to_text(&self, meta: Option<&Meta>) -> Text {
         match self {
             Scalar::Text(text) => text.clone(),
             Scalar::F64(n) => format_f64(*n, meta.map_or(0, |meta| meta.precision)).into(),
             Scalar::F32(n) => format_f64(f64::from(*n), meta.map_or(0, |meta| meta.precision)).into(),
             Scalar::Enum(index) => meta
-                .and_then(|meta| meta.labels.get(usize::from(*index)).cloned())
+                .and_then(|meta| meta.labels.get(usize::from(*index)).or(meta.unlabelled.as_ref()).cloned())
                 .unwrap_or_else(|| index.to_string().into()),
             Scalar::U64(n) => n.to_string().into(),
             number => number_to!(number, i64).to_string().into(),
@@ -406,7 +406,7 @@ mod tests {
     fn numbers_print_as_the_field_prints_them() {
         assert_eq!(format_f64(1.5, 3), "1.500");
         assert_eq!(format_f64(12_345_678.25, 6), "12345678.250");
-        assert_eq!(format_f64(1e17, 2), "1.00e+17");
+        assert_eq!(format_f64(1e17, 2), " 1.00e+17");
         assert_eq!(format_f64(f64::NAN, 2), "nan");
     }
 
@@ -437,8 +437,8 @@ mod tests {
         assert_eq!(format_f64(-2.25, 0), "-2");
         assert_eq!(format_f64(-0.0, 1), "0.0");
         assert_eq!(format_f64(0.999, 2), "1.00");
-        assert_eq!(format_f64(1.5, -1), "1.50000000000000000e+00");
-        assert_eq!(format_f64(12345.678, 9), "1.234567800e+04");
+        assert_eq!(format_f64(1.5, -1), " 1.50000000000000000e+00");
+        assert_eq!(format_f64(12345.678, 9), " 1.234567800e+04");
     }
 
     /// Rows captured from softIoc 7.0.10: a text put to a field of each kind, and what it became.

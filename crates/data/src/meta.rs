@@ -26,6 +26,8 @@ pub struct Meta {
     pub control: Limits,
     /// The names of an enum's states, in order; empty for other kinds.
     pub labels: Vec<Text>,
+    /// What a state without a label is called; `None`: by its number.
+    pub unlabelled: Option<Text>,
     /// The state of alarm acknowledgement; only when it was asked for.
     pub acknowledge: Option<Acknowledge>,
 }

@@ -5,3 +5,6 @@ pub const SCALAR_POSTS: usize = 8;
 
 /// The same for arrays, whose snapshots cost memory.
 pub const ARRAY_POSTS: usize = 2;
+
+/// How often the scan thread lets others run between two slices.
+pub const YIELDS: usize = 100;

@@ -15,7 +15,14 @@ use crate::turn::Crank;
 pub struct Records {
     crank: Arc<Crank>,
     /// One object for each field that somebody has a channel to.
-    open: Mutex<HashMap<FieldRef, Weak<RecordPv>>>,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    pvs: HashMap<FieldRef, Weak<RecordPv>>,
+    /// At this size those that nobody holds any more are dropped.
+    prune_at: usize,
 }
 
 impl Records {
@@ -32,15 +39,15 @@ impl Source for Records {
     fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
         let field = self.crank.database().field(name)?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pv) = open.get(&field).and_then(Weak::upgrade) {
+        if let Some(pv) = open.pvs.get(&field).and_then(Weak::upgrade) {
             return Some(pv);
         }
         let pv = RecordPv::new(self.crank.clone(), field);
-        // What nobody holds any more is dropped before the table would grow.
-        if open.len() == open.capacity() {
-            open.retain(|_, pv| pv.strong_count() > 0);
+        if open.pvs.len() >= open.prune_at {
+            open.pvs.retain(|_, pv| pv.strong_count() > 0);
+            open.prune_at = (2 * open.pvs.len()).max(1024);
         }
-        open.insert(field, Arc::downgrade(&pv));
+        open.pvs.insert(field, Arc::downgrade(&pv));
         Some(pv)
     }
 }
@@ -79,7 +86,8 @@ impl RecordPv {
 impl Pv for RecordPv {
     fn facts(&self) -> PvFacts {
         let facts = self.crank.database().facts(self.field);
-        PvFacts { kind: facts.kind, count_max: facts.count_max, class_name: facts.record_type }
+        let is_read_only = facts.is_read_only;
+        PvFacts { kind: facts.kind, count_max: facts.count_max, is_read_only, class_name: facts.record_type }
     }
 
     fn read(&self) -> Reading {

@@ -2,6 +2,7 @@
 //! delivery of what comes out.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
@@ -9,6 +10,7 @@ use fodo_data::{Now, Value};
 use fodo_db::{Database, Event, FieldRef, Input, PutError, PutId};
 use fodo_net::{Completion, Post};
 
+use crate::limit;
 use crate::pv::RecordPv;
 
 /// The database with the one lock around its processing.
@@ -18,6 +20,8 @@ pub struct Crank {
     turn: Mutex<Turn>,
     /// The next deadline may be another, or the IOC stops.
     changed: Condvar,
+    /// How many others want the lock, so that scans which are behind do not keep them waiting.
+    n_waiting: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +39,7 @@ fn now() -> Now {
 
 impl Crank {
     pub fn new(database: Database) -> Arc<Crank> {
-        Arc::new(Crank { database, turn: Mutex::default(), changed: Condvar::new() })
+        Arc::new(Crank { database, turn: Mutex::default(), changed: Condvar::new(), n_waiting: AtomicUsize::new(0) })
     }
 
     pub fn database(&self) -> &Database {
@@ -43,7 +47,20 @@ impl Crank {
     }
 
     fn lock(&self) -> MutexGuard<'_, Turn> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.n_waiting.fetch_add(1, Ordering::Relaxed);
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.n_waiting.fetch_sub(1, Ordering::Relaxed);
+        turn
+    }
+
+    /// Lets those who wait go first; the wait is bounded since they come one after another for ever.
+    fn give_way(&self) {
+        for _ in 0..limit::YIELDS {
+            if self.n_waiting.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Initial values and PINI.
@@ -63,7 +80,7 @@ impl Crank {
                     // Nothing is refused to a tick.
                     let _ = self.handle(&mut turn, Input::Tick);
                     drop(turn);
-                    std::thread::yield_now();
+                    self.give_way();
                     self.lock()
                 }
                 Some(due) => self.changed.wait_timeout(turn, due - now).unwrap_or_else(PoisonError::into_inner).0,

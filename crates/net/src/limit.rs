@@ -18,7 +18,13 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 
 /// How long a name is not looked for after a server that claimed it could not be used: such a
 /// server would claim it again at once.
-pub const SEARCH_PAUSE: Duration = Duration::from_secs(1);
+pub const SEARCH_PAUSE: Duration = Duration::from_millis(32);
+
+/// How often that pause doubles while nothing changes: up to 16 s.
+pub const SEARCH_PAUSE_DOUBLINGS: u32 = 9;
+
+/// Bytes of requests that wait in a client circuit before puts without an answer wait as well.
+pub const REQUEST_BYTES: usize = 256 * 1024;
 
 /// Bytes of updates that wait in a server circuit before later ones stay in the ring of posts.
 pub const UPDATE_BYTES: usize = 256 * 1024;
@@ -27,11 +33,22 @@ pub const UPDATE_BYTES: usize = 256 * 1024;
 /// their size on the wire, but are shared snapshots.
 pub const ANSWER_BYTES: usize = 1024 * 1024;
 
+/// Requests are looked at in pieces of this size: a request of 16 bytes can ask for an answer of
+/// 64 KiB, so a piece adds at most 8 MiB to the answers that wait.
+pub const REQUEST_PIECE_BYTES: usize = 2048;
+
+/// How long a client that is closed may take to read what is still to be said to it.
+pub const CLOSING: Duration = Duration::from_secs(5);
+
 /// Server reactors: more bring nothing before the network is full.
 pub const SERVER_THREADS: usize = 4;
 
-/// A PV name in a channel request; longer ones cannot be searched for in one datagram.
-pub const NAME_BYTES: usize = 1000;
+/// A PV name: rsrv closes a circuit, with all its channels, on which a longer one is asked for.
+pub const NAME_BYTES: usize = 511;
+
+/// Puts of one circuit that wait for the end of their processing; more are refused. Each costs some
+/// hundred bytes here and in the source.
+pub const PUTS: usize = 64 * 1024;
 
 /// Datagrams answered before circuits have their turn.
 pub const TURN_DATAGRAMS: usize = 256;

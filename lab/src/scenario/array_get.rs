@@ -8,7 +8,7 @@ const PV: &str = "ca:test:rawdata";
 
 /// Lengths in elements, every decade of the study, and how often each is moved in one repetition: small
 /// ones take so little time that one would be mostly noise.
-const SIZES: [(usize, usize); 4] = [(10_000, 20), (100_000, 10), (1_000_000, 5), (10_000_000, 2)];
+const SIZES: [(usize, usize); 4] = [(10_000, 20), (100_000, 10), (1_000_000, 5), (10_000_000, 1)];
 
 /// Those of at most so many elements, with how often each is moved.
 pub fn sizes(elements_max: usize) -> impl Iterator<Item = (usize, usize)> {

@@ -5,6 +5,7 @@ mod layers;
 mod licences;
 mod links;
 mod metadata;
+mod pins;
 pub mod repository;
 mod safety;
 mod size;
@@ -50,6 +51,7 @@ pub fn report(root: &Path) -> Result<(), String> {
     let mut offences = Vec::new();
     offences.extend(words::check(&repository));
     offences.extend(links::check(&repository));
+    offences.extend(pins::check(&repository));
     offences.extend(freedom::check(&repository));
     offences.extend(safety::check(&repository, &metadata));
     offences.extend(size::check(&repository));

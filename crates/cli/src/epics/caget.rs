@@ -12,14 +12,14 @@ use super::options::{Common, VERSION};
 use super::plant::{Plant, connect_all};
 use crate::local_time::Clock;
 
-const FLAGS: &str = "taicnhsSVe:f:g:l:#:d:0:w:p:F:";
+pub(super) const FLAGS: &str = "tacnhsSVe:f:g:l:#:d:0:w:p:F:";
 
 /// What `-h` says; the flags are those of the field's tool of the same name.
-const HELP: &str = "
+pub(super) const HELP: &str = "
 caget [flags] PV...: read PVs and print their values, in the text of the tool of that name
 
   -h          this help                -V          version
-  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority, 0 to 99
+  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority; taken, without effect yet
   -c          ask for as many elements as there are
   -t          values only              -a          name, time, value, status, severity
   -d TYPE     ask for a DBR type by name or number and print all of it

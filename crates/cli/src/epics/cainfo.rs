@@ -12,14 +12,14 @@ use super::options::{Common, VERSION, leading_whole};
 use super::plant::{Plant, connect_all};
 use crate::local_time::Clock;
 
-const FLAGS: &str = "nhVw:s:p:";
+pub(super) const FLAGS: &str = "hVw:s:p:";
 
 /// What `-h` says.
-const HELP: &str = "
+pub(super) const HELP: &str = "
 cainfo [flags] PV...: print server, type and rights of PVs, in the text of the tool of that name
 
   -h          this help                -V          version
-  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority, 0 to 99
+  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority; taken, without effect yet
   -s LEVEL    refused: it prints the inside of a library that is not used here
 
 Environment: EPICS_CA_ADDR_LIST and its kin, EPICS_CLI_TIMEOUT (see fodo get --help)

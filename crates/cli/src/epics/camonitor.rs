@@ -16,18 +16,18 @@ use crate::exit::explain;
 use crate::local_time::Clock;
 use crate::watch::{Happening, Watch};
 
-const FLAGS: &str = "nhVm:sSe:f:g:l:#:0:w:t:p:F:";
+pub(super) const FLAGS: &str = "nhVm:sSe:f:g:l:#:0:w:t:p:F:";
 
 /// Updates of one PV that may wait to be printed.
 const QUEUE_MAX: usize = 1024;
 
 /// What `-h` says.
-const HELP: &str = "
+pub(super) const HELP: &str = "
 camonitor [flags] PV...: print updates until it is stopped, in the text of the tool of that name
 
   -h          this help                -V          version
   -w SECONDS  time until PVs are reported missing (1)
-  -p NUMBER   priority, 0 to 99
+  -p NUMBER   priority; taken, without effect yet
   -m LETTERS  what counts as an update: v value, a alarm, l archive, p property (va)
   -t LETTERS  stamps of s server, c client, n none; r since the start, i since the update
               before, I since the same PV's

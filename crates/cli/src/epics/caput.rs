@@ -15,7 +15,7 @@ use super::plant::{Plant, connect_all};
 use super::status;
 use crate::local_time::Clock;
 
-const FLAGS: &str = "cnlhatsVS#:w:p:F:";
+pub(super) const FLAGS: &str = "cnlhatsVS#:w:p:F:";
 
 /// Bytes of a string in Channel Access, without its NUL.
 const STRING_BYTES_MAX: usize = 39;
@@ -24,17 +24,17 @@ const STRING_BYTES_MAX: usize = 39;
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// What `-h` says.
-const HELP: &str = "
+pub(super) const HELP: &str = "
 caput [flags] PV VALUE...: write a PV and print it before and after, in the text of the tool of that name
 caput -a [flags] PV N VALUE...: the same for an array; N is ignored
 
   -h          this help                -V          version
-  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority, 0 to 99
+  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority; taken, without effect yet
   -c          wait until the record's processing is complete
   -t          print only the new value -l          name, time, value, status, severity
   -n          enums are numbers        -s          enums are strings
   -a          an array                 -S          a string as an array of char
-  -F CHAR     between fields
+  -F CHAR     between fields           -# COUNT    taken and forgotten
 
 Environment: EPICS_CA_ADDR_LIST and its kin, EPICS_CLI_TIMEOUT (see fodo get --help)
 Exit codes: 0 written, 1 not found, not written or wrong flags

@@ -1,7 +1,8 @@
 //! The text of the field's own tools, captured, against what these verbs print for the same plant.
 //!
 //! The plant here holds the readings that softIoc gave for `tests/golden/golden.db`; the captured
-//! files say how they were made. Not compared: the text of `-h` and `-V`, which is our own; the
+//! files say how they were made. What the originals do was learned from these and from reading their
+//! published source; of their text there is only what they print. Not compared: the text of `-h` and `-V`, which is our own; the
 //! report that libca prints to stderr when a write without completion fails.
 
 use std::collections::BTreeMap;

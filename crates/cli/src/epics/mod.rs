@@ -35,8 +35,7 @@ pub struct Outlet<'a> {
 
 /// Runs the tool `name` of [`NAMES`] with its arguments; returns its exit code.
 pub fn run(name: &str, arguments: &[String]) -> io::Result<u8> {
-    let (stdout, stderr) = (io::stdout(), io::stderr());
-    let (mut out, mut err) = (io::BufWriter::new(stdout.lock()), stderr.lock());
+    let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::LineWriter::new(io::stderr()));
     let mut outlet = Outlet { out: &mut out, err: &mut err };
     let code = match name {
         "caget" => caget::run(arguments, &mut network::Network::default(), &Clock::local(), &mut outlet),
@@ -46,4 +45,25 @@ pub fn run(name: &str, arguments: &[String]) -> io::Result<u8> {
     }?;
     out.flush()?;
     Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_is_in_the_help() {
+        let tools = [
+            (caget::FLAGS, caget::HELP),
+            (caput::FLAGS, caput::HELP),
+            (camonitor::FLAGS, camonitor::HELP),
+            (cainfo::FLAGS, cainfo::HELP),
+        ];
+        for (flags, help) in tools {
+            for letter in flags.chars().filter(|&letter| letter != ':') {
+                assert!(help.contains(&format!(" -{letter}")), "-{letter} in {help}");
+            }
+            assert!(help.contains("Exit codes:") && help.contains("Example:") && help.contains("Environment:"));
+        }
+    }
 }

@@ -25,8 +25,6 @@ pub struct Common {
     pub style: Style,
     /// How long to wait, in seconds; 0 for ever.
     timeout_s: f64,
-    /// The priority that was asked for; circuits of priorities are not told apart yet.
-    pub priority: u32,
     /// `-0` and a letter that is understood was seen.
     pub integer_base_given: bool,
 }
@@ -45,7 +43,7 @@ impl Common {
                 )?,
             }
         }
-        Ok(Common { tool, style: Style::new(clock.clone()), timeout_s, priority: 0, integer_base_given: false })
+        Ok(Common { tool, style: Style::new(clock.clone()), timeout_s, integer_base_given: false })
     }
 
     /// How long to wait.
@@ -72,7 +70,8 @@ impl Common {
                 )?,
             },
             'p' => match leading_whole(value) {
-                Some(number) => self.priority = u32::try_from(number).unwrap_or(99).min(99),
+                // Circuits of different priorities are not told apart.
+                Some(_) => {}
                 None => writeln!(err, "'{value}' is not a valid CA priority - ignored. ('{tool} -h' for help.)")?,
             },
             '#' => match leading_whole(value) {

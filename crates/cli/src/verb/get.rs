@@ -31,7 +31,7 @@ Examples:
   fodo get --json x:wave | jq '.value | length'
 
 All PVs are read at once, under one time-out, and printed in the order given. One that fails is
-told on stderr and keeps the others from nothing.";
+told on stderr, the others are printed all the same.";
 
 /// Does it.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {

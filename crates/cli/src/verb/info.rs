@@ -42,8 +42,9 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
         start_all(&context, &arguments.pvs, |channel| (channel.start_connect(), channel.start_get(RECORD_TYPE)));
     let mut exit = Exit::Done;
     for (pv, started) in arguments.pvs.iter().zip(started) {
-        let known = started.and_then(|(_channel, (connecting, class))| Ok((deadline.wait(connecting)?, class)));
-        let (facts, class) = match known {
+        let known = started.and_then(|(channel, (connecting, class))| Ok((channel, deadline.wait(connecting)?, class)));
+        // The channel is given up when it is dropped, so it is kept until the last answer.
+        let (_channel, facts, class) = match known {
             Ok(known) => known,
             Err(error) => {
                 exit = exit.and(fail(pv, &error, arguments.client.json, outlet)?);

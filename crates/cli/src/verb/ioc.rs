@@ -14,10 +14,10 @@ use crate::exit::Exit;
 /// Serve the records of .db files
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A database, as softIoc takes it; the -m before it gives its macros
+    /// A database, as softIoc takes it
     #[arg(short = 'd', long = "database", value_name = "FILE")]
     databases: Vec<PathBuf>,
-    /// Macros for the databases that follow, "P=x:,R=1"
+    /// Macros for the databases that follow, or, behind the last one, for those without any: "P=x:,R=1"
     #[arg(short = 'm', long, value_name = "MACROS")]
     macros: Vec<String>,
     /// More databases
@@ -38,6 +38,7 @@ pub struct Arguments {
 pub const HELP: &str = "\
 Examples:
   fodo ioc plant.db
+  fodo ioc -d motor.db -m P=x:,M=1
   fodo ioc -m P=x: -d motor.db -m P=y: -d motor.db
   fodo ioc --interface 127.0.0.1 --port 0 plant.db
 
@@ -53,7 +54,8 @@ Environment:
   EPICS_CAS_BEACON_ADDR_LIST       where beacons go, beside the interfaces' own broadcasts
   EPICS_CAS_AUTO_BEACON_ADDR_LIST  NO: beacons go only there";
 
-/// The files in the order given, each with the macros that were last given before it.
+/// The files in the order given, each with the macros that were last given before it; those that
+/// stand behind every file count for the files without any.
 pub fn files(matches: &ArgMatches) -> Vec<(PathBuf, String)> {
     let placed = |id: &str| -> Vec<usize> { matches.indices_of(id).into_iter().flatten().collect() };
     let macros: Vec<(usize, String)> =
@@ -63,8 +65,11 @@ pub fn files(matches: &ArgMatches) -> Vec<(PathBuf, String)> {
         files.extend(placed(id).into_iter().zip(matches.get_many::<PathBuf>(id).into_iter().flatten().cloned()));
     }
     files.sort_by_key(|&(place, _)| place);
-    let macros_before = |place: usize| macros.iter().rev().find(|(at, _)| *at < place).map(|(_, text)| text.clone());
-    files.into_iter().map(|(place, file)| (file, macros_before(place).unwrap_or_default())).collect()
+    let last_file = files.last().map_or(0, |(place, _)| *place);
+    let behind = macros.iter().find(|(at, _)| *at > last_file);
+    let macros_of =
+        |place: usize| macros.iter().rev().find(|(at, _)| *at < place).or(behind).map(|(_, text)| text.clone());
+    files.into_iter().map(|(place, file)| (file, macros_of(place).unwrap_or_default())).collect()
 }
 
 /// Does it. `matches` tells the order in which the arguments came.
@@ -136,6 +141,8 @@ mod tests {
             placed("ioc -d a.db -m P=1 -d b.db -d c.db -m P=2,R=x d.db"),
             [pair("a.db", ""), pair("b.db", "P=1"), pair("c.db", "P=1"), pair("d.db", "P=2,R=x")]
         );
+        assert_eq!(placed("ioc -d a.db b.db -m P=1"), [pair("a.db", "P=1"), pair("b.db", "P=1")]);
+        assert_eq!(placed("ioc -m P=1 -d a.db -m P=2"), [pair("a.db", "P=1")]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod completion;
 pub mod get;
 pub mod info;
 pub mod ioc;
+pub mod lab;
 pub mod monitor;
 pub mod put;
 

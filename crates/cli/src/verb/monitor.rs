@@ -58,7 +58,7 @@ Examples:
 It ends at a signal (Ctrl-C), after --events or --for. A PV that is not found within --timeout is
 told on stderr and watched for all the same; it decides the exit code when it never came. With
 --stats, `received` came from the server, `merged` were replaced by later ones because this program
-was too slow, `delivered` were printed.";
+was too slow, `delivered` were printed; the rest was waiting when it ended.";
 
 fn mask_of(letters: &str) -> Result<EventMask, String> {
     mask::parse(letters).ok_or_else(|| format!("\"{letters}\" is not of the letters v, a, l, p"))
@@ -71,6 +71,7 @@ struct Known {
     getting_meta: Option<Operation<Reading>>,
     meta: Option<Arc<Meta>>,
     is_refused: bool,
+    n_printed: u64,
 }
 
 /// Does it.
@@ -90,12 +91,12 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let end = watch_all(arguments, &mut watch, &mut known, outlet)?;
     outlet.out.flush()?;
     if arguments.stats {
-        for (index, pv) in arguments.pvs.iter().enumerate() {
+        for (index, (pv, known)) in arguments.pvs.iter().zip(&known).enumerate() {
             let counts = watch.counts(index);
             writeln!(
                 outlet.err,
                 "{pv}: received {}, merged {}, delivered {}",
-                counts.received, counts.merged, counts.delivered
+                counts.received, counts.merged, known.n_printed
             )?;
         }
     }
@@ -137,6 +138,7 @@ fn watch_all(
                 let text = known.text(pv, width, event, arguments.client.json, &look);
                 outlet.out.write_all(text.as_bytes())?;
                 outlet.out.flush()?;
+                known.n_printed += u64::from(is_update);
                 n_updates += u64::from(is_update);
                 if arguments.events.is_some_and(|n| n_updates >= n) {
                     return Ok(Exit::Done);
@@ -152,7 +154,7 @@ fn watch_all(
             missing_at = None;
             for (pv, _) in arguments.pvs.iter().zip(known.iter()).filter(|(_, known)| !known.was_connected) {
                 let error = Error::NotFound { pv: pv.clone(), after: arguments.client.timeout };
-                writeln!(outlet.err, "fodo: {}; still watching for it", explain(&error))?;
+                writeln!(outlet.err, "fodo: {} (still watching for it)", explain(&error))?;
             }
         }
     }

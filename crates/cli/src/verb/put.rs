@@ -167,6 +167,11 @@ fn convert(scalar: &Scalar, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, S
     {
         return Err(format!("\"{text}\" is no {}", kind_name(kind)));
     }
+    if let Scalar::Text(text) = scalar
+        && !is_whole_number_text(&text.to_str(), kind)
+    {
+        return Err(format!("\"{text}\" is not a number; the PV is of type {}", kind_name(kind)));
+    }
     let converted = scalar.to_kind(kind, meta).map_err(|error| match (kind, meta) {
         (Kind::Enum, Some(meta)) if !meta.labels.is_empty() => {
             let labels: Vec<String> = meta.labels.iter().map(|label| format!("\"{label}\"")).collect();
@@ -181,6 +186,22 @@ fn convert(scalar: &Scalar, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, S
             text.len()
         )),
         _ => Ok(converted),
+    }
+}
+
+/// Whether all of a text is the number that servers would read at its start; other kinds always.
+fn is_whole_number_text(text: &str, kind: Kind) -> bool {
+    let text = text.trim();
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let hexadecimal = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X"));
+    match kind {
+        Kind::Text | Kind::Enum => true,
+        Kind::F32 | Kind::F64 => hexadecimal.is_some() || text.parse::<f64>().is_ok(),
+        _ => {
+            hexadecimal.unwrap_or(unsigned).bytes().all(|byte| byte.is_ascii_hexdigit()) && {
+                hexadecimal.is_some() || unsigned.bytes().all(|byte| byte.is_ascii_digit())
+            }
+        }
     }
 }
 

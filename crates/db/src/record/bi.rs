@@ -8,7 +8,7 @@ use crate::link::Target;
 use crate::menu;
 use crate::post::Posts;
 use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
-use crate::record::states::binary_labels;
+use crate::record::states::{UNNAMED, binary_labels};
 use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
@@ -71,6 +71,7 @@ impl Record for Bi {
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         if field == VAL {
             meta.labels = binary_labels(&self.zero_name, &self.one_name);
+            meta.unlabelled = Some(UNNAMED.into());
         }
         None
     }

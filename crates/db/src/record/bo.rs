@@ -9,7 +9,7 @@ use crate::menu;
 use crate::post::Posts;
 use crate::record::output::{self, Driven, Output};
 use crate::record::simulation::{self, constant, simulated, time_source};
-use crate::record::states::binary_labels;
+use crate::record::states::{UNNAMED, binary_labels};
 use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Outcome, Step};
 
@@ -76,7 +76,10 @@ impl Record for Bo {
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         match field {
-            VAL => meta.labels = binary_labels(&self.zero_name, &self.one_name),
+            VAL => {
+                meta.labels = binary_labels(&self.zero_name, &self.one_name);
+                meta.unlabelled = Some(UNNAMED.into());
+            }
             HIGH => {
                 meta.units = "s".into();
                 meta.precision = 2;

@@ -99,6 +99,7 @@ impl Record for Mbbo {
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         if field == VAL {
             meta.labels = labels(&self.state_names);
+            meta.unlabelled = Some(fodo_data::Text::EMPTY);
         }
         None
     }

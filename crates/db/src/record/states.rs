@@ -33,6 +33,9 @@ pub(crate) fn shifted_right(value: u32, shift: u16) -> u32 {
     value.checked_shr(u32::from(shift)).unwrap_or(0)
 }
 
+/// What a bi or bo calls a value that is neither of its two states.
+pub(crate) const UNNAMED: &str = "Illegal_Value";
+
 /// The labels of a bi or bo: two, or one when only the first has a name.
 pub(crate) fn binary_labels(zero: &Text, one: &Text) -> Vec<Text> {
     let n_labels = if one.is_empty() && !zero.is_empty() { 1 } else { 2 };

@@ -6,9 +6,9 @@ use fodo_ca::eca::Eca;
 use fodo_ca::{Cid, Rights};
 use fodo_data::{Reading, Value};
 
-use super::circuit::{Circuit, Place};
+use super::circuit::{Afterwards, Circuit, Place};
 use super::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
-use super::operation::{Operation, OperationCore, Outcome, Task, Waiter};
+use super::operation::{Given, Operation, OperationCore, Outcome, Task, deadline_after};
 use super::{ContextCore, Error, Facts, Refusal, Request};
 use crate::limit;
 use crate::sync::lock;
@@ -42,6 +42,8 @@ struct State {
     monitors: Vec<Arc<MonitorCore>>,
     /// What went wrong last, for the text of a time-out.
     trouble: Option<Trouble>,
+    /// Claims in a row that did not make it active; each doubles the pause before the next search.
+    n_failures: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -82,6 +84,7 @@ impl ChannelCore {
             waiting: Vec::new(),
             monitors: Vec::new(),
             trouble: None,
+            n_failures: 0,
         };
         Arc::new(ChannelCore { name: name.into(), cid, context, state: Mutex::new(state) })
     }
@@ -96,27 +99,38 @@ impl ChannelCore {
 
     /// A server has claimed the name.
     pub(super) fn claimed(self: &Arc<Self>, server: SocketAddr) {
-        match self.context.circuit_to(server) {
-            Ok(circuit) => {
-                let mut state = lock(&self.state);
-                if !matches!(state.phase, Phase::Searching) {
-                    return;
-                }
-                state.trouble = Some(Trouble::Claimed(server));
-                state.phase = Phase::Connecting(circuit.clone());
-                drop(state);
-                if !circuit.create(self) {
-                    self.search_again();
-                }
-            }
+        if !matches!(lock(&self.state).phase, Phase::Searching) {
+            return;
+        }
+        let Ok(circuit) = self.context.circuit_to(server) else {
             // The system gives no socket now.
-            Err(_) => self.search_again(),
+            return self.search_again();
+        };
+        {
+            let mut state = lock(&self.state);
+            if !matches!(state.phase, Phase::Searching) {
+                return;
+            }
+            state.trouble.get_or_insert(Trouble::Claimed(server));
+            state.phase = Phase::Connecting(circuit.clone());
+        }
+        if !circuit.create(self) {
+            return self.search_again();
+        }
+        if matches!(lock(&self.state).phase, Phase::Closed) {
+            // Closed in between, when the circuit did not know it yet.
+            circuit.clear(self.cid, None);
         }
     }
 
     fn search_again(&self) {
-        lock(&self.state).phase = Phase::Searching;
-        self.context.search().start(self.cid, &self.name, limit::SEARCH_PAUSE);
+        let mut state = lock(&self.state);
+        if !matches!(state.phase, Phase::Closed) {
+            state.phase = Phase::Searching;
+            let pause = state.failed();
+            drop(state);
+            self.context.search().start(self.cid, &self.name, pause);
+        }
     }
 
     pub(super) fn set_rights(&self, rights: Rights) {
@@ -137,42 +151,58 @@ impl ChannelCore {
         }
     }
 
-    /// The server has confirmed it; gives what has waited for that.
-    pub(super) fn activated(&self, circuit: &Arc<Circuit>, place: Place) -> Activated {
+    /// The server has confirmed it; gives what has waited for that. `None`: the last handle is gone.
+    pub(super) fn activated(&self, circuit: &Arc<Circuit>, place: Place) -> Option<Activated> {
         let mut state = lock(&self.state);
+        if matches!(state.phase, Phase::Closed) {
+            return None;
+        }
         state.phase = Phase::Active(circuit.clone(), place, true);
         state.trouble = None;
-        Activated { operations: std::mem::take(&mut state.waiting), monitors: state.monitors.clone() }
+        state.n_failures = 0;
+        Some(Activated { operations: std::mem::take(&mut state.waiting), monitors: state.monitors.clone() })
+    }
+
+    /// Where it is on this circuit, if it is active there.
+    pub(super) fn place_on(&self, circuit: &Arc<Circuit>) -> Option<Place> {
+        match &lock(&self.state).phase {
+            Phase::Active(on, place, _) if Arc::ptr_eq(on, circuit) => Some(*place),
+            _ => None,
+        }
     }
 
     /// Its circuit is lost, or the server took it away; it is looked for again. Operations that
     /// wait go on waiting, unless the server said no to the channel itself.
     ///
-    /// A server that claims names and then cannot be used would claim them again at once, so a
-    /// circuit that never opened, or a refusal, lets the search wait for a `pause`.
-    pub(super) fn lost(self: &Arc<Self>, refused: Option<Error>, pause: Duration) -> Vec<Waiter> {
-        let mut woken = Vec::new();
-        let (was_active, ended, monitors) = {
-            let mut state = lock(&self.state);
-            if matches!(state.phase, Phase::Closed) {
-                return woken;
-            }
-            let was_active = matches!(state.phase, Phase::Active(..));
-            state.phase = Phase::Searching;
-            if let Some(Error::Refused { server, refusal, .. }) = &refused {
-                state.trouble = Some(Trouble::Refused(*server, refusal.clone()));
-            }
-            let ended = if refused.is_some() { std::mem::take(&mut state.waiting) } else { Vec::new() };
-            (was_active, ended, state.monitors.clone())
-        };
-        if let Some(error) = refused {
-            woken.extend(ended.into_iter().map(|(operation, _)| operation.end(Err(error.clone()))));
+    /// A server that claims names and then cannot be used would claim them again at once, so the
+    /// search of a channel that was not active waits longer each time.
+    pub(super) fn lost(self: &Arc<Self>, server: SocketAddr, refusal: Option<Refusal>, afterwards: &mut Afterwards) {
+        let mut state = lock(&self.state);
+        if matches!(state.phase, Phase::Closed) {
+            return;
         }
+        let was_active = matches!(state.phase, Phase::Active(..));
+        state.phase = Phase::Searching;
         if was_active {
-            woken.extend(monitors.iter().map(MonitorCore::disconnected));
+            for monitor in &state.monitors {
+                afterwards.woken.push(monitor.disconnected());
+            }
         }
+        if refusal == Some(Refusal::Channel) {
+            for (operation, _) in state.waiting.drain(..) {
+                let error = Error::Refused { pv: self.name.to_string(), server, refusal: Refusal::Channel };
+                afterwards.woken.push(operation.end(Err(error)));
+            }
+        }
+        let pause = match (was_active, refusal) {
+            (true, None) => Duration::ZERO,
+            (_, refusal) => {
+                state.trouble = refusal.map(|refusal| Trouble::Refused(server, refusal)).or(state.trouble.take());
+                state.failed()
+            }
+        };
+        drop(state);
         self.context.search().start(self.cid, &self.name, pause);
-        woken
     }
 
     pub(super) fn facts(&self) -> Option<Facts> {
@@ -187,10 +217,6 @@ impl ChannelCore {
             }),
             _ => None,
         }
-    }
-
-    pub(super) fn connected(&self) -> Result<Outcome, Error> {
-        self.facts().map(Outcome::Connected).ok_or_else(|| self.timed_out(Duration::ZERO))
     }
 
     /// Why a task may not even be asked of the server.
@@ -208,15 +234,15 @@ impl ChannelCore {
     pub(super) fn timed_out(&self, after: Duration) -> Error {
         let pv = self.name.to_string();
         let state = lock(&self.state);
-        match (&state.phase, &state.trouble) {
-            (Phase::Connecting(circuit) | Phase::Active(circuit, ..), _) => {
-                Error::NoAnswer { pv, server: circuit.server(), after }
-            }
-            (_, Some(Trouble::Claimed(server))) => Error::NoAnswer { pv, server: *server, after },
-            (_, Some(Trouble::Refused(server, refusal))) => {
+        match (&state.trouble, &state.phase) {
+            (Some(Trouble::Refused(server, refusal)), _) => {
                 Error::Refused { pv, server: *server, refusal: refusal.clone() }
             }
-            (_, None) => Error::NotFound { pv, after },
+            (_, Phase::Connecting(circuit) | Phase::Active(circuit, ..)) => {
+                Error::NoAnswer { pv, server: circuit.server(), after }
+            }
+            (Some(Trouble::Claimed(server)), _) => Error::NoAnswer { pv, server: *server, after },
+            (None, _) => Error::NotFound { pv, after },
         }
     }
 
@@ -251,16 +277,16 @@ impl ChannelCore {
                     }
                 }
             };
-            let ended = match self.refusal(&task) {
-                Some(error) => Some(Err(error)),
-                None if task == Task::Connect => Some(self.connected()),
-                None => None,
+            let ended = match (self.refusal(&task), &task) {
+                (Some(error), _) => Some(Err(error)),
+                (None, Task::Connect) => self.facts().map(Outcome::Connected).map(Ok),
+                (None, _) => None,
             };
             if let Some(result) = ended {
                 operation.end(result).wake();
                 return operation;
             }
-            if circuit.issue(&operation, &task, place, is_driven) {
+            if task != Task::Connect && circuit.issue(&operation, &task, place, is_driven) {
                 return operation;
             }
             // The circuit was lost between the two locks; the channel will say so in a moment.
@@ -270,12 +296,28 @@ impl ChannelCore {
 
     fn close(&self) {
         let phase = std::mem::replace(&mut lock(&self.state).phase, Phase::Closed);
-        self.context.search().leave(self.cid);
         match phase {
             Phase::Connecting(circuit) => circuit.clear(self.cid, None),
             Phase::Active(circuit, place, _) => circuit.clear(self.cid, Some(place.sid)),
             Phase::Searching | Phase::Closed => {}
         }
+        self.context.search().leave(self.cid);
+    }
+
+    fn active_circuit(&self) -> Option<Arc<Circuit>> {
+        match &lock(&self.state).phase {
+            Phase::Active(circuit, ..) => Some(circuit.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    /// Counts a claim that came to nothing; gives the pause before the next search.
+    fn failed(&mut self) -> Duration {
+        let pause = limit::SEARCH_PAUSE * (1 << self.n_failures.min(limit::SEARCH_PAUSE_DOUBLINGS));
+        self.n_failures = self.n_failures.saturating_add(1);
+        pause
     }
 }
 
@@ -341,32 +383,42 @@ impl Channel {
 
     /// As [`Channel::get`], for what `request` says.
     pub fn get_with(&self, request: Request, timeout: Duration) -> Result<Reading, Error> {
-        Operation::new(self.core().start(Task::Get(request), true)).wait(timeout)
+        self.start(Task::Get(request), true).wait(timeout)
     }
 
     /// Writes and waits until processing is complete; one round trip when connected.
     pub fn put(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
-        Operation::new(self.core().start(Task::Put(value.into()), true)).wait(timeout)
+        self.start(Task::Put(value.into()), true).wait(timeout)
     }
 
     /// Writes without an answer; ends when the request was handed to the circuit. No round trip.
     pub fn put_unconfirmed(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
-        Operation::new(self.core().start(Task::PutUnconfirmed(value.into()), false)).wait(timeout)
+        let deadline = deadline_after(timeout);
+        self.start::<()>(Task::PutUnconfirmed(value.into()), false).wait(timeout)?;
+        // Whoever writes faster than the server reads waits here, not in memory.
+        if let Some(circuit) = self.core().active_circuit() {
+            circuit.drain_below(limit::REQUEST_BYTES, deadline);
+        }
+        Ok(())
     }
 
     /// Ends when the channel is active.
     pub fn start_connect(&self) -> Operation<Facts> {
-        Operation::new(self.core().start(Task::Connect, false))
+        self.start(Task::Connect, false)
     }
 
     /// Starts a get.
     pub fn start_get(&self, request: Request) -> Operation<Reading> {
-        Operation::new(self.core().start(Task::Get(request), false))
+        self.start(Task::Get(request), false)
     }
 
     /// Starts a put with completion.
     pub fn start_put(&self, value: impl Into<Value>) -> Operation<()> {
-        Operation::new(self.core().start(Task::Put(value.into()), false))
+        self.start(Task::Put(value.into()), false)
+    }
+
+    fn start<T: Given>(&self, task: Task, is_driven: bool) -> Operation<T> {
+        Operation::new(self.core().start(task, is_driven), self.clone())
     }
 
     /// Starts a subscription whose events are taken from the [`Monitor`].

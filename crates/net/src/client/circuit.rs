@@ -12,14 +12,14 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{Thread, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::dbr::{self, DbrType, Level};
+use fodo_ca::eca::Eca;
 use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_data::{Kind, Now};
 use mio::Token;
-use slab::Slab;
 
 use super::channel::{Activated, ChannelCore};
 use super::monitor::MonitorCore;
@@ -47,17 +47,28 @@ struct State {
     token: Option<Token>,
     lease_is_timed: bool,
     channels: HashMap<Cid, Arc<ChannelCore>>,
-    operations: Slab<InProgress>,
+    operations: HashMap<Ioid, InProgress>,
+    ioid_next: u32,
     subscriptions: HashMap<SubscriptionId, Arc<MonitorCore>>,
     subscription_next: u32,
     flush_is_told: bool,
+    /// The last channel is gone; what was written is still to be sent.
+    closes_when_sent: bool,
     events: Vec<Event>,
-    woken: Vec<Waiter>,
+    afterwards: Afterwards,
+}
+
+/// What is done once the circuit is unlocked, since it can run code of the user.
+#[derive(Default)]
+pub(super) struct Afterwards {
+    pub(super) woken: Vec<Waiter>,
+    /// Monitors whose last holder we may be: their callbacks are dropped with them.
+    pub(super) dropped: Vec<Arc<MonitorCore>>,
 }
 
 struct InProgress {
     operation: Arc<OperationCore>,
-    cid: Cid,
+    is_get: bool,
 }
 
 /// Where the connection stands; the comment says what it waits for.
@@ -99,12 +110,14 @@ impl Circuit {
             token: None,
             lease_is_timed: false,
             channels: HashMap::new(),
-            operations: Slab::new(),
+            operations: HashMap::new(),
+            ioid_next: 0,
             subscriptions: HashMap::new(),
             subscription_next: 0,
             flush_is_told: false,
+            closes_when_sent: false,
             events: Vec::new(),
-            woken: Vec::new(),
+            afterwards: Afterwards::default(),
         };
         let circuit = Arc::new(Circuit { server, reactor, context, stream, state: Mutex::new(state) });
         let driven: Weak<dyn Driven> = Arc::downgrade(&circuit) as Weak<dyn Driven>;
@@ -125,24 +138,37 @@ impl Circuit {
         if state.phase == Phase::Closed {
             return false;
         }
+        state.closes_when_sent = false;
         state.channels.insert(channel.cid(), channel.clone());
         state.machine.create(channel.cid(), channel.name());
         self.tell_flush(&mut state);
         true
     }
 
-    /// Gives a channel up; its operations were cancelled by their owners.
+    /// Gives a channel up; its operations and monitors were ended by their owners.
     pub(super) fn clear(&self, cid: Cid, sid: Option<Sid>) {
         let mut state = lock(&self.state);
-        state.channels.remove(&cid);
-        if state.channels.is_empty() {
-            self.close(&mut state, None);
-        } else if let (Some(sid), Phase::Open) = (sid, state.phase) {
-            state.subscriptions.retain(|_, monitor| monitor.channel().cid() != cid);
-            state.machine.clear(cid, sid);
+        if state.channels.remove(&cid).is_some() {
+            if let (Some(sid), Phase::Open) = (sid, state.phase) {
+                state.machine.clear(cid, sid);
+            }
             self.tell_flush(&mut state);
+            self.close_if_unused(&mut state);
         }
         self.release(state);
+    }
+
+    /// A circuit without channels ends, but not before what was written is out.
+    fn close_if_unused(&self, state: &mut State) {
+        if state.channels.is_empty() && state.phase != Phase::Closed {
+            state.closes_when_sent = true;
+            self.flush(state);
+        }
+    }
+
+    /// The operation's caller has given up; its answer will find nobody.
+    pub(super) fn forget_operation(&self, ioid: Ioid) {
+        lock(&self.state).operations.remove(&ioid);
     }
 
     /// Issues an operation on an active channel. `is_driven`: the caller will drive the circuit
@@ -155,7 +181,7 @@ impl Circuit {
         is_driven: bool,
     ) -> bool {
         let mut state = lock(&self.state);
-        if state.phase == Phase::Closed || !state.channels.contains_key(&operation.channel().cid()) {
+        if state.phase == Phase::Closed || operation.channel().place_on(self) != Some(place) {
             return false;
         }
         self.issue_locked(&mut state, operation, task, place);
@@ -167,50 +193,43 @@ impl Circuit {
     }
 
     fn issue_locked(self: &Arc<Self>, state: &mut State, operation: &Arc<OperationCore>, task: &Task, place: Place) {
-        let cid = operation.channel().cid();
-        let entry = state.operations.vacant_entry();
-        let ioid = Ioid(entry.key() as u32);
-        let result = match task {
+        let ioid = state.next_ioid();
+        if !operation.issued(self, ioid) {
+            return;
+        }
+        let (is_answered, result) = match task {
             Task::Connect => return,
             Task::Get(request) => {
                 let (dbr, count) = place.asked(request);
                 state.machine.read(place.sid, dbr, count, ioid);
-                Ok(true)
+                (true, Ok(()))
             }
-            Task::Put(value) => state.machine.write(place.sid, dbr::put_type(value), value, Some(ioid)).map(|()| true),
-            Task::PutUnconfirmed(value) => {
-                state.machine.write(place.sid, dbr::put_type(value), value, None).map(|()| false)
-            }
+            Task::Put(value) => (true, state.machine.write(place.sid, dbr::put_type(value), value, Some(ioid))),
+            Task::PutUnconfirmed(value) => (false, state.machine.write(place.sid, dbr::put_type(value), value, None)),
         };
-        match result {
-            Ok(true) => {
-                if operation.issued(self) {
-                    state.operations.insert(InProgress { operation: operation.clone(), cid });
-                }
+        let ended = match result {
+            Ok(()) if is_answered => {
+                let is_get = matches!(task, Task::Get(_));
+                state.operations.insert(ioid, InProgress { operation: operation.clone(), is_get });
+                return;
             }
-            Ok(false) => state.woken.push(operation.end(Ok(Outcome::Written))),
-            Err(error) => {
-                let pv = operation.channel().name().to_owned();
-                let reason = error.to_string();
-                state.woken.push(operation.end(Err(Error::Misuse { pv, reason })));
-            }
-        }
+            Ok(()) => Ok(Outcome::Written),
+            Err(error) => Err(Error::Misuse { pv: operation.channel().name().to_owned(), reason: error.to_string() }),
+        };
+        state.afterwards.woken.push(operation.end(ended));
     }
 
     /// Starts a monitor on an active channel.
     pub(super) fn subscribe(self: &Arc<Self>, monitor: &Arc<MonitorCore>, place: Place) {
         let mut state = lock(&self.state);
-        if state.phase == Phase::Closed || !state.channels.contains_key(&monitor.channel().cid()) {
-            return;
+        if state.phase != Phase::Closed && monitor.channel().place_on(self) == Some(place) {
+            self.subscribe_locked(&mut state, monitor, place);
+            self.tell_flush(&mut state);
         }
-        self.subscribe_locked(&mut state, monitor, place);
-        self.tell_flush(&mut state);
+        self.release(state);
     }
 
     fn subscribe_locked(self: &Arc<Self>, state: &mut State, monitor: &Arc<MonitorCore>, place: Place) {
-        if monitor.is_ended() {
-            return;
-        }
         let options = monitor.options();
         let subscription = SubscriptionId(state.subscription_next);
         state.subscription_next = state.subscription_next.wrapping_add(1);
@@ -218,6 +237,11 @@ impl Circuit {
         state.machine.subscribe(place.sid, dbr, count, options.mask, subscription);
         state.subscriptions.insert(subscription, monitor.clone());
         monitor.placed(self, place.sid, subscription);
+        if monitor.is_ended() {
+            // Its owner dropped it before it had a place to cancel.
+            state.afterwards.dropped.extend(state.subscriptions.remove(&subscription));
+            state.machine.cancel(place.sid, subscription);
+        }
     }
 
     /// Ends a subscription.
@@ -248,7 +272,7 @@ impl Circuit {
         loop {
             let ready = state.machine.ready();
             if ready.is_empty() {
-                return;
+                break;
             }
             match (&self.stream).write(ready) {
                 Ok(n) => state.machine.sent(n),
@@ -257,10 +281,30 @@ impl Circuit {
                 Err(_) => return self.close(state, None),
             }
         }
+        if state.closes_when_sent {
+            self.close(state, None);
+        }
+    }
+
+    /// Waits until less than `bytes` wait to be sent, or the moment comes.
+    pub(super) fn drain_below(&self, bytes: usize, deadline: Instant) {
+        loop {
+            let mut state = lock(&self.state);
+            self.flush(&mut state);
+            let is_open = state.phase == Phase::Open;
+            let is_below = state.machine.pending_bytes() < bytes;
+            self.release(state);
+            let now = Instant::now();
+            if is_below || !is_open || now >= deadline {
+                return;
+            }
+            self.wait_writable(deadline - now);
+        }
     }
 
     /// Reads up to `budget` bytes and does what they say; true when there may be more.
-    fn receive(self: &Arc<Self>, state: &mut State, budget: usize) -> bool {
+    /// `to_the_end`: until the socket has nothing, or its end, to give; else a short read ends it.
+    fn receive(self: &Arc<Self>, state: &mut State, budget: usize, to_the_end: bool) -> bool {
         RECEIVED.with_borrow_mut(|buffer| {
             let mut taken = 0;
             while taken < budget && state.phase == Phase::Open {
@@ -272,7 +316,7 @@ impl Circuit {
                         state.machine.received(&buffer[..n], clock::now(), &mut events);
                         self.dispatch(state, &mut events);
                         state.events = events;
-                        if n < buffer.len() {
+                        if n < buffer.len() && !to_the_end {
                             return false;
                         }
                     }
@@ -295,12 +339,12 @@ impl Circuit {
     fn dispatch(self: &Arc<Self>, state: &mut State, events: &mut Vec<Event>) {
         for event in events.drain(..) {
             match event {
-                Event::ReadDone { ioid, result } => self.end(state, ioid, result.map(Outcome::Reading)),
-                Event::WriteDone { ioid, result } => self.end(state, ioid, result.map(|()| Outcome::Written)),
+                Event::ReadDone { ioid, result } => self.end(state, ioid, true, result.map(Outcome::Reading)),
+                Event::WriteDone { ioid, result } => self.end(state, ioid, false, result.map(|()| Outcome::Written)),
                 Event::Update { subscription, result } => {
                     if let Some(monitor) = state.subscriptions.get(&subscription) {
                         let result = result.map(|reading| monitor.channel().shaped(reading));
-                        state.woken.push(monitor.updated(result));
+                        state.afterwards.woken.push(monitor.updated(result));
                     }
                 }
                 Event::Created { cid, sid, native, count } => self.created(state, cid, sid, native, count),
@@ -310,6 +354,10 @@ impl Circuit {
                     }
                 }
                 Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.gone(state, cid),
+                Event::Complaint { ioid: Some(ioid), status, .. } => {
+                    let is_get = state.operations.get(&ioid).is_some_and(|entry| entry.is_get);
+                    self.end(state, ioid, is_get, Err(status));
+                }
                 Event::Complaint { cid, status, .. } => {
                     if let Some(channel) = cid.and_then(|cid| state.channels.get(&cid)) {
                         channel.complained(status);
@@ -322,8 +370,12 @@ impl Circuit {
         }
     }
 
-    fn end(&self, state: &mut State, ioid: Ioid, result: Result<Outcome, fodo_ca::eca::Eca>) {
-        let Some(InProgress { operation, .. }) = state.operations.try_remove(ioid.0 as usize) else { return };
+    fn end(&self, state: &mut State, ioid: Ioid, is_get: bool, result: Result<Outcome, Eca>) {
+        // An answer of the other kind is a server's mistake; the right one may still come.
+        if state.operations.get(&ioid).is_none_or(|entry| entry.is_get != is_get) {
+            return;
+        }
+        let Some(InProgress { operation, .. }) = state.operations.remove(&ioid) else { return };
         let result = result.map_err(|status| Error::Refused {
             pv: operation.channel().name().to_owned(),
             server: self.server,
@@ -333,7 +385,7 @@ impl Circuit {
             Outcome::Reading(reading) => Outcome::Reading(operation.channel().shaped(reading)),
             other => other,
         });
-        state.woken.push(operation.end(result));
+        state.afterwards.woken.push(operation.end(result));
     }
 
     fn created(self: &Arc<Self>, state: &mut State, cid: Cid, sid: Sid, native: DbrType, count: u32) {
@@ -341,42 +393,52 @@ impl Circuit {
             return state.machine.clear(cid, sid);
         };
         let Some(kind) = native.kind() else {
+            state.machine.clear(cid, sid);
             return self.gone(state, cid);
         };
         let place = Place { sid, kind, count };
-        let Activated { operations, monitors } = channel.activated(self, place);
+        let Some(Activated { operations, monitors }) = channel.activated(self, place) else {
+            // Its last handle is gone.
+            state.channels.remove(&cid);
+            state.machine.clear(cid, sid);
+            return self.close_if_unused(state);
+        };
         for (operation, task) in operations {
             match channel.refusal(&task) {
-                Some(error) => state.woken.push(operation.end(Err(error))),
-                None if task == Task::Connect => state.woken.push(operation.end(channel.connected())),
+                Some(error) => state.afterwards.woken.push(operation.end(Err(error))),
+                None if task == Task::Connect => {
+                    let facts = channel.facts().map(Outcome::Connected);
+                    state.afterwards.woken.extend(facts.map(|facts| operation.end(Ok(facts))));
+                }
                 None => self.issue_locked(state, &operation, &task, place),
             }
         }
         for monitor in monitors {
             if let Some(facts) = channel.facts() {
-                state.woken.push(monitor.connected(facts));
+                state.afterwards.woken.push(monitor.connected(facts));
             }
             self.subscribe_locked(state, &monitor, place);
+            state.afterwards.dropped.push(monitor);
         }
     }
 
     /// The server does not serve this channel, or no longer.
     fn gone(&self, state: &mut State, cid: Cid) {
         let Some(channel) = state.channels.remove(&cid) else { return };
-        let refused = Error::Refused { pv: channel.name().to_owned(), server: self.server, refusal: Refusal::Channel };
-        self.drop_operations(state, |of| of == cid);
-        state.subscriptions.retain(|_, monitor| monitor.channel().cid() != cid);
-        state.woken.extend(channel.lost(Some(refused), limit::SEARCH_PAUSE));
+        let is_its = |monitor: &Arc<MonitorCore>| monitor.channel().cid() == cid;
+        let lost = state.subscriptions.extract_if(|_, monitor| is_its(monitor)).map(|(_, monitor)| monitor);
+        state.afterwards.dropped.extend(lost);
+        self.drop_operations(state, |of| of.cid() == cid);
+        channel.lost(self.server, Some(Refusal::Channel), &mut state.afterwards);
+        self.close_if_unused(state);
     }
 
     /// Ends the operations of some channels as disconnected.
-    fn drop_operations(&self, state: &mut State, is_lost: impl Fn(Cid) -> bool) {
-        let lost: Vec<usize> =
-            state.operations.iter().filter(|(_, entry)| is_lost(entry.cid)).map(|(key, _)| key).collect();
-        for key in lost {
-            let operation = state.operations.remove(key).operation;
+    fn drop_operations(&self, state: &mut State, is_lost: impl Fn(&ChannelCore) -> bool) {
+        let State { operations, afterwards, .. } = state;
+        for (_, InProgress { operation, .. }) in operations.extract_if(|_, of| is_lost(of.operation.channel())) {
             let error = Error::Disconnected { pv: operation.channel().name().to_owned(), server: self.server };
-            state.woken.push(operation.end(Err(error)));
+            afterwards.woken.push(operation.end(Err(error)));
         }
     }
 
@@ -385,10 +447,6 @@ impl Circuit {
         if state.phase == Phase::Closed {
             return;
         }
-        let pause = match state.phase {
-            Phase::Open => Duration::ZERO,
-            Phase::Opening(_) | Phase::Closed => limit::SEARCH_PAUSE,
-        };
         state.phase = Phase::Closed;
         if state.role.reader() == Reader::Reactor {
             self.deregister();
@@ -402,27 +460,23 @@ impl Circuit {
             self.reactor.remove(token);
         }
         self.drop_operations(state, |_| true);
-        state.subscriptions.clear();
-        let channels = std::mem::take(&mut state.channels);
-        for channel in channels.into_values() {
-            let error = refusal.clone().map(|refusal| Error::Refused {
-                pv: channel.name().to_owned(),
-                server: self.server,
-                refusal,
-            });
-            state.woken.extend(channel.lost(error, pause));
+        let subscriptions = std::mem::take(&mut state.subscriptions);
+        state.afterwards.dropped.extend(subscriptions.into_values());
+        for channel in std::mem::take(&mut state.channels).into_values() {
+            channel.lost(self.server, refusal.clone(), &mut state.afterwards);
         }
         state.role.everybody().for_each(Thread::unpark);
     }
 
-    /// Unlocks, then wakes whom the work under the lock has woken.
+    /// Unlocks, then does what the work under the lock has left for afterwards.
     fn release(&self, mut state: MutexGuard<'_, State>) {
-        if state.woken.is_empty() {
+        if state.afterwards.woken.is_empty() && state.afterwards.dropped.is_empty() {
             return;
         }
-        let mut woken = std::mem::take(&mut state.woken);
+        let Afterwards { woken, dropped } = std::mem::take(&mut state.afterwards);
         drop(state);
-        woken.drain(..).for_each(Waiter::wake);
+        woken.into_iter().for_each(Waiter::wake);
+        drop(dropped);
     }
 
     /// Whether the connection has come about.
@@ -435,6 +489,19 @@ impl Circuit {
             Ok(_) => state.phase = Phase::Open,
             Err(_) if now.monotonic < until => {}
             Err(_) => self.close(state, None),
+        }
+    }
+}
+
+impl State {
+    /// A number that no operation in progress has.
+    fn next_ioid(&mut self) -> Ioid {
+        loop {
+            let ioid = Ioid(self.ioid_next);
+            self.ioid_next = self.ioid_next.wrapping_add(1);
+            if !self.operations.contains_key(&ioid) {
+                return ioid;
+            }
         }
     }
 }

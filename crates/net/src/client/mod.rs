@@ -84,7 +84,7 @@ impl Context {
             return misuse("a channel needs a name");
         }
         if name.len() > limit::NAME_BYTES {
-            return misuse("the name is longer than a search datagram");
+            return misuse("the name is longer than servers take");
         }
         if name.bytes().any(|byte| byte == 0) {
             return misuse("a name cannot contain NUL");

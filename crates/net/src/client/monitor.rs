@@ -12,7 +12,7 @@ use fodo_data::{EventMask, Reading};
 use super::callbacks::Callbacks;
 use super::channel::{Channel, ChannelCore};
 use super::circuit::Circuit;
-use super::operation::Waiter;
+use super::operation::{Waiter, deadline_after};
 use super::{Facts, Refusal, Request};
 use crate::sync::lock;
 
@@ -72,7 +72,7 @@ pub(super) struct MonitorCore {
 struct State {
     events: VecDeque<MonitorEvent>,
     counts: Counts,
-    waiter: Waiter,
+    waiters: Vec<Waiter>,
     /// Whether the callback thread has been told that there are events.
     is_called: bool,
     place: Option<(Arc<Circuit>, Sid, SubscriptionId)>,
@@ -96,7 +96,7 @@ impl MonitorCore {
             state: Mutex::new(State {
                 events: VecDeque::new(),
                 counts: Counts::default(),
-                waiter: Waiter::Nobody,
+                waiters: Vec::new(),
                 is_called: false,
                 place: None,
             }),
@@ -160,7 +160,7 @@ impl MonitorCore {
         {
             callbacks.call(self);
         }
-        std::mem::take(&mut state.waiter)
+        Waiter::all(std::mem::take(&mut state.waiters))
     }
 
     fn pop(&self) -> Option<MonitorEvent> {
@@ -180,7 +180,9 @@ impl MonitorCore {
             }
             let Some(event) = lock(&self.state).events.pop_front() else { break };
             let is_update = matches!(event, MonitorEvent::Update(_));
-            lock(callback)(event);
+            let mut callback = lock(callback);
+            // The panic has been reported where it happened; the other monitors go on, and so does this.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| callback(event)));
             lock(&self.state).counts.delivered += u64::from(is_update);
         }
         let mut state = lock(&self.state);
@@ -220,7 +222,7 @@ impl Monitor {
 
     /// The next event; `None` when none comes within `timeout`. With a callback there is never one here.
     pub fn next(&self, timeout: Duration) -> Option<MonitorEvent> {
-        let deadline = Instant::now() + timeout;
+        let deadline = deadline_after(timeout);
         loop {
             if let Some(event) = self.pop_or_wait(|| Waiter::Thread(std::thread::current())) {
                 return Some(event);
@@ -255,7 +257,7 @@ impl Monitor {
         }
         let mut state = lock(&self.core.state);
         if state.events.is_empty() {
-            state.waiter = waiter();
+            waiter().join(&mut state.waiters);
             return None;
         }
         drop(state);

@@ -5,9 +5,10 @@ use std::task::{self, Poll, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use fodo_ca::Ioid;
 use fodo_data::{Reading, Value};
 
-use super::channel::ChannelCore;
+use super::channel::{Channel, ChannelCore};
 use super::circuit::Circuit;
 use super::{Error, Facts, Request};
 use crate::sync::lock;
@@ -46,6 +47,8 @@ pub(super) enum Waiter {
     Thread(Thread),
     /// A future.
     Future(Waker),
+    /// All of these.
+    Several(Vec<Waiter>),
 }
 
 impl Waiter {
@@ -53,7 +56,31 @@ impl Waiter {
         match self {
             Waiter::Nobody => {}
             Waiter::Thread(thread) => thread.unpark(),
-            Waiter::Future(waker) => waker.wake(),
+            // A future's executor may panic; the reactor that wakes it serves others too.
+            Waiter::Future(waker) => {
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+            }
+            Waiter::Several(waiters) => waiters.into_iter().for_each(Waiter::wake),
+        }
+    }
+
+    /// Adds this one to others, unless it is among them.
+    pub(super) fn join(self, others: &mut Vec<Waiter>) {
+        let is_same = |other: &Waiter| match (other, &self) {
+            (Waiter::Thread(other), Waiter::Thread(this)) => other.id() == this.id(),
+            (Waiter::Future(other), Waiter::Future(this)) => other.will_wake(this),
+            _ => false,
+        };
+        if !others.iter().any(is_same) {
+            others.push(self);
+        }
+    }
+
+    /// One for all of them.
+    pub(super) fn all(mut waiters: Vec<Waiter>) -> Waiter {
+        match waiters.len() {
+            0 | 1 => waiters.pop().unwrap_or_default(),
+            _ => Waiter::Several(waiters),
         }
     }
 }
@@ -77,7 +104,7 @@ enum State {
     /// For its channel to be active.
     Waiting,
     /// For the server's answer on this circuit.
-    Issued(Arc<Circuit>),
+    Issued(Arc<Circuit>, Ioid),
     /// For its caller to take the result.
     Ended(Result<Outcome, Error>),
     /// For nothing: the result was taken.
@@ -94,11 +121,11 @@ impl OperationCore {
     }
 
     /// The request is on its way. False when the operation has ended meanwhile.
-    pub(super) fn issued(&self, circuit: &Arc<Circuit>) -> bool {
+    pub(super) fn issued(&self, circuit: &Arc<Circuit>, ioid: Ioid) -> bool {
         let mut slot = lock(&self.slot);
         let is_waiting = matches!(slot.state, State::Waiting);
         if is_waiting {
-            slot.state = State::Issued(circuit.clone());
+            slot.state = State::Issued(circuit.clone(), ioid);
         }
         is_waiting
     }
@@ -107,7 +134,7 @@ impl OperationCore {
     pub(super) fn end(&self, result: Result<Outcome, Error>) -> Waiter {
         let mut slot = lock(&self.slot);
         match slot.state {
-            State::Waiting | State::Issued(_) => {
+            State::Waiting | State::Issued(..) => {
                 slot.state = State::Ended(result);
                 std::mem::take(&mut slot.waiter)
             }
@@ -136,7 +163,7 @@ impl OperationCore {
             return Some(result);
         }
         let mut slot = lock(&self.slot);
-        if matches!(slot.state, State::Waiting | State::Issued(_)) {
+        if matches!(slot.state, State::Waiting | State::Issued(..)) {
             slot.waiter = waiter();
             return None;
         }
@@ -146,17 +173,21 @@ impl OperationCore {
 
     fn circuit(&self) -> Option<Arc<Circuit>> {
         match &lock(&self.slot).state {
-            State::Issued(circuit) => Some(circuit.clone()),
+            State::Issued(circuit, _) => Some(circuit.clone()),
             _ => None,
         }
     }
 
     /// Ends it from the caller's side; its answer will find nobody.
     fn cancel(&self) {
-        let state = std::mem::replace(&mut lock(&self.slot).state, State::Taken);
-        // Once issued, its number stays taken until the answer comes, so that no other gets it.
-        if matches!(state, State::Waiting) {
-            self.channel.forget_operation(self);
+        let (state, _waiter) = {
+            let mut slot = lock(&self.slot);
+            (std::mem::replace(&mut slot.state, State::Taken), std::mem::take(&mut slot.waiter))
+        };
+        match state {
+            State::Waiting => self.channel.forget_operation(self),
+            State::Issued(circuit, ioid) => circuit.forget_operation(ioid),
+            State::Ended(_) | State::Taken => {}
         }
     }
 
@@ -177,6 +208,12 @@ impl OperationCore {
             }
         }
     }
+}
+
+/// When a wait that begins now ends; one that is too long to count ends in thirty years.
+pub(super) fn deadline_after(timeout: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(30 * 365 * 24 * 3600))
 }
 
 /// What an outcome is to the caller.
@@ -221,19 +258,21 @@ impl Given for () {
 #[must_use = "dropping an operation cancels it"]
 pub struct Operation<T> {
     core: Arc<OperationCore>,
+    /// Keeps the channel.
+    _channel: Channel,
     gives: std::marker::PhantomData<fn() -> T>,
 }
 
 impl<T: Given> Operation<T> {
-    pub(super) fn new(core: Arc<OperationCore>) -> Operation<T> {
-        Operation { core, gives: std::marker::PhantomData }
+    pub(super) fn new(core: Arc<OperationCore>, channel: Channel) -> Operation<T> {
+        Operation { core, _channel: channel, gives: std::marker::PhantomData }
     }
 
     /// Blocks until it ends or `timeout` has passed, driving the circuit meanwhile.
     ///
     /// A time-out cancels it, and says which step has not been reached.
     pub fn wait(self, timeout: Duration) -> Result<T, Error> {
-        let deadline = Instant::now() + timeout;
+        let deadline = deadline_after(timeout);
         match self.core.wait_until(deadline) {
             Some(result) => Self::given(result),
             None => Err(self.core.channel.timed_out(timeout)),

@@ -1,5 +1,6 @@
 //! Looking for names: one UDP socket and one searcher for all contexts with the same addresses.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -11,7 +12,6 @@ use fodo_ca::search::{Claim, Datagram, Searcher};
 use fodo_data::Now;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
-use slab::Slab;
 
 use super::channel::ChannelCore;
 use super::reactor::{Driven, Reactor, Turn};
@@ -29,7 +29,8 @@ pub(super) struct Search {
 struct State {
     searcher: Searcher,
     token: Option<Token>,
-    channels: Slab<Weak<ChannelCore>>,
+    channels: HashMap<Cid, Weak<ChannelCore>>,
+    cid_next: u32,
     datagrams: Vec<Datagram>,
     called_at: Option<Instant>,
 }
@@ -67,7 +68,8 @@ impl Search {
             state: Mutex::new(State {
                 searcher: Searcher::new(seed),
                 token: None,
-                channels: Slab::new(),
+                channels: HashMap::new(),
+                cid_next: 0,
                 datagrams: Vec::new(),
                 called_at: None,
             }),
@@ -79,20 +81,25 @@ impl Search {
         Ok(search)
     }
 
-    /// A number for a channel, for as long as it lives.
+    /// A number for a channel. It is not used again soon, so that what comes late for one channel
+    /// does not meet another.
     pub(super) fn enter(&self, make: impl FnOnce(Cid) -> Arc<ChannelCore>) -> Arc<ChannelCore> {
         let mut state = lock(&self.state);
-        let entry = state.channels.vacant_entry();
-        let channel = make(Cid(entry.key() as u32));
-        entry.insert(Arc::downgrade(&channel));
+        while state.channels.contains_key(&Cid(state.cid_next)) {
+            state.cid_next = state.cid_next.wrapping_add(1);
+        }
+        let cid = Cid(state.cid_next);
+        state.cid_next = state.cid_next.wrapping_add(1);
+        let channel = make(cid);
+        state.channels.insert(cid, Arc::downgrade(&channel));
         channel
     }
 
-    /// The channel is gone, its number is free.
+    /// The channel is gone.
     pub(super) fn leave(&self, cid: Cid) {
         let mut state = lock(&self.state);
         state.searcher.remove(cid);
-        state.channels.try_remove(cid.0 as usize);
+        state.channels.remove(&cid);
     }
 
     /// Looks for a name; without a `pause` the first datagram goes out at once, from this thread.
@@ -151,7 +158,7 @@ impl Driven for Search {
         let claimed: Vec<_> = claims
             .iter()
             .filter_map(|claim| {
-                let channel = state.channels.get(claim.cid.0 as usize)?.upgrade()?;
+                let channel = state.channels.get(&claim.cid)?.upgrade()?;
                 Some((channel, claim.server))
             })
             .collect();

@@ -34,6 +34,16 @@ pub(super) enum Turn {
     Closed,
 }
 
+/// How far writing has come.
+enum Sent {
+    /// To the end.
+    All,
+    /// As far as the socket takes bytes now.
+    SocketIsFull,
+    /// As far as a turn goes; others are next.
+    Enough,
+}
+
 /// One client's connection.
 pub(super) struct Circuit {
     stream: TcpStream,
@@ -50,7 +60,12 @@ pub(super) struct Circuit {
     puts: HashMap<u64, Put>,
     put_next: u64,
     events: Vec<Event>,
-    is_closing: bool,
+    /// Bytes that were taken from the socket, but not looked at before enough answers waited.
+    unread: Vec<u8>,
+    /// The peer has sent all it will send.
+    peer_has_ended: bool,
+    /// The circuit is closed once what is ready is out, or at this moment.
+    closes_by: Option<Instant>,
 }
 
 struct Channel {
@@ -104,7 +119,9 @@ impl Circuit {
             puts: HashMap::new(),
             put_next: 0,
             events: Vec::new(),
-            is_closing: false,
+            unread: Vec::new(),
+            peer_has_ended: false,
+            closes_by: None,
         }
     }
 
@@ -124,42 +141,69 @@ impl Circuit {
         }
     }
 
+    /// The peer has shut its end down: what it has sent is read to the end, then comes ours.
+    pub(super) fn peer_has_ended(&mut self) {
+        self.peer_has_ended = true;
+    }
+
     /// Reads, answers and writes as far as is possible without blocking.
     pub(super) fn turn(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) -> Turn {
-        let mut is_more = false;
-        if !self.is_closing && self.machine.pending_bytes() < limit::ANSWER_BYTES {
+        let may_read = self.may_read();
+        // While answers wait, requests are left where they are; no event will tell of them again.
+        let mut has_more = !may_read && self.closes_by.is_none();
+        if may_read {
             match self.receive(source, buffer, now) {
-                Ok(more) => is_more = more,
+                Ok(more) => has_more = more,
                 Err(_) => return Turn::Closed,
             }
+            if self.machine.deadline().is_some_and(|at| at <= now.monotonic) {
+                let mut events = std::mem::take(&mut self.events);
+                self.machine.tick(now, &mut events);
+                self.answer_all(source, events, now);
+            }
         }
-        if self.machine.deadline().is_some_and(|at| at <= now.monotonic) {
-            let mut events = std::mem::take(&mut self.events);
-            self.machine.tick(now, &mut events);
-            self.answer_all(source, events);
+        match self.send() {
+            Ok(Sent::All) if self.closes_by.is_some() => Turn::Closed,
+            Ok(Sent::Enough) => Turn::Again,
+            Ok(Sent::All) if has_more => Turn::Again,
+            // A turn follows when the socket has drained; what was not read is looked for then.
+            Ok(Sent::All | Sent::SocketIsFull) => self.rest(may_read, now),
+            Err(_) => Turn::Closed,
         }
+    }
+
+    fn may_read(&self) -> bool {
+        self.closes_by.is_none() && self.machine.pending_bytes() < limit::ANSWER_BYTES
+    }
+
+    fn rest(&self, may_read: bool, now: Now) -> Turn {
+        match self.closes_by {
+            Some(at) if at <= now.monotonic => Turn::Closed,
+            Some(at) => Turn::By(at),
+            // While it is not read, its message cannot be finished: that is no fault of the client.
+            None if !may_read => Turn::Ready,
+            None => self.machine.deadline().map_or(Turn::Ready, Turn::By),
+        }
+    }
+
+    /// Writes updates and answers until the socket is full, a turn's worth is out, or all is.
+    fn send(&mut self) -> io::Result<Sent> {
+        let mut n_budget = limit::TURN_BYTES;
         loop {
             self.send_updates();
-            match self.flush() {
-                Ok(true) if !self.unsent.is_empty() && !self.machine.events_off() => {}
-                Ok(true) => break,
-                // The socket is full; a turn follows when it has drained.
-                Ok(false) => return Turn::Ready,
-                Err(_) => return Turn::Closed,
+            match self.flush(&mut n_budget)? {
+                Sent::All if !self.unsent.is_empty() && !self.machine.events_off() => {}
+                sent => return Ok(sent),
             }
-        }
-        match (self.is_closing, is_more, self.machine.deadline()) {
-            (true, ..) => Turn::Closed,
-            (false, true, _) => Turn::Again,
-            (false, false, Some(at)) => Turn::By(at),
-            (false, false, None) => Turn::Ready,
         }
     }
 
     /// Reads and answers a bounded number of bytes; true when there may be more.
     fn receive(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) -> io::Result<bool> {
-        let mut taken = 0;
-        while taken < limit::TURN_BYTES && !self.is_closing {
+        let unread = std::mem::take(&mut self.unread);
+        self.feed(&unread, source, now);
+        let mut n_taken = 0;
+        while n_taken < limit::TURN_BYTES && self.may_read() {
             let n = match self.stream.read(buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => n,
@@ -167,37 +211,51 @@ impl Circuit {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            taken += n;
-            let mut events = std::mem::take(&mut self.events);
-            self.machine.received(&buffer[..n], now, &mut events);
-            self.answer_all(source, events);
-            if n < buffer.len() {
+            n_taken += n;
+            self.feed(&buffer[..n], source, now);
+            if n < buffer.len() && !self.peer_has_ended && self.unread.is_empty() {
                 return Ok(false);
-            }
-            if self.machine.pending_bytes() >= limit::ANSWER_BYTES {
-                break;
             }
         }
         Ok(true)
     }
 
-    /// Writes what is ready; true when everything is out.
-    fn flush(&mut self) -> io::Result<bool> {
+    /// Answers requests piece by piece, so that no more than a piece's answers are added to those
+    /// that wait already; the rest is kept.
+    fn feed(&mut self, bytes: &[u8], source: &dyn Source, now: Now) {
+        let mut pieces = bytes.chunks(limit::REQUEST_PIECE_BYTES);
+        while self.may_read() {
+            let Some(piece) = pieces.next() else { return };
+            let mut events = std::mem::take(&mut self.events);
+            self.machine.received(piece, now, &mut events);
+            self.answer_all(source, events, now);
+        }
+        pieces.for_each(|piece| self.unread.extend_from_slice(piece));
+    }
+
+    /// Writes what is ready, within a budget of bytes.
+    fn flush(&mut self, n_budget: &mut usize) -> io::Result<Sent> {
         loop {
             let ready = self.machine.ready();
             if ready.is_empty() {
-                return Ok(true);
+                return Ok(Sent::All);
+            }
+            if *n_budget == 0 {
+                return Ok(Sent::Enough);
             }
             match self.stream.write(ready) {
-                Ok(n) => self.machine.sent(n),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Ok(n) => {
+                    self.machine.sent(n);
+                    *n_budget = n_budget.saturating_sub(n);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::SocketIsFull),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn answer_all(&mut self, source: &dyn Source, mut events: Vec<Event>) {
+    fn answer_all(&mut self, source: &dyn Source, mut events: Vec<Event>, now: Now) {
         for event in events.drain(..) {
             match event {
                 Event::Read { sid, dbr, count, reply } => self.read(sid, dbr, count, reply),
@@ -210,7 +268,7 @@ impl Circuit {
                 Event::Clear { sid } => self.clear(sid),
                 // Access security, which will want to know, does not exist yet.
                 Event::Identity { .. } => {}
-                Event::Closed(_) => self.is_closing = true,
+                Event::Closed(_) => self.closes_by = Some(now.monotonic + limit::CLOSING),
             }
         }
         self.events = events;
@@ -222,7 +280,7 @@ impl Circuit {
         };
         let facts = pv.facts();
         let native = DbrType::of(facts.kind, Level::Plain);
-        let sid = self.machine.created(cid, native, facts.count_max, Rights { read: true, write: true });
+        let sid = self.machine.created(cid, native, facts.count_max, Rights { read: true, write: !facts.is_read_only });
         let index = sid.0 as usize;
         if self.channels.len() <= index {
             self.channels.resize_with(index + 1, || None);
@@ -246,6 +304,9 @@ impl Circuit {
         if dbr == DbrType::PUT_ACKT || dbr == DbrType::PUT_ACKS {
             let result = acknowledge(&*pv, dbr, &value);
             return self.machine.write_done(sid, dbr, count, ioid, result);
+        }
+        if ioid.is_some() && self.puts.len() >= limit::PUTS {
+            return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::ALLOCMEM));
         }
         let put = self.put_next;
         let completion = ioid.map(|ioid| {
@@ -286,9 +347,9 @@ impl Circuit {
         let entry = self.watches.vacant_entry();
         let watch = entry.key();
         let listener = Listener::new(self.inbox.clone(), self.key, watch);
-        if pv.posts().listen(listener.clone()) {
-            pv.listeners_changed();
-        }
+        pv.posts().listen(listener.clone());
+        // Told every time: another circuit may have been first, but not be known to the PV yet.
+        pv.listeners_changed();
         entry.insert(Watch { pv: pv.clone(), listener, is_unsent: false, subscriptions: Vec::new() });
         self.watch_of_pv.insert(address, watch);
         watch
@@ -305,15 +366,18 @@ impl Circuit {
 
     fn unwatch(&mut self, index: usize) {
         let watch = self.watches.remove(index);
-        self.unsent.retain(|&unsent| unsent != index);
-        self.watch_of_pv.remove(&Arc::as_ptr(&watch.pv).cast::<()>().addr());
-        if watch.pv.posts().unlisten(&watch.listener) {
-            watch.pv.listeners_changed();
+        if watch.is_unsent {
+            self.unsent.retain(|&unsent| unsent != index);
         }
+        self.watch_of_pv.remove(&Arc::as_ptr(&watch.pv).cast::<()>().addr());
+        watch.pv.posts().unlisten(&watch.listener);
+        watch.pv.listeners_changed();
     }
 
     fn clear(&mut self, sid: Sid) {
         let Some(channel) = self.channels.get_mut(sid.0 as usize).and_then(Option::take) else { return };
+        // Their ends find nobody, and the number may soon be another channel's.
+        self.puts.retain(|_, put| put.sid != sid);
         let address = Arc::as_ptr(&channel.pv).cast::<()>().addr();
         let Some(&index) = self.watch_of_pv.get(&address) else { return };
         let ended = self.watches[index].subscriptions.extract_if(.., |subscription| subscription.sid == sid);
@@ -332,21 +396,25 @@ impl Circuit {
             return;
         }
         let mut n_sent = 0;
-        for &index in &self.unsent {
+        let mut is_full = false;
+        while let (Some(&index), false) = (self.unsent.get(n_sent), is_full) {
             let watch = &mut self.watches[index];
-            if !send_watch(watch, &mut self.machine) {
-                break;
-            }
-            watch.is_unsent = false;
-            n_sent += 1;
+            is_full = !send_watch(watch, &mut self.machine);
+            watch.is_unsent = is_full;
+            n_sent += usize::from(!is_full);
         }
         self.unsent.drain(..n_sent);
+        if is_full {
+            // Whatever it has left comes behind the others, so that one fast PV starves none.
+            self.unsent.rotate_left(1);
+        }
     }
 
     /// Lets go of everything.
     pub(super) fn close(mut self, poll: &Poll) {
         // It was registered when it was adopted.
         let _ = poll.registry().deregister(&mut SourceFd(&self.stream.as_raw_fd()));
+        self.watches.iter_mut().for_each(|(_, watch)| watch.is_unsent = false);
         let watches: Vec<usize> = self.watches.iter().map(|(index, _)| index).collect();
         watches.into_iter().for_each(|index| self.unwatch(index));
     }
@@ -362,22 +430,29 @@ impl std::fmt::Debug for Circuit {
 fn send_watch(watch: &mut Watch, machine: &mut Machine) -> bool {
     watch.listener.looks();
     let Watch { pv, subscriptions, .. } = watch;
-    pv.posts().with_ring(|ring| {
-        for subscription in subscriptions {
+    // Asked for before the ring is held: a source may post while it holds what this needs.
+    let kind = pv.facts().kind;
+    let meta = subscriptions.iter().any(|subscription| subscription.dbr.needs_meta(kind)).then(|| pv.meta());
+    let filled_by = pv.posts().with_ring(|ring| {
+        subscriptions.iter_mut().position(|Subscription { id, sid, dbr, count, cursor }| {
             while machine.pending_bytes() < limit::UPDATE_BYTES {
-                let Some(post) = ring.next(&mut subscription.cursor) else { break };
-                let Subscription { id, sid, dbr, count, .. } = *subscription;
-                if dbr.needs_meta(post.reading.value.kind()) {
+                let Some(post) = ring.next(cursor) else { return false };
+                if dbr.needs_meta(kind) {
                     let mut reading = post.reading.clone();
-                    complete(&mut reading, &**pv, dbr);
-                    update(machine, sid, dbr, count, id, &reading);
+                    reading.meta.clone_from(&meta);
+                    update(machine, *sid, *dbr, *count, *id, &reading);
                 } else {
-                    update(machine, sid, dbr, count, id, &post.reading);
+                    update(machine, *sid, *dbr, *count, *id, &post.reading);
                 }
             }
-        }
-        machine.pending_bytes() < limit::UPDATE_BYTES
-    })
+            true
+        })
+    });
+    if let Some(index) = filled_by {
+        // Its fellows are first next time.
+        subscriptions.rotate_left(index + 1);
+    }
+    filled_by.is_none()
 }
 
 /// Sends an update; a value that cannot become the wanted type is told as such.

@@ -106,10 +106,18 @@ impl Drop for Server {
 #[derive(Debug)]
 struct Edge {
     listeners: Vec<TcpListener>,
-    answering: Vec<UdpSocket>,
+    answering: Vec<Answering>,
     beacon_addresses: Vec<SocketAddr>,
     tcp_port: u16,
     udp_port: u16,
+}
+
+/// A socket that hears searches.
+#[derive(Debug)]
+struct Answering {
+    socket: UdpSocket,
+    /// The one that answers them: itself, or the one with the address of the same interface.
+    replies_from: usize,
 }
 
 impl Edge {
@@ -137,19 +145,21 @@ impl Edge {
 
 /// A socket for searches on every interface, and one on its broadcast address, since a socket
 /// bound to an address does not hear broadcasts.
-fn bind_udp(interfaces: &[Ipv4Addr], port: u16) -> Result<(Vec<UdpSocket>, u16), ServerError> {
-    let mut sockets = Vec::new();
+fn bind_udp(interfaces: &[Ipv4Addr], port: u16) -> Result<(Vec<Answering>, u16), ServerError> {
+    let mut sockets: Vec<Answering> = Vec::new();
     let mut port = port;
     for &interface in interfaces {
         let failed = |error| ServerError::Bind { address: SocketAddr::from((interface, port)), error };
         let socket = socket::answering(interface, port).map_err(failed)?;
         port = socket.local_addr().map_err(failed)?.port();
-        sockets.push(socket);
+        let replies_from = sockets.len();
+        sockets.push(Answering { socket, replies_from });
         if !interface.is_unspecified()
             && let Some(broadcast) = interfaces::broadcast_of(interface)
         {
             // Systems that let nobody bind a broadcast address still deliver unicast searches.
-            sockets.extend(socket::answering(broadcast, port).ok());
+            let hears_broadcasts = socket::answering(broadcast, port).ok();
+            sockets.extend(hears_broadcasts.map(|socket| Answering { socket, replies_from }));
         }
     }
     Ok((sockets, port))

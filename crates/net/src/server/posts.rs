@@ -53,18 +53,12 @@ impl Posts {
         work(&lock(&self.state).ring)
     }
 
-    /// Adds a listener; true when it is the first.
-    pub(super) fn listen(&self, listener: Arc<Listener>) -> bool {
-        let mut state = lock(&self.state);
-        state.listeners.push(listener);
-        state.listeners.len() == 1
+    pub(super) fn listen(&self, listener: Arc<Listener>) {
+        lock(&self.state).listeners.push(listener);
     }
 
-    /// Removes a listener; true when it was the last.
-    pub(super) fn unlisten(&self, listener: &Arc<Listener>) -> bool {
-        let mut state = lock(&self.state);
-        state.listeners.retain(|known| !Arc::ptr_eq(known, listener));
-        state.listeners.is_empty()
+    pub(super) fn unlisten(&self, listener: &Arc<Listener>) {
+        lock(&self.state).listeners.retain(|known| !Arc::ptr_eq(known, listener));
     }
 }
 

@@ -14,7 +14,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
 use super::circuit::{Circuit, Turn};
-use super::{Edge, Source};
+use super::{Answering, Edge, Source};
 use crate::sync::lock;
 use crate::timers::Timers;
 use crate::{clock, limit, socket};
@@ -113,7 +113,7 @@ impl Reactor {
     /// Makes this the reactor that accepts clients and answers searches.
     pub(super) fn take_edge(&mut self, edge: Edge, inboxes: Vec<Arc<Inbox>>) -> io::Result<()> {
         let listeners = edge.listeners.iter().map(AsRawFd::as_raw_fd);
-        let answering = edge.answering.iter().map(AsRawFd::as_raw_fd);
+        let answering = edge.answering.iter().map(|answering| answering.socket.as_raw_fd());
         for (index, descriptor) in listeners.chain(answering).enumerate() {
             let token = Token(EDGE + index);
             self.poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
@@ -143,10 +143,16 @@ impl Reactor {
             self.inbox.is_awake.store(true, Ordering::Release);
             let now = clock::now();
             let is_edge = events.iter().any(|event| event.token().0 >= EDGE && event.token() != WAKE);
-            due.extend(events.iter().map(|event| event.token().0).filter(|&index| index < EDGE));
+            for event in events.iter().filter(|event| event.token().0 < EDGE) {
+                let index = event.token().0;
+                if let (Some((_, circuit)), true) = (self.circuits.get_mut(index), event.is_read_closed()) {
+                    circuit.peer_has_ended();
+                }
+                due.push(index);
+            }
             self.door_turn(is_edge, now);
             if !self.take_messages(&mut messages, &mut due, now) {
-                return;
+                return self.stop();
             }
             self.timers.take_due(now.monotonic, &mut due);
             due.sort_unstable();
@@ -160,8 +166,15 @@ impl Reactor {
                 let _ = self.inbox.waker.wake();
             }
             if !is_running {
-                return;
+                return self.stop();
             }
+        }
+    }
+
+    /// Lets go of every circuit, so that the PVs know that nobody listens any more.
+    fn stop(mut self) {
+        for (_, circuit) in self.circuits.drain() {
+            circuit.close(&self.poll);
         }
     }
 
@@ -282,9 +295,8 @@ impl Door {
     /// Answers the searches that wait.
     fn answer(&mut self, source: &dyn Source, buffer: &mut [u8]) {
         self.has_more = false;
-        // One bound to a broadcast address cannot send from it; the first has an address of its own.
-        let reply_socket = &self.edge.answering[0];
-        for socket in &self.edge.answering {
+        for Answering { socket, replies_from } in &self.edge.answering {
+            let reply_socket = self.edge.answering.get(*replies_from).map_or(socket, |other| &other.socket);
             for n_taken in 1.. {
                 let Ok((n, from)) = socket.recv_from(buffer) else { break };
                 // The poller would not tell again of what is left in the socket.
@@ -307,8 +319,10 @@ impl Door {
     fn send_beacons(&mut self) {
         for datagram in self.datagrams.drain(..) {
             for to in &self.edge.beacon_addresses {
-                // As one that is lost: the next one follows.
-                let _ = self.edge.answering[0].send_to(&datagram.bytes, to);
+                // Which interface leads there is the system's to know: the first that it accepts.
+                let mut sockets =
+                    self.edge.answering.iter().enumerate().filter(|(index, from)| *index == from.replies_from);
+                sockets.any(|(_, from)| from.socket.send_to(&datagram.bytes, to).is_ok());
             }
         }
     }

@@ -21,6 +21,8 @@ pub struct PvFacts {
     pub kind: Kind,
     /// How many elements it can hold.
     pub count_max: u32,
+    /// Whether a put is refused whatever it says.
+    pub is_read_only: bool,
     /// What DBR_CLASS_NAME answers.
     pub class_name: &'static str,
 }
@@ -46,7 +48,7 @@ pub trait Pv: Send + Sync {
     /// Where its changes are posted.
     fn posts(&self) -> &Posts;
 
-    /// The first listener of [`Pv::posts`] has come, or the last has gone; see [`Posts::has_listeners`].
+    /// A listener of [`Pv::posts`] has come or gone; what holds now says [`Posts::has_listeners`].
     fn listeners_changed(&self);
 
     /// Calls `attach` once with the present reading while no change can be posted.

@@ -50,6 +50,7 @@ impl Circuit {
         let id = me.id();
         state.role.block(id, me);
         self.flush(&mut state);
+        self.tell_unsent(&mut state);
         self.release(state);
         std::thread::park_timeout(patience);
         let mut state = lock(&self.state);
@@ -76,7 +77,7 @@ impl Circuit {
             let is_readable = self.poll(wants_to_write, until.saturating_duration_since(now));
             state = lock(&self.state);
             if is_readable {
-                self.receive(&mut state, limit::RECEIVE_BYTES);
+                self.receive(&mut state, limit::RECEIVE_BYTES, false);
             }
             let now = clock::now();
             if state.machine.deadline().is_some_and(|due| due <= now.monotonic) {
@@ -88,15 +89,28 @@ impl Circuit {
         }
     }
 
+    /// Has the reactor try again what the socket does not take now, when no reader here will.
+    fn tell_unsent(&self, state: &mut State) {
+        if state.phase == Phase::Open && !state.machine.ready().is_empty() {
+            self.tell_flush(state);
+        }
+    }
+
+    /// Waits until the socket takes bytes.
+    pub(super) fn wait_writable(&self, patience: Duration) {
+        let mut descriptors = [PollFd::new(&self.stream, PollFlags::OUT)];
+        // Ready, late or interrupted: the caller looks again.
+        let _ = rustix::event::poll(&mut descriptors, Some(&timespec(patience)));
+    }
+
     /// Waits for the socket; true when there may be something to read.
     fn poll(&self, wants_to_write: bool, patience: Duration) -> bool {
         let mut flags = PollFlags::IN;
         if wants_to_write {
             flags |= PollFlags::OUT;
         }
-        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
         let mut descriptors = [PollFd::new(&self.stream, flags)];
-        match rustix::event::poll(&mut descriptors, Some(&patience)) {
+        match rustix::event::poll(&mut descriptors, Some(&timespec(patience))) {
             Ok(n_ready) => n_ready > 0 && descriptors[0].revents() != PollFlags::OUT,
             Err(_) => false,
         }
@@ -107,6 +121,7 @@ impl Circuit {
         if let Some(successor) = state.role.successor() {
             successor.unpark();
         }
+        self.tell_unsent(state);
         if state.phase != Phase::Open || state.lease_is_timed {
             return;
         }
@@ -134,6 +149,11 @@ impl Circuit {
         // It is registered; should the system think otherwise, nothing is left to undo.
         let _ = self.reactor.registry().deregister(&mut SourceFd(&self.stream.as_raw_fd()));
     }
+}
+
+fn timespec(patience: Duration) -> Timespec {
+    let tv_sec = i64::try_from(patience.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: i64::from(patience.subsec_nanos()) }
 }
 
 impl Driven for Circuit {
@@ -175,7 +195,7 @@ impl Circuit {
             }
             Reader::Reactor => {}
         }
-        let is_more = self.receive(state, limit::TURN_BYTES);
+        let is_more = self.receive(state, limit::TURN_BYTES, true);
         if state.machine.deadline().is_some_and(|due| due <= now.monotonic) {
             self.tick(state, now);
         }

@@ -1,0 +1,82 @@
+//! Every field of every record type is told by our IOC as softIoc tells it.
+#![forbid(unsafe_code)]
+
+use fodo_conformance::Failure;
+use fodo_conformance::client::{Client, Sample, Shape};
+use fodo_conformance::ours::Ours;
+use fodo_conformance::place::database;
+use fodo_conformance::server::{Server, ServerKind};
+
+/// One record of each type, and the type.
+const RECORDS: [(&str, &str); 13] = [
+    ("ai", "ai"),
+    ("ao", "ao"),
+    ("bi", "bi"),
+    ("bo", "bo"),
+    ("calc", "calc"),
+    ("longin", "longin"),
+    ("longout", "longout"),
+    ("mbbi", "mbbi"),
+    ("mbbo", "mbbo"),
+    ("stringin", "stringin"),
+    ("stringout", "stringout"),
+    ("wf_LONG", "waveform"),
+    ("wf_STRING", "waveform"),
+];
+
+/// Fields that are not compared, and why.
+const LEFT_OUT: [(&str, &str); 2] = [
+    ("DTYP", "its labels are the device supports, of which softIoc has more"),
+    ("RTYP", "softIoc calls it writable and then refuses"),
+];
+
+/// Fields whose precision softIoc takes from the type, and we from the record.
+const WITHOUT_PRECISION: [&str; 3] = ["SDLY", "AFTC", "AFVL"];
+
+/// The names of a type's fields, the common ones among them.
+fn fields_of(record_type: &str) -> Vec<String> {
+    let list = std::fs::read_to_string(database("fields.txt")).expect("the list is there");
+    let lines = list.lines().filter_map(|line| line.split_once(' '));
+    let lines = lines.filter(|(of, _)| *of == "common" || *of == record_type);
+    lines.flat_map(|(_, names)| names.split(' ').map(str::to_string)).collect()
+}
+
+/// What a client can learn of a field, as text; the server's prefix is left out.
+fn told(client: &mut Ours, server: &Server, field: &str) -> Result<String, Failure> {
+    let pv = server.pv(field);
+    let about = client.connect(&pv)?;
+    let mut text = format!("{about:?}");
+    for shape in [Shape::Value, Shape::Text, Shape::Control] {
+        let mut sample = client.get(&pv, shape)?;
+        sample.time_ns = None;
+        if WITHOUT_PRECISION.iter().any(|name| field.ends_with(name)) {
+            sample = Sample { precision: None, ..sample };
+        }
+        text.push_str(&format!("\n{sample:?}"));
+    }
+    Ok(text.replace(&server.prefix, ""))
+}
+
+#[test]
+fn every_field_is_told_as_softioc_tells_it() {
+    let (theirs, ours) = (Server::start(ServerKind::SoftIoc).unwrap(), Server::start(ServerKind::Fodo).unwrap());
+    let (mut at_theirs, mut at_ours) = (Ours::new(theirs.address()), Ours::new(ours.address()));
+    let mut differences = Vec::new();
+    let mut n_fields = 0;
+
+    for (record, record_type) in RECORDS {
+        let is_compared = |name: &String| !LEFT_OUT.iter().any(|(left_out, _)| name == left_out);
+        for name in fields_of(record_type).into_iter().filter(is_compared) {
+            let field = format!("{record}.{name}");
+            n_fields += 1;
+            let expected = told(&mut at_theirs, &theirs, &field).expect(&field);
+            let found = told(&mut at_ours, &ours, &field);
+            if found.as_ref() != Ok(&expected) {
+                differences.push(format!("{field}:\nsoftIoc {expected}\nfodo    {found:?}"));
+            }
+        }
+    }
+
+    assert!(n_fields > 900, "{n_fields}");
+    assert!(differences.is_empty(), "{}\n{} of {n_fields} differ", differences.join("\n"), differences.len());
+}

@@ -1,0 +1,78 @@
+//! The subscriptions of one circuit, found by their number and by their channel.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::dbr::DbrType;
+use crate::{Sid, SubscriptionId};
+
+/// How a subscription was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// Of which channel.
+    pub sid: Sid,
+    /// As which type.
+    pub dbr: DbrType,
+    /// How many elements.
+    pub count: u32,
+}
+
+/// Subscriptions by number; those of a channel end together without a look at the others.
+#[derive(Debug, Default)]
+pub struct Subscriptions {
+    by_id: HashMap<SubscriptionId, Subscription>,
+    by_channel: BTreeSet<(Sid, SubscriptionId)>,
+}
+
+impl Subscriptions {
+    /// Adds one, in the place of another with its number.
+    pub fn insert(&mut self, id: SubscriptionId, subscription: Subscription) {
+        self.remove(id);
+        self.by_id.insert(id, subscription);
+        self.by_channel.insert((subscription.sid, id));
+    }
+
+    /// One by its number.
+    pub fn find(&self, id: SubscriptionId) -> Option<Subscription> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// Takes one out.
+    pub fn remove(&mut self, id: SubscriptionId) -> Option<Subscription> {
+        let subscription = self.by_id.remove(&id)?;
+        self.by_channel.remove(&(subscription.sid, id));
+        Some(subscription)
+    }
+
+    /// Takes out all of a channel.
+    pub fn remove_channel(&mut self, sid: Sid) {
+        let first = (sid, SubscriptionId(0));
+        while let Some(&(of, id)) = self.by_channel.range(first..).next().filter(|(of, _)| *of == sid) {
+            self.by_channel.remove(&(of, id));
+            self.by_id.remove(&id);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_takes_its_own_subscriptions_along() {
+        let mut subscriptions = Subscriptions::default();
+        for (id, sid) in [(0, 1), (7, 1), (u32::MAX, 1), (3, 2), (4, 0)] {
+            subscriptions.insert(SubscriptionId(id), Subscription { sid: Sid(sid), dbr: DbrType(6), count: 1 });
+        }
+
+        subscriptions.remove_channel(Sid(1));
+
+        assert_eq!(subscriptions.len(), 2);
+        assert!(subscriptions.find(SubscriptionId(7)).is_none());
+        assert!(subscriptions.remove(SubscriptionId(3)).is_some());
+    }
+}

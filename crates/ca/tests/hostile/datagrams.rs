@@ -1,0 +1,133 @@
+//! Searches and their answers.
+
+use super::*;
+
+fn answers(bytes: &[u8]) -> Vec<Datagram> {
+    let mut out = Vec::new();
+    Responder::new(6000, Now::for_test()).handle(HERE, bytes, &mut |_| true, &mut out);
+    out
+}
+
+fn version() -> Vec<u8> {
+    bare(Request::Version { priority: 1, minor: 13, sequence: 1 })
+}
+
+fn search(name: &[u8]) -> Vec<u8> {
+    let request = Request::Search { reply: 5, minor: 13, cid: Cid(1), again: 1 };
+    [version(), text(request, name)].concat()
+}
+
+#[test]
+fn row_1_datagrams_that_end_early_are_not_answered() {
+    let whole = search(b"x");
+    assert_eq!(answers(&whole).len(), 1);
+
+    for n_bytes in 0..whole.len() {
+        assert_eq!(answers(&whole[..n_bytes]), [], "{n_bytes} bytes");
+    }
+}
+
+#[test]
+fn row_2_a_payload_beyond_its_datagram_ends_the_datagram() {
+    let mut bytes = [search(b"x"), search(b"x")[16..].to_vec()].concat();
+    let second = bytes.len() - 24;
+    bytes[second + 2..second + 4].copy_from_slice(&4096_u16.to_be_bytes());
+
+    let answered = answers(&bytes);
+
+    assert_eq!(recording::messages(&answered[0].bytes).len(), 2, "VERSION and one answer");
+}
+
+#[test]
+fn row_3_a_length_near_the_end_of_numbers_is_no_length() {
+    for length in [u32::MAX, u32::MAX - 7, u32::MAX - 23, 0x8000_0000] {
+        let mut bytes = version();
+        bytes.extend_from_slice(&[0, 6, 0xff, 0xff, 0, 5, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]);
+        bytes.extend_from_slice(&length.to_be_bytes());
+        bytes.extend_from_slice(&[0, 0, 0, 13, b'x', 0, 0, 0, 0, 0, 0, 0]);
+
+        assert_eq!(answers(&bytes), [], "{length}");
+    }
+}
+
+#[test]
+fn row_4_names_that_are_none_are_not_asked_for() {
+    let mut unended = search(b"1234567");
+    *unended.last_mut().unwrap() = b'8';
+    assert_eq!(answers(&unended), [], "no NUL");
+    assert_eq!(answers(&search(b"")), [], "empty");
+    assert_eq!(answers(&search(&[b'x'; 60_000])), [], "too long");
+    assert_eq!(answers(&search(b"\xff\xfe")), [], "no UTF-8");
+
+    let mut asked = Vec::new();
+    for name in ["a\nb\u{1b}[2J", "../../etc", "%s%n"] {
+        let mut serves = |name: &str| {
+            asked.push(name.to_owned());
+            false
+        };
+        let mut out = Vec::new();
+        Responder::new(6000, Now::for_test()).handle(HERE, &search(name.as_bytes()), &mut serves, &mut out);
+        assert_eq!(out, []);
+    }
+    assert_eq!(asked.len(), 3, "strange ones are the source's to refuse");
+}
+
+#[test]
+fn row_6_senders_that_are_none_are_not_answered() {
+    for from in ["127.0.0.1:0", "224.0.0.1:5064", "255.255.255.255:5064"] {
+        let mut out = Vec::new();
+        Responder::new(6000, Now::for_test()).handle(from.parse().unwrap(), &search(b"x"), &mut |_| true, &mut out);
+        assert_eq!(out, [], "{from}");
+    }
+}
+
+fn claim(port: u16, address: u32, cid: u32) -> Vec<u8> {
+    with_answer(Answer::Search { port, count: 0, address, cid: Cid(cid) }, &[0, 13, 0, 0, 0, 0, 0, 0])
+}
+
+#[test]
+fn row_8_the_first_claim_counts_and_claims_of_nothing_do_not() {
+    let now = Now::for_test();
+    let mut searcher = Searcher::new(1);
+    searcher.add(Cid(5), "x", now);
+    let mut claims = Vec::new();
+    for (port, address, cid) in [(5064, u32::MAX, 6), (0, u32::MAX, 5), (5064, 0xe000_0001, 5)] {
+        searcher.handle(HERE, &claim(port, address, cid), now, &mut claims);
+    }
+    assert_eq!(claims, [], "unknown, without port, multicast");
+
+    searcher.handle(HERE, &claim(5064, u32::MAX, 5), now, &mut claims);
+    searcher.handle(HERE, &claim(5065, u32::MAX, 5), now, &mut claims);
+
+    assert_eq!(claims.len(), 1);
+    assert_eq!(claims[0].server.port(), 5064);
+}
+
+#[test]
+fn searcher_and_responder_survive_any_datagram() {
+    let recording = Recording::named("search");
+    let datagrams: Vec<Vec<u8>> = recording
+        .lines
+        .iter()
+        .filter_map(|line| match line {
+            recording::Line::Bytes(_, bytes, _) => Some(bytes.clone()),
+            recording::Line::Comment(_) => None,
+        })
+        .collect();
+    for seed in 0..20_000 {
+        let mut chance = Chance(seed);
+        let messages = datagrams[chance.below(2)].repeat(1 + chance.below(30));
+        let bytes = chance.mutated(&messages);
+        let now = Now::for_test();
+        let mut searcher = Searcher::new(seed);
+        (0..4).for_each(|cid| searcher.add(Cid(cid), "w:float", now));
+        let (mut claims, mut out) = (Vec::new(), Vec::new());
+
+        searcher.handle(HERE, &bytes, now, &mut claims);
+        Responder::new(6000, now).handle(HERE, &bytes, &mut |_| true, &mut out);
+
+        assert_eq!(claims.len() + searcher.n_names(), 4, "seed {seed}");
+        assert!(out.iter().all(|datagram| datagram.bytes.len() <= limit::ANSWER_BYTES), "seed {seed}");
+        assert!(out.iter().map(|datagram| datagram.bytes.len()).sum::<usize>() <= bytes.len() + 16, "seed {seed}");
+    }
+}

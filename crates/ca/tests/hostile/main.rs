@@ -1,0 +1,506 @@
+//! Bytes that no honest peer sends: nothing panics, nothing grows beyond what came in, and a
+//! circuit stays usable or closes. The rows are those of the fault table of the project.
+#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+
+#[path = "../wire/recording.rs"]
+#[expect(dead_code, reason = "the rest is for the test that is about these files")]
+mod recording;
+
+mod datagrams;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fodo_ca::dbr::DbrType;
+use fodo_ca::eca::Eca;
+use fodo_ca::message::{self, Answer, Header, MINOR_VERSION, Request};
+use fodo_ca::search::{Datagram, Responder, Searcher};
+use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId, client, limit, server};
+use fodo_data::{EventMask, Now, Reading, Value};
+
+use recording::{Recording, Way};
+
+/// Numbers that look random and come back with their seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % n.max(1)
+    }
+
+    /// Bytes with some overwritten, lost, doubled or put in.
+    fn mutated(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        for _ in 0..1 + self.below(6) {
+            let at = self.below(bytes.len());
+            let end = (at + self.below(40)).min(bytes.len());
+            match self.below(5) {
+                0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << (at % 8)),
+                1 => bytes[at..end].fill([0, 0xff, 0x7f][at % 3]),
+                2 => drop(bytes.drain(at..end)),
+                3 => bytes.extend_from_within(at..end),
+                _ => (at..end).for_each(|at| bytes[at] = self.below(256) as u8),
+            }
+        }
+        bytes
+    }
+}
+
+const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 40_000);
+
+fn client_circuit(now: Now) -> client::Circuit {
+    client::Circuit::new(
+        &client::Config {
+            priority: 0,
+            user: "ann".into(),
+            host: "desk".into(),
+            echo_after: Duration::from_secs(30),
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
+        },
+        now,
+    )
+}
+
+/// A server circuit with what came of it; it answers every event with the same reading.
+struct Server {
+    circuit: server::Circuit,
+    events: Vec<server::Event>,
+    now: Now,
+}
+
+impl Server {
+    fn new() -> Server {
+        let now = Now::for_test();
+        let circuit = server::Circuit::new(&server::Config { payload_bytes_max: PAYLOAD_BYTES_MAX }, now);
+        let mut server = Server { circuit, events: Vec::new(), now };
+        server.drain();
+        server
+    }
+
+    /// One with channel 0, an array of 100 doubles.
+    fn with_channel() -> Server {
+        let mut server = Server::new();
+        server.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"x")]);
+        server.drain();
+        server.events.clear();
+        server
+    }
+
+    fn hear(&mut self, messages: &[Vec<u8>]) {
+        let n_before = self.events.len();
+        self.circuit.received(&messages.concat(), self.now, &mut self.events);
+        let events = self.events[n_before..].to_vec();
+        events.iter().for_each(|event| self.answer(event));
+    }
+
+    fn answer(&mut self, event: &server::Event) {
+        let reading = Reading::bare(Value::from(1.5));
+        match event {
+            server::Event::Create { cid, .. } => {
+                self.circuit.created(*cid, DbrType(6), 100, Rights { read: true, write: true });
+            }
+            server::Event::Read { sid, dbr, count, reply } => {
+                self.circuit.read_done(*sid, *dbr, *count, *reply, Ok(&reading));
+            }
+            server::Event::Write { sid, dbr, ioid, .. } => {
+                self.circuit.write_done(*sid, *dbr, 1, *ioid, Err(Eca::PUTFAIL));
+            }
+            server::Event::Subscribe { sid, dbr, count, subscription, .. } => {
+                // A value that cannot become the type is the answer to some.
+                let _ = self.circuit.update(*sid, *dbr, *count, *subscription, Ok(&reading));
+            }
+            _ => {}
+        }
+    }
+
+    /// The headers of all that is ready, and leaves large payloads out.
+    fn drain(&mut self) -> Vec<(Header, Vec<u8>)> {
+        let mut bytes = Vec::new();
+        loop {
+            let ready = self.circuit.ready();
+            if ready.is_empty() {
+                break;
+            }
+            bytes.extend_from_slice(ready);
+            let n = ready.len();
+            self.circuit.sent(n);
+        }
+        recording::messages(&bytes).into_iter().map(|message| (message.header, message.payload)).collect()
+    }
+
+    /// What was answered last.
+    fn last(&mut self) -> Answer {
+        Answer::from_header(&self.drain().last().unwrap().0)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.events.iter().any(|event| matches!(event, server::Event::Closed(_)))
+    }
+
+    /// Whether an echo comes back.
+    fn is_usable(&mut self) -> bool {
+        self.drain();
+        self.hear(&[bare(Request::Echo {})]);
+        matches!(self.drain().as_slice(), [(Header { command: 23, .. }, _)])
+    }
+}
+
+fn bare(request: Request) -> Vec<u8> {
+    with(request, &[])
+}
+
+fn with(request: Request, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    request.header(payload.len()).encode(&mut bytes);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn with_answer(answer: Answer, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    answer.header(payload.len()).encode(&mut bytes);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn text(request: Request, text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message::encode_text(&mut bytes, |size| request.header(size), text);
+    bytes
+}
+
+fn event_add(sid: u32, subscription: u32, mask: u16) -> Vec<u8> {
+    let mut payload = vec![0; 16];
+    payload[12..14].copy_from_slice(&mask.to_be_bytes());
+    with(
+        Request::EventAdd { dbr: DbrType(6), count: 1, sid: Sid(sid), subscription: SubscriptionId(subscription) },
+        &payload,
+    )
+}
+
+#[test]
+fn row_12_a_payload_that_is_no_multiple_of_8_is_complained_about_and_closes() {
+    let mut server = Server::with_channel();
+
+    server.hear(&[with(Request::Write { dbr: DbrType(6), count: 1, sid: Sid(0), ioid: Ioid(7) }, &[0; 12])]);
+
+    assert_eq!(server.last(), Answer::Error { cid: Cid(7), status: Eca::INTERNAL });
+    assert!(server.is_closed());
+}
+
+#[test]
+fn row_13_a_declared_size_takes_no_memory_and_the_circuit_goes_on() {
+    let mut server = Server::with_channel();
+    let write = Request::WriteNotify { dbr: DbrType(6), count: 1 << 18, sid: Sid(0), ioid: Ioid(9) };
+    let mut head = Vec::new();
+    write.header(1 << 21).encode(&mut head);
+
+    server.hear(&[head]);
+    assert_eq!(
+        server.last(),
+        Answer::WriteNotify { dbr: DbrType(6), count: 1 << 18, status: Eca::TOLARGE, ioid: Ioid(9) }
+    );
+    (0..32).for_each(|_| server.hear(&[vec![0; 1 << 16]]));
+
+    assert!(server.is_usable());
+    assert_eq!(server.events, []);
+}
+
+#[test]
+fn row_14_a_count_or_type_that_does_not_fit_fails_its_operation_alone() {
+    let mut server = Server::with_channel();
+    let put = |dbr, count, payload: &[u8]| {
+        with(Request::WriteNotify { dbr: DbrType(dbr), count, sid: Sid(0), ioid: Ioid(1) }, payload)
+    };
+    let large = vec![0; 128 * 1024];
+    for (message, status) in [
+        (put(6, 2, &[0; 8]), Eca::BADCOUNT),
+        (put(6, u32::MAX, &[0; 8]), Eca::BADCOUNT),
+        (put(5, 0x8000_0000, &[0; 8]), Eca::BADCOUNT),
+        (put(99, 1, &[0; 8]), Eca::BADTYPE),
+        (put(u16::MAX, 1, &[0; 8]), Eca::BADTYPE),
+        (put(37, 1, &[0; 40]), Eca::BADTYPE),
+        (put(38, 1, &[0; 40]), Eca::BADTYPE),
+        (put(37, 100, &large), Eca::BADTYPE),
+        (put(99, 100, &large), Eca::BADTYPE),
+        (put(0, 100_000, &large), Eca::BADCOUNT),
+        (put(6, 101, &large), Eca::TOLARGE),
+    ] {
+        server.hear(std::slice::from_ref(&message));
+
+        let Answer::WriteNotify { status: told, ioid: Ioid(1), .. } = server.last() else { unreachable!() };
+        assert_eq!(told, status, "{:x?}", &message[..24]);
+        assert!(server.is_usable());
+    }
+    for (dbr, count, status) in
+        [(99, 1, Eca::BADTYPE), (35, 1, Eca::GETFAIL), (6, u32::MAX, Eca::TOLARGE), (0, 1 << 26, Eca::TOLARGE)]
+    {
+        server.hear(&[bare(Request::ReadNotify { dbr: DbrType(dbr), count, sid: Sid(0), ioid: Ioid(1) })]);
+
+        let (header, payload) = server.drain().pop().unwrap();
+        assert!(Answer::from_header(&header).to_string().contains(&status.to_string()), "{dbr} {count}");
+        assert!(payload.len() <= limit::REFUSAL_BYTES);
+        assert!(server.is_usable());
+    }
+    assert_eq!(server.events, []);
+}
+
+#[test]
+fn row_15_a_message_that_trickles_or_stops_closes_after_its_time() {
+    let create = text(Request::CreateChan { cid: Cid(1), minor: 13 }, &[b'x'; 200]);
+    for n_bytes in [1, 15, 30] {
+        let mut server = Server::new();
+        let start = server.now;
+        for (n, byte) in create[..n_bytes].iter().enumerate() {
+            server.now = start + Duration::from_secs(n as u64);
+            server.hear(&[vec![*byte]]);
+            server.circuit.tick(server.now, &mut server.events);
+            assert_eq!(server.circuit.deadline(), Some((start + limit::MESSAGE).monotonic));
+        }
+        assert!(!server.is_closed());
+
+        server.circuit.tick(start + limit::MESSAGE, &mut server.events);
+
+        assert!(server.is_closed(), "{n_bytes}");
+    }
+}
+
+#[test]
+fn row_15_a_whole_message_gives_the_next_one_its_own_time() {
+    let mut server = Server::new();
+    let start = server.now;
+    let echo = bare(Request::Echo {});
+    for second in [0, 40, 80] {
+        server.now = start + Duration::from_secs(second);
+        server.hear(&[echo[..5].to_vec()]);
+        server.now = start + Duration::from_secs(second + 30);
+        server.hear(&[echo[5..].to_vec()]);
+        assert_eq!(server.circuit.deadline(), None);
+    }
+    assert_eq!(server.drain().len(), 3);
+}
+
+#[test]
+fn row_16_a_version_that_is_missing_or_odd_is_served_or_refused() {
+    for first in [None, Some(0), Some(65_535)] {
+        let mut server = Server::new();
+        let version = first.map(|minor| bare(Request::Version { priority: 0, minor, sequence: 0 }));
+        let create = text(Request::CreateChan { cid: Cid(1), minor: 13 }, b"x");
+
+        server.hear(&[version.unwrap_or_default(), create]);
+
+        assert!(matches!(server.last(), Answer::CreateChan { cid: Cid(1), .. }));
+    }
+    let mut server = Server::new();
+    server.hear(&[text(Request::CreateChan { cid: Cid(1), minor: 3 }, b"x")]);
+    assert_eq!(server.last(), Answer::Error { cid: Cid(u32::MAX), status: Eca::DEFUNCT });
+}
+
+#[test]
+fn row_17_channels_are_each_circuits_own() {
+    let mut server = Server::with_channel();
+    server.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"again")]);
+    assert!(matches!(server.last(), Answer::CreateChan { cid: Cid(7), sid: Sid(1), .. }), "twice the same number");
+
+    let (dbr, sid, ioid) = (DbrType(6), Sid(1000), Ioid(1));
+    let subscription = SubscriptionId(1);
+    for request in [
+        bare(Request::ClearChannel { sid, cid: Cid(7) }),
+        event_add(sid.0, 1, 1),
+        bare(Request::EventCancel { dbr, count: 1, sid, subscription }),
+        bare(Request::ReadNotify { dbr, count: 1, sid, ioid }),
+        bare(Request::Read { dbr, count: 1, sid, ioid }),
+        with(Request::Write { dbr, count: 1, sid, ioid }, &[0; 8]),
+        with(Request::WriteNotify { dbr, count: 1 << 14, sid, ioid }, &vec![0; 1 << 17]),
+    ] {
+        let mut server = Server::with_channel();
+
+        server.hear(&[request]);
+
+        assert_eq!(server.last(), Answer::Error { cid: Cid(u32::MAX), status: Eca::INTERNAL });
+        assert!(matches!(server.events.as_slice(), [server::Event::Closed(_)]), "{:?}", server.events);
+    }
+}
+
+#[test]
+fn row_17_a_channel_that_is_cleared_takes_its_subscriptions_along_and_no_others() {
+    let mut server = Server::with_channel();
+    server.hear(&[text(Request::CreateChan { cid: Cid(8), minor: 13 }, b"y")]);
+    server.hear(&[event_add(0, 1, 1), event_add(0, 2, 1), event_add(1, 3, 1)]);
+
+    server.hear(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(7) }), event_add(1, 1, 1), event_add(1, 2, 1)]);
+    assert!(!server.is_closed(), "their numbers are free");
+    server.hear(&[event_add(1, 3, 1)]);
+
+    assert!(server.is_closed(), "the other's is not");
+}
+
+#[test]
+fn a_channel_created_before_another_is_cleared_in_one_breath_has_a_number_of_its_own() {
+    let mut server = Server::with_channel();
+    let create = || text(Request::CreateChan { cid: Cid(8), minor: 13 }, b"y");
+    let clear = bare(Request::ClearChannel { sid: Sid(0), cid: Cid(7) });
+    let read = bare(Request::ReadNotify { dbr: DbrType(6), count: 1, sid: Sid(0), ioid: Ioid(1) });
+
+    server.hear(&[create(), event_add(0, 1, 1), clear]);
+    assert!(matches!(server.drain()[2], (Header { command: 18, p2: 1, .. }, _)), "not the one that ends");
+    server.hear(&[create()]);
+    assert!(matches!(server.last(), Answer::CreateChan { sid: Sid(0), .. }), "later it is free");
+
+    server.hear(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(8) }), read]);
+    assert!(server.is_closed(), "and gone at once for the client");
+}
+
+#[test]
+fn row_18_subscriptions_without_a_mask_or_a_number_of_their_own_close() {
+    let cancel =
+        || bare(Request::EventCancel { dbr: DbrType(6), count: 1, sid: Sid(0), subscription: SubscriptionId(1) });
+    for (messages, status) in [
+        (vec![event_add(0, 1, 0)], Eca::ALLOCMEM),
+        (vec![event_add(0, 1, 0xffff)], Eca::ALLOCMEM),
+        (vec![event_add(0, 1, 1), event_add(0, 1, 1)], Eca::ALLOCMEM),
+        (vec![event_add(0, 1, 1), cancel(), cancel()], Eca::BADMONID),
+    ] {
+        let mut server = Server::with_channel();
+
+        server.hear(&messages);
+
+        assert!(
+            server
+                .drain()
+                .iter()
+                .any(|(header, _)| { Answer::from_header(header) == Answer::Error { cid: Cid(7), status } })
+        );
+        assert!(server.is_closed());
+    }
+}
+
+#[test]
+fn a_server_circuit_survives_any_bytes_within_its_bounds() {
+    let recordings: Vec<Vec<u8>> = Recording::all()
+        .iter()
+        .filter(|recording| recording.is_stream())
+        .map(|recording| recording.said(Way::ToServer).iter().flat_map(recording::Message::bytes).collect())
+        .collect();
+    let (mut n_closed, mut n_open) = (0, 0);
+    for seed in 0..3000 {
+        let mut chance = Chance(seed);
+        let mut bytes = chance.mutated(&recordings[seed as usize % recordings.len()]);
+        if seed % 8 == 0 {
+            bytes = (0..1000).map(|_| chance.below(256) as u8).collect();
+        }
+        let mut server = Server::new();
+        let piece = [1, 7, 64, 1000, usize::MAX][chance.below(5)];
+        for piece in bytes.chunks(piece) {
+            server.hear(&[piece.to_vec()]);
+            // Each message is 16 bytes at least, and makes an event or two of it and its identity.
+            assert!(server.events.len() <= bytes.len() / 8 + 2, "seed {seed}");
+        }
+        if server.is_closed() {
+            n_closed += 1;
+            assert!(matches!(server.events.last(), Some(server::Event::Closed(_))), "seed {seed}");
+            assert_eq!(server.circuit.deadline(), None, "seed {seed}");
+        } else {
+            n_open += 1;
+        }
+        server.drain();
+        assert_eq!(server.circuit.pending_bytes(), 0, "seed {seed}");
+    }
+    assert!(n_closed > 100 && n_open > 100, "{n_closed} {n_open}");
+}
+
+#[test]
+fn a_client_circuit_survives_any_bytes_within_its_bounds() {
+    let recordings: Vec<Vec<u8>> = Recording::all()
+        .iter()
+        .filter(|recording| recording.is_stream())
+        .map(|recording| recording.said(Way::ToClient).iter().flat_map(recording::Message::bytes).collect())
+        .collect();
+    for seed in 0..3000 {
+        let mut chance = Chance(seed);
+        let bytes = chance.mutated(&recordings[seed as usize % recordings.len()]);
+        let now = Now::for_test();
+        let mut circuit = client_circuit(now);
+        circuit.subscribe(Sid(1), DbrType(20), 0, EventMask::VALUE, SubscriptionId(1));
+        let pending_bytes = circuit.pending_bytes();
+        let mut events = Vec::new();
+        let piece = [1, 7, 64, 1000, usize::MAX][chance.below(5)];
+        bytes.chunks(piece).for_each(|piece| circuit.received(piece, now, &mut events));
+        circuit.tick(now + Duration::from_secs(30), &mut events);
+        circuit.tick(now + Duration::from_secs(60), &mut events);
+
+        assert!(events.len() <= bytes.len() / 16 + 2, "seed {seed}");
+        assert!(circuit.pending_bytes() <= pending_bytes + 16, "seed {seed}: an echo at the most");
+        let closed = events.iter().position(|event| matches!(event, client::Event::Closed(_)));
+        assert!(closed.is_none_or(|at| at == events.len() - 1), "seed {seed}: {events:?}");
+    }
+}
+
+#[test]
+fn an_echo_brings_its_payload_back() {
+    let mut server = Server::new();
+
+    server.hear(&[with(Request::Echo {}, b"12345678"), bare(Request::Echo {})]);
+
+    let payloads: Vec<Vec<u8>> = server.drain().into_iter().map(|(_, payload)| payload).collect();
+    assert_eq!(payloads, [b"12345678".to_vec(), vec![]]);
+}
+
+fn heard(circuit: &mut client::Circuit, bytes: &[u8]) -> Vec<client::Event> {
+    let mut events = Vec::new();
+    circuit.received(bytes, Now::for_test(), &mut events);
+    events
+}
+
+#[test]
+fn row_60_the_version_is_the_circuits_own() {
+    for (minor, count_asked) in [(12, 10), (MINOR_VERSION, 0)] {
+        let mut circuit = client_circuit(Now::for_test());
+        let server = Answer::Version { valid: 0, minor: u32::from(minor), sequence: 0 };
+        let created = Answer::CreateChan { dbr: DbrType(6), count: 10, cid: Cid(1), sid: Sid(4) };
+        heard(&mut circuit, &[with_answer(server, &[]), with_answer(created, &[])].concat());
+        let n_ready = circuit.ready().len();
+        circuit.sent(n_ready);
+
+        circuit.read(Sid(4), DbrType(6), 0, Ioid(1));
+
+        let (header, _) = Header::decode(circuit.ready()).unwrap();
+        assert_eq!(header.count, count_asked, "an old server does not know 0");
+    }
+}
+
+#[test]
+fn row_61_answers_that_do_not_fit_fail_their_operation_alone() {
+    let mut circuit = client_circuit(Now::for_test());
+    let answer = |dbr, count, payload_bytes: usize| {
+        let answer = Answer::ReadNotify { dbr: DbrType(dbr), count, status: Eca::NORMAL, ioid: Ioid(1) };
+        with_answer(answer, &vec![0; payload_bytes])
+    };
+    for (bytes, status) in [
+        (answer(6, 2, 8), Eca::BADCOUNT),
+        (answer(6, u32::MAX, 8), Eca::BADCOUNT),
+        (answer(99, 1, 8), Eca::BADTYPE),
+        (answer(6, 100_000, 1 << 17), Eca::BADCOUNT),
+        (answer(99, 100_000, 1 << 17), Eca::BADTYPE),
+        (answer(6, 1 << 18, 1 << 21), Eca::TOLARGE),
+        (answer(31, 1, 8), Eca::BADCOUNT),
+    ] {
+        let events = heard(&mut circuit, &bytes);
+
+        assert_eq!(events, [client::Event::ReadDone { ioid: Ioid(1), result: Err(status) }]);
+    }
+    let fine = heard(&mut circuit, &answer(6, 1, 8));
+    assert_eq!(fine, [client::Event::ReadDone { ioid: Ioid(1), result: Ok(Reading::bare(Value::from(0.0))) }]);
+}
+
+#[test]
+fn row_61_a_flood_of_updates_that_nobody_wants_leaves_no_event() {
+    let mut circuit = client_circuit(Now::for_test());
+    let subscription = SubscriptionId(9);
+    let update = Answer::EventAdd { dbr: DbrType(6), count: 1, status: Eca::NORMAL, subscription };
+    let flood = with_answer(update, &[0; 8]).repeat(10_000);
+
+    assert_eq!(heard(&mut circuit, &flood), []);
+}

@@ -1,0 +1,553 @@
+//! Both ends on one wire that cuts anywhere, under a clock of its own, for many seeds.
+//!
+//! `SIM_SEED=n` plays one seed again.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use fodo_ca::dbr::DbrType;
+use fodo_ca::ring::{Cursor, Post, Ring};
+use fodo_ca::search::{Claim, Datagram, Responder, Searcher};
+use fodo_ca::server::ReadReply;
+use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId, client, limit, server};
+use fodo_data::{EventMask, Now, Reading, Value};
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % n.max(1)
+    }
+
+    fn pick<T: Clone>(&mut self, among: &[T]) -> Option<T> {
+        among.get(self.below(among.len())).cloned()
+    }
+}
+
+fn seeds(n: u64) -> Vec<u64> {
+    match std::env::var("SIM_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (0..n).collect(),
+    }
+}
+
+/// A PV whose posts count upwards; its arrays repeat the number.
+struct Pv {
+    ring: Ring,
+    number: i32,
+    n_elements: usize,
+}
+
+/// As many as need the extended header and go out in several pieces.
+const LARGE: usize = 17_000;
+
+impl Pv {
+    fn reading(&self) -> Reading {
+        let number = self.number;
+        Reading::bare(if self.n_elements == 1 { Value::from(number) } else { vec![number; self.n_elements].into() })
+    }
+}
+
+/// The number of a reading, which every element must repeat.
+fn number(reading: &Reading) -> i32 {
+    let number = reading.value.first().unwrap();
+    if let Value::Array(array) = &reading.value {
+        assert_eq!(array.len(), LARGE);
+        assert!([1, LARGE / 3, LARGE - 1].iter().all(|&index| array.scalar(index).as_ref() == Some(&number)));
+    }
+    number.to_f64().unwrap() as i32
+}
+
+struct Watch {
+    sid: Sid,
+    dbr: DbrType,
+    pv: usize,
+    cursor: Cursor,
+    n_posted: u64,
+    n_taken: u64,
+}
+
+/// The server's circuit with a model of what it serves.
+struct ServerEnd {
+    circuit: server::Circuit,
+    pvs: Vec<Pv>,
+    channels: HashMap<Sid, usize>,
+    watches: BTreeMap<u32, Watch>,
+    /// Puts that are processing.
+    puts: Vec<(Sid, DbrType, Option<Ioid>)>,
+    written: Vec<i32>,
+}
+
+impl ServerEnd {
+    fn hear(&mut self, bytes: &[u8], now: Now) {
+        let mut events = Vec::new();
+        self.circuit.received(bytes, now, &mut events);
+        self.circuit.tick(now, &mut events);
+        events.into_iter().for_each(|event| self.act(event));
+    }
+
+    fn act(&mut self, event: server::Event) {
+        match event {
+            server::Event::Identity { .. } => {}
+            server::Event::Create { cid, name } => {
+                match name.strip_prefix("pv").and_then(|n| n.parse::<usize>().ok()) {
+                    Some(pv) if pv < self.pvs.len() => {
+                        let count = self.pvs[pv].n_elements as u32;
+                        let sid = self.circuit.created(cid, DbrType(5), count, Rights { read: true, write: true });
+                        assert_eq!(self.channels.insert(sid, pv), None, "a number in use");
+                    }
+                    _ => self.circuit.create_failed(cid),
+                }
+            }
+            server::Event::Read { sid, dbr, count, reply } => {
+                assert!(matches!(reply, ReadReply::Notify(_)));
+                let reading = self.pvs[self.channels[&sid]].reading();
+                self.circuit.read_done(sid, dbr, count, reply, Ok(&reading));
+            }
+            server::Event::Write { sid, dbr, value, ioid } => {
+                self.written.push(number(&Reading::bare(value)));
+                self.puts.push((sid, dbr, ioid));
+            }
+            server::Event::Subscribe { sid, dbr, mask, subscription, .. } => {
+                let pv = self.channels[&sid];
+                let cursor = self.pvs[pv].ring.cursor(mask);
+                self.circuit.update(sid, dbr, 0, subscription, Ok(&self.pvs[pv].reading())).unwrap();
+                self.watches.insert(subscription.0, Watch { sid, dbr, pv, cursor, n_posted: 0, n_taken: 0 });
+            }
+            server::Event::Cancel { subscription, .. } => {
+                self.watches.remove(&subscription.0).unwrap();
+            }
+            server::Event::Clear { sid } => {
+                self.channels.remove(&sid).unwrap();
+                self.watches.retain(|_, watch| watch.sid != sid);
+                // Their puts go on processing, and are answered when they have ended.
+            }
+            server::Event::Closed(reason) => panic!("{reason:?}"),
+        }
+    }
+
+    fn post(&mut self, pv: usize) {
+        self.pvs[pv].number += 1;
+        let reading = self.pvs[pv].reading();
+        self.pvs[pv].ring.push(Post { mask: EventMask::VALUE, reading });
+        self.watches.values_mut().filter(|watch| watch.pv == pv).for_each(|watch| watch.n_posted += 1);
+    }
+
+    /// Sends a post to every subscription that has one; false when none had.
+    fn update(&mut self) -> bool {
+        let mut is_any = false;
+        for (&id, watch) in &mut self.watches {
+            let Some(post) = self.pvs[watch.pv].ring.next(&mut watch.cursor) else { continue };
+            watch.n_taken += 1;
+            is_any = true;
+            self.circuit.update(watch.sid, watch.dbr, 0, SubscriptionId(id), Ok(&post.reading)).unwrap();
+        }
+        is_any
+    }
+
+    fn end_put(&mut self, index: usize) {
+        let (sid, dbr, ioid) = self.puts.remove(index);
+        if ioid.is_some() {
+            self.circuit.write_done(sid, dbr, 1, ioid, Ok(()));
+        }
+    }
+}
+
+/// What the client knows of a subscription.
+#[derive(Default)]
+struct Wanted {
+    sid: Option<Sid>,
+    n_updates: u64,
+    last: Option<i32>,
+}
+
+/// The client's circuit with what it asked for.
+struct ClientEnd {
+    circuit: client::Circuit,
+    creating: HashMap<Cid, bool>,
+    rights: HashMap<Cid, Rights>,
+    channels: Vec<(Cid, Sid, u32)>,
+    reads: HashMap<Ioid, ()>,
+    writes: HashMap<Ioid, ()>,
+    written: Vec<i32>,
+    wanted: BTreeMap<u32, Wanted>,
+    next: u32,
+}
+
+impl ClientEnd {
+    fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    fn create(&mut self, pv: usize, n_pvs: usize) {
+        let cid = Cid(self.number());
+        self.creating.insert(cid, pv < n_pvs);
+        self.circuit.create(cid, &format!("pv{pv}"));
+    }
+
+    fn read(&mut self, sid: Sid, dbr: DbrType) {
+        let ioid = Ioid(self.number());
+        self.reads.insert(ioid, ());
+        self.circuit.read(sid, dbr, 0, ioid);
+    }
+
+    fn write(&mut self, sid: Sid, count: u32, is_answered: bool) {
+        let n = self.number() as i32;
+        let ioid = is_answered.then_some(Ioid(n as u32));
+        ioid.and_then(|ioid| self.writes.insert(ioid, ()));
+        self.written.push(n);
+        let value = if count == 1 { Value::from(n) } else { vec![n; count as usize].into() };
+        self.circuit.write(sid, DbrType(5), &value, ioid).unwrap();
+    }
+
+    fn subscribe(&mut self, sid: Sid, dbr: DbrType) {
+        let id = self.number();
+        self.wanted.insert(id, Wanted { sid: Some(sid), ..Wanted::default() });
+        self.circuit.subscribe(sid, dbr, 0, EventMask::VALUE, SubscriptionId(id));
+    }
+
+    fn cancel(&mut self, id: u32) {
+        let Some(sid) = self.wanted.remove(&id).and_then(|wanted| wanted.sid) else { return };
+        self.circuit.cancel(sid, SubscriptionId(id));
+    }
+
+    fn clear(&mut self, index: usize) {
+        let (cid, sid, _) = self.channels.swap_remove(index);
+        self.wanted.retain(|_, wanted| wanted.sid != Some(sid));
+        self.circuit.clear(cid, sid);
+    }
+
+    fn hear(&mut self, bytes: &[u8], now: Now) {
+        let mut events = Vec::new();
+        self.circuit.received(bytes, now, &mut events);
+        events.into_iter().for_each(|event| self.act(event));
+    }
+
+    fn act(&mut self, event: client::Event) {
+        match event {
+            client::Event::Rights { cid, rights } => assert_eq!(self.rights.insert(cid, rights), None),
+            client::Event::Created { cid, sid, count, .. } => {
+                assert_eq!(self.creating.remove(&cid), Some(true), "created once, and served");
+                assert!(self.rights.contains_key(&cid), "rights come first");
+                self.channels.push((cid, sid, count));
+            }
+            client::Event::CreateFailed { cid } => assert_eq!(self.creating.remove(&cid), Some(false)),
+            client::Event::ReadDone { ioid, result } => {
+                self.reads.remove(&ioid).expect("a read ends once");
+                number(&result.unwrap());
+            }
+            client::Event::WriteDone { ioid, result } => {
+                self.writes.remove(&ioid).expect("a write ends once");
+                result.unwrap();
+            }
+            client::Event::Update { subscription, result } => {
+                let wanted = self.wanted.get_mut(&subscription.0).expect("updates of what is wanted only");
+                let number = number(&result.unwrap());
+                assert!(wanted.last.is_none_or(|last| last < number), "{:?} {number}", wanted.last);
+                wanted.last = Some(number);
+                wanted.n_updates += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+struct World {
+    chance: Chance,
+    now: Now,
+    client: ClientEnd,
+    server: ServerEnd,
+    to_server: VecDeque<u8>,
+    to_client: VecDeque<u8>,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let now = Now::for_test();
+        let mut chance = Chance(seed);
+        let config = client::Config {
+            priority: 0,
+            user: "ann".into(),
+            host: "desk".into(),
+            echo_after: Duration::from_secs(30),
+            payload_bytes_max: 1 << 24,
+        };
+        let pv = |n_elements, n_posts| Pv { ring: Ring::new(n_posts), number: 0, n_elements };
+        let pvs = (0..4).map(|index| pv(if index == 3 { LARGE } else { 1 }, 1 + chance.below(6))).collect();
+        World {
+            chance,
+            now,
+            client: ClientEnd {
+                circuit: client::Circuit::new(&config, now),
+                creating: HashMap::new(),
+                rights: HashMap::new(),
+                channels: Vec::new(),
+                reads: HashMap::new(),
+                writes: HashMap::new(),
+                written: Vec::new(),
+                wanted: BTreeMap::new(),
+                next: 0,
+            },
+            server: ServerEnd {
+                circuit: server::Circuit::new(&server::Config { payload_bytes_max: 1 << 24 }, now),
+                pvs,
+                channels: HashMap::new(),
+                watches: BTreeMap::new(),
+                puts: Vec::new(),
+                written: Vec::new(),
+            },
+            to_server: VecDeque::new(),
+            to_client: VecDeque::new(),
+        }
+    }
+
+    /// How many bytes a call of the system takes or brings.
+    fn piece(&mut self) -> usize {
+        let most = [3, 30, 1000, 60_000, 200_000, 200_000][self.chance.below(6)];
+        1 + self.chance.below(most)
+    }
+
+    fn send(&mut self, is_client: bool) {
+        let n_max = self.piece();
+        let (ready, wire) = match is_client {
+            true => (self.client.circuit.ready(), &mut self.to_server),
+            false => (self.server.circuit.ready(), &mut self.to_client),
+        };
+        let n = ready.len().min(n_max);
+        wire.extend(&ready[..n]);
+        match is_client {
+            true => self.client.circuit.sent(n),
+            false => self.server.circuit.sent(n),
+        }
+    }
+
+    fn arrive(&mut self, is_client: bool) {
+        let n_max = self.piece();
+        let wire = if is_client { &mut self.to_client } else { &mut self.to_server };
+        let bytes: Vec<u8> = wire.drain(..n_max.min(wire.len())).collect();
+        match is_client {
+            true => self.client.hear(&bytes, self.now),
+            false => self.server.hear(&bytes, self.now),
+        }
+    }
+
+    fn step(&mut self) {
+        let channel = self.chance.pick(&self.client.channels);
+        let dbr = DbrType(if self.chance.below(2) == 0 { 5 } else { 19 });
+        match (self.chance.below(16), channel) {
+            (0, _) => {
+                let pv = self.chance.below(self.server.pvs.len() + 1);
+                self.client.create(pv, self.server.pvs.len());
+            }
+            (1, Some((_, sid, _))) => self.client.read(sid, dbr),
+            (2, Some((_, sid, count))) => {
+                let is_answered = self.chance.below(2) == 0;
+                self.client.write(sid, count, is_answered);
+            }
+            (3, Some((_, sid, _))) => self.client.subscribe(sid, dbr),
+            (4, _) if self.chance.below(2) == 0 => {
+                let wanted: Vec<u32> = self.client.wanted.keys().copied().collect();
+                self.chance.pick(&wanted).into_iter().for_each(|id| self.client.cancel(id));
+            }
+            (5, Some(_)) if self.chance.below(4) == 0 => {
+                let index = self.chance.below(self.client.channels.len());
+                self.client.clear(index);
+            }
+            (6 | 7, _) => {
+                let pv = self.chance.below(self.server.pvs.len());
+                self.server.post(pv);
+            }
+            (8, _) => {
+                self.server.update();
+            }
+            (9, _) if !self.server.puts.is_empty() => {
+                let index = self.chance.below(self.server.puts.len());
+                self.server.end_put(index);
+            }
+            (10, _) => self.now = self.now + Duration::from_millis(self.chance.below(500) as u64),
+            (11, _) => self.send(true),
+            (12, _) => self.send(false),
+            (13, _) => self.arrive(true),
+            (14, _) => self.arrive(false),
+            _ => {}
+        }
+    }
+
+    /// Lets everything that was begun come to its end.
+    fn settle(&mut self) {
+        loop {
+            let n_pending = self.client.circuit.pending_bytes() + self.server.circuit.pending_bytes();
+            let n_on_the_way = self.to_server.len() + self.to_client.len();
+            let is_updated = self.server.update();
+            if n_pending + n_on_the_way == 0 && !is_updated && self.server.puts.is_empty() {
+                return;
+            }
+            (0..self.server.puts.len()).rev().for_each(|index| self.server.end_put(index));
+            for is_client in [true, false] {
+                self.send(is_client);
+                self.arrive(is_client);
+            }
+        }
+    }
+
+    fn check(&self, seed: u64) {
+        let ClientEnd { creating, reads, writes, wanted, written, channels, .. } = &self.client;
+        assert!(creating.is_empty() && reads.is_empty() && writes.is_empty(), "seed {seed}: all has ended");
+        assert_eq!(written, &self.server.written, "seed {seed}: puts arrive in order");
+        assert_eq!(channels.len(), self.server.channels.len(), "seed {seed}");
+        assert_eq!(wanted.len(), self.server.watches.len(), "seed {seed}");
+        for (id, watch) in &self.server.watches {
+            let wanted = &wanted[id];
+            assert_eq!(watch.n_taken + watch.cursor.merged, watch.n_posted, "seed {seed}: none is lost uncounted");
+            assert_eq!(wanted.n_updates, 1 + watch.n_taken, "seed {seed}: the first and every other");
+            assert_eq!(wanted.last, Some(self.server.pvs[watch.pv].number), "seed {seed}: the newest arrives");
+        }
+    }
+}
+
+#[test]
+fn every_operation_ends_once_and_every_update_is_accounted_for() {
+    let (mut n_updates, mut n_merged) = (0, 0);
+    for seed in seeds(60) {
+        let mut world = World::new(seed);
+
+        (0..1200).for_each(|_| world.step());
+        world.settle();
+
+        world.check(seed);
+        n_updates += world.client.wanted.values().map(|wanted| wanted.n_updates).sum::<u64>();
+        n_merged += world.server.watches.values().map(|watch| watch.cursor.merged).sum::<u64>();
+    }
+    assert!(n_updates > 100 && n_merged > 10, "{n_updates} {n_merged}: the program does what it is for");
+}
+
+#[test]
+fn a_circuit_that_loses_its_peer_within_a_message_says_so_at_its_deadline() {
+    for seed in seeds(50) {
+        let mut world = World::new(seed);
+        world.client.create(0, 4);
+        let bytes = world.client.circuit.ready().to_vec();
+        let cut = 1 + world.chance.below(bytes.len() - 1);
+        let mut events = Vec::new();
+
+        world.server.circuit.received(&bytes[..cut], world.now, &mut events);
+        let deadline = world.server.circuit.deadline();
+        world.server.circuit.tick(world.now + limit::MESSAGE, &mut events);
+
+        let is_closed = matches!(events.last(), Some(server::Event::Closed(_)));
+        assert_eq!(is_closed, deadline.is_some(), "seed {seed}: {cut} bytes");
+    }
+}
+
+/// Datagrams on their way, by the moment of their arrival.
+struct Air {
+    chance: Chance,
+    on_the_way: BTreeMap<(Instant, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
+    n_sent: u64,
+    loss_percent: usize,
+}
+
+impl Air {
+    /// Sends one, which may be lost, come twice, or come behind later ones.
+    fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8], now: Now) {
+        let n_copies = 1 + usize::from(self.chance.below(100) < 10);
+        for _ in 0..n_copies {
+            if self.chance.below(100) >= self.loss_percent {
+                let at = now.monotonic + Duration::from_micros(self.chance.below(50_000) as u64);
+                self.n_sent += 1;
+                self.on_the_way.insert((at, self.n_sent), (from, to, bytes.to_vec()));
+            }
+        }
+    }
+}
+
+const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), 40_000);
+
+/// Where the server of that number is.
+fn server_address(index: usize) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, index as u8)), 5064)
+}
+
+/// The server of a name, `name:server:n`; none serves the last.
+fn server_of(name: &str) -> usize {
+    name.split(':').nth(1).unwrap().parse().unwrap()
+}
+
+/// Looks for names until all that are served are found or two hours are over.
+fn searched(seed: u64, n_servers: usize, names: &[String]) -> (Vec<Claim>, Duration, u64) {
+    let mut chance = Chance(seed);
+    let start = Now::for_test();
+    let loss_percent = chance.below(50);
+    let mut air = Air { chance, on_the_way: BTreeMap::new(), n_sent: 0, loss_percent };
+    let mut searcher = Searcher::new(seed);
+    let mut responders: Vec<Responder> =
+        (0..n_servers).map(|index| Responder::new(6000 + index as u16, start)).collect();
+    names.iter().enumerate().for_each(|(cid, name)| searcher.add(Cid(cid as u32), name, start));
+    let n_served = names.iter().filter(|name| server_of(name) < n_servers).count();
+    let (mut claims, mut now) = (Vec::new(), start);
+    while claims.len() < n_served && now.monotonic < start.monotonic + Duration::from_secs(7200) {
+        let mut asked = Vec::new();
+        searcher.tick(now, &mut asked);
+        assert!(asked.len() <= limit::SEARCH_BURST, "seed {seed}: a burst has its bound");
+        for Datagram { to, bytes } in asked {
+            assert!(to.is_none() && bytes.len() <= limit::SEARCH_BYTES, "seed {seed}");
+            (0..n_servers).for_each(|index| air.send(CLIENT, server_address(index), &bytes, now));
+        }
+        while let Some(entry) = air.on_the_way.first_entry().filter(|entry| entry.key().0 <= now.monotonic) {
+            let (from, to, bytes) = entry.remove();
+            if to == CLIENT {
+                searcher.handle(from, &bytes, now, &mut claims);
+                continue;
+            }
+            let index = (0..n_servers).find(|&index| server_address(index) == to).unwrap();
+            let mut answers = Vec::new();
+            responders[index].handle(from, &bytes, &mut |name| server_of(name) == index, &mut answers);
+            for answer in answers {
+                assert!(answer.to == Some(CLIENT) && answer.bytes.len() <= limit::ANSWER_BYTES, "seed {seed}");
+                air.send(to, CLIENT, &answer.bytes, now);
+            }
+        }
+        let next = [searcher.deadline(), air.on_the_way.keys().next().map(|key| key.0)].into_iter().flatten().min();
+        let Some(next) = next else { break };
+        now = now + next.saturating_duration_since(now.monotonic).max(Duration::from_micros(1));
+    }
+    (claims, now.monotonic - start.monotonic, air.n_sent)
+}
+
+#[test]
+fn all_served_names_are_found_over_a_bad_network_and_absent_ones_never() {
+    for seed in seeds(60) {
+        let mut chance = Chance(seed.wrapping_add(1 << 32));
+        let n_servers = 1 + chance.below(3);
+        let n_names = 1 + chance.below(300);
+        let names: Vec<String> =
+            (0..n_names).map(|index| format!("name:{}:{index}", chance.below(n_servers + 1))).collect();
+
+        let (claims, _, _) = searched(seed, n_servers, &names);
+
+        let mut claimed: Vec<(u32, usize)> =
+            claims.iter().map(|claim| (claim.cid.0, usize::from(claim.server.port()) - 6000)).collect();
+        claimed.sort_unstable();
+        let served = names.iter().enumerate().map(|(cid, name)| (cid as u32, server_of(name)));
+        let served: Vec<(u32, usize)> = served.filter(|&(_, server)| server < n_servers).collect();
+        assert_eq!(claimed, served, "seed {seed}: each once, by its own server");
+        for claim in &claims {
+            assert_eq!(claim.server.ip(), server_address(usize::from(claim.server.port()) - 6000).ip(), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_served_names_cost_few_datagrams_and_little_time() {
+    let names: Vec<String> = (0..10_000).map(|index| format!("name:0:{index}")).collect();
+
+    let (claims, took, n_sent) = searched(1, 1, &names);
+
+    assert_eq!(claims.len(), names.len());
+    assert!(took < Duration::from_secs(120), "{took:?}");
+    assert!(n_sent < 20_000, "{n_sent}");
+}

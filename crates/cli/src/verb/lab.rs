@@ -1,0 +1,36 @@
+//! `fodo lab`: the performance laboratory, which understands its own words.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// The words after `fodo lab`, when that is what is wanted.
+///
+/// It is asked before clap is: the laboratory starts this program again for every process under
+/// test, and a timed client should not first build the command line of all verbs.
+pub fn words(arguments: &[OsString]) -> Option<&[OsString]> {
+    match arguments {
+        [_, verb, words @ ..] if verb == "lab" => Some(words),
+        _ => None,
+    }
+}
+
+/// Does it.
+pub fn run(words: &[OsString]) -> ExitCode {
+    fodo_lab::run(words.iter().cloned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_laboratory_come_after_its_name() {
+        let of = |line: &str| {
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            words(&arguments).map(<[OsString]>::to_vec)
+        };
+
+        assert_eq!(of("fodo lab run --json -"), Some(vec!["run".into(), "--json".into(), "-".into()]));
+        assert_eq!(of("fodo get lab"), None);
+    }
+}

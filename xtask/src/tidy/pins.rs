@@ -1,0 +1,55 @@
+//! Peers come at exact versions, the same wherever they are named.
+
+use super::Offence;
+use super::repository::Repository;
+
+/// The whole list; other lists hold parts of it.
+const LIST_PATH: &str = "conformance/peers/requirements.txt";
+
+/// Checks every list of Python packages.
+pub fn check(repository: &Repository) -> Vec<Offence> {
+    let whole: Vec<&str> = pins(repository.text(LIST_PATH).unwrap_or_default()).map(|(_, pin)| pin).collect();
+    let mut offences = Vec::new();
+    for file in repository.files.iter().filter(|file| file.path.ends_with("requirements.txt")) {
+        for (line, pin) in pins(&file.text) {
+            if !pin.contains("==") || pin.contains('*') {
+                offences.push(Offence::new(&file.path, line, format!("{pin}: name one exact version, with ==")));
+            } else if !whole.contains(&pin) {
+                offences.push(Offence::new(
+                    &file.path,
+                    line,
+                    format!("{pin}: {LIST_PATH} has another version or none"),
+                ));
+            }
+        }
+    }
+    offences
+}
+
+/// Line and text of every requirement.
+fn pins(list: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = list.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn n_offences(whole: &str, part: &str) -> usize {
+        check(&Repository::of(&[(LIST_PATH, whole), ("lab/peers/requirements.txt", part)])).len()
+    }
+
+    #[test]
+    fn a_version_left_open_is_caught() {
+        assert_eq!(n_offences("numpy>=2\n", ""), 1);
+        assert_eq!(n_offences("numpy==2.*\n", ""), 1);
+        assert_eq!(n_offences("# why\nnumpy==2.4.6\n", ""), 0);
+    }
+
+    #[test]
+    fn two_lists_with_different_versions_are_caught() {
+        assert_eq!(n_offences("numpy==2.4.6\naioca==2.1\n", "numpy==2.4.6\n"), 0);
+        assert_eq!(n_offences("numpy==2.4.6\n", "numpy==2.4.5\n"), 1);
+    }
+}
