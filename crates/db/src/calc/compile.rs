@@ -123,14 +123,8 @@ impl Compiler<'_> {
     /// Assignments and exactly one expression, between semicolons.
     fn statements(&mut self) -> Result<(), CalcError> {
         let mut has_result = false;
-        loop {
-            self.blanks();
-            if self.is_at_end() {
-                break;
-            }
-            if self.take(";") {
-                continue;
-            }
+        self.blanks();
+        while !self.is_at_end() {
             let start = self.position;
             if !self.assignment()? {
                 if has_result {
@@ -140,8 +134,15 @@ impl Compiler<'_> {
                 has_result = true;
             }
             self.blanks();
-            if !self.is_at_end() && !self.take(";") {
+            if self.is_at_end() {
+                break;
+            }
+            if !self.take(";") {
                 return self.fail("an operator is missing");
+            }
+            self.blanks();
+            if self.is_at_end() {
+                return self.fail("an expression is missing after ';'");
             }
         }
         if has_result { Ok(()) } else { self.fail("there is no expression") }
@@ -311,11 +312,11 @@ impl Compiler<'_> {
         if rest.starts_with(b"0x") || rest.starts_with(b"0X") {
             let n = rest.iter().skip(2).take_while(|byte| byte.is_ascii_hexdigit()).count();
             let digits = self.rest().get(2..2 + n).unwrap_or_default();
-            return match u64::from_str_radix(digits, 16) {
-                Ok(number) => {
+            return match u32::from_str_radix(digits, 16) {
+                Ok(bits) => {
                     self.position += 2 + n;
-                    // Base reads 32 bits as a signed number when the top one is set.
-                    Ok(Some(number as f64))
+                    // 32 bits with a sign, as in Base.
+                    Ok(Some(f64::from(bits as i32)))
                 }
                 Err(_) => self.fail("this is no number"),
             };
@@ -422,6 +423,7 @@ mod tests {
         assert_eq!(run("NINT(-2.5)"), -3.0);
         assert!(run("ISNAN(NAN)") == 1.0);
         assert_eq!(run("0x1F"), 31.0);
+        assert_eq!(run("0xFFFFFFFF"), -1.0);
         assert_eq!(run("~0"), -1.0);
         assert_eq!(run("-1>>>28"), 15.0);
     }
@@ -442,6 +444,7 @@ mod tests {
         assert_eq!(error(""), Err((0, "there is no expression")));
         assert_eq!(error("A;B"), Err((2, "only one result is possible")));
         assert_eq!(error("A?B"), Err((3, "':' is missing after '?'")));
+        assert_eq!(error("A;"), Err((2, "an expression is missing after ';'")));
         assert_eq!(error("W"), Err((0, "this is no value")));
     }
 
