@@ -4,6 +4,7 @@
 mod docs;
 mod fuzz;
 mod peers;
+mod programs;
 mod step;
 mod test;
 mod tidy;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::step::{Outcome, Steps, output_of};
-use crate::{docs, peers, tidy};
+use crate::{docs, peers, programs, tidy};
 
 /// How many conformance tests run at once. They mostly wait: for Python to start, and for ten seconds of updates.
 const TEST_THREADS: &str = "6";
@@ -19,7 +19,8 @@ pub fn quick(root: &Path) -> Result<(), String> {
 /// Everything; CI runs this and nothing else.
 pub fn everything(root: &Path) -> Result<(), String> {
     let mut steps = Steps::new();
-    // First, because the laboratory's own tests measure the peers where there are any.
+    steps.run("programs", || programs::prepare(root));
+    // Early, because the laboratory's own tests measure the peers where there are any.
     let has_peers = steps.run("peers", || peers::prepare(root).map(|_| Outcome::Passed(String::new())));
     quick_steps(root, &mut steps);
     steps.run("minimum Rust: the version Cargo.toml declares builds everything", || minimum_rust(root));

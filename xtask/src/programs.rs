@@ -1,0 +1,53 @@
+//! Programs of the system that some tests need: installed in CI, asked for elsewhere.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::step::{Outcome, output_of};
+
+/// A program and the Debian package that has it.
+const NEEDED: [(&str, &str); 4] = [
+    ("chromium", "chromium"),
+    ("java", "openjdk-17-jdk-headless"),
+    ("javac", "openjdk-17-jdk-headless"),
+    ("mvn", "maven"),
+];
+
+/// Makes sure that they are there. Only CI installs what is missing: a developer's machine is his own.
+pub fn prepare(root: &Path) -> Result<Outcome, String> {
+    let missing = missing(|program| output_of(root, Command::new(program).arg("--version")).is_ok());
+    if missing.is_empty() {
+        return Ok(Outcome::Passed(String::new()));
+    }
+    if std::env::var_os("CI").is_none() {
+        return Ok(Outcome::Skipped(format!("`apt-get install {}` lets more tests run", missing.join(" "))));
+    }
+    let apt = |words: &[&str]| {
+        output_of(root, Command::new("apt-get").args(words).env("DEBIAN_FRONTEND", "noninteractive")).map(|_| ())
+    };
+    apt(&["update"])?;
+    apt(&[&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat())?;
+    Ok(Outcome::Passed(format!("installed {}", missing.join(" "))))
+}
+
+/// The packages of programs that are not there, each once.
+fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    let mut packages = Vec::new();
+    for (program, package) in NEEDED {
+        if !is_there(program) && !packages.contains(&package) {
+            packages.push(package);
+        }
+    }
+    packages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_of_two_missing_programs_is_installed_once() {
+        assert_eq!(missing(|program| program == "mvn"), ["chromium", "openjdk-17-jdk-headless"]);
+        assert_eq!(missing(|_| true), [""; 0]);
+    }
+}
