@@ -23,7 +23,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 
 use crate::epics::Outlet;
 use crate::exit::{CLIENT_ENVIRONMENT, EXIT_CODES, Exit};
-use crate::verb::{completion, get, info, ioc, lab, monitor, put};
+use crate::verb::{completion, get, info, ioc, lab, monitor, put, why};
 
 /// One program for process variables: serve, get, put, monitor, inspect
 #[derive(Parser)]
@@ -39,6 +39,7 @@ Examples:
   fodo get x:motor.RBV              read
   fodo put x:motor 12.5             write, and wait until it is done
   fodo monitor x:motor.RBV          watch
+  fodo why x:motor                  which step towards a PV fails, and what to do
   fodo lab run quick                measure this machine
   fodo caget -a x:motor.RBV         the field's own tools, with their flags and their text
 
@@ -51,6 +52,7 @@ enum Verb {
     Put(put::Arguments),
     Monitor(monitor::Arguments),
     Info(info::Arguments),
+    Why(why::Arguments),
     Ioc(ioc::Arguments),
     /// Measure this machine, and compare with other implementations
     #[command(disable_help_flag = true)]
@@ -134,6 +136,7 @@ fn run_verb(
         Verb::Put(arguments) => put::run(arguments, outlet),
         Verb::Monitor(arguments) => monitor::run(arguments, outlet),
         Verb::Info(arguments) => info::run(arguments, outlet),
+        Verb::Why(arguments) => why::run(arguments, outlet),
         Verb::Ioc(arguments) => {
             let of_verb = matches.subcommand_matches("ioc").unwrap_or(matches);
             ioc::run(arguments, of_verb, outlet)
@@ -152,6 +155,7 @@ fn command() -> clap::Command {
         ("put", format!("{}\n\n{CLIENT_ENVIRONMENT}", put::HELP)),
         ("monitor", format!("{}\n\n{}\n\n{CLIENT_ENVIRONMENT}", monitor::HELP, json::KEYS)),
         ("info", format!("{}\n\n{CLIENT_ENVIRONMENT}", info::HELP)),
+        ("why", format!("{}\n\n{CLIENT_ENVIRONMENT}", why::HELP)),
         ("ioc", ioc::HELP.to_owned()),
         ("completion", completion::HELP.to_owned()),
     ];
@@ -201,7 +205,7 @@ mod tests {
         let mut command = command();
         command.clone().debug_assert();
 
-        for verb in ["get", "put", "monitor", "info", "ioc", "completion"] {
+        for verb in ["get", "put", "monitor", "info", "why", "ioc", "completion"] {
             let help = command.find_subcommand_mut(verb).unwrap().render_long_help().to_string();
             assert!(help.contains("Examples:"), "{verb}");
             assert!(help.contains("Exit codes:"), "{verb}");

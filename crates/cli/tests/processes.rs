@@ -217,3 +217,23 @@ fn two_verbs_at_once_end_each_in_its_time() {
     assert_eq!(json_lines(&end_of(one))[0]["value"], 1.5);
     assert_eq!(json_lines(&end_of(other))[0]["value"], -42);
 }
+
+#[test]
+fn why_tells_a_missing_field_from_a_missing_record_and_from_a_served_one() {
+    let ioc = ioc();
+    let why = |pv: &str| {
+        let output = ioc.fodo(&["why", "-w", "0.5", "--json", pv]);
+        (output.status.code(), json_lines(&output).remove(0))
+    };
+
+    let (served, missing_field, missing) = (why("g:ao"), why("g:ao.NOPE"), why("g:nope"));
+
+    assert_eq!((served.0, &served.1["verdict"]), (Some(0), &"nothing is wrong".into()));
+    assert_eq!(served.1["claims"][0]["server"], format!("127.0.0.1:{}", ioc.tcp_port()));
+    assert_eq!(
+        (missing_field.0, &missing_field.1["verdict"]),
+        (Some(3), &"the record is there, the field is not".into())
+    );
+    assert_eq!(missing.0, Some(3));
+    assert_eq!(missing.1["claims"], serde_json::json!([]));
+}

@@ -55,3 +55,13 @@ pub const TURN_DATAGRAMS: usize = 256;
 
 /// How long no client is accepted after the system had no descriptor left for one.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long a diagnosis waits for a host to say that nobody listens there: a round trip of a large network.
+pub const KNOCK: Duration = Duration::from_millis(100);
+
+/// How long a diagnosis waits for further servers after the first claim. They answer the same datagram, so they are
+/// late by what their loads differ.
+pub const SECOND_CLAIM: Duration = Duration::from_millis(350);
+
+/// Servers that a diagnosis visits: two are one too many already.
+pub const CLAIMS: usize = 8;

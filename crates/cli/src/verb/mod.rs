@@ -7,6 +7,7 @@ pub mod ioc;
 pub mod lab;
 pub mod monitor;
 pub mod put;
+pub mod why;
 
 use std::io;
 

@@ -6,6 +6,7 @@
 mod callbacks;
 mod channel;
 mod circuit;
+pub mod diagnosis;
 mod error;
 mod monitor;
 mod operation;

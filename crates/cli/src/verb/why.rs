@@ -1,0 +1,346 @@
+//! `fodo why`: which step towards a PV fails, and what to do.
+
+use std::io;
+
+use fodo_net::client::diagnosis::{Asked, Claimed, Diagnosis, Found};
+use fodo_net::{ClientConfig, Facts, Reading, Refusal, Severity};
+use serde_json::{Value as Json, json};
+
+use crate::client::{ClientFlags, kind_name};
+use crate::epics::Outlet;
+use crate::exit::{Exit, explain_refusal};
+use crate::json;
+use crate::show::Look;
+
+/// Tell why a PV is not connected: which step fails, and what to do
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Names, such as `x:motor` or `x:motor.RBV`
+    #[arg(required = true, value_name = "PV")]
+    pvs: Vec<String>,
+    #[command(flatten)]
+    client: ClientFlags,
+}
+
+/// The end of the help.
+pub const HELP: &str = "\
+Examples:
+  fodo why x:motor
+  fodo why --json x:motor | jq '.verdict'
+
+Every step is taken by itself: the search at each address, the claims of all servers, the connection to
+each of them, the channel, its rights, its value. Nothing is written. A PV that nobody claims takes the
+whole --timeout, since a slow server may still answer.
+
+JSON keys: pv, searched (address, outcome: sent nobody_listens not_sent, reason), claims (server, after_s,
+outcome: not_connected silent lost refused channel, and what belongs to it), verdict, advice, code.";
+
+/// What is wrong, what to do, and how the program ends.
+#[derive(Debug, PartialEq)]
+struct Verdict {
+    exit: Exit,
+    what: String,
+    advice: String,
+}
+
+/// Does it.
+pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+    let config = match ClientConfig::from_env() {
+        Ok(config) => config,
+        Err(error) => {
+            writeln!(outlet.err, "fodo: {error}")?;
+            return Ok(Exit::Other);
+        }
+    };
+    let mut exit = Exit::Done;
+    for pv in &arguments.pvs {
+        let diagnosis = Diagnosis::of(pv, &config, arguments.client.timeout)?;
+        let is_record_there = diagnosis.claims.is_empty() && has_record(pv, &config, arguments)?;
+        let verdict = judge(&diagnosis, is_record_there);
+        let text = match arguments.client.json {
+            true => json::line(object(&diagnosis, &verdict)),
+            false => block(&diagnosis, &verdict),
+        };
+        outlet.out.write_all(text.as_bytes())?;
+        // The next PV may take its time.
+        outlet.out.flush()?;
+        exit = exit.and(verdict.exit);
+    }
+    Ok(exit)
+}
+
+/// Whether the record of a field that nobody claims is there: then it is the field's name that is wrong.
+fn has_record(pv: &str, config: &ClientConfig, arguments: &Arguments) -> io::Result<bool> {
+    match pv.split_once('.') {
+        Some((record, _field)) if !record.is_empty() => {
+            let diagnosis = Diagnosis::of(record, config, arguments.client.timeout)?;
+            Ok(!diagnosis.claims.is_empty())
+        }
+        _ => Ok(false),
+    }
+}
+
+fn verdict(exit: Exit, what: impl Into<String>, advice: &str) -> Verdict {
+    Verdict { exit, what: what.into(), advice: advice.into() }
+}
+
+fn judge(diagnosis: &Diagnosis, is_record_there: bool) -> Verdict {
+    match diagnosis.claims.as_slice() {
+        [] => judge_search(diagnosis, is_record_there),
+        [claimed] => judge_server(claimed),
+        [_, ..] => {
+            let servers: Vec<String> = diagnosis.claims.iter().map(|claimed| claimed.server.to_string()).collect();
+            let first = diagnosis.claims.iter().map(judge_server).find(|verdict| verdict.exit != Exit::Done);
+            verdict(
+                first.map_or(Exit::Done, |verdict| verdict.exit),
+                format!("{} servers claim the name: {}", servers.len(), servers.join(", ")),
+                "clients take whichever answers first, and may change over at every reconnect; stop one of them, or \
+                 rename its records (is a test IOC with the same database running?)",
+            )
+        }
+    }
+}
+
+fn judge_search(diagnosis: &Diagnosis, is_record_there: bool) -> Verdict {
+    let all = |is: fn(&Asked) -> bool| diagnosis.searched.iter().all(|searched| is(&searched.outcome));
+    if is_record_there {
+        return verdict(
+            Exit::NotFound,
+            "the record is there, the field is not",
+            "look up the fields of its record type; `fodo info` on the record names the type",
+        );
+    }
+    if diagnosis.searched.is_empty() {
+        return verdict(
+            Exit::NotFound,
+            "nobody was asked",
+            "EPICS_CA_ADDR_LIST is empty and EPICS_CA_AUTO_ADDR_LIST is NO; set one of them",
+        );
+    }
+    if all(|asked| matches!(asked, Asked::NotSent { .. })) {
+        return verdict(
+            Exit::Other,
+            "this host could send the search nowhere",
+            "is an interface up, is there a route to these addresses, and does a firewall here block UDP?",
+        );
+    }
+    if all(|asked| matches!(asked, Asked::NobodyListens)) {
+        return verdict(
+            Exit::NotFound,
+            "no server runs at any of the addresses",
+            "start the IOC, or mend EPICS_CA_ADDR_LIST and EPICS_CA_SERVER_PORT (an IOC says at its start where it \
+             listens)",
+        );
+    }
+    verdict(
+        Exit::NotFound,
+        format!("nobody claimed the name within {:.1} s", diagnosis.waited.as_secs_f64()),
+        "is the name spelled as in the database (capitals count), does its IOC run, and is the broadcast address of its \
+         subnet, or its own address, among those above? UDP has to pass in both directions",
+    )
+}
+
+fn judge_server(claimed: &Claimed) -> Verdict {
+    let server = claimed.server;
+    match &claimed.found {
+        Found::NotConnected { is_refused: true, .. } => verdict(
+            Exit::Refused,
+            format!("{server} answered the search but refuses the connection"),
+            "the IOC has just ended, or an address translation between here and there passes UDP but not TCP",
+        ),
+        Found::NotConnected { reason, is_refused: false } => verdict(
+            Exit::NoAnswer,
+            format!("{server} answered the search but cannot be connected to: {reason}"),
+            "does a firewall block this TCP port? An IOC beside another one on its host takes a random one, unless \
+             EPICS_CAS_SERVER_PORT says otherwise",
+        ),
+        Found::Silent { after } => verdict(
+            Exit::NoAnswer,
+            format!("{server} took the connection, then said nothing for {:.1} s", after.as_secs_f64()),
+            "its IOC hangs or is suspended; look at its console, or restart it",
+        ),
+        Found::Lost { reason } => verdict(
+            Exit::NoAnswer,
+            format!("the connection to {server} broke: {reason}"),
+            "the IOC has ended, or what listens there is no Channel Access server; look at its console",
+        ),
+        Found::Refused => verdict(
+            Exit::Refused,
+            format!("{server} claims the name but refuses the channel"),
+            "a name server or gateway may answer for an IOC that is gone; on an IOC, its filter or field may be wrong",
+        ),
+        Found::Channel { facts, value, .. } => judge_value(facts, value.as_ref()),
+    }
+}
+
+fn judge_value(facts: &Facts, value: Option<&Result<Box<Reading>, Refusal>>) -> Verdict {
+    let server = facts.server;
+    match value {
+        None => verdict(
+            Exit::NoAnswer,
+            format!("{server} has the channel but does not answer a get"),
+            "the record may be locked by processing that does not end; look at the IOC's console",
+        ),
+        Some(Err(refusal)) => verdict(
+            Exit::Refused,
+            format!("{server} {}", explain_refusal(refusal)),
+            "the IOC's access security decides by user and host; both are told by this client as the system knows them",
+        ),
+        Some(Ok(reading)) if reading.alarm.severity == Severity::Invalid => verdict(
+            Exit::Done,
+            format!("connected; the value is INVALID, status {}", reading.alarm.status),
+            match reading.alarm.status.to_string().as_str() {
+                "UDF" => "the record has never been processed: give it a scan, PINI, or a value",
+                _ => "the connection is well; the record says that its value cannot be trusted",
+            },
+        ),
+        Some(Ok(_)) if !facts.may_write => {
+            verdict(Exit::Done, "nothing is wrong; writing is not allowed", "access security, or a read-only field")
+        }
+        Some(Ok(_)) => verdict(Exit::Done, "nothing is wrong", ""),
+    }
+}
+
+fn block(diagnosis: &Diagnosis, verdict: &Verdict) -> String {
+    let mut text = format!("{}\n", diagnosis.pv);
+    let mut heading = "searched";
+    for searched in &diagnosis.searched {
+        let outcome = match &searched.outcome {
+            Asked::Sent => String::new(),
+            Asked::NobodyListens => "nobody listens there".into(),
+            Asked::NotSent { reason } => format!("not sent: {reason}"),
+        };
+        let line = format!("    {heading:<10}{:<22}{outcome}", searched.address.to_string());
+        text += &format!("{}\n", line.trim_end());
+        heading = "";
+    }
+    heading = "claimed";
+    for claimed in &diagnosis.claims {
+        let after_ms = claimed.after.as_secs_f64() * 1e3;
+        text += &format!("    {heading:<10}{:<22}after {after_ms:.1} ms\n", claimed.server.to_string());
+        text += &format!("    {:<10}{}\n", "", outcome_of(&claimed.found));
+        heading = "";
+    }
+    text += &format!("    {:<10}{}\n", "verdict", verdict.what);
+    if !verdict.advice.is_empty() {
+        text += &format!("    {:<10}{}\n", "advice", verdict.advice);
+    }
+    text
+}
+
+fn outcome_of(found: &Found) -> String {
+    match found {
+        Found::NotConnected { reason, .. } => format!("not connected: {reason}"),
+        Found::Silent { after } => format!("connected, then silent for {:.1} s", after.as_secs_f64()),
+        Found::Lost { reason } => format!("connected, then lost: {reason}"),
+        Found::Refused => "connected, channel refused".into(),
+        Found::Channel { facts, after, value } => {
+            let value = match value {
+                None => "no answer to a get".to_owned(),
+                Some(Err(refusal)) => refusal.to_string(),
+                Some(Ok(reading)) => Look::of_stdout().value(reading),
+            };
+            let after_ms = after.as_secs_f64() * 1e3;
+            let (kind, rights) = (kind_name(facts.kind), rights_of(facts));
+            format!("channel after {after_ms:.1} ms: {kind}, up to {}, {rights}; value {value}", facts.count_max)
+        }
+    }
+}
+
+fn rights_of(facts: &Facts) -> &'static str {
+    match (facts.may_read, facts.may_write) {
+        (true, true) => "read, write",
+        (true, false) => "read only",
+        (false, true) => "write only",
+        (false, false) => "no rights",
+    }
+}
+
+fn object(diagnosis: &Diagnosis, verdict: &Verdict) -> serde_json::Map<String, Json> {
+    let searched: Vec<Json> = diagnosis
+        .searched
+        .iter()
+        .map(|searched| {
+            let (outcome, reason) = match &searched.outcome {
+                Asked::Sent => ("sent", None),
+                Asked::NobodyListens => ("nobody_listens", None),
+                Asked::NotSent { reason } => ("not_sent", Some(reason)),
+            };
+            json!({"address": searched.address.to_string(), "outcome": outcome, "reason": reason})
+        })
+        .collect();
+    let claims: Vec<Json> = diagnosis.claims.iter().map(claim_object).collect();
+    let mut object = serde_json::Map::new();
+    object.insert("pv".into(), diagnosis.pv.as_str().into());
+    object.insert("searched".into(), searched.into());
+    object.insert("claims".into(), claims.into());
+    object.insert("verdict".into(), verdict.what.as_str().into());
+    object.insert("advice".into(), verdict.advice.as_str().into());
+    object.insert("code".into(), verdict.exit.code().into());
+    object
+}
+
+fn claim_object(claimed: &Claimed) -> Json {
+    let mut object = match &claimed.found {
+        Found::NotConnected { reason, .. } => json!({"outcome": "not_connected", "reason": reason}),
+        Found::Silent { after } => json!({"outcome": "silent", "silent_s": after.as_secs_f64()}),
+        Found::Lost { reason } => json!({"outcome": "lost", "reason": reason}),
+        Found::Refused => json!({"outcome": "refused"}),
+        Found::Channel { facts, after, value } => {
+            let mut channel = json::facts("", facts, None);
+            channel.remove("pv");
+            channel.remove("record_type");
+            channel.insert("outcome".into(), "channel".into());
+            channel.insert("channel_after_s".into(), after.as_secs_f64().into());
+            channel.insert("is_readable".into(), matches!(value, Some(Ok(_))).into());
+            Json::Object(channel)
+        }
+    };
+    object["server"] = claimed.server.to_string().into();
+    object["after_s"] = claimed.after.as_secs_f64().into();
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fodo_net::client::diagnosis::Searched;
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 5064);
+
+    fn diagnosis(outcomes: &[Asked], found: &[Found]) -> Diagnosis {
+        let searched = outcomes.iter().map(|outcome| Searched { address: SERVER, outcome: outcome.clone() }).collect();
+        let after = Duration::from_millis(1);
+        let claims = found.iter().map(|found| Claimed { server: SERVER, after, found: found.clone() }).collect();
+        Diagnosis { pv: "x:y".into(), searched, claims, waited: Duration::from_secs(1) }
+    }
+
+    #[test]
+    fn each_way_not_to_be_found_has_a_verdict_of_its_own() {
+        let unsent = Asked::NotSent { reason: "no route".into() };
+        let verdicts = [
+            judge(&diagnosis(&[], &[]), false),
+            judge(&diagnosis(std::slice::from_ref(&unsent), &[]), false),
+            judge(&diagnosis(&[Asked::NobodyListens], &[]), false),
+            judge(&diagnosis(&[Asked::NobodyListens, Asked::Sent], &[]), false),
+            judge(&diagnosis(&[Asked::Sent], &[]), true),
+        ];
+
+        for (index, verdict) in verdicts.iter().enumerate() {
+            assert!(!verdict.advice.is_empty(), "{verdict:?}");
+            assert!(verdicts.iter().skip(index + 1).all(|other| other.what != verdict.what), "{verdict:?}");
+        }
+        assert_eq!(verdicts[1].exit, Exit::Other);
+        assert_eq!(verdicts[2].exit, Exit::NotFound);
+    }
+
+    #[test]
+    fn two_servers_with_one_name_are_told_whatever_else_is_well() {
+        let verdict = judge(&diagnosis(&[Asked::Sent], &[Found::Refused, Found::Refused]), false);
+
+        assert!(verdict.what.starts_with("2 servers claim the name"), "{verdict:?}");
+        assert_eq!(verdict.exit, Exit::Refused);
+    }
+}

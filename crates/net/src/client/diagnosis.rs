@@ -1,0 +1,309 @@
+//! Why a PV is not there: every step towards it taken by itself, and what came of each.
+//!
+//! A client that works hides the steps, and one that does not work cannot say which of them failed. So this takes
+//! no part in a running client: it has sockets of its own, blocks the calling thread, and ends.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use fodo_ca::client::{Circuit, Config, Event};
+use fodo_ca::dbr::{DbrType, Level};
+use fodo_ca::message::{MINOR_VERSION, Request};
+use fodo_ca::search::{Claim, Searcher};
+use fodo_ca::{Cid, Ioid, Rights, Sid};
+
+use super::{Facts, Refusal};
+use crate::config::ClientConfig;
+use crate::{Reading, clock, limit, socket};
+
+/// The number of the one channel there is.
+const CID: Cid = Cid(1);
+/// The number of the one get there is.
+const IOID: Ioid = Ioid(1);
+
+/// What came of every step towards a PV.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnosis {
+    /// The name that was looked for.
+    pub pv: String,
+    /// Where it was looked for.
+    pub searched: Vec<Searched>,
+    /// Who claimed it, in the order of their answers; more than one server is a fault of the plant.
+    pub claims: Vec<Claimed>,
+    /// How long was waited for claims.
+    pub waited: Duration,
+}
+
+/// One address that was asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Searched {
+    /// The address.
+    pub address: SocketAddr,
+    /// What came of it.
+    pub outcome: Asked,
+}
+
+/// What came of a datagram.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// It was sent; more cannot be known.
+    Sent,
+    /// The host answered that nobody listens at this port.
+    NobodyListens,
+    /// This host could not send it.
+    NotSent {
+        /// What the system says.
+        reason: String,
+    },
+}
+
+/// A server that claimed the name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claimed {
+    /// Where it takes circuits.
+    pub server: SocketAddr,
+    /// How long its answer took.
+    pub after: Duration,
+    /// How far it went there.
+    pub found: Found,
+}
+
+/// How far it went with a server that claimed the name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// No TCP connection.
+    NotConnected {
+        /// What the system says; a time-out when nothing came back at all.
+        reason: String,
+        /// Whether the host refused, which a silent firewall does not.
+        is_refused: bool,
+    },
+    /// A connection, and then no word about the channel.
+    Silent {
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The server closed the connection, or sent what cannot be read.
+    Lost {
+        /// What was seen.
+        reason: String,
+    },
+    /// The server does not have the channel that it claimed.
+    Refused,
+    /// The channel is there.
+    Channel {
+        /// What the server says of it.
+        facts: Facts,
+        /// How long connection and channel took.
+        after: Duration,
+        /// Its value. [`Refusal::ReadAccess`] without asking when reading is not allowed, and `None` when no answer
+        /// came.
+        value: Option<Result<Box<Reading>, Refusal>>,
+    },
+}
+
+impl Diagnosis {
+    /// Looks for `pv` as a client with this configuration would, then visits every server that claims it. Reads
+    /// its value once; writes nothing.
+    ///
+    /// Blocks for `patience` when nobody claims the name, otherwise for a third of a second beside the answers,
+    /// in which a second server may claim it as well; and for at most `patience` with each server. Fails when the
+    /// system gives no socket.
+    pub fn of(pv: &str, config: &ClientConfig, patience: Duration) -> io::Result<Diagnosis> {
+        let start = Instant::now();
+        let mut searched = knock(&config.search_addresses);
+        let found = search(pv, &mut searched, patience)?;
+        let waited = start.elapsed();
+        let claims = found
+            .into_iter()
+            .map(|(server, after)| Claimed { server, after, found: visit(pv, server, config, patience) })
+            .collect();
+        Ok(Diagnosis { pv: pv.to_owned(), searched, claims, waited })
+    }
+}
+
+/// Whether anybody listens at each address: a datagram without a question, and what the other hosts say to it.
+/// Broadcasts are not answered that way.
+fn knock(addresses: &[SocketAddr]) -> Vec<Searched> {
+    let knocks: Vec<_> = addresses.iter().map(|&address| (address, knock_at(address))).collect();
+    std::thread::sleep(limit::KNOCK);
+    let outcome = |socket: io::Result<UdpSocket>| match socket.and_then(|socket| socket.recv(&mut [0; 64])) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Asked::NobodyListens,
+        Err(error) if error.kind() != ErrorKind::WouldBlock => Asked::NotSent { reason: error.to_string() },
+        _ => Asked::Sent,
+    };
+    knocks.into_iter().map(|(address, socket)| Searched { address, outcome: outcome(socket) }).collect()
+}
+
+fn knock_at(address: SocketAddr) -> io::Result<UdpSocket> {
+    let mut bytes = Vec::new();
+    Request::Version { priority: 0, minor: u32::from(MINOR_VERSION), sequence: 0 }.encode(&mut bytes);
+    let socket = socket::searching()?;
+    socket.connect(address)?;
+    socket.send(&bytes)?;
+    Ok(socket)
+}
+
+/// Who claims the name, each once, and after how long.
+fn search(pv: &str, searched: &mut [Searched], patience: Duration) -> io::Result<Vec<(SocketAddr, Duration)>> {
+    let socket = socket::searching()?;
+    socket.set_nonblocking(false)?;
+    let start = Instant::now();
+    let mut end = start + patience;
+    let mut searcher = Searcher::new(u64::from(std::process::id()));
+    searcher.add(CID, pv, clock::now());
+    let (mut datagrams, mut found) = (Vec::new(), Vec::new());
+    let mut buffer = [0; 8192];
+    while Instant::now() < end {
+        searcher.tick(clock::now(), &mut datagrams);
+        for datagram in datagrams.drain(..) {
+            for one in searched.iter_mut() {
+                if let Err(error) = socket.send_to(&datagram.bytes, one.address) {
+                    one.outcome = Asked::NotSent { reason: error.to_string() };
+                }
+            }
+        }
+        let next = searcher.deadline().map_or(end, |due| due.min(end));
+        let wait = next.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        socket.set_read_timeout(Some(wait))?;
+        let Ok((n, from)) = socket.recv_from(&mut buffer) else { continue };
+        for claim in claims(pv, from, buffer.get(..n).unwrap_or_default()) {
+            if found.is_empty() {
+                end = end.min(Instant::now() + limit::SECOND_CLAIM);
+            }
+            if found.len() < limit::CLAIMS && !found.iter().any(|(server, _)| *server == claim.server) {
+                found.push((claim.server, start.elapsed()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The claims in one datagram. The searcher that asks would take the first claim and hear no second one.
+fn claims(pv: &str, from: SocketAddr, bytes: &[u8]) -> Vec<Claim> {
+    let mut searcher = Searcher::new(1);
+    searcher.add(CID, pv, clock::now());
+    let mut claims = Vec::new();
+    searcher.handle(from, bytes, clock::now(), &mut claims);
+    claims
+}
+
+fn visit(pv: &str, server: SocketAddr, config: &ClientConfig, patience: Duration) -> Found {
+    let start = Instant::now();
+    let connected = TcpStream::connect_timeout(&server, patience.max(Duration::from_millis(1)));
+    let stream = match connected {
+        Ok(stream) => stream,
+        Err(error) => {
+            let is_refused = error.kind() == ErrorKind::ConnectionRefused;
+            return Found::NotConnected { reason: error.to_string(), is_refused };
+        }
+    };
+    let mut call = Call { stream, circuit: Circuit::new(&identity(config), clock::now()), end: start + patience };
+    call.circuit.create(CID, pv);
+    let mut rights = Rights { read: false, write: false };
+    let created = call.until(|event| match event {
+        Event::Rights { rights: given, .. } => {
+            rights = given;
+            None
+        }
+        Event::Created { sid, native, count, .. } => Some(Ok((sid, native, count))),
+        Event::CreateFailed { .. } | Event::ChannelGone { .. } => Some(Err(Found::Refused)),
+        _ => None,
+    });
+    let (sid, native, count) = match created {
+        Ok(Ok(created)) => created,
+        Ok(Err(found)) => return found,
+        Err(Ended::Silent) => return Found::Silent { after: start.elapsed() },
+        Err(Ended::Lost(reason)) => return Found::Lost { reason },
+    };
+    let after = start.elapsed();
+    let Some(kind) = native.kind() else {
+        return Found::Lost { reason: format!("a channel of {native}, which is no type of a value") };
+    };
+    let facts = Facts { server, kind, count_max: count, may_read: rights.read, may_write: rights.write };
+    let value =
+        if rights.read { call.read(sid, DbrType::of(kind, Level::Time)) } else { Some(Err(Refusal::ReadAccess)) };
+    Found::Channel { facts, after, value }
+}
+
+fn identity(config: &ClientConfig) -> Config {
+    Config {
+        priority: 0,
+        user: super::user(),
+        host: super::host(),
+        echo_after: config.echo_after,
+        payload_bytes_max: config.payload_bytes_max,
+    }
+}
+
+/// A circuit that one thread drives, blocking, until a moment.
+struct Call {
+    stream: TcpStream,
+    circuit: Circuit,
+    end: Instant,
+}
+
+/// Why a call gave nothing.
+enum Ended {
+    /// Its time was over.
+    Silent,
+    /// The connection is of no more use.
+    Lost(String),
+}
+
+impl Call {
+    fn read(&mut self, sid: Sid, dbr: DbrType) -> Option<Result<Box<Reading>, Refusal>> {
+        self.circuit.read(sid, dbr, 0, IOID);
+        let answer = self.until(|event| match event {
+            Event::ReadDone { ioid: IOID, result } => Some(result.map(Box::new).map_err(Refusal::Status)),
+            Event::Complaint { ioid: Some(IOID), status, .. } => Some(Err(Refusal::Status(status))),
+            _ => None,
+        });
+        answer.ok()
+    }
+
+    /// Sends what is to be sent and takes events in until one of them gives something.
+    fn until<T>(&mut self, mut give: impl FnMut(Event) -> Option<T>) -> Result<T, Ended> {
+        let mut buffer = vec![0; limit::RECEIVE_BYTES];
+        let mut events = Vec::new();
+        loop {
+            self.send()?;
+            let left = self.end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Ended::Silent);
+            }
+            self.stream.set_read_timeout(Some(left)).map_err(lost)?;
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(Ended::Lost("the server closed the connection".into())),
+                Ok(n) => self.circuit.received(buffer.get(..n).unwrap_or_default(), clock::now(), &mut events),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) => return Err(lost(error)),
+            }
+            for event in events.drain(..) {
+                if let Event::Closed(closed) = &event {
+                    return Err(Ended::Lost(format!("{closed:?}")));
+                }
+                if let Some(given) = give(event) {
+                    return Ok(given);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self) -> Result<(), Ended> {
+        loop {
+            let ready = self.circuit.ready();
+            let n = ready.len();
+            if n == 0 {
+                return Ok(());
+            }
+            self.stream.write_all(ready).map_err(lost)?;
+            self.circuit.sent(n);
+        }
+    }
+}
+
+fn lost(error: io::Error) -> Ended {
+    Ended::Lost(error.to_string())
+}

@@ -1,0 +1,126 @@
+//! Each step towards a PV failing in turn, on loopback sockets that answer searches for real.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
+
+use std::io::Read as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use fodo_ca::search::Responder;
+use fodo_data::Now;
+use fodo_net::ClientConfig;
+use fodo_net::client::diagnosis::{Asked, Diagnosis, Found};
+
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Claims every name for the TCP ports it was made with, until dropped.
+struct Claimer {
+    address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Claimer {
+    fn of(tcp_ports: &[u16]) -> Claimer {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let claimer = Claimer { address: socket.local_addr().unwrap(), is_over: Arc::default() };
+        let now = Now { monotonic: Instant::now(), wall: SystemTime::now().into() };
+        let mut responders: Vec<Responder> = tcp_ports.iter().map(|port| Responder::new(*port, now)).collect();
+        let is_over = claimer.is_over.clone();
+        std::thread::spawn(move || {
+            let (mut buffer, mut answers) = ([0; 2048], Vec::new());
+            while !is_over.load(Ordering::Relaxed) {
+                let Ok((n, from)) = socket.recv_from(&mut buffer) else { continue };
+                for responder in &mut responders {
+                    responder.handle(from, &buffer[..n], &mut |_| true, &mut answers);
+                }
+                for answer in answers.drain(..) {
+                    // The asker may have ended already.
+                    let _ = socket.send_to(&answer.bytes, from);
+                }
+            }
+        });
+        claimer
+    }
+
+    fn diagnosis(&self) -> Diagnosis {
+        let config = ClientConfig { search_addresses: vec![self.address], ..ClientConfig::default() };
+        Diagnosis::of("x:y", &config, PATIENCE).unwrap()
+    }
+}
+
+impl Drop for Claimer {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+fn listener() -> (TcpListener, u16) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+#[test]
+fn an_address_where_nobody_listens_is_told_from_one_that_is_silent() {
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let gone = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let search_addresses = vec![silent.local_addr().unwrap(), gone];
+    let config = ClientConfig { search_addresses, ..ClientConfig::default() };
+
+    let diagnosis = Diagnosis::of("x:y", &config, PATIENCE).unwrap();
+
+    assert_eq!(
+        diagnosis.searched.iter().map(|one| &one.outcome).collect::<Vec<_>>(),
+        [&Asked::Sent, &Asked::NobodyListens]
+    );
+    assert_eq!(diagnosis.claims, []);
+    assert!(diagnosis.waited >= PATIENCE);
+}
+
+#[test]
+fn a_server_that_claims_but_takes_no_connection_is_told() {
+    let (listener, port) = listener();
+    drop(listener);
+
+    let diagnosis = Claimer::of(&[port]).diagnosis();
+
+    let found = &diagnosis.claims.first().unwrap().found;
+    assert!(matches!(found, Found::NotConnected { is_refused: true, .. }), "{found:?}");
+}
+
+#[test]
+fn a_server_that_takes_the_connection_and_says_nothing_is_told() {
+    let (_listener, port) = listener();
+
+    let diagnosis = Claimer::of(&[port]).diagnosis();
+
+    let found = &diagnosis.claims.first().unwrap().found;
+    assert!(matches!(found, Found::Silent { after } if *after >= PATIENCE), "{found:?}");
+}
+
+#[test]
+fn a_server_that_closes_the_connection_is_told() {
+    let (listener, port) = listener();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        // What came is read first, since closing with unread bytes would reset the connection.
+        let _ = stream.read(&mut [0; 4096]);
+    });
+
+    let diagnosis = Claimer::of(&[port]).diagnosis();
+
+    let found = &diagnosis.claims.first().unwrap().found;
+    assert!(matches!(found, Found::Lost { .. }), "{found:?}");
+}
+
+#[test]
+fn all_servers_that_claim_a_name_are_visited() {
+    let ((_one, one_port), (_other, other_port)) = (listener(), listener());
+
+    let diagnosis = Claimer::of(&[one_port, other_port]).diagnosis();
+
+    let ports: Vec<u16> = diagnosis.claims.iter().map(|claimed| claimed.server.port()).collect();
+    assert_eq!(ports, [one_port, other_port]);
+}
