@@ -75,20 +75,41 @@ impl Header {
     }
 }
 
+/// A message as the reference page shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its number.
+    pub command: u16,
+    /// Its name in the field.
+    pub label: &'static str,
+    /// What each field means, and the word of the header that holds it.
+    pub fields: &'static [(&'static str, &'static str)],
+    /// What it is for, line by line.
+    pub purpose: &'static [&'static str],
+}
+
 macro_rules! messages {
     ($(#[$doc:meta])* $kind:ident {
-        $($(#[$row:meta])* $code:literal $name:ident $label:literal { $($field:ident: $type:ty = $slot:ident),* };)*
+        $($(#[doc = $row:literal])* $code:literal $name:ident $label:literal { $($field:ident: $type:ty = $slot:ident),* };)*
     }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[expect(missing_docs, reason = "the rows and the types of their fields say it")]
         pub enum $kind {
-            $($(#[$row])* $name { $($field: $type),* },)*
+            $($(#[doc = $row])* $name { $($field: $type),* },)*
             /// Any other; survives as it came.
             Unknown(Header),
         }
 
         impl $kind {
+            /// Every known one, for the reference page.
+            pub const ROWS: &'static [Row] = &[$(Row {
+                command: $code,
+                label: $label,
+                fields: &[$((stringify!($field), stringify!($slot))),*],
+                purpose: &[$($row),*],
+            }),*];
+
             /// What a header says.
             pub fn from_header(header: &Header) -> $kind {
                 match header.command {

@@ -1,0 +1,60 @@
+//! The reference pages that are made from the tables in the code: they are compared, and written anew with
+//! `FODO_WRITE_REFERENCE=1`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use fodo_ca::eca::Eca;
+use fodo_ca::message::{Answer, MINOR_VERSION, Request, Row};
+
+/// Compares `text` with the page of that name, or writes it.
+fn is_page(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
+    if std::env::var_os("FODO_WRITE_REFERENCE").is_some() {
+        std::fs::write(&path, text).expect("the page can be written");
+    }
+    let page = std::fs::read_to_string(&path).expect("the page is there");
+    let differs = page.lines().zip(text.lines()).find(|(page, made)| page != made);
+    assert!(page == text, "{name} is not what the code says; FODO_WRITE_REFERENCE=1 writes it anew: {differs:?}");
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = String::from("| command | message | words of its header | what for |\n|---|---|---|---|\n");
+    for row in rows {
+        let fields: Vec<String> = row.fields.iter().map(|(field, slot)| format!("`{slot}`: {field}")).collect();
+        let purpose = row.purpose.concat().trim().replace('|', "\\|");
+        let _ = writeln!(text, "| {} | `{}` | {} | {purpose} |", row.command, row.label, fields.join(", "));
+    }
+    text
+}
+
+#[test]
+fn the_page_of_messages_is_the_table_in_the_code() {
+    let mut text = format!(
+        "# Messages of Channel Access\n\nProtocol 4.{MINOR_VERSION}. Every message has a header of 16 bytes, big-endian: `command`, `payload size`, \
+         `data_type`,\n`count` with 16 bits each, then `p1` and `p2` with 32. From 0xffff bytes or elements on, size is 0xffff, \
+         count 0, and both\nfollow behind with 32 bits each. Payloads are padded to 8 bytes. Words that are not named are 0.\n\n\
+         Made from `crates/ca/src/message.rs`, and compared with it by a test.\n"
+    );
+    let _ = write!(text, "\n## What clients send\n\n{}", table(Request::ROWS));
+    let _ = write!(text, "\n## What servers send\n\n{}", table(Answer::ROWS));
+
+    is_page("messages.md", &text);
+}
+
+#[test]
+fn the_page_of_status_codes_is_the_table_in_the_code() {
+    let mut text = String::from(
+        "# Status codes of Channel Access\n\nWhat a server says of an operation, and what EPICS' tools print. The number on the wire is eight times the \
+         message\nplus the severity. Fodo passes on what a server says, unknown numbers too; which of them end a command with \
+         which exit\ncode: [exit codes](exit-codes.md).\n\nMade from `crates/ca/src/eca.rs`, and compared with it by a test.\n\n\
+         | number | name | severity | text |\n|---|---|---|---|\n",
+    );
+    let severities = ["warning", "success", "error", "information", "severe", "", "fatal", ""];
+    for (status, name, words) in Eca::ALL {
+        let severity = severities.get((status.0 & 7) as usize).copied().unwrap_or_default();
+        let _ = writeln!(text, "| {} | `{name}` | {severity} | {words} |", status.0);
+    }
+
+    is_page("status-codes.md", &text);
+}
