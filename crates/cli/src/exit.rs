@@ -31,7 +31,7 @@ impl Exit {
             Error::NoAnswer { .. } | Error::Disconnected { .. } => Exit::NoAnswer,
             Error::Refused { .. } => Exit::Refused,
             Error::Misuse { .. } => Exit::BadValue,
-            Error::System { .. } => Exit::Other,
+            Error::System { .. } | Error::Closed { .. } => Exit::Other,
         }
     }
 
@@ -109,6 +109,7 @@ pub fn explain(error: &Error) -> String {
             format!("\"{pv}\": the circuit to {server} was lost: was its IOC stopped? try again")
         }
         Error::System { pv, reason } => format!("\"{pv}\": the operating system says: {reason}"),
+        Error::Closed { .. } => error.to_string(),
         Error::Misuse { pv, reason } if pv.is_empty() => reason.clone(),
         Error::Misuse { pv, reason } => format!("\"{pv}\": {reason}"),
         Error::Refused { pv, server, refusal } => format!("\"{pv}\": {server} {}", explain_refusal(refusal)),

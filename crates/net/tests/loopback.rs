@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fodo_net::{
-    ClientConfig, Completion, Context, Error, EventMask, Kind, Meta, MonitorEvent, MonitorOptions, Post, Posts,
-    PutRefusal, Pv, PvFacts, Reading, Refusal, Scalar, Server, ServerConfig, Severity, Source, Value,
+    ChannelState, ClientConfig, Completion, Context, Error, EventMask, Kind, Meta, MonitorEvent, MonitorOptions, Post,
+    Posts, PutRefusal, Pv, PvFacts, Reading, Refusal, Scalar, Server, ServerConfig, Severity, Source, Value,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -501,4 +501,58 @@ fn what_was_posted_is_sent_or_merged_and_both_are_counted() {
     // The first update is not a post.
     assert_eq!(client.received, server.sent + 1);
     assert_eq!(client.delivered + client.merged, client.received);
+}
+
+#[test]
+fn what_is_under_way_when_its_context_closes_ends_once_and_says_so() {
+    let mut slow = Cell::new(1.0);
+    slow.holds_completions = true;
+    let (server, context) = serve(Table::default().with("slow", slow).with("x", Cell::new(1.0)));
+    let (slow, absent) = (context.channel("slow").unwrap(), context.channel("absent").unwrap());
+    slow.connect(PATIENCE).unwrap();
+    let (issued, waiting) = (slow.start_put(5.0), absent.start_get(Default::default()));
+    let blocked = {
+        let slow = slow.clone();
+        std::thread::spawn(move || slow.put(6.0, PATIENCE))
+    };
+
+    while slow.get(PATIENCE).unwrap().value != Value::from(6.0) {}
+    context.close();
+    context.close();
+
+    let closed = |pv: &str| Err(Error::Closed { pv: pv.to_owned() });
+    assert_eq!(issued.wait(PATIENCE), closed("slow"));
+    assert_eq!(blocked.join().unwrap(), closed("slow"));
+    assert!(matches!(waiting.wait(PATIENCE), Err(Error::Closed { .. })));
+    assert_eq!(slow.put_unconfirmed(1.0, PATIENCE), closed("slow"));
+    assert!(matches!(slow.get(PATIENCE), Err(Error::Closed { .. })));
+    assert_eq!((slow.state(), absent.state()), (ChannelState::Closed, ChannelState::Closed));
+    assert!(matches!(context.channel("x"), Err(Error::Closed { .. })));
+    drop(server);
+}
+
+#[test]
+fn a_monitor_of_a_closed_context_has_that_as_its_last_event_and_others_go_on() {
+    let table = Arc::new(Table::default().with("n", Cell::new(0i32)));
+    let server = start(table.clone(), 0);
+    let (context, other) = (context(server.udp_port()), context(server.udp_port()));
+    let (n, same) = (context.channel("n").unwrap(), other.channel("n").unwrap());
+    let (sender, events) = std::sync::mpsc::channel();
+    let called = n.monitor_with(MonitorOptions::default(), move |event| sender.send(event).unwrap()).unwrap();
+    let (monitor, living) = (n.monitor(MonitorOptions::default()), same.monitor(MonitorOptions::default()));
+    for monitor in [&monitor, &living] {
+        while !matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))) {}
+    }
+    while !matches!(events.recv_timeout(PATIENCE).unwrap(), MonitorEvent::Update(_)) {}
+
+    context.close();
+    table.0["n"].set(Value::from(1));
+
+    assert!(matches!(living.next(PATIENCE), Some(MonitorEvent::Update(reading)) if number(&reading) == 1.0));
+    assert_eq!(monitor.next(PATIENCE), Some(MonitorEvent::Closed));
+    assert_eq!(monitor.next(Duration::ZERO), None);
+    assert_eq!(events.recv_timeout(PATIENCE), Ok(MonitorEvent::Closed));
+    assert_eq!(n.monitor(MonitorOptions::default()).next(PATIENCE), Some(MonitorEvent::Closed));
+    drop((called, n, monitor, context));
+    assert!(events.recv_timeout(PATIENCE).is_err(), "the callback outlives its monitor");
 }

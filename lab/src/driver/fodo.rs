@@ -176,19 +176,23 @@ impl Driver for Fodo {
         let channel = context.channel(pv).map_err(failed("making a channel"))?;
         channel.connect(OPERATION_MAX).map_err(failed("connecting"))?;
         wait_for_sockets(|n| n > n_before, WAIT)?;
-        match how {
+        let words = match how {
             Ending::Scope => {
                 drop((channel, context));
-                Ok(Answered { yes: wait_for_sockets(|n| n <= n_before, WAIT).is_ok(), words: None })
+                None
             }
             Ending::Explicit => {
-                drop(context);
-                let is_closed = channel.get(OPERATION_MAX).is_err();
-                let words = "there is no call to close: a channel holds its context, and both end with the last \
-                             channel";
-                Ok(Answered { yes: is_closed, words: (!is_closed).then(|| words.into()) })
+                context.close();
+                match channel.get(OPERATION_MAX) {
+                    Err(Error::Closed { .. }) => Some("a channel that is still held says that it is closed".into()),
+                    other => {
+                        let why = format!("a channel of a closed context gave {other:?}");
+                        return Err(Failure::Operation { what: "get".into(), why });
+                    }
+                }
             }
-        }
+        };
+        Ok(Answered { yes: wait_for_sockets(|n| n <= n_before, WAIT).is_ok(), words })
     }
 
     fn create_channels(&mut self, batch: &Batch) -> Result<Timed, Failure> {

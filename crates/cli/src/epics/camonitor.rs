@@ -146,7 +146,7 @@ impl<'a> Lines<'a> {
             }
             // libca calls a silent server disconnected, and asks again for the value when it is heard.
             MonitorEvent::Responsive => String::new(),
-            MonitorEvent::Disconnected | MonitorEvent::Unresponsive => {
+            MonitorEvent::Disconnected | MonitorEvent::Unresponsive | MonitorEvent::Closed => {
                 self.complaint(name, pv, "*** disconnected", now)
             }
             MonitorEvent::Refused(Refusal::Status(eca)) => {

@@ -253,7 +253,9 @@ pub fn complaint(error: &Error) -> String {
         Error::Refused { refusal: Refusal::ReadAccess, .. } => "*** no read access".to_owned(),
         Error::Refused { refusal: Refusal::Status(eca), .. } => format!("*** CA error {}", status::message(*eca)),
         Error::NoAnswer { .. } => "*** no data available (timeout)".to_owned(),
-        Error::NotFound { .. } | Error::Disconnected { .. } | Error::Refused { .. } => "*** not connected".to_owned(),
+        Error::NotFound { .. } | Error::Disconnected { .. } | Error::Closed { .. } | Error::Refused { .. } => {
+            "*** not connected".to_owned()
+        }
         Error::Misuse { reason, .. } | Error::System { reason, .. } => format!("*** CA error {reason}"),
     }
 }

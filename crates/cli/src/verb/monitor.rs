@@ -209,6 +209,8 @@ impl Known {
             MonitorEvent::Responsive => said("its server is heard again"),
             MonitorEvent::Disconnected if as_json => json::line(head("disconnected")),
             MonitorEvent::Disconnected => said("disconnected; looking for it"),
+            MonitorEvent::Closed if as_json => json::line(head("closed")),
+            MonitorEvent::Closed => said("closed"),
             MonitorEvent::Refused(refusal) => {
                 self.is_refused = true;
                 let words = format!("its server {}", explain_refusal(&refusal));

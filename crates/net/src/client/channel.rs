@@ -24,6 +24,8 @@ pub enum ChannelState {
     Active,
     /// For the server to be heard again; its circuit is still open.
     Unresponsive,
+    /// For nothing: its context was closed.
+    Closed,
 }
 
 /// The part of a channel that its handles, its circuit and its operations share.
@@ -51,7 +53,7 @@ enum Phase {
     Searching,
     Connecting(Arc<Circuit>),
     Active(Arc<Circuit>, Place, Responsive),
-    /// The last handle is gone.
+    /// The last handle is gone, or the context was closed.
     Closed,
 }
 
@@ -154,7 +156,7 @@ impl ChannelCore {
         }
     }
 
-    /// The server has confirmed it; gives what has waited for that. `None`: the last handle is gone.
+    /// The server has confirmed it; gives what has waited for that. `None`: it was closed meanwhile.
     pub(super) fn activated(&self, circuit: &Arc<Circuit>, place: Place) -> Option<Activated> {
         let mut state = lock(&self.state);
         if matches!(state.phase, Phase::Closed) {
@@ -274,7 +276,11 @@ impl ChannelCore {
                 let mut state = lock(&self.state);
                 match &state.phase {
                     Phase::Active(circuit, place, _) => (circuit.clone(), *place),
-                    _ => {
+                    Phase::Closed => {
+                        operation.end(Err(self.closed())).wake();
+                        return operation;
+                    }
+                    Phase::Searching | Phase::Connecting(_) => {
                         state.waiting.push((operation.clone(), task));
                         return operation;
                     }
@@ -294,6 +300,31 @@ impl ChannelCore {
             }
             // The circuit was lost between the two locks; the channel will say so in a moment.
             std::thread::yield_now();
+        }
+    }
+
+    pub(super) fn is_of(&self, context: &ContextCore) -> bool {
+        std::ptr::eq(&*self.context, context)
+    }
+
+    /// The error of whatever meets a closed context.
+    pub(super) fn closed(&self) -> Error {
+        Error::Closed { pv: self.name.to_string() }
+    }
+
+    /// Its context is closed. What waits ends here; what its circuit has ends with the circuit.
+    pub(super) fn end_with_context(&self) {
+        let (_phase, waiting, monitors) = {
+            let mut state = lock(&self.state);
+            let phase = std::mem::replace(&mut state.phase, Phase::Closed);
+            (phase, std::mem::take(&mut state.waiting), std::mem::take(&mut state.monitors))
+        };
+        self.context.search().leave(self.cid);
+        for (operation, _) in waiting {
+            operation.end(Err(self.closed())).wake();
+        }
+        for monitor in monitors {
+            monitor.closed().wake();
         }
     }
 
@@ -362,10 +393,11 @@ impl Channel {
     /// Where it stands now. No round trip.
     pub fn state(&self) -> ChannelState {
         match lock(&self.core().state).phase {
-            Phase::Searching | Phase::Closed => ChannelState::Searching,
+            Phase::Searching => ChannelState::Searching,
             Phase::Connecting(_) => ChannelState::Connecting,
             Phase::Active(_, _, true) => ChannelState::Active,
             Phase::Active(_, _, false) => ChannelState::Unresponsive,
+            Phase::Closed => ChannelState::Closed,
         }
     }
 
@@ -456,11 +488,17 @@ impl Channel {
         let monitor = MonitorCore::new(core.clone(), options, callback);
         let active = {
             let mut state = lock(&core.state);
-            state.monitors.push(monitor.clone());
-            match &state.phase {
+            let active = match &state.phase {
+                Phase::Closed => {
+                    drop(state);
+                    monitor.closed().wake();
+                    return Monitor::new(monitor, self.clone());
+                }
                 Phase::Active(circuit, place, _) => Some((circuit.clone(), *place)),
-                _ => None,
-            }
+                Phase::Searching | Phase::Connecting(_) => None,
+            };
+            state.monitors.push(monitor.clone());
+            active
         };
         if let (Some((circuit, place)), Some(facts)) = (active, core.facts()) {
             monitor.connected(facts).wake();

@@ -471,6 +471,18 @@ impl Circuit {
         state.role.everybody().for_each(Thread::unpark);
     }
 
+    /// The end of its context: what was written goes out as far as the socket takes it now.
+    pub(super) fn end_with_context(&self) {
+        let mut state = lock(&self.state);
+        self.flush(&mut state);
+        let State { operations, afterwards, .. } = &mut *state;
+        for (_, InProgress { operation, .. }) in operations.drain() {
+            afterwards.woken.push(operation.end(Err(operation.channel().closed())));
+        }
+        self.close(&mut state, None);
+        self.release(state);
+    }
+
     /// Unlocks, then does what the work under the lock has left for afterwards.
     fn release(&self, mut state: MutexGuard<'_, State>) {
         if state.afterwards.woken.is_empty() && state.afterwards.dropped.is_empty() {

@@ -39,6 +39,11 @@ pub enum Error {
         /// Whose circuit it was.
         server: SocketAddr,
     },
+    /// The context was closed, by [`Context::close`](crate::Context::close): make another one.
+    Closed {
+        /// The name.
+        pv: String,
+    },
     /// The call cannot be right: an empty name, a value that cannot be sent.
     Misuse {
         /// The name.
@@ -96,6 +101,7 @@ impl fmt::Display for Error {
             Error::Disconnected { pv, server } => {
                 write!(f, "the circuit to {server} was lost while \"{pv}\" was in use")
             }
+            Error::Closed { pv } => write!(f, "the context of \"{pv}\" is closed: make another one"),
             Error::Misuse { pv, reason } => write!(f, "\"{pv}\": {reason}"),
             Error::System { pv, reason } => write!(f, "\"{pv}\": the operating system says: {reason}"),
         }

@@ -47,8 +47,17 @@ pub struct Context {
 struct ContextCore {
     config: ClientConfig,
     edge: OnceLock<Edge>,
-    circuits: Mutex<HashMap<SocketAddr, Arc<Circuit>>>,
+    circuits: Mutex<Circuits>,
     callbacks: Mutex<Option<Arc<Callbacks>>>,
+}
+
+/// The circuits of a context, by their servers.
+#[derive(Debug)]
+enum Circuits {
+    /// More may come.
+    Open(HashMap<SocketAddr, Arc<Circuit>>),
+    /// There are none, and there will be none.
+    Closed,
 }
 
 /// What a context needs as soon as it has a channel.
@@ -66,9 +75,8 @@ impl std::fmt::Debug for Edge {
 impl Context {
     /// A context with this configuration. No socket, no thread yet.
     pub fn new(config: ClientConfig) -> Context {
-        let core =
-            ContextCore { config, edge: OnceLock::new(), circuits: Mutex::default(), callbacks: Mutex::default() };
-        Context { core: Arc::new(core) }
+        let circuits = Mutex::new(Circuits::Open(HashMap::new()));
+        Context { core: Arc::new(ContextCore { config, edge: OnceLock::new(), circuits, callbacks: Mutex::default() }) }
     }
 
     /// A context configured by the EPICS_CA_* environment variables.
@@ -78,7 +86,8 @@ impl Context {
 
     /// A hold on the PV `name`; the search for it starts at once. Each call makes a channel of its own.
     ///
-    /// Fails for a name that no server can have, and when the system gives no socket or thread.
+    /// Fails for a name that no server can have, after [`Context::close`], and when the system gives no
+    /// socket or thread.
     pub fn channel(&self, name: &str) -> Result<Channel, Error> {
         let misuse = |reason: &str| Err(Error::Misuse { pv: name.to_owned(), reason: reason.to_owned() });
         if name.is_empty() {
@@ -91,7 +100,24 @@ impl Context {
             return misuse("a name cannot contain NUL");
         }
         self.core.open().map_err(|error| Error::System { pv: name.to_owned(), reason: error.to_string() })?;
-        Ok(Channel::open(name, &self.core))
+        let channel = Channel::open(name, &self.core);
+        // Looked at only now: a channel that `close` did not see finds the context closed here.
+        if self.core.is_closed() {
+            return Err(Error::Closed { pv: name.to_owned() });
+        }
+        Ok(channel)
+    }
+
+    /// Closes every circuit of this context and its clones, for good.
+    ///
+    /// Operations that have not ended end with [`Error::Closed`], and so do later ones; a put among them may
+    /// or may not have reached its server. Each monitor has [`MonitorEvent::Closed`] as its last event, its
+    /// callback on the callback thread, which ends with the last handle of the context.
+    ///
+    /// No round trip, and it does not block: servers notice the end of the connection. It may be called from
+    /// any thread, a callback too, and again, which does nothing.
+    pub fn close(&self) {
+        self.core.close();
     }
 }
 
@@ -107,6 +133,21 @@ impl ContextCore {
         Ok(())
     }
 
+    fn is_closed(&self) -> bool {
+        matches!(*lock(&self.circuits), Circuits::Closed)
+    }
+
+    fn close(&self) {
+        let Circuits::Open(circuits) = std::mem::replace(&mut *lock(&self.circuits), Circuits::Closed) else { return };
+        let Some(edge) = self.edge.get() else { return };
+        for channel in edge.search.channels() {
+            if channel.is_of(self) {
+                channel.end_with_context();
+            }
+        }
+        circuits.values().for_each(|circuit| circuit.end_with_context());
+    }
+
     fn search(&self) -> &Search {
         match self.edge.get() {
             Some(edge) => &edge.search,
@@ -117,6 +158,9 @@ impl ContextCore {
     /// The circuit to a server; opens it if there is none.
     fn circuit_to(self: &Arc<Self>, server: SocketAddr) -> io::Result<Arc<Circuit>> {
         let mut circuits = lock(&self.circuits);
+        let Circuits::Open(circuits) = &mut *circuits else {
+            return Err(io::Error::from(io::ErrorKind::NotConnected));
+        };
         if let Some(circuit) = circuits.get(&server) {
             return Ok(circuit.clone());
         }
@@ -136,8 +180,9 @@ impl ContextCore {
     }
 
     fn forget_circuit(&self, server: SocketAddr, circuit: &Circuit) {
-        let mut circuits = lock(&self.circuits);
-        if circuits.get(&server).is_some_and(|known| std::ptr::eq(&**known, circuit)) {
+        if let Circuits::Open(circuits) = &mut *lock(&self.circuits)
+            && circuits.get(&server).is_some_and(|known| std::ptr::eq(&**known, circuit))
+        {
             circuits.remove(&server);
         }
     }

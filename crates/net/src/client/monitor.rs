@@ -49,6 +49,8 @@ pub enum MonitorEvent {
     Disconnected,
     /// The server gives no updates, and why.
     Refused(Refusal),
+    /// The context was closed; no event follows.
+    Closed,
 }
 
 /// How many updates went where.
@@ -78,6 +80,8 @@ struct State {
     events: VecDeque<MonitorEvent>,
     counts: Counts,
     waiters: Vec<Waiter>,
+    /// Whether the last event was queued: what was on its way then is not an event any more.
+    is_closed: bool,
     /// Whether the callback thread has been told that there are events.
     is_called: bool,
     place: Option<(Arc<Circuit>, Sid, SubscriptionId)>,
@@ -102,6 +106,7 @@ impl MonitorCore {
                 events: VecDeque::new(),
                 counts: Counts::default(),
                 waiters: Vec::new(),
+                is_closed: false,
                 is_called: false,
                 place: None,
             }),
@@ -141,6 +146,12 @@ impl MonitorCore {
         self.push(MonitorEvent::Disconnected)
     }
 
+    /// The context is closed.
+    pub(super) fn closed(self: &Arc<Self>) -> Waiter {
+        lock(&self.state).place = None;
+        self.push(MonitorEvent::Closed)
+    }
+
     pub(super) fn updated(self: &Arc<Self>, result: Result<Reading, Eca>) -> Waiter {
         match result {
             Ok(reading) => self.push(MonitorEvent::Update(reading)),
@@ -151,6 +162,10 @@ impl MonitorCore {
     /// Queues an event; gives whom to wake once no lock is held.
     fn push(self: &Arc<Self>, event: MonitorEvent) -> Waiter {
         let mut state = lock(&self.state);
+        if state.is_closed {
+            return Waiter::Nobody;
+        }
+        state.is_closed = event == MonitorEvent::Closed;
         let is_update = matches!(event, MonitorEvent::Update(_));
         state.counts.received += u64::from(is_update);
         let is_full = state.events.len() >= self.options.queue_max.max(1);

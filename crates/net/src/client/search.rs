@@ -95,6 +95,11 @@ impl Search {
         channel
     }
 
+    /// Those that have entered and not left, of every context.
+    pub(super) fn channels(&self) -> Vec<Arc<ChannelCore>> {
+        lock(&self.state).channels.values().filter_map(Weak::upgrade).collect()
+    }
+
     /// The channel is gone.
     pub(super) fn leave(&self, cid: Cid) {
         let mut state = lock(&self.state);
@@ -106,6 +111,10 @@ impl Search {
     pub(super) fn start(&self, cid: Cid, name: &str, pause: Duration) {
         let now = clock::now();
         let mut state = lock(&self.state);
+        if !state.channels.contains_key(&cid) {
+            // It has left in between.
+            return;
+        }
         state.searcher.add_after(cid, name, pause, now);
         self.send_due(&mut state, now);
         let due = state.searcher.deadline();
