@@ -19,10 +19,11 @@ pub mod worker;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use crate::driver::Failure;
+use crate::driver::{Client, Failure};
 use crate::placement::{Placement, Seats};
 use crate::process::{Launch, Ports, Process};
 use crate::result::{Ledger, Per, Resources, Row, Verdict};
+use crate::server::ServerKind;
 
 use self::double::Double;
 use self::tally::Sums;
@@ -42,6 +43,23 @@ pub struct FanOut {
     pub duration: Duration,
     /// A double in place of an honest client.
     pub double: Option<Double>,
+    /// Who watches.
+    pub client: Client,
+    /// Who serves.
+    pub server: ServerKind,
+    /// How values come to change; `None` for what suits server and rate.
+    pub producer: Option<Producer>,
+}
+
+/// How values come to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Producer {
+    /// Fodo's server changes them itself, each with the time stamp of the moment at which it was to change.
+    Schedule,
+    /// The records of an IOC count by themselves, at a rate that SCAN offers.
+    Calc,
+    /// A client of Fodo puts them on schedule, without waiting.
+    Puts,
 }
 
 /// How a fan-out went.
@@ -73,8 +91,12 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 const LATE_MAX: Duration = Duration::from_millis(20);
 
 impl FanOut {
-    /// Runs it with Fodo at both ends, each in a process of its own.
+    /// Runs it, each end in a process of its own.
     pub fn run(&self, placement: Placement, seats: &Seats) -> Result<Outcome, Failure> {
+        if (self.client, self.server) != (Client::Fodo, ServerKind::Fodo) {
+            let who = format!("{} with {}", self.client.text(), self.server.text());
+            return Err(Failure::Unavailable { who, why: "only fodo with fodo can be loaded".into() });
+        }
         let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
         let mut server = start_server(self.n_pvs, seats, ports)?;
         let mut client = start_client(self.double, placement, seats, ports)?;
@@ -115,6 +137,8 @@ impl FanOut {
             duplicates: sums.duplicates,
             out_of_order: sums.out_of_order,
             longest_gap_ms: sums.longest_gap_ms,
+            unattributed: 0,
+            late_max_ms: late_max_ns as f64 / 1e6,
         };
         Ok(Outcome {
             wrong: sums.wrong,
@@ -141,8 +165,8 @@ impl FanOut {
             series: placement.text().into(),
             variant: format!("{} PVs, {} Hz", self.n_pvs, self.rate_hz),
             point: u64::from(self.n_pvs) * u64::from(self.n_subscriptions),
-            client: "fodo".into(),
-            server: "fodo".into(),
+            client: self.client.text().into(),
+            server: self.server.text().into(),
             unit: "ns".into(),
             per: Per::Operation,
             samples: median.into_iter().collect(),
