@@ -88,9 +88,10 @@ const HELP: &str = "\
 Values change on schedule, whether or not anybody keeps up, and latency counts from the moment at which a
 value was to change. Every update is accounted for:
 
-  produced = delivered + merged by the server + merged by the client + unexplained
+  produced = delivered + merged by the server + merged by the client + unattributed + unexplained
 
-Merged updates were replaced by later ones of the same subscription before they were sent or delivered.
+Merged updates were replaced by later ones of the same subscription before they were sent or delivered. Of a client
+or server that is not ours nobody knows whether it lost or merged what did not come: that is unattributed.
 
 Examples:
   fodo lab load fan-out                                    100 PVs x 10 subscriptions x 10 Hz
@@ -290,6 +291,7 @@ fn table(steps: &[Step], placement: Placement) -> String {
         "merged srv",
         "merged cli",
         "unexplained",
+        "unattributed",
         "p50 us",
         "p99 us",
         "p99.9 us",
@@ -315,6 +317,7 @@ fn table(steps: &[Step], placement: Placement) -> String {
             ledger.merged_server.to_string(),
             ledger.merged_client.to_string(),
             ledger.unexplained.to_string(),
+            ledger.unattributed.to_string(),
             at(50.0),
             at(99.0),
             at(99.9),
@@ -337,9 +340,8 @@ fn table(steps: &[Step], placement: Placement) -> String {
             ));
         }
     }
-    text.push_str(
-        "Latency from the intended moment of each change. srv and cli: processor seconds per million delivered.",
-    );
+    let latency = steps.first().map_or("", |(load, _)| load.producer().latency_text());
+    text.push_str(&format!("Latency {latency}. srv and cli: processor seconds per million delivered."));
     text
 }
 
