@@ -15,6 +15,7 @@ mod compare;
 mod driver;
 mod floor;
 mod gate;
+mod histogram;
 mod journal;
 mod limit;
 mod lines;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::driver::{Answered, Client, Failure};
+use crate::histogram;
 use crate::journal::Outcome;
 use crate::placement::Placement;
 use crate::result::{Answer, Per, ResultFile, Row, Verdict};
@@ -179,6 +180,7 @@ impl Line {
             return (self.row, None);
         }
         row.summarize(seed);
+        row.histogram = histogram::compact(self.latencies_ns.iter().map(|ns| (*ns, 1)));
         for (per_cent, n_min) in PERCENTILES {
             if self.latencies_ns.len() >= n_min {
                 row.percentiles.extend(quantile_ns(&self.latencies_ns, per_cent / 100.0).map(|ns| (per_cent, ns)));

@@ -122,6 +122,11 @@ impl Process {
         rustix::process::Pid::from_child(&self.child)
     }
 
+    /// Its number in text, as the system's accounts name it.
+    pub fn number(&self) -> String {
+        self.child.id().to_string()
+    }
+
     /// Writes one line to its standard input.
     pub fn write_line(&mut self, line: &str) -> Result<(), Failure> {
         let written = match &mut self.stdin {

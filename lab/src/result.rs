@@ -115,6 +115,10 @@ pub struct Row {
     /// Of all single times: pairs of per cent and value, ascending, such as `[99.9, 41000.0]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub percentiles: Vec<(f64, f64)>,
+    /// Of all single times: pairs of upper bound in nanoseconds and how many lie below it and above the bound
+    /// before; at most 200, their bounds in equal ratios.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<(f64, u64)>,
     /// How it came out.
     pub verdict: Verdict,
     /// Why there is no number.
@@ -185,12 +189,18 @@ pub struct Ledger {
     pub in_flight: i64,
     /// Lost without a trace.
     pub unexplained: i64,
+    /// Lost or merged, and a client or server that is not ours does not say which.
+    #[serde(default)]
+    pub unattributed: u64,
     /// Delivered more than once.
     pub duplicates: u64,
     /// Delivered after a newer one.
     pub out_of_order: u64,
     /// The longest time in which nothing came for one subscription.
     pub longest_gap_ms: f64,
+    /// The longest that a change came after its moment: beyond some milliseconds less was offered than asked for.
+    #[serde(default)]
+    pub late_max_ms: f64,
 }
 
 /// What a load cost.

@@ -84,7 +84,7 @@ impl ServerKind {
 #[derive(Debug)]
 pub struct Server {
     ports: Ports,
-    _process: Process,
+    process: Process,
 }
 
 impl Server {
@@ -112,12 +112,17 @@ impl Server {
                 Some(Ports { server: port, ..ports })
             }
         })?;
-        Ok(Server { ports, _process: process })
+        Ok(Server { ports, process })
     }
 
     /// Where it is reached.
     pub fn ports(&self) -> Ports {
         self.ports
+    }
+
+    /// See [`Process::number`].
+    pub fn process_number(&self) -> String {
+        self.process.number()
     }
 }
 

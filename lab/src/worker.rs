@@ -8,11 +8,13 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::driver::fodo::Fodo;
-use crate::driver::libca::Libca;
+use crate::driver::libca::{Libca, Watching};
 use crate::driver::raw::{Destination, Raw};
 use crate::driver::{Client, Driver, serve, trial};
 use crate::load;
+use crate::load::book::Book;
 use crate::load::double::Double;
+use crate::load::tally::Numbers;
 use crate::server::RAW_READY;
 
 /// The words after `fodo lab worker`.
@@ -51,11 +53,36 @@ pub enum Worker {
         #[arg(long)]
         port: u16,
     },
+    /// Put numbers to a server's records on schedule, or let them count.
+    ProduceLoad {
+        /// How many.
+        #[arg(long)]
+        pvs: u32,
+        /// How values tell their number: with a check they are put, plain ones count by themselves.
+        #[arg(long)]
+        numbers: Numbers,
+        /// The number of the server's process.
+        #[arg(long)]
+        server: String,
+    },
     /// Subscribe to those counters and count.
     WatchLoad {
+        /// How values tell their number.
+        #[arg(long, default_value = "checked")]
+        numbers: Numbers,
         /// Do one thing wrong.
         #[arg(long)]
         double: Option<Double>,
+    },
+    /// Subscribe by libca and count.
+    WatchLibca {
+        /// The library.
+        libca: PathBuf,
+        /// The library it needs.
+        libcom: PathBuf,
+        /// How values tell their number.
+        #[arg(long)]
+        numbers: Numbers,
     },
     /// Drive libca.
     DriveLibca {
@@ -84,7 +111,14 @@ impl Worker {
                 drive(Raw::new(port, if reused { Destination::Reused } else { Destination::Fresh }))
             }
             Worker::ServeLoad { pvs, port } => load::worker::serve(pvs, port),
-            Worker::WatchLoad { double } => load::worker::watch(double),
+            Worker::WatchLoad { numbers, double } => {
+                load::watch::Fodo::new().and_then(|client| load::watch::watch(client, Book::new(numbers, double)))
+            }
+            Worker::ProduceLoad { pvs, numbers, server } => load::produce::produce(pvs, numbers, &server),
+            Worker::WatchLibca { libca, libcom, numbers } => {
+                let client = Watching::load(&libca, &libcom).map_err(std::io::Error::other);
+                client.and_then(|client| load::watch::watch(client, Book::new(numbers, None)))
+            }
             Worker::DriveFodo => Fodo::new().map_err(std::io::Error::other).and_then(drive),
             Worker::DriveLibca { libca, libcom } => {
                 Libca::load(&libca, &libcom).map_err(std::io::Error::other).and_then(drive)

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::Failure;
+use crate::load::tally::Numbers;
 use crate::peers::Peers;
 use crate::process::{Launch, Ports};
 
@@ -17,11 +18,17 @@ const LIST_PATH: &str = "conformance/peers/requirements.txt";
 /// What every driver in Python imports.
 const PROTOCOL: (&str, &str) = ("protocol.py", include_str!("../../drivers/python/protocol.py"));
 
+/// What every watcher of a load in Python imports.
+const WATCH: (&str, &str) = ("watch.py", include_str!("../../drivers/python/watch.py"));
+
 /// What Maven reads to fetch PSI's library and what that needs.
 const POM: (&str, &str) = ("pom.xml", include_str!("../../drivers/psi-ca/pom.xml"));
 
 /// The driver in Java.
 const PSI_CA: (&str, &str) = ("PsiCa.java", include_str!("../../drivers/psi-ca/PsiCa.java"));
+
+/// The watcher of a load in Java.
+const PSI_CA_WATCH: (&str, &str) = ("PsiCaWatch.java", include_str!("../../drivers/psi-ca/PsiCaWatch.java"));
 
 /// A client that is driven by a program of its own language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,14 +66,33 @@ impl External {
     /// library a quarter of a minute, with a message.
     pub fn launch(self, ports: Ports, cpu: Option<usize>, peers: &Peers) -> Result<Launch, Failure> {
         let (program, args) = self.words(peers).map_err(|why| Failure::Unavailable { who: self.text().into(), why })?;
+        Ok(self.launched(program, args, ports, cpu))
+    }
+
+    /// How to start it as the watcher of a load, see `load::worker`, else as [`External::launch`].
+    pub fn launch_watch(
+        self,
+        numbers: Numbers,
+        ports: Ports,
+        cpu: Option<usize>,
+        peers: &Peers,
+    ) -> Result<Launch, Failure> {
+        let words = self.watch_words(numbers, peers);
+        let (program, args) = words.map_err(|why| Failure::Unavailable { who: self.text().into(), why })?;
+        Ok(self.launched(program, args, ports, cpu))
+    }
+
+    fn launched(self, program: PathBuf, args: Vec<OsString>, ports: Ports, cpu: Option<usize>) -> Launch {
         // Whoever would start a program found here, a repeater say, has to do without.
         let variables = vec![("PATH", OsString::new()), ("PYTHONDONTWRITEBYTECODE", "1".into())];
-        Ok(Launch { who: format!("the driver of {}", self.text()), program, args, cpu, ports, variables })
+        Launch { who: format!("the driver of {}", self.text()), program, args, cpu, ports, variables }
     }
 
     fn words(self, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
         let Some((name, text)) = self.python_file() else {
-            return psi_ca_words(&psi_ca_directory(peers));
+            let (java, mut words) = java_words(&psi_ca_directory(peers))?;
+            words.extend(["PsiCa".into(), psi_ca_version().into()]);
+            return Ok((java, words));
         };
         self.missing_package(peers)?;
         let directory = peers.directory.join("fodo-lab").join("python");
@@ -74,6 +100,28 @@ impl External {
         let driver = write_when_different(&directory, (name, text))?;
         // No user's own packages, and answers at once.
         Ok((python_of(peers)?, vec!["-s".into(), "-u".into(), driver.into()]))
+    }
+
+    fn watch_words(self, numbers: Numbers, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
+        let Some((name, text)) = self.python_watcher() else {
+            let (java, mut words) = java_words(&psi_ca_directory(peers))?;
+            words.extend(["PsiCaWatch".into(), numbers.text().into()]);
+            return Ok((java, words));
+        };
+        self.missing_package(peers)?;
+        let directory = peers.directory.join("fodo-lab").join("python");
+        write_when_different(&directory, WATCH)?;
+        let watcher = write_when_different(&directory, (name, text))?;
+        Ok((python_of(peers)?, vec!["-s".into(), "-u".into(), watcher.into(), numbers.text().into()]))
+    }
+
+    fn python_watcher(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            External::Aioca => Some(("aioca_watch.py", include_str!("../../drivers/python/aioca_watch.py"))),
+            External::Pyepics => Some(("pyepics_watch.py", include_str!("../../drivers/python/pyepics_watch.py"))),
+            External::Caproto => Some(("caproto_watch.py", include_str!("../../drivers/python/caproto_watch.py"))),
+            External::PsiCa => None,
+        }
     }
 
     fn python_file(self) -> Option<(&'static str, &'static str)> {
@@ -105,7 +153,7 @@ fn psi_ca_directory(peers: &Peers) -> PathBuf {
 
 /// Whether PSI's library is there and its driver compiled, from these very sources.
 fn is_ready(directory: &Path) -> bool {
-    [POM, PSI_CA].iter().all(|file| is_same(directory, *file)) && directory.join(READY).is_file()
+    [POM, PSI_CA, PSI_CA_WATCH].iter().all(|file| is_same(directory, *file)) && directory.join(READY).is_file()
 }
 
 /// Written last, so that an interrupted first use is begun again.
@@ -122,7 +170,8 @@ fn missing_java(directory: &Path) -> Result<(), String> {
     }
 }
 
-fn psi_ca_words(directory: &Path) -> Result<(PathBuf, Vec<OsString>), String> {
+/// Java with the class path of PSI's library and what is ours, made ready at first use.
+fn java_words(directory: &Path) -> Result<(PathBuf, Vec<OsString>), String> {
     missing_java(directory)?;
     if !is_ready(directory) {
         eprintln!("fetching PSI's ca into {} (once, some seconds) ...", directory.display());
@@ -132,8 +181,7 @@ fn psi_ca_words(directory: &Path) -> Result<(PathBuf, Vec<OsString>), String> {
     let class_path = std::env::join_paths([directory.join("classes"), directory.join("jars").join("*")])
         .map_err(|why| why.to_string())?;
     // Its repeater would be a second Java machine, listening on all interfaces.
-    let mut words: Vec<OsString> = vec!["-DCA_REPEATER_DISABLE=true".into(), "-cp".into(), class_path];
-    words.extend(["PsiCa".into(), psi_ca_version().into()]);
+    let words: Vec<OsString> = vec!["-DCA_REPEATER_DISABLE=true".into(), "-cp".into(), class_path];
     Ok((java, words))
 }
 
@@ -155,7 +203,7 @@ fn make_psi_ca(directory: &Path) -> Result<(), String> {
         }
     }
     let pom = write_when_different(directory, POM)?;
-    let source = write_when_different(directory, PSI_CA)?;
+    let sources = [write_when_different(directory, PSI_CA)?, write_when_different(directory, PSI_CA_WATCH)?];
     let mut mvn = Command::new(which("mvn").ok_or("no `mvn` in PATH")?);
     mvn.args(["--batch-mode", "--quiet", "--file"]).arg(pom).arg("dependency:copy-dependencies");
     mvn.args(["-DincludeScope=runtime", "-DexcludeClassifiers=javadoc"]);
@@ -163,7 +211,7 @@ fn make_psi_ca(directory: &Path) -> Result<(), String> {
     output_of(&mut mvn).map_err(|why| format!("Maven could not fetch org.epics:ca: {why}"))?;
     let mut javac = Command::new(which("javac").ok_or("no `javac` in PATH")?);
     javac.arg("-cp").arg(directory.join("jars").join("*"));
-    output_of(javac.arg("-d").arg(directory.join("classes")).arg(source))?;
+    output_of(javac.arg("-d").arg(directory.join("classes")).args(sources))?;
     let ready = directory.join(READY);
     std::fs::write(&ready, "").map_err(|why| format!("{}: {why}", ready.display()))
 }

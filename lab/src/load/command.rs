@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::driver::Failure;
+use crate::driver::{Client, Failure};
 use crate::load::double::Double;
 #[cfg(unix)]
 use crate::load::stalled::Stalled;
-use crate::load::{FanOut, Outcome, idle, reconnect};
+use crate::load::{FanOut, Outcome, Producer, idle, reconnect};
 use crate::placement::{Placement, Seats};
 use crate::result::ResultFile;
+use crate::server::ServerKind;
 
 /// The words after `fodo lab load`.
 #[derive(Debug, clap::Subcommand)]
@@ -65,6 +66,16 @@ pub struct LoadArguments {
     /// Server and client on one core; on two without it.
     #[arg(long)]
     one_core: bool,
+    /// Who watches.
+    #[arg(long, value_name = "CLIENT", default_value = "fodo")]
+    client: Client,
+    /// Who serves.
+    #[arg(long, value_name = "SERVER", default_value = "fodo")]
+    server: ServerKind,
+    /// How values come to change; left out: on schedule by our server, else by the records themselves at a rate
+    /// that SCAN offers, else by puts.
+    #[arg(long, value_name = "HOW")]
+    producer: Option<Producer>,
     /// Also write the rows to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -77,9 +88,10 @@ const HELP: &str = "\
 Values change on schedule, whether or not anybody keeps up, and latency counts from the moment at which a
 value was to change. Every update is accounted for:
 
-  produced = delivered + merged by the server + merged by the client + unexplained
+  produced = delivered + merged by the server + merged by the client + unattributed + unexplained
 
-Merged updates were replaced by later ones of the same subscription before they were sent or delivered.
+Merged updates were replaced by later ones of the same subscription before they were sent or delivered. Of a client
+or server that is not ours nobody knows whether it lost or merged what did not come: that is unattributed.
 
 Examples:
   fodo lab load fan-out                                    100 PVs x 10 subscriptions x 10 Hz
@@ -132,6 +144,9 @@ fn checked(arguments: &LoadArguments) -> Option<FanOut> {
         rate_hz: arguments.hz,
         duration: Duration::from_secs_f64(arguments.seconds),
         double: arguments.double,
+        client: arguments.client,
+        server: arguments.server,
+        producer: arguments.producer,
     })
 }
 
@@ -276,6 +291,7 @@ fn table(steps: &[Step], placement: Placement) -> String {
         "merged srv",
         "merged cli",
         "unexplained",
+        "unattributed",
         "p50 us",
         "p99 us",
         "p99.9 us",
@@ -301,6 +317,7 @@ fn table(steps: &[Step], placement: Placement) -> String {
             ledger.merged_server.to_string(),
             ledger.merged_client.to_string(),
             ledger.unexplained.to_string(),
+            ledger.unattributed.to_string(),
             at(50.0),
             at(99.0),
             at(99.9),
@@ -309,7 +326,8 @@ fn table(steps: &[Step], placement: Placement) -> String {
             format!("{:.2}", per_million(outcome.client.cpu_s)),
         ]);
     }
-    let mut text = format!("L1  fan-out, fodo to fodo, {}\n{}", placement.text(), aligned(&rows));
+    let (server, client) = steps.first().map_or(("", ""), |(load, _)| (load.server.text(), load.client.text()));
+    let mut text = format!("L1  fan-out, {server} to {client}, {}\n{}", placement.text(), aligned(&rows));
     for (fan_out, outcome) in steps {
         if let Some(fault) = outcome.failure() {
             text.push_str(&format!("FAILED at {} Hz: {fault}\n", fan_out.rate_hz));
@@ -322,9 +340,8 @@ fn table(steps: &[Step], placement: Placement) -> String {
             ));
         }
     }
-    text.push_str(
-        "Latency from the intended moment of each change. srv and cli: processor seconds per million delivered.",
-    );
+    let latency = steps.first().map_or("", |(load, _)| load.producer().latency_text());
+    text.push_str(&format!("Latency {latency}. srv and cli: processor seconds per million delivered."));
     text
 }
 

@@ -5,27 +5,34 @@
 //! all that waited meanwhile. The account, the ledger, joins what the server did with its posts
 //! and what each subscription got; with Fodo at both ends nothing in it may stay unexplained.
 
+pub mod book;
+mod cast;
 pub mod command;
 pub mod double;
 pub mod idle;
+pub mod produce;
 pub mod reconnect;
 pub mod source;
 #[cfg(unix)]
 pub mod stalled;
 pub mod tally;
 pub mod usage;
+pub mod watch;
 pub mod worker;
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use crate::driver::Failure;
+use crate::driver::{Client, Failure};
+use crate::histogram;
 use crate::placement::{Placement, Seats};
 use crate::process::{Launch, Ports, Process};
 use crate::result::{Ledger, Per, Resources, Row, Verdict};
+use crate::server::ServerKind;
 
+use self::cast::Cast;
 use self::double::Double;
-use self::tally::Sums;
+use self::tally::{Latencies, Numbers, Sums};
 use self::usage::Usage;
 use self::worker::{Answer, Ask, READY};
 
@@ -42,6 +49,34 @@ pub struct FanOut {
     pub duration: Duration,
     /// A double in place of an honest client.
     pub double: Option<Double>,
+    /// Who watches.
+    pub client: Client,
+    /// Who serves.
+    pub server: ServerKind,
+    /// How values come to change; `None` for what suits server and rate.
+    pub producer: Option<Producer>,
+}
+
+/// How values come to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Producer {
+    /// Fodo's server changes them itself, each with the time stamp of the moment at which it was to change.
+    Schedule,
+    /// The records of an IOC count by themselves, at a rate that SCAN offers.
+    Calc,
+    /// A client of Fodo puts them on schedule, without waiting.
+    Puts,
+}
+
+impl Producer {
+    /// Where latency begins.
+    pub fn latency_text(self) -> &'static str {
+        match self {
+            Producer::Schedule => "from the intended moment of each change",
+            Producer::Calc => "from the time stamp of the record, which counts by itself, not from the intended moment",
+            Producer::Puts => "from the time stamp that the server gave to a put, not from the intended moment",
+        }
+    }
 }
 
 /// How a fan-out went.
@@ -55,6 +90,8 @@ pub struct Outcome {
     pub missing: u64,
     /// Latencies from the intended moment: per cent and nanoseconds.
     pub percentiles: Vec<(f64, f64)>,
+    /// All latencies, see [`Row::histogram`].
+    pub histogram: Vec<(f64, u64)>,
     /// The longest that the generator was behind its schedule.
     pub late_max: Duration,
     /// Updates delivered in a second.
@@ -73,12 +110,13 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 const LATE_MAX: Duration = Duration::from_millis(20);
 
 impl FanOut {
-    /// Runs it with Fodo at both ends, each in a process of its own.
+    /// Runs it, each end in a process of its own.
     pub fn run(&self, placement: Placement, seats: &Seats) -> Result<Outcome, Failure> {
-        let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
-        let mut server = start_server(self.n_pvs, seats, ports)?;
-        let mut client = start_client(self.double, placement, seats, ports)?;
-        self.converse(&mut server, &mut client)
+        if let Some(why) = self.misfit() {
+            return Err(Failure::Operation { what: "the load".into(), why });
+        }
+        let mut cast = Cast::start(self, placement, seats)?;
+        self.converse(&mut cast.server, &mut cast.client)
     }
 
     pub(super) fn converse(&self, server: &mut Process, client: &mut Process) -> Result<Outcome, Failure> {
@@ -103,6 +141,9 @@ impl FanOut {
         let merged_server = after.1 - before.1;
         let in_flight = 0;
         let explained = merged_server + client_after.merged + sums.received;
+        let rest = produced as i64 - explained as i64;
+        // What a peer does not tell can be a loss as well as a merge; that more came than there was is neither.
+        let unattributed = if self.tells_all() { 0 } else { rest.max(0) as u64 };
         let ledger = Ledger {
             produced,
             merged_server,
@@ -111,21 +152,29 @@ impl FanOut {
             dropped: 0,
             delivered: sums.received,
             in_flight,
-            unexplained: produced as i64 - explained as i64,
+            unexplained: rest - unattributed as i64,
             duplicates: sums.duplicates,
             out_of_order: sums.out_of_order,
             longest_gap_ms: sums.longest_gap_ms,
+            unattributed,
+            late_max_ms: late_max_ns as f64 / 1e6,
         };
         Ok(Outcome {
             wrong: sums.wrong,
             missing: sums.missing,
             delivered_hz: ledger.delivered as f64 / took.as_secs_f64(),
             ledger,
-            percentiles: client_after.percentiles,
+            percentiles: client_after.latencies.percentiles(),
+            histogram: histogram::compact(client_after.latencies.counts().into_iter()),
             late_max: Duration::from_nanos(late_max_ns),
             server: server_after.since(server_before),
             client: client_after.usage.since(client_before),
         })
+    }
+
+    /// Whether both ends count what they merge, so that nothing may stay open.
+    fn tells_all(&self) -> bool {
+        self.producer() == Producer::Schedule && self.client == Client::Fodo
     }
 
     /// The outcome as a row of a result file: the median latency of delivery.
@@ -135,20 +184,25 @@ impl FanOut {
         Row {
             question: "L1".into(),
             title: format!(
-                "fan-out of {} PVs x {} subscriptions x {} Hz: latency of delivery",
-                self.n_pvs, self.n_subscriptions, self.rate_hz
+                "fan-out of {} PVs x {} subscriptions x {} Hz: latency of delivery, {}{}",
+                self.n_pvs,
+                self.n_subscriptions,
+                self.rate_hz,
+                self.producer().latency_text(),
+                if self.tells_all() { "" } else { "; a peer does not say what of the rest is lost and what is merged" }
             ),
             series: placement.text().into(),
             variant: format!("{} PVs, {} Hz", self.n_pvs, self.rate_hz),
             point: u64::from(self.n_pvs) * u64::from(self.n_subscriptions),
-            client: "fodo".into(),
-            server: "fodo".into(),
+            client: self.client.text().into(),
+            server: self.server.text().into(),
             unit: "ns".into(),
             per: Per::Operation,
             samples: median.into_iter().collect(),
             n_operations: outcome.ledger.delivered,
             median,
             percentiles: outcome.percentiles.clone(),
+            histogram: outcome.histogram.clone(),
             verdict: if failure.is_some() { Verdict::Failed } else { Verdict::Measured },
             why: failure,
             ledger: Some(outcome.ledger.clone()),
@@ -171,9 +225,10 @@ impl Outcome {
         if ledger.unexplained != 0 {
             faults.push(format!("{} updates unexplained", ledger.unexplained));
         }
-        if self.missing != ledger.merged_server + ledger.merged_client {
-            let merged = ledger.merged_server + ledger.merged_client;
-            faults.push(format!("{} numbers passed over, {merged} merged", self.missing));
+        // The last number of a PV is never merged, so that what did not come was passed over by a later one.
+        let merged = ledger.merged_server + ledger.merged_client + ledger.unattributed;
+        if self.missing != merged {
+            faults.push(format!("{} numbers passed over, {merged} merged or unattributed", self.missing));
         }
         for (n, what) in [
             (ledger.duplicates, "duplicates"),
@@ -198,7 +253,7 @@ struct Tallied {
     sums: Sums,
     merged: u64,
     received: u64,
-    percentiles: Vec<(f64, f64)>,
+    latencies: Latencies,
     usage: Usage,
 }
 
@@ -227,8 +282,9 @@ fn counts(server: &mut Process) -> Result<((u64, u64), Usage), Failure> {
 
 fn tallied(client: &mut Process) -> Result<Tallied, Failure> {
     match ask(client, &Ask::Count {}, ANSWER_MAX)? {
-        Answer::Tallied { sums, merged, received, percentiles, usage } => {
-            Ok(Tallied { sums, merged, received, percentiles, usage })
+        Answer::Tallied { sums, merged, received, latencies, usage } => {
+            let usage = if usage == Usage::default() { Usage::of_process(&client.number()) } else { usage };
+            Ok(Tallied { sums, merged, received, latencies: Latencies::of_counts(&latencies), usage })
         }
         other => Err(unexpected(&other)),
     }
@@ -241,11 +297,7 @@ fn start_server(n_pvs: u32, seats: &Seats, ports: Ports) -> Result<Process, Fail
 }
 
 fn start_client(double: Option<Double>, placement: Placement, seats: &Seats, ports: Ports) -> Result<Process, Failure> {
-    let mut words: Vec<OsString> = vec!["watch-load".into()];
-    if let Some(double) = double {
-        words.extend(["--double".into(), format!("{double:?}").to_lowercase().into()]);
-    }
-    start("the load's client", words, seats.client_cpu(placement), ports)
+    cast::fodo(double, Numbers::Checked, seats.client_cpu(placement), ports)
 }
 
 fn start(who: &str, words: Vec<OsString>, cpu: Option<usize>, ports: Ports) -> Result<Process, Failure> {

@@ -50,20 +50,30 @@ impl Counters {
     /// Changes all PVs every `period`, `n_rounds` times. What is late is sent at once and keeps the
     /// stamp of its own moment, so that the delay is charged to it.
     pub fn produce(&self, period: Duration, n_rounds: u64) -> Kept {
-        let (start, start_wall) = (Instant::now(), TimeStamp::from(SystemTime::now()));
-        let mut late_max = Duration::ZERO;
-        for round in 0..n_rounds {
-            let after = period.mul_f64(round as f64);
-            let now = start.elapsed();
-            if now < after {
-                std::thread::sleep(after - now);
-            }
+        let start_wall = TimeStamp::from(SystemTime::now());
+        let late_max = on_schedule(period, n_rounds, |after| {
             let sequence = self.round.fetch_add(1, Ordering::Relaxed) + 1;
             self.pvs.iter().for_each(|pv| pv.set(sequence, start_wall + after));
-            late_max = late_max.max(start.elapsed().saturating_sub(after));
-        }
+        });
         Kept { n_posts: n_rounds * self.pvs.len() as u64, late_max }
     }
+}
+
+/// Does `change` every `period`, `n_rounds` times, and tells it how long after the start it is due; what is late
+/// is done at once. Returns the longest that a change was done after its moment.
+pub fn on_schedule(period: Duration, n_rounds: u64, mut change: impl FnMut(Duration)) -> Duration {
+    let start = Instant::now();
+    let mut late_max = Duration::ZERO;
+    for round in 0..n_rounds {
+        let after = period.mul_f64(round as f64);
+        let now = start.elapsed();
+        if now < after {
+            std::thread::sleep(after - now);
+        }
+        change(after);
+        late_max = late_max.max(start.elapsed().saturating_sub(after));
+    }
+    late_max
 }
 
 fn reading(index: u32, sequence: u64, time: TimeStamp) -> Reading {

@@ -14,11 +14,42 @@ pub fn encode(pv: u32, sequence: u64) -> f64 {
     (sequence * 256 + u64::from(check(pv, sequence))) as f64
 }
 
+/// How values tell their number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Numbers {
+    /// With a check, see [`encode`].
+    #[default]
+    Checked,
+    /// The value is the number: that of a record that counts by itself.
+    Plain,
+}
+
+impl Numbers {
+    /// As a driver is told.
+    pub fn text(self) -> &'static str {
+        match self {
+            Numbers::Checked => "checked",
+            Numbers::Plain => "plain",
+        }
+    }
+
+    /// The number of an update; `None` when the value is not one that this PV had.
+    pub fn decode(self, pv: u32, value: f64) -> Option<u64> {
+        match self {
+            Numbers::Checked => decode(pv, value),
+            Numbers::Plain => whole(value),
+        }
+    }
+}
+
 /// The number of the update; `None` when the value is not one that this PV had.
-pub fn decode(pv: u32, value: f64) -> Option<u64> {
-    let is_whole = (0.0..9e15).contains(&value) && value.fract() == 0.0;
-    let whole = is_whole.then_some(value as u64)?;
+fn decode(pv: u32, value: f64) -> Option<u64> {
+    let whole = whole(value)?;
     (whole % 256 == u64::from(check(pv, whole / 256))).then_some(whole / 256)
+}
+
+fn whole(value: f64) -> Option<u64> {
+    ((0.0..9e15).contains(&value) && value.fract() == 0.0).then_some(value as u64)
 }
 
 fn check(pv: u32, sequence: u64) -> u8 {
@@ -116,16 +147,44 @@ impl Default for Latencies {
     }
 }
 
+/// What of all latencies is told, and how many there must be for it to mean something.
+const PERCENTILES: [(f64, u64); 10] = [
+    (0.0, 1),
+    (10.0, 1),
+    (25.0, 1),
+    (50.0, 1),
+    (75.0, 1),
+    (90.0, 1),
+    (99.0, 1),
+    (99.9, 1000),
+    (99.99, 100_000),
+    (100.0, 1),
+];
+
 impl Latencies {
     /// One more; what is beyond a minute counts as a minute.
     pub fn add(&mut self, latency: Duration) {
         self.0.saturating_record(latency.as_nanos() as u64);
     }
 
-    /// Per cent and nanoseconds, up to 99.99 %.
+    /// From what [`Latencies::counts`] gave in another process.
+    pub fn of_counts(counts: &[(u64, u64)]) -> Latencies {
+        let mut latencies = Latencies::default();
+        for &(ns, count) in counts {
+            latencies.0.saturating_record_n(ns, count);
+        }
+        latencies
+    }
+
+    /// Pairs of nanoseconds, to three digits, and how often that was.
+    pub fn counts(&self) -> Vec<(u64, u64)> {
+        self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_since_last_iteration())).collect()
+    }
+
+    /// Per cent and nanoseconds, up to 99.99 % where there are enough.
     pub fn percentiles(&self) -> Vec<(f64, f64)> {
-        let per_cents = [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 100.0];
-        per_cents.map(|per_cent| (per_cent, self.0.value_at_percentile(per_cent) as f64)).to_vec()
+        let told = PERCENTILES.iter().filter(|(_, n_min)| self.0.len() >= *n_min);
+        told.map(|(per_cent, _)| (*per_cent, self.0.value_at_percentile(*per_cent) as f64)).collect()
     }
 }
 

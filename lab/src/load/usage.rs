@@ -1,5 +1,7 @@
 //! What a process has taken of the machine so far.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 /// Sums since the process began; zeros where the system does not tell.
@@ -18,16 +20,22 @@ pub struct Usage {
 impl Usage {
     /// Of the process that asks.
     pub fn of_this_process() -> Usage {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Usage::of_process("self")
+    }
+
+    /// Of another of this user, by its number in text.
+    pub fn of_process(process: &str) -> Usage {
+        let process = Path::new("/proc").join(process);
+        let status = std::fs::read_to_string(process.join("status")).unwrap_or_default();
         let number = |name: &str| -> u64 {
             let line = status.lines().find(|line| line.starts_with(name));
             line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
         };
         Usage {
-            cpu_s: cpu_s().unwrap_or(0.0),
+            cpu_s: cpu_s(&process).unwrap_or(0.0),
             rss_bytes: number("VmRSS:") * 1024,
             threads: number("Threads:"),
-            ctx_switches: all_switches(),
+            ctx_switches: all_switches(&process),
         }
     }
 
@@ -42,17 +50,17 @@ impl Usage {
 }
 
 /// Nanoseconds on a processor of every thread, which `schedstat` has first.
-fn cpu_s() -> Option<f64> {
+fn cpu_s(process: &Path) -> Option<f64> {
     let mut nanos = 0_u64;
-    for task in std::fs::read_dir("/proc/self/task").ok()? {
+    for task in std::fs::read_dir(process.join("task")).ok()? {
         let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
         nanos += text.split_whitespace().next()?.parse::<u64>().ok()?;
     }
     Some(nanos as f64 / 1e9)
 }
 
-fn all_switches() -> u64 {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
+fn all_switches(process: &Path) -> u64 {
+    let Ok(tasks) = std::fs::read_dir(process.join("task")) else { return 0 };
     let switches_of = |path: std::path::PathBuf| -> u64 {
         let status = std::fs::read_to_string(path.join("status")).unwrap_or_default();
         let lines = status.lines().filter(|line| line.contains("ctxt_switches:"));

@@ -24,7 +24,7 @@ const CONNECTED: c_int = 2;
 /// `DBR_DOUBLE`.
 const DOUBLE: c_long = 6;
 /// `DBE_VALUE` and `DBE_ALARM`.
-const VALUE_AND_ALARM: c_long = 1 | 4;
+pub(super) const VALUE_AND_ALARM: c_long = 1 | 4;
 
 /// `struct connection_handler_args`.
 #[repr(C)]
@@ -36,12 +36,12 @@ pub struct Connection {
 /// `struct event_handler_args`.
 #[repr(C)]
 pub struct Event {
-    user: *mut c_void,
+    pub(super) user: *mut c_void,
     channel: ChannelId,
-    kind: c_long,
-    count: c_long,
-    payload: *const c_void,
-    status: c_int,
+    pub(super) kind: c_long,
+    pub(super) count: c_long,
+    pub(super) payload: *const c_void,
+    pub(super) status: c_int,
 }
 
 /// How a connection callback finds its slot: it is given the channel alone.
@@ -183,7 +183,7 @@ impl Libca {
         outcome.map(|timed| Timed { close_ns, ..timed })
     }
 
-    fn flush(&self) -> Result<(), Failure> {
+    pub(super) fn flush(&self) -> Result<(), Failure> {
         // SAFETY: takes nothing; sends what this thread's context has collected.
         self.check("ca_flush_io", unsafe { (self.functions.ca_flush_io)() })
     }

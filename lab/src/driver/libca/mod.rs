@@ -9,6 +9,7 @@
 #![expect(unsafe_code, reason = "a C library is called")]
 
 mod batch;
+mod watch;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::marker::PhantomData;
@@ -17,6 +18,7 @@ use std::path::Path;
 use libloading::Library;
 
 use self::batch::{Connection, Event, Round};
+pub use self::watch::Watching;
 use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed};
 use crate::limit::OPERATION_MAX;
 

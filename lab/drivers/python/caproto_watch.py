@@ -1,0 +1,41 @@
+"""caproto's threading client under a load, each monitor a subscription of its own on the wire."""
+
+from typing import Any
+
+from caproto.threading.client import Context
+from watch import EPICS_EPOCH_S, FIRST_UPDATES_S_MAX, Tallier, serve
+
+
+class Caproto:
+    """Callbacks run in caproto's pool of one thread; it tells nothing of what it merges."""
+
+    def __init__(self) -> None:
+        self.context = Context(timeout=FIRST_UPDATES_S_MAX)
+        # caproto keeps only weak references to callbacks.
+        self.kept: list[Any] = []
+
+    async def watch(self, names: list[str], talliers: list[list[Tallier]]) -> None:
+        pvs = self.context.get_pvs(*names)
+        for pv in pvs:
+            pv.wait_for_connection()
+        for pv, of_pv in zip(pvs, talliers):
+            for index, tally in enumerate(of_pv):
+                # caproto joins equal subscriptions of a PV; a number that it sends nowhere keeps them apart.
+                subscription = pv.subscribe(data_type="time", to=float(index))
+                update = updater(tally)
+                subscription.add_callback(update)
+                self.kept += [subscription, update]
+
+    def merged(self) -> int:
+        return 0
+
+
+def updater(tally: Tallier):  # noqa: ANN201
+    def update(_subscription: Any, response: Any) -> None:
+        stamp = response.metadata.stamp
+        tally(response.data[0], (EPICS_EPOCH_S + stamp.secondsSinceEpoch) * 1_000_000_000 + stamp.nanoSeconds)
+
+    return update
+
+
+serve(Caproto)

@@ -1,0 +1,52 @@
+"""pyepics under a load, by ``epics.ca.create_subscription``: callbacks run in libca's thread."""
+
+import os
+import threading
+from typing import Any
+
+import epicscorelibs.path
+
+# The same libca as all others run on; the one that comes with pyepics is older.
+os.environ["PYEPICS_LIBCA"] = epicscorelibs.path.get_lib("ca")
+
+from epics import ca, dbr  # noqa: E402
+from watch import FIRST_UPDATES_S_MAX, Tallier, serve  # noqa: E402
+
+
+class Pyepics:
+    """Merges nothing itself, and does not tell what else is lost."""
+
+    def __init__(self) -> None:
+        ca.initialize_libca()
+        self.kept: list[Any] = []
+
+    async def watch(self, names: list[str], talliers: list[list[Tallier]]) -> None:
+        connected = threading.Semaphore(0)
+
+        def on_connection(conn: bool = False, **_about: Any) -> None:
+            if conn:
+                connected.release()
+
+        chids = [ca.create_channel(name, callback=on_connection) for name in names]
+        ca.flush_io()
+        for name in names:
+            if not connected.acquire(timeout=FIRST_UPDATES_S_MAX):
+                raise TimeoutError(f"{name} or another did not connect")
+        for chid, of_pv in zip(chids, talliers):
+            for tally in of_pv:
+                update = updater(tally)
+                self.kept += [update, ca.create_subscription(chid, ftype=dbr.TIME_DOUBLE, callback=update)]
+        ca.flush_io()
+
+    def merged(self) -> int:
+        return 0
+
+
+def updater(tally: Tallier):  # noqa: ANN201
+    def update(value: Any = None, timestamp: float = 0.0, **_about: Any) -> None:
+        tally(value, int(timestamp * 1e9))
+
+    return update
+
+
+serve(Pyepics)

@@ -1,0 +1,166 @@
+"""The watching end of a load for clients in Python; ``lab/src/load/worker.rs`` has the table of requests.
+
+A watcher is a class with a coroutine ``watch`` that subscribes to PVs, and a method ``merged`` that tells what
+the client itself has merged so far. All counting is done here, once per update, on whichever thread the client
+calls back.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+READY = "load worker ready"
+FIRST_UPDATES_S_MAX = 30.0
+LATENCY_NS_MAX = 60_000_000_000
+#: Seconds from the POSIX epoch to that of EPICS.
+EPICS_EPOCH_S = 631_152_000
+
+Tallier = Callable[[float, int], None]
+
+
+def checked(pv: int, value: float) -> int | None:
+    """The number that a value tells, with a check of eight bits; ``None`` for one that its PV never had."""
+    number = plain(pv, value)
+    if number is None:
+        return None
+    number, check = divmod(number, 256)
+    mixed = (((pv << 32) ^ number) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+    return number if mixed >> 56 == check else None
+
+
+def plain(_pv: int, value: float) -> int | None:
+    """The number of a value that is its number."""
+    return int(value) if 0.0 <= value < 9e15 and value == int(value) else None
+
+
+class Tally:
+    """What one subscription got; as ``lab/src/load/tally.rs``."""
+
+    __slots__ = ("decode", "duplicates", "gap_ns_max", "last", "last_ns", "latencies", "missing", "out_of_order")
+    __slots__ += ("pv", "received", "wrong")
+
+    def __init__(self, pv: int, decode: Callable[[int, float], int | None], latencies: dict[int, int]) -> None:
+        self.pv = pv
+        self.decode = decode
+        self.latencies = latencies
+        self.last: int | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        self.received = self.missing = self.duplicates = self.out_of_order = self.wrong = self.gap_ns_max = 0
+        self.last_ns: int | None = None
+
+    def add(self, value: float, stamp_unix_ns: int) -> None:
+        """An update, as it comes, with its time stamp."""
+        latency_ns = min(max(time.time_ns() - stamp_unix_ns, 1), LATENCY_NS_MAX)
+        now_ns = time.perf_counter_ns()
+        if self.last_ns is not None and now_ns - self.last_ns > self.gap_ns_max:
+            self.gap_ns_max = now_ns - self.last_ns
+        self.last_ns = now_ns
+        number = self.decode(self.pv, value)
+        last = self.last
+        if last is None:
+            # The first update is the value of before; it only says where counting starts.
+            self.wrong += number is None
+            self.last = number
+            return
+        self.received += 1
+        # Upper bounds of buckets, of which there are 128 for each power of two.
+        shift = max(latency_ns.bit_length() - 8, 0)
+        bound = (((latency_ns >> shift) + 1) << shift) - 1
+        self.latencies[bound] = self.latencies.get(bound, 0) + 1
+        if number is None:
+            self.wrong += 1
+        elif number == last:
+            self.duplicates += 1
+        elif number < last:
+            self.out_of_order += 1
+        else:
+            self.missing += number - last - 1
+            self.last = number
+
+
+class Watcher(Protocol):
+    """A client that subscribes."""
+
+    async def watch(self, names: list[str], talliers: list[list[Tallier]]) -> None:
+        """Subscribes to each name once for each of its talliers, which take a value and its time stamp."""
+
+    def merged(self) -> int:
+        """Updates that the client has replaced by later ones; 0 for a client that does not tell."""
+
+
+class Session:
+    """The requests of one load."""
+
+    def __init__(self, watcher: Watcher, decode: Callable[[int, float], int | None]) -> None:
+        self.watcher = watcher
+        self.decode = decode
+        self.latencies: dict[int, int] = {}
+        self.tallies: list[Tally] = []
+        self.merged_before = 0
+
+    async def answer(self, line: str) -> dict[str, Any]:
+        ((verb, request),) = json.loads(line).items()
+        if verb == "watch":
+            return await self.watch(**request)
+        if verb == "restart":
+            self.restart()
+            return {"restarted": {}}
+        if verb == "count":
+            return {"tallied": self.tallied()}
+        return {"failed": {"why": f"a watcher in Python cannot {verb}"}}
+
+    async def watch(self, n_pvs: int, n_subscriptions: int) -> dict[str, Any]:
+        tallies = [[Tally(pv, self.decode, self.latencies) for _ in range(n_subscriptions)] for pv in range(n_pvs)]
+        self.tallies = [tally for of_pv in tallies for tally in of_pv]
+        names = [f"load:{pv:06}" for pv in range(n_pvs)]
+        await self.watcher.watch(names, [[tally.add for tally in of_pv] for of_pv in tallies])
+        deadline = time.monotonic() + FIRST_UPDATES_S_MAX
+        while any(tally.last is None for tally in self.tallies):
+            if time.monotonic() > deadline:
+                n_begun = sum(tally.last is not None for tally in self.tallies)
+                return {"failed": {"why": f"{n_begun} of {len(self.tallies)} first updates came"}}
+            await asyncio.sleep(0.01)
+        return {"watching": {"n_subscriptions": len(self.tallies)}}
+
+    def restart(self) -> None:
+        self.latencies.clear()
+        for tally in self.tallies:
+            tally.restart()
+        self.merged_before = self.watcher.merged()
+
+    def tallied(self) -> dict[str, Any]:
+        names = ("received", "missing", "duplicates", "out_of_order", "wrong")
+        sums: dict[str, float] = {name: sum(getattr(tally, name) for tally in self.tallies) for name in names}
+        sums["longest_gap_ms"] = max((tally.gap_ns_max for tally in self.tallies), default=0) / 1e6
+        merged = self.watcher.merged() - self.merged_before
+        latencies = sorted(self.latencies.copy().items())
+        return {"sums": sums, "merged": merged, "received": sums["received"] + merged, "latencies": latencies}
+
+
+async def converse(watcher_class: type, decode: Callable[[int, float], int | None]) -> None:
+    output = sys.stdout
+    # What a library prints is not an answer.
+    sys.stdout = sys.stderr
+    session = Session(watcher_class(), decode)
+    print(READY, file=output, flush=True)
+    loop = asyncio.get_running_loop()
+    # Updates come meanwhile, some of them in this loop.
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        try:
+            content = await session.answer(line)
+        except Exception as error:  # Whatever went wrong is the answer.
+            content = {"failed": {"why": f"{type(error).__name__}: {error}"}}
+        print(json.dumps(content), file=output, flush=True)
+
+
+def serve(watcher_class: type) -> None:
+    """Answers requests until the input ends, then leaves without waiting for any thread."""
+    decode = {"checked": checked, "plain": plain}[sys.argv[1]]
+    asyncio.run(converse(watcher_class, decode))
+    os._exit(0)

@@ -1,0 +1,93 @@
+//! Subscriptions that stay, whose updates a load counts.
+//!
+//! One thread of libca runs the callbacks and writes each update to its [`Page`], with nothing between.
+
+use std::ffi::c_int;
+use std::path::Path;
+use std::sync::Arc;
+
+use fodo_net::TimeStamp;
+
+use super::batch::{Event, VALUE_AND_ALARM};
+use super::{ChannelId, Failure, Libca, NORMAL, SubscriptionId, TIME_DOUBLE, TimeDouble, c_name};
+use crate::load::book::Page;
+use crate::load::watch::Watch;
+
+/// libca with subscriptions.
+pub struct Watching {
+    libca: Libca,
+    // Behind `libca`, whose end is the end of all callbacks that write to them.
+    pages: Vec<Arc<Page>>,
+}
+
+impl Watching {
+    /// See [`Libca::load`].
+    pub fn load(libca: &Path, libcom: &Path) -> Result<Watching, Failure> {
+        Ok(Watching { libca: Libca::load(libca, libcom)?, pages: Vec::new() })
+    }
+}
+
+impl Watch for Watching {
+    fn subscribe(&mut self, name: &str, pages: Vec<Arc<Page>>) -> Result<(), String> {
+        let channel = self.libca.channel_to(name).map_err(|failure| failure.to_string())?;
+        for page in pages {
+            // Kept from before the first callback until after the last, at an address that stays.
+            self.pages.push(page.clone());
+            self.libca.subscribe(channel, &page).map_err(|failure| failure.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        self.libca.flush().map_err(|failure| failure.to_string())
+    }
+}
+
+impl Libca {
+    fn channel_to(&mut self, name: &str) -> Result<ChannelId, Failure> {
+        let name = c_name(name)?;
+        let mut channel: ChannelId = std::ptr::null_mut();
+        // SAFETY: the name lives during the call and is copied by libca; no callback is named; `channel` is
+        // written during the call only.
+        let status = unsafe {
+            (self.functions.ca_create_channel)(name.as_ptr(), None, std::ptr::null_mut(), 0, &raw mut channel)
+        };
+        self.check("ca_create_channel", status)?;
+        self.channels.push(channel);
+        Ok(channel)
+    }
+
+    /// libca keeps the request until the channel is connected. The caller keeps the page as long as `self`.
+    fn subscribe(&self, channel: ChannelId, page: &Arc<Page>) -> Result<(), Failure> {
+        let user = Arc::as_ptr(page).cast_mut().cast();
+        let mut subscription: SubscriptionId = std::ptr::null_mut();
+        // SAFETY: the channel is one of `self` and not cleared before its end; the page lives as long, which
+        // `Watching` keeps; it is only shared, never borrowed mutably; `subscription` is written during the call.
+        let status: c_int = unsafe {
+            (self.functions.ca_create_subscription)(
+                TIME_DOUBLE,
+                1,
+                channel,
+                VALUE_AND_ALARM,
+                on_update,
+                user,
+                &raw mut subscription,
+            )
+        };
+        self.check("ca_create_subscription", status)
+    }
+}
+
+unsafe extern "C" fn on_update(event: Event) {
+    // SAFETY: every request that names this function gives a pointer to a page that `Watching` keeps until the
+    // context is destroyed, and with it the thread that calls.
+    let Some(page) = (unsafe { event.user.cast::<Page>().as_ref() }) else { return };
+    if event.status != NORMAL || event.kind != TIME_DOUBLE || event.count != 1 || event.payload.is_null() {
+        // No value of its PV.
+        page.update(f64::NAN, TimeStamp::NEVER);
+        return;
+    }
+    // SAFETY: libca hands out a payload of the kind and count it says, valid during the callback.
+    let double = unsafe { event.payload.cast::<TimeDouble>().read_unaligned() };
+    page.update(double.value, TimeStamp::from_epics(double.seconds, double.nanos));
+}

@@ -1,0 +1,165 @@
+//! Who plays in a load: the processes of its two ends.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::double::Double;
+use super::produce::{database, scan_of};
+use super::tally::Numbers;
+use super::worker::READY;
+use super::{ANSWER_MAX, FanOut, Producer, start, start_server, unavailable};
+use crate::driver::{Client, Failure};
+use crate::peers::{self, Peers};
+use crate::placement::{Placement, Seats};
+use crate::process::{Launch, Ports, Process};
+use crate::server::{Server, ServerKind};
+
+const CLIENT: &str = "the load's client";
+
+/// Both ends, ready. All end when it is dropped.
+pub struct Cast {
+    /// Takes `produce` and `count`: our server itself, or what makes another one's values change.
+    pub server: Process,
+    /// Takes `watch` and what follows.
+    pub client: Process,
+    /// A server that takes no requests of ours.
+    _black_box: Option<(Server, Database)>,
+}
+
+impl Cast {
+    /// Starts whoever `load` names.
+    pub fn start(load: &FanOut, placement: Placement, seats: &Seats) -> Result<Cast, Failure> {
+        let numbers = load.numbers();
+        if load.producer() == Producer::Schedule {
+            let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
+            let server = start_server(load.n_pvs, seats, ports)?;
+            let client = watcher(load, numbers, placement, seats, ports)?;
+            return Ok(Cast { server, client, _black_box: None });
+        }
+        let file = Database::write(load.n_pvs, numbers).map_err(|why| unavailable("the database", &why))?;
+        let black_box = Server::start(load.server, file.path(), seats.server_cpu, &peers::present())?;
+        let ports = black_box.ports();
+        let mut words: Vec<OsString> = vec!["produce-load".into(), "--pvs".into(), load.n_pvs.to_string().into()];
+        words.extend(["--numbers".into(), numbers.text().into()]);
+        words.extend(["--server".into(), black_box.process_number().into()]);
+        // Wherever there is time: it belongs to neither end.
+        let server = start("the load's generator", words, None, ports)?;
+        let client = watcher(load, numbers, placement, seats, ports)?;
+        Ok(Cast { server, client, _black_box: Some((black_box, file)) })
+    }
+}
+
+impl FanOut {
+    /// The one asked for, or what suits server and rate.
+    pub fn producer(&self) -> Producer {
+        match self.producer {
+            Some(producer) => producer,
+            None if self.server == ServerKind::Fodo => Producer::Schedule,
+            None if scan_of(self.rate_hz).is_some() => Producer::Calc,
+            None => Producer::Puts,
+        }
+    }
+
+    /// How its values tell their number.
+    pub(super) fn numbers(&self) -> Numbers {
+        match self.producer() {
+            Producer::Calc => Numbers::Plain,
+            Producer::Schedule | Producer::Puts => Numbers::Checked,
+        }
+    }
+
+    /// Why there can be no such load.
+    pub(super) fn misfit(&self) -> Option<String> {
+        match self.producer() {
+            Producer::Schedule if self.server != ServerKind::Fodo => {
+                Some(format!("{} cannot change values on our schedule; take puts or calc", self.server.text()))
+            }
+            Producer::Calc if scan_of(self.rate_hz).is_none() => {
+                Some(format!("SCAN has no {} Hz; take puts", self.rate_hz))
+            }
+            _ if self.double.is_some() && self.client != Client::Fodo => {
+                Some("the doubles are made of our client".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn watcher(
+    load: &FanOut,
+    numbers: Numbers,
+    placement: Placement,
+    seats: &Seats,
+    ports: Ports,
+) -> Result<Process, Failure> {
+    let cpu = seats.client_cpu(placement);
+    if let Some(external) = load.client.external() {
+        let launch = external.launch_watch(numbers, ports, cpu, &peers::present())?;
+        return when_ready(&launch);
+    }
+    match load.client {
+        Client::Fodo => fodo(load.double, numbers, cpu, ports),
+        Client::Libca => libca(numbers, cpu, ports, &peers::present()),
+        other => {
+            let why = "it has no subscriptions".into();
+            Err(Failure::Unavailable { who: other.text().into(), why })
+        }
+    }
+}
+
+/// Our client, or a double of it.
+pub(super) fn fodo(
+    double: Option<Double>,
+    numbers: Numbers,
+    cpu: Option<usize>,
+    ports: Ports,
+) -> Result<Process, Failure> {
+    let mut words: Vec<OsString> = vec!["watch-load".into(), "--numbers".into(), numbers.text().into()];
+    if let Some(double) = double {
+        words.extend(["--double".into(), format!("{double:?}").to_lowercase().into()]);
+    }
+    start(CLIENT, words, cpu, ports)
+}
+
+fn libca(numbers: Numbers, cpu: Option<usize>, ports: Ports, peers: &Peers) -> Result<Process, Failure> {
+    let missing = |why: &String| Failure::Unavailable { who: "libca".into(), why: why.clone() };
+    let epics = peers.epics.as_ref().map_err(missing)?;
+    let program = std::env::current_exe().map_err(|why| unavailable(CLIENT, &why))?;
+    let mut args: Vec<OsString> = ["lab", "worker", "watch-libca"].map(OsString::from).to_vec();
+    args.extend([epics.libca.clone().into(), epics.libcom.clone().into()]);
+    args.extend(["--numbers".into(), numbers.text().into()]);
+    // libca would start a caRepeater found here, which outlives it.
+    let variables = vec![("PATH", OsString::new())];
+    when_ready(&Launch { who: CLIENT.into(), program, args, cpu, ports, variables })
+}
+
+fn when_ready(launch: &Launch) -> Result<Process, Failure> {
+    let mut process = Process::start(launch)?;
+    process.wait_for(ANSWER_MAX, |line| (line == READY).then_some(()))?;
+    Ok(process)
+}
+
+/// The records of a load in a file of its own; removed when dropped.
+#[derive(Debug)]
+struct Database(PathBuf);
+
+impl Database {
+    fn write(n_pvs: u32, numbers: Numbers) -> std::io::Result<Database> {
+        // Two loads of one process are told apart by a port that nobody else has now.
+        let name = format!("fodo-lab-load-{}-{}.db", std::process::id(), Ports::free()?.server);
+        let file = Database(std::env::temp_dir().join(name));
+        std::fs::write(file.path(), database(n_pvs, numbers))?;
+        Ok(file)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // What cannot be removed is a few kilobytes in a directory for such things.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,148 @@
+//! The producing end of a load beside a server that knows nothing of it: a client of Fodo that puts the values,
+//! or that switches records on which count by themselves.
+
+use std::time::Duration;
+
+use fodo_net::{Channel, Context, Operation, Reading, Request};
+
+use super::source::on_schedule;
+use super::tally::{self, Numbers};
+use super::usage::Usage;
+use super::worker::{Answer, Ask, converse, name_of};
+use crate::limit::BATCH_MAX;
+
+/// Rates of the menu SCAN, with its words.
+const SCANS: [(f64, &str); 7] = [
+    (10.0, ".1 second"),
+    (5.0, ".2 second"),
+    (2.0, ".5 second"),
+    (1.0, "1 second"),
+    (0.5, "2 second"),
+    (0.2, "5 second"),
+    (0.1, "10 second"),
+];
+
+/// What SCAN calls a rate; `None` when it has none such.
+pub fn scan_of(rate_hz: f64) -> Option<&'static str> {
+    SCANS.iter().find(|(known, _)| *known == rate_hz).map(|(_, words)| *words)
+}
+
+/// Records whose values have those numbers, as text of a database.
+pub fn database(n_pvs: u32, numbers: Numbers) -> String {
+    let record = |pv| match numbers {
+        Numbers::Plain => format!("record(calc, \"{}\") {{ field(CALC, \"VAL+1\") }}\n", name_of(pv)),
+        Numbers::Checked => {
+            format!("record(ao, \"{}\") {{ field(VAL, \"{}\") }}\n", name_of(pv), tally::encode(pv, 0))
+        }
+    };
+    (0..n_pvs).map(record).collect()
+}
+
+/// Produces until its input ends; what the server took is asked of the process of that number.
+pub fn produce(n_pvs: u32, numbers: Numbers, server: &str) -> std::io::Result<()> {
+    let context = Context::from_env().map_err(std::io::Error::other)?;
+    let mut generator = Generator { channels: Vec::new(), scans: Vec::new(), number: 0 };
+    for pv in 0..n_pvs {
+        generator.channels.push(context.channel(&name_of(pv)).map_err(std::io::Error::other)?);
+        if numbers == Numbers::Plain {
+            let name = format!("{}.SCAN", name_of(pv));
+            generator.scans.push(context.channel(&name).map_err(std::io::Error::other)?);
+        }
+    }
+    converse(|ask| match ask {
+        Ask::Produce { period_ns, n_rounds } => {
+            let period = Duration::from_nanos(period_ns);
+            let produced = match numbers {
+                Numbers::Plain => generator.switch_on(period, n_rounds),
+                Numbers::Checked => generator.put(period, n_rounds),
+            };
+            produced.unwrap_or_else(|why| Answer::Failed { why })
+        }
+        // A server that is not ours does not say what it sent and merged.
+        Ask::Count {} => Answer::Counts { sent: 0, merged: 0, usage: Usage::of_process(server) },
+        other => Answer::Failed { why: format!("a generator cannot {other:?}") },
+    })
+}
+
+struct Generator {
+    channels: Vec<Channel>,
+    scans: Vec<Channel>,
+    /// The number that all have now.
+    number: u64,
+}
+
+impl Generator {
+    fn put(&mut self, period: Duration, n_rounds: u64) -> Result<Answer, String> {
+        self.values()?;
+        let mut outcome = Ok(());
+        let late_max = on_schedule(period, n_rounds, |_| {
+            self.number += 1;
+            for (pv, channel) in (0..).zip(&self.channels) {
+                let put = channel.put_unconfirmed(tally::encode(pv, self.number), BATCH_MAX);
+                outcome = outcome.clone().and(put.map_err(|error| error.to_string()));
+            }
+        });
+        outcome?;
+        // A circuit serves in order, so that these gets come behind the last puts.
+        for (pv, value) in (0..).zip(self.values()?) {
+            let expected = tally::encode(pv, self.number);
+            if value != expected {
+                return Err(format!("{} holds {value} after {expected} was put", name_of(pv)));
+            }
+        }
+        let n_posts = n_rounds * self.channels.len() as u64;
+        Ok(Answer::Produced { n_posts, late_max_ns: late_max.as_nanos() as u64 })
+    }
+
+    fn switch_on(&mut self, period: Duration, n_rounds: u64) -> Result<Answer, String> {
+        let scan = scan_of(1.0 / period.as_secs_f64()).ok_or("SCAN has no such rate")?;
+        let before = self.values()?;
+        self.scan(scan)?;
+        std::thread::sleep(period * u32::try_from(n_rounds).unwrap_or(u32::MAX));
+        self.scan("Passive")?;
+        // A record that waited for its turn when its SCAN was put is processed once more.
+        std::thread::sleep(period);
+        let after = self.values()?;
+        let produced: Vec<u64> = before.iter().zip(&after).map(|(before, after)| (after - before) as u64).collect();
+        // Depending on where in a period both puts fell it may be one more or less.
+        let n_least = produced.iter().min().copied().unwrap_or(0) + 1;
+        let n_short = u32::try_from(n_rounds.saturating_sub(n_least)).unwrap_or(u32::MAX);
+        let late_max_ns = (period * n_short).as_nanos() as u64;
+        Ok(Answer::Produced { n_posts: produced.iter().sum(), late_max_ns })
+    }
+
+    fn scan(&self, words: &str) -> Result<(), String> {
+        let puts: Vec<Operation<()>> = self.scans.iter().map(|scan| scan.start_put(words)).collect();
+        puts.into_iter().try_for_each(|put| put.wait(BATCH_MAX)).map_err(|error| error.to_string())
+    }
+
+    fn values(&self) -> Result<Vec<f64>, String> {
+        let gets: Vec<Operation<Reading>> =
+            self.channels.iter().map(|channel| channel.start_get(Request::default())).collect();
+        let value = |get: Operation<Reading>| {
+            let reading = get.wait(BATCH_MAX).map_err(|error| error.to_string())?;
+            reading.value.first().and_then(|value| value.to_f64().ok()).ok_or_else(|| "no number came".to_owned())
+        };
+        gets.into_iter().map(value).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_that_are_put_to_begin_with_number_zero_and_others_count() {
+        let (checked, plain) = (database(3, Numbers::Checked), database(3, Numbers::Plain));
+
+        assert!(
+            checked.ends_with(&format!("record(ao, \"load:000002\") {{ field(VAL, \"{}\") }}\n", tally::encode(2, 0)))
+        );
+        assert!(plain.starts_with("record(calc, \"load:000000\") { field(CALC, \"VAL+1\") }\n"));
+    }
+
+    #[test]
+    fn a_rate_that_scan_does_not_offer_has_no_words() {
+        assert_eq!((scan_of(10.0), scan_of(0.5), scan_of(3.0)), (Some(".1 second"), Some("2 second"), None));
+    }
+}

@@ -1,0 +1,161 @@
+//! The watching end of a load, for clients that run in a process of this program.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fodo_net::{Channel, Context, Monitor, MonitorEvent, MonitorOptions};
+
+use super::book::{Book, Page};
+use super::usage::Usage;
+use super::worker::{Answer, Ask, converse, name_of};
+
+/// A client that can subscribe.
+pub trait Watch {
+    /// Subscribes to a PV once for each of `pages`, and writes every update to its page. Updates may come late
+    /// and on any thread.
+    fn subscribe(&mut self, name: &str, pages: Vec<Arc<Page>>) -> Result<(), String>;
+
+    /// Ends what `subscribe` began, where a client collects requests.
+    fn flush(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Connects so many channels without subscriptions, to so many PVs in turn; gives how many there are now.
+    fn connect(&mut self, _n_channels: u32, _n_pvs: u32) -> Result<u64, String> {
+        Err("this client has no channels apart from its subscriptions here".into())
+    }
+
+    /// Updates that circuits brought and those replaced before they were delivered, since the start; `None` for
+    /// a client that does not tell.
+    fn counts(&self) -> Option<(u64, u64)> {
+        None
+    }
+}
+
+/// How long all first updates may take.
+const FIRST_UPDATES_MAX: Duration = Duration::from_secs(30);
+
+/// Subscribes and counts until its input ends.
+pub fn watch(client: impl Watch, book: Book) -> std::io::Result<()> {
+    let mut watcher = Watcher { client, book, n_received_before: 0, n_merged_before: 0 };
+    converse(|ask| {
+        let said = match ask {
+            Ask::Watch { n_pvs, n_subscriptions } => watcher.watch(n_pvs, n_subscriptions),
+            Ask::Restart {} => Ok(watcher.restart()),
+            Ask::Count {} => Ok(watcher.tallied()),
+            Ask::AwaitFresh { patience_ms } => watcher.await_fresh(Duration::from_millis(patience_ms)),
+            Ask::Connect { n_channels, n_pvs } => {
+                let connected = watcher.client.connect(n_channels, n_pvs);
+                connected.map(|n_channels| Answer::Connected { n_channels, usage: Usage::of_this_process() })
+            }
+            other @ Ask::Produce { .. } => Err(format!("a client cannot {other:?}")),
+        };
+        said.unwrap_or_else(|why| Answer::Failed { why })
+    })
+}
+
+struct Watcher<C> {
+    // Ends before the pages that it writes to.
+    client: C,
+    book: Book,
+    n_received_before: u64,
+    n_merged_before: u64,
+}
+
+impl<C: Watch> Watcher<C> {
+    fn watch(&mut self, n_pvs: u32, n_subscriptions: u32) -> Result<Answer, String> {
+        for pv in 0..n_pvs {
+            let pages = (0..n_subscriptions).map(|_| self.book.page(pv)).collect();
+            self.client.subscribe(&name_of(pv), pages)?;
+        }
+        self.client.flush()?;
+        let deadline = Instant::now() + FIRST_UPDATES_MAX;
+        loop {
+            let (n_subscriptions, n_begun) = self.book.n_begun();
+            if n_begun >= n_subscriptions {
+                return Ok(Answer::Watching { n_subscriptions });
+            }
+            if Instant::now() > deadline {
+                return Err(format!("{n_begun} of {n_subscriptions} first updates came"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn restart(&mut self) -> Answer {
+        self.book.restart();
+        (self.n_received_before, self.n_merged_before) = self.client.counts().unwrap_or_default();
+        Answer::Restarted {}
+    }
+
+    fn await_fresh(&self, patience: Duration) -> Result<Answer, String> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let (n_subscriptions, _) = self.book.n_begun();
+            let fresh = self.book.fresh();
+            if fresh.is_complete() {
+                return Ok(Answer::Fresh { first_unix_ns: fresh.first_unix_ns, all_unix_ns: fresh.last_unix_ns });
+            }
+            if Instant::now() > deadline {
+                return Err(format!("{} of {n_subscriptions} subscriptions came back", fresh.n_fresh));
+            }
+            drop(fresh);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn tallied(&self) -> Answer {
+        let sums = self.book.sums();
+        let (received, merged) = match self.client.counts() {
+            Some((received, merged)) => (received - self.n_received_before, merged - self.n_merged_before),
+            None => (sums.received, 0),
+        };
+        Answer::Tallied { sums, merged, received, latencies: self.book.latencies(), usage: Usage::of_this_process() }
+    }
+}
+
+/// Our client, configured by the environment.
+pub struct Fodo {
+    context: Context,
+    monitors: Vec<Monitor>,
+    channels: Vec<Channel>,
+}
+
+impl Fodo {
+    /// Without subscriptions.
+    pub fn new() -> std::io::Result<Fodo> {
+        let context = Context::from_env().map_err(std::io::Error::other)?;
+        Ok(Fodo { context, monitors: Vec::new(), channels: Vec::new() })
+    }
+}
+
+impl Watch for Fodo {
+    fn subscribe(&mut self, name: &str, pages: Vec<Arc<Page>>) -> Result<(), String> {
+        let channel = self.context.channel(name).map_err(|error| error.to_string())?;
+        for page in pages {
+            let monitor = channel.monitor_with(MonitorOptions::default(), move |event| {
+                let MonitorEvent::Update(reading) = event else { return };
+                let value = reading.value.first().and_then(|value| value.to_f64().ok()).unwrap_or(f64::NAN);
+                page.update(value, reading.time);
+            });
+            self.monitors.push(monitor.map_err(|error| error.to_string())?);
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, n_channels: u32, n_pvs: u32) -> Result<u64, String> {
+        for index in 0..n_channels {
+            let name = name_of(index % n_pvs.max(1));
+            self.channels.push(self.context.channel(&name).map_err(|error| error.to_string())?);
+        }
+        for channel in &self.channels {
+            channel.connect(FIRST_UPDATES_MAX).map_err(|error| error.to_string())?;
+        }
+        Ok(self.channels.len() as u64)
+    }
+
+    fn counts(&self) -> Option<(u64, u64)> {
+        let counts = self.monitors.iter().map(Monitor::counts);
+        Some(counts.fold((0, 0), |(received, merged), one| (received + one.received, merged + one.merged)))
+    }
+}
