@@ -54,6 +54,28 @@ numbers! {
     SubscriptionId;
 }
 
+/// Hashes numbers that this side gave out itself, so that no peer chooses which of them collide.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NumberHasher(u64);
+
+impl std::hash::Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(u32::from(byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // An odd number near 2^64 over the golden ratio spreads neighbours over all bits.
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// A map from such numbers.
+pub type Numbered<K, V> = std::collections::HashMap<K, V, std::hash::BuildHasherDefault<NumberHasher>>;
+
 /// What a client may do with a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {

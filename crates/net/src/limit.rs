@@ -6,6 +6,9 @@ use std::time::Duration;
 /// stay in the second-level cache while it is decoded.
 pub const RECEIVE_BYTES: usize = 256 * 1024;
 
+/// Bytes that are decoded before what they say is handed on: the events of so many small messages stay in the caches.
+pub const PIECE_BYTES: usize = 16 * 1024;
+
 /// Bytes one circuit may take in before the others of its reactor have their turn.
 pub const TURN_BYTES: usize = 4 * 1024 * 1024;
 

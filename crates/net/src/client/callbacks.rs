@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
 use super::monitor::MonitorCore;
@@ -12,14 +13,9 @@ use crate::sync::lock;
 /// Bounded by the number of monitors: each stands in the queue at most once.
 #[derive(Debug, Default)]
 pub(super) struct Callbacks {
-    queue: Mutex<Queue>,
+    queue: Mutex<VecDeque<Weak<MonitorCore>>>,
     changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    ready: VecDeque<Weak<MonitorCore>>,
-    is_ended: bool,
+    is_ended: AtomicBool,
 }
 
 impl Callbacks {
@@ -31,33 +27,44 @@ impl Callbacks {
         Ok(callbacks)
     }
 
-    /// The monitor has events for its callback.
-    pub(super) fn call(&self, monitor: &Arc<MonitorCore>) {
-        lock(&self.queue).ready.push_back(Arc::downgrade(monitor));
+    /// These monitors have events for their callbacks. Waking the thread costs a system call, so it is told of all that
+    /// came together at once.
+    pub(super) fn call(&self, monitors: impl Iterator<Item = Weak<MonitorCore>>) {
+        lock(&self.queue).extend(monitors);
         self.changed.notify_one();
     }
 
     /// The thread ends after the callback that runs now.
     pub(super) fn end(&self) {
-        lock(&self.queue).is_ended = true;
+        let queue = lock(&self.queue);
+        self.is_ended.store(true, Ordering::Release);
+        drop(queue);
         self.changed.notify_all();
     }
 
+    fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
+    }
+
     fn run(&self) {
+        let mut batch = VecDeque::new();
         loop {
             let mut queue = lock(&self.queue);
-            let monitor = loop {
-                if queue.is_ended {
+            while queue.is_empty() && !self.is_ended() {
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            std::mem::swap(&mut batch, &mut *queue);
+            drop(queue);
+            for monitor in batch.drain(..) {
+                if self.is_ended() {
                     return;
                 }
-                match queue.ready.pop_front() {
-                    Some(monitor) => break monitor,
-                    None => queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                if let Some(monitor) = monitor.upgrade() {
+                    monitor.deliver();
                 }
-            };
-            drop(queue);
-            if let Some(monitor) = monitor.upgrade() {
-                monitor.deliver();
+            }
+            if self.is_ended() {
+                return;
             }
         }
     }

@@ -7,7 +7,6 @@
 
 mod drive;
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -17,7 +16,7 @@ use std::time::Instant;
 use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::dbr::{self, DbrType, Level};
 use fodo_ca::eca::Eca;
-use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
+use fodo_ca::{Cid, Ioid, Numbered, Sid, SubscriptionId};
 use fodo_data::{Kind, Now};
 use mio::Token;
 
@@ -46,15 +45,17 @@ struct State {
     role: Role<ThreadId, Thread>,
     token: Option<Token>,
     lease_is_timed: bool,
-    channels: HashMap<Cid, Arc<ChannelCore>>,
-    operations: HashMap<Ioid, InProgress>,
+    channels: Numbered<Cid, Arc<ChannelCore>>,
+    operations: Numbered<Ioid, InProgress>,
     ioid_next: u32,
-    subscriptions: HashMap<SubscriptionId, Arc<MonitorCore>>,
+    subscriptions: Numbered<SubscriptionId, Arc<MonitorCore>>,
     subscription_next: u32,
     flush_is_told: bool,
     /// The last channel is gone; what was written is still to be sent.
     closes_when_sent: bool,
     events: Vec<Event>,
+    /// Monitors whose callbacks are to run, told together at the end of [`Circuit::dispatch`].
+    called: Vec<Weak<MonitorCore>>,
     afterwards: Afterwards,
 }
 
@@ -109,14 +110,15 @@ impl Circuit {
             role: Role::new(),
             token: None,
             lease_is_timed: false,
-            channels: HashMap::new(),
-            operations: HashMap::new(),
+            channels: Numbered::default(),
+            operations: Numbered::default(),
             ioid_next: 0,
-            subscriptions: HashMap::new(),
+            subscriptions: Numbered::default(),
             subscription_next: 0,
             flush_is_told: false,
             closes_when_sent: false,
             events: Vec::new(),
+            called: Vec::new(),
             afterwards: Afterwards::default(),
         };
         let circuit = Arc::new(Circuit { server, reactor, context, stream, state: Mutex::new(state) });
@@ -313,8 +315,11 @@ impl Circuit {
                     Ok(n) => {
                         taken += n;
                         let mut events = std::mem::take(&mut state.events);
-                        state.machine.received(&buffer[..n], clock::now(), &mut events);
-                        self.dispatch(state, &mut events);
+                        let now = clock::now();
+                        for piece in buffer[..n].chunks(limit::PIECE_BYTES) {
+                            state.machine.received(piece, now, &mut events);
+                            self.dispatch(state, &mut events);
+                        }
                         state.events = events;
                         if n < buffer.len() && !to_the_end {
                             return false;
@@ -344,7 +349,11 @@ impl Circuit {
                 Event::Update { subscription, result } => {
                     if let Some(monitor) = state.subscriptions.get(&subscription) {
                         let result = result.map(|reading| monitor.channel().shaped(reading));
-                        state.afterwards.woken.push(monitor.updated(result));
+                        match monitor.updated(result) {
+                            Waiter::Nobody => {}
+                            Waiter::Callback(monitor) => state.called.push(monitor),
+                            other => state.afterwards.woken.push(other),
+                        }
                     }
                 }
                 Event::Created { cid, sid, native, count } => self.created(state, cid, sid, native, count),
@@ -371,6 +380,7 @@ impl Circuit {
                 Event::Closed(_) => self.close(state, None),
             }
         }
+        MonitorCore::call(&mut state.called);
     }
 
     fn end(&self, state: &mut State, ioid: Ioid, is_get: bool, result: Result<Outcome, Eca>) {

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -179,10 +179,9 @@ impl MonitorCore {
                 state.events.push_back(event);
             }
         }
-        if let Some((_, callbacks)) = &self.callback
-            && !std::mem::replace(&mut state.is_called, true)
-        {
-            callbacks.call(self);
+        if self.callback.is_some() {
+            let is_called = std::mem::replace(&mut state.is_called, true);
+            return if is_called { Waiter::Nobody } else { Waiter::Callback(Arc::downgrade(self)) };
         }
         Waiter::all(std::mem::take(&mut state.waiters))
     }
@@ -194,25 +193,34 @@ impl MonitorCore {
         Some(event)
     }
 
+    /// Has the callback thread call back all of these, which belong to one context.
+    pub(super) fn call(monitors: &mut Vec<Weak<MonitorCore>>) {
+        let Some(first) = monitors.iter().find_map(Weak::upgrade) else { return monitors.clear() };
+        if let Some((_, callbacks)) = &first.callback {
+            callbacks.call(monitors.drain(..));
+        }
+    }
+
     /// Hands the waiting events to the callback, on the callback thread; at most those that wait now.
     pub(super) fn deliver(self: &Arc<Self>) {
         let Some((callback, callbacks)) = &self.callback else { return };
-        let n_events = lock(&self.state).events.len();
-        for _ in 0..n_events {
+        let mut callback = lock(callback);
+        let mut state = lock(&self.state);
+        for _ in 0..state.events.len() {
             if self.is_ended() {
                 return;
             }
-            let Some(event) = lock(&self.state).events.pop_front() else { break };
+            let Some(event) = state.events.pop_front() else { break };
+            drop(state);
             let is_update = matches!(event, MonitorEvent::Update(_));
-            let mut callback = lock(callback);
             // The panic has been reported where it happened; the other monitors go on, and so does this.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| callback(event)));
-            lock(&self.state).counts.delivered += u64::from(is_update);
+            state = lock(&self.state);
+            state.counts.delivered += u64::from(is_update);
         }
-        let mut state = lock(&self.state);
         state.is_called = !state.events.is_empty();
         if state.is_called {
-            callbacks.call(self);
+            callbacks.call(std::iter::once(Arc::downgrade(self)));
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{self, Poll, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use fodo_data::{Reading, Value};
 
 use super::channel::{Channel, ChannelCore};
 use super::circuit::Circuit;
+use super::monitor::MonitorCore;
 use super::{Error, Facts, Request};
 use crate::sync::lock;
 
@@ -47,6 +48,8 @@ pub(super) enum Waiter {
     Thread(Thread),
     /// A future.
     Future(Waker),
+    /// The callback of a monitor.
+    Callback(Weak<MonitorCore>),
     /// All of these.
     Several(Vec<Waiter>),
 }
@@ -60,6 +63,7 @@ impl Waiter {
             Waiter::Future(waker) => {
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
             }
+            Waiter::Callback(monitor) => MonitorCore::call(&mut vec![monitor]),
             Waiter::Several(waiters) => waiters.into_iter().for_each(Waiter::wake),
         }
     }
