@@ -3,7 +3,8 @@
 //! The load is open: values change on schedule, whatever becomes of them, and latency counts from
 //! the moment at which a value was to change. So a server or client that stalls is charged with
 //! all that waited meanwhile. The account, the ledger, joins what the server did with its posts
-//! and what each subscription got; with Fodo at both ends nothing in it may stay unexplained.
+//! and what each subscription got; with Fodo at both ends nothing in it may stay unexplained. Other clients and
+//! servers tell less: of them latency counts from the server's time stamp, and what did not come is unattributed.
 
 pub mod book;
 mod cast;
@@ -69,6 +70,15 @@ pub enum Producer {
 }
 
 impl Producer {
+    /// What sets its rows apart from those of our own schedule.
+    fn variant_text(self) -> &'static str {
+        match self {
+            Producer::Schedule => "",
+            Producer::Calc => ", calc",
+            Producer::Puts => ", puts",
+        }
+    }
+
     /// Where latency begins.
     pub fn latency_text(self) -> &'static str {
         match self {
@@ -88,7 +98,7 @@ pub struct Outcome {
     pub wrong: u64,
     /// Numbers that the subscriptions passed over.
     pub missing: u64,
-    /// Latencies from the intended moment: per cent and nanoseconds.
+    /// Latencies, see [`Producer::latency_text`]: per cent and nanoseconds.
     pub percentiles: Vec<(f64, f64)>,
     /// All latencies, see [`Row::histogram`].
     pub histogram: Vec<(f64, u64)>,
@@ -193,7 +203,7 @@ impl FanOut {
                 if self.tells_all() { "" } else { "; a peer does not say what of the rest is lost and what is merged" }
             ),
             series: placement.text().into(),
-            variant: format!("{} PVs, {} Hz", self.n_pvs, self.rate_hz),
+            variant: format!("{} PVs, {} Hz{}", self.n_pvs, self.rate_hz, self.producer().variant_text()),
             point: u64::from(self.n_pvs) * u64::from(self.n_subscriptions),
             client: self.client.text().into(),
             server: self.server.text().into(),
