@@ -8,7 +8,7 @@ use std::time::Instant;
 
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 9] = [
+const TESTS: [Test; 10] = [
     ("a_load_that_is_carried_leaves_nothing_unexplained", a_load_that_is_carried_leaves_nothing_unexplained),
     ("a_load_beyond_what_is_carried_is_merged_and_counted", a_load_beyond_what_is_carried_is_merged_and_counted),
     ("every_double_is_found_out", every_double_is_found_out),
@@ -16,6 +16,7 @@ const TESTS: [Test; 9] = [
     ("every_subscription_comes_back_with_its_server", every_subscription_comes_back_with_its_server),
     ("a_generator_that_falls_behind_says_so", a_generator_that_falls_behind_says_so),
     ("every_client_gets_every_update_of_our_ioc", every_client_gets_every_update_of_our_ioc),
+    ("watchers_in_every_language_find_out_a_double", watchers_in_every_language_find_out_a_double),
     ("every_update_of_softioc_is_accounted_for", every_update_of_softioc_is_accounted_for),
     ("the_tally_in_python_tells_faults_apart", the_tally_in_python_tells_faults_apart),
 ];
@@ -186,6 +187,29 @@ fn every_client_gets_every_update_of_our_ioc() {
             }
         });
     }
+}
+
+fn watchers_in_every_language_find_out_a_double() {
+    if !has_peers() {
+        return;
+    }
+    let find_out = |client: &'static str, double: &str, fault: &str| {
+        let size = ["--pvs", "10", "--subscriptions", "2", "--hz", "50", "--seconds", "2"];
+        let who = ["--server", "soft-ioc", "--producer", "puts", "--client", client];
+        let (row, is_right) = load(&format!("{client}-{double}"), &[&who, &size[..], &["--double", double]].concat());
+        let why = row["why"].as_str().unwrap_or_default();
+        assert!(!is_right && why.contains(fault), "{client}, {double}: {row}");
+    };
+
+    // C, Python, Java; those in Python share their tally. Two updates at once are one to psi-ca.
+    std::thread::scope(|scope| {
+        for client in ["libca", "aioca", "psi-ca"] {
+            scope.spawn(move || find_out(client, "lie", "values that their PV never had"));
+        }
+        for client in ["libca", "aioca"] {
+            scope.spawn(move || find_out(client, "reorder", "out of order"));
+        }
+    });
 }
 
 fn every_update_of_softioc_is_accounted_for() {

@@ -48,7 +48,7 @@ pub struct FanOut {
     pub rate_hz: f64,
     /// How long they change.
     pub duration: Duration,
-    /// A double in place of an honest client.
+    /// A double in place of an honest client; beside a client that is not ours, of an honest generator.
     pub double: Option<Double>,
     /// Who watches.
     pub client: Client,
