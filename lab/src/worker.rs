@@ -61,6 +61,9 @@ pub enum Worker {
         /// How values tell their number: with a check they are put, plain ones count by themselves.
         #[arg(long)]
         numbers: Numbers,
+        /// Do one thing wrong.
+        #[arg(long)]
+        double: Option<Double>,
         /// The number of the server's process.
         #[arg(long)]
         server: String,
@@ -114,7 +117,9 @@ impl Worker {
             Worker::WatchLoad { numbers, double } => {
                 load::watch::Fodo::new().and_then(|client| load::watch::watch(client, Book::new(numbers, double)))
             }
-            Worker::ProduceLoad { pvs, numbers, server } => load::produce::produce(pvs, numbers, &server),
+            Worker::ProduceLoad { pvs, numbers, double, server } => {
+                load::produce::produce(pvs, numbers, double, &server)
+            }
             Worker::WatchLibca { libca, libcom, numbers } => {
                 let client = Watching::load(&libca, &libcom).map_err(std::io::Error::other);
                 client.and_then(|client| load::watch::watch(client, Book::new(numbers, None)))

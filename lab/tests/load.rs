@@ -2,23 +2,32 @@
 //! again, so this test is a program of its own: started as `lab ...` it is the laboratory.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 5] = [
+const TESTS: [Test; 10] = [
     ("a_load_that_is_carried_leaves_nothing_unexplained", a_load_that_is_carried_leaves_nothing_unexplained),
     ("a_load_beyond_what_is_carried_is_merged_and_counted", a_load_beyond_what_is_carried_is_merged_and_counted),
     ("every_double_is_found_out", every_double_is_found_out),
     ("beside_a_stalled_client_the_others_get_everything", beside_a_stalled_client_the_others_get_everything),
     ("every_subscription_comes_back_with_its_server", every_subscription_comes_back_with_its_server),
+    ("a_generator_that_falls_behind_says_so", a_generator_that_falls_behind_says_so),
+    ("every_client_gets_every_update_of_our_ioc", every_client_gets_every_update_of_our_ioc),
+    ("watchers_in_every_language_find_out_a_double", watchers_in_every_language_find_out_a_double),
+    ("every_update_of_softioc_is_accounted_for", every_update_of_softioc_is_accounted_for),
+    ("the_tally_in_python_tells_faults_apart", the_tally_in_python_tells_faults_apart),
 ];
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if words.first().is_some_and(|word| word == "lab") {
         return fodo_lab::run(words.into_iter().skip(1));
+    }
+    if words.first().is_some_and(|word| word == "ioc") {
+        return become_fodo(&words);
     }
     let wanted = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
     for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(wanted)) {
@@ -27,6 +36,37 @@ fn main() -> ExitCode {
         println!("test {name} ... ok ({:.1} s)", start.elapsed().as_secs_f64());
     }
     ExitCode::SUCCESS
+}
+
+/// The IOC is part of the program `fodo`, which the laboratory takes this program for.
+fn fodo() -> PathBuf {
+    let this = std::env::current_exe().expect("this program has a path");
+    let profile = this.ancestors().nth(2).expect("it is two levels below the profile's directory");
+    profile.join(format!("fodo{}", std::env::consts::EXE_SUFFIX))
+}
+
+#[cfg(unix)]
+fn become_fodo(words: &[OsString]) -> ExitCode {
+    use std::os::unix::process::CommandExt;
+    eprintln!("{}", Command::new(fodo()).args(words).exec());
+    ExitCode::FAILURE
+}
+
+#[cfg(not(unix))]
+fn become_fodo(_words: &[OsString]) -> ExitCode {
+    ExitCode::FAILURE
+}
+
+/// Whether the peers are here; without them what needs them is not tested, save in CI, where it then fails.
+fn has_peers() -> bool {
+    let mut list = Command::new(std::env::current_exe().expect("this program has a path"));
+    let output = list.args(["lab", "list"]).output().expect("this program starts");
+    let is_tested = String::from_utf8_lossy(&output.stdout).contains("libca and softIoc of EPICS Base")
+        || std::env::var_os("CI").is_some();
+    if !is_tested {
+        println!("not tested: no peers here; `cargo xtask test` fetches them, FODO_PEERS names others");
+    }
+    is_tested
 }
 
 /// Runs a load; gives its row and whether it called itself right.
@@ -100,4 +140,115 @@ fn every_subscription_comes_back_with_its_server() {
     let table = printed(&["reconnect", "--pvs", "200", "--down-seconds", "0.1", "--repetitions", "1"]);
 
     assert!(table.lines().any(|line| line.trim_start().starts_with("200 ")), "{table}");
+}
+
+fn a_generator_that_falls_behind_says_so() {
+    let words = ["--pvs", "20", "--subscriptions", "1", "--hz", "1000000", "--seconds", "0.02"];
+
+    let (row, _) = load("impossible", &words);
+    let text = printed(&[&["fan-out"], &words[..]].concat());
+
+    assert!(row["ledger"]["late_max_ms"].as_f64() > Some(20.0), "{row}");
+    assert!(text.contains("behind its schedule: less was offered"), "{text}");
+}
+
+/// Loads `server` with five PVs and four subscriptions by `client` for two seconds, and checks the account.
+fn check_account(server: &str, client: &str, producer: &str, hz: &str) {
+    let words = ["--server", server, "--client", client, "--producer", producer, "--hz", hz];
+    let size = ["--pvs", "5", "--subscriptions", "4", "--seconds", "2"];
+
+    let (row, is_right) = load(&format!("{server}-{client}-{producer}"), &[&words[..], &size[..]].concat());
+
+    let number = |name: &str| row["ledger"][name].as_i64().expect("a load has a ledger");
+    let n_asked = 5 * 4 * 2 * hz.parse::<i64>().expect("a whole rate");
+    assert!(number("produced") >= n_asked * 9 / 10, "{server}, {client}: {row}");
+    assert_eq!(number("delivered"), number("produced"), "{server}, {client}: {row}");
+    assert_eq!((number("unexplained"), number("unattributed")), (0, 0), "{server}, {client}: {row}");
+    assert_eq!(number("out_of_order"), 0, "{server}, {client}: {row}");
+    // psi-ca hands out one object, so that a subscription that is behind shows an update twice.
+    assert!(is_right || (client == "psi-ca" && number("duplicates") > 0), "{server}, {client}: {row}");
+    let buckets = row["histogram"].as_array().expect("a row keeps its histogram");
+    let n_counted: i64 = buckets.iter().filter_map(|bucket| bucket[1].as_i64()).sum();
+    assert_eq!(n_counted, number("delivered"), "{server}, {client}: {row}");
+    assert!(buckets.len() <= 200 && percentile(&row, 50.0) < 5e8, "{server}, {client}: {row}");
+}
+
+fn every_client_gets_every_update_of_our_ioc() {
+    if !fodo().is_file() && std::env::var_os("CI").is_none() {
+        println!("not tested: no {}; `cargo build` makes it", fodo().display());
+        return;
+    }
+    check_account("fodo", "fodo", "calc", "10");
+    if has_peers() {
+        // Small enough that they do not disturb each other.
+        std::thread::scope(|scope| {
+            for client in ["libca", "aioca", "pyepics", "caproto", "psi-ca"] {
+                scope.spawn(move || check_account("fodo", client, "calc", "10"));
+            }
+        });
+    }
+}
+
+fn watchers_in_every_language_find_out_a_double() {
+    if !has_peers() {
+        return;
+    }
+    let find_out = |client: &'static str, double: &str, fault: &str| {
+        let size = ["--pvs", "10", "--subscriptions", "2", "--hz", "50", "--seconds", "2"];
+        let who = ["--server", "soft-ioc", "--producer", "puts", "--client", client];
+        let (row, is_right) = load(&format!("{client}-{double}"), &[&who, &size[..], &["--double", double]].concat());
+        let why = row["why"].as_str().unwrap_or_default();
+        assert!(!is_right && why.contains(fault), "{client}, {double}: {row}");
+    };
+
+    // C, Python, Java; those in Python share their tally. Two updates at once are one to psi-ca.
+    std::thread::scope(|scope| {
+        for client in ["libca", "aioca", "psi-ca"] {
+            scope.spawn(move || find_out(client, "lie", "values that their PV never had"));
+        }
+        for client in ["libca", "aioca"] {
+            scope.spawn(move || find_out(client, "reorder", "out of order"));
+        }
+    });
+}
+
+fn every_update_of_softioc_is_accounted_for() {
+    if !has_peers() {
+        return;
+    }
+    std::thread::scope(|scope| {
+        for client in ["fodo", "libca"] {
+            scope.spawn(move || check_account("soft-ioc", client, "calc", "10"));
+            scope.spawn(move || check_account("soft-ioc", client, "puts", "50"));
+        }
+    });
+}
+
+/// The one of all clients in Python: the same sequences as in the tests of `tally.rs`.
+fn the_tally_in_python_tells_faults_apart() {
+    const SCRIPT: &str = "
+import watch, time
+def sums(numbers, encode=lambda n: n, decode=watch.plain):
+    tally = watch.Tally(1, decode, {})
+    for number in numbers:
+        tally.add(float(encode(number)), time.time_ns() - 5_000_000)
+    counted = (tally.received, tally.missing, tally.duplicates, tally.out_of_order, tally.wrong)
+    return counted, min(tally.latencies) >= 5_000_000, sum(tally.latencies.values())
+print(sums([7, 8, 9, 10]), sums([1, 2, 5, 6]), sums([1, 2, 2, 3]), sums([1, 3, 2, 4]), sums([1, 2, 0.5]))
+print([watch.checked(1, value) for value in (31604864.0, 31604865.0)])
+";
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers/python");
+    let mut python = Command::new(if cfg!(windows) { "python" } else { "python3" });
+    python.args(["-B", "-c", SCRIPT]).env("PYTHONPATH", directory);
+    let output = match python.output() {
+        Err(_) if std::env::var_os("CI").is_none() => return println!("not tested: no Python in PATH"),
+        output => output.expect("Python starts"),
+    };
+
+    let text = String::from_utf8_lossy(&output.stdout);
+
+    let counted = "((3, 0, 0, 0, 0), True, 3) ((3, 2, 0, 0, 0), True, 3) ((3, 0, 1, 0, 0), True, 3) \
+                   ((3, 1, 0, 1, 0), True, 3) ((2, 0, 0, 0, 1), True, 2)";
+    assert_eq!(text.lines().next(), Some(counted), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(text.lines().nth(1), Some("[123456, None]"), "{text}");
 }

@@ -94,8 +94,8 @@ class Watcher(Protocol):
         """Updates that the client has replaced by later ones; 0 for a client that does not tell."""
 
 
-class Session:
-    """The requests of one load."""
+class Load:
+    """One load: answers its requests."""
 
     def __init__(self, watcher: Watcher, decode: Callable[[int, float], int | None]) -> None:
         self.watcher = watcher
@@ -147,13 +147,13 @@ async def converse(watcher_class: type, decode: Callable[[int, float], int | Non
     output = sys.stdout
     # What a library prints is not an answer.
     sys.stdout = sys.stderr
-    session = Session(watcher_class(), decode)
+    load = Load(watcher_class(), decode)
     print(READY, file=output, flush=True)
     loop = asyncio.get_running_loop()
     # Updates come meanwhile, some of them in this loop.
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         try:
-            content = await session.answer(line)
+            content = await load.answer(line)
         except Exception as error:  # Whatever went wrong is the answer.
             content = {"failed": {"why": f"{type(error).__name__}: {error}"}}
         print(json.dumps(content), file=output, flush=True)

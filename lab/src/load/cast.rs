@@ -42,6 +42,8 @@ impl Cast {
         let mut words: Vec<OsString> = vec!["produce-load".into(), "--pvs".into(), load.n_pvs.to_string().into()];
         words.extend(["--numbers".into(), numbers.text().into()]);
         words.extend(["--server".into(), black_box.process_number().into()]);
+        // Beside a client that is not ours, which cannot be told to do wrong, the generator does.
+        words.extend(double_words(load.double.filter(|_| load.client != Client::Fodo)));
         // Wherever there is time: it belongs to neither end.
         let server = start("the load's generator", words, None, ports)?;
         let client = watcher(load, numbers, placement, seats, ports)?;
@@ -77,8 +79,8 @@ impl FanOut {
             Producer::Calc if scan_of(self.rate_hz).is_none() => {
                 Some(format!("SCAN has no {} Hz; take puts", self.rate_hz))
             }
-            _ if self.double.is_some() && self.client != Client::Fodo => {
-                Some("the doubles are made of our client".into())
+            Producer::Schedule | Producer::Calc if self.double.is_some() && self.client != Client::Fodo => {
+                Some("beside a client that is not ours a double is who puts; take puts".into())
             }
             _ => None,
         }
@@ -115,10 +117,13 @@ pub(super) fn fodo(
     ports: Ports,
 ) -> Result<Process, Failure> {
     let mut words: Vec<OsString> = vec!["watch-load".into(), "--numbers".into(), numbers.text().into()];
-    if let Some(double) = double {
-        words.extend(["--double".into(), format!("{double:?}").to_lowercase().into()]);
-    }
+    words.extend(double_words(double));
     start(CLIENT, words, cpu, ports)
+}
+
+fn double_words(double: Option<Double>) -> Vec<OsString> {
+    let words = double.map(|double| ["--double".into(), format!("{double:?}").to_lowercase().into()]);
+    words.into_iter().flatten().collect()
 }
 
 fn libca(numbers: Numbers, cpu: Option<usize>, ports: Ports, peers: &Peers) -> Result<Process, Failure> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fodo_net::{Channel, Context, Operation, Reading, Request};
 
+use super::double::{Double, Meddler, Update};
 use super::source::on_schedule;
 use super::tally::{self, Numbers};
 use super::usage::Usage;
@@ -38,12 +39,13 @@ pub fn database(n_pvs: u32, numbers: Numbers) -> String {
     (0..n_pvs).map(record).collect()
 }
 
-/// Produces until its input ends; what the server took is asked of the process of that number.
-pub fn produce(n_pvs: u32, numbers: Numbers, server: &str) -> std::io::Result<()> {
+/// Produces until its input ends. A double puts other things than it says. What the server took is asked of the process of that number.
+pub fn produce(n_pvs: u32, numbers: Numbers, double: Option<Double>, server: &str) -> std::io::Result<()> {
     let context = Context::from_env().map_err(std::io::Error::other)?;
-    let mut generator = Generator { channels: Vec::new(), scans: Vec::new(), number: 0 };
+    let mut generator = Generator { channels: Vec::new(), scans: Vec::new(), meddlers: Vec::new(), number: 0 };
     for pv in 0..n_pvs {
         generator.channels.push(context.channel(&name_of(pv)).map_err(std::io::Error::other)?);
+        generator.meddlers.push(Meddler::new(double, u64::from(pv)));
         if numbers == Numbers::Plain {
             let name = format!("{}.SCAN", name_of(pv));
             generator.scans.push(context.channel(&name).map_err(std::io::Error::other)?);
@@ -67,6 +69,7 @@ pub fn produce(n_pvs: u32, numbers: Numbers, server: &str) -> std::io::Result<()
 struct Generator {
     channels: Vec<Channel>,
     scans: Vec<Channel>,
+    meddlers: Vec<Meddler>,
     /// The number that all have now.
     number: u64,
 }
@@ -77,9 +80,13 @@ impl Generator {
         let mut outcome = Ok(());
         let late_max = on_schedule(period, n_rounds, |_| {
             self.number += 1;
-            for (pv, channel) in (0..).zip(&self.channels) {
-                let put = channel.put_unconfirmed(tally::encode(pv, self.number), BATCH_MAX);
-                outcome = outcome.clone().and(put.map_err(|error| error.to_string()));
+            for ((pv, channel), meddler) in (0..).zip(&self.channels).zip(&mut self.meddlers) {
+                let update = Update { value: tally::encode(pv, self.number), latency: Duration::ZERO };
+                meddler.pass(update, &mut |update| {
+                    if let Err(error) = channel.put_unconfirmed(update.value, BATCH_MAX) {
+                        outcome = Err(error.to_string());
+                    }
+                });
             }
         });
         outcome?;

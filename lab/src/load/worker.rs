@@ -8,6 +8,13 @@
 //! | client | `{"restart":{}}` | `{"restarted":{}}`: counting starts here |
 //! | client | `{"await_fresh":{"patience_ms":10000}}` | `{"fresh":{"first_unix_ns":..,"all_unix_ns":..}}`, once each has an update since `restart` |
 //! | client | `{"connect":{"n_channels":10000,"n_pvs":1000}}` | `{"connected":{"n_channels":10000}}`, channels without subscriptions |
+//!
+//! Beside a server that takes no requests a generator plays its part: a client of Fodo that puts the values, or
+//! that switches records on which count by themselves, and reads at the end what they hold.
+//!
+//! A client in another language says [`READY`] and answers `watch`, `restart` and `count`; it is told at its start
+//! whether values are `plain` numbers or `checked`, see [`encode`](super::tally::encode). It counts as
+//! [`Tally`](super::tally::Tally) does, and leaves `usage` out. `latencies` may be in buckets, by their upper bound.
 
 use std::io::{BufRead, Write, stdin, stdout};
 use std::net::Ipv4Addr;
