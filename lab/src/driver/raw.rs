@@ -281,6 +281,8 @@ mod tests {
     use super::*;
     use crate::driver::Variant;
 
+    type Work = fn(&mut Raw, &Batch) -> Result<Timed, Failure>;
+
     fn raw() -> Raw {
         let (sender, port) = std::sync::mpsc::channel();
         std::thread::spawn(move || floor::serve(|port| sender.send(port).map_err(std::io::Error::other)));
@@ -292,7 +294,7 @@ mod tests {
     #[test]
     fn every_batch_is_done_to_its_last_channel_whether_it_fills_chunks_and_datagrams_or_not() {
         let mut raw = raw();
-        let works: [fn(&mut Raw, &Batch) -> Result<Timed, Failure>; 7] = [
+        let works: [Work; 7] = [
             Raw::connect_one_by_one,
             Raw::connect_at_once,
             Raw::get_at_once,
