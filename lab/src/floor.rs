@@ -1,9 +1,19 @@
-//! The floor: what a blocking round trip of the very sizes costs over a raw socket between two
-//! processes, with no protocol, no second thread and no conversion.
+//! The floor: what moving the very bytes of an operation costs between two processes over raw sockets, in as
+//! many round trips, with no protocol, no second thread and no conversion.
 //!
-//! A request is 16 bytes, the length of a READ_NOTIFY; it says how many bytes to answer, so one server
-//! serves every size. The answers are as long as those of Channel Access:
-//! [`SCALAR_REPLY_BYTES`] for one double with time, [`array_reply_bytes`] for an array of 32-bit integers.
+//! A request is as long as that of Channel Access and says in its first 16 bytes how many bytes to answer, so
+//! one server serves every size; the answers are as long as those of Channel Access, too.
+//!
+//! | what | requests and answers |
+//! |---|---|
+//! | one get | [`REQUEST_BYTES`], [`SCALAR_REPLY_BYTES`] or [`array_reply_bytes`]; blocking |
+//! | n gets, first updates, puts at once | n of [`GET`], [`SUBSCRIBE`], [`PUT`]: written [`CHUNK`] at a time, two of these on their way at most, so that neither side waits for the other for ever |
+//! | n puts without an answer | n of [`PUT_UNCONFIRMED`], then one [`GET`], whose answer says that all were taken |
+//! | gets in flight | n of [`GET`], in halves of what may be in flight |
+//! | connecting one by one | a datagram with one search ([`search_bytes`]) and its answer, then [`create`] on the circuit that is there: two round trips each |
+//! | connecting n at once | the same, searches packed as in Channel Access, [`DATAGRAMS_IN_FLIGHT`] on their way; the requests for the channels of a datagram follow its answer |
+//!
+//! A context that has no circuit moves no bytes and so has no floor.
 //!
 //! Buffer rules of the client: a small answer is read into a reused buffer. A large one comes in two
 //! ways, both reported: **fresh** reads into a reused buffer of 256 KiB and copies to a destination
@@ -11,8 +21,8 @@
 //! **reused** reads straight into the destination of the answer before, which no value that the user
 //! keeps can do: it is the limit of the wire. Neither swaps bytes; Channel Access has to.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
 /// Header of a Channel Access message.
 const HEADER_BYTES: usize = 16;
@@ -48,27 +58,132 @@ pub fn array_prefix_bytes(n_elements: usize) -> usize {
     array_reply_bytes(n_elements) - payload + TIME_LONG_PREFIX_BYTES
 }
 
-/// What a request wants of the server's store.
+/// One request on a circuit and its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// The request, with its payload.
+    pub request_bytes: usize,
+    /// The answer; 0 for none.
+    pub answer_bytes: usize,
+}
+
+/// READ_NOTIFY of one double with time.
+pub const GET: Exchange = Exchange { request_bytes: REQUEST_BYTES, answer_bytes: SCALAR_REPLY_BYTES };
+
+/// EVENT_ADD, whose payload is 16 bytes, and its first update.
+pub const SUBSCRIBE: Exchange = Exchange { request_bytes: HEADER_BYTES + 16, answer_bytes: SCALAR_REPLY_BYTES };
+
+/// WRITE_NOTIFY of one double.
+pub const PUT: Exchange = Exchange { request_bytes: HEADER_BYTES + 8, answer_bytes: HEADER_BYTES };
+
+/// WRITE of one double.
+pub const PUT_UNCONFIRMED: Exchange = Exchange { request_bytes: HEADER_BYTES + 8, answer_bytes: 0 };
+
+/// CREATE_CHAN with a name; ACCESS_RIGHTS and CREATE_CHAN.
+pub fn create(name: &str) -> Exchange {
+    Exchange { request_bytes: HEADER_BYTES + text_bytes(name), answer_bytes: 2 * HEADER_BYTES }
+}
+
+/// SEARCH for a name; VERSION, as long as a header, precedes the first in a datagram.
+pub fn search_bytes(name: &str) -> usize {
+    HEADER_BYTES + text_bytes(name)
+}
+
+/// The claim of one name; VERSION precedes the first in a datagram.
+pub const CLAIM_BYTES: usize = HEADER_BYTES + 8;
+
+/// What precedes searches and claims in a datagram.
+pub const VERSION_BYTES: usize = HEADER_BYTES;
+
+/// A datagram of searches, as the programs of the field limit it.
+const DATAGRAM_BYTES: usize = 1024;
+
+/// How many searches for names of this length a datagram holds.
+pub fn searches_per_datagram(name: &str) -> usize {
+    ((DATAGRAM_BYTES - VERSION_BYTES) / search_bytes(name)).max(1)
+}
+
+/// A text ends with a zero and is padded to 8.
+fn text_bytes(text: &str) -> usize {
+    (text.len() + 1).next_multiple_of(8)
+}
+
+/// Requests written at once. Two of these and their answers are less than any system's socket buffers hold.
+pub const CHUNK: usize = 1000;
+
+/// Datagrams under way: four kilobytes, where the smallest socket buffer in use holds many times that.
+pub const DATAGRAMS_IN_FLIGHT: usize = 4;
+
+/// What a request wants of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// The first bytes of it; zeros while nothing was put.
+    /// The first bytes of its store; zeros while nothing was put.
     Get,
-    /// To be it from now on: so many bytes follow, and [`REQUEST_BYTES`] of zeros answer.
+    /// To store: so many bytes follow, and [`REQUEST_BYTES`] of zeros answer.
     Put,
+    /// An answer of so many bytes, which ends with how many of these requests were taken on this circuit;
+    /// see [`exchange_request`].
+    Count,
 }
 
 /// A request about so many bytes.
 pub fn request(verb: Verb, n_bytes: usize) -> [u8; REQUEST_BYTES] {
     let [a, b, c, d] = (n_bytes as u32).to_be_bytes();
-    let is_put = u8::from(verb == Verb::Put);
-    [a, b, c, d, is_put, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    [a, b, c, d, verb as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 }
 
-/// Listens on loopback, tells its port to `announce`, and answers for ever, one thread and one store
-/// of bytes per client.
+/// A request as long as `exchange` has it.
+pub fn exchange_request(exchange: Exchange) -> Vec<u8> {
+    let payload_bytes = (exchange.request_bytes - REQUEST_BYTES) as u32;
+    let mut bytes = request(Verb::Count, exchange.answer_bytes).to_vec();
+    bytes.splice(8..12, payload_bytes.to_be_bytes());
+    bytes.resize(exchange.request_bytes, 0);
+    bytes
+}
+
+/// What the answer to such a request ends with.
+pub fn counted(answer: &[u8]) -> Option<u32> {
+    answer.last_chunk().copied().map(u32::from_be_bytes)
+}
+
+/// A datagram of searches, each `bytes_each` long, for the channels of these numbers.
+pub fn searches(bytes_each: usize, numbers: std::ops::Range<usize>) -> Vec<u8> {
+    let mut bytes = vec![0; VERSION_BYTES];
+    bytes.splice(..4, (bytes_each as u32).to_be_bytes());
+    for number in numbers {
+        let start = bytes.len();
+        bytes.resize(start + bytes_each, 0);
+        bytes.splice(start + 12..start + 16, (number as u32).to_be_bytes());
+    }
+    bytes
+}
+
+/// The answer to a datagram of searches: a claim with the number of each.
+fn claims(datagram: &[u8]) -> Vec<u8> {
+    let bytes_each = datagram.first_chunk().map_or(0, |chunk| u32::from_be_bytes(*chunk) as usize);
+    let mut claims = vec![0; VERSION_BYTES];
+    for search in datagram.get(VERSION_BYTES..).unwrap_or_default().chunks_exact(bytes_each.max(HEADER_BYTES)) {
+        claims.extend_from_slice(search.get(..HEADER_BYTES).unwrap_or_default());
+        claims.resize(claims.len() + CLAIM_BYTES - HEADER_BYTES, 0);
+    }
+    claims
+}
+
+/// The numbers that a datagram of claims is about.
+pub fn claimed(datagram: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    let claims = datagram.get(VERSION_BYTES..).unwrap_or_default().chunks_exact(CLAIM_BYTES);
+    claims.filter_map(|claim| claim.get(12..)?.first_chunk().map(|chunk| u32::from_be_bytes(*chunk) as usize))
+}
+
+/// Listens on loopback, tells its port, the same of TCP and UDP, to `announce`, and answers for ever, one
+/// thread and one store of bytes per client, one thread for all searches.
 pub fn serve(announce: impl FnOnce(u16) -> std::io::Result<()>) -> std::io::Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let (listener, socket) = both_on_one_port()?;
     announce(listener.local_addr()?.port())?;
+    std::thread::spawn(move || {
+        // Without its answers the client's search fails, with the reason that it sees.
+        let _ = serve_searches(&socket);
+    });
     for stream in listener.incoming() {
         let stream = stream?;
         std::thread::spawn(move || {
@@ -79,23 +194,73 @@ pub fn serve(announce: impl FnOnce(u16) -> std::io::Result<()>) -> std::io::Resu
     Ok(())
 }
 
+/// A port that is free for TCP is mostly free for UDP as well; else the next one is tried.
+fn both_on_one_port() -> std::io::Result<(TcpListener, UdpSocket)> {
+    const N_TRIES: usize = 16;
+    let mut failed = std::io::Error::from(std::io::ErrorKind::AddrInUse);
+    for _try in 0..N_TRIES {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        match UdpSocket::bind(listener.local_addr()?) {
+            Ok(socket) => return Ok((listener, socket)),
+            Err(why) => failed = why,
+        }
+    }
+    Err(failed)
+}
+
+fn serve_searches(socket: &UdpSocket) -> std::io::Result<()> {
+    let mut datagram = [0; 2 * DATAGRAM_BYTES];
+    loop {
+        let (n, from) = socket.recv_from(&mut datagram)?;
+        socket.send_to(&claims(datagram.get(..n).unwrap_or_default()), from)?;
+    }
+}
+
 fn serve_one(mut stream: TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
+    let mut reader = BufReader::with_capacity(READ_BYTES, stream.try_clone()?);
     let mut request = [0; REQUEST_BYTES];
     let mut store: Vec<u8> = vec![0; SCALAR_REPLY_BYTES];
+    let mut answers: Vec<u8> = Vec::with_capacity(READ_BYTES);
+    let mut n_counted: u32 = 0;
     loop {
-        stream.read_exact(&mut request)?;
-        let [a, b, c, d, is_put, ..] = request;
+        // What is answered goes out before anything is waited for.
+        if !answers.is_empty() && (reader.buffer().is_empty() || answers.len() >= READ_BYTES / 2) {
+            stream.write_all(&answers)?;
+            answers.clear();
+        }
+        reader.read_exact(&mut request)?;
+        let [a, b, c, d, verb, _, _, _, e, f, g, h, ..] = request;
         let n_bytes = (u32::from_be_bytes([a, b, c, d]) as usize).min(STORE_BYTES_MAX);
-        if is_put == 0 {
+        if verb == Verb::Count as u8 {
+            skip(&mut reader, u32::from_be_bytes([e, f, g, h]) as usize)?;
+            n_counted = n_counted.wrapping_add(1);
+            if n_bytes >= REQUEST_BYTES {
+                answers.resize(answers.len() + n_bytes - 4, 0);
+                answers.extend_from_slice(&n_counted.to_be_bytes());
+            }
+        } else if verb == Verb::Get as u8 {
             // Asked for more than there is, it answers less, and the client's check finds out.
             stream.write_all(store.get(..n_bytes).unwrap_or(&store))?;
         } else {
             store.resize(n_bytes, 0);
-            stream.read_exact(&mut store)?;
+            reader.read_exact(&mut store)?;
             stream.write_all(&[0; REQUEST_BYTES])?;
         }
     }
+}
+
+/// Takes a payload that is of no interest.
+fn skip(reader: &mut BufReader<TcpStream>, mut n_bytes: usize) -> std::io::Result<()> {
+    while n_bytes > 0 {
+        let n = reader.fill_buf()?.len().min(n_bytes);
+        if n == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        reader.consume(n);
+        n_bytes -= n;
+    }
+    Ok(())
 }
 
 /// A little more than the largest array takes; a longer one is cut and so found out.
@@ -104,6 +269,7 @@ const STORE_BYTES_MAX: usize = 4 * crate::limit::ELEMENTS_MAX + 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fodo_data::Now;
 
     #[test]
     fn sizes_are_those_of_channel_access() {
@@ -112,6 +278,76 @@ mod tests {
         assert_eq!(array_reply_bytes(10_000), 16 + 12 + 40_000 + 4);
         assert_eq!(array_reply_bytes(10_000_000), 24 + 12 + 40_000_000 + 4);
         assert_eq!(array_prefix_bytes(10_000_000), 36);
+    }
+
+    fn client_config() -> fodo_ca::client::Config {
+        fodo_ca::client::Config {
+            priority: 0,
+            user: String::new(),
+            host: String::new(),
+            echo_after: std::time::Duration::from_secs(30),
+            payload_bytes_max: 1 << 20,
+        }
+    }
+
+    #[test]
+    fn requests_and_answers_are_as_long_as_our_own_circuits_make_them() {
+        use fodo_ca::dbr::DbrType;
+        use fodo_ca::server::ReadReply;
+        use fodo_ca::{Cid, Ioid, Rights, SubscriptionId, client, server};
+        use fodo_net::{EventMask, Kind, Reading, Value};
+        let now = Now::for_test();
+        let mut client = client::Circuit::new(&client_config(), now);
+        let mut server = server::Circuit::new(&server::Config { payload_bytes_max: 1 << 20 }, now);
+        let (double, time) =
+            (DbrType::of(Kind::F64, fodo_ca::dbr::Level::Plain), DbrType::of(Kind::F64, fodo_ca::dbr::Level::Time));
+        let (value, reading) = (Value::from(1.5), Reading::bare(Value::from(1.5)));
+        let mut known = (client.pending_bytes(), server.pending_bytes());
+        let mut grown = |client: &client::Circuit, server: &server::Circuit| {
+            let before = std::mem::replace(&mut known, (client.pending_bytes(), server.pending_bytes()));
+            Exchange { request_bytes: known.0 - before.0, answer_bytes: known.1 - before.1 }
+        };
+
+        for name in ["x", "1234567", "12345678", "lab:000000", "ca:test:counter01"] {
+            client.create(Cid(1), name);
+            server.created(Cid(1), double, 1, Rights { read: true, write: true });
+            assert_eq!(grown(&client, &server), create(name), "{name}");
+        }
+        let sid = server.created(Cid(2), double, 1, Rights { read: true, write: true });
+        grown(&client, &server);
+
+        client.read(sid, time, 1, Ioid(1));
+        server.read_done(sid, time, 1, ReadReply::Notify(Ioid(1)), Ok(&reading));
+        assert_eq!(grown(&client, &server), GET);
+        client.subscribe(sid, time, 1, EventMask::VALUE, SubscriptionId(1));
+        server.update(sid, time, 1, SubscriptionId(1), Ok(&reading)).unwrap();
+        assert_eq!(grown(&client, &server), SUBSCRIBE);
+        client.write(sid, double, &value, Some(Ioid(2))).unwrap();
+        server.write_done(sid, double, 1, Some(Ioid(2)), Ok(()));
+        assert_eq!(grown(&client, &server), PUT);
+        client.write(sid, double, &value, None).unwrap();
+        server.write_done(sid, double, 1, None, Ok(()));
+        assert_eq!(grown(&client, &server), PUT_UNCONFIRMED);
+    }
+
+    #[test]
+    fn datagrams_are_as_long_as_our_own_searches_and_claims() {
+        use fodo_ca::search::{Responder, Searcher};
+        let (name, n) = ("lab:000000", 100);
+        let (mut asked, mut answered) = (Vec::new(), Vec::new());
+        let mut searcher = Searcher::new(1);
+        for cid in 0..n {
+            searcher.add(fodo_ca::Cid(cid), name, Now::for_test());
+        }
+
+        searcher.tick(Now::for_test(), &mut asked);
+        let from = (Ipv4Addr::LOCALHOST, 5064).into();
+        Responder::new(5064, Now::for_test()).handle(from, &asked[0].bytes, &mut |_| true, &mut answered);
+
+        let ours = searches(search_bytes(name), 0..searches_per_datagram(name));
+        assert_eq!(asked[0].bytes.len(), ours.len());
+        assert_eq!(answered[0].bytes.len(), claims(&ours).len());
+        assert_eq!(claimed(&claims(&ours)).collect::<Vec<_>>(), (0..31).collect::<Vec<_>>());
     }
 
     #[test]

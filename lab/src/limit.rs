@@ -39,3 +39,11 @@ pub const REPETITIONS_MAX: usize = 1000;
 
 /// Elements of the largest array, the waveform's NELM; a request for more is refused.
 pub const ELEMENTS_MAX: usize = 10_000_000;
+
+/// Gets under way at a time where one is started after another: what a program keeps that reads many PVs as
+/// futures, and enough that a round trip costs nobody anything.
+pub const IN_FLIGHT_MAX: usize = 100;
+
+/// Records that take puts: as many as the largest question puts to at once. More would only make servers start
+/// more slowly.
+pub const PUT_RECORDS_MAX: usize = 10_000;

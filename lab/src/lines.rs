@@ -58,7 +58,11 @@ impl Lines {
         for (index, scenario) in scenarios.iter().enumerate() {
             let of_scenario = tasks.iter().enumerate().filter(|(_, task)| task.scenarios.contains(&index));
             for (task_index, task) in of_scenario {
-                for &(pair, placement) in places.iter().filter(|(pair, _)| pair.answers(task.request)) {
+                // Making objects moves no bytes: only all of the time has a floor.
+                let answers = |pair: Pair| {
+                    pair.answers(task.request) && (pair.client != Client::Raw || scenario.part == Part::Total)
+                };
+                for &(pair, placement) in places.iter().filter(|(pair, _)| answers(*pair)) {
                     let state = missing.get(&pair).map_or(State::Open, |why| State::NotRun(why.clone()));
                     lines.push(Line {
                         task: task_index,
@@ -128,8 +132,8 @@ impl Lines {
         let floors: Vec<Row> =
             result.rows.iter().filter(|row| row.client == Client::Raw.text() && row.is_measured()).cloned().collect();
         for row in result.rows.iter_mut().filter(|row| !row.is_floor()) {
-            let same =
-                |floor: &&Row| (&floor.question, &floor.series, floor.point) == (&row.question, &row.series, row.point);
+            let key = |row: &Row| (row.question.clone(), row.series.clone(), row.variant.clone(), row.point);
+            let same = |floor: &&Row| key(floor) == key(row);
             row.floor = floors.iter().find(same).and_then(|floor| floor.median);
         }
     }
@@ -282,6 +286,7 @@ mod tests {
         lines.record(visit(Pair::FLOOR), task(&tasks, Request::GetScalars), &tasks, &measured(10.0));
         lines.record(visit(PAIR), task(&tasks, Request::GetScalars), &tasks, &measured(25.0));
         lines.record(visit(PAIR), task(&tasks, Request::ConnectAtOnce), &tasks, &measured(100.0));
+        lines.record(visit(Pair::FLOOR), task(&tasks, Request::ConnectAtOnce), &tasks, &measured(50.0));
 
         let result = finish(&scenarios, lines);
 
@@ -289,6 +294,7 @@ mod tests {
             result.rows.iter().find(|row| row.question == question && row.client == "fodo" && row.is_measured())
         };
         assert_eq!(of("Q17").and_then(Row::to_floor), Some(2.5));
+        assert_eq!((of("Q15").and_then(Row::to_floor), of("Q16").and_then(Row::to_floor)), (None, Some(2.0)));
         assert_eq!((of("Q15").unwrap().median, of("Q16").unwrap().median), (Some(50.0), Some(100.0)));
     }
 

@@ -42,12 +42,18 @@ impl Pair {
         pairs
     }
 
-    /// Whether it answers the question with something of its own: a raw socket knows gets alone, and a small
-    /// answer has no destination to tell fresh from reused.
+    /// Whether it answers the question with something of its own: without bytes to move a raw socket has
+    /// nothing to do, a small answer has no destination to tell fresh from reused, and drivers in other
+    /// languages are not asked what only Fodo and libca are compared by.
     pub fn answers(self, request: Request) -> bool {
         match self.client {
-            Client::Raw => matches!(request, Request::GetScalars | Request::MoveArray),
+            Client::Raw => {
+                !matches!(request, Request::ContextClose | Request::CreateContexts | Request::CreateChannels)
+            }
             Client::RawReused => request == Request::MoveArray,
+            client if client.external().is_some() => {
+                !matches!(request, Request::PutUnconfirmedAtOnce | Request::GetInFlight)
+            }
             _ => true,
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::driver::Failure;
-use crate::limit::SERVER_START_MAX;
+use crate::limit::{PUT_RECORDS_MAX, SERVER_START_MAX};
 use crate::peers::Peers;
 use crate::process::{Launch, Ports, Process};
 
@@ -21,8 +21,8 @@ pub struct DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// Writes it, with `n_numbered` records `lab:000000` and so on that each hold their number, into a new
-    /// directory of the system's temporary one.
+    /// Writes it, with `n_numbered` records `lab:000000` and so on that each hold their number, and as many
+    /// `put:000000` up to [`PUT_RECORDS_MAX`], into a new directory of the system's temporary one.
     pub fn write(n_numbered: usize) -> std::io::Result<DatabaseFile> {
         let directory = std::env::temp_dir().join(format!("fodo-lab-{}", std::process::id()));
         std::fs::create_dir(&directory)?;
@@ -30,6 +30,9 @@ impl DatabaseFile {
         let mut text = String::from(DATABASE);
         for number in 0..n_numbered {
             let _ = writeln!(text, "record(ao, \"lab:{number:06}\") {{ field(VAL, \"{number}\") }}");
+        }
+        for number in 0..n_numbered.min(PUT_RECORDS_MAX) {
+            let _ = writeln!(text, "record(ao, \"put:{number:06}\") {{ field(VAL, \"{number}\") }}");
         }
         std::fs::write(file.path(), text)?;
         Ok(file)

@@ -1,5 +1,6 @@
 //! Our client as a user meets it: [`Channel::get`], nothing set but the environment.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use fodo_net::{
 use super::batch::ns;
 use super::sockets::wait_for_sockets;
 use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed};
-use crate::limit::{BATCH_MAX, OPERATION_MAX};
+use crate::limit::{BATCH_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
 
 /// A context and its channels.
 #[derive(Debug)]
@@ -44,6 +45,26 @@ impl Fodo {
         wait_connected(&channels)?;
         Ok(channels)
     }
+
+    /// Times `put` with values that are not there yet, reads them back, and puts back what was there.
+    fn time_puts(
+        &self,
+        batch: &Batch,
+        put: impl FnOnce(&[Channel], &[f64]) -> Result<(), Failure>,
+    ) -> Result<Timed, Failure> {
+        let channels = self.connected(batch)?;
+        let there: Vec<f64> = get_all(&channels)?.iter().map(double).collect::<Result<_, _>>()?;
+        let new: Vec<f64> = there.iter().map(|value| -1.0 - value).collect();
+        let start = Instant::now();
+        put(&channels, &new)?;
+        let timed = Timed::since(start, new.len());
+        let came: Vec<f64> = get_all(&channels)?.iter().map(double).collect::<Result<_, _>>()?;
+        put_all(&channels, &there)?;
+        match came.iter().zip(&new).find(|(came, new)| came != new) {
+            Some((value, expected)) => Err(Failure::WrongValue { value: *value, expected: expected.to_string() }),
+            None => Ok(timed),
+        }
+    }
 }
 
 fn new_context() -> Result<Context, Failure> {
@@ -67,9 +88,9 @@ fn get_all(channels: &[Channel]) -> Result<Vec<Reading>, Failure> {
     gets.into_iter().map(|get| get.wait(BATCH_MAX).map_err(failed("get"))).collect()
 }
 
-fn put_all(channels: &[Channel], value: impl Fn(usize) -> f64) -> Result<(), Failure> {
+fn put_all(channels: &[Channel], values: &[f64]) -> Result<(), Failure> {
     let puts: Vec<Operation<()>> =
-        channels.iter().enumerate().map(|(index, channel)| channel.start_put(value(index))).collect();
+        channels.iter().zip(values).map(|(channel, value)| channel.start_put(*value)).collect();
     for put in puts {
         put.wait(BATCH_MAX).map_err(failed("put"))?;
     }
@@ -260,20 +281,39 @@ impl Driver for Fodo {
     }
 
     fn put_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
-        let channels = self.connected(batch)?;
-        let there: Vec<f64> = get_all(&channels)?.iter().map(double).collect::<Result<_, _>>()?;
-        let new = |index: usize| -1.0 - there.get(index).copied().unwrap_or_default();
-        let start = Instant::now();
-        put_all(&channels, new)?;
-        let timed = Timed::since(start, 0);
-        let came = get_all(&channels)?;
-        put_all(&channels, |index| there.get(index).copied().unwrap_or_default())?;
-        for (index, reading) in came.iter().enumerate() {
-            let (value, expected) = (double(reading)?, new(index));
-            if value != expected {
-                return Err(Failure::WrongValue { value, expected: expected.to_string() });
+        self.time_puts(batch, put_all)
+    }
+
+    fn put_unconfirmed_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.time_puts(batch, |channels, new| {
+            for (channel, value) in channels.iter().zip(new) {
+                channel.put_unconfirmed(*value, BATCH_MAX).map_err(failed("put"))?;
             }
+            // The requests of a circuit are served in order.
+            channels.last().map_or(Ok(()), |last| last.get(BATCH_MAX).map(drop).map_err(failed("get")))
+        })
+    }
+
+    fn get_in_flight(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let channels = self.connected(batch)?;
+        let mut readings = Vec::with_capacity(channels.len());
+        let mut gets: VecDeque<Operation<Reading>> = VecDeque::with_capacity(IN_FLIGHT_MAX);
+        let start = Instant::now();
+        for channel in &channels {
+            if gets.len() == IN_FLIGHT_MAX
+                && let Some(oldest) = gets.pop_front()
+            {
+                readings.push(oldest.wait(BATCH_MAX).map_err(failed("get"))?);
+            }
+            gets.push_back(channel.start_get(Request::default()));
         }
-        Ok(Timed { n: came.len(), ..timed })
+        for get in gets {
+            readings.push(get.wait(BATCH_MAX).map_err(failed("get"))?);
+        }
+        let timed = Timed::since(start, readings.len());
+        for (index, reading) in readings.iter().enumerate() {
+            batch.check(index, double(reading)?)?;
+        }
+        Ok(timed)
     }
 }

@@ -21,6 +21,8 @@
 //! | `{"get_at_once":`[`Batch`]`}` | connects untimed; starts `n` gets of a double with time, waits for all; checks each against [`Batch::expected`] | `{"timed":{...}}`, `n`: how many values came and are right |
 //! | `{"monitor_at_once":`[`Batch`]`}` | connects untimed; subscribes to all, waits for the first update of each; then unsubscribes, untimed | `{"timed":{...}}`, `n`: how many distinct subscriptions had an update |
 //! | `{"put_at_once":`[`Batch`]`}` | connects untimed; starts `n` puts with completion, waits for all; reads back, and puts back what was there | `{"timed":{...}}`, `n`: how many read back right |
+//! | `{"put_unconfirmed_at_once":`[`Batch`]`}` | connects untimed; puts `n` times without an answer, then gets from the last channel, whose answer comes after all puts have taken effect; reads back, and puts back what was there | `{"timed":{...}}`, `n`: how many read back right |
+//! | `{"get_in_flight":`[`Batch`]`}` | connects untimed; starts one get after another, a hundred of them under way at most, until each channel has had one; checks as `get_at_once` | `{"timed":{...}}`, `n`: how many values came and are right |
 //! | any of them | cannot | `{"failed":{...}}`, a [`Failure`] |
 //!
 //! A [`Batch`] is `{"pattern":"lab:{:06}","n":10000,"variant":"distinct"}`, a `timed` is a [`Timed`]:
@@ -106,6 +108,10 @@ pub enum Ask {
     MonitorAtOnce(Batch),
     /// Put to all channels at once.
     PutAtOnce(Batch),
+    /// Put to all channels without waiting for any.
+    PutUnconfirmedAtOnce(Batch),
+    /// Get from one channel after the other, with some under way.
+    GetInFlight(Batch),
 }
 
 /// How a context is closed.
@@ -250,6 +256,16 @@ pub trait Driver {
     fn put_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("put_at_once"))
     }
+
+    /// Puts to all channels without waiting for any.
+    fn put_unconfirmed_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
+        Err(Failure::cannot("put_unconfirmed_at_once"))
+    }
+
+    /// Gets from one channel after the other, at most [`IN_FLIGHT_MAX`](crate::limit::IN_FLIGHT_MAX) under way.
+    fn get_in_flight(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
+        Err(Failure::cannot("get_in_flight"))
+    }
 }
 
 /// Answers requests until there are none.
@@ -290,6 +306,8 @@ fn answer(driver: &mut impl Driver, line: &str, n_channels: &mut usize) -> Resul
         Ask::GetAtOnce(batch) => driver.get_at_once(&batch).map(Answer::Timed),
         Ask::MonitorAtOnce(batch) => driver.monitor_at_once(&batch).map(Answer::Timed),
         Ask::PutAtOnce(batch) => driver.put_at_once(&batch).map(Answer::Timed),
+        Ask::PutUnconfirmedAtOnce(batch) => driver.put_unconfirmed_at_once(&batch).map(Answer::Timed),
+        Ask::GetInFlight(batch) => driver.get_in_flight(&batch).map(Answer::Timed),
     }
 }
 

@@ -1,11 +1,13 @@
 //! The floor as a driver: the same work over a raw socket; see [`crate::floor`].
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::ops::Range;
+use std::time::Instant;
 
-use super::{Driver, Failure, Hello};
-use crate::floor::{self, READ_BYTES, REQUEST_BYTES, SCALAR_REPLY_BYTES, Verb};
-use crate::limit::{ELEMENTS_MAX, OPERATION_MAX};
+use super::{Batch, Driver, Failure, Hello, Timed};
+use crate::floor::{self, Exchange, READ_BYTES, REQUEST_BYTES, SCALAR_REPLY_BYTES, Verb};
+use crate::limit::{ELEMENTS_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
 
 /// Where a large answer is read to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,12 +18,23 @@ pub enum Destination {
     Reused,
 }
 
-/// One raw socket.
+/// The sockets that stand for a circuit and its searches.
+#[derive(Debug)]
+struct Circuit {
+    stream: TcpStream,
+    searching: UdpSocket,
+    /// How many requests of [`Verb::Count`] were sent, and how many answers were read or not expected.
+    n_sent: usize,
+    n_done: usize,
+    answers: Vec<u8>,
+}
+
+/// One circuit.
 #[derive(Debug)]
 pub struct Raw {
     port: u16,
     destination: Destination,
-    stream: Option<TcpStream>,
+    circuit: Option<Circuit>,
     buffer: Vec<u8>,
     reply: Vec<u8>,
     n_elements: usize,
@@ -32,7 +45,15 @@ impl Raw {
     /// To the server at this port of loopback.
     pub fn new(port: u16, destination: Destination) -> Raw {
         let buffer = vec![0; READ_BYTES];
-        Raw { port, destination, stream: None, buffer, reply: Vec::new(), n_elements: 0, elements: Vec::new() }
+        Raw { port, destination, circuit: None, buffer, reply: Vec::new(), n_elements: 0, elements: Vec::new() }
+    }
+
+    fn circuit(&mut self) -> Result<&mut Circuit, Failure> {
+        self.circuit.as_mut().ok_or_else(not_open)
+    }
+
+    fn stream(&mut self) -> Result<&mut TcpStream, Failure> {
+        Ok(&mut self.circuit()?.stream)
     }
 
     fn read_fresh(stream: &mut TcpStream, buffer: &mut [u8], n_bytes: usize) -> std::io::Result<Vec<u8>> {
@@ -45,6 +66,104 @@ impl Raw {
             reply.extend_from_slice(buffer.get(..n).unwrap_or_default());
         }
         Ok(reply)
+    }
+}
+
+impl Circuit {
+    fn open(port: u16) -> std::io::Result<Circuit> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(OPERATION_MAX))?;
+        let searching = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        searching.connect((Ipv4Addr::LOCALHOST, port))?;
+        searching.set_read_timeout(Some(OPERATION_MAX))?;
+        Ok(Circuit { stream, searching, n_sent: 0, n_done: 0, answers: Vec::new() })
+    }
+
+    /// Sends `n` requests, which `requests` begins with.
+    fn send(&mut self, requests: &[u8], exchange: Exchange, n: usize) -> Result<(), Failure> {
+        let bytes = requests.get(..n * exchange.request_bytes).unwrap_or(requests);
+        self.n_sent += n;
+        self.stream.write_all(bytes).map_err(failed("request"))
+    }
+
+    /// Takes `n` answers; each has to end with the number of its request.
+    fn take(&mut self, exchange: Exchange, n: usize) -> Result<(), Failure> {
+        self.answers.resize(n * exchange.answer_bytes, 0);
+        self.stream.read_exact(&mut self.answers).map_err(failed("answer"))?;
+        for (index, answer) in self.answers.chunks_exact(exchange.answer_bytes.max(1)).enumerate() {
+            let (number, expected) = (floor::counted(answer).unwrap_or(0), self.n_done + index + 1);
+            if number != expected as u32 {
+                return Err(Failure::WrongCount { n: number as usize, expected });
+            }
+        }
+        self.n_done += n;
+        Ok(())
+    }
+
+    /// `n` times the same, `chunk` at a time and two of these under way at most.
+    fn exchange(&mut self, exchange: Exchange, n: usize, chunk: usize) -> Result<(), Failure> {
+        let requests = floor::exchange_request(exchange).repeat(chunk.min(n));
+        let end = self.n_done + n;
+        let mut n_left = n;
+        while self.n_done < end {
+            while n_left > 0 && self.n_sent - self.n_done <= chunk {
+                let n_now = n_left.min(chunk);
+                self.send(&requests, exchange, n_now)?;
+                n_left -= n_now;
+            }
+            self.take(exchange, chunk.min(end - self.n_done))?;
+        }
+        Ok(())
+    }
+
+    fn search(&self, bytes_each: usize, numbers: Range<usize>) -> Result<(), Failure> {
+        self.searching.send(&floor::searches(bytes_each, numbers)).map(drop).map_err(failed("search"))
+    }
+
+    fn take_claims(&self, numbers: Range<usize>) -> Result<(), Failure> {
+        let mut datagram = [0; 2048];
+        let n = self.searching.recv(&mut datagram).map_err(failed("claim"))?;
+        let claims = datagram.get(..n).unwrap_or_default();
+        match floor::claimed(claims).eq(numbers.clone()) {
+            true => Ok(()),
+            false => Err(Failure::WrongCount { n: floor::claimed(claims).count(), expected: numbers.len() }),
+        }
+    }
+
+    /// Searches for the channels of these numbers and creates them, with at most so many in a datagram.
+    fn connect(&mut self, name: &str, numbers: Range<usize>, n_datagram: usize) -> Result<(), Failure> {
+        let (create, bytes_each) = (floor::create(name), floor::search_bytes(name));
+        let requests = floor::exchange_request(create).repeat(n_datagram.min(numbers.len()));
+        let group = |index: usize| {
+            let start = (numbers.start + index * n_datagram).min(numbers.end);
+            start..(start + n_datagram).min(numbers.end)
+        };
+        let n_groups = numbers.len().div_ceil(n_datagram);
+        for index in 0..n_groups.min(floor::DATAGRAMS_IN_FLIGHT) {
+            self.search(bytes_each, group(index))?;
+        }
+        for index in 0..n_groups {
+            self.take_claims(group(index))?;
+            if index + floor::DATAGRAMS_IN_FLIGHT < n_groups {
+                self.search(bytes_each, group(index + floor::DATAGRAMS_IN_FLIGHT))?;
+            }
+            self.send(&requests, create, group(index).len())?;
+            if index > 0 {
+                self.take(create, group(index - 1).len())?;
+            }
+        }
+        match n_groups {
+            0 => Ok(()),
+            _ => self.take(create, group(n_groups - 1).len()),
+        }
+    }
+
+    /// `n` of these at once, timed.
+    fn time(&mut self, exchange: Exchange, n: usize, chunk: usize) -> Result<Timed, Failure> {
+        let (start, n_before) = (Instant::now(), self.n_done);
+        self.exchange(exchange, n, chunk)?;
+        Ok(Timed::since(start, self.n_done - n_before))
     }
 }
 
@@ -62,15 +181,12 @@ impl Driver for Raw {
     }
 
     fn open(&mut self, _pv: &str, _n_channels: usize) -> Result<usize, Failure> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).map_err(failed("connect"))?;
-        stream.set_nodelay(true).map_err(failed("TCP_NODELAY"))?;
-        stream.set_read_timeout(Some(OPERATION_MAX)).map_err(failed("time-out"))?;
-        self.stream = Some(stream);
+        self.circuit = Some(Circuit::open(self.port).map_err(failed("connect"))?);
         Ok(ELEMENTS_MAX)
     }
 
     fn get_scalar(&mut self, _channel_index: usize) -> Result<f64, Failure> {
-        let stream = self.stream.as_mut().ok_or_else(not_open)?;
+        let stream = self.stream()?;
         let mut reply = [0; SCALAR_REPLY_BYTES];
         stream.write_all(&floor::request(Verb::Get, SCALAR_REPLY_BYTES)).map_err(failed("request"))?;
         stream.read_exact(&mut reply).map_err(failed("answer"))?;
@@ -83,7 +199,7 @@ impl Driver for Raw {
             // Memory counts as reused once it has been written to: the first touch of a page is dear.
             Destination::Reused => self.reply.resize(floor::array_reply_bytes(elements.len()), 0),
         }
-        let stream = self.stream.as_mut().ok_or_else(not_open)?;
+        let stream = self.stream()?;
         let mut image = vec![0; floor::array_prefix_bytes(elements.len())];
         image.extend(elements.iter().flat_map(|element| element.to_ne_bytes()));
         image.resize(floor::array_reply_bytes(elements.len()), 0);
@@ -94,9 +210,9 @@ impl Driver for Raw {
     }
 
     fn get_array(&mut self, n_elements: usize) -> Result<(), Failure> {
-        let stream = self.stream.as_mut().ok_or_else(not_open)?;
         let n_bytes = floor::array_reply_bytes(n_elements);
         self.n_elements = n_elements;
+        let stream = &mut self.circuit.as_mut().ok_or_else(not_open)?.stream;
         stream.write_all(&floor::request(Verb::Get, n_bytes)).map_err(failed("request"))?;
         match self.destination {
             Destination::Fresh => {
@@ -113,5 +229,109 @@ impl Driver for Raw {
         self.elements.clear();
         self.elements.extend(bytes.as_chunks().0.iter().take(n_elements).map(|chunk| i32::from_ne_bytes(*chunk)));
         &self.elements
+    }
+
+    fn connect_one_by_one(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let circuit = self.circuit()?;
+        let names = batch.names();
+        let (start, n_before) = (Instant::now(), circuit.n_done);
+        for (number, name) in names.iter().enumerate() {
+            circuit.connect(name, number..number + 1, 1)?;
+        }
+        Ok(Timed::since(start, circuit.n_done - n_before))
+    }
+
+    fn connect_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let circuit = self.circuit()?;
+        // The names of a batch are all as long as the first.
+        let Some(name) = batch.names().into_iter().next() else { return Ok(Timed::default()) };
+        let (start, n_before) = (Instant::now(), circuit.n_done);
+        circuit.connect(&name, 0..batch.n, floor::searches_per_datagram(&name))?;
+        Ok(Timed::since(start, circuit.n_done - n_before))
+    }
+
+    fn get_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.circuit()?.time(floor::GET, batch.n, floor::CHUNK)
+    }
+
+    fn get_in_flight(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.circuit()?.time(floor::GET, batch.n, IN_FLIGHT_MAX / 2)
+    }
+
+    fn monitor_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.circuit()?.time(floor::SUBSCRIBE, batch.n, floor::CHUNK)
+    }
+
+    fn put_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.circuit()?.time(floor::PUT, batch.n, floor::CHUNK)
+    }
+
+    fn put_unconfirmed_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let circuit = self.circuit()?;
+        let start = Instant::now();
+        let n_done = circuit.time(floor::PUT_UNCONFIRMED, batch.n, floor::CHUNK)?.n;
+        // Its answer counts what was taken before it.
+        circuit.exchange(floor::GET, 1, 1)?;
+        Ok(Timed::since(start, n_done))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Variant;
+
+    type Work = fn(&mut Raw, &Batch) -> Result<Timed, Failure>;
+
+    fn raw() -> Raw {
+        let (sender, port) = std::sync::mpsc::channel();
+        std::thread::spawn(move || floor::serve(|port| sender.send(port).map_err(std::io::Error::other)));
+        let mut raw = Raw::new(port.recv().unwrap(), Destination::Fresh);
+        raw.open("any", 1).unwrap();
+        raw
+    }
+
+    #[test]
+    fn every_batch_is_done_to_its_last_channel_whether_it_fills_chunks_and_datagrams_or_not() {
+        let mut raw = raw();
+        let works: [Work; 7] = [
+            Raw::connect_one_by_one,
+            Raw::connect_at_once,
+            Raw::get_at_once,
+            Raw::get_in_flight,
+            Raw::monitor_at_once,
+            Raw::put_at_once,
+            Raw::put_unconfirmed_at_once,
+        ];
+
+        for n in [0, 1, 31, 32, 100, 2 * floor::CHUNK, 5 * floor::CHUNK + 7] {
+            let batch = Batch { pattern: "lab:{:06}".into(), n, variant: Variant::Distinct };
+            for work in works {
+                assert_eq!(work(&mut raw, &batch).map(|timed| timed.n), Ok(n));
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_out_of_turn_is_no_answer() {
+        let mut raw = raw();
+        let circuit = raw.circuit().unwrap();
+        circuit.exchange(floor::PUT, 3, floor::CHUNK).unwrap();
+
+        circuit.n_done = 0;
+        circuit.n_sent = 0;
+        let counted = circuit.exchange(floor::PUT, 1, floor::CHUNK);
+
+        assert_eq!(counted, Err(Failure::WrongCount { n: 4, expected: 1 }));
+    }
+
+    #[test]
+    fn claims_of_other_channels_are_not_taken_for_those_that_were_asked_for() {
+        let mut raw = raw();
+        let circuit = raw.circuit().unwrap();
+
+        circuit.search(floor::search_bytes("x"), 5..8).unwrap();
+
+        assert!(circuit.take_claims(4..7).is_err());
     }
 }

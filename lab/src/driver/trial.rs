@@ -46,7 +46,7 @@ pub fn run(client: Client, n: usize, mut output: impl Write) -> Result<(), Failu
         line.map_err(std::io::Error::from).and_then(|line| writeln!(output, "{line}")).map_err(failed("writing"))
     };
     say(serde_json::to_string(&hello))?;
-    for ask in &asks(n) {
+    for ask in &asks(client, n) {
         let answer = conversation.ask_within(ask, BATCH_MAX).unwrap_or_else(Answer::Failed);
         say(serde_json::to_string(&Exchange { asked: ask, answer: &answer }))?;
     }
@@ -61,11 +61,11 @@ fn write_database(from: &Path, to: &Path, n: usize) -> std::io::Result<()> {
     std::fs::write(to, text)
 }
 
-fn asks(n: usize) -> Vec<Ask> {
+fn asks(client: Client, n: usize) -> Vec<Ask> {
     let batch = |pattern: &str, variant| Batch { pattern: pattern.into(), n, variant };
     let distinct = || batch(NUMBERED, Variant::Distinct);
     let equal = || batch(COUNTER, Variant::Equal);
-    vec![
+    let mut asks = vec![
         Ask::Open { pv: WAVEFORM.into(), n_channels: 1 },
         Ask::MoveArray { n_elements: 10_000, salt: u32::MAX, n_gets: 3 },
         Ask::Open { pv: COUNTER.into(), n_channels: n },
@@ -88,5 +88,10 @@ fn asks(n: usize) -> Vec<Ask> {
         Ask::GetAtOnce(distinct()),
         Ask::GetAtOnce(batch(MISNUMBERED, Variant::Distinct)),
         Ask::MonitorAtOnce(batch(MISNUMBERED, Variant::Distinct)),
-    ]
+    ];
+    if client.external().is_none() {
+        asks.extend([Ask::PutUnconfirmedAtOnce(distinct()), Ask::GetInFlight(distinct())]);
+        asks.extend([Ask::GetInFlight(equal()), Ask::GetInFlight(batch(MISNUMBERED, Variant::Distinct))]);
+    }
+    asks
 }

@@ -200,7 +200,7 @@ fn place(section: &Section<'_>, published: &[Published], id: &str) -> String {
             ledger += &html(&table, caption);
         }
     }
-    let caption = if section.question.starts_with('Q') { "In the layout of the studies" } else { "Latency" };
+    let caption = if section.question.starts_with(['Q', 'P']) { "In the layout of the studies" } else { "Latency" };
     let table = html(&table::of(section, published), caption);
     format!("{}<div class=\"figures\">{figures}</div>{table}{ledger}{folded}", legend(section, published))
 }

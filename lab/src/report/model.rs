@@ -54,11 +54,12 @@ fn rank(contender: &Contender<'_>) -> (usize, String, usize) {
     (place, contender.client.to_owned(), server)
 }
 
-/// Questions before loads, by their numbers.
-fn place_of(question: &str) -> (bool, String, u64) {
+/// The questions of the studies, then ours, then loads, by their numbers.
+fn place_of(question: &str) -> (usize, String, u64) {
     let letters = question.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let number = question.get(letters.len()..).and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX);
-    (letters != "Q", letters.to_owned(), number)
+    let place = ["Q", "P"].iter().position(|known| *known == letters).unwrap_or(2);
+    (place, letters.to_owned(), number)
 }
 
 /// Two cores is what most programs run on.
@@ -169,6 +170,9 @@ impl<'a> Section<'a> {
             "Q18" | "Q19" => format!("Asynchronous get from {n} channels"),
             "Q20" => format!("Monitors on {n} channels"),
             "Q21" => format!("Array of {n} integers"),
+            "P1" => format!("Putting to {n} channels with completion"),
+            "P2" => format!("Putting to {n} channels without waiting"),
+            "P3" => format!("Get from {n} channels, a hundred in flight"),
             _ => format!("n = {n}"),
         }
     }

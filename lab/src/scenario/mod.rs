@@ -1,6 +1,6 @@
 //! Scenarios: what is asked of a driver, and why. They are data, one file each in `scenarios`.
 //!
-//! The questions keep the names of the published Channel Access studies they come from.
+//! The questions keep the names of the published Channel Access studies they come from; P1 and so on are ours.
 
 mod measure;
 
@@ -15,8 +15,11 @@ const COUNTER_PV: &str = "ca:test:counter01";
 /// PVs that each hold their number.
 const NUMBERED_PV: &str = "lab:{:06}";
 
+/// PVs like these that take puts, so that one which is interrupted leaves the numbers of the others alone.
+const PUT_PV: &str = "put:{:06}";
+
 /// The files, in the order of the tables.
-const FILES: [&str; 13] = [
+const FILES: [&str; 16] = [
     include_str!("../../scenarios/q1.toml"),
     include_str!("../../scenarios/q2.toml"),
     include_str!("../../scenarios/q4.toml"),
@@ -30,6 +33,9 @@ const FILES: [&str; 13] = [
     include_str!("../../scenarios/q20.toml"),
     include_str!("../../scenarios/q21.toml"),
     include_str!("../../scenarios/q31.toml"),
+    include_str!("../../scenarios/put_at_once.toml"),
+    include_str!("../../scenarios/put_unconfirmed_at_once.toml"),
+    include_str!("../../scenarios/get_in_flight.toml"),
 ];
 
 /// How much is measured.
@@ -56,7 +62,7 @@ impl Suite {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Its name in the studies.
+    /// Its name, that of the studies where it is theirs.
     pub question: String,
     /// What is asked.
     pub title: String,
@@ -97,6 +103,9 @@ pub enum Request {
     GetScalars,
     GetAtOnce,
     MonitorAtOnce,
+    PutAtOnce,
+    PutUnconfirmedAtOnce,
+    GetInFlight,
     MoveArray,
 }
 
@@ -178,7 +187,11 @@ impl Task {
 
     /// What the driver is asked; `None` for what takes more than one request.
     fn ask(&self) -> Option<Ask> {
-        let pattern = if self.variant == Variant::Distinct { NUMBERED_PV } else { COUNTER_PV };
+        let pattern = match (self.request, self.variant) {
+            (Request::PutAtOnce | Request::PutUnconfirmedAtOnce, _) => PUT_PV,
+            (_, Variant::Distinct) => NUMBERED_PV,
+            _ => COUNTER_PV,
+        };
         let batch = Batch { pattern: pattern.into(), n: self.point, variant: self.variant };
         Some(match self.request {
             Request::ContextClose => {
@@ -190,6 +203,9 @@ impl Task {
             Request::ConnectAtOnce => Ask::ConnectAtOnce(batch),
             Request::GetAtOnce => Ask::GetAtOnce(batch),
             Request::MonitorAtOnce => Ask::MonitorAtOnce(batch),
+            Request::PutAtOnce => Ask::PutAtOnce(batch),
+            Request::PutUnconfirmedAtOnce => Ask::PutUnconfirmedAtOnce(batch),
+            Request::GetInFlight => Ask::GetInFlight(batch),
             Request::GetScalars | Request::MoveArray => return None,
         })
     }

@@ -15,7 +15,7 @@ use super::{ChannelId, ContextId, Libca, NORMAL, PREEMPTIVE, SubscriptionId, TIM
 use crate::driver::batch::ns;
 use crate::driver::sockets::wait_for_sockets;
 use crate::driver::{Answered, Batch, Ending, Failure, Timed};
-use crate::limit::{BATCH_MAX, OPERATION_MAX};
+use crate::limit::{BATCH_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
 
 /// `CA_OP_CONN_UP`.
 const UP: c_long = 6;
@@ -247,10 +247,20 @@ impl Libca {
     }
 
     fn gets(&self, round: &mut Round) -> Result<Vec<f64>, Failure> {
+        self.gets_with(round, usize::MAX)
+    }
+
+    /// One get from each channel, at most so many under way. It flushes only before it waits, and then until
+    /// half of them are back: each flush is a call of the system, each wake-up another.
+    fn gets_with(&self, round: &mut Round, n_in_flight: usize) -> Result<Vec<f64>, Failure> {
         let slots = Slots::new(round.channels.len());
         let users: Vec<*mut c_void> = slots.pointers().collect();
         round.events.push(slots);
-        for (channel, user) in round.channels.iter().zip(users) {
+        for (index, (channel, user)) in round.channels.iter().zip(users).enumerate() {
+            if let Some(slots) = round.events.last().filter(|slots| index - slots.n_arrived() >= n_in_flight) {
+                self.flush()?;
+                slots.wait(index - n_in_flight / 2, BATCH_MAX)?;
+            }
             // SAFETY: a connected channel; callback and pointer obey the top of this file: the slots are
             // owned by the round from before the first request on, and moving them moves no slot.
             let status = unsafe { (self.functions.ca_array_get_callback)(TIME_DOUBLE, 1, *channel, on_event, user) };
@@ -280,20 +290,62 @@ impl Libca {
     }
 
     pub(super) fn time_gets(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        self.time_gets_with(batch, round, usize::MAX)
+    }
+
+    pub(super) fn time_gets_in_flight(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        self.time_gets_with(batch, round, IN_FLIGHT_MAX)
+    }
+
+    fn time_gets_with(&self, batch: &Batch, round: &mut Round, n_in_flight: usize) -> Result<Timed, Failure> {
         self.connect_all(batch, round)?;
         let start = Instant::now();
-        let values = self.gets(round)?;
+        let values = self.gets_with(round, n_in_flight)?;
         let timed = Timed::since(start, values.len());
         values.iter().enumerate().try_for_each(|(index, value)| batch.check(index, *value))?;
         Ok(timed)
     }
 
     pub(super) fn time_puts(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        self.time_puts_by(batch, round, Libca::puts)
+    }
+
+    pub(super) fn time_puts_unconfirmed(&self, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        self.time_puts_by(batch, round, Libca::puts_unconfirmed)
+    }
+
+    /// Puts without an answer, then gets from the last channel: a circuit's requests are served in order.
+    fn puts_unconfirmed(&self, round: &mut Round, values: &[f64]) -> Result<(), Failure> {
+        for (channel, value) in round.channels.iter().zip(values) {
+            // SAFETY: a connected channel; the source is one double, copied during the call.
+            let status =
+                unsafe { (self.functions.ca_array_put)(DOUBLE, 1, *channel, std::ptr::from_ref(value).cast()) };
+            self.check("ca_array_put", status)?;
+        }
+        let Some(last) = round.channels.last() else { return Ok(()) };
+        let slots = Slots::new(1);
+        let users: Vec<*mut c_void> = slots.pointers().collect();
+        round.events.push(slots);
+        for user in users {
+            // SAFETY: as for the gets above.
+            let status = unsafe { (self.functions.ca_array_get_callback)(TIME_DOUBLE, 1, *last, on_event, user) };
+            self.check("ca_array_get_callback", status)?;
+        }
+        self.flush()?;
+        round.events.last().map_or(Ok(()), |slots| slots.wait(1, BATCH_MAX).and_then(|()| slots.check(self, "get")))
+    }
+
+    fn time_puts_by(
+        &self,
+        batch: &Batch,
+        round: &mut Round,
+        put: fn(&Libca, &mut Round, &[f64]) -> Result<(), Failure>,
+    ) -> Result<Timed, Failure> {
         self.connect_all(batch, round)?;
         let there = self.gets(round)?;
         let new: Vec<f64> = there.iter().map(|value| -1.0 - value).collect();
         let start = Instant::now();
-        self.puts(round, &new)?;
+        put(self, round, &new)?;
         let timed = Timed::since(start, new.len());
         let came = self.gets(round)?;
         self.puts(round, &there)?;

@@ -309,6 +309,14 @@ impl Driver for Libca {
     fn put_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
         self.round(batch, Libca::time_puts)
     }
+
+    fn put_unconfirmed_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.round(batch, Libca::time_puts_unconfirmed)
+    }
+
+    fn get_in_flight(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        self.round(batch, Libca::time_gets_in_flight)
+    }
 }
 
 impl Drop for Libca {
