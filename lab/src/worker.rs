@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{Write, stdin, stdout};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ use crate::driver::raw::{Destination, Raw};
 use crate::driver::{Client, Driver, serve, trial};
 use crate::load;
 use crate::load::double::Double;
+use crate::plant::{self, Caps};
 use crate::server::RAW_READY;
 
 /// The words after `fodo lab worker`.
@@ -42,6 +44,14 @@ pub enum Worker {
     },
     /// Drive our client.
     DriveFodo,
+    /// Ask a plant, without putting.
+    DrivePlant {
+        /// Where searches go.
+        #[arg(long, required = true)]
+        search: Vec<SocketAddr>,
+        #[command(flatten)]
+        caps: Caps,
+    },
     /// Serve counters that change on schedule.
     ServeLoad {
         /// How many.
@@ -85,6 +95,7 @@ impl Worker {
             }
             Worker::ServeLoad { pvs, port } => load::worker::serve(pvs, port),
             Worker::WatchLoad { double } => load::worker::watch(double),
+            Worker::DrivePlant { search, caps } => plant::worker::run(search, caps),
             Worker::DriveFodo => Fodo::new().map_err(std::io::Error::other).and_then(drive),
             Worker::DriveLibca { libca, libcom } => {
                 Libca::load(&libca, &libcom).map_err(std::io::Error::other).and_then(drive)
