@@ -8,10 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand};
 
+use crate::agent::{self, AgentVerb};
 use crate::driver::Client;
 use crate::limit::{ELEMENTS_MAX, REPETITIONS_DEFAULT, REPETITIONS_MAX, REPETITIONS_MIN};
 use crate::load::command::{LoadVerb, load};
 use crate::peers::{self, PEERS_VARIABLE, Peers};
+use crate::plant::{self, command::PlantWords};
 use crate::result::{ResultFile, Verdict};
 use crate::runner::Keeping;
 use crate::runner::{self, Settings};
@@ -23,7 +25,8 @@ use crate::{report, statistics, tables};
 const ABOUT: &str = "\
 The performance laboratory: what Fodo and its peers take for the same work, side by side.
 
-Everything runs on loopback with free ports of its own; no control network is touched. Clients and servers
+Everything runs on loopback with free ports of its own; no control network is touched, unless --against and
+--allow-net say so. Clients and servers
 are processes pinned to CPUs, and both placements are shown, because they differ more than programs do:
 \"one core\" has client and server on one CPU, \"two cores\" one on each. Next to each number stands the
 floor, a raw socket that moves as many bytes. A number is only printed when every value was checked.";
@@ -36,12 +39,14 @@ Examples:
   fodo lab run study --question Q16 --client fodo    one question, one client
   fodo lab run full --json full.json          the points of the studies, within the hour
   fodo lab run full --json full.json --resume goes on where an interrupted run was
+  fodo lab run --against PV PV --seconds 10   existing PVs of a plant, only reading
   fodo lab list                               what is measured, and what there is to compare with
 
 The first run fetches the peers (EPICS Base out of the Python wheel epicscorelibs, and clients in Python),
 once. Set FODO_PEERS to a Python environment of your own that has them.
 
-Exit status: 0 when every number was taken, 1 when one FAILED, 2 when the command was wrong.";
+Exit status: 0 when every number was taken, 1 when one FAILED, 2 when the command was wrong or is not allowed
+without --allow-net, 130 when a run against a plant was interrupted.";
 
 #[derive(Debug, Parser)]
 #[command(name = "fodo lab", bin_name = "fodo lab", about = ABOUT, after_help = AFTER_HELP)]
@@ -57,6 +62,8 @@ enum Verb {
     /// Loads: what arrives of many updates, how late, and what became of the rest.
     #[command(subcommand)]
     Load(LoadVerb),
+    /// Serve a laboratory on another host: measure plants for it from here.
+    Agent(AgentVerb),
     /// What is measured, and what there is to compare with.
     List,
     /// What is done with results.
@@ -70,7 +77,8 @@ enum Verb {
 #[derive(Debug, clap::Args)]
 struct RunArguments {
     /// What to measure.
-    suite: Chosen,
+    #[arg(required_unless_present = "against")]
+    suite: Option<Chosen>,
     /// Also write the run to this file, with every repetition; "-" for standard output in place of the tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -98,6 +106,8 @@ struct RunArguments {
     /// Fail when a peer is missing; without it, its rows say so.
     #[arg(long)]
     require_peers: bool,
+    #[command(flatten)]
+    plant: PlantWords,
 }
 
 /// The suites by the names that people give.
@@ -153,6 +163,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     match Arguments::try_parse_from(words) {
         Ok(Arguments { verb: Verb::Run(arguments) }) => measure(arguments),
         Ok(Arguments { verb: Verb::Load(verb) }) => load(&verb),
+        Ok(Arguments { verb: Verb::Agent(verb) }) => agent::serve(&verb),
         Ok(Arguments { verb: Verb::List }) => list(),
         Ok(Arguments { verb: Verb::Results(verb) }) => verb.run(),
         Ok(Arguments { verb: Verb::Worker(worker) }) => worker.run(),
@@ -165,7 +176,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn measure(arguments: RunArguments) -> ExitCode {
-    let chosen = arguments.suite;
+    let Some(chosen) = arguments.suite else { return measure_plant(&arguments) };
     let json_only = arguments.json.as_deref() == Some(Path::new("-"));
     let journal = arguments.json.as_ref().filter(|_| !json_only).map(|path| {
         let mut name = path.clone().into_os_string();
@@ -215,6 +226,24 @@ fn measure(arguments: RunArguments) -> ExitCode {
         let _ = std::fs::remove_file(journal);
     }
     status(&result, arguments.require_peers)
+}
+
+fn measure_plant(arguments: &RunArguments) -> ExitCode {
+    plant::command::measure(&arguments.plant, arguments.repetitions, |result, table| {
+        let json_only = arguments.json.as_deref() == Some(Path::new("-"));
+        if !json_only {
+            print(table);
+        }
+        let written = match &arguments.json {
+            None => Ok(()),
+            Some(_) if json_only => result.text().map(|text| print(&text)).map_err(std::io::Error::from),
+            Some(path) => result.write(path),
+        };
+        match written {
+            Ok(()) => status(result, false),
+            Err(why) => complain(&format!("the result cannot be written: {why}")),
+        }
+    })
 }
 
 fn status(result: &ResultFile, requires_peers: bool) -> ExitCode {

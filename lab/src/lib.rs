@@ -10,6 +10,7 @@
 #[cfg(test)]
 extern crate self as fodo_lab;
 
+mod agent;
 mod command;
 mod compare;
 mod driver;
@@ -23,6 +24,7 @@ mod load;
 mod machine;
 mod peers;
 mod placement;
+mod plant;
 mod process;
 mod report;
 pub mod result;

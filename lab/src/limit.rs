@@ -47,3 +47,15 @@ pub const IN_FLIGHT_MAX: usize = 100;
 /// Records that take puts: as many as the largest question puts to at once. More would only make servers start
 /// more slowly.
 pub const PUT_RECORDS_MAX: usize = 10_000;
+
+/// A line between the laboratory and a worker that asks a plant: the names of all PVs, or what each of them did.
+pub const PLANT_LINE_BYTES: u64 = 16 << 20;
+
+/// How far ahead a common start may be; more is a mistake of a clock.
+pub const WATCH_AHEAD_MAX: Duration = Duration::from_secs(30);
+
+/// How long a plant is watched at most.
+pub const WATCH_MAX: Duration = Duration::from_secs(3600);
+
+/// For an agent and a laboratory to show each other who they are; meanwhile nobody else is let in.
+pub const GREETING_MAX: Duration = Duration::from_secs(5);

@@ -81,6 +81,19 @@ pub struct Launch {
     pub variables: Vec<(&'static str, OsString)>,
 }
 
+/// The command of a launch, in the environment it is allowed.
+pub fn command(launch: &Launch) -> std::io::Result<Command> {
+    let mut command = wrapped(launch)?;
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_epics(name)) {
+        command.env_remove(name);
+    }
+    // Of a panic the message is wanted, which a backtrace would push out of what is kept.
+    command.env("RUST_BACKTRACE", "0");
+    command.envs(launch.ports.environment());
+    command.envs(launch.variables.iter().map(|(name, text)| (name, text)));
+    Ok(command)
+}
+
 /// A running process; dropping it ends it.
 #[derive(Debug)]
 pub struct Process {
@@ -95,14 +108,7 @@ impl Process {
     /// Starts it. Standard input stays open until the handle is dropped.
     pub fn start(launch: &Launch) -> Result<Process, Failure> {
         let unavailable = |why: std::io::Error| Failure::Unavailable { who: launch.who.clone(), why: why.to_string() };
-        let mut command = wrapped(launch).map_err(unavailable)?;
-        for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_epics(name)) {
-            command.env_remove(name);
-        }
-        // Of a panic the message is wanted, which a backtrace would push out of what is kept.
-        command.env("RUST_BACKTRACE", "0");
-        command.envs(launch.ports.environment());
-        command.envs(launch.variables.iter().map(|(name, text)| (name, text)));
+        let mut command = command(launch).map_err(unavailable)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(unavailable)?;
         let (sender, output) = mpsc::channel();

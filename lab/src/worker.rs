@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{Write, stdin, stdout};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -15,6 +16,7 @@ use crate::load;
 use crate::load::book::Book;
 use crate::load::double::Double;
 use crate::load::tally::Numbers;
+use crate::plant::{self, Caps};
 use crate::server::RAW_READY;
 
 /// The words after `fodo lab worker`.
@@ -44,6 +46,14 @@ pub enum Worker {
     },
     /// Drive our client.
     DriveFodo,
+    /// Ask a plant, without putting.
+    DrivePlant {
+        /// Where searches go.
+        #[arg(long, required = true)]
+        search: Vec<SocketAddr>,
+        #[command(flatten)]
+        caps: Caps,
+    },
     /// Serve counters that change on schedule.
     ServeLoad {
         /// How many.
@@ -124,6 +134,7 @@ impl Worker {
                 let client = Watching::load(&libca, &libcom).map_err(std::io::Error::other);
                 client.and_then(|client| load::watch::watch(client, Book::new(numbers, None)))
             }
+            Worker::DrivePlant { search, caps } => plant::worker::run(search, caps),
             Worker::DriveFodo => Fodo::new().map_err(std::io::Error::other).and_then(drive),
             Worker::DriveLibca { libca, libcom } => {
                 Libca::load(&libca, &libcom).map_err(std::io::Error::other).and_then(drive)

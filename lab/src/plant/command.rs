@@ -1,0 +1,209 @@
+//! `fodo lab run --against PV...`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::link::Link;
+use super::worker::unix_ns;
+use super::{Answer, Ask, Caps, Found, rows, search_addresses, text};
+use crate::agent;
+use crate::limit::WATCH_MAX;
+use crate::machine::Machine;
+use crate::result::{ResultFile, Row, Verdict};
+
+/// How long before the common start the agents are told of it.
+const HEAD_START_NS: u64 = 500_000_000;
+
+/// The words of a run against a plant.
+#[derive(Debug, clap::Args)]
+pub struct PlantWords {
+    /// Measure these existing PVs, by EPICS_CA_ADDR_LIST; only reads, never puts.
+    #[arg(long, value_name = "PV", num_args = 1.., conflicts_with_all = ["suite", "question", "server", "client", "resume"])]
+    pub against: Vec<String>,
+    #[command(flatten)]
+    caps: Caps,
+    /// How long to count updates.
+    #[arg(long, value_name = "S", default_value_t = 5.0, requires = "against", value_parser = seconds)]
+    seconds: f64,
+    /// Let a `fodo lab agent` on another host do it; may be repeated, and all count updates at the same time.
+    #[arg(long, value_name = "HOST:PORT", requires = "against")]
+    agent: Vec<String>,
+    /// A file with the agents' key; without it, that of FODO_LAB_KEY.
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    key_file: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(s) if s > 0.0 && s <= WATCH_MAX.as_secs_f64() => Ok(s),
+        _ => Err(format!("expected seconds, at most {}", WATCH_MAX.as_secs())),
+    }
+}
+
+/// Measures. Gives the result to `keep`, whose exit status is that of a run that was not interrupted.
+pub fn measure(words: &PlantWords, n_gets: usize, keep: impl FnOnce(&ResultFile, &str) -> ExitCode) -> ExitCode {
+    let start = Instant::now();
+    let mut links = match open(words) {
+        Ok(links) => links,
+        Err(why) => {
+            eprintln!("fodo lab: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // Without it the signal ends the run at once, as it would have before.
+        let _ = signal_hook::flag::register(signal, stop.clone());
+    }
+    let machine = Machine::look();
+    let mut result = ResultFile::new("plant", &machine.date);
+    if let Ok(Value::Object(machine)) = serde_json::to_value(&machine) {
+        result.machine = machine;
+    }
+    result.settings.insert("caps".into(), json!(words.caps));
+    result.settings.insert("repetitions".into(), n_gets.into());
+    result.settings.insert("seconds".into(), words.seconds.into());
+    let is_over = || stop.load(Ordering::Acquire);
+    for link in &mut links {
+        if let Err(why) = survey(link, &words.against, n_gets, &is_over, &mut result) {
+            result.rows.push(rows::with(rows::row("A0 survey", "All of it", &link.client, "all"), Err(why)));
+        }
+    }
+    watch(&mut links, words.seconds, &is_over, &mut result);
+    drop(links);
+    result.duration_s = start.elapsed().as_secs_f64();
+    let kept = keep(&result, &text::table(&result.rows));
+    if is_over() { ExitCode::from(130) } else { kept }
+}
+
+/// Everything that may refuse, before anything is sent to a plant.
+fn open(words: &PlantWords) -> Result<Vec<Link>, String> {
+    let (n_pvs, caps) = (words.against.len(), words.caps);
+    if n_pvs > caps.max_channels as usize {
+        return Err(format!("{n_pvs} PVs are more than --max-channels {}", caps.max_channels));
+    }
+    let whose = if words.agent.is_empty() {
+        let search = search_addresses(caps)?;
+        announce(n_pvs, caps, &format!("from this host by searches to {search:?}"));
+        return Ok(vec![Link::here(&search, caps).map_err(|why| why.to_string())?]);
+    } else {
+        words.agent.join(", ")
+    };
+    let key = agent::key(words.key_file.as_deref())?;
+    let key = key.ok_or("an agent wants its key: --key-file FILE or FODO_LAB_KEY")?;
+    announce(n_pvs, caps, &format!("from each agent ({whose}) by its own search addresses"));
+    words.agent.iter().map(|agent| agent::connect(agent, &key, caps)).collect()
+}
+
+fn announce(n_pvs: usize, caps: Caps, how: &str) {
+    eprintln!(
+        "fodo lab: reads {n_pvs} PVs {how}; searches, channels, gets and subscriptions together at most {} per second; \
+         nothing is put. Ctrl-C ends it.",
+        caps.max_ops_per_second
+    );
+}
+
+fn survey(
+    link: &mut Link,
+    pvs: &[String],
+    n_gets: usize,
+    is_over: &dyn Fn() -> bool,
+    result: &mut ResultFile,
+) -> Result<(), String> {
+    let client = link.client.clone();
+    let Answer::Connected(found) = link.ask(&Ask::Connect { pvs: pvs.to_vec() }, is_over)? else {
+        return Err(unexpected());
+    };
+    result.rows.extend(found.iter().map(|found| rows::connected(&client, found)));
+    result.settings.insert(format!("found_by_{client}"), json!(found));
+    let there: Vec<&Found> = found.iter().filter(|found| found.failed.is_none()).collect();
+    if there.is_empty() {
+        return Ok(());
+    }
+    let answer = link.ask(&Ask::ConnectAtOnce {}, is_over)?;
+    result.rows.push(at_once("A2 connect at once", &client, answer)?);
+    for found in there {
+        let answer = link.ask(&Ask::Get { pv: found.pv.clone(), n: n_gets }, is_over);
+        result.rows.push(got(&client, found, answer)?);
+        if is_over() {
+            return Err("interrupted".into());
+        }
+    }
+    let answer = link.ask(&Ask::GetAtOnce {}, is_over)?;
+    result.rows.push(at_once("A4 get at once", &client, answer)?);
+    let Answer::Subscribed(firsts) = link.ask(&Ask::Subscribe {}, is_over)? else { return Err(unexpected()) };
+    result.rows.extend(firsts.iter().map(|first| rows::first(&client, first)));
+    Ok(())
+}
+
+fn unexpected() -> String {
+    "the worker answered something else".into()
+}
+
+fn at_once(question: &str, client: &str, answer: Answer) -> Result<Row, String> {
+    let Answer::AtOnce { ns, n, n_asked } = answer else { return Err(unexpected()) };
+    let mut row = rows::row(question, "All PVs at once, as far as the cap allows", client, "all");
+    (row.point, row.n_operations, row.per) = (n_asked, n_asked, crate::result::Per::Total);
+    let missing = format!("{n} of {n_asked} answered");
+    Ok(rows::with(row, if n == n_asked { Ok(vec![ns as f64]) } else { Err(missing) }))
+}
+
+fn got(client: &str, found: &Found, answer: Result<Answer, String>) -> Result<Row, String> {
+    let mut row = rows::row("A3 get", "Blocking get", client, &found.pv);
+    match answer {
+        Err(why) => Ok(rows::with(row, Err(why))),
+        Ok(Answer::Got { latencies_ns, n_elements, bytes }) => {
+            row.point = n_elements;
+            row.bytes = (found.count_max > 1).then_some(bytes);
+            let is_right = n_elements <= u64::from(found.count_max);
+            let wrong = format!("{n_elements} elements came, announced were {}", found.count_max);
+            let samples = latencies_ns.iter().map(|ns| *ns as f64).collect();
+            Ok(rows::with(row, if is_right { Ok(samples) } else { Err(wrong) }))
+        }
+        Ok(_) => Err(unexpected()),
+    }
+}
+
+/// All links at the same time, from a moment that each is told by its own clock.
+fn watch(links: &mut [Link], seconds: f64, is_over: &dyn Fn() -> bool, result: &mut ResultFile) {
+    let surveyed = |client: &str| !result.rows.iter().any(|row| row.question == "A0 survey" && row.client == client);
+    let able: Vec<&mut Link> = links.iter_mut().filter(|link| surveyed(&link.client)).collect();
+    let mut ready: Vec<(&mut Link, i64, u64)> = Vec::new();
+    for link in able {
+        match link.clock_offset(is_over) {
+            Ok((offset, error)) => ready.push((link, offset, error)),
+            Err(why) => failed(result, &link.client, why),
+        }
+    }
+    let start = unix_ns() + HEAD_START_NS;
+    for (link, offset, _) in &mut ready {
+        let ask = Ask::Watch { start_unix_ns: start.wrapping_add_signed(*offset), seconds };
+        if let Err(why) = link.tell(&ask) {
+            failed(result, &link.client, why);
+        }
+    }
+    for (link, offset, error) in ready {
+        match link.answer(is_over) {
+            Ok(Answer::Watched { started_unix_ns, seen }) => {
+                let late = started_unix_ns.wrapping_add_signed(-offset).wrapping_sub(start) as i64;
+                let clock = json!({ "offset_ns": offset, "error_ns": error, "start_late_ns": late });
+                result.settings.insert(format!("clock_of_{}", link.client), clock);
+                result.rows.extend(seen.iter().flat_map(|seen| rows::watched(&link.client, seen)));
+            }
+            Ok(_) => failed(result, &link.client, unexpected()),
+            Err(why) => failed(result, &link.client, why),
+        }
+    }
+}
+
+fn failed(result: &mut ResultFile, client: &str, why: String) {
+    let mut row = rows::with(rows::row("A6 updates", "Updates per second", client, "all"), Err(why));
+    row.verdict = Verdict::Failed;
+    result.rows.push(row);
+}

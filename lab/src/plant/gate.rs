@@ -1,0 +1,152 @@
+//! The only way out for searches: known names, within the cap, to and from addresses that are allowed.
+//!
+//! The client under test searches at a socket of this process. What it sends is not passed on but written
+//! anew, so that nothing else can leave, whatever the client does.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::limiter::Limiter;
+
+/// Channel Access: the fixed part of a message, and the number of a search and its answer.
+const HEADER_BYTES: usize = 16;
+const SEARCH: u16 = 6;
+/// "The server is who sent this", in an answer.
+const THE_SENDER: u32 = u32::MAX;
+/// VERSION, minor 13, with which a datagram begins.
+const VERSION: [u8; HEADER_BYTES] = [0, 0, 0, 0, 0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 0];
+/// A name that was asked for is asked again no earlier: clients are quicker at first.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Names that may be searched, and how often at once without further waiting.
+#[derive(Debug, Default)]
+struct Names {
+    paid: HashMap<Vec<u8>, usize>,
+    asked_at: HashMap<Vec<u8>, Instant>,
+    client: Option<SocketAddr>,
+}
+
+/// An open gate; lives as long as the process.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// Where the client is to search.
+    pub address: SocketAddr,
+    n_targets: usize,
+    names: Arc<Mutex<Names>>,
+}
+
+impl Gate {
+    /// Opens it. Without `is_net_allowed`, its socket cannot leave loopback, and no server elsewhere is let in.
+    pub fn open(targets: Vec<SocketAddr>, is_net_allowed: bool, limiter: Limiter) -> std::io::Result<Gate> {
+        let inner = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let from = if is_net_allowed { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+        let outer = UdpSocket::bind((from, 0))?;
+        outer.set_broadcast(true)?;
+        let gate = Gate { address: inner.local_addr()?, n_targets: targets.len(), names: Arc::default() };
+        let (names, sockets) = (gate.names.clone(), (inner.try_clone()?, outer.try_clone()?));
+        std::thread::spawn(move || send_on(&sockets.0, &sockets.1, &targets, &names, &limiter));
+        let names = gate.names.clone();
+        std::thread::spawn(move || let_in(&outer, &inner, &names, is_net_allowed));
+        Ok(gate)
+    }
+
+    /// Lets `pv` be searched once more without a wait, which the caller has had: [`Gate::cost`] operations.
+    pub fn pay(&self, pv: &str) {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        *names.paid.entry(pv.as_bytes().to_vec()).or_default() += 1;
+    }
+
+    /// What one search costs: a datagram to each address.
+    pub fn cost(&self) -> usize {
+        self.n_targets
+    }
+}
+
+/// Type, size of the payload, field at 4, fields at 8 and 12, payload; stops at what is cut short.
+fn messages(mut bytes: &[u8]) -> Vec<(u16, &[u8], &[u8])> {
+    let mut found = Vec::new();
+    while let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) {
+        let n_payload = usize::from(u16_at(header, 2));
+        let Some((payload, after)) = rest.split_at_checked(n_payload) else { break };
+        found.push((u16_at(header, 0), header, payload));
+        bytes = after;
+    }
+    found
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).and_then(|two| two.try_into().ok()).map_or(0, u16::from_be_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_be_bytes)
+}
+
+fn send_on(inner: &UdpSocket, outer: &UdpSocket, targets: &[SocketAddr], names: &Mutex<Names>, limiter: &Limiter) {
+    let mut buffer = [0; 65_536];
+    // An error is the ICMP message about an earlier answer.
+    loop {
+        let Ok((n, from)) = inner.recv_from(&mut buffer) else { continue };
+        for (command, header, payload) in messages(buffer.get(..n).unwrap_or_default()) {
+            let name = payload.split(|byte| *byte == 0).next().unwrap_or_default();
+            if command != SEARCH || !may_ask(names, name, from, limiter, targets.len()) {
+                continue;
+            }
+            let datagram = [&VERSION, header, payload].concat();
+            for target in targets {
+                // One that cannot be sent is as one that is lost: the client searches again.
+                let _ = outer.send_to(&datagram, target);
+            }
+        }
+    }
+}
+
+fn may_ask(names: &Mutex<Names>, name: &[u8], from: SocketAddr, limiter: &Limiter, cost: usize) -> bool {
+    {
+        let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(paid) = names.paid.get_mut(name) else { return false };
+        let is_paid = *paid > 0;
+        *paid = paid.saturating_sub(1);
+        names.client = Some(from);
+        let last = names.asked_at.insert(name.to_vec(), Instant::now());
+        if is_paid {
+            return true;
+        }
+        if let Some(last) = last.filter(|last| last.elapsed() < AGAIN_AFTER) {
+            names.asked_at.insert(name.to_vec(), last);
+            return false;
+        }
+    }
+    limiter.spend(cost);
+    true
+}
+
+fn let_in(outer: &UdpSocket, inner: &UdpSocket, names: &Mutex<Names>, is_net_allowed: bool) {
+    let mut buffer = [0; 65_536];
+    loop {
+        let Ok((n, from)) = outer.recv_from(&mut buffer) else { continue };
+        let Some(client) = names.lock().unwrap_or_else(PoisonError::into_inner).client else { continue };
+        for (command, header, payload) in messages(buffer.get(..n).unwrap_or_default()) {
+            let IpAddr::V4(sender) = from.ip() else { continue };
+            let server = match u32_at(header, 8) {
+                THE_SENDER | 0 => sender,
+                address => Ipv4Addr::from_bits(address),
+            };
+            if command != SEARCH {
+                continue;
+            }
+            if !is_net_allowed && !server.is_loopback() {
+                eprintln!("fodo lab: a server at {server} answered and is not asked: that needs --allow-net");
+                continue;
+            }
+            let mut datagram = [&VERSION, header, payload].concat();
+            if let Some(address) = datagram.get_mut(HEADER_BYTES + 8..HEADER_BYTES + 12) {
+                address.copy_from_slice(&server.octets());
+            }
+            // The client may have ended.
+            let _ = inner.send_to(&datagram, client);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The one place that says when a plant may be asked.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Spends operations at a rate; shared by its clones.
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    per_second: u32,
+    free_at: Arc<Mutex<Instant>>,
+}
+
+impl Limiter {
+    /// At most so many per second, in the mean.
+    pub fn new(per_second: u32) -> Limiter {
+        Limiter { per_second, free_at: Arc::new(Mutex::new(Instant::now())) }
+    }
+
+    /// How many may start at once: one second's worth.
+    pub fn at_once(&self) -> usize {
+        self.per_second as usize
+    }
+
+    /// Waits as long as `n` operations have to take; after that they may start together. Idle time is not
+    /// saved up: the wait comes before each.
+    pub fn spend(&self, n: usize) {
+        let until = {
+            let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let wait = Duration::from_secs_f64(n as f64 / f64::from(self.per_second));
+            *free_at = (*free_at).max(Instant::now()) + wait;
+            *free_at
+        };
+        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_shares_a_limiter_shares_its_rate() {
+        let limiter = Limiter::new(100);
+        let other = limiter.clone();
+        let start = Instant::now();
+
+        limiter.spend(5);
+        other.spend(5);
+
+        assert!(start.elapsed() >= Duration::from_millis(100));
+    }
+}

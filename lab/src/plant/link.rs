@@ -1,0 +1,146 @@
+//! The laboratory's end of a worker: here, or by way of an agent.
+
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use super::worker::{bounded_line, unix_ns};
+use super::{Answer, Ask, Caps};
+use crate::process::{Launch, Ports, command};
+
+/// Round trips from which the best tells how clocks differ.
+const CLOCK_ROUNDS: usize = 9;
+
+/// Starts a worker that talks over `stream`, in the environment of this process as far as it is not about addresses.
+pub fn start_worker(stream: OwnedFd, search: &[SocketAddr], caps: Caps) -> std::io::Result<Child> {
+    let mut args = vec!["lab".into(), "worker".into(), "drive-plant".into()];
+    for address in search {
+        args.extend(["--search".into(), address.to_string().into()]);
+    }
+    args.extend(["--max-ops-per-second".into(), caps.max_ops_per_second.to_string().into()]);
+    args.extend(["--max-channels".into(), caps.max_channels.to_string().into()]);
+    if caps.allow_net {
+        args.push("--allow-net".into());
+    }
+    let of_user = ["EPICS_CA_CONN_TMO", "EPICS_CA_MAX_ARRAY_BYTES", "EPICS_CA_AUTO_ARRAY_BYTES"];
+    let variables = of_user.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))).collect();
+    let program = std::env::current_exe()?;
+    let launch = Launch { who: "the worker".into(), program, args, cpu: None, ports: Ports::free()?, variables };
+    let other = stream.try_clone()?;
+    // A group of its own: Ctrl-C is for the laboratory, which then tells what it has.
+    std::os::unix::process::CommandExt::process_group(
+        command(&launch)?.stdin(Stdio::from(stream)).stdout(Stdio::from(other)).stderr(Stdio::inherit()),
+        0,
+    )
+    .spawn()
+}
+
+/// A worker that can be asked; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Link {
+    /// `fodo`, or `fodo@HOST:PORT`.
+    pub client: String,
+    stream: Stream,
+    lines: Receiver<String>,
+    child: Option<Child>,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Here(UnixStream),
+    There(TcpStream),
+}
+
+impl Link {
+    /// To a worker on this host.
+    pub fn here(search: &[SocketAddr], caps: Caps) -> std::io::Result<Link> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let child = start_worker(theirs.into(), search, caps)?;
+        let lines = lines(ours.try_clone()?);
+        Ok(Link { client: "fodo".into(), stream: Stream::Here(ours), lines, child: Some(child) })
+    }
+
+    /// To one behind an agent that has accepted us.
+    pub fn there(agent: &str, stream: TcpStream) -> std::io::Result<Link> {
+        let lines = lines(stream.try_clone()?);
+        Ok(Link { client: format!("fodo@{agent}"), stream: Stream::There(stream), lines, child: None })
+    }
+
+    /// Asks, and waits for the answer until `is_over` says so.
+    pub fn ask(&mut self, ask: &Ask, is_over: &dyn Fn() -> bool) -> Result<Answer, String> {
+        self.tell(ask)?;
+        self.answer(is_over)
+    }
+
+    /// Asks.
+    pub fn tell(&mut self, ask: &Ask) -> Result<(), String> {
+        let line = serde_json::to_string(ask).map_err(|why| why.to_string())? + "\n";
+        let written = match &mut self.stream {
+            Stream::Here(stream) => stream.write_all(line.as_bytes()),
+            Stream::There(stream) => stream.write_all(line.as_bytes()),
+        };
+        written.map_err(|why| format!("{}: {why}", self.client))
+    }
+
+    /// The answer to what was told.
+    pub fn answer(&mut self, is_over: &dyn Fn() -> bool) -> Result<Answer, String> {
+        loop {
+            match self.lines.recv_timeout(Duration::from_millis(100)) {
+                Ok(line) => match serde_json::from_str(&line).map_err(|why| why.to_string())? {
+                    Answer::Failed { why } => return Err(why),
+                    answer => return Ok(answer),
+                },
+                Err(mpsc::RecvTimeoutError::Timeout) if is_over() => return Err("interrupted".into()),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(format!("{} has ended", self.client)),
+            }
+        }
+    }
+
+    /// By how much the worker's clock is ahead of ours, and how far that may be wrong, both in nanoseconds.
+    pub fn clock_offset(&mut self, is_over: &dyn Fn() -> bool) -> Result<(i64, u64), String> {
+        let mut best = (0, u64::MAX);
+        for _round in 0..CLOCK_ROUNDS {
+            let before = unix_ns();
+            let Answer::Clock { unix_ns: theirs } = self.ask(&Ask::Clock {}, is_over)? else {
+                return Err("the worker did not tell the time".into());
+            };
+            let after = unix_ns();
+            let error = after.saturating_sub(before) / 2;
+            if error < best.1 {
+                best = (theirs.wrapping_sub(before + error) as i64, error);
+            }
+        }
+        Ok(best)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The worker ends when it cannot read any more; that it is gone already is as good.
+        let _ = match &self.stream {
+            Stream::Here(stream) => stream.shutdown(std::net::Shutdown::Both),
+            Stream::There(stream) => stream.shutdown(std::net::Shutdown::Both),
+        };
+        if let Some(child) = &mut self.child {
+            let _ = child.wait();
+        }
+    }
+}
+
+fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut input = BufReader::new(stream);
+        while let Ok(Some(line)) = bounded_line(&mut input) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}

@@ -1,0 +1,251 @@
+//! The process that asks a plant: it connects, gets and subscribes, and has no way to put.
+
+use std::io::{BufRead, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use fodo_net::{
+    Channel, ClientConfig, Context, Monitor, MonitorEvent, MonitorOptions, Operation, Reading, Request, Scalar,
+    TimeStamp, Value,
+};
+
+use super::gate::Gate;
+use super::limiter::Limiter;
+use super::{Answer, Ask, Caps, First, Found, Seen};
+use crate::limit::{OPERATION_MAX, PLANT_LINE_BYTES, WATCH_AHEAD_MAX, WATCH_MAX};
+
+/// Answers on standard output what comes on standard input, and ends with it, whatever is going on then.
+pub fn run(search: Vec<SocketAddr>, caps: Caps) -> std::io::Result<()> {
+    if !caps.allow_net && search.iter().any(|address| !address.ip().is_loopback()) {
+        return Err(std::io::Error::other("a search address is not loopback, and --allow-net was not given"));
+    }
+    let limiter = Limiter::new(caps.max_ops_per_second);
+    let gate = Gate::open(search, caps.allow_net, limiter.clone())?;
+    let config = ClientConfig::from_env().map_err(std::io::Error::other)?;
+    let context = Context::new(ClientConfig { search_addresses: vec![gate.address], ..config });
+    let mut worker = Worker { caps, limiter, gate, context, channels: Vec::new(), monitors: Vec::new() };
+    let (sender, asks) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        while let Ok(Some(line)) = bounded_line(&mut input) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+        // Whoever asked is gone: nothing more is to reach the plant.
+        std::process::exit(0);
+    });
+    for line in asks {
+        let answer = match serde_json::from_str(&line) {
+            Ok(ask) => worker.answer(ask).unwrap_or_else(|why| Answer::Failed { why }),
+            Err(why) => Answer::Failed { why: why.to_string() },
+        };
+        let mut output = std::io::stdout().lock();
+        writeln!(output, "{}", serde_json::to_string(&answer)?)?;
+        output.flush()?;
+    }
+    Ok(())
+}
+
+/// The next line; `None` at the end. A longer one than is allowed is an error.
+pub fn bounded_line(input: &mut impl BufRead) -> std::io::Result<Option<String>> {
+    let mut line = String::new();
+    let n = input.take(PLANT_LINE_BYTES).read_line(&mut line)?;
+    match line.pop() {
+        Some('\n') => Ok(Some(line)),
+        Some(_) if n as u64 == PLANT_LINE_BYTES => Err(std::io::Error::other("a line is too long")),
+        _ => Ok(None),
+    }
+}
+
+/// The wall clock, nanoseconds since 1970.
+pub fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}
+
+struct Worker {
+    caps: Caps,
+    limiter: Limiter,
+    gate: Gate,
+    context: Context,
+    channels: Vec<Channel>,
+    monitors: Vec<Monitor>,
+}
+
+impl Worker {
+    fn answer(&mut self, ask: Ask) -> Result<Answer, String> {
+        match ask {
+            Ask::Clock {} => Ok(Answer::Clock { unix_ns: unix_ns() }),
+            Ask::Connect { pvs } => self.connect(&pvs),
+            Ask::ConnectAtOnce {} => self.connect_at_once(),
+            Ask::Get { pv, n } => self.get(&pv, n),
+            Ask::GetAtOnce {} => self.get_at_once(),
+            Ask::Subscribe {} => Ok(Answer::Subscribed(self.subscribe())),
+            Ask::Watch { start_unix_ns, seconds } => self.watch(start_unix_ns, seconds),
+        }
+    }
+
+    /// A search and a channel, paid for.
+    fn open(&self, pv: &str) -> Result<Channel, String> {
+        self.gate.pay(pv);
+        self.context.channel(pv).map_err(|why| why.to_string())
+    }
+
+    fn connect(&mut self, pvs: &[String]) -> Result<Answer, String> {
+        if pvs.len() > self.caps.max_channels as usize {
+            return Err(format!("{} PVs are more than --max-channels {}", pvs.len(), self.caps.max_channels));
+        }
+        self.monitors.clear();
+        self.channels.clear();
+        let mut all = Vec::new();
+        for pv in pvs {
+            self.limiter.spend(self.gate.cost() + 1);
+            let start = Instant::now();
+            let facts = self.open(pv).and_then(|channel| {
+                let facts = channel.connect(OPERATION_MAX).map_err(|why| why.to_string())?;
+                Ok((channel, facts))
+            });
+            let (pv, ns) = (pv.clone(), ns(start));
+            match facts {
+                Err(why) => all.push(Found { pv, failed: Some(why), ..Found::default() }),
+                Ok((channel, facts)) => {
+                    let (server, kind) = (facts.server.to_string(), format!("{:?}", facts.kind));
+                    all.push(Found { pv, ns, server, kind, count_max: facts.count_max, failed: None });
+                    self.channels.push(channel);
+                }
+            }
+        }
+        Ok(Answer::Connected(all))
+    }
+
+    fn connect_at_once(&self) -> Result<Answer, String> {
+        let cost = self.gate.cost() + 1;
+        let n_asked = self.channels.len().min((self.limiter.at_once() / cost).max(1));
+        self.limiter.spend(n_asked * cost);
+        let start = Instant::now();
+        let mut channels = Vec::new();
+        for channel in self.channels.iter().take(n_asked) {
+            channels.push(self.open(channel.name())?);
+        }
+        let connects: Vec<Operation<_>> = channels.iter().map(Channel::start_connect).collect();
+        let n = connects.into_iter().filter_map(|connect| connect.wait(OPERATION_MAX).ok()).count();
+        Ok(Answer::AtOnce { ns: ns(start), n: n as u64, n_asked: n_asked as u64 })
+    }
+
+    fn get(&self, pv: &str, n: usize) -> Result<Answer, String> {
+        let channel = self.channels.iter().find(|channel| channel.name() == pv).ok_or("it is not connected")?;
+        let (mut latencies_ns, mut n_elements, mut bytes) = (Vec::new(), 0, 0);
+        for _get in 0..n {
+            self.limiter.spend(1);
+            let start = Instant::now();
+            let reading = channel.get(OPERATION_MAX).map_err(|why| why.to_string())?;
+            latencies_ns.push(ns(start));
+            (n_elements, bytes) = (reading.value.len() as u64, value_bytes(&reading.value));
+        }
+        Ok(Answer::Got { latencies_ns, n_elements, bytes })
+    }
+
+    fn get_at_once(&self) -> Result<Answer, String> {
+        let n_asked = self.channels.len().min(self.limiter.at_once());
+        self.limiter.spend(n_asked);
+        let start = Instant::now();
+        let gets: Vec<Operation<Reading>> =
+            self.channels.iter().take(n_asked).map(|channel| channel.start_get(Request::default())).collect();
+        let n = gets.into_iter().filter_map(|get| get.wait(OPERATION_MAX).ok()).count();
+        Ok(Answer::AtOnce { ns: ns(start), n: n as u64, n_asked: n_asked as u64 })
+    }
+
+    fn subscribe(&mut self) -> Vec<First> {
+        self.monitors.clear();
+        let mut firsts = Vec::new();
+        for channel in &self.channels {
+            self.limiter.spend(1);
+            let start = Instant::now();
+            let monitor = channel.monitor(MonitorOptions::default());
+            let failed = first_update(&monitor).err();
+            firsts.push(First { pv: channel.name().into(), ns: ns(start), failed });
+            self.monitors.push(monitor);
+        }
+        firsts
+    }
+
+    fn watch(&self, start_unix_ns: u64, seconds: f64) -> Result<Answer, String> {
+        let ahead = Duration::from_nanos(start_unix_ns.saturating_sub(unix_ns()));
+        if ahead > WATCH_AHEAD_MAX {
+            return Err(format!("the start is {ahead:?} ahead: do the clocks differ so much?"));
+        }
+        let period = Duration::try_from_secs_f64(seconds).ok().filter(|period| *period <= WATCH_MAX);
+        let period = period.ok_or_else(|| format!("{seconds} seconds are not a time to watch"))?;
+        std::thread::sleep(ahead);
+        let (started_unix_ns, start) = (unix_ns(), Instant::now());
+        let seen = std::thread::scope(|scope| {
+            let watches: Vec<_> = self
+                .monitors
+                .iter()
+                .zip(&self.channels)
+                .map(|(monitor, channel)| scope.spawn(move || seen(monitor, channel.name(), start, period)))
+                .collect();
+            watches.into_iter().filter_map(|watch| watch.join().ok()).collect()
+        });
+        Ok(Answer::Watched { started_unix_ns, seen })
+    }
+}
+
+fn ns(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64
+}
+
+fn first_update(monitor: &Monitor) -> Result<(), String> {
+    let deadline = Instant::now() + OPERATION_MAX;
+    loop {
+        match monitor.next(deadline.saturating_duration_since(Instant::now())) {
+            Some(MonitorEvent::Update(_)) => return Ok(()),
+            Some(MonitorEvent::Refused(why)) => return Err(why.to_string()),
+            Some(_) => {}
+            None => return Err("no update came".into()),
+        }
+    }
+}
+
+/// What comes until `period` is over. What waited in the queue before `start` is not counted.
+fn seen(monitor: &Monitor, pv: &str, start: Instant, period: Duration) -> Seen {
+    while monitor.next(Duration::ZERO).is_some() {}
+    let before = monitor.counts();
+    let mut seen = Seen { pv: pv.into(), ..Seen::default() };
+    let (mut last, mut stamp, mut gap) = (start, TimeStamp::NEVER, Duration::ZERO);
+    let end = start + period;
+    while let Some(event) = monitor.next(end.saturating_duration_since(Instant::now())) {
+        let now = Instant::now();
+        match event {
+            MonitorEvent::Update(reading) => {
+                seen.out_of_order += u64::from(reading.time < stamp);
+                (gap, last, stamp) = (gap.max(now.saturating_duration_since(last)), now, reading.time);
+            }
+            MonitorEvent::Disconnected => seen.n_lost += 1,
+            _ => {}
+        }
+        if now >= end {
+            break;
+        }
+    }
+    let after = monitor.counts();
+    seen.ns = ns(start);
+    seen.received = after.received - before.received;
+    seen.delivered = after.delivered - before.delivered;
+    seen.merged = after.merged - before.merged;
+    seen.longest_gap_ns = gap.max(last.elapsed()).as_nanos() as u64;
+    seen
+}
+
+fn value_bytes(value: &Value) -> u64 {
+    let each = match value.first() {
+        None => 0,
+        Some(Scalar::I8(_) | Scalar::U8(_)) => 1,
+        Some(Scalar::I16(_) | Scalar::U16(_) | Scalar::Enum(_)) => 2,
+        Some(Scalar::I32(_) | Scalar::U32(_) | Scalar::F32(_)) => 4,
+        Some(Scalar::I64(_) | Scalar::U64(_) | Scalar::F64(_)) => 8,
+        // As Channel Access sends it.
+        Some(Scalar::Text(_)) => 40,
+    };
+    each * value.len() as u64
+}

@@ -1,0 +1,188 @@
+//! A plant is measured without harm. The laboratory's workers are the calling program started again, so
+//! this test is a program of its own: started as `lab ...` it is the laboratory.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, UdpSocket};
+use std::process::{Child, ChildStdin, Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
+
+type Test = (&'static str, fn());
+
+const TESTS: [Test; 6] = [
+    ("a_plant_is_measured", a_plant_is_measured),
+    (
+        "nothing_is_sent_beyond_loopback_without_the_word_for_it",
+        nothing_is_sent_beyond_loopback_without_the_word_for_it,
+    ),
+    (
+        "searches_keep_the_cap_and_a_server_elsewhere_is_not_asked",
+        searches_keep_the_cap_and_a_server_elsewhere_is_not_asked,
+    ),
+    ("more_pvs_than_the_cap_are_refused", more_pvs_than_the_cap_are_refused),
+    ("an_agent_refuses_a_wrong_key_and_an_unknown_driver", an_agent_refuses_a_wrong_key_and_an_unknown_driver),
+    ("two_agents_give_two_sets_of_rows", two_agents_give_two_sets_of_rows),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if words.first().is_some_and(|word| word == "lab") {
+        return fodo_lab::run(words.into_iter().skip(1));
+    }
+    let wanted = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
+    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(wanted)) {
+        test();
+        println!("test {name} ... ok");
+    }
+    ExitCode::SUCCESS
+}
+
+fn lab(search: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.arg("lab").args(words).env("EPICS_CA_ADDR_LIST", search).env("EPICS_CA_AUTO_ADDR_LIST", "NO");
+    command.env("FODO_LAB_KEY", "right");
+    command
+}
+
+fn run(search: &str, words: &[&str]) -> Output {
+    lab(search, words).output().expect("this program starts")
+}
+
+/// Ended with its owner.
+struct Running(Child, Option<ChildStdin>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.1.take());
+        self.0.kill().expect("it is ours");
+        self.0.wait().expect("it is ours");
+    }
+}
+
+/// A server of two counters, and where to search it.
+fn plant() -> (Running, String) {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = lab("127.0.0.1", &["worker", "serve-load", "--pvs", "2", "--port", &port.to_string()]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let stdin = child.stdin.take();
+    (Running(child, stdin), format!("127.0.0.1:{port}"))
+}
+
+fn agent(search: &str) -> (Running, String) {
+    let mut child = lab(search, &["agent"]).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let address = lines.map_while(Result::ok).find_map(|line| Some(line.split_once("listening on ")?.1.to_owned()));
+    (Running(child, None), address.expect("it says where it listens"))
+}
+
+fn rows(output: &Output) -> Vec<serde_json::Value> {
+    let file: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    file["rows"].as_array().expect("it has rows").clone()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const SHORT: [&str; 4] = ["--seconds", "0.2", "--json", "-"];
+
+fn a_plant_is_measured() {
+    let (_plant, search) = plant();
+
+    let output = run(&search, &[&["run", "--against", "load:0", "load:1"], &SHORT[..]].concat());
+
+    let rows = rows(&output);
+    assert!(output.status.success(), "{rows:?}");
+    for question in ["A1 connect", "A3 get", "A5 first update", "A6 updates", "A7 longest gap"] {
+        assert_eq!(rows.iter().filter(|row| row["question"] == question).count(), 2, "{question}");
+    }
+    assert!(rows.iter().all(|row| row["verdict"] == "measured" && row["series"] == "plant"), "{rows:?}");
+}
+
+fn nothing_is_sent_beyond_loopback_without_the_word_for_it() {
+    // An address for documentation (RFC 5737): nobody is there even if this failed.
+    let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
+    listener.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let search = format!("{} 192.0.2.1", listener.local_addr().unwrap());
+
+    let output = run(&search, &["run", "--against", "load:0"]);
+
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("192.0.2.1") && stderr(&output).contains("--allow-net"), "{}", stderr(&output));
+    // Not even the address that would be allowed was asked: the refusal comes first.
+    assert!(listener.recv_from(&mut [0; 100]).is_err());
+}
+
+fn searches_keep_the_cap_and_a_server_elsewhere_is_not_asked() {
+    let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
+    listener.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let search = listener.local_addr().unwrap().to_string();
+    let words = ["run", "--against", "load:0", "load:1", "--max-ops-per-second", "4", "--json", "-"];
+    let mut child = lab(&search, &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+
+    let (start, mut n_searches, mut buffer) = (Instant::now(), 0, [0; 1000]);
+    while start.elapsed() < Duration::from_secs(4) {
+        let Ok((n, from)) = listener.recv_from(&mut buffer) else { continue };
+        n_searches += 1;
+        // The answer names a server at 192.0.2.1, port 5064.
+        let mut answer = [0; 24];
+        answer[..8].copy_from_slice(&[0, 6, 0, 8, 0x13, 0xc8, 0, 0]);
+        answer[8..12].copy_from_slice(&[192, 0, 2, 1]);
+        answer[12..16].copy_from_slice(&buffer[28..32]);
+        assert!(n >= 32);
+        listener.send_to(&answer, from).unwrap();
+    }
+    child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+
+    assert!((1..=20).contains(&n_searches), "{n_searches} searches in 4 s");
+    assert!(stderr(&output).contains("192.0.2.1 answered and is not asked"), "{}", stderr(&output));
+}
+
+fn more_pvs_than_the_cap_are_refused() {
+    let output = run("127.0.0.1", &["run", "--against", "load:0", "load:1", "--max-channels", "1"]);
+
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--max-channels 1"), "{}", stderr(&output));
+}
+
+fn an_agent_refuses_a_wrong_key_and_an_unknown_driver() {
+    use std::io::Write;
+    let (_agent, address) = agent("127.0.0.1");
+
+    let mut command = lab("127.0.0.1", &["run", "--against", "load:0", "--agent", &address]);
+    let wrong = command.env("FODO_LAB_KEY", "wrong").output().unwrap();
+    assert!(stderr(&wrong).contains("the key is wrong"), "{}", stderr(&wrong));
+
+    let caps = r#"{"allow_net":false,"max_ops_per_second":1,"max_channels":1}"#;
+    // The agent may still be busy with the one it has just refused.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let greeting = lines.next().unwrap().unwrap();
+        if greeting.contains("refused") && Instant::now() < deadline {
+            continue;
+        }
+        writeln!(stream, r#"{{"open":{{"key":"right","driver":"/bin/sh","caps":{caps}}}}}"#).unwrap();
+        let refused = lines.next().unwrap().unwrap();
+        assert!(refused.contains("there is no driver"), "{refused}");
+        break;
+    }
+}
+
+fn two_agents_give_two_sets_of_rows() {
+    let (_plant, search) = plant();
+    let (_one, first) = agent(&search);
+    let (_two, second) = agent(&search);
+    let words = ["run", "--against", "load:0", "--agent", &first, "--agent", &second];
+
+    let output = run("127.0.0.1", &[&words, &SHORT[..]].concat());
+
+    let rows = rows(&output);
+    assert!(output.status.success(), "{rows:?} {}", stderr(&output));
+    for agent in [first, second] {
+        let client = format!("fodo@{agent}");
+        assert!(rows.iter().any(|row| row["client"] == client.as_str() && row["question"] == "A6 updates"), "{rows:?}");
+    }
+}
