@@ -157,6 +157,7 @@ impl Driven for Search {
         self.send_due(&mut state, now);
         let claimed: Vec<_> = claims
             .iter()
+            .filter(|claim| claim.is_first)
             .filter_map(|claim| {
                 let channel = state.channels.get(&claim.cid)?.upgrade()?;
                 Some((channel, claim.server))
