@@ -75,11 +75,8 @@ pub fn only(port: u16) -> io::Result<UdpSocket> {
 
 /// Whether somebody has this UDP port.
 pub fn is_taken(address: SocketAddr) -> bool {
-    match UdpSocket::bind(address) {
-        Ok(_) => false,
-        // What else hinders us is no sign that the other has gone.
-        Err(_) => true,
-    }
+    // What else hinders us is no sign that the other has gone.
+    UdpSocket::bind(address).is_err()
 }
 
 /// A UDP socket that hears what is sent to a group, on every one of these interfaces.
