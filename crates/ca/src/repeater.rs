@@ -102,6 +102,10 @@ impl Repeater {
     /// can use us to shout.
     fn hand_on(&self, from: SocketAddr, message: Answer, out: &mut Vec<Datagram>) {
         let Answer::RsrvIsUp { minor, port, beacon, address } = message else { return };
+        // At 0 there is no server, and from 0xffff on the header has a form that no client reads here.
+        if !(1..0xffff).contains(&port) {
+            return;
+        }
         let sender = match from.ip() {
             IpAddr::V4(ip) => ip.to_bits(),
             IpAddr::V6(_) => 0,

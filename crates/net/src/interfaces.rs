@@ -28,6 +28,17 @@ pub fn search_addresses(port: u16) -> Vec<SocketAddr> {
     found.into_iter().map(|ip| SocketAddr::new(IpAddr::V4(ip), port)).collect()
 }
 
+/// The same addresses, and for those of this host's loopback the one that reaches all servers
+/// here: of several that share a port, a datagram to 127.0.0.1 reaches the one that was last to bind.
+pub fn with_all_servers_here(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let mut all = addresses.to_vec();
+    if cfg!(target_os = "linux") {
+        let here = addresses.iter().filter(|address| address.ip().is_loopback());
+        all.extend(here.map(|address| SocketAddr::from((LOOPBACK_BROADCAST, address.port()))));
+    }
+    all
+}
+
 /// The broadcast address of the interface with this address; of the loopback network too.
 pub fn broadcast_of(interface: Ipv4Addr) -> Option<Ipv4Addr> {
     if interface.is_loopback() {

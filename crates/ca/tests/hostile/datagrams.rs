@@ -1,5 +1,8 @@
 //! Searches and their answers.
 
+use fodo_ca::beacon::Beacons;
+use fodo_ca::repeater::Repeater;
+
 use super::*;
 
 fn answers(bytes: &[u8]) -> Vec<Datagram> {
@@ -130,5 +133,34 @@ fn searcher_and_responder_survive_any_datagram() {
         assert_eq!(n_first + searcher.n_names(), 4, "seed {seed}");
         assert!(out.iter().all(|datagram| datagram.bytes.len() <= limit::ANSWER_BYTES), "seed {seed}");
         assert!(out.iter().map(|datagram| datagram.bytes.len()).sum::<usize>() <= bytes.len() + 16, "seed {seed}");
+    }
+}
+
+#[test]
+fn beacons_and_repeater_survive_any_datagram_and_shout_no_louder_than_they_hear() {
+    let recording = Recording::named("beacon");
+    let beacon = recording.lines.iter().find_map(|line| match line {
+        recording::Line::Bytes(_, bytes, _) => Some(bytes.clone()),
+        recording::Line::Comment(_) => None,
+    });
+    let beacon = beacon.unwrap();
+    for seed in 0..20_000 {
+        let mut chance = Chance(seed);
+        let messages =
+            [beacon.clone(), fodo_ca::repeater::registration()][chance.below(2)].repeat(1 + chance.below(30));
+        let bytes = chance.mutated(&messages);
+        let now = Now::for_test();
+        let mut beacons = Beacons::new(now);
+        let mut repeater = Repeater::new(5065);
+        let (mut anomalies, mut out) = (Vec::new(), Vec::new());
+        repeater.handle(HERE, true, &fodo_ca::repeater::registration(), now, &mut |_| true, &mut out);
+        out.clear();
+
+        beacons.handle(HERE, &bytes, now, &mut anomalies);
+        repeater.handle("10.0.0.1:9".parse().unwrap(), false, &bytes, now, &mut |_| true, &mut out);
+
+        assert!(beacons.n_servers() <= bytes.len() / 16, "seed {seed}");
+        assert_eq!(repeater.n_clients(), 1, "seed {seed}");
+        assert!(out.iter().map(|datagram| datagram.bytes.len()).sum::<usize>() <= bytes.len(), "seed {seed}");
     }
 }

@@ -91,12 +91,13 @@ impl Search {
         searcher.set_period_max(config.search_period_max);
         let automatic = config.interface_search_port.map_or(Automatic::No, Automatic::All);
         let at = now.monotonic;
+        let addresses = interfaces::with_all_servers_here(&config.search_addresses);
         let search = Arc::new(Search {
             socket,
             reactor: reactor.clone(),
             state: Mutex::new(State {
                 searcher,
-                places: Places::new(&config.search_addresses, &config.search_hosts, automatic, at),
+                places: Places::new(&addresses, &config.search_hosts, automatic, at),
                 name_server_places: Places::new(&[], &config.name_servers, Automatic::No, at),
                 name_servers: Vec::new(),
                 lost: Vec::new(),
