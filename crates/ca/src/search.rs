@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_absent_names_cost_few_datagrams_in_the_long_run() {
+    fn row_56_a_hundred_thousand_absent_names_cost_few_datagrams_in_the_long_run() {
         let start = Now::for_test();
         let mut searcher = Searcher::new(3);
         for cid in 0..100_000 {

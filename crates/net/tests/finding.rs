@@ -1,5 +1,4 @@
 //! How names are found, with real sockets on loopback: name servers, beacons, the repeater, doubles.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;

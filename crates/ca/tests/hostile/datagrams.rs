@@ -107,6 +107,63 @@ fn row_8_the_first_claim_counts_and_claims_of_nothing_do_not() {
 }
 
 #[test]
+fn row_7_no_is_said_on_circuits_only_and_to_those_who_want_to_hear_it() {
+    let wants_no = text(Request::Search { reply: 10, minor: 13, cid: Cid(7), again: 8 }, b"x");
+    let wants_silence = text(Request::Search { reply: 5, minor: 13, cid: Cid(9), again: 9 }, b"x");
+    let mut out = Vec::new();
+    let datagram = [version(), wants_no.clone()].concat();
+    Responder::new(6000, Now::for_test()).handle(HERE, &datagram, &mut |_| false, &mut out);
+    assert_eq!(out, [], "over UDP it would be a storm");
+
+    let now = Now::for_test();
+    let mut circuit = server::Circuit::new(&server::Config { payload_bytes_max: 1 << 20 }, now);
+    let n_greeting = circuit.ready().len();
+    circuit.sent(n_greeting);
+    let mut events = Vec::new();
+    circuit.received(&[version(), wants_no, wants_silence].concat(), now, &mut events);
+    for event in events {
+        let server::Event::Search { asked, name } = event else { panic!("{event:?}") };
+        assert_eq!(name, "x");
+        circuit.searched(asked, None);
+        circuit.searched(asked, Some(6000));
+    }
+
+    let said: Vec<Answer> =
+        recording::messages(circuit.ready()).iter().map(|m| Answer::from_header(&m.header)).collect();
+    let found = |cid| Answer::Search { port: 6000, count: 0, address: u32::MAX, cid: Cid(cid) };
+    assert_eq!(said, [Answer::NotFound { reply: 10, minor: 13, cid: Cid(7), again: 8 }, found(7), found(9)]);
+}
+
+#[test]
+fn row_60_what_a_search_says_of_versions_counts_for_nothing() {
+    let now = Now::for_test();
+    let mut searcher = Searcher::new(1);
+    searcher.add(Cid(5), "x", now);
+    let (mut old, mut claims) = (claim(5064, u32::MAX, 5), Vec::new());
+    // The name server's own version, in place of the one of the server that it names.
+    let n = old.len();
+    old[n - 8..].copy_from_slice(&[0, 3, 0, 0, 0, 0, 0, 0]);
+    searcher.handle(HERE, &old, now, &mut claims);
+    assert_eq!(claims.len(), 1);
+    let config = client::Config {
+        priority: 0,
+        user: "ann".into(),
+        host: "desk".into(),
+        echo_after: std::time::Duration::from_secs(30),
+        payload_bytes_max: 1 << 20,
+    };
+    let mut circuit = client::Circuit::new(&config, now);
+    let n_greeting = circuit.ready().len();
+    circuit.sent(n_greeting);
+
+    circuit.received(&bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), now, &mut Vec::new());
+    circuit.read(Sid(1), DbrType(6), 0, Ioid(1));
+
+    let asked = recording::messages(circuit.ready());
+    assert_eq!(asked[0].header.count, 0, "as many as there are, which came with minor version 13");
+}
+
+#[test]
 fn searcher_and_responder_survive_any_datagram() {
     let recording = Recording::named("search");
     let datagrams: Vec<Vec<u8>> = recording
