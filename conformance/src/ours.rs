@@ -24,11 +24,7 @@ pub struct Ours {
 impl Ours {
     /// Searches at this address only.
     pub fn new(server: SocketAddr) -> Ours {
-        let config = ClientConfig {
-            search_addresses: vec![server],
-            echo_after: Duration::from_secs(30),
-            payload_bytes_max: 64 << 20,
-        };
+        let config = ClientConfig { payload_bytes_max: 64 << 20, ..ClientConfig::at(vec![server]) };
         Ours { context: Context::new(config), channels: HashMap::new(), monitors: Vec::new() }
     }
 

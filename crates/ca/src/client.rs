@@ -1,6 +1,7 @@
 //! The client's end of one circuit.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fodo_data::{ConvertError, EventMask, Now, Reading, Value};
@@ -10,6 +11,7 @@ use crate::eca::Eca;
 use crate::frame::{Framer, Plan, Receiver};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
+use crate::search::told_ip;
 use crate::subscriptions::{Subscription, Subscriptions};
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
 
@@ -49,6 +51,8 @@ pub enum Event {
     /// The server complains about a message (ERROR), with its own words.
     /// `ioid`: of the operation that it ends.
     Complaint { cid: Option<Cid>, ioid: Option<Ioid>, status: Eca, text: String },
+    /// The server knows who serves a name: `server`, or itself.
+    Claimed { cid: Cid, server: Option<SocketAddr> },
     /// Nothing was heard for so long that the circuit counts as unresponsive; it stays open.
     Unresponsive,
     /// It is heard again after [`Event::Unresponsive`].
@@ -123,6 +127,12 @@ impl Circuit {
         };
         let liveness = Liveness::Heard(now.monotonic + config.echo_after);
         Circuit { framer: Framer::default(), inner, liveness, echo_after: config.echo_after }
+    }
+
+    /// Asks for names, as of a name server; `searches` are those of a datagram
+    /// ([`crate::search::Datagram::searches`]).
+    pub fn search(&mut self, searches: &[u8]) {
+        self.inner.outbox.push(|bytes| bytes.extend_from_slice(searches));
     }
 
     /// Asks for a channel.
@@ -323,12 +333,16 @@ impl Receiver for Inner {
             Answer::ServerDisconn { cid } => self.events.push(Event::ChannelGone { cid }),
             Answer::Error { cid, status } => self.complaint(cid, status, payload),
             Answer::Version { minor, .. } => self.server_minor = minor,
+            Answer::Search { port, address, cid, .. } => {
+                // libca leaves the port out as well when there is no address: it is the name server's.
+                let server = told_ip(address).map(|ip| SocketAddr::new(ip, port));
+                self.events.push(Event::Claimed { cid, server });
+            }
             // Nothing to do, or nothing that a client of today asks for.
             Answer::Echo {}
             | Answer::ClearChannel { .. }
             | Answer::Read { .. }
             | Answer::ReadSync {}
-            | Answer::Search { .. }
             | Answer::NotFound { .. }
             | Answer::RsrvIsUp { .. }
             | Answer::RepeaterConfirm { .. } => {}

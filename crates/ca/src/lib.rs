@@ -4,6 +4,7 @@
 //! out, and `deadline` says when to call again. `fodo-net` turns their crank with real sockets.
 #![forbid(unsafe_code)]
 
+pub mod beacon;
 mod body;
 pub mod client;
 pub mod dbr;
@@ -12,6 +13,7 @@ mod frame;
 pub mod limit;
 pub mod message;
 pub mod outbox;
+pub mod repeater;
 pub mod ring;
 pub mod search;
 pub mod server;

@@ -53,5 +53,43 @@ pub const SEARCH_BURST: usize = 64;
 /// The pause between two bursts of searches.
 pub const SEARCH_PAUSE: Duration = Duration::from_millis(2);
 
+/// Moments of searches are whole multiples of this, so that names share datagrams.
+pub const SEARCH_GRID: Duration = Duration::from_millis(16);
+
+/// The first searches for the channels of a lost server are spread over this: the clients of that
+/// server do not shout at once, and nobody waits for long.
+pub const LOST_SPREAD: Duration = Duration::from_millis(50);
+
+/// Likewise the searches for all names after a reason to ask for them out of turn.
+pub const BOOST_SPREAD: Duration = Duration::from_millis(100);
+
+/// The longest pause between searches for a name after such a reason; libca goes back to as much.
+pub const BOOST_PERIOD: Duration = Duration::from_secs(8);
+
+/// The shortest and the longest pause between two such reasons that are heeded: whatever beacons
+/// are forged, a hundred thousand names cost no more than some hundred datagrams per second.
+pub const BOOST_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
 /// The first and the longest time between two beacons of a server.
 pub const BEACON_PERIODS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(15));
+
+/// Servers whose beacons a client remembers: more than any plant has, and little memory.
+pub const BEACON_SERVERS: usize = 16 * 1024;
+
+/// Numbers of beacons that tell of a start: those of the first seconds.
+pub const BEACONS_OF_START: u32 = 8;
+
+/// A server that was not heard for this long is news when it is: two of the field's longest periods.
+pub const BEACON_SILENCE: Duration = Duration::from_secs(30);
+
+/// How late one way of a beacon may be behind another. A server needs longer to start again.
+pub const BEACON_DETOUR: Duration = Duration::from_millis(100);
+
+/// Clients of a repeater: far above the programs of a host.
+pub const REPEATER_CLIENTS: usize = 1024;
+
+/// How often a repeater looks which of its clients are still there; each look tries a port.
+pub const REPEATER_LOOK: Duration = Duration::from_secs(10);
+
+/// The same while there is no room for more.
+pub const REPEATER_LOOK_SOONER: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use crate::frame::{Framer, Plan, Receiver};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::subscriptions::{Subscription, Subscriptions};
-use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
+use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit, search};
 
 /// How a server treats a circuit.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct Config {
 pub enum Event {
     /// Who the client says it is; either part may come again before the first channel.
     Identity { user: String, host: String },
+    /// A name is asked for, as of a name server: answer with [`Circuit::searched`].
+    Search { asked: Asked, name: String },
     /// A channel is asked for: answer with [`Circuit::created`] or [`Circuit::create_failed`].
     Create { cid: Cid, name: String },
     /// A value is asked for: answer with [`Circuit::read_done`].
@@ -40,6 +42,15 @@ pub enum Event {
     Clear { sid: Sid },
     /// The circuit is to be closed once what is ready has been sent; nothing follows.
     Closed(Closed),
+}
+
+/// A search as its answer refers to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    reply: u16,
+    minor: u32,
+    cid: Cid,
+    again: u32,
 }
 
 /// To which message a value is the answer.
@@ -124,6 +135,18 @@ impl Circuit {
             Answer::CreateChan { dbr: native, count, cid, sid }.encode(bytes);
         });
         sid
+    }
+
+    /// Answers a search: circuits for the name are at `port` of this host. When there is none, that
+    /// is said to those who want to be told.
+    pub fn searched(&mut self, asked: Asked, port: Option<u16>) {
+        let Asked { reply, minor, cid, again } = asked;
+        self.inner.outbox.push(|bytes| match port {
+            // Without the payload that it has over UDP, as by rsrv.
+            Some(port) => Answer::Search { port, count: 0, address: u32::MAX, cid }.encode(bytes),
+            None if reply == search::DO_REPLY => Answer::NotFound { reply, minor, cid, again }.encode(bytes),
+            None => {}
+        });
     }
 
     /// Says that there is no such channel.
@@ -308,8 +331,12 @@ impl Receiver for Inner {
             Request::Version { .. } => {}
             Request::ClientName {} => self.identify(header, payload, |inner, name| inner.user = name),
             Request::HostName {} => self.identify(header, payload, |inner, name| inner.host = name),
-            // Searches of clients that use this server as a name server come with a later cut.
-            Request::Search { .. } => {}
+            Request::Search { reply, minor, cid, again } => {
+                let name = message::text(payload).and_then(|name| std::str::from_utf8(name).ok());
+                if let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= limit::NAME_BYTES) {
+                    self.events.push(Event::Search { asked: Asked { reply, minor, cid, again }, name: name.into() });
+                }
+            }
             Request::RepeaterRegister { .. } | Request::Unknown(_) => {
                 self.complain(header, Eca::INTERNAL, "invalid (damaged?) request code from TCP");
                 self.close(Closed::Misbehaved("a command that clients do not send"));

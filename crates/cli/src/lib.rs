@@ -9,6 +9,7 @@ pub mod exit;
 pub mod json;
 pub mod local_time;
 pub mod mask;
+mod notices;
 pub mod show;
 mod stop;
 pub mod verb;
@@ -23,7 +24,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 
 use crate::epics::Outlet;
 use crate::exit::{CLIENT_ENVIRONMENT, EXIT_CODES, Exit};
-use crate::verb::{completion, get, info, ioc, lab, monitor, put, why};
+use crate::verb::{completion, get, info, ioc, lab, monitor, put, repeater, why};
 
 /// One program for process variables: serve, get, put, monitor, inspect
 #[derive(Parser)]
@@ -54,6 +55,7 @@ enum Verb {
     Info(info::Arguments),
     Why(why::Arguments),
     Ioc(ioc::Arguments),
+    Repeater(repeater::Arguments),
     /// Measure this machine, and compare with other implementations
     #[command(disable_help_flag = true)]
     Lab(Words),
@@ -101,6 +103,7 @@ fn dispatch(arguments: Vec<OsString>) -> io::Result<u8> {
     if let Some((tool, words)) = epics_tool(&arguments) {
         return epics::run(tool, &words);
     }
+    let arguments = as_repeater(arguments);
     let mut program = command();
     let matches = match program.try_get_matches_from_mut(arguments) {
         Ok(matches) => matches,
@@ -141,6 +144,7 @@ fn run_verb(
             let of_verb = matches.subcommand_matches("ioc").unwrap_or(matches);
             ioc::run(arguments, of_verb, outlet)
         }
+        Verb::Repeater(arguments) => repeater::run(arguments, outlet),
         Verb::Completion(arguments) => completion::run(arguments, program, outlet),
         // They are recognised before clap is asked, as clap knows no flag `-0x` with a value.
         Verb::Lab(_) | Verb::Caget(_) | Verb::Caput(_) | Verb::Camonitor(_) | Verb::Cainfo(_) => Ok(Exit::Other),
@@ -157,12 +161,23 @@ fn command() -> clap::Command {
         ("info", format!("{}\n\n{CLIENT_ENVIRONMENT}", info::HELP)),
         ("why", format!("{}\n\n{CLIENT_ENVIRONMENT}", why::HELP)),
         ("ioc", ioc::HELP.to_owned()),
+        ("repeater", repeater::HELP.to_owned()),
         ("completion", completion::HELP.to_owned()),
     ];
     for (verb, help) in helps {
         command = command.mut_subcommand(verb, |verb| verb.after_help(format!("{help}\n\n{EXIT_CODES}")));
     }
     command
+}
+
+/// Called by the name caRepeater, as libca starts it without arguments, it is `fodo repeater`.
+fn as_repeater(arguments: Vec<OsString>) -> Vec<OsString> {
+    match arguments.as_slice() {
+        [name] if Path::new(name).file_stem().is_some_and(|stem| stem == "caRepeater") => {
+            ["fodo", "repeater", "--quiet"].map(OsString::from).to_vec()
+        }
+        _ => arguments,
+    }
 }
 
 /// The field's tool that is wanted, by the program's own name or as the verb, and its arguments.
@@ -205,11 +220,19 @@ mod tests {
         let mut command = command();
         command.clone().debug_assert();
 
-        for verb in ["get", "put", "monitor", "info", "why", "ioc", "completion"] {
+        for verb in ["get", "put", "monitor", "info", "why", "ioc", "repeater", "completion"] {
             let help = command.find_subcommand_mut(verb).unwrap().render_long_help().to_string();
             assert!(help.contains("Examples:"), "{verb}");
             assert!(help.contains("Exit codes:"), "{verb}");
         }
+    }
+
+    #[test]
+    fn a_link_named_ca_repeater_is_the_repeater() {
+        let called = |line: &str| as_repeater(line.split(' ').map(OsString::from).collect());
+
+        assert_eq!(called("/usr/bin/caRepeater"), ["fodo", "repeater", "--quiet"]);
+        assert_eq!(called("fodo get"), ["fodo", "get"]);
     }
 
     #[test]

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::Duration;
 
-use fodo_net::{Channel, Context, Counts, Error, Facts, Kind, Monitor, MonitorEvent, MonitorOptions, Operation};
+use fodo_net::{
+    Channel, Context, Counts, Error, Facts, Kind, Monitor, MonitorEvent, MonitorOptions, Notice, Operation,
+};
 
 /// Happenings that wait at most: few, because beyond them the monitors' own queues hold, merge and
 /// count the updates, and the user chose their length.
@@ -57,9 +59,14 @@ struct Watched {
 }
 
 impl<'a> Watch<'a> {
-    /// Searches for all of them.
-    pub fn start(names: &[String], ask: impl Fn(&Facts) -> MonitorOptions + 'a) -> Result<Watch<'a>, String> {
+    /// Searches for all of them. Notices go to stderr as `text` puts them.
+    pub fn start(
+        names: &[String],
+        text: impl Fn(&Notice) -> Option<String> + Send + 'static,
+        ask: impl Fn(&Facts) -> MonitorOptions + 'a,
+    ) -> Result<Watch<'a>, String> {
         let context = Context::from_env().map_err(|error| error.to_string())?;
+        crate::notices::print(&context, text).map_err(|error| error.to_string())?;
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let mut watch = Watch {
             ask: Box::new(ask),

@@ -206,6 +206,40 @@ fn camonitor_prints_the_first_value_and_runs_until_it_is_stopped() {
 }
 
 #[test]
+fn the_repeater_tells_where_it_is_is_the_only_one_there_and_ends_cleanly() {
+    let start = |port: &str| {
+        let mut command = fodo(9);
+        command.args(["repeater", "--port", port]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut repeater = start("0");
+    let ready = Lines::of(repeater.stdout.take().unwrap()).next();
+    let (_, port) = ready.split_once("fodo repeater: on UDP ").unwrap();
+
+    let second = end_of(start(port));
+    signal(&repeater, "TERM");
+
+    assert_eq!(second.status.code(), Some(1));
+    assert!(text(&second.stderr).contains("has a repeater already"), "{}", text(&second.stderr));
+    assert_eq!(wait(&mut repeater).code(), Some(0));
+}
+
+#[test]
+fn two_servers_of_a_name_are_told_by_every_tool() {
+    let (one, other) = (ioc(), ioc());
+    let both = format!("127.0.0.1:{} 127.0.0.1:{}", one.port, other.port);
+    let told = |words: &[&str], expected: &str| {
+        let mut child = fodo(9).args(words).env("EPICS_CA_ADDR_LIST", &both).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+        assert!(lines.any(|line| line.unwrap().contains(expected)), "{words:?}");
+        child.kill().unwrap();
+        wait(&mut child);
+    };
+
+    told(&["monitor", "--for", "20", "g:ao"], "two servers have \"g:ao\"");
+    told(&["camonitor", "g:ao"], "Identical process variable names on multiple servers");
+}
+
+#[test]
 fn two_verbs_at_once_end_each_in_its_time() {
     let ioc = ioc();
     let start = |pv: &str| {

@@ -1,6 +1,11 @@
 //! The host's network interfaces: where a search reaches everybody.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use crate::limit;
+use crate::sync::lock;
 
 /// Every host of the loopback network; where there is such a broadcast (Linux), it reaches all
 /// servers of this host, while a datagram to 127.0.0.1 reaches one of them.
@@ -23,12 +28,44 @@ pub fn search_addresses(port: u16) -> Vec<SocketAddr> {
     found.into_iter().map(|ip| SocketAddr::new(IpAddr::V4(ip), port)).collect()
 }
 
+/// The same addresses, and for those of this host's loopback the one that reaches all servers
+/// here: of several that share a port, a datagram to 127.0.0.1 reaches the one that was last to bind.
+pub fn with_all_servers_here(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let mut all = addresses.to_vec();
+    if cfg!(target_os = "linux") {
+        let here = addresses.iter().filter(|address| address.ip().is_loopback());
+        all.extend(here.map(|address| SocketAddr::from((LOOPBACK_BROADCAST, address.port()))));
+    }
+    all
+}
+
 /// The broadcast address of the interface with this address; of the loopback network too.
 pub fn broadcast_of(interface: Ipv4Addr) -> Option<Ipv4Addr> {
     if interface.is_loopback() {
         return cfg!(target_os = "linux").then_some(LOOPBACK_BROADCAST);
     }
     v4_interfaces().into_iter().find(|(address, _)| *address == interface).and_then(|(_, broadcast)| broadcast)
+}
+
+/// The address of every interface.
+pub fn own_addresses() -> Vec<Ipv4Addr> {
+    v4_interfaces().into_iter().map(|(address, _)| address).collect()
+}
+
+/// The host's own addresses, and when they were looked at.
+static OWN: Mutex<Option<(Instant, Vec<Ipv4Addr>)>> = Mutex::new(None);
+
+/// Whether the address is one of this host. Asks the system now and then only.
+pub fn is_this_host(address: IpAddr) -> bool {
+    let IpAddr::V4(address) = address else { return false };
+    if address.is_loopback() {
+        return true;
+    }
+    let mut own = lock(&OWN);
+    let now = Instant::now();
+    let known = own.take().filter(|(at, _)| now < *at + limit::PLACES_LOOK);
+    let (_, addresses) = own.insert(known.unwrap_or_else(|| (now, own_addresses())));
+    addresses.contains(&address)
 }
 
 /// Address and broadcast address of every interface that is up. None when the host does not tell.

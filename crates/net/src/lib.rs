@@ -8,19 +8,22 @@ mod clock;
 pub mod config;
 mod interfaces;
 mod limit;
+mod places;
+mod repeater;
 pub mod server;
 mod socket;
 mod sync;
 mod timers;
 
 pub use client::{
-    Channel, ChannelState, Context, Counts, Detail, Error, Facts, Given, Monitor, MonitorEvent, MonitorOptions,
+    Channel, ChannelState, Context, Counts, Detail, Error, Facts, Given, Monitor, MonitorEvent, MonitorOptions, Notice,
     Operation, Refusal, Request,
 };
-pub use config::{ClientConfig, ConfigError, ServerConfig};
+pub use config::{ClientConfig, ConfigError, Host, ServerConfig};
 pub use fodo_ca::ring::Post;
 pub use fodo_data::{
     Alarm, Array, ConvertError, EventMask, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp,
     Value,
 };
+pub use repeater::Repeater;
 pub use server::{Completion, Posts, PutRefusal, Pv, PvFacts, Server, ServerError, Source, UpdateCounts};

@@ -68,3 +68,33 @@ pub const SECOND_CLAIM: Duration = Duration::from_millis(350);
 
 /// Servers that a diagnosis visits: two are one too many already.
 pub const CLAIMS: usize = 8;
+
+/// The shortest that EPICS_CA_MAX_SEARCH_PERIOD sets, in libca as well: searches for ever at a
+/// higher rate would load every server of a plant.
+pub const SEARCH_PERIOD_SETTING_MIN: Duration = Duration::from_secs(60);
+
+/// How often the host's interfaces are looked at while names are looked for, and names of hosts
+/// that could not be resolved.
+pub const PLACES_LOOK: Duration = Duration::from_secs(15);
+
+/// The same after a datagram could not be sent: the network has just changed.
+pub const PLACES_LOOK_SOONER: Duration = Duration::from_secs(1);
+
+/// How often the name of a host that was resolved is resolved again.
+pub const RESOLVED_LOOK: Duration = Duration::from_secs(60);
+
+/// Notices of a context that wait to be taken; later ones are counted and dropped.
+pub const NOTICES: usize = 256;
+
+/// The first and the longest pause before a name server that cannot be reached is tried again.
+pub const NAME_SERVER_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(15));
+
+/// Bytes of searches that wait for a name server; beyond them they are as lost, and come again.
+pub const NAME_SERVER_BYTES: usize = 64 * 1024;
+
+/// How long the repeater has to confirm a client before it is asked again, and how often before
+/// this process becomes the repeater.
+pub const REGISTRATION: (Duration, u32) = (Duration::from_millis(200), 3);
+
+/// How often a client registers again, since a repeater can be replaced by another.
+pub const REGISTRATION_AGAIN: Duration = Duration::from_secs(60);

@@ -52,14 +52,40 @@ pub fn listen(interface: Ipv4Addr, port: u16) -> io::Result<TcpListener> {
 }
 
 /// A UDP socket for a client: any free port, broadcasts allowed, never blocks.
-pub fn searching() -> io::Result<UdpSocket> {
+/// `multicast_ttl`: how many routers a multicast passes.
+pub fn searching(multicast_ttl: u32) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     socket.set_broadcast(true)?;
     // Answers to a burst of searches come in a burst; when the system gives less, it gives less.
     let _ = socket.set_recv_buffer_size(1024 * 1024);
+    socket.set_multicast_ttl_v4(multicast_ttl)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
     Ok(socket.into())
+}
+
+/// The one UDP socket of a host with this port: fails when there is another.
+pub fn only(port: u16) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_broadcast(true)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into())?;
+    Ok(socket.into())
+}
+
+/// Whether somebody has this UDP port.
+pub fn is_taken(address: SocketAddr) -> bool {
+    // What else hinders us is no sign that the other has gone.
+    UdpSocket::bind(address).is_err()
+}
+
+/// A UDP socket that hears what is sent to a group, on every one of these interfaces.
+pub fn member(group: Ipv4Addr, interfaces: &[Ipv4Addr], port: u16) -> io::Result<UdpSocket> {
+    let socket = answering(group, port)?;
+    for interface in interfaces {
+        socket.join_multicast_v4(&group, interface)?;
+    }
+    Ok(socket)
 }
 
 /// A UDP socket that several servers of a host can share, for searches and beacons.

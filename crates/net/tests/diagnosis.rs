@@ -45,7 +45,7 @@ impl Claimer {
     }
 
     fn diagnosis(&self) -> Diagnosis {
-        let config = ClientConfig { search_addresses: vec![self.address], ..ClientConfig::default() };
+        let config = ClientConfig::at(vec![self.address]);
         Diagnosis::of("x:y", &config, PATIENCE).unwrap()
     }
 }
@@ -67,7 +67,7 @@ fn an_address_where_nobody_listens_is_told_from_one_that_is_silent() {
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let gone = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let search_addresses = vec![silent.local_addr().unwrap(), gone];
-    let config = ClientConfig { search_addresses, ..ClientConfig::default() };
+    let config = ClientConfig::at(search_addresses);
 
     let diagnosis = Diagnosis::of("x:y", &config, PATIENCE).unwrap();
 

@@ -117,17 +117,16 @@ fn start(table: Arc<Table>, port: u16) -> Server {
         port,
         beacon_addresses: Vec::new(),
         beacons_to_interfaces: false,
-        beacon_port: 0,
         payload_bytes_max: 256 << 20,
+        ..ServerConfig::default()
     };
     Server::start(config, table).unwrap()
 }
 
 fn context(udp_port: u16) -> Context {
     Context::new(ClientConfig {
-        search_addresses: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))],
-        echo_after: Duration::from_secs(30),
         payload_bytes_max: 256 << 20,
+        ..ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))])
     })
 }
 
@@ -415,9 +414,8 @@ fn a_server_that_falls_silent_is_told_of_and_so_is_its_return() {
     });
     let answering = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let config = ClientConfig {
-        search_addresses: vec![answering.local_addr().unwrap()],
         echo_after: Duration::from_millis(200),
-        payload_bytes_max: 1 << 20,
+        ..ClientConfig::at(vec![answering.local_addr().unwrap()])
     };
     let x = Context::new(config).channel("x").unwrap();
     let mut buffer = [0; 2048];

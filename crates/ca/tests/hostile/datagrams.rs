@@ -1,5 +1,8 @@
 //! Searches and their answers.
 
+use fodo_ca::beacon::Beacons;
+use fodo_ca::repeater::Repeater;
+
 use super::*;
 
 fn answers(bytes: &[u8]) -> Vec<Datagram> {
@@ -94,13 +97,70 @@ fn row_8_the_first_claim_counts_and_claims_of_nothing_do_not() {
     for (port, address, cid) in [(5064, u32::MAX, 6), (0, u32::MAX, 5), (5064, 0xe000_0001, 5)] {
         searcher.handle(HERE, &claim(port, address, cid), now, &mut claims);
     }
-    assert_eq!(claims, [], "unknown, without port, multicast");
+    assert!(claims.drain(..).all(|claim| claim.cid == Cid(6) && !claim.is_first), "unknown, without port, multicast");
 
     searcher.handle(HERE, &claim(5064, u32::MAX, 5), now, &mut claims);
     searcher.handle(HERE, &claim(5065, u32::MAX, 5), now, &mut claims);
 
+    let heard: Vec<_> = claims.iter().map(|claim| (claim.server.port(), claim.is_first)).collect();
+    assert_eq!(heard, [(5064, true), (5065, false)]);
+}
+
+#[test]
+fn row_7_no_is_said_on_circuits_only_and_to_those_who_want_to_hear_it() {
+    let wants_no = text(Request::Search { reply: 10, minor: 13, cid: Cid(7), again: 8 }, b"x");
+    let wants_silence = text(Request::Search { reply: 5, minor: 13, cid: Cid(9), again: 9 }, b"x");
+    let mut out = Vec::new();
+    let datagram = [version(), wants_no.clone()].concat();
+    Responder::new(6000, Now::for_test()).handle(HERE, &datagram, &mut |_| false, &mut out);
+    assert_eq!(out, [], "over UDP it would be a storm");
+
+    let now = Now::for_test();
+    let mut circuit = server::Circuit::new(&server::Config { payload_bytes_max: 1 << 20 }, now);
+    let n_greeting = circuit.ready().len();
+    circuit.sent(n_greeting);
+    let mut events = Vec::new();
+    circuit.received(&[version(), wants_no, wants_silence].concat(), now, &mut events);
+    for event in events {
+        let server::Event::Search { asked, name } = event else { panic!("{event:?}") };
+        assert_eq!(name, "x");
+        circuit.searched(asked, None);
+        circuit.searched(asked, Some(6000));
+    }
+
+    let said: Vec<Answer> =
+        recording::messages(circuit.ready()).iter().map(|m| Answer::from_header(&m.header)).collect();
+    let found = |cid| Answer::Search { port: 6000, count: 0, address: u32::MAX, cid: Cid(cid) };
+    assert_eq!(said, [Answer::NotFound { reply: 10, minor: 13, cid: Cid(7), again: 8 }, found(7), found(9)]);
+}
+
+#[test]
+fn row_60_what_a_search_says_of_versions_counts_for_nothing() {
+    let now = Now::for_test();
+    let mut searcher = Searcher::new(1);
+    searcher.add(Cid(5), "x", now);
+    let (mut old, mut claims) = (claim(5064, u32::MAX, 5), Vec::new());
+    // The name server's own version, in place of the one of the server that it names.
+    let n = old.len();
+    old[n - 8..].copy_from_slice(&[0, 3, 0, 0, 0, 0, 0, 0]);
+    searcher.handle(HERE, &old, now, &mut claims);
     assert_eq!(claims.len(), 1);
-    assert_eq!(claims[0].server.port(), 5064);
+    let config = client::Config {
+        priority: 0,
+        user: "ann".into(),
+        host: "desk".into(),
+        echo_after: std::time::Duration::from_secs(30),
+        payload_bytes_max: 1 << 20,
+    };
+    let mut circuit = client::Circuit::new(&config, now);
+    let n_greeting = circuit.ready().len();
+    circuit.sent(n_greeting);
+
+    circuit.received(&bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), now, &mut Vec::new());
+    circuit.read(Sid(1), DbrType(6), 0, Ioid(1));
+
+    let asked = recording::messages(circuit.ready());
+    assert_eq!(asked[0].header.count, 0, "as many as there are, which came with minor version 13");
 }
 
 #[test]
@@ -126,8 +186,38 @@ fn searcher_and_responder_survive_any_datagram() {
         searcher.handle(HERE, &bytes, now, &mut claims);
         Responder::new(6000, now).handle(HERE, &bytes, &mut |_| true, &mut out);
 
-        assert_eq!(claims.len() + searcher.n_names(), 4, "seed {seed}");
+        let n_first = claims.iter().filter(|claim| claim.is_first).count();
+        assert_eq!(n_first + searcher.n_names(), 4, "seed {seed}");
         assert!(out.iter().all(|datagram| datagram.bytes.len() <= limit::ANSWER_BYTES), "seed {seed}");
         assert!(out.iter().map(|datagram| datagram.bytes.len()).sum::<usize>() <= bytes.len() + 16, "seed {seed}");
+    }
+}
+
+#[test]
+fn beacons_and_repeater_survive_any_datagram_and_shout_no_louder_than_they_hear() {
+    let recording = Recording::named("beacon");
+    let beacon = recording.lines.iter().find_map(|line| match line {
+        recording::Line::Bytes(_, bytes, _) => Some(bytes.clone()),
+        recording::Line::Comment(_) => None,
+    });
+    let beacon = beacon.unwrap();
+    for seed in 0..20_000 {
+        let mut chance = Chance(seed);
+        let messages =
+            [beacon.clone(), fodo_ca::repeater::registration()][chance.below(2)].repeat(1 + chance.below(30));
+        let bytes = chance.mutated(&messages);
+        let now = Now::for_test();
+        let mut beacons = Beacons::new(now);
+        let mut repeater = Repeater::new(5065);
+        let (mut anomalies, mut out) = (Vec::new(), Vec::new());
+        repeater.handle(HERE, true, &fodo_ca::repeater::registration(), now, &mut |_| true, &mut out);
+        out.clear();
+
+        beacons.handle(HERE, &bytes, now, &mut anomalies);
+        repeater.handle("10.0.0.1:9".parse().unwrap(), false, &bytes, now, &mut |_| true, &mut out);
+
+        assert!(beacons.n_servers() <= bytes.len() / 16, "seed {seed}");
+        assert_eq!(repeater.n_clients(), 1, "seed {seed}");
+        assert!(out.iter().map(|datagram| datagram.bytes.len()).sum::<usize>() <= bytes.len(), "seed {seed}");
     }
 }

@@ -14,6 +14,7 @@ use super::stamps::Stamps;
 use super::status;
 use crate::exit::explain;
 use crate::local_time::Clock;
+use crate::notices;
 use crate::watch::{Happening, Watch};
 
 pub(super) const FLAGS: &str = "nhVm:sSe:f:g:l:#:0:w:t:p:F:";
@@ -76,7 +77,8 @@ pub fn run(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_>) -> io::
         Err(code) => return Ok(code),
     };
     let mut lines = Lines::new(&names, &options.common.style, stamps);
-    let mut watch = match Watch::start(&names, |facts| options.ask(facts)) {
+    let told = |notice: &_| notices::of_epics(notice, &Clock::local(), SystemTime::now());
+    let mut watch = match Watch::start(&names, told, |facts| options.ask(facts)) {
         Ok(watch) => watch,
         Err(error) => {
             writeln!(outlet.err, "{error}")?;

@@ -1,11 +1,13 @@
 //! The plant on the network.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use fodo_net::{Channel, Context, Error, Facts, Reading, Request, Value};
 
 use super::plant::Plant;
 use crate::client::wait_all;
+use crate::local_time::Clock;
+use crate::notices;
 
 /// PVs found by Channel Access, configured by the EPICS_CA_* variables.
 #[derive(Default)]
@@ -19,6 +21,10 @@ impl Plant for Network {
             Ok(context) => context,
             Err(error) => return vec![Err(Error::Misuse { pv: String::new(), reason: error.to_string() })],
         };
+        let text = |notice: &_| notices::of_epics(notice, &Clock::local(), SystemTime::now());
+        if let Err(error) = notices::print(&context, text) {
+            return vec![Err(Error::System { pv: String::new(), reason: error.to_string() })];
+        }
         let mut connecting = Vec::with_capacity(names.len());
         for name in names {
             match context.channel(name) {

@@ -52,10 +52,11 @@ or, where searches have another port than the circuits:
 SIGINT and SIGTERM stop it cleanly, with exit code 0. It reads no input and needs no terminal.
 
 Environment:
-  EPICS_CAS_INTF_ADDR_LIST         the same as --interface
+  EPICS_CAS_INTF_ADDR_LIST         the same as --interface; multicast groups in it are joined
   EPICS_CAS_SERVER_PORT            the same as --port; EPICS_CA_SERVER_PORT without it
   EPICS_CAS_BEACON_ADDR_LIST       where beacons go, beside the interfaces' own broadcasts
-  EPICS_CAS_AUTO_BEACON_ADDR_LIST  NO: beacons go only there";
+  EPICS_CAS_AUTO_BEACON_ADDR_LIST  NO: beacons go only there
+  EPICS_CAS_BEACON_PERIOD          longest time between two beacons, in seconds (15)";
 
 /// The files in the order given, each with the macros that were last given before it; those that
 /// stand behind every file count for the files without any.

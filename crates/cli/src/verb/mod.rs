@@ -7,6 +7,7 @@ pub mod ioc;
 pub mod lab;
 pub mod monitor;
 pub mod put;
+pub mod repeater;
 pub mod why;
 
 use std::io;
@@ -15,12 +16,15 @@ use fodo_net::{Channel, Context, Error};
 
 use crate::epics::Outlet;
 use crate::exit::{Exit, explain};
-use crate::json;
+use crate::{json, notices};
 
 /// A context, or the failure that is told already.
 fn context(outlet: &mut Outlet<'_>) -> io::Result<Result<Context, Exit>> {
     match Context::from_env() {
-        Ok(context) => Ok(Ok(context)),
+        Ok(context) => {
+            notices::print(&context, notices::own)?;
+            Ok(Ok(context))
+        }
         Err(error) => {
             writeln!(outlet.err, "fodo: {error}")?;
             Ok(Err(Exit::Other))

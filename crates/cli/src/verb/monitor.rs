@@ -78,7 +78,7 @@ struct Known {
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let options =
         MonitorOptions { request: arguments.value.request(), mask: arguments.mask, queue_max: arguments.queue.max(1) };
-    let started = Watch::start(&arguments.pvs, |_| options);
+    let started = Watch::start(&arguments.pvs, crate::notices::own, |_| options);
     let mut watch = match started {
         Ok(watch) => watch,
         Err(reason) => {

@@ -3,12 +3,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fodo_ca::eca::Eca;
+use fodo_ca::search::Claim;
 use fodo_ca::{Cid, Rights};
 use fodo_data::{Reading, Value};
 
 use super::circuit::{Afterwards, Circuit, Place};
 use super::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
+use super::notice::Notice;
 use super::operation::{Given, Operation, OperationCore, Outcome, Task, deadline_after};
+use super::search::is_one_server;
 use super::{ContextCore, Error, Facts, Refusal, Request};
 use crate::limit;
 use crate::sync::lock;
@@ -46,6 +49,8 @@ struct State {
     trouble: Option<Trouble>,
     /// Claims in a row that did not make it active; each doubles the pause before the next search.
     n_failures: u32,
+    /// The user knows that two servers have the name.
+    is_double_told: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +92,7 @@ impl ChannelCore {
             monitors: Vec::new(),
             trouble: None,
             n_failures: 0,
+            is_double_told: false,
         };
         Arc::new(ChannelCore { name: name.into(), cid, context, state: Mutex::new(state) })
     }
@@ -100,7 +106,11 @@ impl ChannelCore {
     }
 
     /// A server has claimed the name.
-    pub(super) fn claimed(self: &Arc<Self>, server: SocketAddr) {
+    pub(super) fn claimed(self: &Arc<Self>, claim: &Claim) {
+        let server = claim.server;
+        if !claim.is_first {
+            return self.claimed_too(server);
+        }
         if !matches!(lock(&self.state).phase, Phase::Searching) {
             return;
         }
@@ -122,6 +132,18 @@ impl ChannelCore {
         if matches!(lock(&self.state).phase, Phase::Closed) {
             // Closed in between, when the circuit did not know it yet.
             circuit.clear(self.cid, None);
+        }
+    }
+
+    /// A server has claimed the name that is another's already; the user is told once.
+    fn claimed_too(&self, ignored: SocketAddr) {
+        let mut state = lock(&self.state);
+        let (Phase::Connecting(circuit) | Phase::Active(circuit, ..)) = &state.phase else { return };
+        let used = circuit.server();
+        if !state.is_double_told && !is_one_server(used, ignored) {
+            state.is_double_told = true;
+            drop(state);
+            self.context.tell(Notice::TwoServers { pv: self.name.to_string(), used, ignored });
         }
     }
 
@@ -199,13 +221,12 @@ impl ChannelCore {
                 afterwards.woken.push(operation.end(Err(error)));
             }
         }
-        let pause = match (was_active, refusal) {
-            (true, None) => Duration::ZERO,
-            (_, refusal) => {
-                state.trouble = refusal.map(|refusal| Trouble::Refused(server, refusal)).or(state.trouble.take());
-                state.failed()
-            }
-        };
+        if was_active && refusal.is_none() {
+            drop(state);
+            return self.context.search().start_lost(self.cid, &self.name);
+        }
+        state.trouble = refusal.map(|refusal| Trouble::Refused(server, refusal)).or(state.trouble.take());
+        let pause = state.failed();
         drop(state);
         self.context.search().start(self.cid, &self.name, pause);
     }

@@ -372,6 +372,8 @@ impl Circuit {
                         channel.complained(status);
                     }
                 }
+                // Nothing is asked for on circuits of channels.
+                Event::Claimed { .. } => {}
                 Event::Unresponsive | Event::Responsive => {
                     let is_responsive = event == Event::Responsive;
                     let State { channels, afterwards, .. } = state;

@@ -3,6 +3,7 @@
 //! A client that works hides the steps, and one that does not work cannot say which of them failed. So this takes
 //! no part in a running client: it has sockets of its own, blocks the calling thread, and ends.
 
+use std::collections::HashSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ use fodo_ca::search::{Claim, Searcher};
 use fodo_ca::{Cid, Ioid, Rights, Sid};
 
 use super::{Facts, Refusal};
-use crate::config::ClientConfig;
-use crate::{Reading, clock, limit, socket};
+use crate::config::{ClientConfig, Host};
+use crate::{Reading, clock, interfaces, limit, socket};
 
 /// The number of the one channel there is.
 const CID: Cid = Cid(1);
@@ -112,8 +113,8 @@ impl Diagnosis {
     /// system gives no socket.
     pub fn of(pv: &str, config: &ClientConfig, patience: Duration) -> io::Result<Diagnosis> {
         let start = Instant::now();
-        let mut searched = knock(&config.search_addresses);
-        let found = search(pv, &mut searched, patience)?;
+        let mut searched = knock(config);
+        let found = search(pv, config, &mut searched, patience)?;
         let waited = start.elapsed();
         let claims = found
             .into_iter()
@@ -125,8 +126,13 @@ impl Diagnosis {
 
 /// Whether anybody listens at each address: a datagram without a question, and what the other hosts say to it.
 /// Broadcasts are not answered that way.
-fn knock(addresses: &[SocketAddr]) -> Vec<Searched> {
-    let knocks: Vec<_> = addresses.iter().map(|&address| (address, knock_at(address))).collect();
+fn knock(config: &ClientConfig) -> Vec<Searched> {
+    let mut addresses = interfaces::with_all_servers_here(&config.search_addresses);
+    addresses.extend(config.search_hosts.iter().filter_map(Host::resolved));
+    addresses.extend(config.interface_search_port.map(interfaces::search_addresses).unwrap_or_default());
+    let mut is_new = HashSet::new();
+    addresses.retain(|address| is_new.insert(*address));
+    let knocks: Vec<_> = addresses.iter().map(|&address| (address, knock_at(address, config))).collect();
     std::thread::sleep(limit::KNOCK);
     let outcome = |socket: io::Result<UdpSocket>| match socket.and_then(|socket| socket.recv(&mut [0; 64])) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Asked::NobodyListens,
@@ -136,18 +142,23 @@ fn knock(addresses: &[SocketAddr]) -> Vec<Searched> {
     knocks.into_iter().map(|(address, socket)| Searched { address, outcome: outcome(socket) }).collect()
 }
 
-fn knock_at(address: SocketAddr) -> io::Result<UdpSocket> {
+fn knock_at(address: SocketAddr, config: &ClientConfig) -> io::Result<UdpSocket> {
     let mut bytes = Vec::new();
     Request::Version { priority: 0, minor: u32::from(MINOR_VERSION), sequence: 0 }.encode(&mut bytes);
-    let socket = socket::searching()?;
+    let socket = socket::searching(config.multicast_ttl)?;
     socket.connect(address)?;
     socket.send(&bytes)?;
     Ok(socket)
 }
 
 /// Who claims the name, each once, and after how long.
-fn search(pv: &str, searched: &mut [Searched], patience: Duration) -> io::Result<Vec<(SocketAddr, Duration)>> {
-    let socket = socket::searching()?;
+fn search(
+    pv: &str,
+    config: &ClientConfig,
+    searched: &mut [Searched],
+    patience: Duration,
+) -> io::Result<Vec<(SocketAddr, Duration)>> {
+    let socket = socket::searching(config.multicast_ttl)?;
     socket.set_nonblocking(false)?;
     let start = Instant::now();
     let mut end = start + patience;

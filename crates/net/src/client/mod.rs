@@ -7,8 +7,11 @@ mod callbacks;
 mod channel;
 mod circuit;
 pub mod diagnosis;
+mod ear;
 mod error;
 mod monitor;
+mod name_server;
+mod notice;
 mod operation;
 mod reactor;
 mod role;
@@ -18,6 +21,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use fodo_data::Kind;
 
@@ -26,8 +30,10 @@ pub use self::channel::{Channel, ChannelState};
 use self::circuit::Circuit;
 pub use self::error::{Error, Refusal};
 pub use self::monitor::{Counts, Monitor, MonitorEvent, MonitorOptions};
+pub use self::notice::Notice;
+use self::notice::Notices;
 pub use self::operation::{Given, Operation, OutcomeOf};
-use self::reactor::Reactor;
+pub(crate) use self::reactor::{Driven, Reactor, Turn};
 use self::search::Search;
 use crate::config::{ClientConfig, ConfigError};
 use crate::limit;
@@ -49,6 +55,7 @@ struct ContextCore {
     edge: OnceLock<Edge>,
     circuits: Mutex<Circuits>,
     callbacks: Mutex<Option<Arc<Callbacks>>>,
+    notices: Notices,
 }
 
 /// The circuits of a context, by their servers.
@@ -75,13 +82,26 @@ impl std::fmt::Debug for Edge {
 impl Context {
     /// A context with this configuration. No socket, no thread yet.
     pub fn new(config: ClientConfig) -> Context {
-        let circuits = Mutex::new(Circuits::Open(HashMap::new()));
-        Context { core: Arc::new(ContextCore { config, edge: OnceLock::new(), circuits, callbacks: Mutex::default() }) }
+        let core = ContextCore {
+            config,
+            edge: OnceLock::new(),
+            circuits: Mutex::new(Circuits::Open(HashMap::new())),
+            callbacks: Mutex::default(),
+            notices: Notices::default(),
+        };
+        Context { core: Arc::new(core) }
     }
 
     /// A context configured by the EPICS_CA_* environment variables.
     pub fn from_env() -> Result<Context, ConfigError> {
         Ok(Context::new(ClientConfig::from_env()?))
+    }
+
+    /// The next thing that the user should know though nothing has failed; `None` when there is
+    /// none within `timeout`. Each is given once, to whichever thread takes it; when nobody does,
+    /// the first 256 are kept.
+    pub fn next_notice(&self, timeout: Duration) -> Option<Notice> {
+        self.core.notices.next(timeout)
     }
 
     /// A hold on the PV `name`; the search for it starts at once. Each call makes a channel of its own.
@@ -122,12 +142,12 @@ impl Context {
 }
 
 impl ContextCore {
-    fn open(&self) -> io::Result<()> {
+    fn open(self: &Arc<Self>) -> io::Result<()> {
         if self.edge.get().is_some() {
             return Ok(());
         }
         let reactor = Reactor::shared()?;
-        let search = Search::shared(&self.config.search_addresses, &reactor)?;
+        let search = Search::shared(&self.config, &reactor, Arc::downgrade(self))?;
         // Another thread may have been first; then its edge is as good.
         let _ = self.edge.set(Edge { reactor, search });
         Ok(())
@@ -167,16 +187,14 @@ impl ContextCore {
         let Some(edge) = self.edge.get() else {
             return Err(io::Error::from(io::ErrorKind::NotConnected));
         };
-        let config = fodo_ca::client::Config {
-            priority: 0,
-            user: user(),
-            host: host(),
-            echo_after: self.config.echo_after,
-            payload_bytes_max: self.config.payload_bytes_max,
-        };
+        let config = circuit_config(&self.config);
         let circuit = Circuit::open(server, &config, edge.reactor.clone(), Arc::downgrade(self))?;
         circuits.insert(server, circuit.clone());
         Ok(circuit)
+    }
+
+    fn tell(&self, notice: Notice) {
+        self.notices.push(notice);
     }
 
     fn forget_circuit(&self, server: SocketAddr, circuit: &Circuit) {
@@ -204,6 +222,17 @@ impl Drop for ContextCore {
         if let Some(callbacks) = lock(&self.callbacks).take() {
             callbacks.end();
         }
+    }
+}
+
+/// What a circuit is told of this client.
+fn circuit_config(config: &ClientConfig) -> fodo_ca::client::Config {
+    fodo_ca::client::Config {
+        priority: 0,
+        user: user(),
+        host: host(),
+        echo_after: config.echo_after,
+        payload_bytes_max: config.payload_bytes_max,
     }
 }
 

@@ -1,26 +1,33 @@
-//! Looking for names: one UDP socket and one searcher for all contexts with the same addresses.
+//! Looking for names: one UDP socket and one searcher for all contexts with the same configuration.
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use fodo_ca::Cid;
+use fodo_ca::beacon::Anomaly;
 use fodo_ca::search::{Claim, Datagram, Searcher};
 use fodo_data::Now;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
 
 use super::channel::ChannelCore;
+use super::ear::Ear;
+use super::name_server::NameServer;
+use super::notice::Notice;
 use super::reactor::{Driven, Reactor, Turn};
+use super::{ContextCore, circuit_config};
+use crate::config::ClientConfig;
+use crate::places::{Automatic, Places};
 use crate::sync::lock;
-use crate::{clock, limit, socket};
+use crate::{clock, interfaces, limit, socket};
 
-/// Looks for names at one list of addresses.
+/// Looks for names as one configuration says.
 pub(super) struct Search {
-    addresses: Vec<SocketAddr>,
+    config: ClientConfig,
     socket: UdpSocket,
     reactor: Arc<Reactor>,
     state: Mutex<State>,
@@ -28,56 +35,89 @@ pub(super) struct Search {
 
 struct State {
     searcher: Searcher,
+    places: Places,
+    name_server_places: Places,
+    /// None before the first turn, which follows soon after the start.
+    name_servers: Vec<Arc<NameServer>>,
+    /// Those that the user knows to be lost.
+    lost: Vec<SocketAddr>,
+    ear: Option<Ear>,
     token: Option<Token>,
     channels: HashMap<Cid, Weak<ChannelCore>>,
     cid_next: u32,
     datagrams: Vec<Datagram>,
     called_at: Option<Instant>,
+    /// Who is told what belongs to no channel.
+    contexts: Vec<Weak<ContextCore>>,
 }
 
-/// The searches of the process, by their addresses.
-static SEARCHES: Mutex<Vec<(Vec<SocketAddr>, Weak<Search>)>> = Mutex::new(Vec::new());
+/// The searches of the process, by their configurations.
+static SEARCHES: Mutex<Vec<(ClientConfig, Weak<Search>)>> = Mutex::new(Vec::new());
 
 impl std::fmt::Debug for Search {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Search").field("addresses", &self.addresses).finish_non_exhaustive()
+        f.debug_struct("Search").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
 impl Search {
-    /// The process's search at these addresses; its socket opens with the first call.
-    pub(super) fn shared(addresses: &[SocketAddr], reactor: &Arc<Reactor>) -> io::Result<Arc<Search>> {
+    /// The process's search with this configuration; its socket opens with the first call.
+    /// `context` is told of what belongs to no channel.
+    pub(super) fn shared(
+        config: &ClientConfig,
+        reactor: &Arc<Reactor>,
+        context: Weak<ContextCore>,
+    ) -> io::Result<Arc<Search>> {
         let mut searches = lock(&SEARCHES);
         searches.retain(|(_, search)| search.strong_count() > 0);
-        let known = searches.iter().find(|(of, _)| of == addresses).and_then(|(_, search)| search.upgrade());
+        let known = searches.iter().find(|(of, _)| of == config).and_then(|(_, search)| search.upgrade());
         if let Some(search) = known {
+            let mut state = lock(&search.state);
+            state.contexts.retain(|context| context.strong_count() > 0);
+            state.contexts.push(context);
+            drop(state);
             return Ok(search);
         }
-        let search = Search::open(addresses, reactor)?;
-        searches.push((addresses.to_vec(), Arc::downgrade(&search)));
+        let search = Search::open(config, reactor, context)?;
+        searches.push((config.clone(), Arc::downgrade(&search)));
         Ok(search)
     }
 
-    fn open(addresses: &[SocketAddr], reactor: &Arc<Reactor>) -> io::Result<Arc<Search>> {
-        let socket = socket::searching()?;
-        let seed = clock::now().wall.nanos as u64 ^ u64::from(std::process::id()) << 32;
+    fn open(config: &ClientConfig, reactor: &Arc<Reactor>, context: Weak<ContextCore>) -> io::Result<Arc<Search>> {
+        let socket = socket::searching(config.multicast_ttl)?;
+        let now = clock::now();
+        let seed = now.wall.nanos as u64 ^ u64::from(std::process::id()) << 32;
+        let mut searcher = Searcher::new(seed);
+        searcher.set_period_max(config.search_period_max);
+        let automatic = config.interface_search_port.map_or(Automatic::No, Automatic::All);
+        let at = now.monotonic;
+        let addresses = interfaces::with_all_servers_here(&config.search_addresses);
         let search = Arc::new(Search {
-            addresses: addresses.to_vec(),
             socket,
             reactor: reactor.clone(),
             state: Mutex::new(State {
-                searcher: Searcher::new(seed),
+                searcher,
+                places: Places::new(&addresses, &config.search_hosts, automatic, at),
+                name_server_places: Places::new(&[], &config.name_servers, Automatic::No, at),
+                name_servers: Vec::new(),
+                lost: Vec::new(),
+                ear: config.repeater_port.map(|port| Ear::new(port, now)),
                 token: None,
                 channels: HashMap::new(),
                 cid_next: 0,
                 datagrams: Vec::new(),
                 called_at: None,
+                contexts: vec![context],
             }),
+            config: config.clone(),
         });
         let driven: Weak<dyn Driven> = Arc::downgrade(&search) as Weak<dyn Driven>;
         let token = reactor.add(driven);
         lock(&search.state).token = Some(token);
         reactor.registry().register(&mut SourceFd(&search.socket.as_raw_fd()), token, Interest::READABLE)?;
+        if !config.name_servers.is_empty() || !config.search_hosts.is_empty() || config.repeater_port.is_some() {
+            reactor.call_soon(token);
+        }
         Ok(search)
     }
 
@@ -117,7 +157,19 @@ impl Search {
         }
         state.searcher.add_after(cid, name, pause, now);
         self.send_due(&mut state, now);
-        let due = state.searcher.deadline();
+        self.call_in_time(&mut state);
+    }
+
+    /// Looks for a name whose server was lost: within a moment, together with others.
+    pub(super) fn start_lost(&self, cid: Cid, name: &str) {
+        let mut state = lock(&self.state);
+        state.searcher.add_lost(cid, name, clock::now());
+        self.call_in_time(&mut state);
+    }
+
+    /// Has the reactor call when the next thing is due, if that is sooner than it knows.
+    fn call_in_time(&self, state: &mut State) {
+        let due = state.deadline();
         let is_earlier = match (due, state.called_at) {
             (Some(due), Some(called)) => due < called,
             (due, None) => due.is_some(),
@@ -132,29 +184,135 @@ impl Search {
     fn send_due(&self, state: &mut State, now: Now) {
         let mut datagrams = std::mem::take(&mut state.datagrams);
         state.searcher.tick(now, &mut datagrams);
+        let mut is_in_doubt = false;
         for datagram in datagrams.drain(..) {
-            let one = datagram.to.as_slice();
-            let to = if one.is_empty() { &self.addresses } else { one };
-            for address in to {
+            for address in state.places.all() {
                 // A datagram that cannot be sent now is as one that is lost: it is sent again.
-                let _ = self.socket.send_to(&datagram.bytes, address);
+                let sent = self.socket.send_to(&datagram.bytes, address);
+                is_in_doubt |= sent.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock);
             }
+            state.name_servers.iter().for_each(|server| server.ask(datagram.searches()));
+        }
+        if is_in_doubt {
+            state.places.doubt(now.monotonic);
         }
         state.datagrams = datagrams;
     }
 
-    /// Takes the waiting answers in; true when there may be more.
+    /// Takes the waiting answers and beacons in; true when there may be more.
     fn receive(&self, state: &mut State, claims: &mut Vec<Claim>, now: Now) -> bool {
-        let mut buffer = [0; 8192];
+        let (mut buffer, mut anomalies) = ([0; 8192], Vec::new());
+        let mut is_more = true;
         for _ in 0..limit::TURN_DATAGRAMS {
             match self.socket.recv_from(&mut buffer) {
-                Ok((n, from)) => state.searcher.handle(from, &buffer[..n], now, claims),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Ok((n, from)) => {
+                    state.searcher.handle(from, &buffer[..n], now, claims);
+                    if let Some(ear) = &mut state.ear {
+                        ear.handle(from, &buffer[..n], now, &mut anomalies);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    is_more = false;
+                    break;
+                }
                 // An ICMP error of an earlier datagram; others may have answered.
                 Err(_) => {}
             }
         }
-        true
+        if !anomalies.is_empty() {
+            state.searcher.boost(now);
+        }
+        for anomaly in anomalies {
+            if let Anomaly::Started(server) = anomaly {
+                state.tell(&Notice::ServerStarted { server });
+            }
+        }
+        is_more
+    }
+
+    /// Brings the lists of addresses up to date, and registers with the repeater.
+    fn look_around(self: &Arc<Self>, state: &mut State, now: Now) {
+        if let Some(ear) = &mut state.ear {
+            ear.tick(&self.socket, &self.reactor, now);
+        }
+        let wake = || {
+            let search = Arc::downgrade(self);
+            move || {
+                if let Some(search) = search.upgrade()
+                    && let Some(token) = lock(&search.state).token
+                {
+                    search.reactor.call_soon(token);
+                }
+            }
+        };
+        if state.places.look(now.monotonic, wake()) {
+            state.searcher.boost(now);
+        }
+        let has_changed = state.name_server_places.look(now.monotonic, wake());
+        if has_changed || (state.name_servers.is_empty() && !state.name_server_places.all().is_empty()) {
+            let State { name_servers, name_server_places, .. } = state;
+            let wanted = name_server_places.all();
+            name_servers.retain(|server| wanted.contains(&server.address()));
+            for &address in wanted {
+                if name_servers.iter().all(|server| server.address() != address) {
+                    let config = circuit_config(&self.config);
+                    let search = Arc::downgrade(self);
+                    name_servers.push(NameServer::start(address, config, &self.reactor, search, now));
+                }
+            }
+        }
+        let mut unresolved = state.places.take_unresolved();
+        unresolved.append(&mut state.name_server_places.take_unresolved());
+        unresolved.into_iter().for_each(|host| state.tell(&Notice::Unresolved { host }));
+    }
+
+    /// What a name server says: who serves which names, and how its circuit is.
+    pub(super) fn heard_from(&self, server: SocketAddr, told: &[(Cid, SocketAddr)], is_reached: bool, is_lost: bool) {
+        let now = clock::now();
+        let mut state = lock(&self.state);
+        let mut claims = Vec::new();
+        for &(cid, server) in told {
+            state.searcher.claimed(cid, server, &mut claims);
+        }
+        if is_reached {
+            state.lost.retain(|lost| *lost != server);
+            // It was not asked for any name yet.
+            state.searcher.boost(now);
+        }
+        if is_lost && !state.lost.contains(&server) {
+            state.lost.push(server);
+            state.tell(&Notice::NameServerLost { server });
+        }
+        self.call_in_time(&mut state);
+        let claimed = state.claimed(&claims);
+        drop(state);
+        claimed.into_iter().for_each(|(channel, claim)| channel.claimed(&claim));
+    }
+}
+
+/// Whether these are two addresses of one server: both are of this host, and the port is the same.
+/// A server that hears on all interfaces answers from each that was asked.
+pub(super) fn is_one_server(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_here = |ip: IpAddr| interfaces::is_this_host(ip);
+    one == other || (one.port() == other.port() && is_here(one.ip()) && is_here(other.ip()))
+}
+
+impl State {
+    /// The channels of what was claimed.
+    fn claimed(&self, claims: &[Claim]) -> Vec<(Arc<ChannelCore>, Claim)> {
+        claims.iter().filter_map(|claim| Some((self.channels.get(&claim.cid)?.upgrade()?, *claim))).collect()
+    }
+
+    fn tell(&self, notice: &Notice) {
+        self.contexts.iter().filter_map(Weak::upgrade).for_each(|context| context.tell(notice.clone()));
+    }
+
+    /// When something is due.
+    fn deadline(&self) -> Option<Instant> {
+        // While all names are found, nobody cares where to look.
+        let places = [self.places.deadline(), self.name_server_places.deadline()].into_iter().flatten().min();
+        let places = places.filter(|_| self.searcher.n_names() > 0);
+        [self.searcher.deadline(), places, self.ear.as_ref().map(Ear::deadline)].into_iter().flatten().min()
     }
 }
 
@@ -163,24 +321,17 @@ impl Driven for Search {
         let mut claims = Vec::new();
         let mut state = lock(&self.state);
         let is_more = self.receive(&mut state, &mut claims, now);
+        self.look_around(&mut state, now);
         self.send_due(&mut state, now);
-        let claimed: Vec<_> = claims
-            .iter()
-            .filter_map(|claim| {
-                let channel = state.channels.get(&claim.cid)?.upgrade()?;
-                Some((channel, claim.server))
-            })
-            .collect();
-        state.called_at = state.searcher.deadline();
+        let claimed = state.claimed(&claims);
+        state.called_at = state.deadline();
         let turn = match (is_more, state.called_at) {
             (true, _) => Turn::Again,
             (false, Some(due)) => Turn::By(due),
             (false, None) => Turn::Ready,
         };
         drop(state);
-        for (channel, server) in claimed {
-            channel.claimed(server);
-        }
+        claimed.into_iter().for_each(|(channel, claim)| channel.claimed(&claim));
         turn
     }
 }

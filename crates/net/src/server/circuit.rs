@@ -265,6 +265,11 @@ impl Circuit {
                 }
                 Event::Cancel { subscription, .. } => self.cancel(subscription),
                 Event::Create { cid, name } => self.create(source, cid, &name),
+                Event::Search { asked, name } => {
+                    // Where the client is connected already, so is what it asks for.
+                    let port = self.stream.local_addr().ok().map(|address| address.port());
+                    self.machine.searched(asked, port.filter(|_| source.serves(&name)));
+                }
                 Event::Clear { sid } => self.clear(sid),
                 // Access security, which will want to know, does not exist yet.
                 Event::Identity { .. } => {}

@@ -10,11 +10,13 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 pub use self::posts::Posts;
 use self::reactor::{Inbox, Message, Reactor};
 pub use self::source::{Completion, PutRefusal, Pv, PvFacts, Source};
 use crate::config::ServerConfig;
+use crate::places::{Automatic, Places};
 use crate::{interfaces, limit, socket};
 
 /// Why a server cannot start.
@@ -145,7 +147,8 @@ impl Drop for Server {
 struct Edge {
     listeners: Vec<TcpListener>,
     answering: Vec<Answering>,
-    beacon_addresses: Vec<SocketAddr>,
+    beacon_places: Places,
+    beacon_period_max: Duration,
     tcp_port: u16,
     udp_port: u16,
 }
@@ -160,25 +163,47 @@ struct Answering {
 
 impl Edge {
     fn bind(config: &ServerConfig) -> Result<Edge, ServerError> {
-        let interfaces = match config.interfaces.as_slice() {
+        let (groups, some): (Vec<Ipv4Addr>, Vec<Ipv4Addr>) = config.interfaces.iter().partition(|ip| ip.is_multicast());
+        let interfaces = match some.as_slice() {
             [] => &[Ipv4Addr::UNSPECIFIED][..],
             some => some,
         };
-        let (answering, udp_port) = bind_udp(interfaces, config.port)?;
-        let (listeners, tcp_port) = listen(interfaces, config.port)?;
-        let mut beacon_addresses = config.beacon_addresses.clone();
-        if config.beacons_to_interfaces {
-            let automatic: Vec<SocketAddr> = match config.interfaces.as_slice() {
-                [] => interfaces::search_addresses(config.beacon_port),
-                some => some
-                    .iter()
-                    .map(|&ip| SocketAddr::from((interfaces::broadcast_of(ip).unwrap_or(ip), config.beacon_port)))
-                    .collect(),
-            };
-            beacon_addresses.extend(automatic.into_iter().filter(|to| !config.beacon_addresses.contains(to)));
+        let (mut answering, udp_port) = bind_udp(interfaces, config.port)?;
+        for group in groups {
+            join(group, interfaces, udp_port, &mut answering)?;
         }
-        Ok(Edge { listeners, answering, beacon_addresses, tcp_port, udp_port })
+        for Answering { socket, .. } in &answering {
+            socket.set_multicast_ttl_v4(config.multicast_ttl).map_err(ServerError::System)?;
+        }
+        let (listeners, tcp_port) = listen(interfaces, config.port)?;
+        let automatic = match (config.beacons_to_interfaces, some.is_empty()) {
+            (false, _) => Automatic::No,
+            (true, true) => Automatic::All(config.beacon_port),
+            (true, false) => Automatic::Of(some, config.beacon_port),
+        };
+        let beacon_places = Places::new(&config.beacon_addresses, &config.beacon_hosts, automatic, Instant::now());
+        let beacon_period_max = config.beacon_period_max;
+        Ok(Edge { listeners, answering, beacon_places, beacon_period_max, tcp_port, udp_port })
     }
+}
+
+/// Has a group heard on the interfaces: by the socket of all of them, or by one of its own, as a
+/// socket with the address of an interface does not hear groups.
+fn join(
+    group: Ipv4Addr,
+    interfaces: &[Ipv4Addr],
+    port: u16,
+    answering: &mut Vec<Answering>,
+) -> Result<(), ServerError> {
+    let failed = |error| ServerError::Bind { address: SocketAddr::from((group, port)), error };
+    if let ([Ipv4Addr::UNSPECIFIED], Some(Answering { socket, .. })) = (interfaces, answering.first()) {
+        let joined = interfaces::own_addresses().into_iter().map(|own| socket.join_multicast_v4(&group, &own));
+        // Not every interface can; one is enough.
+        return joined.reduce(Result::or).unwrap_or(Err(io::ErrorKind::AddrNotAvailable.into())).map_err(failed);
+    }
+    let socket = socket::member(group, interfaces, port).map_err(failed)?;
+    answering.push(Answering { socket, replies_from: 0 });
+    Ok(())
 }
 
 /// A socket for searches on every interface, and one on its broadcast address, since a socket

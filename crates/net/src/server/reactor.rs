@@ -124,7 +124,8 @@ impl Reactor {
             let token = Token(EDGE + index);
             self.poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
         }
-        let responder = Responder::new(edge.tcp_port, clock::now());
+        let mut responder = Responder::new(edge.tcp_port, clock::now());
+        responder.set_beacon_period_max(edge.beacon_period_max);
         self.door = Some(Door {
             edge,
             responder,
@@ -263,7 +264,7 @@ impl Reactor {
             door.answer(&*self.source, &mut self.buffer);
         }
         door.responder.tick(now, &mut door.datagrams);
-        door.send_beacons();
+        door.send_beacons(now);
     }
 }
 
@@ -322,9 +323,14 @@ impl Door {
         }
     }
 
-    fn send_beacons(&mut self) {
+    fn send_beacons(&mut self, now: Now) {
+        if self.datagrams.is_empty() {
+            return;
+        }
+        // What is looked up meanwhile is heard of at the next beacon.
+        self.edge.beacon_places.look(now.monotonic, || {});
         for datagram in self.datagrams.drain(..) {
-            for to in &self.edge.beacon_addresses {
+            for to in self.edge.beacon_places.all() {
                 // Which interface leads there is the system's to know: the first that it accepts.
                 let mut sockets =
                     self.edge.answering.iter().enumerate().filter(|(index, from)| *index == from.replies_from);

@@ -1,0 +1,199 @@
+//! Fodo and the field's programs find each other: name servers, beacons, the repeater, multicast.
+#![forbid(unsafe_code)]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use fodo_conformance::Failure;
+use fodo_conformance::place::{database, free_port, own_folder, prefix, program, python, script};
+use fodo_conformance::process::{Process, confine, printed_by};
+use fodo_conformance::server::{Server, ServerKind};
+
+/// How long any step may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What pyepics does here: prints the value of a PV that it has found, and is quiet about the rest.
+const PYEPICS_GET: &str = "import sys, epics; print('value', epics.caget(sys.argv[1], timeout=8), flush=True)";
+
+/// Searches of this command go nowhere over UDP, and by TCP to this server.
+fn by_name_server_only(command: &mut Command, port: u16) {
+    confine(command, free_port());
+    command.env("EPICS_CA_NAME_SERVERS", format!("127.0.0.1:{port}"));
+}
+
+/// pyepics, getting a PV.
+fn pyepics_get(pv: &str) -> Command {
+    let mut command = Command::new(python());
+    command.args(["-c", PYEPICS_GET, pv]);
+    command
+}
+
+#[test]
+fn libca_finds_fodo_through_it_as_a_name_server() {
+    let server = Server::start(ServerKind::Fodo).unwrap();
+    let mut served = pyepics_get(&server.pv("ao"));
+    by_name_server_only(&mut served, server.port);
+    let mut absent = pyepics_get(&server.pv("no:such"));
+    by_name_server_only(&mut absent, server.port);
+
+    let found = printed_by("pyepics", &mut served, PATIENCE).unwrap();
+    let not_found = printed_by("pyepics", &mut absent, PATIENCE).unwrap();
+
+    assert!(found.starts_with("value ") && !found.contains("None"), "{found}");
+    assert!(not_found.contains("None"), "{not_found}");
+}
+
+#[test]
+fn fodo_finds_softioc_and_itself_through_them_as_name_servers() {
+    for kind in [ServerKind::SoftIoc, ServerKind::Fodo] {
+        let server = Server::start(kind).unwrap();
+        let mut get = Command::new(program());
+        get.args(["get", "--json", &server.pv("ao")]);
+        by_name_server_only(&mut get, server.port);
+
+        let printed = printed_by("fodo get", &mut get, PATIENCE).unwrap();
+
+        assert!(printed.contains("\"value\""), "{kind:?}: {printed}");
+    }
+}
+
+#[test]
+fn fodo_hears_from_beacons_that_softioc_has_started() {
+    let (port, repeater_port, prefix) = (free_port(), free_port().to_string(), prefix());
+    let mut monitor = Command::new(program());
+    monitor.args(["monitor", &format!("{prefix}ao")]);
+    confine(&mut monitor, port);
+    monitor.env("EPICS_CA_REPEATER_PORT", &repeater_port);
+    let start = Instant::now();
+    let mut monitor = Process::start("fodo monitor", &mut monitor).unwrap();
+    // Names are asked for after 8.2 to 10.2 s, and then not before 16.3 s.
+    std::thread::sleep(Duration::from_millis(10_300));
+
+    let mut ioc = Command::new(python());
+    ioc.arg(script("softioc_server.py")).arg(database("records.db")).arg(format!("P={prefix}"));
+    confine(&mut ioc, port);
+    ioc.env("EPICS_CA_REPEATER_PORT", &repeater_port);
+    let mut ioc = Process::start("softIoc", &mut ioc).unwrap();
+    ioc.line_that_begins("ready", PATIENCE).unwrap();
+    let ready = Instant::now();
+    monitor.line_that_begins(&prefix, PATIENCE).unwrap();
+
+    let took = ready.elapsed();
+    assert!(start.elapsed() < Duration::from_secs(16), "{:?}: softIoc took too long to start", start.elapsed());
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn libca_registers_with_the_repeater_of_fodo_and_starts_none() {
+    let server = Server::start(ServerKind::Fodo).unwrap();
+    let mut repeater = Command::new(program());
+    repeater.args(["repeater", "--port", "0"]);
+    confine(&mut repeater, free_port());
+    let mut repeater = Process::start("fodo repeater", &mut repeater).unwrap();
+    let ready = repeater.line_that_begins("fodo repeater: on UDP ", PATIENCE).unwrap();
+    let (_, port) = ready.rsplit_once(' ').unwrap();
+    // libca complains when it finds neither a repeater nor the program that is one.
+    let complaints = |repeater_port: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" -c \"$1\" \"$2\" 2>&1"]).arg(python()).args([PYEPICS_SLOW, &server.pv("ao")]);
+        confine(&mut command, server.port);
+        command.env("EPICS_CA_REPEATER_PORT", repeater_port);
+        printed_by("pyepics", &mut command, PATIENCE).unwrap().contains("caRepeater")
+    };
+
+    assert!(!complaints(port));
+    assert!(complaints(&free_port().to_string()), "the other way round, so that the first means something");
+}
+
+/// Gives libca the time to miss its repeater.
+const PYEPICS_SLOW: &str = "import sys, time, epics; print(epics.caget(sys.argv[1])); time.sleep(2)";
+
+/// Runs a script on a network with nothing but loopback; `None` where that is not permitted.
+fn printed_alone(script: &str) -> Result<Option<String>, Failure> {
+    let folder = program().parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+    let mut command = Command::new(own_folder().join("alone.sh"));
+    command.args(["bash", "-c"]).arg(format!("set -euo pipefail\n{script}"));
+    command.env_clear().env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap_or_default()));
+    match printed_by("script", &mut command, Duration::from_secs(90)) {
+        Err(failure) if failure.contains("exit status: 77") => {
+            eprintln!("skipped: network namespaces are not permitted here");
+            Ok(None)
+        }
+        printed => printed.map(Some),
+    }
+}
+
+const ALONE: &str = "\
+until_line() { until grep -qs \"$2\" \"$1\"; do sleep 0.02; done; }
+place=$(mktemp -d); trap 'rm -r \"$place\"' EXIT; cd \"$place\"
+echo 'record(ao, \"one\") { field(VAL, \"11\") field(PINI, \"YES\") }' > one.db
+echo 'record(ao, \"three\") { field(VAL, \"33\") field(PINI, \"YES\") }' > three.db
+echo 'record(ao, \"two\") { field(VAL, \"22\") field(PINI, \"YES\") }' > two.db";
+
+#[test]
+fn a_multicast_group_reaches_fodo_and_softioc_from_fodo_and_libca() {
+    let (python, softioc) = (python().display().to_string(), script("softioc_server.py").display().to_string());
+    let Some(printed) = printed_alone(&format!(
+        "{ALONE}
+        ip link set lo multicast on; ip route add 224.0.0.0/4 dev lo src 127.0.0.1
+        export EPICS_CAS_INTF_ADDR_LIST='127.0.0.1 224.0.2.9' EPICS_CAS_AUTO_BEACON_ADDR_LIST=NO
+        fodo ioc one.db > log1 & until_line log1 '^fodo ioc: serving'
+        # softIoc hears groups only where it hears everything.
+        export EPICS_CAS_INTF_ADDR_LIST=224.0.2.9
+        fodo ioc three.db > log3 & until_line log3 '^fodo ioc: serving'
+        (sleep 60 | {python} {softioc} two.db '' > log2 2>&1) & until_line log2 ready
+        export EPICS_CA_ADDR_LIST=224.0.2.9 EPICS_CA_AUTO_ADDR_LIST=NO
+        fodo get one two three
+        {python} -c \"{PYEPICS_GET}\" one 2> log4
+        {python} -c \"{PYEPICS_GET}\" two 2> log4"
+    ))
+    .unwrap() else {
+        return;
+    };
+
+    assert!(printed.contains("value 11") && printed.contains("value 22"), "libca: {printed}");
+    for value in ["11", "22", "33"] {
+        assert!(printed.lines().take(3).any(|line| line.split_whitespace().nth(1) == Some(value)), "fodo: {printed}");
+    }
+}
+
+#[test]
+fn fodo_and_softioc_that_share_a_port_are_both_found_by_their_hosts_address() {
+    let (python, softioc) = (python().display().to_string(), script("softioc_server.py").display().to_string());
+    let fodo = "fodo ioc one.db > log1 & until_line log1 '^fodo ioc: serving'";
+    let softioc = format!("(sleep 60 | {python} {softioc} two.db '' > log2 2>&1) & until_line log2 ready");
+    // A datagram to one address reaches whichever was last.
+    for (first, last) in [(fodo, softioc.as_str()), (softioc.as_str(), fodo)] {
+        let Some(printed) = printed_alone(&format!(
+            "{ALONE}
+            {first}
+            {last}
+            export EPICS_CA_ADDR_LIST=127.0.0.1 EPICS_CA_AUTO_ADDR_LIST=NO
+            fodo get one two"
+        ))
+        .unwrap() else {
+            return;
+        };
+
+        assert!(printed.starts_with("one  11") && printed.contains("\ntwo  22"), "{last}: {printed}");
+    }
+}
+
+#[test]
+fn row_59_an_interface_that_comes_up_later_is_searched() {
+    let Some(printed) = printed_alone(&format!(
+        "{ALONE}
+        export EPICS_CAS_AUTO_BEACON_ADDR_LIST=NO EPICS_CAS_BEACON_ADDR_LIST=127.0.0.1
+        fodo monitor --events 1 --for 40 -w 40 one > seen &
+        sleep 1
+        ip link add up0 type veth peer name up1
+        ip address add 10.9.0.1/24 broadcast 10.9.0.255 dev up0; ip link set up0 up; ip link set up1 up
+        fodo ioc --interface 10.9.0.1 one.db > log & until_line log '^fodo ioc: serving'
+        until_line seen one; cat seen"
+    ))
+    .unwrap() else {
+        return;
+    };
+
+    assert!(printed.contains("one") && printed.contains("11"), "{printed}");
+}

@@ -1,0 +1,243 @@
+//! What a client hears in beacons: that a server has started, or is heard again.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use fodo_data::Now;
+
+use crate::limit;
+use crate::message::Answer;
+use crate::search::{each_message, is_endpoint, told_ip};
+
+/// What a beacon means beside "I am still there".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anomaly {
+    /// A server has started, or started again.
+    Started(SocketAddr),
+    /// A server is heard that was not, though it has been running: a network has come up.
+    Appeared(SocketAddr),
+}
+
+/// The servers whose beacons were heard.
+///
+/// A running server counts its beacons, so one that counts from the start again has started again;
+/// libca, which does not look at that, needs the period to change by a fifth. Beacons come over
+/// several ways: the same number again, or one just before, is the same beacon.
+#[derive(Debug)]
+pub struct Beacons {
+    servers: HashMap<SocketAddr, Server>,
+    /// In the order in which they were first heard; the first is forgotten when there are too many.
+    order: VecDeque<SocketAddr>,
+    since: Instant,
+}
+
+#[derive(Debug)]
+struct Server {
+    number: u32,
+    heard: Instant,
+    period: Option<Duration>,
+}
+
+/// The first minor version whose beacons are counted.
+const MINOR_COUNTED: u16 = 10;
+
+impl Beacons {
+    /// None heard yet.
+    pub fn new(now: Now) -> Beacons {
+        Beacons { servers: HashMap::new(), order: VecDeque::new(), since: now.monotonic }
+    }
+
+    /// How many servers are known.
+    pub fn n_servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Takes a datagram in; other messages than beacons are passed over.
+    pub fn handle(&mut self, from: SocketAddr, bytes: &[u8], now: Now, anomalies: &mut Vec<Anomaly>) {
+        each_message(bytes, |header, _| {
+            let Answer::RsrvIsUp { minor, port, beacon, address } = Answer::from_header(header) else { return };
+            // The repeater puts the sender's address in; what comes straight from a server has none.
+            let ip = told_ip(address).unwrap_or(from.ip());
+            let server = SocketAddr::new(ip, u16::try_from(port).unwrap_or(0));
+            if is_endpoint(server) {
+                let number = (minor >= MINOR_COUNTED).then_some(beacon);
+                anomalies.extend(self.heard(server, number, now.monotonic));
+            }
+        });
+    }
+
+    fn heard(&mut self, address: SocketAddr, number: Option<u32>, now: Instant) -> Option<Anomaly> {
+        let Some(server) = self.servers.get_mut(&address) else {
+            self.enter(address, number.unwrap_or(0), now);
+            return match number {
+                Some(number) if number <= limit::BEACONS_OF_START => Some(Anomaly::Started(address)),
+                // What was there before us is nothing new.
+                _ if now < self.since + limit::BEACON_SILENCE => None,
+                _ => Some(Anomaly::Appeared(address)),
+            };
+        };
+        let silence = now.saturating_duration_since(server.heard);
+        match number {
+            Some(number) if number.wrapping_sub(server.number) as i32 > 0 => server.counted(address, number, now),
+            // The same beacon over another way, or behind a later one.
+            Some(_) if silence < limit::BEACON_DETOUR => None,
+            Some(number) => {
+                *server = Server { number, heard: now, period: None };
+                Some(Anomaly::Started(address))
+            }
+            None if silence < limit::BEACON_DETOUR => None,
+            None => {
+                let is_sooner = server.period.is_some_and(|period| silence.mul_f64(1.25) < period);
+                let anomaly = server.counted(address, server.number.wrapping_add(1), now);
+                if is_sooner { Some(Anomaly::Started(address)) } else { anomaly }
+            }
+        }
+    }
+
+    fn enter(&mut self, address: SocketAddr, number: u32, now: Instant) {
+        if self.order.len() >= limit::BEACON_SERVERS
+            && let Some(first) = self.order.pop_front()
+        {
+            self.servers.remove(&first);
+        }
+        self.order.push_back(address);
+        self.servers.insert(address, Server { number, heard: now, period: None });
+    }
+}
+
+impl Server {
+    /// A later beacon; it is news when it comes after a silence of several periods.
+    fn counted(&mut self, address: SocketAddr, number: u32, now: Instant) -> Option<Anomaly> {
+        let silence = now.saturating_duration_since(self.heard);
+        // libca's factor. Periods double after a start, which is less.
+        let was_away =
+            self.period.is_some_and(|period| silence >= period.mul_f64(3.25) && silence >= limit::BEACON_SILENCE);
+        let n_periods = number.wrapping_sub(self.number).max(1);
+        *self = Server {
+            number,
+            heard: now,
+            period: Some(if was_away { limit::BEACON_PERIODS.1 } else { silence / n_periods }),
+        };
+        was_away.then_some(Anomaly::Appeared(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    const REPEATER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5065);
+
+    fn server(index: u32) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + index)), 5064)
+    }
+
+    /// A beacon as the repeater hands it on.
+    fn beacon(of: SocketAddr, minor: u16, number: u32) -> Vec<u8> {
+        let IpAddr::V4(ip) = of.ip() else { unreachable!("only those here") };
+        let mut bytes = Vec::new();
+        Answer::RsrvIsUp { minor, port: u32::from(of.port()), beacon: number, address: ip.to_bits() }
+            .encode(&mut bytes);
+        bytes
+    }
+
+    struct Ear {
+        beacons: Beacons,
+        start: Now,
+        now: Now,
+    }
+
+    impl Ear {
+        fn new() -> Ear {
+            let now = Now::for_test();
+            Ear { beacons: Beacons::new(now), start: now, now }
+        }
+
+        fn at(&mut self, seconds: f64, bytes: &[u8]) -> Vec<Anomaly> {
+            self.now = self.start + Duration::from_secs_f64(seconds);
+            let mut anomalies = Vec::new();
+            self.beacons.handle(REPEATER, bytes, self.now, &mut anomalies);
+            anomalies
+        }
+    }
+
+    #[test]
+    fn what_was_running_before_is_no_news_and_what_starts_is() {
+        let mut ear = Ear::new();
+
+        assert_eq!(ear.at(3.0, &beacon(server(1), 13, 500)), []);
+        assert_eq!(ear.at(3.0, &beacon(server(2), 13, 0)), [Anomaly::Started(server(2))]);
+        assert_eq!(ear.at(3.02, &beacon(server(2), 13, 1)), []);
+        assert_eq!(ear.at(3.06, &beacon(server(2), 13, 2)), [], "its periods double");
+        assert_eq!(ear.at(18.0, &beacon(server(1), 13, 501)), []);
+        assert_eq!(ear.at(100.0, &beacon(server(3), 13, 77)), [Anomaly::Appeared(server(3))], "behind a new way");
+    }
+
+    #[test]
+    fn a_server_that_counts_from_the_start_again_has_started_again() {
+        let mut ear = Ear::new();
+        ear.at(1.0, &beacon(server(1), 13, 500));
+        ear.at(16.0, &beacon(server(1), 13, 501));
+
+        assert_eq!(ear.at(17.0, &beacon(server(1), 13, 0)), [Anomaly::Started(server(1))]);
+        assert_eq!(ear.at(17.02, &beacon(server(1), 13, 1)), []);
+    }
+
+    #[test]
+    fn a_beacon_that_comes_twice_or_late_is_one() {
+        let mut ear = Ear::new();
+        ear.at(1.0, &beacon(server(1), 13, 500));
+        ear.at(16.0, &beacon(server(1), 13, 501));
+
+        assert_eq!(ear.at(16.001, &beacon(server(1), 13, 501)), []);
+        assert_eq!(ear.at(16.002, &beacon(server(1), 13, 500)), []);
+    }
+
+    #[test]
+    fn a_server_that_was_not_heard_for_long_is_told_of_when_it_is() {
+        let mut ear = Ear::new();
+        ear.at(0.0, &beacon(server(1), 13, 500));
+        ear.at(15.0, &beacon(server(1), 13, 501));
+
+        assert_eq!(ear.at(60.0, &beacon(server(1), 13, 504)), [], "two are lost");
+        assert_eq!(ear.at(600.0, &beacon(server(1), 13, 540)), [Anomaly::Appeared(server(1))]);
+        assert_eq!(ear.at(615.0, &beacon(server(1), 13, 541)), []);
+    }
+
+    #[test]
+    fn a_server_that_does_not_count_has_started_again_when_it_comes_too_soon() {
+        let mut ear = Ear::new();
+        for step in 0..4 {
+            assert_eq!(ear.at(f64::from(step) * 15.0, &beacon(server(1), 9, 0)), []);
+        }
+
+        assert_eq!(ear.at(46.0, &beacon(server(1), 9, 0)), [Anomaly::Started(server(1))]);
+    }
+
+    #[test]
+    fn row_9_twenty_thousand_servers_take_no_more_room_than_the_table_has() {
+        let mut ear = Ear::new();
+
+        for index in 0..20_000 {
+            ear.at(f64::from(index) / 1000.0, &beacon(server(index), 13, 3));
+        }
+
+        assert_eq!(ear.beacons.n_servers(), limit::BEACON_SERVERS);
+        assert_eq!(ear.beacons.order.len(), limit::BEACON_SERVERS);
+    }
+
+    #[test]
+    fn what_is_no_beacon_of_a_server_is_passed_over() {
+        let mut ear = Ear::new();
+        let nowhere = SocketAddr::new(server(1).ip(), 0);
+        let everywhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1)), 5064);
+
+        assert_eq!(ear.at(1.0, &beacon(nowhere, 13, 0)), []);
+        assert_eq!(ear.at(1.0, &beacon(everywhere, 13, 0)), []);
+        assert_eq!(ear.at(1.0, &beacon(server(1), 13, 0)[..15]), []);
+        assert_eq!(ear.beacons.n_servers(), 0);
+    }
+}

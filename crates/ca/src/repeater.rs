@@ -1,0 +1,224 @@
+//! The repeater: one program of a host has the port of beacons and hands them to all clients there.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use fodo_data::Now;
+
+use crate::limit;
+use crate::message::{Answer, Request};
+use crate::search::{Datagram, each_message};
+
+/// The request of a client that wants beacons; its host is the repeater's.
+pub fn registration() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Request::RepeaterRegister { address: Ipv4Addr::LOCALHOST.to_bits() }.encode(&mut bytes);
+    bytes
+}
+
+/// Whether a datagram tells a client that the repeater knows it.
+pub fn is_confirmation(bytes: &[u8]) -> bool {
+    let mut is_one = false;
+    each_message(bytes, |header, _| {
+        is_one |= matches!(Answer::from_header(header), Answer::RepeaterConfirm { .. });
+    });
+    is_one
+}
+
+/// The clients of a host, and what is handed on to them.
+#[derive(Debug)]
+pub struct Repeater {
+    port: u16,
+    clients: Vec<SocketAddr>,
+    looked_at: Option<Instant>,
+}
+
+impl Repeater {
+    /// A repeater at this port, without clients.
+    pub fn new(port: u16) -> Repeater {
+        Repeater { port, clients: Vec::new(), looked_at: None }
+    }
+
+    /// How many clients there are.
+    pub fn n_clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Takes a datagram in and appends what is to be sent.
+    ///
+    /// `is_local`: whether the sender is on this host, since only those can register. `is_alive`
+    /// tells whether a client's port is still in use; dead ones are let go of now and then.
+    pub fn handle(
+        &mut self,
+        from: SocketAddr,
+        is_local: bool,
+        bytes: &[u8],
+        now: Now,
+        is_alive: &mut dyn FnMut(SocketAddr) -> bool,
+        out: &mut Vec<Datagram>,
+    ) {
+        // A client of old registers with an empty datagram.
+        let mut wants_in = bytes.is_empty();
+        each_message(bytes, |header, _| match Request::from_header(header) {
+            Request::RepeaterRegister { .. } => wants_in = true,
+            _ => self.hand_on(from, Answer::from_header(header), out),
+        });
+        // From our own port would come our own datagrams.
+        if wants_in && is_local && from.port() != self.port && from.port() != 0 {
+            self.register(from, now, is_alive, out);
+        }
+        if self.looked_at.is_none_or(|at| at + limit::REPEATER_LOOK <= now.monotonic) {
+            self.let_go_of_the_dead(now, is_alive);
+        }
+    }
+
+    fn register(
+        &mut self,
+        client: SocketAddr,
+        now: Now,
+        is_alive: &mut dyn FnMut(SocketAddr) -> bool,
+        out: &mut Vec<Datagram>,
+    ) {
+        if !self.clients.contains(&client) {
+            let may_look = self.looked_at.is_none_or(|at| at + limit::REPEATER_LOOK_SOONER <= now.monotonic);
+            if self.clients.len() >= limit::REPEATER_CLIENTS && may_look {
+                self.let_go_of_the_dead(now, is_alive);
+            }
+            if self.clients.len() >= limit::REPEATER_CLIENTS {
+                return;
+            }
+            self.clients.push(client);
+        }
+        let address = match client.ip() {
+            IpAddr::V4(ip) => ip.to_bits(),
+            IpAddr::V6(_) => 0,
+        };
+        let mut bytes = Vec::new();
+        Answer::RepeaterConfirm { address }.encode(&mut bytes);
+        out.push(Datagram { to: Some(client), bytes });
+    }
+
+    /// Beacons go to every client but the one that has sent it; nothing else does, so that nobody
+    /// can use us to shout.
+    fn hand_on(&self, from: SocketAddr, message: Answer, out: &mut Vec<Datagram>) {
+        let Answer::RsrvIsUp { minor, port, beacon, address } = message else { return };
+        // At 0 there is no server, and from 0xffff on the header has a form that no client reads here.
+        if !(1..0xffff).contains(&port) {
+            return;
+        }
+        let sender = match from.ip() {
+            IpAddr::V4(ip) => ip.to_bits(),
+            IpAddr::V6(_) => 0,
+        };
+        let address = if address == 0 { sender } else { address };
+        let mut bytes = Vec::new();
+        Answer::RsrvIsUp { minor, port, beacon, address }.encode(&mut bytes);
+        let to = self.clients.iter().filter(|client| **client != from);
+        out.extend(to.map(|&client| Datagram { to: Some(client), bytes: bytes.clone() }));
+    }
+
+    fn let_go_of_the_dead(&mut self, now: Now, is_alive: &mut dyn FnMut(SocketAddr) -> bool) {
+        self.looked_at = Some(now.monotonic);
+        self.clients.retain(|&client| is_alive(client));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn local(port: u16) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+    }
+
+    fn beacon(address: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Answer::RsrvIsUp { minor: 13, port: 5064, beacon: 7, address }.encode(&mut bytes);
+        bytes
+    }
+
+    /// What the repeater says when it hears this from a client that lives.
+    fn hear(repeater: &mut Repeater, from: SocketAddr, bytes: &[u8]) -> Vec<Datagram> {
+        let mut out = Vec::new();
+        repeater.handle(from, true, bytes, Now::for_test(), &mut |_| true, &mut out);
+        out
+    }
+
+    #[test]
+    fn a_client_is_confirmed_and_then_hears_every_beacon_with_its_senders_address() {
+        let mut repeater = Repeater::new(5065);
+        let server = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 40_000);
+
+        let confirmed = hear(&mut repeater, local(3000), &registration());
+        hear(&mut repeater, local(3001), &[]);
+        let handed_on = hear(&mut repeater, server, &beacon(0));
+
+        assert_eq!(confirmed[0].to, Some(local(3000)));
+        assert!(is_confirmation(&confirmed[0].bytes));
+        let to: Vec<_> = handed_on.iter().map(|datagram| datagram.to).collect();
+        assert_eq!(to, [Some(local(3000)), Some(local(3001))]);
+        assert_eq!(handed_on[0].bytes, beacon(0x0a00_0009));
+    }
+
+    #[test]
+    fn an_address_that_is_there_is_kept_and_the_sender_hears_no_echo() {
+        let mut repeater = Repeater::new(5065);
+        hear(&mut repeater, local(3000), &registration());
+
+        assert_eq!(hear(&mut repeater, local(3000), &beacon(0)), []);
+        assert_eq!(hear(&mut repeater, local(9), &beacon(0x0a00_0001))[0].bytes, beacon(0x0a00_0001));
+    }
+
+    #[test]
+    fn row_10_strangers_the_repeater_itself_and_floods_do_not_get_in() {
+        let mut repeater = Repeater::new(5065);
+        let (stranger, now) = (SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 3000), Now::for_test());
+        let mut out = Vec::new();
+
+        repeater.handle(stranger, false, &registration(), now, &mut |_| true, &mut out);
+        repeater.handle(local(5065), true, &registration(), now, &mut |_| true, &mut out);
+        assert_eq!((repeater.n_clients(), out.len()), (0, 0));
+        let mut n_looks = 0;
+        for port in 10_000..40_000 {
+            let mut is_alive = |_| {
+                n_looks += 1;
+                true
+            };
+            repeater.handle(local(port), true, &registration(), now, &mut is_alive, &mut out);
+        }
+
+        assert_eq!(repeater.n_clients(), limit::REPEATER_CLIENTS);
+        assert!(n_looks <= limit::REPEATER_CLIENTS, "{n_looks}");
+    }
+
+    #[test]
+    fn row_10_clients_that_have_gone_are_let_go_of() {
+        let mut repeater = Repeater::new(5065);
+        let start = Now::for_test();
+        let mut is_alive = |client: SocketAddr| client.port() != 3000;
+        let mut out = Vec::new();
+        for port in [3000, 3001] {
+            repeater.handle(local(port), true, &registration(), start, &mut |_| true, &mut out);
+        }
+
+        let later = start + limit::REPEATER_LOOK;
+        repeater.handle(local(9), true, &beacon(1), later, &mut is_alive, &mut out);
+        out.clear();
+        repeater.handle(local(9), true, &beacon(1), later + Duration::from_secs(1), &mut is_alive, &mut out);
+
+        assert_eq!(out.iter().map(|datagram| datagram.to).collect::<Vec<_>>(), [Some(local(3001))]);
+    }
+
+    #[test]
+    fn only_beacons_are_handed_on() {
+        let mut repeater = Repeater::new(5065);
+        hear(&mut repeater, local(3000), &registration());
+        let mut search = Vec::new();
+        Request::Search { reply: 10, minor: 13, cid: crate::Cid(1), again: 1 }.encode(&mut search);
+
+        assert_eq!(hear(&mut repeater, local(9), &search), []);
+        assert_eq!(hear(&mut repeater, local(9), b"GET / HTTP/1.1\r\n\r\n"), []);
+    }
+}

@@ -1,0 +1,75 @@
+//! What a context has to say beside the results, on stderr.
+
+use std::io::{self, Write as _};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use fodo_net::{Context, Notice};
+
+use crate::local_time::Clock;
+
+/// How long is waited at a time.
+const QUIET: Duration = Duration::from_secs(3600);
+
+/// Prints the notices of a context for as long as the program runs, as `text` puts them.
+pub fn print(context: &Context, text: impl Fn(&Notice) -> Option<String> + Send + 'static) -> io::Result<()> {
+    let context = context.clone();
+    thread::Builder::new().name("fodo-notices".into()).spawn(move || {
+        loop {
+            if let Some(text) = context.next_notice(QUIET).and_then(|notice| text(&notice)) {
+                // Nothing is left to do when stderr fails.
+                let _ = io::stderr().write_all(text.as_bytes());
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// As fodo's own verbs say it; that servers start is what they are for.
+pub fn own(notice: &Notice) -> Option<String> {
+    match notice {
+        Notice::ServerStarted { .. } => None,
+        notice => Some(format!("fodo: {notice}\n")),
+    }
+}
+
+/// As libca says it; what libca does not say is left out.
+pub fn of_epics(notice: &Notice, clock: &Clock, now: SystemTime) -> Option<String> {
+    let Notice::TwoServers { pv, used, ignored } = notice else { return None };
+    Some(format!(
+        "CA.Client.Exception...............................................\n    \
+         Warning: \"Identical process variable names on multiple servers\"\n    \
+         Context: \"Channel: \"{pv}\", Connecting to: {used}, Ignored: {ignored}\"\n    \
+         Current Time: {}\n\
+         ..................................................................\n",
+        clock.for_epics(now.into()),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn twins() -> Notice {
+        let at = |text: &str| text.parse().unwrap();
+        Notice::TwoServers { pv: "x:y".into(), used: at("10.0.0.1:5064"), ignored: at("10.0.0.2:5064") }
+    }
+
+    #[test]
+    fn two_servers_are_told_by_both_kinds_of_tools() {
+        let epics = of_epics(&twins(), &Clock::local(), SystemTime::now()).unwrap();
+        let ours = own(&twins()).unwrap();
+
+        assert!(epics.contains("Identical process variable names on multiple servers"), "{epics}");
+        assert!(epics.contains("Connecting to: 10.0.0.1:5064, Ignored: 10.0.0.2:5064"), "{epics}");
+        assert!(ours.starts_with("fodo: two servers have \"x:y\""), "{ours}");
+    }
+
+    #[test]
+    fn a_server_that_starts_is_no_news_at_a_terminal() {
+        let started = Notice::ServerStarted { server: "10.0.0.1:5064".parse().unwrap() };
+
+        assert_eq!(own(&started), None);
+        assert_eq!(of_epics(&started, &Clock::local(), SystemTime::now()), None);
+    }
+}

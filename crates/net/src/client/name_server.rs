@@ -1,0 +1,230 @@
+//! A circuit to a name server: only for searches, kept up, and opened again when it is lost.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use fodo_ca::Cid;
+use fodo_ca::client::{Circuit as Machine, Config, Event};
+use fodo_data::Now;
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+
+use super::reactor::{Driven, Reactor, Turn};
+use super::search::Search;
+use crate::sync::lock;
+use crate::{limit, socket};
+
+/// A circuit to a name server.
+pub(super) struct NameServer {
+    address: SocketAddr,
+    config: Config,
+    reactor: Arc<Reactor>,
+    search: Weak<Search>,
+    state: Mutex<State>,
+}
+
+struct State {
+    phase: Phase,
+    token: Option<Token>,
+    /// The pause after the next failure.
+    pause: Duration,
+}
+
+/// Where the circuit stands; the comment says what it waits for.
+enum Phase {
+    /// For the moment to try.
+    Resting(Instant),
+    /// For TCP, until that moment.
+    Opening(TcpStream, Instant),
+    /// For nothing.
+    Open(TcpStream, Box<Machine>),
+}
+
+/// What a turn has brought, told when the lock is released.
+#[derive(Default)]
+struct News {
+    claims: Vec<(Cid, SocketAddr)>,
+    is_reached: bool,
+    is_lost: bool,
+    /// There may be more to read than one turn allows.
+    has_more: bool,
+}
+
+impl std::fmt::Debug for NameServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NameServer").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl NameServer {
+    /// A circuit that opens with its first turn, which is soon.
+    pub(super) fn start(
+        address: SocketAddr,
+        config: Config,
+        reactor: &Arc<Reactor>,
+        search: Weak<Search>,
+        now: Now,
+    ) -> Arc<NameServer> {
+        let (pause, _) = limit::NAME_SERVER_PAUSES;
+        let state = State { phase: Phase::Resting(now.monotonic), token: None, pause };
+        let reactor = reactor.clone();
+        let server = Arc::new(NameServer { address, config, reactor, search, state: Mutex::new(state) });
+        let driven: Weak<dyn Driven> = Arc::downgrade(&server) as Weak<dyn Driven>;
+        let token = server.reactor.add(driven);
+        lock(&server.state).token = Some(token);
+        server.reactor.call_soon(token);
+        server
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Asks for the names of a datagram, if the circuit is open and takes it.
+    pub(super) fn ask(&self, searches: &[u8]) {
+        let mut state = lock(&self.state);
+        let Phase::Open(stream, machine) = &mut state.phase else { return };
+        if machine.pending_bytes() < limit::NAME_SERVER_BYTES {
+            machine.search(searches);
+            if flush(stream, machine).is_err()
+                && let Some(token) = state.token
+            {
+                // It is closed by its own turn.
+                self.reactor.call_soon(token);
+            }
+        }
+    }
+
+    /// Begins to connect.
+    fn open(&self, state: &mut State, now: Now) {
+        let opened = socket::connect(self.address).and_then(|stream| {
+            let Some(token) = state.token else { return Err(io::ErrorKind::NotConnected.into()) };
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            self.reactor.registry().register(&mut SourceFd(&stream.as_raw_fd()), token, interest)?;
+            Ok(stream)
+        });
+        match opened {
+            Ok(stream) => state.phase = Phase::Opening(stream, now.monotonic + limit::CONNECT),
+            Err(_) => self.rest(state, now),
+        }
+    }
+
+    /// Lets go of the connection, and tries again after a pause that grows with every failure.
+    fn rest(&self, state: &mut State, now: Now) {
+        if let Phase::Opening(stream, _) | Phase::Open(stream, _) = &state.phase {
+            // Closing it would do as well.
+            let _ = self.reactor.registry().deregister(&mut SourceFd(&stream.as_raw_fd()));
+        }
+        state.phase = Phase::Resting(now.monotonic + state.pause);
+        state.pause = (state.pause * 2).min(limit::NAME_SERVER_PAUSES.1);
+    }
+
+    fn go_on(&self, state: &mut State, now: Now) -> News {
+        let mut news = News::default();
+        if matches!(state.phase, Phase::Resting(until) if until <= now.monotonic) {
+            self.open(state, now);
+            news.is_lost = matches!(state.phase, Phase::Resting(_));
+        }
+        if let Phase::Opening(stream, until) = &state.phase {
+            let has_failed = stream.take_error().ok().flatten().is_some() || *until <= now.monotonic;
+            let is_open = stream.peer_addr().is_ok();
+            if has_failed {
+                self.rest(state, now);
+                news.is_lost = true;
+            } else if is_open
+                && let Phase::Opening(stream, _) = std::mem::replace(&mut state.phase, Phase::Resting(now.monotonic))
+            {
+                state.phase = Phase::Open(stream, Box::new(Machine::new(&self.config, now)));
+                state.pause = limit::NAME_SERVER_PAUSES.0;
+                news.is_reached = true;
+            }
+        }
+        if let Phase::Open(stream, machine) = &mut state.phase
+            && converse(stream, machine, self.address, now, &mut news).is_err()
+        {
+            self.rest(state, now);
+            news.is_lost = true;
+        }
+        news
+    }
+}
+
+/// Reads, answers and writes as far as is possible without blocking.
+fn converse(
+    stream: &mut TcpStream,
+    machine: &mut Machine,
+    server: SocketAddr,
+    now: Now,
+    news: &mut News,
+) -> io::Result<()> {
+    let (mut buffer, mut events) = ([0; 8192], Vec::new());
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => machine.received(&buffer[..n], now, &mut events),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        news.has_more = events.len() >= limit::TURN_DATAGRAMS;
+        if news.has_more {
+            break;
+        }
+    }
+    machine.tick(now, &mut events);
+    for event in events {
+        match event {
+            Event::Claimed { cid, server: told } => news.claims.push((cid, told.unwrap_or(server))),
+            // Another connection may do better.
+            Event::Unresponsive | Event::Closed(_) => return Err(io::ErrorKind::TimedOut.into()),
+            // There are no channels here.
+            _ => {}
+        }
+    }
+    flush(stream, machine)
+}
+
+/// Writes what is ready until the socket takes no more.
+fn flush(stream: &mut TcpStream, machine: &mut Machine) -> io::Result<()> {
+    loop {
+        let ready = machine.ready();
+        if ready.is_empty() {
+            return Ok(());
+        }
+        match stream.write(ready) {
+            Ok(n) => machine.sent(n),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Driven for NameServer {
+    fn turn(self: Arc<Self>, now: Now) -> Turn {
+        let mut state = lock(&self.state);
+        let news = self.go_on(&mut state, now);
+        let turn = match &state.phase {
+            Phase::Resting(until) | Phase::Opening(_, until) => Turn::By(*until),
+            Phase::Open(..) if news.has_more => Turn::Again,
+            Phase::Open(_, machine) => machine.deadline().map_or(Turn::Ready, Turn::By),
+        };
+        drop(state);
+        if let Some(search) = self.search.upgrade() {
+            search.heard_from(self.address, &news.claims, news.is_reached, news.is_lost);
+        }
+        turn
+    }
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(token) = state.token.take() {
+            self.reactor.remove(token);
+        }
+    }
+}

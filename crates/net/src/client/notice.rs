@@ -1,0 +1,86 @@
+//! What a context has to say that belongs to no operation.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::limit;
+use crate::sync::lock;
+
+/// Something that a user should know, though nothing has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Two servers have the same name; told once per channel.
+    TwoServers {
+        /// The name.
+        pv: String,
+        /// Whose PV is used: the one that answered first.
+        used: SocketAddr,
+        /// Whose PV is not.
+        ignored: SocketAddr,
+    },
+    /// The name of a host in a list cannot be resolved; it is tried again now and then.
+    Unresolved {
+        /// The host's name.
+        host: String,
+    },
+    /// A name server cannot be reached, or was lost; it is tried again. Told once until it is reached.
+    NameServerLost {
+        /// Which.
+        server: SocketAddr,
+    },
+    /// A beacon says that a server has started. Names that nobody has claimed are asked for again.
+    ServerStarted {
+        /// Where its circuits are.
+        server: SocketAddr,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::TwoServers { pv, used, ignored } => {
+                write!(f, "two servers have \"{pv}\": {used} is used, {ignored} is not; one of them should not run")
+            }
+            Notice::Unresolved { host } => {
+                write!(f, "the host \"{host}\" cannot be resolved; it is left out until it can")
+            }
+            Notice::NameServerLost { server } => {
+                write!(f, "the name server {server} cannot be reached; it is tried again")
+            }
+            Notice::ServerStarted { server } => write!(f, "the server {server} has started"),
+        }
+    }
+}
+
+/// Notices that wait to be taken. When nobody takes them, the first ones are kept.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    waiting: Mutex<VecDeque<Notice>>,
+    changed: Condvar,
+}
+
+impl Notices {
+    pub(super) fn push(&self, notice: Notice) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.len() < limit::NOTICES {
+            waiting.push_back(notice);
+            self.changed.notify_one();
+        }
+    }
+
+    /// The next one; `None` when there is none in time.
+    pub(super) fn next(&self, timeout: Duration) -> Option<Notice> {
+        let deadline = Instant::now() + timeout;
+        let mut waiting = lock(&self.waiting);
+        loop {
+            if let Some(notice) = waiting.pop_front() {
+                return Some(notice);
+            }
+            let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            waiting = self.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The repeater on the network: one socket for all beacons that reach this host.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, Weak};
+
+use fodo_ca::repeater::Repeater as Machine;
+use fodo_ca::search::Datagram;
+use fodo_data::Now;
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+
+use crate::client::{Driven, Reactor, Turn};
+use crate::sync::lock;
+use crate::{limit, socket};
+
+/// Hands the beacons that reach this host to every client of it. Stops when dropped.
+///
+/// Runs on the thread of this process's clients. Needs no permission and no configuration beside
+/// its port; programs with libca and with Fodo may register with it, and with libca's.
+#[derive(Debug)]
+pub struct Repeater(Arc<Shared>);
+
+struct Shared {
+    socket: UdpSocket,
+    reactor: Arc<Reactor>,
+    state: Mutex<State>,
+}
+
+struct State {
+    machine: Machine,
+    token: Option<Token>,
+    datagrams: Vec<Datagram>,
+}
+
+impl Repeater {
+    /// Takes the port; fails when there is a repeater already.
+    pub fn start(port: u16) -> io::Result<Repeater> {
+        Repeater::start_on(&Reactor::shared()?, port)
+    }
+
+    pub(crate) fn start_on(reactor: &Arc<Reactor>, port: u16) -> io::Result<Repeater> {
+        let socket = socket::only(port)?;
+        let port = socket.local_addr()?.port();
+        let state = State { machine: Machine::new(port), token: None, datagrams: Vec::new() };
+        let shared = Arc::new(Shared { socket, reactor: reactor.clone(), state: Mutex::new(state) });
+        let driven: Weak<dyn Driven> = Arc::downgrade(&shared) as Weak<dyn Driven>;
+        let token = reactor.add(driven);
+        lock(&shared.state).token = Some(token);
+        reactor.registry().register(&mut SourceFd(&shared.socket.as_raw_fd()), token, Interest::READABLE)?;
+        Ok(Repeater(shared))
+    }
+
+    /// Its UDP port.
+    pub fn port(&self) -> u16 {
+        self.0.socket.local_addr().map_or(0, |address| address.port())
+    }
+
+    /// How many clients are registered now.
+    pub fn n_clients(&self) -> usize {
+        lock(&self.0.state).machine.n_clients()
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Repeater").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+impl Driven for Shared {
+    fn turn(self: Arc<Self>, now: Now) -> Turn {
+        let mut state = lock(&self.state);
+        let State { machine, datagrams, .. } = &mut *state;
+        let mut buffer = [0; 2048];
+        for _ in 0..limit::TURN_DATAGRAMS {
+            let (n, from) = match self.socket.recv_from(&mut buffer) {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Ready,
+                // An ICMP error of a client that has gone; others wait.
+                Err(_) => continue,
+            };
+            let is_local = from.ip().is_loopback();
+            machine.handle(from, is_local, &buffer[..n], now, &mut is_alive, datagrams);
+            for datagram in datagrams.drain(..) {
+                if let Some(to) = datagram.to {
+                    // As one that is lost: the next beacon comes.
+                    let _ = self.socket.send_to(&datagram.bytes, to);
+                }
+            }
+        }
+        Turn::Again
+    }
+}
+
+/// Whether a client is still there: nobody else can have its port then.
+fn is_alive(client: SocketAddr) -> bool {
+    socket::is_taken(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), client.port()))
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(token) = state.token.take() {
+            self.reactor.remove(token);
+        }
+    }
+}
