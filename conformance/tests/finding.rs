@@ -80,7 +80,8 @@ fn fodo_hears_from_beacons_that_softioc_has_started() {
 
     let took = ready.elapsed();
     assert!(start.elapsed() < Duration::from_secs(16), "{:?}: softIoc took too long to start", start.elapsed());
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    // At once, or with the second search when softIoc does not listen yet at its first beacon.
+    assert!(took < Duration::from_millis(2500), "{took:?}");
 }
 
 #[test]

@@ -63,8 +63,9 @@ pub const LOST_SPREAD: Duration = Duration::from_millis(50);
 /// Likewise the searches for all names after a reason to ask for them out of turn.
 pub const BOOST_SPREAD: Duration = Duration::from_millis(100);
 
-/// The longest pause between searches for a name after such a reason; libca goes back to as much.
-pub const BOOST_PERIOD: Duration = Duration::from_secs(8);
+/// The pause until the search after such a reason, which doubles again: the first may be lost, or come
+/// before a server that has just started listens. libca waits for 8 s.
+pub const BOOST_PERIOD: Duration = Duration::from_secs(1);
 
 /// The shortest and the longest pause between two such reasons that are heeded: whatever beacons
 /// are forged, a hundred thousand names cost no more than some hundred datagrams per second.
