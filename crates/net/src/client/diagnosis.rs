@@ -127,7 +127,7 @@ impl Diagnosis {
 /// Whether anybody listens at each address: a datagram without a question, and what the other hosts say to it.
 /// Broadcasts are not answered that way.
 fn knock(config: &ClientConfig) -> Vec<Searched> {
-    let mut addresses = interfaces::with_all_servers_here(&config.search_addresses);
+    let mut addresses = config.search_addresses.clone();
     addresses.extend(config.search_hosts.iter().filter_map(Host::resolved));
     addresses.extend(config.interface_search_port.map(interfaces::search_addresses).unwrap_or_default());
     let mut is_new = HashSet::new();
@@ -170,8 +170,10 @@ fn search(
         searcher.tick(clock::now(), &mut datagrams);
         for datagram in datagrams.drain(..) {
             for one in searched.iter_mut() {
-                if let Err(error) = socket.send_to(&datagram.bytes, one.address) {
-                    one.outcome = Asked::NotSent { reason: error.to_string() };
+                for address in interfaces::with_all_servers_here(&[one.address]) {
+                    if let Err(error) = socket.send_to(&datagram.bytes, address) {
+                        one.outcome = Asked::NotSent { reason: error.to_string() };
+                    }
                 }
             }
         }
