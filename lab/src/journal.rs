@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::driver::Failure;
 use crate::scenario::Measured;
@@ -39,10 +40,14 @@ impl Journal {
     pub fn open(path: &Path, header: &str, resumed: bool) -> std::io::Result<Journal> {
         let mut done = HashMap::new();
         if resumed {
-            let mut lines = BufReader::new(File::open(path)?).lines();
+            let mut lines = BufReader::new(File::open(path).map_err(|why| no_journal(path, &why))?).lines();
             let found = lines.next().transpose()?.unwrap_or_default();
             if found != header {
-                return Err(std::io::Error::other(format!("it is of another run: {found}; this one is: {header}")));
+                return Err(std::io::Error::other(format!(
+                    "{} is of a run with other words ({}): give the same ones, or leave --resume out",
+                    path.display(),
+                    differences(&found, header)
+                )));
             }
             for line in lines {
                 if let Ok(entry) = serde_json::from_str::<Entry>(&line?) {
@@ -70,9 +75,42 @@ impl Journal {
     }
 }
 
+fn no_journal(path: &Path, why: &std::io::Error) -> std::io::Error {
+    let path = path.display();
+    std::io::Error::new(
+        why.kind(),
+        format!(
+            "there is nothing to go on from: {path}: {why}. A run keeps it beside its --json FILE and removes it at the \
+             end; leave --resume out to begin"
+        ),
+    )
+}
+
+/// Which settings two headers have different values for, as far as they can be read.
+fn differences(found: &str, header: &str) -> String {
+    let settings = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
+    let (found, wanted) = (settings(found), settings(header));
+    let different = wanted.iter().filter(|(name, value)| found.get(*name) != Some(value));
+    let words = different.map(|(name, value)| format!("{name} is {value}, was {}", found.get(name).unwrap_or(&Value::Null)));
+    words.collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_resumed_run_without_its_journal_or_with_other_words_is_told_what_is_wrong() {
+        let path = std::env::temp_dir().join(format!("fodo-lab-no-journal-{}", std::process::id()));
+
+        let missing = Journal::open(&path, "{}", true).unwrap_err().to_string();
+        drop(Journal::open(&path, r#"{"seed":1,"repetitions":5}"#, false).unwrap());
+        let other = Journal::open(&path, r#"{"seed":1,"repetitions":7}"#, true).unwrap_err().to_string();
+        std::fs::remove_file(path).unwrap();
+
+        assert!(missing.contains("nothing to go on from") && missing.contains("--resume"), "{missing}");
+        assert!(other.contains("repetitions is 7, was 5"), "{other}");
+    }
 
     #[test]
     fn what_an_interrupted_run_has_done_is_there_when_it_goes_on_and_of_another_run_is_not() {

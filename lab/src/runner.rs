@@ -45,14 +45,14 @@ impl Pair {
     /// Whether it answers the question with something of its own: without bytes to move a raw socket has
     /// nothing to do, a small answer has no destination to tell fresh from reused, and drivers in other
     /// languages are not asked what only Fodo and libca are compared by.
-    pub fn answers(self, request: Request) -> bool {
+    pub fn answers(self, task: &Task) -> bool {
         match self.client {
             Client::Raw => {
-                !matches!(request, Request::ContextClose | Request::CreateContexts | Request::CreateChannels)
+                !matches!(task.request, Request::ContextClose | Request::CreateContexts | Request::CreateChannels)
             }
-            Client::RawReused => request == Request::MoveArray,
+            Client::RawReused => task.request == Request::MoveArray,
             client if client.external().is_some() => {
-                !matches!(request, Request::PutUnconfirmedAtOnce | Request::GetInFlight)
+                task.is_for_external && !matches!(task.request, Request::PutUnconfirmedAtOnce | Request::GetInFlight)
             }
             _ => true,
         }
@@ -69,6 +69,11 @@ impl Pair {
             || self.server == ServerKind::SoftIoc
             || !settings.servers.contains(&ServerKind::SoftIoc);
         placement != Placement::OneCore && is_server_wanted
+    }
+
+    /// Whether one process is asked all repetitions, since it takes longer to start than to be asked.
+    fn stays(self, settings: &Settings) -> bool {
+        settings.suite == Suite::Quick && self.client.external().is_some()
     }
 }
 
@@ -111,6 +116,13 @@ pub struct Visit {
     pub repetition: usize,
 }
 
+impl Visit {
+    /// Whether `other` is of the same client and server at the same place.
+    fn is_beside(self, other: Visit) -> bool {
+        (self.pair, self.placement) == (other.pair, other.placement)
+    }
+}
+
 /// What stays the same during a run.
 struct Bench<'a> {
     settings: &'a Settings,
@@ -134,17 +146,22 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
     let pairs = Pair::wanted(settings);
     let missing = missing(&pairs, peers);
     let mut lines = Lines::new(&scenarios, &tasks, &places(&pairs, &seats, settings), &missing);
-    let most = if settings.suite == Suite::Study { QUICK_MAX } else { FULL_MAX };
+    let most = if settings.suite == Suite::Quick { QUICK_MAX } else { FULL_MAX };
     let servers = start_servers(&pairs, scenario::n_numbered(&tasks), &seats, peers, &mut lines)?;
     let bench = Bench { settings, peers, seats, tasks, servers, deadline: start + most };
     let visits = visits(&pairs, &bench.seats, settings);
     let progress = progress(visits.len());
     let mut hellos: HashMap<Client, Hello> = HashMap::new();
+    let mut interview: Option<(Visit, Interview)> = None;
     for visit in visits {
         progress.set_message(format!("{} with {}", visit.pair.client.text(), visit.pair.server.text()));
-        bench.visit(visit, &mut lines, &mut hellos, &mut journal)?;
+        let kept = interview.take().filter(|(last, _)| last.is_beside(visit) && visit.pair.stays(settings));
+        let mut asked = kept.map(|(_, interview)| interview);
+        bench.visit(visit, &mut asked, &mut lines, &mut hellos, &mut journal)?;
+        interview = asked.map(|asked| (visit, asked));
         progress.inc(1);
     }
+    drop(interview);
     progress.finish_and_clear();
     let mut result = ResultFile::new(settings.suite.text(), &machine.date);
     result.duration_s = start.elapsed().as_secs_f64();
@@ -195,10 +212,9 @@ fn peers_of(
             missing: why.map(|(_, why)| why.clone()),
         });
     }
-    if settings.servers.contains(&ServerKind::SoftIoc) {
-        let version = peers.epics.as_ref().ok().map(|epics| epics.version.clone());
-        let missing = peers.epics.as_ref().err().cloned();
-        known.push(Peer { name: ServerKind::SoftIoc.text().into(), version, runtime: None, missing });
+    for server in settings.servers.iter().filter(|server| server.is_peer()) {
+        let version = server.version(peers);
+        known.push(Peer { name: server.text().into(), version, runtime: None, missing: server.missing(peers) });
     }
     known
 }
@@ -221,7 +237,7 @@ fn start_servers(
     // Gone at the end of this function: every server has read it, and an interrupted run leaves nothing behind.
     let database = DatabaseFile::write(n_numbered)?;
     let mut servers = HashMap::new();
-    for kind in [ServerKind::Raw, ServerKind::Fodo, ServerKind::SoftIoc] {
+    for kind in [ServerKind::Raw, ServerKind::Fodo, ServerKind::SoftIoc, ServerKind::Caproto] {
         if kind.missing(peers).is_some() || !pairs.iter().any(|pair| pair.server == kind) {
             continue;
         }
@@ -235,19 +251,25 @@ fn start_servers(
     Ok(servers)
 }
 
-/// Repetition by repetition, each in an order of its own, so that drift of the machine hits all alike.
+/// Repetition by repetition, each in an order of its own, so that drift of the machine hits all alike. Who stays has
+/// all its repetitions together, somewhere among the others.
 fn visits(pairs: &[Pair], seats: &Seats, settings: &Settings) -> Vec<Visit> {
     let mut random = Random::new(settings.seed);
-    let mut visits = Vec::new();
-    for repetition in 0..settings.repetitions {
-        let mut block: Vec<Visit> = places(pairs, seats, settings)
-            .into_iter()
-            .map(|(pair, placement)| Visit { pair, placement, repetition })
-            .collect();
-        random.shuffle(&mut block);
-        visits.extend(block);
+    let of = |(pair, placement): &(Pair, Placement), repetition| Visit { pair: *pair, placement: *placement, repetition };
+    let (staying, coming): (Vec<_>, Vec<_>) =
+        places(pairs, seats, settings).into_iter().partition(|(pair, _)| pair.stays(settings));
+    let mut blocks: Vec<Vec<Vec<Visit>>> = (0..settings.repetitions)
+        .map(|repetition| coming.iter().map(|place| vec![of(place, repetition)]).collect())
+        .collect();
+    let n_blocks = blocks.len().max(1);
+    for (index, place) in staying.iter().enumerate() {
+        let all = (0..settings.repetitions).map(|repetition| of(place, repetition)).collect();
+        blocks.get_mut(index % n_blocks).into_iter().for_each(|block| block.push(Vec::clone(&all)));
     }
-    visits
+    for block in &mut blocks {
+        random.shuffle(block);
+    }
+    blocks.concat().concat()
 }
 
 fn progress(n: usize) -> ProgressBar {
@@ -278,15 +300,15 @@ impl Bench<'_> {
     fn visit(
         &self,
         visit: Visit,
+        interview: &mut Option<Interview>,
         lines: &mut Lines,
         hellos: &mut HashMap<Client, Hello>,
         journal: &mut Option<Journal>,
     ) -> std::io::Result<()> {
         let Some(server) = self.servers.get(&visit.pair.server) else { return Ok(()) };
-        let mut interview = None;
         let seed = self.settings.seed.wrapping_mul(31).wrapping_add(visit.repetition as u64);
         for task_index in order(&self.tasks, seed) {
-            let Some(task) = self.tasks.get(task_index).filter(|task| visit.pair.answers(task.request)) else {
+            let Some(task) = self.tasks.get(task_index).filter(|task| visit.pair.answers(task)) else {
                 continue;
             };
             if !lines.has_hope(visit, task_index) {
@@ -300,7 +322,7 @@ impl Bench<'_> {
             if Instant::now() > self.deadline {
                 return Ok(());
             }
-            let outcome = match self.perform(visit, task, server, &mut interview, hellos) {
+            let outcome = match self.perform(visit, task, server, interview, hellos) {
                 Ok(measured) => Outcome::Measured(measured),
                 Err(failure) => Outcome::Failed(failure),
             };
@@ -366,7 +388,7 @@ mod tests {
 
     #[test]
     fn the_floor_is_measured_whatever_else_is_wanted() {
-        let wanted = Pair::wanted(&settings(Suite::Study));
+        let wanted = Pair::wanted(&settings(Suite::Quick));
 
         assert!(wanted.contains(&Pair::FLOOR));
         assert_eq!(wanted.len(), 2 + 2 * 2);
@@ -393,14 +415,19 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_asks_slow_clients_on_two_cores_from_one_server() {
-        let settings = settings(Suite::Study);
+    fn a_quick_run_asks_slow_clients_on_two_cores_from_one_server_and_by_one_process() {
+        let settings = settings(Suite::Quick);
 
         let places = places(&Pair::wanted(&settings), &seats(), &settings);
 
         let of_aioca: Vec<_> = places.iter().filter(|(pair, _)| pair.client == Client::Aioca).collect();
         assert_eq!(of_aioca, [&(Pair { client: Client::Aioca, server: ServerKind::SoftIoc }, Placement::TwoCores)]);
         assert_eq!(places.iter().filter(|(pair, _)| pair.client == Client::Libca).count(), 4);
+        let visits = visits(&Pair::wanted(&settings), &seats(), &settings);
+        let of_aioca: Vec<usize> =
+            (0..visits.len()).filter(|&index| visits[index].pair.client == Client::Aioca).collect();
+        assert_eq!(of_aioca.len(), 5);
+        assert_eq!(of_aioca[4] - of_aioca[0], 4);
     }
 
     #[test]

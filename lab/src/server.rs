@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::driver::Failure;
+use crate::driver::external::{self, External};
 use crate::limit::{PUT_RECORDS_MAX, SERVER_START_MAX};
 use crate::peers::Peers;
 use crate::process::{Launch, Ports, Process};
@@ -59,6 +60,8 @@ pub enum ServerKind {
     Fodo,
     /// That of EPICS: rsrv over the database of EPICS Base.
     SoftIoc,
+    /// NSLS-II's, all Python, which has the same PVs but no records.
+    Caproto,
     /// A raw socket.
     #[value(skip)]
     Raw,
@@ -70,6 +73,7 @@ impl ServerKind {
         match self {
             ServerKind::Fodo => "fodo",
             ServerKind::SoftIoc => "soft-ioc",
+            ServerKind::Caproto => "caproto",
             ServerKind::Raw => "raw",
         }
     }
@@ -78,6 +82,23 @@ impl ServerKind {
     pub fn missing(self, peers: &Peers) -> Option<String> {
         match self {
             ServerKind::SoftIoc => peers.epics.as_ref().err().cloned(),
+            ServerKind::Caproto => External::Caproto.missing(peers),
+            ServerKind::Fodo | ServerKind::Raw => None,
+        }
+    }
+}
+
+impl ServerKind {
+    /// Whether it is somebody else's.
+    pub fn is_peer(self) -> bool {
+        matches!(self, ServerKind::SoftIoc | ServerKind::Caproto)
+    }
+
+    /// A peer's version.
+    pub fn version(self, peers: &Peers) -> Option<String> {
+        match self {
+            ServerKind::SoftIoc => peers.epics.as_ref().ok().map(|epics| epics.version.clone()),
+            ServerKind::Caproto => External::Caproto.version(peers),
             ServerKind::Fodo | ServerKind::Raw => None,
         }
     }
@@ -104,12 +125,14 @@ impl Server {
                 let epics = peers.epics.as_ref().map_err(|why| unavailable(why.clone()))?;
                 (epics.python.clone(), softioc_words(database))
             }
+            ServerKind::Caproto => external::caproto_server(database, peers).map_err(&unavailable)?,
         };
         let launch = Launch { who, program, args, cpu, ports, variables: Vec::new() };
         let mut process = Process::start(&launch)?;
         let ports = process.wait_for(SERVER_START_MAX, |line| match kind {
             ServerKind::Fodo => line.starts_with("fodo ioc: serving").then_some(ports),
             ServerKind::SoftIoc => line.contains("IOC Running").then_some(ports),
+            ServerKind::Caproto => (line == CAPROTO_READY).then_some(ports),
             ServerKind::Raw => {
                 let port = line.strip_prefix(RAW_READY)?.trim().parse().ok()?;
                 Some(Ports { server: port, ..ports })
@@ -128,6 +151,9 @@ impl Server {
         self.process.number()
     }
 }
+
+/// What caproto's server says once it serves.
+const CAPROTO_READY: &str = "caproto serves";
 
 /// What the raw server says before its port.
 pub const RAW_READY: &str = "raw server on port ";

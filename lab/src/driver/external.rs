@@ -133,14 +133,31 @@ impl External {
         }
     }
 
+    /// The version of its package in Python. Starts a program, so not for inner loops.
+    pub fn version(self, peers: &Peers) -> Option<String> {
+        self.package_version(peers).ok().map(|version| version.trim().to_owned())
+    }
+
     fn missing_package(self, peers: &Peers) -> Result<(), String> {
-        let script = "import importlib.metadata, sys; importlib.metadata.version(sys.argv[1])";
-        let found = output_of(Command::new(python_of(peers)?).args(["-c", script, self.text()]));
         let name = self.text();
-        found.map(|_nothing| ()).map_err(|_why| {
+        self.package_version(peers).map(|_version| ()).map_err(|_why| {
             format!("{} has no {name}; `pip install --requirement` it from {LIST_PATH}", peers.directory.display())
         })
     }
+
+    fn package_version(self, peers: &Peers) -> Result<String, String> {
+        let script = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))";
+        output_of(Command::new(python_of(peers)?).args(["-c", script, self.text()]))
+    }
+}
+
+/// How to start caproto's server with the PVs of the database at this path.
+pub fn caproto_server(database: &Path, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
+    External::Caproto.missing_package(peers)?;
+    let directory = peers.directory.join("fodo-lab").join("python");
+    let file = ("caproto_server.py", include_str!("../../drivers/python/caproto_server.py"));
+    let server = write_when_different(&directory, file)?;
+    Ok((python_of(peers)?, vec!["-s".into(), "-u".into(), server.into(), database.into()]))
 }
 
 fn python_of(peers: &Peers) -> Result<PathBuf, String> {

@@ -4,6 +4,8 @@
 
 mod measure;
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{Ask, Batch, Ending, Variant};
@@ -42,8 +44,8 @@ const FILES: [&str; 16] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suite {
-    /// Every question at a few points: less than three minutes.
-    Study,
+    /// Every question at a point or two: less than two minutes.
+    Quick,
     /// Every question at the points of the studies: at most an hour.
     Full,
 }
@@ -52,7 +54,7 @@ impl Suite {
     /// Its name.
     pub fn text(self) -> &'static str {
         match self {
-            Suite::Study => "study",
+            Suite::Quick => "quick",
             Suite::Full => "full",
         }
     }
@@ -87,7 +89,7 @@ pub struct Scenario {
     pub verification: String,
     /// Which PVs.
     pub variants: Vec<Variant>,
-    study: Points,
+    quick: Points,
     full: Points,
 }
 
@@ -126,8 +128,11 @@ pub enum Part {
 pub struct Points {
     /// How many of what is counted, ascending.
     points: Vec<usize>,
-    /// The same with distinct PVs, where that is less far.
+    /// The same with distinct PVs, where these are others.
     distinct: Option<Vec<usize>>,
+    /// Those that clients of other languages are asked, of each variant; all of them where nothing is said. Such a
+    /// client takes a second to start and half of one to prepare for each question, whatever the point.
+    external: Option<HashMap<Variant, Vec<usize>>>,
     /// How long a driver may take for one point, with all that is not timed.
     cap_s: f64,
 }
@@ -140,6 +145,12 @@ impl Points {
             _ => &self.points,
         }
     }
+
+    /// Whether clients of other languages are asked that point.
+    fn is_for_external(&self, variant: Variant, point: usize) -> bool {
+        let asked = |of: &HashMap<Variant, Vec<usize>>| of.get(&variant).is_some_and(|points| points.contains(&point));
+        self.external.as_ref().is_none_or(asked)
+    }
 }
 
 impl Scenario {
@@ -151,7 +162,7 @@ impl Scenario {
     /// The points of a suite.
     pub fn points(&self, suite: Suite) -> &Points {
         match suite {
-            Suite::Study => &self.study,
+            Suite::Quick => &self.quick,
             Suite::Full => &self.full,
         }
     }
@@ -170,6 +181,8 @@ pub struct Task {
     pub point: usize,
     /// How long it may take.
     pub cap_s: f64,
+    /// Whether clients of other languages are asked it as well.
+    pub is_for_external: bool,
     /// The questions it answers, as indices of the scenarios.
     pub scenarios: Vec<usize>,
 }
@@ -222,9 +235,13 @@ pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<T
                     continue;
                 }
                 let (request, how, cap_s) = (scenario.request, scenario.how, points.cap_s);
-                let task = Task { request, how, variant, point, cap_s, scenarios: vec![index] };
+                let is_for_external = points.is_for_external(variant, point);
+                let task = Task { request, how, variant, point, cap_s, is_for_external, scenarios: vec![index] };
                 match tasks.iter_mut().find(|known| known.is_like(&task) && known.point == point) {
-                    Some(known) => known.scenarios.push(index),
+                    Some(known) => {
+                        known.scenarios.push(index);
+                        known.is_for_external |= is_for_external;
+                    }
                     None => tasks.push(task),
                 }
             }
@@ -260,9 +277,13 @@ mod tests {
     #[test]
     fn every_scenario_has_points_in_both_suites_and_says_how_it_is_proven() {
         for scenario in Scenario::all().unwrap() {
-            for suite in [Suite::Study, Suite::Full] {
+            for suite in [Suite::Quick, Suite::Full] {
                 let points = scenario.points(suite);
                 assert!(!points.points.is_empty() && points.cap_s > 0.0, "{}", scenario.question);
+                let known = |variant: &Variant, n: usize| points.of(*variant).contains(&n);
+                let external = points.external.iter().flatten();
+                let mut asked = external.flat_map(|(variant, asked)| asked.iter().map(move |&n| (variant, n)));
+                assert!(asked.all(|(variant, n)| known(variant, n)), "{}", scenario.question);
                 assert!(points.points.is_sorted(), "{}", scenario.question);
             }
             assert!(!scenario.verification.is_empty() && !scenario.variants.is_empty(), "{}", scenario.question);
