@@ -193,8 +193,8 @@ fn measure(arguments: RunArguments) -> ExitCode {
         eprintln!("fodo lab: nothing measures {unknown}; `fodo lab list` says what there is");
         return ExitCode::from(2);
     }
-    let needs_python =
-        settings.clients.iter().any(|client| client.needs_python()) || settings.servers.iter().any(|server| server.is_peer());
+    let needs_python = settings.clients.iter().any(|client| client.needs_python())
+        || settings.servers.iter().any(|server| server.is_peer());
     let peers = if needs_python { peers::environment() } else { peers::present() };
     let keeping = journal.clone().map(|path| Keeping { path, is_resumed: arguments.resume });
     let result = match runner::run(&settings, &peers, keeping.as_ref()) {

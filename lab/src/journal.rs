@@ -91,7 +91,8 @@ fn differences(found: &str, header: &str) -> String {
     let settings = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
     let (found, wanted) = (settings(found), settings(header));
     let different = wanted.iter().filter(|(name, value)| found.get(*name) != Some(value));
-    let words = different.map(|(name, value)| format!("{name} is {value}, was {}", found.get(name).unwrap_or(&Value::Null)));
+    let words =
+        different.map(|(name, value)| format!("{name} is {value}, was {}", found.get(name).unwrap_or(&Value::Null)));
     words.collect::<Vec<_>>().join(", ")
 }
 

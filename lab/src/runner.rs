@@ -255,7 +255,8 @@ fn start_servers(
 /// all its repetitions together, somewhere among the others.
 fn visits(pairs: &[Pair], seats: &Seats, settings: &Settings) -> Vec<Visit> {
     let mut random = Random::new(settings.seed);
-    let of = |(pair, placement): &(Pair, Placement), repetition| Visit { pair: *pair, placement: *placement, repetition };
+    let of =
+        |(pair, placement): &(Pair, Placement), repetition| Visit { pair: *pair, placement: *placement, repetition };
     let (staying, coming): (Vec<_>, Vec<_>) =
         places(pairs, seats, settings).into_iter().partition(|(pair, _)| pair.stays(settings));
     let mut blocks: Vec<Vec<Vec<Visit>>> = (0..settings.repetitions)

@@ -98,3 +98,7 @@ pub const REGISTRATION: (Duration, u32) = (Duration::from_millis(200), 3);
 
 /// How often a client registers again, since a repeater can be replaced by another.
 pub const REGISTRATION_AGAIN: Duration = Duration::from_secs(60);
+
+/// How long names that are looked for one right after another are held to share datagrams: a loop that makes channels
+/// fills many in that time, and nobody who waits for one is held up.
+pub const SEARCH_HOLD: Duration = Duration::from_micros(200);

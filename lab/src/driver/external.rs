@@ -140,6 +140,7 @@ impl External {
 
     fn missing_package(self, peers: &Peers) -> Result<(), String> {
         let name = self.text();
+        python_of(peers)?;
         self.package_version(peers).map(|_version| ()).map_err(|_why| {
             format!("{} has no {name}; `pip install --requirement` it from {LIST_PATH}", peers.directory.display())
         })

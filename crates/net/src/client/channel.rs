@@ -147,6 +147,11 @@ impl ChannelCore {
         }
     }
 
+    /// Somebody waits for it.
+    pub(super) fn hurry(&self) {
+        self.context.search().hurry();
+    }
+
     fn search_again(&self) {
         let mut state = lock(&self.state);
         if !matches!(state.phase, Phase::Closed) {

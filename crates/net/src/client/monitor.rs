@@ -263,6 +263,7 @@ impl Monitor {
             if now >= deadline {
                 return None;
             }
+            self.core.channel.hurry();
             std::thread::park_timeout(deadline - now);
         }
     }

@@ -208,7 +208,10 @@ impl OperationCore {
             }
             match self.circuit() {
                 Some(circuit) => circuit.drive(deadline, &|| self.has_ended()),
-                None => std::thread::park_timeout(deadline - now),
+                None => {
+                    self.channel.hurry();
+                    std::thread::park_timeout(deadline - now);
+                }
             }
         }
     }
@@ -298,7 +301,12 @@ impl<T: Given> Future for Operation<T> {
     fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         match self.core.take_or_wait(|| Waiter::Future(cx.waker().clone())) {
             Some(result) => Poll::Ready(Self::given(result)),
-            None => Poll::Pending,
+            None => {
+                if self.core.circuit().is_none() {
+                    self.core.channel.hurry();
+                }
+                Poll::Pending
+            }
         }
     }
 }

@@ -47,6 +47,8 @@ struct State {
     cid_next: u32,
     datagrams: Vec<Datagram>,
     called_at: Option<Instant>,
+    /// Names that are looked for before then share datagrams.
+    held_until: Option<Instant>,
     /// Who is told what belongs to no channel.
     contexts: Vec<Weak<ContextCore>>,
 }
@@ -107,6 +109,7 @@ impl Search {
                 cid_next: 0,
                 datagrams: Vec::new(),
                 called_at: None,
+                held_until: None,
                 contexts: vec![context],
             }),
             config: config.clone(),
@@ -147,7 +150,8 @@ impl Search {
         state.channels.remove(&cid);
     }
 
-    /// Looks for a name; without a `pause` the first datagram goes out at once, from this thread.
+    /// Looks for a name; without a `pause` the first datagram goes out at once, from this thread, unless another did just
+    /// before: then names are held together for a moment, or until somebody waits for one of them.
     pub(super) fn start(&self, cid: Cid, name: &str, pause: Duration) {
         let now = clock::now();
         let mut state = lock(&self.state);
@@ -155,9 +159,25 @@ impl Search {
             // It has left in between.
             return;
         }
-        state.searcher.add_after(cid, name, pause, now);
-        self.send_due(&mut state, now);
+        match state.held_until.filter(|until| pause.is_zero() && now.monotonic < *until) {
+            Some(until) => state.searcher.add_after(cid, name, until - now.monotonic, now),
+            None => {
+                state.searcher.add_after(cid, name, pause, now);
+                self.send_due(&mut state, now);
+                state.held_until = pause.is_zero().then(|| now.monotonic + limit::SEARCH_HOLD);
+            }
+        }
         self.call_in_time(&mut state);
+    }
+
+    /// Somebody waits for a name, so that those held together go out now.
+    pub(super) fn hurry(&self) {
+        let mut state = lock(&self.state);
+        if let Some(until) = state.held_until.take() {
+            let now = clock::now();
+            self.send_due(&mut state, Now { monotonic: now.monotonic.max(until), ..now });
+            self.call_in_time(&mut state);
+        }
     }
 
     /// Looks for a name whose server was lost: within a moment, together with others.
