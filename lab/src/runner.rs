@@ -51,7 +51,7 @@ impl Pair {
                 !matches!(task.request, Request::ContextClose | Request::CreateContexts | Request::CreateChannels)
             }
             Client::RawReused => task.request == Request::MoveArray,
-            client if client.external().is_some() => {
+            client if client.external().is_some() || self.server == ServerKind::Caproto => {
                 task.is_for_external && !matches!(task.request, Request::PutUnconfirmedAtOnce | Request::GetInFlight)
             }
             _ => true,
@@ -59,15 +59,17 @@ impl Pair {
     }
 
     /// Whether it is measured there. Programs that take a second to start and tens of microseconds per
-    /// operation are asked on two cores only, which is their better case; a quick run asks them from softIoc
-    /// alone, unless that is not among the servers.
+    /// operation are asked on two cores only, which is their better case, and from softIoc alone, unless that is not
+    /// among the servers; caproto's server answers ours and libca.
     fn is_measured(self, placement: Placement, settings: &Settings) -> bool {
-        if self.client.external().is_none() {
+        let is_external = self.client.external().is_some();
+        if !is_external && self.server != ServerKind::Caproto {
             return true;
         }
-        let is_server_wanted = settings.suite == Suite::Full
-            || self.server == ServerKind::SoftIoc
-            || !settings.servers.contains(&ServerKind::SoftIoc);
+        let is_server_wanted = match is_external {
+            true => self.server == ServerKind::SoftIoc || !settings.servers.contains(&ServerKind::SoftIoc),
+            false => true,
+        };
         placement != Placement::OneCore && is_server_wanted
     }
 
