@@ -36,9 +36,9 @@ pub enum Event {
     Write { sid: Sid, dbr: DbrType, value: Value, ioid: Option<Ioid> },
     /// A subscription: answer with a first [`Circuit::update`].
     Subscribe { sid: Sid, dbr: DbrType, count: u32, mask: EventMask, subscription: SubscriptionId },
-    /// A subscription ends; the circuit has already confirmed it.
+    /// A subscription ends, by itself or with its channel; the circuit has already confirmed it.
     Cancel { sid: Sid, subscription: SubscriptionId },
-    /// A channel is given up with all its subscriptions; the circuit has already confirmed it.
+    /// A channel is given up, its subscriptions before it; the circuit has already confirmed it.
     Clear { sid: Sid },
     /// The circuit is to be closed once what is ready has been sent; nothing follows.
     Closed(Closed),
@@ -572,7 +572,8 @@ impl Inner {
             channel.is_cleared = true;
             self.cleared.push(sid);
         }
-        self.subscriptions.remove_channel(sid);
+        let Inner { subscriptions, events, .. } = self;
+        subscriptions.remove_channel(sid, |subscription| events.push(Event::Cancel { sid, subscription }));
         self.outbox.push(|bytes| Answer::ClearChannel { sid, cid }.encode(bytes));
         self.events.push(Event::Clear { sid });
     }

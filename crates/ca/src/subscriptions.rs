@@ -43,12 +43,13 @@ impl Subscriptions {
         Some(subscription)
     }
 
-    /// Takes out all of a channel.
-    pub fn remove_channel(&mut self, sid: Sid) {
+    /// Takes out all of a channel, and tells of each.
+    pub fn remove_channel(&mut self, sid: Sid, mut told: impl FnMut(SubscriptionId)) {
         let first = (sid, SubscriptionId(0));
         while let Some(&(of, id)) = self.by_channel.range(first..).next().filter(|(of, _)| *of == sid) {
             self.by_channel.remove(&(of, id));
             self.by_id.remove(&id);
+            told(id);
         }
     }
 
@@ -69,9 +70,10 @@ mod tests {
             subscriptions.insert(SubscriptionId(id), Subscription { sid: Sid(sid), dbr: DbrType(6), count: 1 });
         }
 
-        subscriptions.remove_channel(Sid(1));
+        let mut ended = Vec::new();
+        subscriptions.remove_channel(Sid(1), |id| ended.push(id.0));
 
-        assert_eq!(subscriptions.len(), 2);
+        assert_eq!((ended, subscriptions.len()), (vec![0, 7, u32::MAX], 2));
         assert!(subscriptions.find(SubscriptionId(7)).is_none());
         assert!(subscriptions.remove(SubscriptionId(3)).is_some());
     }

@@ -554,3 +554,21 @@ fn a_monitor_of_a_closed_context_has_that_as_its_last_event_and_others_go_on() {
     drop((called, n, monitor, context));
     assert!(events.recv_timeout(PATIENCE).is_err(), "the callback outlives its monitor");
 }
+
+#[test]
+fn many_subscriptions_of_one_pv_end_in_time_that_does_not_grow_with_their_square() {
+    const N: usize = 100_000;
+    let (_server, context) = serve(Table::default().with("x", Cell::new(1.5)));
+    let x = context.channel("x").unwrap();
+    let channels: Vec<_> = (0..N).map(|_| context.channel("x").unwrap()).collect();
+    let monitors: Vec<_> = channels.iter().map(|channel| channel.monitor(MonitorOptions::default())).collect();
+    for monitor in &monitors {
+        assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Connected(_))));
+        assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))));
+    }
+
+    drop(monitors);
+    let reading = x.get(PATIENCE);
+
+    assert_eq!(number(&reading.unwrap()), 1.5);
+}

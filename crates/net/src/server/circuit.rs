@@ -54,9 +54,13 @@ pub(super) struct Circuit {
     channels: Vec<Option<Channel>>,
     watches: Slab<Watch>,
     watch_of_pv: HashMap<usize, usize>,
-    watch_of_subscription: HashMap<SubscriptionId, usize>,
-    /// Watches with posts that have not been sent, each once, in the order of their posts.
-    unsent: Vec<usize>,
+    /// Where a subscription is: its watch, and its slot there.
+    places: HashMap<SubscriptionId, (usize, usize)>,
+    /// Watches with posts that have not been sent, by index and number, each once, in the order of their posts.
+    unsent: Vec<(usize, u64)>,
+    /// How many of these are of watches that have ended; never more than half of them.
+    n_unsent_ended: usize,
+    watch_next: u64,
     puts: HashMap<u64, Put>,
     put_next: u64,
     events: Vec<Event>,
@@ -76,8 +80,14 @@ struct Channel {
 struct Watch {
     pv: Arc<dyn Pv>,
     listener: Arc<Listener>,
+    /// Tells it from others that have its index before or after it.
+    number: u64,
     is_unsent: bool,
-    subscriptions: Vec<Subscription>,
+    subscriptions: Slab<Subscription>,
+    /// How many slots these ever took.
+    n_slots: usize,
+    /// The slot whose turn is first.
+    first_slot: usize,
 }
 
 struct Subscription {
@@ -114,8 +124,10 @@ impl Circuit {
             channels: Vec::new(),
             watches: Slab::new(),
             watch_of_pv: HashMap::new(),
-            watch_of_subscription: HashMap::new(),
+            places: HashMap::new(),
             unsent: Vec::new(),
+            n_unsent_ended: 0,
+            watch_next: 0,
             puts: HashMap::new(),
             put_next: 0,
             events: Vec::new(),
@@ -130,7 +142,7 @@ impl Circuit {
         if let Some(found) = self.watches.get_mut(watch)
             && !std::mem::replace(&mut found.is_unsent, true)
         {
-            self.unsent.push(watch);
+            self.unsent.push((watch, found.number));
         }
     }
 
@@ -331,6 +343,8 @@ impl Circuit {
 
     fn subscribe(&mut self, sid: Sid, dbr: DbrType, count: u32, mask: EventMask, id: SubscriptionId) {
         let Some(pv) = self.pv(sid).cloned() else { return };
+        // In the place of another with its number.
+        self.cancel(id);
         let address = Arc::as_ptr(&pv).cast::<()>().addr();
         let watch = match self.watch_of_pv.get(&address) {
             Some(&watch) => watch,
@@ -341,8 +355,10 @@ impl Circuit {
             first = Some((reading, pv.posts().with_ring(|ring| ring.cursor(mask))));
         });
         let Some((mut reading, cursor)) = first else { return };
-        self.watch_of_subscription.insert(id, watch);
-        self.watches[watch].subscriptions.push(Subscription { id, sid, dbr, count, cursor });
+        let Watch { subscriptions, n_slots, .. } = &mut self.watches[watch];
+        let slot = subscriptions.insert(Subscription { id, sid, dbr, count, cursor });
+        *n_slots = (*n_slots).max(slot + 1);
+        self.places.insert(id, (watch, slot));
         complete(&mut reading, &*pv, dbr);
         update(&mut self.machine, sid, dbr, count, id, &reading);
     }
@@ -355,15 +371,24 @@ impl Circuit {
         pv.posts().listen(listener.clone());
         // Told every time: another circuit may have been first, but not be known to the PV yet.
         pv.listeners_changed();
-        entry.insert(Watch { pv: pv.clone(), listener, is_unsent: false, subscriptions: Vec::new() });
+        entry.insert(Watch {
+            pv: pv.clone(),
+            listener,
+            number: self.watch_next,
+            is_unsent: false,
+            subscriptions: Slab::new(),
+            n_slots: 0,
+            first_slot: 0,
+        });
+        self.watch_next += 1;
         self.watch_of_pv.insert(address, watch);
         watch
     }
 
     fn cancel(&mut self, id: SubscriptionId) {
-        let Some(index) = self.watch_of_subscription.remove(&id) else { return };
+        let Some((index, slot)) = self.places.remove(&id) else { return };
         let watch = &mut self.watches[index];
-        watch.subscriptions.retain(|subscription| subscription.id != id);
+        watch.subscriptions.try_remove(slot);
         if watch.subscriptions.is_empty() {
             self.unwatch(index);
         }
@@ -372,7 +397,13 @@ impl Circuit {
     fn unwatch(&mut self, index: usize) {
         let watch = self.watches.remove(index);
         if watch.is_unsent {
-            self.unsent.retain(|&unsent| unsent != index);
+            self.n_unsent_ended += 1;
+            // A search for each would take a client's many subscriptions time that grows with their square.
+            if self.n_unsent_ended * 2 > self.unsent.len() {
+                let Circuit { unsent, watches, .. } = self;
+                unsent.retain(|&(index, number)| watches.get(index).is_some_and(|watch| watch.number == number));
+                self.n_unsent_ended = 0;
+            }
         }
         self.watch_of_pv.remove(&Arc::as_ptr(&watch.pv).cast::<()>().addr());
         watch.pv.posts().unlisten(&watch.listener);
@@ -380,17 +411,9 @@ impl Circuit {
     }
 
     fn clear(&mut self, sid: Sid) {
-        let Some(channel) = self.channels.get_mut(sid.0 as usize).and_then(Option::take) else { return };
-        // Their ends find nobody, and the number may soon be another channel's.
-        self.puts.retain(|_, put| put.sid != sid);
-        let address = Arc::as_ptr(&channel.pv).cast::<()>().addr();
-        let Some(&index) = self.watch_of_pv.get(&address) else { return };
-        let ended = self.watches[index].subscriptions.extract_if(.., |subscription| subscription.sid == sid);
-        for subscription in ended {
-            self.watch_of_subscription.remove(&subscription.id);
-        }
-        if self.watches[index].subscriptions.is_empty() {
-            self.unwatch(index);
+        if self.channels.get_mut(sid.0 as usize).and_then(Option::take).is_some() {
+            // Their ends find nobody, and the number may soon be another channel's.
+            self.puts.retain(|_, put| put.sid != sid);
         }
     }
 
@@ -403,8 +426,12 @@ impl Circuit {
         }
         let mut n_sent = 0;
         let mut is_full = false;
-        while let (Some(&index), false) = (self.unsent.get(n_sent), is_full) {
-            let watch = &mut self.watches[index];
+        while let (Some(&(index, number)), false) = (self.unsent.get(n_sent), is_full) {
+            let Some(watch) = self.watches.get_mut(index).filter(|watch| watch.number == number) else {
+                self.n_unsent_ended -= 1;
+                n_sent += 1;
+                continue;
+            };
             is_full = !send_watch(watch, &mut self.machine, &mut counts);
             watch.is_unsent = is_full;
             n_sent += usize::from(!is_full);
@@ -436,12 +463,14 @@ impl std::fmt::Debug for Circuit {
 /// Sends what a watch's subscriptions have not had; false when the circuit has enough for now.
 fn send_watch(watch: &mut Watch, machine: &mut Machine, counts: &mut UpdateCounts) -> bool {
     watch.listener.looks();
-    let Watch { pv, subscriptions, .. } = watch;
+    let Watch { pv, subscriptions, n_slots, first_slot, .. } = watch;
     // Asked for before the ring is held: a source may post while it holds what this needs.
     let kind = pv.facts().kind;
-    let meta = subscriptions.iter().any(|subscription| subscription.dbr.needs_meta(kind)).then(|| pv.meta());
+    let meta = subscriptions.iter().any(|(_, subscription)| subscription.dbr.needs_meta(kind)).then(|| pv.meta());
     let filled_by = pv.posts().with_ring(|ring| {
-        subscriptions.iter_mut().position(|Subscription { id, sid, dbr, count, cursor }| {
+        let mut slots = (*first_slot..*n_slots).chain(0..*first_slot);
+        slots.find(|&slot| {
+            let Some(Subscription { id, sid, dbr, count, cursor }) = subscriptions.get_mut(slot) else { return false };
             while machine.pending_bytes() < limit::UPDATE_BYTES {
                 let merged_before = cursor.merged;
                 let next = ring.next(cursor);
@@ -459,9 +488,9 @@ fn send_watch(watch: &mut Watch, machine: &mut Machine, counts: &mut UpdateCount
             true
         })
     });
-    if let Some(index) = filled_by {
+    if let Some(slot) = filled_by {
         // Its fellows are first next time.
-        subscriptions.rotate_left(index + 1);
+        *first_slot = (slot + 1) % (*n_slots).max(1);
     }
     filled_by.is_none()
 }
