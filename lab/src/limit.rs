@@ -37,6 +37,10 @@ pub const REPETITIONS_MIN: usize = 5;
 /// Repetitions above which `quick` is no longer quick by any measure.
 pub const REPETITIONS_MAX: usize = 1000;
 
+/// What caproto's server is asked at a time: it answers some thousand requests in a second, and with more it would be busy
+/// with one question during the next.
+pub const CAPROTO_POINT_MAX: usize = 1000;
+
 /// Elements of the largest array, the waveform's NELM; a request for more is refused.
 pub const ELEMENTS_MAX: usize = 10_000_000;
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::driver::{Client, Conversation, Failure, Hello};
 use crate::journal::{Journal, Outcome};
-use crate::limit::{FULL_MAX, QUICK_MAX};
+use crate::limit::{CAPROTO_POINT_MAX, FULL_MAX, QUICK_MAX};
 use crate::lines::Lines;
 use crate::machine::Machine;
 use crate::peers::Peers;
@@ -51,6 +51,7 @@ impl Pair {
                 !matches!(task.request, Request::ContextClose | Request::CreateContexts | Request::CreateChannels)
             }
             Client::RawReused => task.request == Request::MoveArray,
+            _ if self.server == ServerKind::Caproto && task.point > CAPROTO_POINT_MAX => false,
             client if client.external().is_some() || self.server == ServerKind::Caproto => {
                 task.is_for_external && !matches!(task.request, Request::PutUnconfirmedAtOnce | Request::GetInFlight)
             }
