@@ -12,6 +12,7 @@ use crate::agent::{self, AgentVerb};
 use crate::driver::Client;
 use crate::limit::{ELEMENTS_MAX, REPETITIONS_DEFAULT, REPETITIONS_MAX, REPETITIONS_MIN};
 use crate::load::command::{LoadVerb, load};
+use crate::load::suite::Load;
 use crate::peers::{self, PEERS_VARIABLE, Peers};
 use crate::plant::{self, command::PlantWords};
 use crate::result::{ResultFile, Row, Verdict};
@@ -109,6 +110,9 @@ struct RunArguments {
     /// Fail when a peer is missing; without it, its rows say so.
     #[arg(long)]
     require_peers: bool,
+    /// Make our client so much slower for each get, to see whether `compare` finds that out.
+    #[arg(long, hide = true, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..1000))]
+    slower_per_cent: u32,
     #[command(flatten)]
     plant: PlantWords,
 }
@@ -188,6 +192,7 @@ fn measure(arguments: RunArguments) -> ExitCode {
         clients: or_all(arguments.client, &Client::ALL),
         servers: or_all(arguments.server, chosen.servers()),
         questions: arguments.question,
+        slower_per_cent: arguments.slower_per_cent,
     };
     if let Some(unknown) = unknown_question(&settings.questions) {
         eprintln!("fodo lab: nothing measures {unknown}; `fodo lab list` says what there is");
@@ -250,8 +255,10 @@ fn status(result: &ResultFile, requires_peers: bool) -> ExitCode {
 }
 
 fn unknown_question(questions: &[String]) -> Option<&String> {
-    let scenarios = Scenario::all().unwrap_or_default();
-    questions.iter().find(|question| !scenarios.iter().any(|scenario| scenario.question == **question))
+    let mut known: Vec<String> =
+        Scenario::all().unwrap_or_default().into_iter().map(|scenario| scenario.question).collect();
+    known.extend(Load::all().unwrap_or_default().into_iter().map(|load| load.question));
+    questions.iter().find(|question| !known.contains(question))
 }
 
 /// The seed of the run that a journal is of.
@@ -283,6 +290,17 @@ fn list() -> ExitCode {
                 .collect();
             text += &format!("     {}, {}: {}\n", suite.text(), scenario.points_are, of.join("; "));
         }
+    }
+    let loads = match Load::all() {
+        Ok(loads) => loads,
+        Err(why) => return complain(&format!("a load is not understood: {why}")),
+    };
+    text += "\nLoads of the same runs (`fodo lab load` makes them of any size):\n";
+    for load in loads {
+        let suites: Vec<&str> =
+            [Suite::Quick, Suite::Full].into_iter().filter(|suite| load.is_of(*suite)).map(Suite::text).collect();
+        text += &format!("\n{}  {} ({})\n", load.question, load.title, suites.join(", "));
+        text += &format!("     {}\n     Proof: {}\n", load.method, load.verification);
     }
     text += &peers_text(&peers::present());
     print(&text);

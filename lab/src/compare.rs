@@ -7,6 +7,9 @@
 //! - both still hold when the machine's share is taken out: how much the floor, in which nothing of any
 //!   program under test is, moved in the same series.
 //!
+//! What hides in single rows shows in all of them together: so a client differs as well when the middle of its rows
+//! moved by `least`, without the machine's share, and chance would move it so far in one of forty runs at most.
+//!
 //! A row that was measured and now fails or is capped differs too, and so does a load that now loses updates
 //! that nobody can account for. A row that only one of the runs has is told, and does not count.
 
@@ -16,7 +19,7 @@ use serde::Serialize;
 
 use crate::result::{Key, ResultFile, Row, Verdict};
 use crate::significance::{ALPHA, REPETITIONS_MIN, corrected, delta, ranks_p, welch_p};
-use crate::statistics::{Ratio, Summary};
+use crate::statistics::{Random, Ratio, Summary, median_of_resample, quantile};
 
 /// A median that moved by less than this share is not a difference.
 pub const LEAST: f64 = 0.10;
@@ -28,6 +31,8 @@ pub struct Comparison {
     pub pairs: Vec<Pair>,
     /// How the machine moved.
     pub drifts: Vec<Drift>,
+    /// How each client moved, over all of its rows.
+    pub clients: Vec<Moved>,
     /// Rows that only the first run measured.
     pub only_before: Vec<String>,
     /// Rows that only the second run measured.
@@ -91,6 +96,21 @@ pub struct Drift {
     pub n_rows: usize,
 }
 
+/// How a client moved, over all rows of it that both runs measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Moved {
+    /// Who.
+    pub client: String,
+    /// The geometric mean of how much longer its rows took, without the machine's share.
+    pub ratio: f64,
+    /// Its 95 % bootstrap interval over the repetitions.
+    pub interval: (f64, f64),
+    /// How many rows.
+    pub n_rows: usize,
+    /// Whether that is a difference.
+    pub differs: bool,
+}
+
 impl Comparison {
     /// Of two runs; a change of less than the share `least` is not one.
     pub fn of(before: &ResultFile, after: &ResultFile, least: f64) -> Comparison {
@@ -114,6 +134,7 @@ impl Comparison {
             .collect();
         Comparison {
             pairs,
+            clients: clients(&both, &drifts, least),
             drifts,
             only_before: only(before, &index_after),
             only_after: only(after, &index(before)),
@@ -134,6 +155,17 @@ impl Comparison {
     /// The rows that differ.
     pub fn differences(&self) -> impl Iterator<Item = &Pair> {
         self.pairs.iter().filter(|pair| !matches!(pair.change, Change::None | Change::TooFew))
+    }
+
+    /// Whether the runs differ, in a row or over all of a client's.
+    pub fn differ(&self) -> bool {
+        self.differences().next().is_some() || self.clients.iter().any(|client| client.differs)
+    }
+
+    /// Whether something got worse.
+    pub fn is_worse(&self) -> bool {
+        let is_slower = |client: &Moved| client.differs && client.ratio > 1.0;
+        self.regressions().next().is_some() || self.clients.iter().any(is_slower)
     }
 
     /// The rows that got worse.
@@ -216,6 +248,53 @@ fn pair(before: &Row, after: &Row, evidence: &Evidence, least: f64) -> Pair {
         delta: evidence.delta,
         change,
     }
+}
+
+/// How often the repetitions are drawn anew.
+const N_DRAWS: usize = 1000;
+
+fn clients(both: &[(&Row, &Row)], drifts: &[Drift], least: f64) -> Vec<Moved> {
+    let names: BTreeSet<&str> = both.iter().map(|(row, _)| row.client.as_str()).collect();
+    let of_client = |name: &str| {
+        let is_its = |(a, b): &(&Row, &Row)| {
+            let n = a.samples.len().min(b.samples.len());
+            a.client == name && a.is_measured() && b.is_measured() && n >= REPETITIONS_MIN
+        };
+        let rows: Vec<(&Row, &Row)> = both.iter().copied().filter(is_its).collect();
+        Moved::of(name, &rows, drifts, least)
+    };
+    names.into_iter().filter_map(of_client).collect()
+}
+
+impl Moved {
+    fn of(client: &str, rows: &[(&Row, &Row)], drifts: &[Drift], least: f64) -> Option<Moved> {
+        let median = |row: &Row| row.median.unwrap_or(f64::NAN);
+        let shares: Vec<f64> = rows.iter().map(|(a, _)| drift_of(drifts, &a.series)).collect();
+        let whole = longer(rows, &vec![1.0; rows.len()], median)?;
+        let ratio = longer(rows, &shares, median)?;
+        let mut random = Random::new(1);
+        let mut drawn: Vec<f64> = (0..N_DRAWS)
+            .filter_map(|_| longer(rows, &shares, |row| median_of_resample(&row.samples, &mut random)))
+            .collect();
+        drawn.sort_by(f64::total_cmp);
+        let interval = (quantile(&drawn, 0.025)?, quantile(&drawn, 0.975)?);
+        let far = 1.0 + least;
+        let is_slower = ratio >= far && whole >= far && interval.0 > 1.0;
+        let is_faster = ratio <= far.recip() && whole <= far.recip() && interval.1 < 1.0;
+        let differs = is_slower || is_faster;
+        Some(Moved { client: client.to_owned(), ratio, interval, n_rows: rows.len(), differs })
+    }
+}
+
+/// The geometric mean of how much longer rows took, each without the machine's share: twice as long in one and half
+/// as long in another are no change. `None` without rows.
+fn longer(rows: &[(&Row, &Row)], shares: &[f64], mut middle: impl FnMut(&Row) -> f64) -> Option<f64> {
+    let of_row = |((a, b), share): (&(&Row, &Row), &f64)| {
+        let change = (middle(b) / middle(a)).ln();
+        (if a.is_rate() { -change } else { change }) - share.ln()
+    };
+    let changes: Vec<f64> = rows.iter().zip(shares).map(of_row).filter(|change| change.is_finite()).collect();
+    (!changes.is_empty()).then(|| (changes.iter().sum::<f64>() / changes.len() as f64).exp())
 }
 
 type Index<'a> = HashMap<Key, &'a Row>;

@@ -175,10 +175,10 @@ pub fn claimed(datagram: &[u8]) -> impl Iterator<Item = usize> + '_ {
     claims.filter_map(|claim| claim.get(12..)?.first_chunk().map(|chunk| u32::from_be_bytes(*chunk) as usize))
 }
 
-/// Listens on loopback, tells its port, the same of TCP and UDP, to `announce`, and answers for ever, one
+/// Listens at that address, tells its port, the same of TCP and UDP, to `announce`, and answers for ever, one
 /// thread and one store of bytes per client, one thread for all searches.
-pub fn serve(announce: impl FnOnce(u16) -> std::io::Result<()>) -> std::io::Result<()> {
-    let (listener, socket) = both_on_one_port()?;
+pub fn serve(host: Ipv4Addr, announce: impl FnOnce(u16) -> std::io::Result<()>) -> std::io::Result<()> {
+    let (listener, socket) = both_on_one_port(host)?;
     announce(listener.local_addr()?.port())?;
     std::thread::spawn(move || {
         // Without its answers the client's search fails, with the reason that it sees.
@@ -195,11 +195,11 @@ pub fn serve(announce: impl FnOnce(u16) -> std::io::Result<()>) -> std::io::Resu
 }
 
 /// A port that is free for TCP is mostly free for UDP as well; else the next one is tried.
-fn both_on_one_port() -> std::io::Result<(TcpListener, UdpSocket)> {
+fn both_on_one_port(host: Ipv4Addr) -> std::io::Result<(TcpListener, UdpSocket)> {
     const N_TRIES: usize = 16;
     let mut failed = std::io::Error::from(std::io::ErrorKind::AddrInUse);
     for _try in 0..N_TRIES {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let listener = TcpListener::bind((host, 0))?;
         match UdpSocket::bind(listener.local_addr()?) {
             Ok(socket) => return Ok((listener, socket)),
             Err(why) => failed = why,
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn the_server_gives_back_as_many_bytes_as_it_is_asked_for_and_as_they_were_put() {
         let (sender, port) = std::sync::mpsc::channel();
-        std::thread::spawn(move || serve(|port| sender.send(port).map_err(std::io::Error::other)));
+        std::thread::spawn(move || serve(Ipv4Addr::LOCALHOST, |port| sender.send(port).map_err(std::io::Error::other)));
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port.recv().unwrap())).unwrap();
         let put: Vec<u8> = (0..200).collect();
         let mut done = [0xff; REQUEST_BYTES];

@@ -17,6 +17,7 @@ mod driver;
 mod floor;
 mod gate;
 mod histogram;
+mod hosts;
 mod journal;
 mod limit;
 mod lines;

@@ -26,6 +26,8 @@ struct Line {
     row: Row,
     latencies_ns: Vec<u64>,
     answered: Option<Answered>,
+    /// Repetitions that took longer than allowed where another did not.
+    n_lost: usize,
     state: State,
 }
 
@@ -61,7 +63,9 @@ impl Lines {
                 // Making objects moves no bytes: only all of the time has a floor.
                 let answers =
                     |pair: Pair| pair.answers(task) && (pair.client != Client::Raw || scenario.part == Part::Total);
-                for &(pair, placement) in places.iter().filter(|(pair, _)| answers(*pair)) {
+                let is_there = |placement| placement != Placement::TwoHosts || task.is_for_hosts;
+                let asked = places.iter().filter(|(pair, placement)| answers(*pair) && is_there(*placement));
+                for &(pair, placement) in asked {
                     let state = missing.get(&pair).map_or(State::Open, |why| State::NotRun(why.clone()));
                     lines.push(Line {
                         task: task_index,
@@ -72,6 +76,7 @@ impl Lines {
                         row: row(scenario, task, pair, placement),
                         latencies_ns: Vec::new(),
                         answered: None,
+                        n_lost: 0,
                         state,
                     });
                 }
@@ -84,6 +89,13 @@ impl Lines {
     pub fn fail_server(&mut self, server: ServerKind, failure: &Failure) {
         for line in self.0.iter_mut().filter(|line| line.pair.server == server && line.state == State::Open) {
             line.state = State::Failed(failure.clone());
+        }
+    }
+
+    /// Nothing can be measured where there is no network for it.
+    pub fn skip(&mut self, placement: Placement, why: &str) {
+        for line in self.0.iter_mut().filter(|line| line.placement == placement && line.state == State::Open) {
+            line.state = State::NotRun(why.to_owned());
         }
     }
 
@@ -101,6 +113,10 @@ impl Lines {
             let Some(own) = tasks.get(line.task) else { continue };
             match outcome {
                 Outcome::Measured(measured) if line.task == task_index => line.add(measured),
+                // What was measured before is kept: once too slow is no reason to throw it away.
+                Outcome::Failed(Failure::Silent { .. }) if !line.row.samples.is_empty() => {
+                    line.n_lost += usize::from(line.task == task_index);
+                }
                 Outcome::Failed(Failure::Silent { after_s, .. }) if own.is_like(task) && own.point >= task.point => {
                     let why = format!("not done within {:.0} s at {}", after_s.max(task.cap_s), task.point);
                     line.state = State::Capped(why);
@@ -174,6 +190,9 @@ impl Line {
         (row.verdict, row.why) = match self.state {
             State::Open if row.samples.is_empty() => {
                 (Verdict::NotRun, Some("the time of the run was over before its turn".into()))
+            }
+            State::Open if self.n_lost > 0 => {
+                (Verdict::Measured, Some(format!("{} repetitions took longer than allowed", self.n_lost)))
             }
             State::Open => (Verdict::Measured, None),
             State::Failed(failure) => (Verdict::Failed, Some(failure.to_string())),
@@ -312,6 +331,21 @@ mod tests {
         for (index, task) in tasks.iter().enumerate() {
             assert_eq!(lines.has_hope(visit(PAIR), index), task.request != Request::CreateContexts, "{task:?}");
         }
+    }
+
+    #[test]
+    fn what_was_measured_is_kept_when_a_later_repetition_takes_too_long() {
+        let (scenarios, tasks, mut lines) = lines();
+        let get = task(&tasks, Request::GetScalars);
+        lines.record(visit(PAIR), get, &tasks, &measured(5.0));
+        let silent = Outcome::Failed(Failure::Silent { who: "x".into(), after_s: 1.0 });
+        lines.record(visit(PAIR), get, &tasks, &silent);
+
+        let result = finish(&scenarios, lines);
+
+        let row = result.rows.iter().find(|row| row.question == "Q17" && row.client == "fodo").unwrap();
+        assert_eq!((row.verdict, row.samples.as_slice()), (Verdict::Measured, [5.0].as_slice()));
+        assert!(row.why.as_ref().is_some_and(|why| why.starts_with("1 repetitions")), "{row:?}");
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub enum Placement {
     OneCore,
     /// Each on a CPU of its own.
     TwoCores,
+    /// Each on a CPU and in a network of its own, see [`crate::hosts`].
+    TwoHosts,
     /// Wherever the system puts them; only where pinning is not possible.
     Unpinned,
 }
@@ -23,6 +25,7 @@ impl Placement {
         match self {
             Placement::OneCore => "one core",
             Placement::TwoCores => "two cores",
+            Placement::TwoHosts => "two hosts",
             Placement::Unpinned => "unpinned",
         }
     }
@@ -58,7 +61,7 @@ impl Seats {
     pub fn client_cpu(&self, placement: Placement) -> Option<usize> {
         match placement {
             Placement::OneCore => self.server_cpu,
-            Placement::TwoCores => self.other_cpu,
+            Placement::TwoCores | Placement::TwoHosts => self.other_cpu,
             Placement::Unpinned => None,
         }
     }

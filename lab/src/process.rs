@@ -19,6 +19,10 @@ pub struct Ports {
     pub server: u16,
     /// Beacons.
     pub repeater: u16,
+    /// Where the server is.
+    pub host: Ipv4Addr,
+    /// A process whose network is that of whoever is started with these; `None` for the laboratory's own.
+    pub network_of: Option<u32>,
 }
 
 impl Ports {
@@ -26,27 +30,27 @@ impl Ports {
     pub fn free() -> std::io::Result<Ports> {
         let (server, _hold) = free_port()?;
         let (repeater, _hold) = free_port()?;
-        Ok(Ports { server, repeater })
+        Ok(Ports { server, repeater, host: Ipv4Addr::LOCALHOST, network_of: None })
     }
 
-    /// The environment that keeps Channel Access on loopback and on these ports.
+    /// The environment that keeps Channel Access on that host and on these ports.
     fn environment(self) -> Vec<(&'static str, String)> {
-        let loopback = Ipv4Addr::LOCALHOST.to_string();
+        let host = self.host.to_string();
         let server = self.server.to_string();
         vec![
-            ("EPICS_CA_ADDR_LIST", loopback.clone()),
+            ("EPICS_CA_ADDR_LIST", host.clone()),
             ("EPICS_CA_AUTO_ADDR_LIST", "NO".into()),
             ("EPICS_CA_SERVER_PORT", server.clone()),
             ("EPICS_CA_REPEATER_PORT", self.repeater.to_string()),
             ("EPICS_CA_MAX_ARRAY_BYTES", "1000000000".into()),
-            ("EPICS_CAS_INTF_ADDR_LIST", loopback.clone()),
+            ("EPICS_CAS_INTF_ADDR_LIST", host.clone()),
             ("EPICS_CAS_SERVER_PORT", server),
-            ("EPICS_CAS_BEACON_ADDR_LIST", loopback.clone()),
+            ("EPICS_CAS_BEACON_ADDR_LIST", host.clone()),
             ("EPICS_CAS_BEACON_PORT", self.repeater.to_string()),
             ("EPICS_CAS_AUTO_BEACON_ADDR_LIST", "NO".into()),
-            ("EPICS_PVA_ADDR_LIST", loopback.clone()),
+            ("EPICS_PVA_ADDR_LIST", host.clone()),
             ("EPICS_PVA_AUTO_ADDR_LIST", "NO".into()),
-            ("EPICS_PVAS_INTF_ADDR_LIST", loopback),
+            ("EPICS_PVAS_INTF_ADDR_LIST", host),
         ]
     }
 }
@@ -220,7 +224,15 @@ fn forward_lines(stream: impl Read + Send + 'static, lines: Sender<String>) {
 /// becomes the program: all threads of a peer inherit the pin, and no line of unsafe code is needed.
 #[cfg(target_os = "linux")]
 fn wrapped(launch: &Launch) -> std::io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let this = std::env::current_exe()?;
+    let mut command = match launch.ports.network_of {
+        Some(process) => {
+            let mut command = Command::new("nsenter");
+            command.arg(format!("--net={}", crate::hosts::path_of(process))).arg("--").arg(&this);
+            command
+        }
+        None => Command::new(&this),
+    };
     command.args(["lab", "worker", "launch"]);
     if let Some(cpu) = launch.cpu {
         command.args(["--cpu", &cpu.to_string()]);
@@ -269,7 +281,7 @@ mod tests {
 
     #[test]
     fn every_address_a_child_is_given_is_loopback_and_no_list_is_automatic() {
-        let environment = Ports { server: 1, repeater: 2 }.environment();
+        let environment = Ports { server: 1, repeater: 2, host: Ipv4Addr::LOCALHOST, network_of: None }.environment();
 
         for (name, text) in environment {
             if name.ends_with("AUTO_ADDR_LIST") || name.ends_with("AUTO_BEACON_ADDR_LIST") {

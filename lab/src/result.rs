@@ -237,6 +237,27 @@ pub struct Answer {
     pub words: String,
 }
 
+impl ResultFile {
+    /// The answers by question, each client's once when it is the same with several servers, whose names are joined.
+    pub fn answers_by_question(&self) -> Vec<Answer> {
+        let mut joined: Vec<Answer> = Vec::new();
+        for answer in &self.answers {
+            let is_same = |other: &&mut Answer| {
+                let key = |answer: &Answer| {
+                    (answer.question.clone(), answer.client.clone(), answer.yes, answer.words.clone())
+                };
+                key(other) == key(answer)
+            };
+            match joined.iter_mut().find(is_same) {
+                Some(known) => known.server = format!("{} and {}", known.server, answer.server),
+                None => joined.push(answer.clone()),
+            }
+        }
+        joined.sort_by_key(|answer| answer.question.trim_start_matches('Q').parse::<u32>().unwrap_or(u32::MAX));
+        joined
+    }
+}
+
 fn no_variant() -> String {
     "none".into()
 }

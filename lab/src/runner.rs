@@ -9,9 +9,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::driver::{Client, Conversation, Failure, Hello};
+use crate::hosts::Hosts;
 use crate::journal::{Journal, Outcome};
 use crate::limit::{CAPROTO_POINT_MAX, FULL_MAX, QUICK_MAX};
 use crate::lines::Lines;
+use crate::load::suite::Load;
 use crate::machine::Machine;
 use crate::peers::Peers;
 use crate::placement::{Placement, Seats};
@@ -97,6 +99,8 @@ pub struct Settings {
     pub servers: Vec<ServerKind>,
     /// The questions to ask; all when empty.
     pub questions: Vec<String>,
+    /// How much slower our client is made, to see whether that is found out.
+    pub slower_per_cent: u32,
 }
 
 /// Where a run keeps what it has done.
@@ -132,7 +136,8 @@ struct Bench<'a> {
     peers: &'a Peers,
     seats: Seats,
     tasks: Vec<Task>,
-    servers: HashMap<ServerKind, Server>,
+    /// By whether they are on a host of their own.
+    servers: HashMap<(ServerKind, bool), Server>,
     deadline: Instant,
 }
 
@@ -144,16 +149,24 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
     let mut scenarios = Scenario::all().map_err(std::io::Error::other)?;
     scenarios.retain(|scenario| settings.questions.is_empty() || settings.questions.contains(&scenario.question));
     let tasks = scenario::tasks(&scenarios, settings.suite, settings.elements_max);
+    let mut loads = Load::all().map_err(std::io::Error::other)?;
+    let is_asked = |load: &Load| settings.questions.is_empty() || settings.questions.contains(&load.question);
+    loads.retain(|load| load.is_of(settings.suite) && is_asked(load));
     let header = serde_json::to_string(settings)?;
     let mut journal = keeping.map(|keep| Journal::open(&keep.path, &header, keep.is_resumed)).transpose()?;
     let pairs = Pair::wanted(settings);
     let missing = missing(&pairs, peers);
     let mut lines = Lines::new(&scenarios, &tasks, &places(&pairs, &seats, settings), &missing);
     let most = if settings.suite == Suite::Quick { QUICK_MAX } else { FULL_MAX };
-    let servers = start_servers(&pairs, scenario::n_numbered(&tasks), &seats, peers, &mut lines)?;
+    let hosts = tasks.iter().any(|task| task.is_for_hosts).then(Hosts::make);
+    if let Some(Err(why)) = &hosts {
+        lines.skip(Placement::TwoHosts, why);
+    }
+    let joined = hosts.as_ref().and_then(|hosts| hosts.as_ref().ok());
+    let servers = start_servers(&pairs, scenario::n_numbered(&tasks), &seats, joined, peers, &mut lines)?;
     let bench = Bench { settings, peers, seats, tasks, servers, deadline: start + most };
     let visits = visits(&pairs, &bench.seats, settings);
-    let progress = progress(visits.len());
+    let progress = progress(visits.len() + loads.len());
     let mut hellos: HashMap<Client, Hello> = HashMap::new();
     let mut interview: Option<(Visit, Interview)> = None;
     for visit in visits {
@@ -165,16 +178,28 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
         progress.inc(1);
     }
     drop(interview);
+    let mut rows = Vec::new();
+    for load in loads {
+        rows.extend(
+            load.rows(&settings.clients, &bench.seats, bench.deadline, &mut |who| progress.set_message(who.to_owned())),
+        );
+        progress.inc(1);
+    }
     progress.finish_and_clear();
     let mut result = ResultFile::new(settings.suite.text(), &machine.date);
     result.duration_s = start.elapsed().as_secs_f64();
     result.machine = map(&machine)?;
     result.machine.insert("server_cpu".into(), serde_json::to_value(bench.seats.server_cpu)?);
     result.machine.insert("other_cpu".into(), serde_json::to_value(bench.seats.other_cpu)?);
+    if let Some(link) = hosts.as_ref().map(|hosts| hosts.as_ref().map_or_else(Clone::clone, |hosts| hosts.link.clone()))
+    {
+        result.machine.insert("two_hosts".into(), link.into());
+    }
     result.machine.insert("cpus_are_siblings".into(), bench.seats.are_siblings.into());
     result.settings = map(settings)?;
     result.peers = peers_of(settings, peers, &hellos, &missing);
     lines.finish(&scenarios, settings.seed, &mut result);
+    result.rows.append(&mut rows);
     Ok(result)
 }
 
@@ -227,6 +252,11 @@ fn places(pairs: &[Pair], seats: &Seats, settings: &Settings) -> Vec<(Pair, Plac
     for placement in seats.placements() {
         places.extend(pairs.iter().filter(|pair| pair.is_measured(placement, settings)).map(|pair| (*pair, placement)));
     }
+    if cfg!(target_os = "linux") {
+        // Those who are compared by floors; the others would only be as slow as on one.
+        let is_there = |pair: &&Pair| pair.client.external().is_none() && pair.server != ServerKind::Caproto;
+        places.extend(pairs.iter().filter(is_there).map(|pair| (*pair, Placement::TwoHosts)));
+    }
     places
 }
 
@@ -234,9 +264,10 @@ fn start_servers(
     pairs: &[Pair],
     n_numbered: usize,
     seats: &Seats,
+    hosts: Option<&Hosts>,
     peers: &Peers,
     lines: &mut Lines,
-) -> std::io::Result<HashMap<ServerKind, Server>> {
+) -> std::io::Result<HashMap<(ServerKind, bool), Server>> {
     // Gone at the end of this function: every server has read it, and an interrupted run leaves nothing behind.
     let database = DatabaseFile::write(n_numbered)?;
     let mut servers = HashMap::new();
@@ -244,11 +275,14 @@ fn start_servers(
         if kind.missing(peers).is_some() || !pairs.iter().any(|pair| pair.server == kind) {
             continue;
         }
-        match Server::start(kind, &database.path(), seats.server_cpu, peers) {
-            Ok(server) => {
-                servers.insert(kind, server);
+        let between = hosts.filter(|_| kind != ServerKind::Caproto).map(Some);
+        for hosts in std::iter::once(None).chain(between) {
+            match Server::start(kind, &database.path(), seats.server_cpu, hosts, peers) {
+                Ok(server) => {
+                    servers.insert((kind, hosts.is_some()), server);
+                }
+                Err(failure) => lines.fail_server(kind, &failure),
             }
-            Err(failure) => lines.fail_server(kind, &failure),
         }
     }
     Ok(servers)
@@ -309,7 +343,8 @@ impl Bench<'_> {
         hellos: &mut HashMap<Client, Hello>,
         journal: &mut Option<Journal>,
     ) -> std::io::Result<()> {
-        let Some(server) = self.servers.get(&visit.pair.server) else { return Ok(()) };
+        let is_between_hosts = visit.placement == Placement::TwoHosts;
+        let Some(server) = self.servers.get(&(visit.pair.server, is_between_hosts)) else { return Ok(()) };
         let seed = self.settings.seed.wrapping_mul(31).wrapping_add(visit.repetition as u64);
         for task_index in order(&self.tasks, seed) {
             let Some(task) = self.tasks.get(task_index).filter(|task| visit.pair.answers(task)) else {
@@ -350,7 +385,8 @@ impl Bench<'_> {
             Some(interview) => interview,
             None => {
                 let cpu = self.seats.client_cpu(visit.placement);
-                let conversation = Conversation::start(visit.pair.client, server, cpu, self.peers)?;
+                let conversation =
+                    Conversation::start(visit.pair.client, server, cpu, self.settings.slower_per_cent, self.peers)?;
                 hellos.entry(visit.pair.client).or_insert_with(|| conversation.hello().clone());
                 Interview::new(conversation)
             }
@@ -383,6 +419,7 @@ mod tests {
             clients: vec![Client::Libca, Client::Aioca],
             servers: vec![ServerKind::Fodo, ServerKind::SoftIoc],
             questions: Vec::new(),
+            slower_per_cent: 0,
         }
     }
 
@@ -426,7 +463,8 @@ mod tests {
 
         let of_aioca: Vec<_> = places.iter().filter(|(pair, _)| pair.client == Client::Aioca).collect();
         assert_eq!(of_aioca, [&(Pair { client: Client::Aioca, server: ServerKind::SoftIoc }, Placement::TwoCores)]);
-        assert_eq!(places.iter().filter(|(pair, _)| pair.client == Client::Libca).count(), 4);
+        // Of two servers on one core, on two, and between two hosts.
+        assert_eq!(places.iter().filter(|(pair, _)| pair.client == Client::Libca).count(), 6);
         let visits = visits(&Pair::wanted(&settings), &seats(), &settings);
         let of_aioca: Vec<usize> =
             (0..visits.len()).filter(|&index| visits[index].pair.client == Client::Aioca).collect();

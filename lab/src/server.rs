@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::driver::Failure;
 use crate::driver::external::{self, External};
+use crate::hosts::{self, Hosts};
 use crate::limit::{PUT_RECORDS_MAX, SERVER_START_MAX};
 use crate::peers::Peers;
 use crate::process::{Launch, Ports, Process};
@@ -53,7 +54,7 @@ impl Drop for DatabaseFile {
 }
 
 /// A server that can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerKind {
     /// Ours.
@@ -112,15 +113,27 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it on `cpu` with the database at `database`, and waits until it serves.
-    pub fn start(kind: ServerKind, database: &Path, cpu: Option<usize>, peers: &Peers) -> Result<Server, Failure> {
+    /// Starts it on `cpu` with the database at `database`, and waits until it serves: on loopback, or on one of two
+    /// hosts for clients on the other.
+    pub fn start(
+        kind: ServerKind,
+        database: &Path,
+        cpu: Option<usize>,
+        hosts: Option<&Hosts>,
+        peers: &Peers,
+    ) -> Result<Server, Failure> {
         let who = kind.text().to_owned();
         let unavailable = |why: String| Failure::Unavailable { who: who.clone(), why };
-        let ports = Ports::free().map_err(|why| unavailable(why.to_string()))?;
+        let mut ports = Ports::free().map_err(|why| unavailable(why.to_string()))?;
+        if let Some(hosts) = hosts {
+            ports = Ports { host: hosts::SERVER, network_of: Some(hosts.server_number()), ..ports };
+        }
         let this = std::env::current_exe().map_err(|why| unavailable(why.to_string()))?;
         let (program, args) = match kind {
             ServerKind::Fodo => (this, fodo_ioc_words(database, ports)),
-            ServerKind::Raw => (this, vec!["lab".into(), "worker".into(), "serve-raw".into()]),
+            ServerKind::Raw => {
+                (this, vec!["lab".into(), "worker".into(), "serve-raw".into(), ports.host.to_string().into()])
+            }
             ServerKind::SoftIoc => {
                 let epics = peers.epics.as_ref().map_err(|why| unavailable(why.clone()))?;
                 (epics.python.clone(), softioc_words(database))
@@ -138,10 +151,11 @@ impl Server {
                 Some(Ports { server: port, ..ports })
             }
         })?;
-        Ok(Server { ports, process })
+        let network_of = hosts.map(Hosts::client_number);
+        Ok(Server { ports: Ports { network_of, ..ports }, process })
     }
 
-    /// Where it is reached.
+    /// Where it is reached, and from which network.
     pub fn ports(&self) -> Ports {
         self.ports
     }
@@ -161,7 +175,7 @@ pub const RAW_READY: &str = "raw server on port ";
 fn fodo_ioc_words(database: &Path, ports: Ports) -> Vec<OsString> {
     let port = ports.server.to_string();
     let mut words: Vec<OsString> = vec!["ioc".into(), "-d".into(), database.into()];
-    words.extend(["--port", &port, "--interface", "127.0.0.1"].map(OsString::from));
+    words.extend(["--port", &port, "--interface", &ports.host.to_string()].map(OsString::from));
     words
 }
 

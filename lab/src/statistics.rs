@@ -93,7 +93,8 @@ fn sorted(samples: &[f64]) -> Vec<f64> {
     sorted
 }
 
-fn median_of_resample(samples: &[f64], random: &mut Random) -> f64 {
+/// The median of as many of the samples, drawn with putting back.
+pub fn median_of_resample(samples: &[f64], random: &mut Random) -> f64 {
     let mut resample: Vec<f64> =
         (0..samples.len()).filter_map(|_| samples.get(random.below(samples.len())).copied()).collect();
     resample.sort_by(f64::total_cmp);

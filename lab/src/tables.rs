@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::report::number;
 use crate::report::published::Published;
 use crate::result::{Answer, ResultFile, Row, Verdict};
 use crate::scenario::Scenario;
@@ -12,7 +13,7 @@ pub fn tables(result: &ResultFile) -> String {
     let mut notes = Notes::default();
     let studies = Published::all();
     let scenarios = Scenario::all().unwrap_or_default();
-    for answer in grouped(&result.answers) {
+    for answer in grouped(&result.answers_by_question()) {
         text += &answer;
     }
     let mut known: Vec<(&str, &str, &str)> = Vec::new();
@@ -126,11 +127,12 @@ fn asked(question: &str) -> String {
     scenario.map_or(known.into(), |scenario| scenario.title)
 }
 
-fn words_of_variant(variant: &str) -> &str {
+fn words_of_variant(variant: &str) -> String {
     match variant {
-        "equal" => ", all channels on one PV",
-        "distinct" => ", each channel on its own PV",
-        _ => "",
+        "equal" => ", all channels on one PV".into(),
+        "distinct" => ", each channel on its own PV".into(),
+        "none" => String::new(),
+        other => format!(", {other}"),
     }
 }
 
@@ -154,6 +156,14 @@ fn table(rows: &[&Row], points_are: &str, studies: &[Published], notes: &mut Not
     };
     let studies: Vec<&Published> =
         studies.iter().filter(|study| points.iter().any(|point| of_study(study, *point).is_some())).collect();
+    let title =
+        format!("\n{}: {}\n     {}{}\n", first.question, first.title, first.series, words_of_variant(&first.variant));
+    if pairs.len() > SIDE_BY_SIDE_MAX {
+        return title
+            + &aligned(&by_client(rows, &pairs, &points, points_are, notes, &|point| {
+                studies.iter().map(|study| (study.name(), of_study(study, point))).collect()
+            }));
+    }
     let mut clients = vec![String::new()];
     clients.extend(pairs.iter().map(|(client, _)| (*client).to_owned()));
     clients.extend(studies.iter().map(|study| study.name()));
@@ -179,29 +189,77 @@ fn table(rows: &[&Row], points_are: &str, studies: &[Published], notes: &mut Not
             }
         }
     }
-    let mut text =
-        format!("\n{}: {}\n     {}{}\n", first.question, first.title, first.series, words_of_variant(&first.variant));
-    text += &aligned(&cells);
-    text
+    title + &aligned(&cells)
+}
+
+/// Clients with their servers that fit beside each other on a screen; more stand below each other.
+const SIDE_BY_SIDE_MAX: usize = 6;
+
+/// A line for each client and server, a column for each point; in brackets how many times the floor.
+fn by_client(
+    rows: &[&Row],
+    pairs: &[(&str, &str)],
+    points: &[u64],
+    points_are: &str,
+    notes: &mut Notes,
+    published_at: &dyn Fn(u64) -> Vec<(String, Option<f64>)>,
+) -> Vec<Vec<String>> {
+    let mut head = vec![points_are.to_owned()];
+    head.extend(points.iter().map(u64::to_string));
+    let mut lines = vec![head];
+    for (client, server) in pairs {
+        let mut line = vec![format!("{client} with {server}")];
+        for point in points {
+            let is_it =
+                |row: &&&Row| (row.client.as_str(), row.server.as_str(), row.point) == (*client, *server, *point);
+            line.push(rows.iter().find(is_it).map_or(String::new(), |row| {
+                let floors = row.to_floor().map_or(String::new(), |ratio| format!(" ({ratio:.2})"));
+                cell(row, notes) + &floors
+            }));
+        }
+        lines.push(line);
+    }
+    let mut names: Vec<String> = points.iter().flat_map(|point| published_at(*point)).map(|(name, _)| name).collect();
+    names.sort();
+    names.dedup();
+    for name in names {
+        let at =
+            |point: &u64| published_at(*point).into_iter().find(|(study, _)| *study == name).and_then(|(_, ns)| ns);
+        let mut line = vec![format!("{name}, published")];
+        line.extend(points.iter().map(|point| at(point).map_or(String::new(), published)));
+        lines.push(line);
+    }
+    lines
 }
 
 /// What a line below a point is called, and what it shows of a row.
 type Detail = (&'static str, fn(&Row) -> Option<String>);
 
 /// Lines below a point, for rows that have such a thing.
-const DETAILS: [Detail; 3] = [
+const DETAILS: [Detail; 7] = [
     ("p99", |row| row.percentile(99.0).map(time)),
+    ("delivered", |row| row.ledger.as_ref().map(|ledger| share(ledger.delivered, ledger.produced))),
+    ("merged", |row| {
+        row.ledger.as_ref().map(|ledger| share(ledger.merged_server + ledger.merged_client, ledger.produced))
+    }),
+    ("unattributed", |row| row.ledger.as_ref().map(|ledger| share(ledger.unattributed, ledger.produced))),
+    ("unexplained", |row| row.ledger.as_ref().map(|ledger| ledger.unexplained.to_string())),
     ("x floor", |row| row.to_floor().map(|ratio| format!("{ratio:.2}"))),
     ("MB/s", |row| row.megabytes_per_s().map(|rate| format!("{rate:.0}"))),
 ];
 
+fn share(part: u64, whole: u64) -> String {
+    format!("{:.1} %", part as f64 / whole.max(1) as f64 * 100.0)
+}
+
 fn cell(row: &Row, notes: &mut Notes) -> String {
-    let Some(ns) = row.median_per_operation() else { return notes.note(row) };
+    let Some(median) = row.median_per_operation() else { return notes.note(row) };
     let spread = match (row.q1, row.q3, row.median) {
         (Some(q1), Some(q3), Some(median)) if median > 0.0 => format!(" ±{:.0}%", (q3 - q1) / median * 50.0),
         _ => String::new(),
     };
-    time(ns) + &spread
+    let value = if row.unit == "ns" { time(median) } else { number::value(median, &row.unit) };
+    value + &spread
 }
 
 fn published(ns: f64) -> String {

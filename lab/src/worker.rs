@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{Write, stdin, stdout};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use clap::Subcommand;
 use crate::driver::fodo::Fodo;
 use crate::driver::libca::{Libca, Watching};
 use crate::driver::raw::{Destination, Raw};
-use crate::driver::{Client, Driver, serve, trial};
+use crate::driver::{Client, Driver, serve, serve_slowed, trial};
 use crate::load;
 use crate::load::book::Book;
 use crate::load::double::Double;
@@ -35,17 +35,24 @@ pub enum Worker {
         words: Vec<OsString>,
     },
     /// Serve bytes over a raw socket.
-    ServeRaw,
+    ServeRaw {
+        /// The address to listen at.
+        host: Ipv4Addr,
+    },
     /// Drive a raw socket.
     DriveRaw {
-        /// The server's port.
-        port: u16,
+        /// Where the server is.
+        server: SocketAddrV4,
         /// Read large answers into reused memory.
         #[arg(long)]
         reused: bool,
     },
     /// Drive our client.
-    DriveFodo,
+    DriveFodo {
+        /// How much longer each get is to take, to see whether that is found out.
+        #[arg(long, default_value_t = 0)]
+        slower_per_cent: u32,
+    },
     /// Ask a plant, without putting.
     DrivePlant {
         /// Where searches go.
@@ -119,9 +126,9 @@ impl Worker {
     pub fn run(self) -> ExitCode {
         let done = match self {
             Worker::Launch { cpu, parent, words } => Err(crate::process::become_program(cpu, parent, &words)),
-            Worker::ServeRaw => crate::floor::serve(announce),
-            Worker::DriveRaw { port, reused } => {
-                drive(Raw::new(port, if reused { Destination::Reused } else { Destination::Fresh }))
+            Worker::ServeRaw { host } => crate::floor::serve(host, announce),
+            Worker::DriveRaw { server, reused } => {
+                drive(Raw::new(server, if reused { Destination::Reused } else { Destination::Fresh }))
             }
             Worker::ServeLoad { pvs, port } => load::worker::serve(pvs, port),
             Worker::WatchLoad { numbers, double } => {
@@ -135,7 +142,10 @@ impl Worker {
                 client.and_then(|client| load::watch::watch(client, Book::new(numbers, None)))
             }
             Worker::DrivePlant { search, caps } => plant::worker::run(search, caps),
-            Worker::DriveFodo => Fodo::new().map_err(std::io::Error::other).and_then(drive),
+            Worker::DriveFodo { slower_per_cent } => {
+                let fodo = Fodo::new().map_err(std::io::Error::other);
+                fodo.and_then(|fodo| serve_slowed(fodo, slower_per_cent, stdin().lock(), stdout().lock()))
+            }
             Worker::DriveLibca { libca, libcom } => {
                 Libca::load(&libca, &libcom).map_err(std::io::Error::other).and_then(drive)
             }

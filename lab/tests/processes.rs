@@ -105,14 +105,14 @@ fn a_program_that_is_launched_ends_with_who_launched_it() {
 
 /// This program has no verb `ioc`, so it stands for a server that ends at once.
 fn a_server_that_cannot_start_fails_its_rows_and_the_run() {
-    let words = "run quick --repetitions 5 --elements-max 10000 --client fodo --server fodo --json -";
+    let words = "run quick --repetitions 5 --client fodo --server fodo --question Q16 --question Q17 --json -";
 
     let output = lab(&words.split(' ').collect::<Vec<_>>()).output().expect("this program starts");
 
     let run: Value = serde_json::from_slice(&output.stdout).expect("the run as JSON");
     let rows = run["rows"].as_array().expect("rows");
     assert_eq!(output.status.code(), Some(1));
-    for row in rows {
+    for row in rows.iter().filter(|row| row["series"] != "two hosts") {
         let expected = if row["server"] == "raw" { "measured" } else { "failed" };
         assert_eq!(row["verdict"], expected, "{row}");
         assert_eq!(row["median"].is_null(), expected == "failed", "{row}");
@@ -132,7 +132,13 @@ fn libca_and_softioc_are_measured_and_every_value_is_right() {
 
     let run: Value = serde_json::from_slice(&output.stdout).expect("the run as JSON");
     assert!(output.status.success(), "{run}");
-    let of_libca = run["rows"].as_array().expect("rows").iter().filter(|row| row["client"] == "libca");
+    let of_libca = run["rows"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .filter(|row| row["client"] == "libca")
+        // Which may not be permitted here.
+        .filter(|row| row["series"] != "two hosts");
     for row in of_libca.clone() {
         assert_eq!(row["verdict"], "measured", "{row}");
         assert_eq!(row["samples"].as_array().map(Vec::len), Some(5), "{row}");

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::external::External;
 use super::{Answer, Ask, Failure, Hello};
@@ -13,7 +13,7 @@ use crate::process::{Launch, Process};
 use crate::server::Server;
 
 /// A client that can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Client {
     /// Ours.
@@ -81,22 +81,31 @@ impl Client {
     }
 
     /// How its driver is started.
-    fn launch(self, server: &Server, cpu: Option<usize>, peers: &Peers) -> Result<Launch, Failure> {
+    fn launch(
+        self,
+        server: &Server,
+        cpu: Option<usize>,
+        slower_per_cent: u32,
+        peers: &Peers,
+    ) -> Result<Launch, Failure> {
         let who = format!("the driver of {}", self.text());
         if let Some(external) = self.external() {
             return external.launch(server.ports(), cpu, peers);
         }
         let mut args: Vec<OsString> = vec!["lab".into(), "worker".into()];
-        let port = OsString::from(server.ports().server.to_string());
+        let address = OsString::from(format!("{}:{}", server.ports().host, server.ports().server));
         match self {
             Client::Libca => {
                 let missing = |why: &String| Failure::Unavailable { who: who.clone(), why: why.clone() };
                 let epics = peers.epics.as_ref().map_err(missing)?;
                 args.extend(["drive-libca".into(), epics.libca.clone().into(), epics.libcom.clone().into()]);
             }
-            Client::Raw => args.extend(["drive-raw".into(), port]),
-            Client::RawReused => args.extend(["drive-raw".into(), port, "--reused".into()]),
-            _ => args.push("drive-fodo".into()),
+            Client::Raw => args.extend(["drive-raw".into(), address]),
+            Client::RawReused => args.extend(["drive-raw".into(), address, "--reused".into()]),
+            _ => {
+                let slower = slower_per_cent.to_string();
+                args.extend(["drive-fodo", "--slower-per-cent", &slower].map(OsString::from));
+            }
         }
         let program =
             std::env::current_exe().map_err(|why| Failure::Unavailable { who: who.clone(), why: why.to_string() })?;
@@ -114,9 +123,15 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Starts the driver of `client` on `cpu`, to talk to `server`.
-    pub fn start(client: Client, server: &Server, cpu: Option<usize>, peers: &Peers) -> Result<Conversation, Failure> {
-        let mut process = Process::start(&client.launch(server, cpu, peers)?)?;
+    /// Starts the driver of `client` on `cpu`, to talk to `server`; ours as a double that is so much slower.
+    pub fn start(
+        client: Client,
+        server: &Server,
+        cpu: Option<usize>,
+        slower_per_cent: u32,
+        peers: &Peers,
+    ) -> Result<Conversation, Failure> {
+        let mut process = Process::start(&client.launch(server, cpu, slower_per_cent, peers)?)?;
         let hello = process.wait_for(DRIVER_START_MAX, |line| match serde_json::from_str(line).ok()? {
             Answer::Hello(hello) => Some(hello),
             _ => None,

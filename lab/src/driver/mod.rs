@@ -269,11 +269,22 @@ pub trait Driver {
 }
 
 /// Answers requests until there are none.
-pub fn serve(mut driver: impl Driver, input: impl BufRead, mut output: impl Write) -> std::io::Result<()> {
+pub fn serve(driver: impl Driver, input: impl BufRead, output: impl Write) -> std::io::Result<()> {
+    serve_slowed(driver, 0, input, output)
+}
+
+/// The same by a double of a client that takes so many per cent longer for each get, to see whether a comparison
+/// of runs finds that out.
+pub fn serve_slowed(
+    mut driver: impl Driver,
+    slower_per_cent: u32,
+    input: impl BufRead,
+    mut output: impl Write,
+) -> std::io::Result<()> {
     let mut n_channels = 0;
     write_answer(&mut output, &Answer::Hello(driver.hello()))?;
     for line in input.lines() {
-        let answer = answer(&mut driver, &line?, &mut n_channels).unwrap_or_else(Answer::Failed);
+        let answer = answer(&mut driver, slower_per_cent, &line?, &mut n_channels).unwrap_or_else(Answer::Failed);
         write_answer(&mut output, &answer)?;
     }
     Ok(())
@@ -286,18 +297,27 @@ fn write_answer(output: &mut impl Write, answer: &Answer) -> std::io::Result<()>
     output.flush()
 }
 
-fn answer(driver: &mut impl Driver, line: &str, n_channels: &mut usize) -> Result<Answer, Failure> {
+fn answer(
+    driver: &mut impl Driver,
+    slower_per_cent: u32,
+    line: &str,
+    n_channels: &mut usize,
+) -> Result<Answer, Failure> {
     match serde_json::from_str(line).map_err(|_| Failure::Protocol { line: line.into() })? {
         Ask::Open { pv, n_channels: n } => {
             let element_count_max = driver.open(&pv, n)?;
             *n_channels = n;
             Ok(Answer::Opened(Opened { version: driver.hello().version, n_channels: n, element_count_max }))
         }
-        Ask::GetScalars { n, n_warm_up } => get_scalars(driver, *n_channels, n, n_warm_up).map(Answer::Scalars),
+        Ask::GetScalars { n, n_warm_up } => {
+            get_scalars(driver, slower_per_cent, *n_channels, n, n_warm_up).map(Answer::Scalars)
+        }
         Ask::MoveArray { n_elements, .. } if n_elements > ELEMENTS_MAX => {
             Err(Failure::WrongCount { n: n_elements, expected: ELEMENTS_MAX })
         }
-        Ask::MoveArray { n_elements, salt, n_gets } => move_array(driver, n_elements, salt, n_gets).map(Answer::Array),
+        Ask::MoveArray { n_elements, salt, n_gets } => {
+            move_array(driver, slower_per_cent, n_elements, salt, n_gets).map(Answer::Array)
+        }
         Ask::CreateContexts { n, pv } => driver.create_contexts(n, &pv).map(Answer::Timed),
         Ask::ContextClose { pv, how } => driver.context_close(&pv, how).map(Answer::Answered),
         Ask::CreateChannels(batch) => driver.create_channels(&batch).map(Answer::Timed),
@@ -311,7 +331,28 @@ fn answer(driver: &mut impl Driver, line: &str, n_channels: &mut usize) -> Resul
     }
 }
 
-fn get_scalars(driver: &mut impl Driver, n_channels: usize, n: usize, n_warm_up: usize) -> Result<Scalars, Failure> {
+/// Does the work; gives what it gave, and how many nanoseconds it took with what a double adds.
+fn timed<T>(slower_per_cent: u32, work: impl FnOnce() -> Result<T, Failure>) -> Result<(T, u64), Failure> {
+    let start = Instant::now();
+    let given = work()?;
+    let mut took = start.elapsed();
+    if slower_per_cent > 0 {
+        let whole = took * (100 + slower_per_cent) / 100;
+        while took < whole {
+            std::hint::spin_loop();
+            took = start.elapsed();
+        }
+    }
+    Ok((given, took.as_nanos() as u64))
+}
+
+fn get_scalars(
+    driver: &mut impl Driver,
+    slower_per_cent: u32,
+    n_channels: usize,
+    n: usize,
+    n_warm_up: usize,
+) -> Result<Scalars, Failure> {
     for index in 0..n_warm_up {
         driver.get_scalar(index % n_channels.max(1))?;
     }
@@ -319,9 +360,8 @@ fn get_scalars(driver: &mut impl Driver, n_channels: usize, n: usize, n_warm_up:
     let mut first = None;
     let mut last = f64::NEG_INFINITY;
     for index in 0..n {
-        let start = Instant::now();
-        let value = driver.get_scalar(index % n_channels.max(1))?;
-        latencies_ns.push(start.elapsed().as_nanos() as u64);
+        let (value, ns) = timed(slower_per_cent, || driver.get_scalar(index % n_channels.max(1)))?;
+        latencies_ns.push(ns);
         if !value.is_finite() || value < last {
             return Err(Failure::WrongValue { value, expected: format!("a counter at {last} or beyond") });
         }
@@ -331,14 +371,19 @@ fn get_scalars(driver: &mut impl Driver, n_channels: usize, n: usize, n_warm_up:
     Ok(Scalars { latencies_ns, first: first.unwrap_or(0.0), last: last.max(first.unwrap_or(0.0)) })
 }
 
-fn move_array(driver: &mut impl Driver, n_elements: usize, salt: u32, n_gets: usize) -> Result<Moved, Failure> {
+fn move_array(
+    driver: &mut impl Driver,
+    slower_per_cent: u32,
+    n_elements: usize,
+    salt: u32,
+    n_gets: usize,
+) -> Result<Moved, Failure> {
     let mut latencies_ns = Vec::with_capacity(n_gets);
     for round in 0..n_gets {
         let put = pattern(n_elements, salt.wrapping_add(round as u32));
         driver.put_array(&put)?;
-        let start = Instant::now();
-        driver.get_array(n_elements)?;
-        latencies_ns.push(start.elapsed().as_nanos() as u64);
+        let ((), ns) = timed(slower_per_cent, || driver.get_array(n_elements))?;
+        latencies_ns.push(ns);
         compare(driver.elements(), &put)?;
     }
     Ok(Moved { latencies_ns, n_elements })

@@ -1,7 +1,7 @@
 //! The floor as a driver: the same work over a raw socket; see [`crate::floor`].
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -32,7 +32,7 @@ struct Circuit {
 /// One circuit.
 #[derive(Debug)]
 pub struct Raw {
-    port: u16,
+    server: SocketAddrV4,
     destination: Destination,
     circuit: Option<Circuit>,
     buffer: Vec<u8>,
@@ -42,10 +42,10 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// To the server at this port of loopback.
-    pub fn new(port: u16, destination: Destination) -> Raw {
+    /// To the server there.
+    pub fn new(server: SocketAddrV4, destination: Destination) -> Raw {
         let buffer = vec![0; READ_BYTES];
-        Raw { port, destination, circuit: None, buffer, reply: Vec::new(), n_elements: 0, elements: Vec::new() }
+        Raw { server, destination, circuit: None, buffer, reply: Vec::new(), n_elements: 0, elements: Vec::new() }
     }
 
     fn circuit(&mut self) -> Result<&mut Circuit, Failure> {
@@ -70,12 +70,12 @@ impl Raw {
 }
 
 impl Circuit {
-    fn open(port: u16) -> std::io::Result<Circuit> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    fn open(server: SocketAddrV4) -> std::io::Result<Circuit> {
+        let stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(OPERATION_MAX))?;
-        let searching = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        searching.connect((Ipv4Addr::LOCALHOST, port))?;
+        let searching = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        searching.connect(server)?;
         searching.set_read_timeout(Some(OPERATION_MAX))?;
         Ok(Circuit { stream, searching, n_sent: 0, n_done: 0, answers: Vec::new() })
     }
@@ -181,7 +181,7 @@ impl Driver for Raw {
     }
 
     fn open(&mut self, _pv: &str, _n_channels: usize) -> Result<usize, Failure> {
-        self.circuit = Some(Circuit::open(self.port).map_err(failed("connect"))?);
+        self.circuit = Some(Circuit::open(self.server).map_err(failed("connect"))?);
         Ok(ELEMENTS_MAX)
     }
 
@@ -285,8 +285,10 @@ mod tests {
 
     fn raw() -> Raw {
         let (sender, port) = std::sync::mpsc::channel();
-        std::thread::spawn(move || floor::serve(|port| sender.send(port).map_err(std::io::Error::other)));
-        let mut raw = Raw::new(port.recv().unwrap(), Destination::Fresh);
+        std::thread::spawn(move || {
+            floor::serve(Ipv4Addr::LOCALHOST, |port| sender.send(port).map_err(std::io::Error::other))
+        });
+        let mut raw = Raw::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port.recv().unwrap()), Destination::Fresh);
         raw.open("any", 1).unwrap();
         raw
     }

@@ -39,8 +39,8 @@ pub fn run(client: Client, n: usize, mut output: impl Write) -> Result<(), Failu
     let file = DatabaseFile::write(n).map_err(failed("writing the database"))?;
     let database = file.path().with_file_name("trial.db");
     write_database(&file.path(), &database, n).map_err(failed("writing the database"))?;
-    let server = Server::start(ServerKind::SoftIoc, &database, None, &peers)?;
-    let mut conversation = Conversation::start(client, &server, None, &peers)?;
+    let server = Server::start(ServerKind::SoftIoc, &database, None, None, &peers)?;
+    let mut conversation = Conversation::start(client, &server, None, 0, &peers)?;
     let hello = Answer::Hello(conversation.hello().clone());
     let mut say = |line: Result<String, serde_json::Error>| {
         line.map_err(std::io::Error::from).and_then(|line| writeln!(output, "{line}")).map_err(failed("writing"))

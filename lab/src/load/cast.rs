@@ -37,7 +37,7 @@ impl Cast {
             return Ok(Cast { server, client, _black_box: None });
         }
         let file = Database::write(load.n_pvs, numbers).map_err(|why| unavailable("the database", &why))?;
-        let black_box = Server::start(load.server, file.path(), seats.server_cpu, &peers::present())?;
+        let black_box = Server::start(load.server, file.path(), seats.server_cpu, None, &peers::present())?;
         let ports = black_box.ports();
         let mut words: Vec<OsString> = vec!["produce-load".into(), "--pvs".into(), load.n_pvs.to_string().into()];
         words.extend(["--numbers".into(), numbers.text().into()]);
@@ -94,13 +94,27 @@ fn watcher(
     seats: &Seats,
     ports: Ports,
 ) -> Result<Process, Failure> {
+    match load.client {
+        Client::Fodo => fodo(load.double, numbers, seats.client_cpu(placement), ports),
+        client => watcher_of(client, numbers, placement, seats, ports),
+    }
+}
+
+/// An honest client of that kind.
+pub(super) fn watcher_of(
+    client: Client,
+    numbers: Numbers,
+    placement: Placement,
+    seats: &Seats,
+    ports: Ports,
+) -> Result<Process, Failure> {
     let cpu = seats.client_cpu(placement);
-    if let Some(external) = load.client.external() {
+    if let Some(external) = client.external() {
         let launch = external.launch_watch(numbers, ports, cpu, &peers::present())?;
         return when_ready(&launch);
     }
-    match load.client {
-        Client::Fodo => fodo(load.double, numbers, cpu, ports),
+    match client {
+        Client::Fodo => fodo(None, numbers, cpu, ports),
         Client::Libca => libca(numbers, cpu, ports, &peers::present()),
         other => {
             let why = "it has no subscriptions".into();

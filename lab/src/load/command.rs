@@ -244,10 +244,16 @@ fn is_positive(number: f64) -> bool {
     number.is_finite() && number > 0.0
 }
 
-type Step = (FanOut, Outcome);
+/// A load and how it went.
+pub(super) type Step = (FanOut, Outcome);
 
 /// One step, or as many as the ladder has.
-fn climb(first: FanOut, is_ladder: bool, placement: Placement, seats: &Seats) -> (Vec<Step>, Option<Failure>) {
+pub(super) fn climb(
+    first: FanOut,
+    is_ladder: bool,
+    placement: Placement,
+    seats: &Seats,
+) -> (Vec<Step>, Option<Failure>) {
     let mut steps: Vec<Step> = Vec::new();
     let mut next = first;
     loop {
@@ -262,7 +268,8 @@ fn climb(first: FanOut, is_ladder: bool, placement: Placement, seats: &Seats) ->
     }
 }
 
-fn has_plateaued(steps: &[Step]) -> bool {
+/// Whether the last step brought no more than the one before.
+pub(super) fn has_plateaued(steps: &[Step]) -> bool {
     match steps {
         [.., (_, before), (_, last)] => last.delivered_hz < before.delivered_hz * PLATEAU_BELOW,
         _ => false,

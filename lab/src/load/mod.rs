@@ -6,6 +6,7 @@
 //! and what each subscription got; with Fodo at both ends nothing in it may stay unexplained. Other clients and
 //! servers tell less: of them latency counts from the server's time stamp, and what did not come is unattributed.
 
+mod absent;
 pub mod book;
 mod cast;
 pub mod command;
@@ -16,6 +17,7 @@ pub mod reconnect;
 pub mod source;
 #[cfg(unix)]
 pub mod stalled;
+pub mod suite;
 pub mod tally;
 pub mod usage;
 pub mod watch;

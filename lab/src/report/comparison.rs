@@ -17,6 +17,22 @@ pub fn text(comparison: &Comparison, with_all: bool) -> String {
             drift.n_rows
         );
     }
+    for moved in &comparison.clients {
+        let _ = writeln!(
+            text,
+            "{} over all of its rows: {} in time ({} .. {}; {} rows): {}.",
+            moved.client,
+            per_cent(moved.ratio),
+            per_cent(moved.interval.0),
+            per_cent(moved.interval.1),
+            moved.n_rows,
+            match (moved.differs, moved.ratio > 1.0) {
+                (false, _) => "no difference",
+                (true, true) => "SLOWER",
+                (true, false) => "FASTER",
+            }
+        );
+    }
     let shown: Vec<&Pair> =
         if with_all { comparison.pairs.iter().collect() } else { comparison.differences().collect() };
     if !shown.is_empty() {

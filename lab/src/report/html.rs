@@ -139,7 +139,7 @@ fn answers(run: &ResultFile) -> String {
         return String::new();
     }
     let mut lines = Vec::new();
-    for answer in &run.answers {
+    for answer in &run.answers_by_question() {
         let contender = Contender { client: &answer.client, server: &answer.server };
         let yes = if answer.yes { "yes" } else { "no" };
         let cells = vec![Cell::words(&contender.text()), Cell::words(yes), Cell::words(&answer.words)];

@@ -52,7 +52,7 @@ pub fn text(run: &ResultFile, published: &[Published]) -> String {
 
 fn answers(run: &ResultFile) -> String {
     let mut text = String::new();
-    for answer in &run.answers {
+    for answer in &run.answers_by_question() {
         let yes = if answer.yes { "YES" } else { "NO" };
         let _ = writeln!(
             text,

@@ -6,7 +6,7 @@ mod environment;
 mod html;
 mod markdown;
 mod model;
-mod number;
+pub mod number;
 mod plot;
 pub mod published;
 mod svg;

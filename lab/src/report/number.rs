@@ -67,6 +67,9 @@ pub fn short(value: f64) -> String {
 
 /// Times something, such as 2.1x.
 pub fn times(ratio: f64) -> String {
+    if ratio > 0.0 && ratio < 0.1 {
+        return format!("1/{}\u{d7}", digits(ratio.recip()));
+    }
     format!("{}\u{d7}", digits(ratio))
 }
 

@@ -41,7 +41,7 @@ const FILES: [&str; 16] = [
 ];
 
 /// How much is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suite {
     /// Every question at a point or two: less than two minutes.
@@ -89,6 +89,9 @@ pub struct Scenario {
     pub verification: String,
     /// Which PVs.
     pub variants: Vec<Variant>,
+    /// The suites in which it is asked between two hosts as well.
+    #[serde(default)]
+    hosts: Vec<Suite>,
     quick: Points,
     full: Points,
 }
@@ -183,6 +186,8 @@ pub struct Task {
     pub cap_s: f64,
     /// Whether clients of other languages are asked it as well.
     pub is_for_external: bool,
+    /// Whether it is asked between two hosts as well.
+    pub is_for_hosts: bool,
     /// The questions it answers, as indices of the scenarios.
     pub scenarios: Vec<usize>,
 }
@@ -236,11 +241,14 @@ pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<T
                 }
                 let (request, how, cap_s) = (scenario.request, scenario.how, points.cap_s);
                 let is_for_external = points.is_for_external(variant, point);
-                let task = Task { request, how, variant, point, cap_s, is_for_external, scenarios: vec![index] };
+                let is_for_hosts = scenario.hosts.contains(&suite);
+                let scenarios = vec![index];
+                let task = Task { request, how, variant, point, cap_s, is_for_external, is_for_hosts, scenarios };
                 match tasks.iter_mut().find(|known| known.is_like(&task) && known.point == point) {
                     Some(known) => {
                         known.scenarios.push(index);
                         known.is_for_external |= is_for_external;
+                        known.is_for_hosts |= is_for_hosts;
                     }
                     None => tasks.push(task),
                 }

@@ -1,0 +1,313 @@
+//! The loads of a run: `loads/loads.toml` says which, and here is how each becomes rows.
+
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::command::{climb, has_plateaued};
+use super::{FanOut, absent, idle, reconnect};
+use crate::driver::{Client, Failure};
+use crate::placement::{Placement, Seats};
+use crate::result::{Per, Row, Verdict};
+use crate::scenario::Suite;
+use crate::server::ServerKind;
+
+const FILE: &str = include_str!("../../loads/loads.toml");
+
+/// What a run asks of loads.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// `L1` and so on.
+    pub question: String,
+    /// What is asked.
+    pub title: String,
+    /// What is done and counted.
+    pub method: String,
+    /// How it is known that it was done.
+    pub verification: String,
+    kind: Kind,
+    /// Clients, each with its server.
+    pairs: Vec<(Client, ServerKind)>,
+    suites: Vec<Suite>,
+    repetitions: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Kind {
+    FanOut(Offered),
+    Ladder(Offered),
+    Reconnect { points: Vec<u32>, down_seconds: f64 },
+    Idle { n: u32, n_pvs: u32 },
+    Absent { n_names: u32, after_seconds: f64, for_seconds: f64 },
+    Sustained { n_pvs: u32, n_subscriptions: u32, hz_max: f64, seconds: f64, p99_ms_max: f64 },
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Offered {
+    n_pvs: u32,
+    n_subscriptions: u32,
+    hz: f64,
+    seconds: f64,
+}
+
+#[derive(Deserialize)]
+struct File {
+    load: Vec<Load>,
+}
+
+impl Load {
+    /// All of them, in the order of the tables.
+    pub fn all() -> Result<Vec<Load>, toml::de::Error> {
+        toml::from_str::<File>(FILE).map(|file| file.load)
+    }
+
+    /// Whether it belongs to a suite.
+    pub fn is_of(&self, suite: Suite) -> bool {
+        self.suites.contains(&suite)
+    }
+
+    /// Does it; rows without a number say why. `told` hears who is asked next.
+    pub fn rows(&self, clients: &[Client], seats: &Seats, deadline: Instant, told: &mut dyn FnMut(&str)) -> Vec<Row> {
+        let placement = seats.placements().last().copied().unwrap_or(Placement::Unpinned);
+        let mut rows = Vec::new();
+        for &(client, server) in self.pairs.iter().filter(|(client, _)| clients.contains(client)) {
+            told(&format!("{}, {} with {}", self.question, client.text(), server.text()));
+            let asked = Asked { load: self, client, server, placement, seats, deadline };
+            rows.extend(asked.rows());
+        }
+        rows
+    }
+}
+
+/// One load of one client and server.
+struct Asked<'a> {
+    load: &'a Load,
+    client: Client,
+    server: ServerKind,
+    placement: Placement,
+    seats: &'a Seats,
+    deadline: Instant,
+}
+
+impl Asked<'_> {
+    fn rows(&self) -> Vec<Row> {
+        match &self.load.kind {
+            Kind::FanOut(offered) => vec![self.fan_out(offered)],
+            Kind::Ladder(offered) => vec![self.ladder(offered)],
+            Kind::Reconnect { points, down_seconds } => {
+                points.iter().flat_map(|&n_pvs| self.reconnect(n_pvs, seconds(*down_seconds))).collect()
+            }
+            Kind::Idle { n, n_pvs } => self.idle(*n, *n_pvs),
+            Kind::Absent { n_names, after_seconds, for_seconds } => {
+                vec![self.absent(*n_names, seconds(*after_seconds), seconds(*for_seconds))]
+            }
+            Kind::Sustained { n_pvs, n_subscriptions, hz_max, seconds, p99_ms_max } => {
+                let highest =
+                    Offered { n_pvs: *n_pvs, n_subscriptions: *n_subscriptions, hz: *hz_max, seconds: *seconds };
+                vec![self.sustained(&highest, *p99_ms_max)]
+            }
+        }
+    }
+
+    /// As often as wanted and there is time for; stops at the first failure.
+    fn repeat<T>(&self, work: impl Fn() -> Result<T, Failure>) -> (Vec<T>, Option<Failure>) {
+        let mut done = Vec::new();
+        while done.len() < self.load.repetitions && Instant::now() < self.deadline {
+            match work() {
+                Ok(outcome) => done.push(outcome),
+                Err(failure) => return (done, Some(failure)),
+            }
+        }
+        (done, None)
+    }
+
+    fn offered(&self, offered: &Offered) -> FanOut {
+        FanOut {
+            n_pvs: offered.n_pvs,
+            n_subscriptions: offered.n_subscriptions,
+            rate_hz: offered.hz,
+            duration: seconds(offered.seconds),
+            double: None,
+            client: self.client,
+            server: self.server,
+            producer: None,
+        }
+    }
+
+    fn fan_out(&self, offered: &Offered) -> Row {
+        let load = self.offered(offered);
+        let (outcomes, failure) = self.repeat(|| load.run(self.placement, self.seats));
+        let rows: Vec<Row> = outcomes.iter().map(|outcome| load.row(self.placement, outcome)).collect();
+        // The account of the one that failed, or of the last.
+        let is_failed = |row: &&Row| row.verdict == Verdict::Failed;
+        let Some(shown) = rows.iter().find(is_failed).or(rows.last()) else {
+            return self.without_number("", 0, failure);
+        };
+        let samples = rows.iter().flat_map(|row| row.samples.clone()).collect();
+        let mut row = Row { samples, question: self.load.question.clone(), ..shown.clone() };
+        row.summarize(1);
+        match failure {
+            Some(failure) => Row { verdict: Verdict::Failed, why: Some(failure.to_string()), ..row },
+            None => row,
+        }
+    }
+
+    fn ladder(&self, offered: &Offered) -> Row {
+        let first = self.offered(offered);
+        let (climbs, failure) = self.repeat(|| match climb(first, true, self.placement, self.seats) {
+            (steps, None) => Ok(steps),
+            (_, Some(failure)) => Err(failure),
+        });
+        let fault = climbs.iter().flatten().find_map(|(_, outcome)| outcome.failure());
+        let has_ended = climbs.iter().all(|steps| has_plateaued(steps));
+        let best = |steps: &Vec<super::command::Step>| {
+            steps.iter().map(|(_, outcome)| outcome.delivered_hz).fold(0.0, f64::max)
+        };
+        let variant = if has_ended { "to the plateau" } else { "as far as the ladder goes" };
+        let row = self.row(variant, u64::from(offered.n_pvs * offered.n_subscriptions), "updates/s");
+        self.measured(row, climbs.iter().map(best).collect(), fault, failure)
+    }
+
+    fn reconnect(&self, n_pvs: u32, down: Duration) -> Vec<Row> {
+        let (backs, failure) = self.repeat(|| reconnect::run(n_pvs, down, self.placement, self.seats));
+        let of = |variant: &str, time: fn(&reconnect::Back) -> Duration| {
+            let samples = backs.iter().map(|back| time(back).as_nanos() as f64).collect();
+            self.measured(self.row(variant, u64::from(n_pvs), "ns"), samples, None, failure.clone())
+        };
+        vec![of("first update", |back| back.first), of("all updates", |back| back.all)]
+    }
+
+    fn idle(&self, n: u32, n_pvs: u32) -> Vec<Row> {
+        let (found, failure) = self.repeat(|| idle::run(n, n_pvs, self.placement, self.seats));
+        let of = |variant: &str, bytes: fn(&idle::Idle) -> f64| {
+            let samples = found.iter().map(bytes).collect();
+            self.measured(self.row(variant, u64::from(n), "bytes"), samples, None, failure.clone())
+        };
+        vec![
+            of("channel, client", |idle| idle.client_channel),
+            of("channel, server", |idle| idle.server_channel),
+            of("subscription, client", |idle| idle.client_subscription),
+            of("subscription, server", |idle| idle.server_subscription),
+        ]
+    }
+
+    fn absent(&self, n_names: u32, after: Duration, counted: Duration) -> Row {
+        let ask = || absent::run(self.client, n_names, after, counted, self.placement, self.seats);
+        let (found, failure) = self.repeat(ask);
+        let variant = format!("after {:.0} s", after.as_secs_f64());
+        let samples = found.iter().map(|absent| absent.datagrams_hz).collect();
+        self.measured(self.row(&variant, u64::from(n_names), "datagrams each second"), samples, None, failure)
+    }
+
+    /// The highest rate at which everything is well, to a twentieth: halved until it is, then between.
+    fn sustained(&self, highest: &Offered, p99_ms_max: f64) -> Row {
+        let is_well = |hz: f64| -> Result<bool, Failure> {
+            let load = self.offered(&Offered { hz, ..*highest });
+            let outcome = load.run(self.placement, self.seats)?;
+            let ledger = &outcome.ledger;
+            let n_merged = ledger.merged_server + ledger.merged_client + ledger.unattributed;
+            let p99_ms = outcome.percentiles.iter().find(|(at, _)| *at == 99.0).map_or(f64::MAX, |(_, ns)| ns / 1e6);
+            Ok(outcome.failure().is_none() && n_merged == 0 && outcome.kept_schedule() && p99_ms <= p99_ms_max)
+        };
+        let n = f64::from(highest.n_pvs) * f64::from(highest.n_subscriptions);
+        let (found, failure) = self.repeat(|| search(highest.hz, is_well));
+        let row = self.row(&format!("p99 below {p99_ms_max} ms"), n as u64, "updates/s");
+        self.measured(row, found.iter().map(|hz| hz * n).collect(), None, failure)
+    }
+
+    fn row(&self, variant: &str, point: u64, unit: &str) -> Row {
+        Row {
+            question: self.load.question.clone(),
+            title: self.load.title.clone(),
+            series: self.placement.text().into(),
+            variant: if variant.is_empty() { "none".into() } else { variant.into() },
+            point,
+            client: self.client.text().into(),
+            server: self.server.text().into(),
+            unit: unit.into(),
+            per: Per::Operation,
+            n_operations: 1,
+            ..Row::default()
+        }
+    }
+
+    fn measured(&self, row: Row, samples: Vec<f64>, fault: Option<String>, failure: Option<Failure>) -> Row {
+        let why = fault.or(failure.map(|failure| failure.to_string()));
+        let mut row = Row { samples, ..row };
+        row.summarize(1);
+        match why {
+            Some(why) => Row { verdict: Verdict::Failed, why: Some(why), samples: Vec::new(), ..row },
+            None if row.samples.is_empty() => {
+                Row { why: Some("the time of the run was over before its turn".into()), ..row }
+            }
+            None => Row { verdict: Verdict::Measured, ..row },
+        }
+    }
+
+    fn without_number(&self, variant: &str, point: u64, failure: Option<Failure>) -> Row {
+        match failure {
+            Some(Failure::Unavailable { who, why }) => {
+                Row { why: Some(format!("{who}: {why}")), ..self.row(variant, point, "ns") }
+            }
+            failure => self.measured(self.row(variant, point, "ns"), Vec::new(), None, failure),
+        }
+    }
+}
+
+/// How close the two ends of a search come.
+const CLOSE: f64 = 1.05;
+/// Halvings before a rate counts as none at all: a thousandth of the highest.
+const HALVINGS_MAX: usize = 10;
+
+/// The highest rate up to `highest` at which all is well, to a twentieth.
+fn search(highest: f64, is_well: impl Fn(f64) -> Result<bool, Failure>) -> Result<f64, Failure> {
+    let (mut good, mut bad) = (highest, f64::INFINITY);
+    for _ in 0..HALVINGS_MAX {
+        if is_well(good)? {
+            break;
+        }
+        bad = good;
+        good /= 2.0;
+    }
+    while bad.is_finite() && bad / good > CLOSE {
+        let between = (good * bad).sqrt();
+        if is_well(between)? {
+            good = between;
+        } else {
+            bad = between;
+        }
+    }
+    Ok(good)
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_load_is_understood_and_each_suite_has_some() {
+        let loads = Load::all().unwrap();
+
+        for suite in [Suite::Quick, Suite::Full] {
+            assert!(loads.iter().any(|load| load.is_of(suite)), "{suite:?}");
+        }
+        assert!(loads.iter().all(|load| load.repetitions > 0 && !load.pairs.is_empty()));
+    }
+
+    #[test]
+    fn a_search_ends_close_below_the_rate_from_which_on_it_is_not_well() {
+        for limit in [3.0, 77.0, 400.0, 5000.0] {
+            let found = search(1000.0, |hz| Ok(hz <= limit)).unwrap();
+
+            let highest = f64::min(limit, 1000.0);
+            assert!(found <= highest && found * CLOSE >= highest, "{found} of {highest}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Two runs of one client, and one of a double that takes a fifth longer, measured and compared for real. Workers are
+//! the calling program started again, so this test is a program of its own: started as `lab ...` it is the laboratory.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output, Stdio};
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if words.first().is_some_and(|word| word == "lab") {
+        return fodo_lab::run(words.into_iter().skip(1));
+    }
+    let list = lab(&["list".into()]);
+    let has_peers = String::from_utf8_lossy(&list.stdout).contains("libca and softIoc of EPICS Base");
+    if !has_peers && std::env::var_os("CI").is_none() {
+        println!("not tested: no softIoc here; `cargo xtask test` fetches it, FODO_PEERS names another");
+        return ExitCode::SUCCESS;
+    }
+    runs_of_one_client_do_not_differ_and_a_fifth_more_time_is_found_out();
+    ExitCode::SUCCESS
+}
+
+fn lab(words: &[OsString]) -> Output {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.arg("lab").args(words).stdin(Stdio::null()).output().expect("this program starts")
+}
+
+/// A run whose numbers are all of gets by our client from softIoc.
+fn run(directory: &Path, name: &str, slower_per_cent: u32) -> PathBuf {
+    let path = directory.join(name);
+    let slower = slower_per_cent.to_string();
+    let words = "run quick --question Q17 --client fodo --server soft-ioc --repetitions 9 --slower-per-cent";
+    let mut words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+    words.extend([slower.into(), "--json".into(), path.clone().into()]);
+    let output = lab(&words);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    path
+}
+
+fn compare(before: &Path, after: &Path) -> (Option<i32>, serde_json::Value) {
+    let output = lab(&["compare".into(), "--json".into(), before.into(), after.into()]);
+    (output.status.code(), serde_json::from_slice(&output.stdout).expect("the comparison as JSON"))
+}
+
+fn runs_of_one_client_do_not_differ_and_a_fifth_more_time_is_found_out() {
+    let directory = std::env::temp_dir().join(format!("fodo-lab-compare-{}", std::process::id()));
+    std::fs::create_dir(&directory).expect("a directory of its own");
+
+    let (one, other) = (run(&directory, "one.json", 0), run(&directory, "other.json", 0));
+    let slower = run(&directory, "slower.json", 20);
+    let (same, planted) = (compare(&one, &other), compare(&one, &slower));
+    std::fs::remove_dir_all(&directory).expect("it is our own");
+
+    assert_eq!(same.0, Some(0), "{:#}", same.1);
+    assert_eq!(planted.0, Some(1), "{:#}", planted.1);
+    let ratio = planted.1["comparison"]["clients"][0]["ratio"].as_f64().expect("how much longer it took");
+    assert!((1.1..1.35).contains(&ratio), "{ratio}");
+}
