@@ -5,17 +5,18 @@ use std::process::Command;
 
 use crate::step::{Outcome, output_of};
 
-/// A program and the Debian package that has it.
-const NEEDED: [(&str, &str); 4] = [
-    ("chromium", "chromium"),
-    ("java", "openjdk-17-jdk-headless"),
-    ("javac", "openjdk-17-jdk-headless"),
-    ("mvn", "maven"),
+/// A program, the flag that makes it tell its version, and the Debian package that has it.
+const NEEDED: [(&str, &str, &str); 5] = [
+    ("chromium", "--version", "chromium"),
+    ("java", "--version", "openjdk-17-jdk-headless"),
+    ("javac", "--version", "openjdk-17-jdk-headless"),
+    ("mvn", "--version", "maven"),
+    ("ip", "-V", "iproute2"),
 ];
 
 /// Makes sure that they are there. Only CI installs what is missing: a developer's machine is his own.
 pub fn prepare(root: &Path) -> Result<Outcome, String> {
-    let missing = missing(|program| output_of(root, Command::new(program).arg("--version")).is_ok());
+    let missing = missing(|program, flag| output_of(root, Command::new(program).arg(flag)).is_ok());
     if missing.is_empty() {
         return Ok(Outcome::Passed(String::new()));
     }
@@ -31,10 +32,10 @@ pub fn prepare(root: &Path) -> Result<Outcome, String> {
 }
 
 /// The packages of programs that are not there, each once.
-fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static str> {
+fn missing(is_there: impl Fn(&str, &str) -> bool) -> Vec<&'static str> {
     let mut packages = Vec::new();
-    for (program, package) in NEEDED {
-        if !is_there(program) && !packages.contains(&package) {
+    for (program, flag, package) in NEEDED {
+        if !is_there(program, flag) && !packages.contains(&package) {
             packages.push(package);
         }
     }
@@ -47,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_package_of_two_missing_programs_is_installed_once() {
-        assert_eq!(missing(|program| program == "mvn"), ["chromium", "openjdk-17-jdk-headless"]);
-        assert_eq!(missing(|_| true), [""; 0]);
+        assert_eq!(missing(|program, _| program == "mvn"), ["chromium", "openjdk-17-jdk-headless", "iproute2"]);
+        assert_eq!(missing(|_, _| true), [""; 0]);
     }
 }
