@@ -197,7 +197,11 @@ impl Evidence {
             return Evidence { ratio: Some(ratio), ..nothing };
         }
         // A machine that got slower makes times longer and rates lower.
-        let share = if before.is_rate() { drift.recip() } else { drift };
+        let share = match (before.depends_on_speed(), before.is_rate()) {
+            (false, _) => 1.0,
+            (true, true) => drift.recip(),
+            (true, false) => drift,
+        };
         let own: Vec<f64> = b.iter().map(|value| value / share).collect();
         let p = welch_p(a, b).max(welch_p(a, &own));
         Evidence {
@@ -258,7 +262,7 @@ fn clients(both: &[(&Row, &Row)], drifts: &[Drift], least: f64) -> Vec<Moved> {
     let of_client = |name: &str| {
         let is_its = |(a, b): &(&Row, &Row)| {
             let n = a.samples.len().min(b.samples.len());
-            a.client == name && a.is_measured() && b.is_measured() && n >= REPETITIONS_MIN
+            a.client == name && a.depends_on_speed() && a.is_measured() && b.is_measured() && n >= REPETITIONS_MIN
         };
         let rows: Vec<(&Row, &Row)> = both.iter().copied().filter(is_its).collect();
         Moved::of(name, &rows, drifts, least)

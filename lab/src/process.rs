@@ -227,7 +227,9 @@ fn wrapped(launch: &Launch) -> std::io::Result<Command> {
     let this = std::env::current_exe()?;
     let mut command = match launch.ports.network_of {
         Some(process) => {
-            let mut command = Command::new("nsenter");
+            // Its own PATH may be empty.
+            let nsenter = crate::driver::external::which("nsenter").unwrap_or_else(|| "nsenter".into());
+            let mut command = Command::new(nsenter);
             command.arg(format!("--net={}", crate::hosts::path_of(process))).arg("--").arg(&this);
             command
         }

@@ -314,6 +314,11 @@ impl Row {
         self.client.starts_with("raw")
     }
 
+    /// Whether a slower machine makes it worse: a time or a rate, not a size.
+    pub fn depends_on_speed(&self) -> bool {
+        self.unit == "ns" || self.is_rate()
+    }
+
     /// Whether more is better: a rate, not a time.
     pub fn is_rate(&self) -> bool {
         self.unit.ends_with("/s")
@@ -334,7 +339,7 @@ impl Row {
 
     /// The median of all operations of one repetition together, in nanoseconds; `None` for a rate.
     pub fn total_ns(&self) -> Option<f64> {
-        let median = self.median.filter(|_| self.is_measured() && !self.is_rate())?;
+        let median = self.median.filter(|_| self.is_measured() && self.unit == "ns")?;
         Some(match self.per {
             Per::Total => median,
             Per::Operation => median * self.n_operations.max(1) as f64,
@@ -343,7 +348,7 @@ impl Row {
 
     /// MB/s of values, 10^6 bytes each; `None` when the row moves none or is a rate already.
     pub fn megabytes_per_s(&self) -> Option<f64> {
-        let ns = self.median_per_operation().filter(|ns| *ns > 0.0 && !self.is_rate())?;
+        let ns = self.median_per_operation().filter(|ns| *ns > 0.0 && self.unit == "ns")?;
         Some(self.bytes? as f64 * 1e3 / ns)
     }
 

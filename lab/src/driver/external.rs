@@ -235,7 +235,7 @@ fn make_psi_ca(directory: &Path) -> Result<(), String> {
 }
 
 /// A program in PATH.
-fn which(name: &str) -> Option<PathBuf> {
+pub fn which(name: &str) -> Option<PathBuf> {
     let name = if cfg!(windows) { format!("{name}.exe") } else { name.to_owned() };
     std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(&name)).find(|path| path.is_file())
 }

@@ -217,7 +217,11 @@ impl FanOut {
             percentiles: outcome.percentiles.clone(),
             histogram: outcome.histogram.clone(),
             verdict: if failure.is_some() { Verdict::Failed } else { Verdict::Measured },
-            why: failure,
+            why: failure.or_else(|| {
+                let late_ms = outcome.late_max.as_millis();
+                let is_late = !outcome.kept_schedule();
+                is_late.then(|| format!("the generator was up to {late_ms} ms behind: less was offered than it says"))
+            }),
             ledger: Some(outcome.ledger.clone()),
             resources: Some(Resources {
                 cpu_s_per_million: Some(outcome.server.cpu_s / outcome.ledger.delivered.max(1) as f64 * 1e6),

@@ -38,6 +38,7 @@ pub struct Load {
 enum Kind {
     FanOut(Offered),
     Ladder(Offered),
+    Stalled(Offered),
     Reconnect { points: Vec<u32>, down_seconds: f64 },
     Idle { n: u32, n_pvs: u32 },
     Absent { n_names: u32, after_seconds: f64, for_seconds: f64 },
@@ -97,6 +98,7 @@ impl Asked<'_> {
         match &self.load.kind {
             Kind::FanOut(offered) => vec![self.fan_out(offered)],
             Kind::Ladder(offered) => vec![self.ladder(offered)],
+            Kind::Stalled(offered) => vec![self.stalled(offered)],
             Kind::Reconnect { points, down_seconds } => {
                 points.iter().flat_map(|&n_pvs| self.reconnect(n_pvs, seconds(*down_seconds))).collect()
             }
@@ -215,7 +217,24 @@ impl Asked<'_> {
         let n = f64::from(highest.n_pvs) * f64::from(highest.n_subscriptions);
         let (found, failure) = self.repeat(|| search(highest.hz, is_well));
         let row = self.row(&format!("p99 below {p99_ms_max} ms"), n as u64, "updates/s");
-        self.measured(row, found.iter().map(|hz| hz * n).collect(), None, failure)
+        let fault = found.contains(&None).then(|| "not even a thousandth of the highest rate is carried so".to_owned());
+        self.measured(row, found.into_iter().flatten().map(|hz| hz * n).collect(), fault, failure)
+    }
+
+    /// How many times its value alone p99 is beside a client that has stopped reading.
+    #[cfg(unix)]
+    fn stalled(&self, offered: &Offered) -> Row {
+        let load = self.offered(offered);
+        let (runs, failure) = self.repeat(|| super::stalled::Stalled::run(&load, self.placement, self.seats));
+        let fault = runs.iter().find_map(super::stalled::Stalled::failure);
+        let row = self.row("p99 beside to p99 alone", u64::from(offered.n_pvs * offered.n_subscriptions), "x");
+        self.measured(row, runs.iter().map(super::stalled::Stalled::ratio_of_p99).collect(), fault, failure)
+    }
+
+    #[cfg(not(unix))]
+    fn stalled(&self, _offered: &Offered) -> Row {
+        let why = "only Unix can stop a client and let it go on".to_owned();
+        Row { why: Some(why), ..self.row("p99 beside to p99 alone", 0, "x") }
     }
 
     fn row(&self, variant: &str, point: u64, unit: &str) -> Row {
@@ -235,6 +254,9 @@ impl Asked<'_> {
     }
 
     fn measured(&self, row: Row, samples: Vec<f64>, fault: Option<String>, failure: Option<Failure>) -> Row {
+        if let Some(Failure::Unavailable { who, why }) = failure {
+            return Row { why: Some(format!("{who}: {why}")), ..row };
+        }
         let why = fault.or(failure.map(|failure| failure.to_string()));
         let mut row = Row { samples, ..row };
         row.summarize(1);
@@ -248,12 +270,7 @@ impl Asked<'_> {
     }
 
     fn without_number(&self, variant: &str, point: u64, failure: Option<Failure>) -> Row {
-        match failure {
-            Some(Failure::Unavailable { who, why }) => {
-                Row { why: Some(format!("{who}: {why}")), ..self.row(variant, point, "ns") }
-            }
-            failure => self.measured(self.row(variant, point, "ns"), Vec::new(), None, failure),
-        }
+        self.measured(self.row(variant, point, "ns"), Vec::new(), None, failure)
     }
 }
 
@@ -262,13 +279,15 @@ const CLOSE: f64 = 1.05;
 /// Halvings before a rate counts as none at all: a thousandth of the highest.
 const HALVINGS_MAX: usize = 10;
 
-/// The highest rate up to `highest` at which all is well, to a twentieth.
-fn search(highest: f64, is_well: impl Fn(f64) -> Result<bool, Failure>) -> Result<f64, Failure> {
+/// The highest rate up to `highest` at which all is well, to a twentieth; `None` when there is none.
+fn search(highest: f64, is_well: impl Fn(f64) -> Result<bool, Failure>) -> Result<Option<f64>, Failure> {
     let (mut good, mut bad) = (highest, f64::INFINITY);
-    for _ in 0..HALVINGS_MAX {
-        if is_well(good)? {
-            break;
+    let mut n_halvings = 0;
+    while !is_well(good)? {
+        if n_halvings == HALVINGS_MAX {
+            return Ok(None);
         }
+        n_halvings += 1;
         bad = good;
         good /= 2.0;
     }
@@ -280,7 +299,7 @@ fn search(highest: f64, is_well: impl Fn(f64) -> Result<bool, Failure>) -> Resul
             bad = between;
         }
     }
-    Ok(good)
+    Ok(Some(good))
 }
 
 fn seconds(seconds: f64) -> Duration {
@@ -304,10 +323,11 @@ mod tests {
     #[test]
     fn a_search_ends_close_below_the_rate_from_which_on_it_is_not_well() {
         for limit in [3.0, 77.0, 400.0, 5000.0] {
-            let found = search(1000.0, |hz| Ok(hz <= limit)).unwrap();
+            let found = search(1000.0, |hz| Ok(hz <= limit)).unwrap().unwrap();
 
             let highest = f64::min(limit, 1000.0);
             assert!(found <= highest && found * CLOSE >= highest, "{found} of {highest}");
         }
+        assert_eq!(search(1000.0, |_| Ok(false)).unwrap(), None);
     }
 }
