@@ -255,7 +255,7 @@ fn pair(before: &Row, after: &Row, evidence: &Evidence, least: f64) -> Pair {
 }
 
 /// How often the repetitions are drawn anew.
-const N_DRAWS: usize = 1000;
+const N_DRAWS: usize = 200;
 
 fn clients(both: &[(&Row, &Row)], drifts: &[Drift], least: f64) -> Vec<Moved> {
     let names: BTreeSet<&str> = both.iter().map(|(row, _)| row.client.as_str()).collect();
