@@ -58,9 +58,9 @@ fn start(words: &[&str]) -> (Lab, ChildStdin, impl Iterator<Item = String> + use
 }
 
 fn a_driver_speaks_the_protocol_line_by_line() {
-    let (_server, _open, mut said) = start(&["worker", "serve-raw"]);
+    let (_server, _open, mut said) = start(&["worker", "serve-raw", "127.0.0.1"]);
     let port = said.next().and_then(|line| line.rsplit(' ').next().map(str::to_owned)).expect("the server's port");
-    let (_driver, mut asks, mut answers) = start(&["worker", "drive-raw", &port]);
+    let (_driver, mut asks, mut answers) = start(&["worker", "drive-raw", &format!("127.0.0.1:{port}")]);
     let hello = answers.next();
     let mut ask = |text: &str| -> Value {
         writeln!(asks, "{text}").expect("the driver listens");
