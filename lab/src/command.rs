@@ -86,6 +86,9 @@ struct RunArguments {
     /// Also write the run to this file, with every repetition; "-" for standard output in place of the tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the report, a page of HTML with Markdown and CSV beside it, to this directory in place of a temporary one.
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
     /// How often each number is taken, at least five.
     #[arg(long, value_name = "N", default_value_t = REPETITIONS_DEFAULT, value_parser = repetitions)]
     repetitions: usize,
@@ -208,6 +211,11 @@ fn measure(arguments: RunArguments) -> ExitCode {
     };
     if !json_only {
         print(&tables::tables(&result));
+        let directory = arguments.report.clone().unwrap_or_else(|| std::env::temp_dir().join("fodo-lab-report"));
+        match report::verb::pages(&result, settings.suite.text(), &directory) {
+            Ok(pages) => print(&format!("\nThe report, to be read in a browser:\n{pages}")),
+            Err(why) => return complain(&format!("the report cannot be written: {why}")),
+        }
     }
     if let Some(path) = &arguments.json {
         let written = if json_only {

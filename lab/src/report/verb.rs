@@ -186,13 +186,17 @@ fn gate(run: &ResultFile, limits: Option<&Path>, record: Option<&Path>) -> Resul
 }
 
 fn report(path: &Path, stem: &str, directory: &Path) -> Result<String, Misuse> {
-    let run = read(path)?;
+    pages(&read(path)?, stem, directory)
+}
+
+/// Writes the pages of a run; gives their paths, a line each.
+pub fn pages(run: &ResultFile, stem: &str, directory: &Path) -> Result<String, String> {
     let published = Published::all();
     std::fs::create_dir_all(directory).map_err(|why| format!("{}: {why}", directory.display()))?;
     let pages = [
-        ("html", super::html::page(&run, &published)),
-        ("md", super::markdown::text(&run, &published)),
-        ("csv", super::csv::text(&run)),
+        ("html", super::html::page(run, &published)),
+        ("md", super::markdown::text(run, &published)),
+        ("csv", super::csv::text(run)),
     ];
     let mut told = String::new();
     for (extension, page) in pages {
