@@ -141,7 +141,8 @@ fn libca_and_softioc_are_measured_and_every_value_is_right() {
         .filter(|row| row["series"] != "two hosts");
     for row in of_libca.clone() {
         assert_eq!(row["verdict"], "measured", "{row}");
-        assert_eq!(row["samples"].as_array().map(Vec::len), Some(5), "{row}");
+        // A repetition that a busy machine made too slow is told.
+        assert!(row["samples"].as_array().map(Vec::len) == Some(5) || row["why"].is_string(), "{row}");
     }
     assert!(of_libca.count() > 0);
     let libca = run["peers"].as_array().expect("peers").iter().find(|peer| peer["name"] == "libca");
