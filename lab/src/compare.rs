@@ -157,6 +157,11 @@ impl Comparison {
         self.pairs.iter().filter(|pair| !matches!(pair.change, Change::None | Change::TooFew))
     }
 
+    /// Whether any number stands against another: without one, that nothing differs says nothing.
+    pub fn compares(&self) -> bool {
+        self.pairs.iter().any(|pair| pair.change != Change::TooFew && (pair.before.is_some() || pair.after.is_some()))
+    }
+
     /// Whether the runs differ, in a row or over all of a client's.
     pub fn differ(&self) -> bool {
         self.differences().next().is_some() || self.clients.iter().any(|client| client.differs)
@@ -437,5 +442,6 @@ mod tests {
         let comparison = Comparison::of(&before, &after, LEAST);
 
         assert!(comparison.pairs.iter().all(|pair| pair.change == Change::TooFew));
+        assert!(!comparison.compares());
     }
 }

@@ -100,7 +100,7 @@ impl Limit {
     fn bounds(&self) -> Vec<Bound> {
         type Found = fn(&Limit, &Row, &ResultFile) -> Option<f64>;
         let all: [(&'static str, Option<f64>, Found, bool); 6] = [
-            ("ns", self.ns_max, |_, row, _| row.median_per_operation().filter(|_| !row.is_rate()), false),
+            ("ns", self.ns_max, |_, row, _| row.median_per_operation().filter(|_| row.unit == "ns"), false),
             ("times the floor", self.to_floor_max, |_, row, _| row.to_floor(), false),
             ("ns at p99", self.p99_ns_max, |_, row, _| row.percentile(99.0), false),
             ("MB/s", self.megabytes_per_s_min, |_, row, _| row.megabytes_per_s(), true),
@@ -119,7 +119,8 @@ impl Limit {
     fn ratio(&self, row: &Row, run: &ResultFile) -> Option<f64> {
         let mut key = row.key();
         key.client = self.against.clone()?;
-        Some(row.median_per_operation()? / run.row(&key)?.median_per_operation()?)
+        let ratio = row.median_per_operation()? / run.row(&key)?.median_per_operation()?;
+        Some(if row.is_rate() { ratio.recip() } else { ratio })
     }
 
     fn concerns(&self, row: &Row) -> bool {
@@ -199,6 +200,31 @@ mod tests {
         let verdicts = verdicts(limits);
 
         assert!(!verdicts.is_empty() && verdicts.iter().all(|holds| *holds), "{verdicts:?}");
+    }
+
+    #[test]
+    fn of_rates_the_lower_is_the_longer_and_bytes_are_no_time() {
+        let row = |client: &str, unit: &str, value: f64| {
+            let mut row = Row {
+                question: "L2".into(),
+                client: client.into(),
+                unit: unit.into(),
+                samples: vec![value; 5],
+                verdict: crate::result::Verdict::Measured,
+                ..Row::default()
+            };
+            row.summarize(1);
+            row
+        };
+        let mut run = ResultFile::new("full", "2024-02-29T12:00:00Z");
+        run.rows = vec![row("fodo", "updates/s", 2e6), row("libca", "updates/s", 1e6), row("aioca", "bytes", 5.0)];
+        let holds = |limits: &str| -> Vec<bool> {
+            Limits::parse(limits).unwrap().findings(&run).iter().map(|finding| finding.holds).collect()
+        };
+
+        assert_eq!(holds("[[limit]]\nclient = 'fodo'\nagainst = 'libca'\nratio_max = 0.6"), [true]);
+        assert_eq!(holds("[[limit]]\nclient = 'libca'\nagainst = 'fodo'\nratio_max = 0.6"), [false]);
+        assert_eq!(holds("[[limit]]\nclient = 'aioca'\nns_max = 10.0"), [false]);
     }
 
     #[test]

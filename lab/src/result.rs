@@ -1,4 +1,4 @@
-//! A run as a file: schema `fodo-lab/2`, written by `fodo lab run`, read by `compare`, `gate` and `report`.
+//! A run as a file: schema `fodo-lab/3`, written by `fodo lab run`, read by `compare`, `gate` and `report`.
 //!
 //! Names of questions, clients and servers are open: a file of tomorrow with a client that this program has
 //! never heard of is read, compared and drawn. Fields that are not known are passed over; a field that is
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::statistics::Summary;
 
 /// What a program that reads the file checks first.
-pub const SCHEMA: &str = "fodo-lab/2";
+pub const SCHEMA: &str = "fodo-lab/3";
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,9 +127,9 @@ pub struct Row {
     /// What became of every update of a load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<Ledger>,
-    /// What a load cost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resources: Option<Resources>,
+    /// What a load cost each of its ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<Resources>,
 }
 
 /// What one sample is the time of.
@@ -203,13 +203,15 @@ pub struct Ledger {
     pub late_max_ms: f64,
 }
 
-/// What a load cost.
+/// What a load cost one of its ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
-    /// Processor time per million updates.
+    /// `server` or `client`.
+    pub role: String,
+    /// Processor time per million updates delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_s_per_million: Option<f64>,
-    /// Memory in use at its highest.
+    /// Memory in use at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_bytes: Option<u64>,
     /// Threads.
@@ -218,6 +220,12 @@ pub struct Resources {
     /// Context switches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ctx_switches: Option<u64>,
+    /// TCP segments sent, acknowledgements included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets_sent: Option<u64>,
+    /// Bytes of the protocol sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_sent: Option<u64>,
 }
 
 /// A question that is answered with yes or no.
@@ -479,7 +487,7 @@ mod tests {
             percentiles: vec![(50.0, 990.0), (99.99, 5000.0)],
             verdict: Verdict::Measured,
             ledger: Some(Ledger { produced: 7, unexplained: -1, ..Ledger::default() }),
-            resources: Some(Resources { rss_bytes: Some(1 << 20), ..Resources::default() }),
+            resources: vec![Resources { role: "server".into(), rss_bytes: Some(1 << 20), ..Resources::default() }],
             ..Row::default()
         };
         row.summarize(1);
@@ -518,7 +526,7 @@ mod tests {
 
     #[test]
     fn a_row_with_the_least_that_the_schema_asks_for_is_read() {
-        let text = r#"{"schema":"fodo-lab/2","suite":"full","started":"2024-02-29T12:00:00Z","duration_s":1,
+        let text = r#"{"schema":"fodo-lab/3","suite":"full","started":"2024-02-29T12:00:00Z","duration_s":1,
             "of tomorrow":1,"rows":[{"question":"Q4","series":"one core","point":10,"client":"psi-ca",
             "server":"fodo","samples":[2,1,3],"n_operations":10,"verdict":"measured","of tomorrow":[]}]}"#;
 
@@ -533,7 +541,7 @@ mod tests {
     fn a_file_of_another_schema_is_refused_by_its_name() {
         let refused = ResultFile::parse(r#"{"schema":"fodo-lab/1","rows":"elsewhere"}"#).unwrap_err();
 
-        assert_eq!(refused.to_string(), r#"its schema is "fodo-lab/1", expected "fodo-lab/2": measure again"#);
+        assert_eq!(refused.to_string(), r#"its schema is "fodo-lab/1", expected "fodo-lab/3": measure again"#);
     }
 
     #[test]

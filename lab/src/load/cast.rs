@@ -22,6 +22,8 @@ pub struct Cast {
     pub server: Process,
     /// Takes `watch` and what follows.
     pub client: Process,
+    /// Where the client reaches the server it watches.
+    pub port: u16,
     /// A server that takes no requests of ours.
     _black_box: Option<(Server, Database)>,
 }
@@ -34,7 +36,7 @@ impl Cast {
             let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
             let server = start_server(load.n_pvs, seats, ports)?;
             let client = watcher(load, numbers, placement, seats, ports)?;
-            return Ok(Cast { server, client, _black_box: None });
+            return Ok(Cast { server, client, port: ports.server, _black_box: None });
         }
         let file = Database::write(load.n_pvs, numbers).map_err(|why| unavailable("the database", &why))?;
         let black_box = Server::start(load.server, file.path(), seats.server_cpu, None, &peers::present())?;
@@ -47,7 +49,7 @@ impl Cast {
         // Wherever there is time: it belongs to neither end.
         let server = start("the load's generator", words, None, ports)?;
         let client = watcher(load, numbers, placement, seats, ports)?;
-        Ok(Cast { server, client, _black_box: Some((black_box, file)) })
+        Ok(Cast { server, client, port: ports.server, _black_box: Some((black_box, file)) })
     }
 }
 

@@ -19,6 +19,7 @@ pub mod source;
 pub mod stalled;
 pub mod suite;
 pub mod tally;
+pub mod traffic;
 pub mod usage;
 pub mod watch;
 pub mod worker;
@@ -36,6 +37,7 @@ use crate::server::ServerKind;
 use self::cast::Cast;
 use self::double::Double;
 use self::tally::{Latencies, Numbers, Sums};
+use self::traffic::{Sent, Traffic};
 use self::usage::Usage;
 use self::worker::{Answer, Ask, READY};
 
@@ -112,6 +114,8 @@ pub struct Outcome {
     pub server: Usage,
     /// What the client took.
     pub client: Usage,
+    /// What both sent meanwhile; `None` where nobody tells.
+    pub traffic: Option<Traffic>,
 }
 
 /// How long nothing may come before everything has come.
@@ -130,15 +134,17 @@ impl FanOut {
             return Err(Failure::Operation { what: "the load".into(), why });
         }
         let mut cast = Cast::start(self, placement, seats)?;
-        self.converse(&mut cast.server, &mut cast.client)
+        self.converse(&mut cast.server, &mut cast.client, cast.port)
     }
 
-    pub(super) fn converse(&self, server: &mut Process, client: &mut Process) -> Result<Outcome, Failure> {
+    /// `port`: of the server that the client watches.
+    pub(super) fn converse(&self, server: &mut Process, client: &mut Process, port: u16) -> Result<Outcome, Failure> {
         let watch = Ask::Watch { n_pvs: self.n_pvs, n_subscriptions: self.n_subscriptions };
         ask(client, &watch, ANSWER_MAX)?;
         ask(client, &Ask::Restart {}, ANSWER_MAX)?;
         let (before, server_before) = counts(server)?;
         let client_before = tallied(client)?.usage;
+        let traffic_before = Traffic::of_port(port);
 
         let period = Duration::from_secs_f64(1.0 / self.rate_hz);
         let n_rounds = (self.duration.as_secs_f64() * self.rate_hz).round().max(1.0) as u64;
@@ -150,6 +156,7 @@ impl FanOut {
         let (after, server_after, client_after, quiet) = settle(server, client, produced)?;
         // The quiet time at the end belongs to nobody.
         let took = start.elapsed().saturating_sub(quiet);
+        let traffic = traffic_before.and_then(|before| Some(Traffic::of_port(port)?.since(before)));
         let sums = &client_after.sums;
         let merged_server = after.1 - before.1;
         let in_flight = 0;
@@ -182,6 +189,7 @@ impl FanOut {
             late_max: Duration::from_nanos(late_max_ns),
             server: server_after.since(server_before),
             client: client_after.usage.since(client_before),
+            traffic,
         })
     }
 
@@ -223,12 +231,7 @@ impl FanOut {
                 is_late.then(|| format!("the generator was up to {late_ms} ms behind: less was offered than it says"))
             }),
             ledger: Some(outcome.ledger.clone()),
-            resources: Some(Resources {
-                cpu_s_per_million: Some(outcome.server.cpu_s / outcome.ledger.delivered.max(1) as f64 * 1e6),
-                rss_bytes: Some(outcome.server.rss_bytes),
-                threads: Some(outcome.server.threads),
-                ctx_switches: Some(outcome.server.ctx_switches),
-            }),
+            resources: outcome.resources(),
             ..Row::default()
         }
     }
@@ -259,6 +262,24 @@ impl Outcome {
             }
         }
         (!faults.is_empty()).then(|| faults.join(", "))
+    }
+
+    /// What it cost each end.
+    fn resources(&self) -> Vec<Resources> {
+        let of = |role: &str, usage: &Usage, sent: Option<Sent>| Resources {
+            role: role.into(),
+            cpu_s_per_million: Some(usage.cpu_s / self.ledger.delivered.max(1) as f64 * 1e6),
+            rss_bytes: Some(usage.rss_bytes),
+            threads: Some(usage.threads),
+            ctx_switches: Some(usage.ctx_switches),
+            packets_sent: sent.map(|sent| sent.packets),
+            bytes_sent: sent.map(|sent| sent.bytes),
+        };
+        let sent = self.traffic;
+        vec![
+            of("server", &self.server, sent.map(|sent| sent.server)),
+            of("client", &self.client, sent.map(|sent| sent.client)),
+        ]
     }
 
     /// Whether the generator kept its schedule; if not, less was offered than was asked for.

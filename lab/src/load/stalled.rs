@@ -56,7 +56,7 @@ fn beside(load: &FanOut, placement: Placement, seats: &Seats) -> Result<Outcome,
     let stop =
         |signal| kill_process(stalled.id(), signal).map_err(|why| unavailable("the stalled client", &why.into()));
     stop(Signal::STOP)?;
-    let outcome = load.converse(&mut server, &mut live);
+    let outcome = load.converse(&mut server, &mut live, ports.server);
     // It is ended when it goes out of scope, and for that it need not run.
     stop(Signal::CONT)?;
     outcome

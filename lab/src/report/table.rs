@@ -3,7 +3,7 @@
 use super::model::{Contender, Section};
 use super::number;
 use super::published::Published;
-use crate::result::{ResultFile, Row, Verdict};
+use crate::result::{Resources, ResultFile, Row, Verdict};
 
 /// A table.
 #[derive(Debug)]
@@ -115,6 +115,7 @@ pub fn ledger(section: &Section<'_>) -> Option<Table> {
         "dropped",
         "delivered",
         "in flight",
+        "unattributed",
         "unexplained",
         "twice",
         "out of order",
@@ -131,6 +132,7 @@ pub fn ledger(section: &Section<'_>) -> Option<Table> {
             ledger.dropped as f64,
             ledger.delivered as f64,
             ledger.in_flight as f64,
+            ledger.unattributed as f64,
             ledger.unexplained as f64,
             ledger.duplicates as f64,
             ledger.out_of_order as f64,
@@ -138,30 +140,34 @@ pub fn ledger(section: &Section<'_>) -> Option<Table> {
         let mut cells: Vec<Cell> =
             counts.iter().map(|count| Cell { main: number::grouped(*count), ..Cell::default() }).collect();
         // The three that a sound run has not: unexplained, twice, out of order.
-        cells.iter_mut().skip(7).filter(|cell| cell.main != "0").for_each(|cell| cell.is_bad = true);
+        cells.iter_mut().skip(8).filter(|cell| cell.main != "0").for_each(|cell| cell.is_bad = true);
         cells.push(Cell { main: number::time(1e6 * ledger.longest_gap_ms), ..Cell::default() });
         Some(Line { name: format!("{}, n = {}", contender.text(), number::grouped(row.point as f64)), cells })
     };
     some(&head, section.rows().iter().filter_map(line).collect())
 }
 
-/// What a load cost. `None` when no row tells.
+/// What a load cost each end. `None` when no row tells.
 pub fn resources(section: &Section<'_>) -> Option<Table> {
-    let head = ["", "CPU per million updates", "memory", "threads", "context switches"];
-    let line = |row: &&Row| {
-        let used = row.resources.as_ref()?;
-        let contender = Contender { client: &row.client, server: &row.server };
-        let count = |count: Option<u64>| count.map_or(String::new(), |count| number::grouped(count as f64));
-        let cells = [
-            used.cpu_s_per_million.map_or(String::new(), |s| format!("{} s", number::digits(s))),
-            used.rss_bytes.map_or(String::new(), |bytes| format!("{} MB", number::digits(bytes as f64 / 1e6))),
-            count(used.threads),
-            count(used.ctx_switches),
-        ];
-        let cells = cells.into_iter().map(|main| Cell { main, ..Cell::default() }).collect();
-        Some(Line { name: format!("{}, n = {}", contender.text(), number::grouped(row.point as f64)), cells })
-    };
-    some(&head, section.rows().iter().filter_map(line).collect())
+    let head = ["", "CPU per million updates", "memory", "threads", "context switches", "packets sent", "bytes sent"];
+    let lines = section.rows().iter().flat_map(|row| row.resources.iter().map(|used| costs(row, used))).collect();
+    some(&head, lines)
+}
+
+fn costs(row: &Row, used: &Resources) -> Line {
+    let contender = Contender { client: &row.client, server: &row.server };
+    let count = |count: Option<u64>| count.map_or(String::new(), |count| number::grouped(count as f64));
+    let cells = [
+        used.cpu_s_per_million.map_or(String::new(), |s| format!("{} s", number::digits(s))),
+        used.rss_bytes.map_or(String::new(), |bytes| format!("{} MB", number::digits(bytes as f64 / 1e6))),
+        count(used.threads),
+        count(used.ctx_switches),
+        count(used.packets_sent),
+        count(used.bytes_sent),
+    ];
+    let cells = cells.into_iter().map(|main| Cell { main, ..Cell::default() }).collect();
+    let n = number::grouped(row.point as f64);
+    Line { name: format!("{}, n = {n}, the {}", contender.text(), used.role), cells }
 }
 
 /// The single times of one point, as percentiles. `None` when no row has them.

@@ -26,7 +26,7 @@ of its rows: what hides in the noise of single rows shows in the middle of many.
 machine show no difference; a fifth more time is found with five repetitions.
 
 Exit status: 0 no difference, 1 a difference (with --regressions: only if something got worse), 2 when the
-command was wrong or a file could not be read.";
+command was wrong, a file could not be read or the runs have no number in common.";
 
 const GATE_HELP: &str = "\
 Whether a run is good enough, for a build that has to stop when it is not.
@@ -131,8 +131,7 @@ impl Verb {
         match self {
             Verb::Compare { before, after, json, all, least, regressions } => {
                 let (before, after) = (read(&before)?, read(&after)?);
-                let mut comparison = Comparison::of(&before, &after, least);
-                comparison.fill_intervals(&before, &after);
+                let comparison = compared(&before, &after, least)?;
                 let differ = comparison.differ();
                 let text = if json {
                     format!("{:#}\n", json!({ "differs": differ, "comparison": comparison }))
@@ -163,6 +162,15 @@ fn read(path: &Path) -> Result<ResultFile, Misuse> {
     ResultFile::read(path).map_err(|why| format!("{}: {why}", path.display()))
 }
 
+fn compared(before: &ResultFile, after: &ResultFile, least: f64) -> Result<Comparison, Misuse> {
+    let mut comparison = Comparison::of(before, after, least);
+    if !comparison.compares() {
+        return Err("nothing can be compared: no row is measured in both often enough".into());
+    }
+    comparison.fill_intervals(before, after);
+    Ok(comparison)
+}
+
 fn gate(run: &ResultFile, limits: Option<&Path>, record: Option<&Path>) -> Result<(String, bool), Misuse> {
     let mut text = String::new();
     let mut all_hold = true;
@@ -176,10 +184,9 @@ fn gate(run: &ResultFile, limits: Option<&Path>, record: Option<&Path>) -> Resul
     }
     if let Some(path) = record {
         let record = read(path)?;
-        let mut comparison = Comparison::of(&record, run, LEAST);
-        comparison.fill_intervals(&record, run);
+        let comparison = compared(&record, run, LEAST)?;
         text += &comparison::text(&comparison, false);
-        all_hold &= comparison.regressions().next().is_none();
+        all_hold &= !comparison.is_worse();
     }
     let _ = writeln!(text, "{}", if all_hold { "The gate is open." } else { "The gate is SHUT." });
     Ok((text, all_hold))
@@ -289,7 +296,12 @@ mod tests {
         let missing = compare(&run, Path::new("/nowhere"), false, false).unwrap_err();
         let twice = Verb::Report { results: vec![run.clone(), run], output: files.0.join("pages") }.outcome();
 
+        let empty = files.0.join("empty.json");
+        ResultFile::new("quick", "2024-02-29T12:00:00Z").write(&empty).unwrap();
+        let nothing = compare(&empty, &empty, false, false).unwrap_err();
+
         assert!(missing.starts_with("/nowhere: "), "{missing}");
+        assert!(nothing.contains("nothing can be compared"), "{nothing}");
         assert!(twice.unwrap_err().contains("two results are called run"));
     }
 }

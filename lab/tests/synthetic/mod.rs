@@ -228,12 +228,7 @@ fn load(random: &mut Random) -> Vec<Row> {
                     longest_gap_ms: 12.5,
                     ..Ledger::default()
                 }),
-                resources: Some(Resources {
-                    cpu_s_per_million: Some(1.5 * factor),
-                    rss_bytes: Some(30 << 20),
-                    threads: Some(3),
-                    ctx_switches: Some(1200),
-                }),
+                resources: ["server", "client"].map(|role| resources(role, factor)).to_vec(),
                 ..Row::default()
             };
             summarize(&mut row);
@@ -250,4 +245,16 @@ fn summarize(row: &mut Row) {
     row.median = median(&sorted);
     (row.low, row.high) = (sorted.first().copied(), sorted.last().copied());
     (row.q1, row.q3) = (sorted.get(sorted.len() / 4).copied(), sorted.get(3 * sorted.len() / 4).copied());
+}
+
+fn resources(role: &str, factor: f64) -> Resources {
+    Resources {
+        role: role.into(),
+        cpu_s_per_million: Some(1.5 * factor),
+        rss_bytes: Some(30 << 20),
+        threads: Some(3),
+        ctx_switches: Some(1200),
+        packets_sent: Some(40_000),
+        bytes_sent: Some(4_000_000),
+    }
 }

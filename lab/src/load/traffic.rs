@@ -1,0 +1,94 @@
+//! What the circuits of a server have carried so far, as the kernel counts it for each socket.
+
+use std::process::{Command, Stdio};
+
+/// Sums over the circuits that are open, of one end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// TCP segments with their acknowledgements. On loopback one may hold 64 KiB, where a network card's hold 1448 bytes.
+    pub packets: u64,
+    /// Bytes of the protocol.
+    pub bytes: u64,
+}
+
+impl Sent {
+    /// What was sent since `before`.
+    pub fn since(self, before: Sent) -> Sent {
+        Sent { packets: self.packets.saturating_sub(before.packets), bytes: self.bytes.saturating_sub(before.bytes) }
+    }
+}
+
+/// Of both ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// By the server.
+    pub server: Sent,
+    /// By its clients.
+    pub client: Sent,
+}
+
+impl Traffic {
+    /// Of the circuits to this port of loopback; `None` where the program `ss` of iproute2 is not there to tell.
+    pub fn of_port(port: u16) -> Option<Traffic> {
+        let mut command = Command::new("ss");
+        command.args(["-HOtin", &format!("sport = :{port} or dport = :{port}")]);
+        let output = command.stdin(Stdio::null()).output().ok().filter(|output| output.status.success())?;
+        Some(Traffic::of_lines(&String::from_utf8_lossy(&output.stdout), port))
+    }
+
+    /// What was sent since `before`.
+    pub fn since(self, before: Traffic) -> Traffic {
+        Traffic { server: self.server.since(before.server), client: self.client.since(before.client) }
+    }
+
+    fn of_lines(text: &str, port: u16) -> Traffic {
+        let mut traffic = Traffic::default();
+        for line in text.lines() {
+            let ours = line.split_whitespace().nth(3).and_then(|address| address.rsplit_once(':')?.1.parse().ok());
+            let end = if ours == Some(port) { &mut traffic.server } else { &mut traffic.client };
+            let count = |name: &str| -> u64 {
+                let word = line.split_whitespace().find_map(|word| word.strip_prefix(name));
+                word.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+            };
+            end.packets += count("segs_out:");
+            end.bytes += count("bytes_sent:");
+        }
+        traffic
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn each_end_has_the_segments_and_bytes_that_it_sent() {
+        let text = "ESTAB 0 0 127.0.0.1:5064 127.0.0.1:40000 cubic bytes_sent:900 bytes_acked:900 segs_out:12 segs_in:7\n\
+                    ESTAB 0 0 127.0.0.1:40000 127.0.0.1:5064 cubic bytes_sent:80 segs_out:7 segs_in:12 data_segs_out:3\n";
+
+        let traffic = Traffic::of_lines(text, 5064);
+
+        assert_eq!(traffic.server, Sent { packets: 12, bytes: 900 });
+        assert_eq!(traffic.client, Sent { packets: 7, bytes: 80 });
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_kernel_tells_what_was_written_to_a_circuit() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let Some(before) = Traffic::of_port(port) else { return println!("not tested: there is no ss here") };
+
+        client.write_all(&[1; 1000]).unwrap();
+        server.read_exact(&mut [0; 1000]).unwrap();
+
+        let sent = Traffic::of_port(port).unwrap().since(before);
+        assert_eq!((sent.client.bytes, sent.server.bytes), (1000, 0));
+        assert!(sent.client.packets > 0);
+    }
+}
