@@ -111,8 +111,9 @@ fn text_bytes(text: &str) -> usize {
 /// Requests written at once. Two of these and their answers are less than any system's socket buffers hold.
 pub const CHUNK: usize = 1000;
 
-/// Datagrams under way: four kilobytes, where the smallest socket buffer in use holds many times that.
-pub const DATAGRAMS_IN_FLIGHT: usize = 4;
+/// Datagrams under way: at most 48 kilobytes, where the smallest socket buffer in use holds four times that. On a link with a
+/// delay fewer would be the delay's time, not the socket's.
+pub const DATAGRAMS_IN_FLIGHT: usize = 32;
 
 /// What a request wants of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

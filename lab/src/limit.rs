@@ -63,3 +63,15 @@ pub const WATCH_MAX: Duration = Duration::from_secs(3600);
 
 /// For an agent and a laboratory to show each other who they are; meanwhile nobody else is let in.
 pub const GREETING_MAX: Duration = Duration::from_secs(5);
+
+/// Pieces under way in a delayed direction: in a millisecond a client does not write more often.
+pub const DELAYED_PIECES_MAX: usize = 4096;
+
+/// Bytes read at once into a delay: what a gigabit carries in half a millisecond.
+pub const DELAYED_PIECE_BYTES: usize = 64 * 1024;
+
+/// Circuits, and clients that search, by way of one delay: a client's process has a few, and one process asks at a time.
+pub const DELAYED_CLIENTS_MAX: usize = 256;
+
+/// After which a client that searches no more is forgotten; it may come again.
+pub const DELAYED_SEARCHER_MAX: Duration = Duration::from_secs(60);

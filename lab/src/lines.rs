@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::driver::{Answered, Client, Failure};
 use crate::histogram;
 use crate::journal::Outcome;
-use crate::placement::Placement;
+use crate::placement::{Link, Placement};
 use crate::result::{Answer, Per, ResultFile, Row, Verdict};
 use crate::runner::{Pair, Visit};
 use crate::scenario::{Measured, Part, Request, Scenario, Task};
@@ -63,8 +63,7 @@ impl Lines {
                 // Making objects moves no bytes: only all of the time has a floor.
                 let answers =
                     |pair: Pair| pair.answers(task) && (pair.client != Client::Raw || scenario.part == Part::Total);
-                let is_there = |placement| placement != Placement::TwoHosts || task.is_for_hosts;
-                let asked = places.iter().filter(|(pair, placement)| answers(*pair) && is_there(*placement));
+                let asked = places.iter().filter(|(pair, placement)| answers(*pair) && task.is_for(*placement));
                 for &(pair, placement) in asked {
                     let state = missing.get(&pair).map_or(State::Open, |why| State::NotRun(why.clone()));
                     lines.push(Line {
@@ -85,16 +84,23 @@ impl Lines {
         Lines(lines)
     }
 
+    /// Whether anything is to be measured between two hosts.
+    pub fn want_hosts(&self) -> bool {
+        self.0.iter().any(|line| line.placement.link() != Link::Loopback && line.state == State::Open)
+    }
+
     /// Nothing of a server that does not start can be measured.
-    pub fn fail_server(&mut self, server: ServerKind, failure: &Failure) {
-        for line in self.0.iter_mut().filter(|line| line.pair.server == server && line.state == State::Open) {
+    pub fn fail_server(&mut self, server: ServerKind, link: Link, failure: &Failure) {
+        let is_its = |line: &&mut Line| line.pair.server == server && line.placement.link() == link;
+        for line in self.0.iter_mut().filter(is_its).filter(|line| line.state == State::Open) {
             line.state = State::Failed(failure.clone());
         }
     }
 
-    /// Nothing can be measured where there is no network for it.
-    pub fn skip(&mut self, placement: Placement, why: &str) {
-        for line in self.0.iter_mut().filter(|line| line.placement == placement && line.state == State::Open) {
+    /// Nothing can be measured between hosts where there are none.
+    pub fn skip_hosts(&mut self, why: &str) {
+        let is_apart = |line: &&mut Line| line.placement.link() != Link::Loopback;
+        for line in self.0.iter_mut().filter(is_apart).filter(|line| line.state == State::Open) {
             line.state = State::NotRun(why.to_owned());
         }
     }

@@ -15,20 +15,46 @@ pub enum Placement {
     TwoCores,
     /// Each on a CPU and in a network of its own, see [`crate::hosts`].
     TwoHosts,
+    /// The same with a delay between them.
+    TwoHostsDelayed,
     /// Wherever the system puts them; only where pinning is not possible.
     Unpinned,
 }
 
 impl Placement {
+    /// Those that are not on one host.
+    pub const APART: [Placement; 2] = [Placement::TwoHosts, Placement::TwoHostsDelayed];
+
+    /// What is between client and server.
+    pub fn link(self) -> Link {
+        match self {
+            Placement::OneCore | Placement::TwoCores | Placement::Unpinned => Link::Loopback,
+            Placement::TwoHosts => Link::Cards,
+            Placement::TwoHostsDelayed => Link::Delayed,
+        }
+    }
+
     /// As tables show it.
     pub fn text(self) -> &'static str {
         match self {
             Placement::OneCore => "one core",
             Placement::TwoCores => "two cores",
             Placement::TwoHosts => "two hosts",
+            Placement::TwoHostsDelayed => "two hosts, 2 ms",
             Placement::Unpinned => "unpinned",
         }
     }
+}
+
+/// What is between a server and its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Link {
+    /// Nothing: both are on the laboratory's host.
+    Loopback,
+    /// Two network cards.
+    Cards,
+    /// Two network cards and a delay.
+    Delayed,
 }
 
 /// The CPUs a run uses.
@@ -61,7 +87,7 @@ impl Seats {
     pub fn client_cpu(&self, placement: Placement) -> Option<usize> {
         match placement {
             Placement::OneCore => self.server_cpu,
-            Placement::TwoCores | Placement::TwoHosts => self.other_cpu,
+            Placement::TwoCores | Placement::TwoHosts | Placement::TwoHostsDelayed => self.other_cpu,
             Placement::Unpinned => None,
         }
     }

@@ -225,16 +225,7 @@ fn forward_lines(stream: impl Read + Send + 'static, lines: Sender<String>) {
 #[cfg(target_os = "linux")]
 fn wrapped(launch: &Launch) -> std::io::Result<Command> {
     let this = std::env::current_exe()?;
-    let mut command = match launch.ports.network_of {
-        Some(process) => {
-            // Its own PATH may be empty.
-            let nsenter = crate::driver::external::which("nsenter").unwrap_or_else(|| "nsenter".into());
-            let mut command = Command::new(nsenter);
-            command.arg(format!("--net={}", crate::hosts::path_of(process))).arg("--").arg(&this);
-            command
-        }
-        None => Command::new(&this),
-    };
+    let mut command = crate::hosts::command_within(launch.ports.network_of, &this.to_string_lossy());
     command.args(["lab", "worker", "launch"]);
     if let Some(cpu) = launch.cpu {
         command.args(["--cpu", &cpu.to_string()]);

@@ -16,7 +16,7 @@ use crate::lines::Lines;
 use crate::load::suite::Load;
 use crate::machine::Machine;
 use crate::peers::Peers;
-use crate::placement::{Placement, Seats};
+use crate::placement::{Link, Placement, Seats};
 use crate::result::{Peer, ResultFile};
 use crate::scenario::{self, Interview, Request, Scenario, Suite, Task};
 use crate::server::{DatabaseFile, Server, ServerKind};
@@ -130,14 +130,16 @@ impl Visit {
     }
 }
 
+/// The servers of a run, by what is between them and their clients.
+type Servers = HashMap<(ServerKind, Link), Server>;
+
 /// What stays the same during a run.
 struct Bench<'a> {
     settings: &'a Settings,
     peers: &'a Peers,
     seats: Seats,
     tasks: Vec<Task>,
-    /// By whether they are on a host of their own.
-    servers: HashMap<(ServerKind, bool), Server>,
+    servers: Servers,
     deadline: Instant,
 }
 
@@ -158,12 +160,13 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
     let missing = missing(&pairs, peers);
     let mut lines = Lines::new(&scenarios, &tasks, &places(&pairs, &seats, settings), &missing);
     let most = if settings.suite == Suite::Quick { QUICK_MAX } else { FULL_MAX };
-    let hosts = tasks.iter().any(|task| task.is_for_hosts).then(Hosts::make);
+    let hosts = lines.want_hosts().then(Hosts::make);
     if let Some(Err(why)) = &hosts {
-        lines.skip(Placement::TwoHosts, why);
+        lines.skip_hosts(why);
     }
     let joined = hosts.as_ref().and_then(|hosts| hosts.as_ref().ok());
-    let servers = start_servers(&pairs, scenario::n_numbered(&tasks), &seats, joined, peers, &mut lines)?;
+    let links = links(&tasks, joined);
+    let servers = start_servers(&pairs, scenario::n_numbered(&tasks), &seats, &links, peers, &mut lines)?;
     let bench = Bench { settings, peers, seats, tasks, servers, deadline: start + most };
     let visits = visits(&pairs, &bench.seats, settings);
     let progress = progress(visits.len() + loads.len());
@@ -255,19 +258,28 @@ fn places(pairs: &[Pair], seats: &Seats, settings: &Settings) -> Vec<(Pair, Plac
     if cfg!(target_os = "linux") {
         // Those who are compared by floors; the others would only be as slow as on one.
         let is_there = |pair: &&Pair| pair.client.external().is_none() && pair.server != ServerKind::Caproto;
-        places.extend(pairs.iter().filter(is_there).map(|pair| (*pair, Placement::TwoHosts)));
+        for placement in Placement::APART {
+            places.extend(pairs.iter().filter(is_there).map(|pair| (*pair, placement)));
+        }
     }
     places
+}
+
+/// Those that the work is asked over, each with its hosts.
+fn links<'a>(tasks: &[Task], hosts: Option<&'a Hosts>) -> Vec<(Link, Option<&'a Hosts>)> {
+    let apart = Placement::APART.into_iter().filter(|placement| tasks.iter().any(|task| task.is_for(*placement)));
+    let apart = apart.filter_map(|placement| Some((placement.link(), Some(hosts?))));
+    std::iter::once((Link::Loopback, None)).chain(apart).collect()
 }
 
 fn start_servers(
     pairs: &[Pair],
     n_numbered: usize,
     seats: &Seats,
-    hosts: Option<&Hosts>,
+    links: &[(Link, Option<&Hosts>)],
     peers: &Peers,
     lines: &mut Lines,
-) -> std::io::Result<HashMap<(ServerKind, bool), Server>> {
+) -> std::io::Result<Servers> {
     // Gone at the end of this function: every server has read it, and an interrupted run leaves nothing behind.
     let database = DatabaseFile::write(n_numbered)?;
     let mut servers = HashMap::new();
@@ -275,13 +287,13 @@ fn start_servers(
         if kind.missing(peers).is_some() || !pairs.iter().any(|pair| pair.server == kind) {
             continue;
         }
-        let between = hosts.filter(|_| kind != ServerKind::Caproto).map(Some);
-        for hosts in std::iter::once(None).chain(between) {
+        for &(link, hosts) in links.iter().filter(|(link, _)| *link == Link::Loopback || kind != ServerKind::Caproto) {
+            let hosts = hosts.map(|hosts| (hosts, link));
             match Server::start(kind, &database.path(), seats.server_cpu, hosts, peers) {
                 Ok(server) => {
-                    servers.insert((kind, hosts.is_some()), server);
+                    servers.insert((kind, link), server);
                 }
-                Err(failure) => lines.fail_server(kind, &failure),
+                Err(failure) => lines.fail_server(kind, link, &failure),
             }
         }
     }
@@ -343,8 +355,7 @@ impl Bench<'_> {
         hellos: &mut HashMap<Client, Hello>,
         journal: &mut Option<Journal>,
     ) -> std::io::Result<()> {
-        let is_between_hosts = visit.placement == Placement::TwoHosts;
-        let Some(server) = self.servers.get(&(visit.pair.server, is_between_hosts)) else { return Ok(()) };
+        let Some(server) = self.servers.get(&(visit.pair.server, visit.placement.link())) else { return Ok(()) };
         let seed = self.settings.seed.wrapping_mul(31).wrapping_add(visit.repetition as u64);
         for task_index in order(&self.tasks, seed) {
             let Some(task) = self.tasks.get(task_index).filter(|task| visit.pair.answers(task)) else {
@@ -463,8 +474,8 @@ mod tests {
 
         let of_aioca: Vec<_> = places.iter().filter(|(pair, _)| pair.client == Client::Aioca).collect();
         assert_eq!(of_aioca, [&(Pair { client: Client::Aioca, server: ServerKind::SoftIoc }, Placement::TwoCores)]);
-        // Of two servers on one core, on two, and between two hosts.
-        assert_eq!(places.iter().filter(|(pair, _)| pair.client == Client::Libca).count(), 6);
+        // Of two servers on one core, on two, and between two hosts without and with a delay.
+        assert_eq!(places.iter().filter(|(pair, _)| pair.client == Client::Libca).count(), 8);
         let visits = visits(&Pair::wanted(&settings), &seats(), &settings);
         let of_aioca: Vec<usize> =
             (0..visits.len()).filter(|&index| visits[index].pair.client == Client::Aioca).collect();

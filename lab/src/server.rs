@@ -11,6 +11,7 @@ use crate::driver::external::{self, External};
 use crate::hosts::{self, Hosts};
 use crate::limit::{PUT_RECORDS_MAX, SERVER_START_MAX};
 use crate::peers::Peers;
+use crate::placement::Link;
 use crate::process::{Launch, Ports, Process};
 
 /// The database every server loads, so that the laboratory works from anywhere.
@@ -110,22 +111,24 @@ impl ServerKind {
 pub struct Server {
     ports: Ports,
     process: Process,
+    /// By way of which its clients reach it, where that is further.
+    _delay: Option<Process>,
 }
 
 impl Server {
     /// Starts it on `cpu` with the database at `database`, and waits until it serves: on loopback, or on one of two
-    /// hosts for clients on the other.
+    /// hosts for clients on the other, by way of `link`.
     pub fn start(
         kind: ServerKind,
         database: &Path,
         cpu: Option<usize>,
-        hosts: Option<&Hosts>,
+        hosts: Option<(&Hosts, Link)>,
         peers: &Peers,
     ) -> Result<Server, Failure> {
         let who = kind.text().to_owned();
         let unavailable = |why: String| Failure::Unavailable { who: who.clone(), why };
         let mut ports = Ports::free().map_err(|why| unavailable(why.to_string()))?;
-        if let Some(hosts) = hosts {
+        if let Some((hosts, _)) = hosts {
             ports = Ports { host: hosts::SERVER, network_of: Some(hosts.server_number()), ..ports };
         }
         let this = std::env::current_exe().map_err(|why| unavailable(why.to_string()))?;
@@ -151,8 +154,12 @@ impl Server {
                 Some(Ports { server: port, ..ports })
             }
         })?;
-        let network_of = hosts.map(Hosts::client_number);
-        Ok(Server { ports: Ports { network_of, ..ports }, process })
+        if let Some((hosts, Link::Delayed)) = hosts {
+            let (ports, delay) = hosts.delayed(ports)?;
+            return Ok(Server { ports, process, _delay: Some(delay) });
+        }
+        let network_of = hosts.map(|(hosts, _)| hosts.client_number());
+        Ok(Server { ports: Ports { network_of, ..ports }, process, _delay: None })
     }
 
     /// Where it is reached, and from which network.

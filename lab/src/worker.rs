@@ -111,6 +111,18 @@ pub enum Worker {
         /// The library it needs.
         libcom: PathBuf,
     },
+    /// Pass on all that comes, later.
+    Delay {
+        /// Where clients connect and search.
+        #[arg(long)]
+        at: SocketAddr,
+        /// Where the server is.
+        #[arg(long)]
+        to: SocketAddr,
+        /// How much later, in either direction, in microseconds.
+        #[arg(long)]
+        one_way_us: u64,
+    },
     /// Ask the driver of a client everything, on a small scale, and show its answers.
     TryDriver {
         /// The client.
@@ -148,6 +160,9 @@ impl Worker {
             }
             Worker::DriveLibca { libca, libcom } => {
                 Libca::load(&libca, &libcom).map_err(std::io::Error::other).and_then(drive)
+            }
+            Worker::Delay { at, to, one_way_us } => {
+                crate::hosts::delay::run(at, to, std::time::Duration::from_micros(one_way_us))
             }
             Worker::TryDriver { client, n } => trial::run(client, n, stdout().lock()).map_err(std::io::Error::other),
         };

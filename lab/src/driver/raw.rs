@@ -121,13 +121,16 @@ impl Circuit {
         self.searching.send(&floor::searches(bytes_each, numbers)).map(drop).map_err(failed("search"))
     }
 
-    fn take_claims(&self, numbers: Range<usize>) -> Result<(), Failure> {
+    /// The channels that a datagram claims, which follow one another.
+    fn take_claims(&self) -> Result<Range<usize>, Failure> {
         let mut datagram = [0; 2048];
         let n = self.searching.recv(&mut datagram).map_err(failed("claim"))?;
         let claims = datagram.get(..n).unwrap_or_default();
-        match floor::claimed(claims).eq(numbers.clone()) {
-            true => Ok(()),
-            false => Err(Failure::WrongCount { n: floor::claimed(claims).count(), expected: numbers.len() }),
+        let first = floor::claimed(claims).next().unwrap_or_default();
+        let n_claimed = floor::claimed(claims).count();
+        match floor::claimed(claims).eq(first..first + n_claimed) {
+            true => Ok(first..first + n_claimed),
+            false => Err(Failure::Protocol { line: "claims of channels that were not searched together".into() }),
         }
     }
 
@@ -143,20 +146,26 @@ impl Circuit {
         for index in 0..n_groups.min(floor::DATAGRAMS_IN_FLIGHT) {
             self.search(bytes_each, group(index))?;
         }
-        for index in 0..n_groups {
-            self.take_claims(group(index))?;
-            if index + floor::DATAGRAMS_IN_FLIGHT < n_groups {
-                self.search(bytes_each, group(index + floor::DATAGRAMS_IN_FLIGHT))?;
+        // Over a network datagrams may overtake each other, and each must come once.
+        let mut is_claimed = vec![false; n_groups];
+        let mut last = 0;
+        for n_taken in 0..n_groups {
+            let claimed = self.take_claims()?;
+            let index = claimed.start.saturating_sub(numbers.start) / n_datagram;
+            match is_claimed.get_mut(index) {
+                Some(is_claimed) if !*is_claimed && claimed == group(index) => *is_claimed = true,
+                _ => return Err(Failure::WrongCount { n: claimed.len(), expected: group(index).len() }),
             }
-            self.send(&requests, create, group(index).len())?;
-            if index > 0 {
-                self.take(create, group(index - 1).len())?;
+            if n_taken + floor::DATAGRAMS_IN_FLIGHT < n_groups {
+                self.search(bytes_each, group(n_taken + floor::DATAGRAMS_IN_FLIGHT))?;
             }
+            self.send(&requests, create, claimed.len())?;
+            if n_taken > 0 {
+                self.take(create, last)?;
+            }
+            last = claimed.len();
         }
-        match n_groups {
-            0 => Ok(()),
-            _ => self.take(create, group(n_groups - 1).len()),
-        }
+        self.take(create, last)
     }
 
     /// `n` of these at once, timed.
@@ -333,7 +342,8 @@ mod tests {
         let circuit = raw.circuit().unwrap();
 
         circuit.search(floor::search_bytes("x"), 5..8).unwrap();
+        let connected = circuit.connect("x", 0..3, 3);
 
-        assert!(circuit.take_claims(4..7).is_err());
+        assert_eq!(connected, Err(Failure::WrongCount { n: 3, expected: 0 }));
     }
 }

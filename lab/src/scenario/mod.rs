@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{Ask, Batch, Ending, Variant};
+use crate::placement::{Link, Placement};
 pub use measure::{Interview, Measured};
 
 /// One PV for all channels: a counter that goes up ten times a second.
@@ -136,6 +137,9 @@ pub struct Points {
     /// Those that clients of other languages are asked, of each variant; all of them where nothing is said. Such a
     /// client takes a second to start and half of one to prepare for each question, whatever the point.
     external: Option<HashMap<Variant, Vec<usize>>>,
+    /// Those that are asked between two hosts with a delay as well, of every variant that has them.
+    #[serde(default)]
+    delayed: Vec<usize>,
     /// How long a driver may take for one point, with all that is not timed.
     cap_s: f64,
 }
@@ -188,11 +192,22 @@ pub struct Task {
     pub is_for_external: bool,
     /// Whether it is asked between two hosts as well.
     pub is_for_hosts: bool,
+    /// Whether it is also asked there with a delay.
+    pub is_for_delay: bool,
     /// The questions it answers, as indices of the scenarios.
     pub scenarios: Vec<usize>,
 }
 
 impl Task {
+    /// Whether it is asked there.
+    pub fn is_for(&self, placement: Placement) -> bool {
+        match placement.link() {
+            Link::Loopback => true,
+            Link::Cards => self.is_for_hosts,
+            Link::Delayed => self.is_for_delay,
+        }
+    }
+
     /// Whether `other` is the same but for how many.
     pub fn is_like(&self, other: &Task) -> bool {
         (self.request, self.how, self.variant) == (other.request, other.how, other.variant)
@@ -242,13 +257,23 @@ pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<T
                 let (request, how, cap_s) = (scenario.request, scenario.how, points.cap_s);
                 let is_for_external = points.is_for_external(variant, point);
                 let is_for_hosts = scenario.hosts.contains(&suite);
-                let scenarios = vec![index];
-                let task = Task { request, how, variant, point, cap_s, is_for_external, is_for_hosts, scenarios };
+                let task = Task {
+                    request,
+                    how,
+                    variant,
+                    point,
+                    cap_s,
+                    is_for_external,
+                    is_for_hosts,
+                    is_for_delay: points.delayed.contains(&point),
+                    scenarios: vec![index],
+                };
                 match tasks.iter_mut().find(|known| known.is_like(&task) && known.point == point) {
                     Some(known) => {
                         known.scenarios.push(index);
                         known.is_for_external |= is_for_external;
                         known.is_for_hosts |= is_for_hosts;
+                        known.is_for_delay |= task.is_for_delay;
                     }
                     None => tasks.push(task),
                 }
@@ -292,6 +317,8 @@ mod tests {
                 let external = points.external.iter().flatten();
                 let mut asked = external.flat_map(|(variant, asked)| asked.iter().map(move |&n| (variant, n)));
                 assert!(asked.all(|(variant, n)| known(variant, n)), "{}", scenario.question);
+                let is_asked = |n: &usize| scenario.variants.iter().any(|variant| known(variant, *n));
+                assert!(points.delayed.iter().all(is_asked), "{}", scenario.question);
                 assert!(points.points.is_sorted(), "{}", scenario.question);
             }
             assert!(!scenario.verification.is_empty() && !scenario.variants.is_empty(), "{}", scenario.question);
