@@ -8,7 +8,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::driver::Failure;
+use crate::driver::{Failure, Hello};
+use crate::result::Row;
 use crate::scenario::Measured;
 
 /// What one task of one repetition came to.
@@ -21,10 +22,16 @@ pub enum Outcome {
     Failed(Failure),
 }
 
+/// A line of the file after the first.
 #[derive(Debug, Serialize, Deserialize)]
-struct Entry {
-    key: String,
-    outcome: Outcome,
+#[serde(rename_all = "snake_case")]
+enum Entry {
+    /// What one task of one repetition came to.
+    Task { key: String, outcome: Outcome },
+    /// Who a driver drives.
+    Hello { client: String, hello: Hello },
+    /// The rows of a load.
+    Load { key: String, rows: Vec<Row> },
 }
 
 /// The file, open to be written to, and what was in it.
@@ -32,26 +39,31 @@ struct Entry {
 pub struct Journal {
     file: File,
     done: HashMap<String, Outcome>,
+    hellos: HashMap<String, Hello>,
+    loads: HashMap<String, Vec<Row>>,
 }
 
 impl Journal {
     /// A new one for a run that `header` describes; with `resumed`, the old one goes on, when it is of a run
     /// with the same header. A line that was cut short by the interruption is passed over.
     pub fn open(path: &Path, header: &str, resumed: bool) -> std::io::Result<Journal> {
-        let mut done = HashMap::new();
+        let (mut done, mut hellos, mut loads) = (HashMap::new(), HashMap::new(), HashMap::new());
         if resumed {
             let mut lines = BufReader::new(File::open(path).map_err(|why| no_journal(path, &why))?).lines();
             let found = lines.next().transpose()?.unwrap_or_default();
             if found != header {
                 return Err(std::io::Error::other(format!(
-                    "{} is of a run with other words ({}): give the same ones, or leave --resume out",
+                    "{} is of a run with other words or of another build ({}): give the same ones, or leave --resume out",
                     path.display(),
                     differences(&found, header)
                 )));
             }
             for line in lines {
-                if let Ok(entry) = serde_json::from_str::<Entry>(&line?) {
-                    done.insert(entry.key, entry.outcome);
+                match serde_json::from_str(&line?) {
+                    Ok(Entry::Task { key, outcome }) => drop(done.insert(key, outcome)),
+                    Ok(Entry::Hello { client, hello }) => drop(hellos.insert(client, hello)),
+                    Ok(Entry::Load { key, rows }) => drop(loads.insert(key, rows)),
+                    Err(_cut_short) => {}
                 }
             }
         }
@@ -60,7 +72,7 @@ impl Journal {
         let mut file = options.open(path)?;
         // After a line that was cut short, the next one begins anew.
         writeln!(file, "{}", if resumed { "" } else { header })?;
-        Ok(Journal { file, done })
+        Ok(Journal { file, done, hellos, loads })
     }
 
     /// What was done before the interruption.
@@ -68,10 +80,34 @@ impl Journal {
         self.done.get(key)
     }
 
+    /// Who a driver said it drives, before the interruption.
+    pub fn hello(&self, client: &str) -> Option<&Hello> {
+        self.hellos.get(client)
+    }
+
+    /// The rows of a load that was done before the interruption.
+    pub fn load(&self, key: &str) -> Option<&Vec<Row>> {
+        self.loads.get(key)
+    }
+
     /// Keeps what was just done.
     pub fn keep(&mut self, key: &str, outcome: &Outcome) -> std::io::Result<()> {
-        let entry = Entry { key: key.to_owned(), outcome: outcome.clone() };
-        writeln!(self.file, "{}", serde_json::to_string(&entry)?)
+        self.write(&Entry::Task { key: key.to_owned(), outcome: outcome.clone() })
+    }
+
+    /// Keeps who a driver drives.
+    pub fn keep_hello(&mut self, client: &str, hello: &Hello) -> std::io::Result<()> {
+        self.hellos.insert(client.to_owned(), hello.clone());
+        self.write(&Entry::Hello { client: client.to_owned(), hello: hello.clone() })
+    }
+
+    /// Keeps the rows of a load.
+    pub fn keep_load(&mut self, key: &str, rows: &[Row]) -> std::io::Result<()> {
+        self.write(&Entry::Load { key: key.to_owned(), rows: rows.to_vec() })
+    }
+
+    fn write(&mut self, entry: &Entry) -> std::io::Result<()> {
+        writeln!(self.file, "{}", serde_json::to_string(entry)?)
     }
 }
 
@@ -117,8 +153,12 @@ mod tests {
     fn what_an_interrupted_run_has_done_is_there_when_it_goes_on_and_of_another_run_is_not() {
         let path = std::env::temp_dir().join(format!("fodo-lab-journal-{}", std::process::id()));
         let outcome = Outcome::Measured(Measured { ns: 12.5, n_operations: 3, ..Measured::default() });
+        let hello = Hello { client: "libca".into(), version: "7".into(), runtime: String::new() };
+        let rows = vec![Row { question: "L1".into(), ..Row::default() }];
         let mut journal = Journal::open(&path, "full 1", false).unwrap();
         journal.keep("a", &outcome).unwrap();
+        journal.keep_hello("libca", &hello).unwrap();
+        journal.keep_load("L1", &rows).unwrap();
         write!(journal.file, "{{\"key\":\"b\",").unwrap();
         drop(journal);
 
@@ -127,6 +167,7 @@ mod tests {
         let again = Journal::open(&path, "full 1", true).unwrap();
 
         assert_eq!(resumed.done("a"), Some(&outcome));
+        assert_eq!((resumed.hello("libca"), resumed.load("L1")), (Some(&hello), Some(&rows)));
         assert_eq!((again.done("b"), again.done("c")), (None, Some(&outcome)));
         assert!(Journal::open(&path, "full 2", true).is_err());
         std::fs::remove_file(path).unwrap();

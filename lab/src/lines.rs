@@ -26,8 +26,10 @@ struct Line {
     row: Row,
     latencies_ns: Vec<u64>,
     answered: Option<Answered>,
-    /// Repetitions that took longer than allowed where another did not.
+    /// Repetitions that took longer than allowed, or were spared since a smaller point did.
     n_lost: usize,
+    /// The repetition of the last of these.
+    spared_in: Option<usize>,
     state: State,
 }
 
@@ -76,6 +78,7 @@ impl Lines {
                         latencies_ns: Vec::new(),
                         answered: None,
                         n_lost: 0,
+                        spared_in: None,
                         state,
                     });
                 }
@@ -108,7 +111,9 @@ impl Lines {
     /// Whether a task is worth another try: what failed once would only cost time-outs.
     pub fn has_hope(&self, visit: Visit, task: usize) -> bool {
         // Yes or no is asked once: it has no spread.
-        let is_open = |line: &Line| line.state == State::Open && line.answered.is_none();
+        let is_open = |line: &Line| {
+            line.state == State::Open && line.answered.is_none() && line.spared_in != Some(visit.repetition)
+        };
         self.0.iter().any(|line| line.is_of(visit) && line.task == task && is_open(line))
     }
 
@@ -119,11 +124,13 @@ impl Lines {
             let Some(own) = tasks.get(line.task) else { continue };
             match outcome {
                 Outcome::Measured(measured) if line.task == task_index => line.add(measured),
-                // What was measured before is kept: once too slow is no reason to throw it away.
-                Outcome::Failed(Failure::Silent { .. }) if !line.row.samples.is_empty() => {
-                    line.n_lost += usize::from(line.task == task_index);
+                // What was measured before is kept, and once too slow is no reason to give up, save where each try costs
+                // a process that starts slowly.
+                Outcome::Failed(Failure::Silent { .. }) if line.has_another_try() && is_spared(own, task) => {
+                    line.n_lost += 1;
+                    line.spared_in = Some(visit.repetition);
                 }
-                Outcome::Failed(Failure::Silent { after_s, .. }) if own.is_like(task) && own.point >= task.point => {
+                Outcome::Failed(Failure::Silent { after_s, .. }) if is_spared(own, task) => {
                     let why = format!("not done within {:.0} s at {}", after_s.max(task.cap_s), task.point);
                     line.state = State::Capped(why);
                 }
@@ -162,9 +169,20 @@ impl Lines {
     }
 }
 
+/// Whether `own` would take too long as well where `task` did.
+fn is_spared(own: &Task, task: &Task) -> bool {
+    own.is_like(task) && own.point >= task.point
+}
+
 impl Line {
     fn is_of(&self, visit: Visit) -> bool {
         self.pair == visit.pair && self.placement == visit.placement
+    }
+
+    /// Whether a repetition that took too long may be made up for.
+    fn has_another_try(&self) -> bool {
+        let is_first = self.n_lost == 0 && self.pair.client.external().is_none();
+        !self.row.samples.is_empty() || is_first
     }
 
     fn add(&mut self, measured: &Measured) {
@@ -327,16 +345,23 @@ mod tests {
     }
 
     #[test]
-    fn a_point_that_took_too_long_spares_the_larger_ones_and_leaves_other_questions_alone() {
-        let (_, tasks, mut lines) = lines();
+    fn a_point_that_took_too_long_twice_spares_the_larger_ones_and_leaves_other_questions_alone() {
+        let (scenarios, tasks, mut lines) = lines();
         let silent = Outcome::Failed(Failure::Silent { who: "x".into(), after_s: 1.0 });
         let first = task(&tasks, Request::CreateContexts);
+        let again = Visit { repetition: 1, ..visit(PAIR) };
 
         lines.record(visit(PAIR), first, &tasks, &silent);
+        let hopes: Vec<[bool; 2]> =
+            (0..tasks.len()).map(|index| [lines.has_hope(visit(PAIR), index), lines.has_hope(again, index)]).collect();
+        lines.record(again, first, &tasks, &silent);
 
-        for (index, task) in tasks.iter().enumerate() {
-            assert_eq!(lines.has_hope(visit(PAIR), index), task.request != Request::CreateContexts, "{task:?}");
+        for (task, hopes) in tasks.iter().zip(hopes) {
+            assert_eq!(hopes, [task.request != Request::CreateContexts, true], "{task:?}");
         }
+        let result = finish(&scenarios, lines);
+        let mut of_contexts = result.rows.iter().filter(|row| row.question == "Q4" && row.client == "fodo");
+        assert!(of_contexts.all(|row| row.verdict == Verdict::Capped));
     }
 
     #[test]

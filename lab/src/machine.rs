@@ -18,6 +18,18 @@ pub struct Machine {
     pub n_cpus: usize,
     /// How the first CPU's frequency is governed, where that is known.
     pub cpu_governor: Option<String>,
+    /// Memory of the host, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Processes that wanted to run at the start, on average over the last minute: a quiet machine has nearly none.
+    pub load_average: Option<f64>,
+    /// How TCP avoids congestion.
+    pub tcp_congestion_control: Option<String>,
+    /// Bytes of a circuit's receive buffer: least, first, most.
+    pub tcp_rmem: Option<String>,
+    /// Bytes of a circuit's send buffer: least, first, most.
+    pub tcp_wmem: Option<String>,
+    /// Bytes of any other socket's receive buffer at most, so that of datagrams.
+    pub rmem_max: Option<String>,
     /// Fodo's version.
     pub fodo_version: String,
     /// Whether this program was compiled with optimizations.
@@ -36,6 +48,12 @@ impl Machine {
             cpu_model: cpu_model(),
             n_cpus: std::thread::available_parallelism().map_or(1, usize::from),
             cpu_governor: first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            memory_bytes: memory_bytes(),
+            load_average: first_line("/proc/loadavg").and_then(|line| line.split(' ').next()?.parse().ok()),
+            tcp_congestion_control: first_line("/proc/sys/net/ipv4/tcp_congestion_control"),
+            tcp_rmem: first_line("/proc/sys/net/ipv4/tcp_rmem").map(|words| words.replace('\t', " ")),
+            tcp_wmem: first_line("/proc/sys/net/ipv4/tcp_wmem").map(|words| words.replace('\t', " ")),
+            rmem_max: first_line("/proc/sys/net/core/rmem_max"),
             fodo_version: env!("CARGO_PKG_VERSION").into(),
             is_optimized: !cfg!(debug_assertions),
             git_commit: git_commit(),
@@ -57,6 +75,12 @@ fn cpu_model() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name"));
     model.map_or("unknown".into(), |model| model.trim_start_matches([' ', '\t', ':']).to_owned())
+}
+
+fn memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
 fn git_commit() -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Instant, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use crate::load::suite::Load;
 use crate::machine::Machine;
 use crate::peers::Peers;
 use crate::placement::{Link, Placement, Seats};
-use crate::result::{Peer, ResultFile};
+use crate::result::{Peer, ResultFile, Row};
 use crate::scenario::{self, Interview, Request, Scenario, Suite, Task};
 use crate::server::{DatabaseFile, Server, ServerKind};
 use crate::statistics::Random;
@@ -154,7 +154,7 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
     let mut loads = Load::all().map_err(std::io::Error::other)?;
     let is_asked = |load: &Load| settings.questions.is_empty() || settings.questions.contains(&load.question);
     loads.retain(|load| load.is_of(settings.suite) && is_asked(load));
-    let header = serde_json::to_string(settings)?;
+    let header = header(settings, &machine, peers)?;
     let mut journal = keeping.map(|keep| Journal::open(&keep.path, &header, keep.is_resumed)).transpose()?;
     let pairs = Pair::wanted(settings);
     let missing = missing(&pairs, peers);
@@ -169,9 +169,14 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
     let servers = start_servers(&pairs, scenario::n_numbered(&tasks), &seats, &links, peers, &mut lines)?;
     let bench = Bench { settings, peers, seats, tasks, servers, deadline: start + most };
     let visits = visits(&pairs, &bench.seats, settings);
-    let progress = progress(visits.len() + loads.len());
+    let n_of_loads: usize = loads.iter().map(|load| load.n_repetitions(&settings.clients)).sum();
+    let progress = progress(visits.len() + n_of_loads);
     let mut hellos: HashMap<Client, Hello> = HashMap::new();
     let mut interview: Option<(Visit, Interview)> = None;
+    for client in &settings.clients {
+        let hello = journal.as_ref().and_then(|journal| journal.hello(client.text())).cloned();
+        hellos.extend(hello.map(|hello| (*client, hello)));
+    }
     for visit in visits {
         progress.set_message(format!("{} with {}", visit.pair.client.text(), visit.pair.server.text()));
         let kept = interview.take().filter(|(last, _)| last.is_beside(visit) && visit.pair.stays(settings));
@@ -181,29 +186,27 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
         progress.inc(1);
     }
     drop(interview);
-    let mut rows = Vec::new();
-    for load in loads {
-        rows.extend(
-            load.rows(&settings.clients, &bench.seats, bench.deadline, &mut |who| progress.set_message(who.to_owned())),
-        );
-        progress.inc(1);
-    }
+    let mut rows = bench.load_rows(&loads, &progress, &mut journal)?;
     progress.finish_and_clear();
     let mut result = ResultFile::new(settings.suite.text(), &machine.date);
     result.duration_s = start.elapsed().as_secs_f64();
-    result.machine = map(&machine)?;
-    result.machine.insert("server_cpu".into(), serde_json::to_value(bench.seats.server_cpu)?);
-    result.machine.insert("other_cpu".into(), serde_json::to_value(bench.seats.other_cpu)?);
-    if let Some(link) = hosts.as_ref().map(|hosts| hosts.as_ref().map_or_else(Clone::clone, |hosts| hosts.link.clone()))
-    {
-        result.machine.insert("two_hosts".into(), link.into());
-    }
-    result.machine.insert("cpus_are_siblings".into(), bench.seats.are_siblings.into());
+    result.machine = bench.machine(&machine, hosts.as_ref())?;
     result.settings = map(settings)?;
     result.peers = peers_of(settings, peers, &hellos, &missing);
     lines.finish(&scenarios, settings.seed, &mut result);
     result.rows.append(&mut rows);
     Ok(result)
+}
+
+/// What a journal begins with: only a run of the same words, build and peers goes on.
+fn header(settings: &Settings, machine: &Machine, peers: &Peers) -> std::io::Result<String> {
+    let mut header = map(settings)?;
+    let built = std::env::current_exe().and_then(|this| this.metadata()?.modified());
+    let built = built.ok().and_then(|at| Some(at.duration_since(UNIX_EPOCH).ok()?.as_secs()));
+    header.insert("fodo_version".into(), machine.fodo_version.clone().into());
+    header.insert("fodo_built_unix_s".into(), built.into());
+    header.insert("epics_version".into(), peers.epics.as_ref().ok().map(|epics| epics.version.clone()).into());
+    Ok(Value::Object(header).to_string())
 }
 
 fn map(serialized: &impl Serialize) -> std::io::Result<Map<String, Value>> {
@@ -347,6 +350,45 @@ fn order(tasks: &[Task], seed: u64) -> Vec<usize> {
 }
 
 impl Bench<'_> {
+    /// What the numbers were taken on.
+    fn machine(&self, machine: &Machine, hosts: Option<&Result<Hosts, String>>) -> std::io::Result<Map<String, Value>> {
+        let mut words = map(machine)?;
+        words.insert("server_cpu".into(), serde_json::to_value(self.seats.server_cpu)?);
+        words.insert("other_cpu".into(), serde_json::to_value(self.seats.other_cpu)?);
+        words.insert("cpus_are_siblings".into(), self.seats.are_siblings.into());
+        if let Some(hosts) = hosts {
+            let link = hosts.as_ref().map_or_else(Clone::clone, |hosts| hosts.link.clone());
+            words.insert("two_hosts".into(), link.into());
+        }
+        Ok(words)
+    }
+
+    /// The rows of each load, made now or known from before an interruption.
+    fn load_rows(
+        &self,
+        loads: &[Load],
+        progress: &ProgressBar,
+        journal: &mut Option<Journal>,
+    ) -> std::io::Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for (index, load) in loads.iter().enumerate() {
+            let key = format!("{index} {}", load.question);
+            let mut told = |who: &str| progress.set_message(who.to_owned());
+            match journal.as_ref().and_then(|journal| journal.load(&key)).cloned() {
+                Some(known) => rows.extend(known),
+                None => {
+                    let made = load.rows(&self.settings.clients, &self.seats, self.deadline, &mut told);
+                    if let Some(journal) = journal {
+                        journal.keep_load(&key, &made)?;
+                    }
+                    rows.extend(made);
+                }
+            }
+            progress.inc(load.n_repetitions(&self.settings.clients) as u64);
+        }
+        Ok(rows)
+    }
+
     fn visit(
         &self,
         visit: Visit,
@@ -379,6 +421,10 @@ impl Bench<'_> {
             lines.record(visit, task_index, &self.tasks, &outcome);
             if let Some(journal) = journal {
                 journal.keep(&key, &outcome)?;
+                let (client, name) = (visit.pair.client, visit.pair.client.text());
+                if let Some(hello) = hellos.get(&client).filter(|_| journal.hello(name).is_none()) {
+                    journal.keep_hello(name, hello)?;
+                }
             }
         }
         Ok(())

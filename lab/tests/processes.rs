@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 4] = [
+const TESTS: [Test; 5] = [
     ("a_driver_speaks_the_protocol_line_by_line", a_driver_speaks_the_protocol_line_by_line),
     ("a_program_that_is_launched_ends_with_who_launched_it", a_program_that_is_launched_ends_with_who_launched_it),
     ("a_server_that_cannot_start_fails_its_rows_and_the_run", a_server_that_cannot_start_fails_its_rows_and_the_run),
+    ("a_run_that_is_killed_goes_on_where_it_was", a_run_that_is_killed_goes_on_where_it_was),
     (
         "libca_and_softioc_are_measured_and_every_value_is_right",
         libca_and_softioc_are_measured_and_every_value_is_right,
@@ -119,10 +120,70 @@ fn a_server_that_cannot_start_fails_its_rows_and_the_run() {
     }
 }
 
-fn libca_and_softioc_are_measured_and_every_value_is_right() {
+fn has_peers() -> bool {
     let list = lab(&["list"]).output().expect("this program starts");
-    if !String::from_utf8_lossy(&list.stdout).contains("libca and softIoc of EPICS Base") {
+    let has_peers = String::from_utf8_lossy(&list.stdout).contains("libca and softIoc of EPICS Base");
+    if !has_peers {
         println!("  not tested: no peers here; `fodo lab run quick` fetches them, FODO_PEERS names others");
+    }
+    has_peers
+}
+
+fn a_run_that_is_killed_goes_on_where_it_was() {
+    if !has_peers() {
+        return;
+    }
+    let directory = std::env::temp_dir().join(format!("fodo-lab-killed-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let (json, journal) = (directory.join("run.json"), directory.join("run.json.journal"));
+    let words = format!(
+        "run quick --repetitions 5 --client libca --server soft-ioc --question Q4 --question Q17 --report {} --json {}",
+        directory.display(),
+        json.display()
+    );
+    let words: Vec<&str> = words.split(' ').collect();
+    // Each task that was done is a line with its key.
+    let tasks = || -> Vec<Value> {
+        let text = std::fs::read_to_string(&journal).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["task"].is_object()).collect()
+    };
+
+    let mut killed = Lab(lab(&words).spawn().expect("this program starts"));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while tasks().iter().filter(|line| line["task"]["key"].as_str().is_some_and(|key| key.contains("libca"))).count()
+        < 3
+    {
+        assert!(Instant::now() < deadline, "nothing is done");
+        assert!(killed.0.try_wait().expect("it is our child").is_none(), "it was over too soon");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    killed.0.kill().expect("it runs");
+    killed.0.wait().expect("it is our child");
+    let before = tasks();
+    let resumed = lab(&[words, vec!["--resume"]].concat()).output().expect("this program starts");
+
+    assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
+    let run: Value = serde_json::from_slice(&std::fs::read(&json).expect("it is written")).expect("JSON");
+    let samples: Vec<f64> =
+        run["rows"].as_array().expect("rows").iter().flat_map(|row| floats(&row["samples"])).collect();
+    for line in before.iter().filter(|line| line["task"]["outcome"]["measured"].is_object()) {
+        let ns = line["task"]["outcome"]["measured"]["ns"].as_f64().expect("a time");
+        assert!(samples.contains(&ns), "{ns} was measured again: {line}");
+    }
+    for row in run["rows"].as_array().expect("rows").iter().filter(|row| row["verdict"] == "measured") {
+        assert!(floats(&row["samples"]).len() == 5 || row["why"].is_string(), "{row}");
+    }
+    assert!(!journal.exists());
+    std::fs::remove_dir_all(directory).expect("it was just made");
+}
+
+fn floats(values: &Value) -> Vec<f64> {
+    values.as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+}
+
+fn libca_and_softioc_are_measured_and_every_value_is_right() {
+    if !has_peers() {
         return;
     }
     let words = "run quick --repetitions 5 --elements-max 10000 --client libca --server soft-ioc --require-peers \

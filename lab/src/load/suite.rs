@@ -70,6 +70,11 @@ impl Load {
         self.suites.contains(&suite)
     }
 
+    /// How often anything is done for it, for those of its clients that are among these.
+    pub fn n_repetitions(&self, clients: &[Client]) -> usize {
+        self.pairs.iter().filter(|(client, _)| clients.contains(client)).count() * self.repetitions
+    }
+
     /// Does it; rows without a number say why. `told` hears who is asked next.
     pub fn rows(&self, clients: &[Client], seats: &Seats, deadline: Instant, told: &mut dyn FnMut(&str)) -> Vec<Row> {
         let placement = seats.placements().last().copied().unwrap_or(Placement::Unpinned);
