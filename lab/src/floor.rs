@@ -176,6 +176,22 @@ pub fn claimed(datagram: &[u8]) -> impl Iterator<Item = usize> + '_ {
     claims.filter_map(|claim| claim.get(12..)?.first_chunk().map(|chunk| u32::from_be_bytes(*chunk) as usize))
 }
 
+/// The names that a datagram of Channel Access searches for.
+pub fn searched(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        let (&head, after) = rest.split_first_chunk::<16>()?;
+        let [command, n_bytes] = [[head[0], head[1]], [head[2], head[3]]].map(u16::from_be_bytes);
+        let (body, next) = after.split_at_checked(usize::from(n_bytes))?;
+        rest = next;
+        Some((command == SEARCH).then(|| body.split(|byte| *byte == 0).next().unwrap_or_default()))
+    })
+    .flatten()
+}
+
+/// The command that asks for a name.
+const SEARCH: u16 = 6;
+
 /// Listens at that address, tells its port, the same of TCP and UDP, to `announce`, and answers for ever, one
 /// thread and one store of bytes per client, one thread for all searches.
 pub fn serve(host: Ipv4Addr, announce: impl FnOnce(u16) -> std::io::Result<()>) -> std::io::Result<()> {
@@ -271,6 +287,14 @@ const STORE_BYTES_MAX: usize = 4 * crate::limit::ELEMENTS_MAX + 64;
 mod tests {
     use super::*;
     use fodo_data::Now;
+
+    #[test]
+    fn the_names_of_a_datagram_are_found_behind_its_version() {
+        let message = |command: u8, body: &[u8]| [&[0, command, 0, body.len() as u8][..], &[0; 12], body].concat();
+        let datagram = [message(0, b""), message(6, b"first\0\0\0"), message(6, b"second\0\0"), vec![0, 6, 0]].concat();
+
+        assert_eq!(searched(&datagram).collect::<Vec<_>>(), [&b"first"[..], b"second"]);
+    }
 
     #[test]
     fn sizes_are_those_of_channel_access() {

@@ -13,7 +13,7 @@ use crate::hosts::Hosts;
 use crate::journal::{Journal, Outcome};
 use crate::limit::{CAPROTO_POINT_MAX, FULL_MAX, QUICK_MAX};
 use crate::lines::Lines;
-use crate::load::suite::Load;
+use crate::load::suite::{Load, Manner};
 use crate::machine::Machine;
 use crate::peers::Peers;
 use crate::placement::{Link, Placement, Seats};
@@ -370,6 +370,8 @@ impl Bench<'_> {
         progress: &ProgressBar,
         journal: &mut Option<Journal>,
     ) -> std::io::Result<Vec<Row>> {
+        let placement = self.seats.placements().last().copied().unwrap_or(Placement::Unpinned);
+        let manner = Manner { placement, seats: &self.seats, deadline: self.deadline };
         let mut rows = Vec::new();
         for (index, load) in loads.iter().enumerate() {
             let key = format!("{index} {}", load.question);
@@ -377,7 +379,7 @@ impl Bench<'_> {
             match journal.as_ref().and_then(|journal| journal.load(&key)).cloned() {
                 Some(known) => rows.extend(known),
                 None => {
-                    let made = load.rows(&self.settings.clients, &self.seats, self.deadline, &mut told);
+                    let made = load.rows(&self.settings.clients, &manner, &mut told);
                     if let Some(journal) = journal {
                         journal.keep_load(&key, &made)?;
                     }

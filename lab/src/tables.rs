@@ -236,17 +236,27 @@ fn by_client(
 type Detail = (&'static str, fn(&Row) -> Option<String>);
 
 /// Lines below a point, for rows that have such a thing.
-const DETAILS: [Detail; 7] = [
+const DETAILS: [Detail; 11] = [
     ("p99", |row| row.percentile(99.0).map(time)),
+    ("p99.9", |row| row.ledger.as_ref().and_then(|_| row.percentile(99.9)).map(time)),
     ("delivered", |row| row.ledger.as_ref().map(|ledger| share(ledger.delivered, ledger.produced))),
     ("merged", |row| {
         row.ledger.as_ref().map(|ledger| share(ledger.merged_server + ledger.merged_client, ledger.produced))
     }),
     ("unattributed", |row| row.ledger.as_ref().map(|ledger| share(ledger.unattributed, ledger.produced))),
     ("unexplained", |row| row.ledger.as_ref().map(|ledger| ledger.unexplained.to_string())),
+    ("longest gap", |row| row.ledger.as_ref().map(|ledger| time(ledger.longest_gap_ms * 1e6))),
+    ("server, s/million", |row| cpu(row, "server")),
+    ("client, s/million", |row| cpu(row, "client")),
     ("x floor", |row| row.to_floor().map(|ratio| format!("{ratio:.2}"))),
     ("MB/s", |row| row.megabytes_per_s().map(|rate| format!("{rate:.0}"))),
 ];
+
+/// Processor seconds of one end per million updates delivered.
+fn cpu(row: &Row, role: &str) -> Option<String> {
+    let used = row.resources.iter().find(|used| used.role == role)?;
+    used.cpu_s_per_million.map(|s| format!("{s:.2}"))
+}
 
 fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 / whole.max(1) as f64 * 100.0)
@@ -259,7 +269,8 @@ fn cell(row: &Row, notes: &mut Notes) -> String {
         _ => String::new(),
     };
     let value = if row.unit == "ns" { time(median) } else { number::value(median, &row.unit) };
-    value + &spread
+    let note = row.why.as_ref().map_or(String::new(), |why| notes.mark(format!("{}: {why}", row.client)));
+    value + &spread + &note
 }
 
 fn published(ns: f64) -> String {
@@ -287,12 +298,16 @@ impl Notes {
     fn note(&mut self, row: &Row) -> String {
         let verdict = if row.verdict == Verdict::Failed { "FAILED" } else { row.verdict.text() };
         let reason = format!("{}: {verdict}: {}", row.client, row.why.as_deref().unwrap_or("no repetition was made"));
+        verdict.to_owned() + &self.mark(reason)
+    }
+
+    fn mark(&mut self, reason: String) -> String {
         let known = self.reasons.iter().position(|known| *known == reason);
         let index = known.unwrap_or_else(|| {
             self.reasons.push(reason);
             self.reasons.len() - 1
         });
-        format!("{verdict} [{}]", index + 1)
+        format!(" [{}]", index + 1)
     }
 
     fn text(&self) -> String {

@@ -12,6 +12,7 @@ mod cast;
 pub mod command;
 pub mod double;
 pub mod idle;
+pub mod ladder;
 pub mod produce;
 pub mod reconnect;
 pub mod source;
@@ -63,7 +64,8 @@ pub struct FanOut {
 }
 
 /// How values come to change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Producer {
     /// Fodo's server changes them itself, each with the time stamp of the moment at which it was to change.
     Schedule,

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::command::{climb, has_plateaued};
-use super::{FanOut, absent, idle, reconnect};
+use super::double::Double;
+use super::{FanOut, Outcome, Producer, absent, idle, ladder, reconnect};
 use crate::driver::{Client, Failure};
 use crate::placement::{Placement, Seats};
 use crate::result::{Per, Row, Verdict};
@@ -33,25 +33,55 @@ pub struct Load {
     repetitions: usize,
 }
 
+/// What is done.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Kind {
+pub enum Kind {
+    /// See [`FanOut`].
     FanOut(Offered),
+    /// See [`ladder`].
     Ladder(Offered),
+    /// See [`super::stalled`].
     Stalled(Offered),
+    /// See [`reconnect`].
     Reconnect { points: Vec<u32>, down_seconds: f64 },
+    /// See [`idle`].
     Idle { n: u32, n_pvs: u32 },
+    /// See [`absent`].
     Absent { n_names: u32, after_seconds: f64, for_seconds: f64 },
-    Sustained { n_pvs: u32, n_subscriptions: u32, hz_max: f64, seconds: f64, p99_ms_max: f64 },
+    /// The highest rate up to that of `offered` at which all is well.
+    Sustained { offered: Offered, p99_ms_max: f64 },
 }
 
+/// How much is offered.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Offered {
-    n_pvs: u32,
-    n_subscriptions: u32,
-    hz: f64,
-    seconds: f64,
+pub struct Offered {
+    /// As in [`FanOut`], and so are the rest.
+    pub n_pvs: u32,
+    /// To each PV.
+    pub n_subscriptions: u32,
+    /// Of each PV.
+    pub hz: f64,
+    /// How long.
+    pub seconds: f64,
+    /// How values come to change.
+    #[serde(default)]
+    pub producer: Option<Producer>,
+    /// Who does one thing wrong.
+    #[serde(skip)]
+    pub double: Option<Double>,
+}
+
+/// Where and until when loads are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner<'a> {
+    /// Where client and server run.
+    pub placement: Placement,
+    /// The CPUs.
+    pub seats: &'a Seats,
+    /// After which nothing begins any more.
+    pub deadline: Instant,
 }
 
 #[derive(Deserialize)]
@@ -65,6 +95,12 @@ impl Load {
         toml::from_str::<File>(FILE).map(|file| file.load)
     }
 
+    /// One that is not in the file, with the words of the first that answers the same question.
+    pub fn asked(question: &str, kind: Kind, pair: (Client, ServerKind), repetitions: usize) -> Option<Load> {
+        let known = Load::all().ok()?.into_iter().find(|load| load.question == question)?;
+        Some(Load { kind, pairs: vec![pair], repetitions, ..known })
+    }
+
     /// Whether it belongs to a suite.
     pub fn is_of(&self, suite: Suite) -> bool {
         self.suites.contains(&suite)
@@ -76,13 +112,12 @@ impl Load {
     }
 
     /// Does it; rows without a number say why. `told` hears who is asked next.
-    pub fn rows(&self, clients: &[Client], seats: &Seats, deadline: Instant, told: &mut dyn FnMut(&str)) -> Vec<Row> {
-        let placement = seats.placements().last().copied().unwrap_or(Placement::Unpinned);
+    pub fn rows(&self, clients: &[Client], manner: &Manner<'_>, told: &mut dyn FnMut(&str)) -> Vec<Row> {
         let mut rows = Vec::new();
         for &(client, server) in self.pairs.iter().filter(|(client, _)| clients.contains(client)) {
             told(&format!("{}, {} with {}", self.question, client.text(), server.text()));
-            let asked = Asked { load: self, client, server, placement, seats, deadline };
-            rows.extend(asked.rows());
+            let Manner { placement, seats, deadline } = *manner;
+            rows.extend(Asked { load: self, client, server, placement, seats, deadline }.rows());
         }
         rows
     }
@@ -102,8 +137,8 @@ impl Asked<'_> {
     fn rows(&self) -> Vec<Row> {
         match &self.load.kind {
             Kind::FanOut(offered) => vec![self.fan_out(offered)],
-            Kind::Ladder(offered) => vec![self.ladder(offered)],
-            Kind::Stalled(offered) => vec![self.stalled(offered)],
+            Kind::Ladder(offered) => self.ladder(offered),
+            Kind::Stalled(offered) => self.stalled(offered),
             Kind::Reconnect { points, down_seconds } => {
                 points.iter().flat_map(|&n_pvs| self.reconnect(n_pvs, seconds(*down_seconds))).collect()
             }
@@ -111,11 +146,7 @@ impl Asked<'_> {
             Kind::Absent { n_names, after_seconds, for_seconds } => {
                 vec![self.absent(*n_names, seconds(*after_seconds), seconds(*for_seconds))]
             }
-            Kind::Sustained { n_pvs, n_subscriptions, hz_max, seconds, p99_ms_max } => {
-                let highest =
-                    Offered { n_pvs: *n_pvs, n_subscriptions: *n_subscriptions, hz: *hz_max, seconds: *seconds };
-                vec![self.sustained(&highest, *p99_ms_max)]
-            }
+            Kind::Sustained { offered, p99_ms_max } => vec![self.sustained(offered, *p99_ms_max)],
         }
     }
 
@@ -137,18 +168,22 @@ impl Asked<'_> {
             n_subscriptions: offered.n_subscriptions,
             rate_hz: offered.hz,
             duration: seconds(offered.seconds),
-            double: None,
+            double: offered.double,
             client: self.client,
             server: self.server,
-            producer: None,
+            producer: offered.producer,
         }
     }
 
     fn fan_out(&self, offered: &Offered) -> Row {
         let load = self.offered(offered);
         let (outcomes, failure) = self.repeat(|| load.run(self.placement, self.seats));
+        self.joined(&load, &outcomes.iter().collect::<Vec<_>>(), failure)
+    }
+
+    /// The repetitions of one load as a row: the account is of the one that failed, or of the last.
+    fn joined(&self, load: &FanOut, outcomes: &[&Outcome], failure: Option<Failure>) -> Row {
         let rows: Vec<Row> = outcomes.iter().map(|outcome| load.row(self.placement, outcome)).collect();
-        // The account of the one that failed, or of the last.
         let is_failed = |row: &&Row| row.verdict == Verdict::Failed;
         let Some(shown) = rows.iter().find(is_failed).or(rows.last()) else {
             return self.without_number("", 0, failure);
@@ -162,20 +197,36 @@ impl Asked<'_> {
         }
     }
 
-    fn ladder(&self, offered: &Offered) -> Row {
+    /// A row for each step, in updates delivered at so many offered, and one of the most.
+    fn ladder(&self, offered: &Offered) -> Vec<Row> {
         let first = self.offered(offered);
-        let (climbs, failure) = self.repeat(|| match climb(first, true, self.placement, self.seats) {
-            (steps, None) => Ok(steps),
-            (_, Some(failure)) => Err(failure),
-        });
+        let (climbs, failure) = self.repeat(|| ladder::climb(first, self.placement, self.seats));
+        let highest = climbs.iter().max_by_key(|steps| steps.len()).cloned().unwrap_or_default();
+        let mut rows = Vec::new();
+        for (load, _) in &highest {
+            let at_rate = climbs.iter().flatten().filter(|(step, _)| step.rate_hz == load.rate_hz);
+            let outcomes: Vec<&Outcome> = at_rate.map(|(_, outcome)| outcome).collect();
+            let n_offered = f64::from(load.n_pvs) * f64::from(load.n_subscriptions) * load.rate_hz;
+            let mut row = Row {
+                variant: "delivered of so many updates/s offered".into(),
+                point: n_offered as u64,
+                unit: "updates/s".into(),
+                samples: outcomes.iter().map(|outcome| outcome.delivered_hz).collect(),
+                // Of latencies, in another unit.
+                percentiles: Vec::new(),
+                histogram: Vec::new(),
+                ..self.joined(load, &outcomes, None)
+            };
+            row.summarize(1);
+            rows.push(row);
+        }
         let fault = climbs.iter().flatten().find_map(|(_, outcome)| outcome.failure());
-        let has_ended = climbs.iter().all(|steps| has_plateaued(steps));
-        let best = |steps: &Vec<super::command::Step>| {
-            steps.iter().map(|(_, outcome)| outcome.delivered_hz).fold(0.0, f64::max)
-        };
-        let variant = if has_ended { "to the plateau" } else { "as far as the ladder goes" };
-        let row = self.row(variant, u64::from(offered.n_pvs * offered.n_subscriptions), "updates/s");
-        self.measured(row, climbs.iter().map(best).collect(), fault, failure)
+        let most = self.row("the most", u64::from(offered.n_pvs * offered.n_subscriptions), "updates/s");
+        let samples = climbs.iter().map(|steps| ladder::most_hz(steps)).collect();
+        let mut most = self.measured(most, samples, fault, failure);
+        most.why = most.why.or_else(|| climbs.last().map(|steps| ladder::end(steps).to_owned()));
+        rows.push(most);
+        rows
     }
 
     fn reconnect(&self, n_pvs: u32, down: Duration) -> Vec<Row> {
@@ -201,9 +252,13 @@ impl Asked<'_> {
         ]
     }
 
+    /// One client searches; the repetitions are counted one after the other.
     fn absent(&self, n_names: u32, after: Duration, counted: Duration) -> Row {
-        let ask = || absent::run(self.client, n_names, after, counted, self.placement, self.seats);
-        let (found, failure) = self.repeat(ask);
+        let times = absent::Times { after, counted, n_counts: self.load.repetitions };
+        let (found, failure) = match absent::run(self.client, n_names, times, self.placement, self.seats) {
+            Ok(found) => (found, None),
+            Err(failure) => (Vec::new(), Some(failure)),
+        };
         let variant = format!("after {:.0} s", after.as_secs_f64());
         let samples = found.iter().map(|absent| absent.datagrams_hz).collect();
         self.measured(self.row(&variant, u64::from(n_names), "datagrams each second"), samples, None, failure)
@@ -220,26 +275,42 @@ impl Asked<'_> {
             Ok(outcome.failure().is_none() && n_merged == 0 && outcome.kept_schedule() && p99_ms <= p99_ms_max)
         };
         let n = f64::from(highest.n_pvs) * f64::from(highest.n_subscriptions);
-        let (found, failure) = self.repeat(|| search(highest.hz, is_well));
+        // What was found once is near where the next search ends.
+        let start = std::cell::Cell::new(highest.hz);
+        let (found, failure) = self.repeat(|| {
+            let found = search(start.get(), highest.hz, is_well)?;
+            start.set(found.map_or(highest.hz, |hz| (hz * NEAR).min(highest.hz)));
+            Ok(found)
+        });
         let row = self.row(&format!("p99 below {p99_ms_max} ms"), n as u64, "updates/s");
         let fault = found.contains(&None).then(|| "not even a thousandth of the highest rate is carried so".to_owned());
         self.measured(row, found.into_iter().flatten().map(|hz| hz * n).collect(), fault, failure)
     }
 
-    /// How many times its value alone p99 is beside a client that has stopped reading.
+    /// Latencies alone and beside a client that has stopped reading, and how many times its value alone p99 is there.
     #[cfg(unix)]
-    fn stalled(&self, offered: &Offered) -> Row {
+    fn stalled(&self, offered: &Offered) -> Vec<Row> {
+        use super::stalled::Stalled;
         let load = self.offered(offered);
-        let (runs, failure) = self.repeat(|| super::stalled::Stalled::run(&load, self.placement, self.seats));
-        let fault = runs.iter().find_map(super::stalled::Stalled::failure);
+        let (runs, failure) = self.repeat(|| Stalled::run(&load, self.placement, self.seats));
+        let of = |variant: &str, outcome: fn(&Stalled) -> &Outcome| {
+            let outcomes: Vec<&Outcome> = runs.iter().map(outcome).collect();
+            Row { variant: variant.into(), ..self.joined(&load, &outcomes, failure.clone()) }
+        };
+        let fault = runs.iter().find_map(|run| run.alone.failure().or(run.beside.failure()));
         let row = self.row("p99 beside to p99 alone", u64::from(offered.n_pvs * offered.n_subscriptions), "x");
-        self.measured(row, runs.iter().map(super::stalled::Stalled::ratio_of_p99).collect(), fault, failure)
+        let ratios = runs.iter().map(Stalled::ratio_of_p99).collect();
+        vec![
+            of("alone", |run| &run.alone),
+            of("beside a stalled client", |run| &run.beside),
+            self.measured(row, ratios, fault, failure.clone()),
+        ]
     }
 
     #[cfg(not(unix))]
-    fn stalled(&self, _offered: &Offered) -> Row {
+    fn stalled(&self, _offered: &Offered) -> Vec<Row> {
         let why = "only Unix can stop a client and let it go on".to_owned();
-        Row { why: Some(why), ..self.row("p99 beside to p99 alone", 0, "x") }
+        vec![Row { why: Some(why), ..self.row("p99 beside to p99 alone", 0, "x") }]
     }
 
     fn row(&self, variant: &str, point: u64, unit: &str) -> Row {
@@ -281,12 +352,15 @@ impl Asked<'_> {
 
 /// How close the two ends of a search come.
 const CLOSE: f64 = 1.05;
-/// Halvings before a rate counts as none at all: a thousandth of the highest.
+/// How far above the last rate found the next search begins.
+const NEAR: f64 = 1.3;
+/// Halvings before a rate counts as none at all: a thousandth of where it began.
 const HALVINGS_MAX: usize = 10;
 
-/// The highest rate up to `highest` at which all is well, to a twentieth; `None` when there is none.
-fn search(highest: f64, is_well: impl Fn(f64) -> Result<bool, Failure>) -> Result<Option<f64>, Failure> {
-    let (mut good, mut bad) = (highest, f64::INFINITY);
+/// The highest rate up to `highest` at which all is well, to a twentieth, looked for from `start` on; `None` when there
+/// is none.
+fn search(start: f64, highest: f64, is_well: impl Fn(f64) -> Result<bool, Failure>) -> Result<Option<f64>, Failure> {
+    let (mut good, mut bad) = (start, f64::INFINITY);
     let mut n_halvings = 0;
     while !is_well(good)? {
         if n_halvings == HALVINGS_MAX {
@@ -295,6 +369,14 @@ fn search(highest: f64, is_well: impl Fn(f64) -> Result<bool, Failure>) -> Resul
         n_halvings += 1;
         bad = good;
         good /= 2.0;
+    }
+    while bad.is_infinite() && good < highest {
+        let next = (good * 2.0).min(highest);
+        if is_well(next)? {
+            good = next;
+        } else {
+            bad = next;
+        }
     }
     while bad.is_finite() && bad / good > CLOSE {
         let between = (good * bad).sqrt();
@@ -327,12 +409,12 @@ mod tests {
 
     #[test]
     fn a_search_ends_close_below_the_rate_from_which_on_it_is_not_well() {
-        for limit in [3.0, 77.0, 400.0, 5000.0] {
-            let found = search(1000.0, |hz| Ok(hz <= limit)).unwrap().unwrap();
+        for (limit, start) in [(3.0, 1000.0), (77.0, 1000.0), (400.0, 90.0), (5000.0, 90.0), (5000.0, 1000.0)] {
+            let found = search(start, 1000.0, |hz| Ok(hz <= limit)).unwrap().unwrap();
 
             let highest = f64::min(limit, 1000.0);
             assert!(found <= highest && found * CLOSE >= highest, "{found} of {highest}");
         }
-        assert_eq!(search(1000.0, |_| Ok(false)).unwrap(), None);
+        assert_eq!(search(1000.0, 1000.0, |_| Ok(false)).unwrap(), None);
     }
 }
