@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 6] = [
+const TESTS: [Test; 9] = [
     ("a_plant_is_measured", a_plant_is_measured),
     (
         "nothing_is_sent_beyond_loopback_without_the_word_for_it",
@@ -19,6 +19,9 @@ const TESTS: [Test; 6] = [
         "searches_keep_the_cap_and_a_server_elsewhere_is_not_asked",
         searches_keep_the_cap_and_a_server_elsewhere_is_not_asked,
     ),
+    ("no_put_reaches_a_plant_without_the_word_for_it", no_put_reaches_a_plant_without_the_word_for_it),
+    ("an_interrupted_run_shows_what_there_is", an_interrupted_run_shows_what_there_is),
+    ("a_second_laboratory_is_refused_while_one_is_served", a_second_laboratory_is_refused_while_one_is_served),
     ("more_pvs_than_the_cap_are_refused", more_pvs_than_the_cap_are_refused),
     ("an_agent_refuses_a_wrong_key_and_an_unknown_driver", an_agent_refuses_a_wrong_key_and_an_unknown_driver),
     ("two_agents_give_two_sets_of_rows", two_agents_give_two_sets_of_rows),
@@ -137,6 +140,67 @@ fn searches_keep_the_cap_and_a_server_elsewhere_is_not_asked() {
 
     assert!((1..=20).contains(&n_searches), "{n_searches} searches in 4 s");
     assert!(stderr(&output).contains("192.0.2.1 answered and is not asked"), "{}", stderr(&output));
+}
+
+fn no_put_reaches_a_plant_without_the_word_for_it() {
+    use std::io::Write;
+    let (_plant, search) = plant();
+    // The counters refuse puts, so that a put that comes to them is told.
+    let asked = |allowed: &[&str]| {
+        let mut command = lab(&search, &[&["worker", "drive-plant", "--search", &search], allowed].concat());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        writeln!(stdin, r#"{{"connect":{{"pvs":["load:0"]}}}}"#).unwrap();
+        writeln!(stdin, r#"{{"put_back":{{"pv":"load:0","n":1}}}}"#).unwrap();
+        let said: Vec<String> =
+            BufReader::new(child.stdout.take().unwrap()).lines().take(2).map_while(Result::ok).collect();
+        drop(Running(child, Some(stdin)));
+        said.concat()
+    };
+    let rows_of = |words: &[&str]| {
+        let output = run(&search, &[&["run", "--against", "load:0"], words, &SHORT[..]].concat());
+        rows(&output).into_iter().filter(|row| row["question"] == "A8 put back").collect::<Vec<_>>()
+    };
+
+    assert!(asked(&[]).contains("puts are not allowed without --allow-puts"));
+    assert!(asked(&["--allow-puts"]).contains("write access"), "{}", asked(&["--allow-puts"]));
+    assert!(rows_of(&[]).is_empty());
+    let refused = rows_of(&["--allow-puts"]);
+    assert!(refused.len() == 1 && refused[0]["verdict"] == "failed", "{refused:?}");
+}
+
+fn an_interrupted_run_shows_what_there_is() {
+    let (_plant, search) = plant();
+    let words = ["run", "--against", "load:0", "--seconds", "600", "--json", "-"];
+    let child = lab(&search, &words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let id = child.id().to_string();
+    // By then it has asked, and watches; were it slower it would still have to show what there is.
+    std::thread::sleep(Duration::from_secs(3));
+
+    let interrupted = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+
+    assert!(interrupted.success());
+    assert_eq!(output.status.code(), Some(130));
+    assert!(rows(&output).iter().any(|row| row["question"] == "A1 connect" && row["verdict"] == "measured"));
+}
+
+fn a_second_laboratory_is_refused_while_one_is_served() {
+    use std::io::Write;
+    let (_plant, search) = plant();
+    let (_agent, address) = agent(&search);
+    let caps = r#"{"allow_net":false,"max_ops_per_second":100,"max_channels":10}"#;
+    let mut first = std::net::TcpStream::connect(&address).unwrap();
+    let mut lines = BufReader::new(first.try_clone().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    writeln!(first, r#"{{"open":{{"key":"right","driver":"fodo","caps":{caps}}}}}"#).unwrap();
+    let accepted = lines.next().unwrap().unwrap();
+
+    let second = run("127.0.0.1", &["run", "--against", "load:0", "--agent", &address]);
+
+    assert!(accepted.contains("accepted"), "{accepted}");
+    assert_eq!(second.status.code(), Some(2), "{}", stderr(&second));
+    assert!(stderr(&second).contains("works for somebody else"), "{}", stderr(&second));
 }
 
 fn more_pvs_than_the_cap_are_refused() {

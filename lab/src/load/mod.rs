@@ -120,6 +120,8 @@ pub struct Outcome {
     pub traffic: Option<Traffic>,
 }
 
+/// How often it is asked whether everything has come: the error of the time that it took.
+const POLL: Duration = Duration::from_millis(50);
 /// How long nothing may come before everything has come.
 const QUIET: Duration = Duration::from_millis(300);
 /// The same while the last numbers are missing: a client that collects garbage may be silent for a second.
@@ -310,7 +312,7 @@ fn settle(
     let mut last = (counts(server)?, tallied(client)?);
     let mut changed = Instant::now();
     loop {
-        std::thread::sleep(QUIET);
+        std::thread::sleep(POLL);
         let now = (counts(server)?, tallied(client)?);
         let sums = &now.1.sums;
         if now.0.0 != last.0.0 || *sums != last.1.sums {

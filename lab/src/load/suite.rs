@@ -208,6 +208,7 @@ impl Asked<'_> {
             let outcomes: Vec<&Outcome> = at_rate.map(|(_, outcome)| outcome).collect();
             let n_offered = f64::from(load.n_pvs) * f64::from(load.n_subscriptions) * load.rate_hz;
             let mut row = Row {
+                title: self.load.title.clone(),
                 variant: "delivered of so many updates/s offered".into(),
                 point: n_offered as u64,
                 unit: "updates/s".into(),

@@ -23,7 +23,7 @@ const HEAD_START_NS: u64 = 500_000_000;
 /// The words of a run against a plant.
 #[derive(Debug, clap::Args)]
 pub struct PlantWords {
-    /// Measure these existing PVs, by EPICS_CA_ADDR_LIST; only reads, never puts.
+    /// Measure these existing PVs, by EPICS_CA_ADDR_LIST; only reads unless --allow-puts is given.
     #[arg(long, value_name = "PV", num_args = 1.., conflicts_with_all = ["suite", "question", "server", "client", "resume"])]
     pub against: Vec<String>,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub fn measure(words: &PlantWords, n_gets: usize, keep: impl FnOnce(&ResultFile,
     result.settings.insert("seconds".into(), words.seconds.into());
     let is_over = || stop.load(Ordering::Acquire);
     for link in &mut links {
-        if let Err(why) = survey(link, &words.against, n_gets, &is_over, &mut result) {
+        if let Err(why) = survey(link, words, n_gets, &is_over, &mut result) {
             result.rows.push(rows::with(rows::row("A0 survey", "All of it", &link.client, "all"), Err(why)));
         }
     }
@@ -102,22 +102,23 @@ fn open(words: &PlantWords) -> Result<Vec<Link>, String> {
 }
 
 fn announce(n_pvs: usize, caps: Caps, how: &str) {
+    let puts = if caps.allow_puts { "each PV's own value is PUT BACK" } else { "nothing is put" };
     eprintln!(
-        "fodo lab: reads {n_pvs} PVs {how}; searches, channels, gets and subscriptions together at most {} per second; \
-         nothing is put. Ctrl-C ends it.",
+        "fodo lab: reads {n_pvs} PVs {how}; searches, channels, gets, puts and subscriptions together at most {} per \
+         second; {puts}. Ctrl-C ends it.",
         caps.max_ops_per_second
     );
 }
 
 fn survey(
     link: &mut Link,
-    pvs: &[String],
+    words: &PlantWords,
     n_gets: usize,
     is_over: &dyn Fn() -> bool,
     result: &mut ResultFile,
 ) -> Result<(), String> {
-    let client = link.client.clone();
-    let Answer::Connected(found) = link.ask(&Ask::Connect { pvs: pvs.to_vec() }, is_over)? else {
+    let (client, caps) = (link.client.clone(), words.caps);
+    let Answer::Connected(found) = link.ask(&Ask::Connect { pvs: words.against.clone() }, is_over)? else {
         return Err(unexpected());
     };
     result.rows.extend(found.iter().map(|found| rows::connected(&client, found)));
@@ -131,6 +132,10 @@ fn survey(
     for found in there {
         let answer = link.ask(&Ask::Get { pv: found.pv.clone(), n: n_gets }, is_over);
         result.rows.push(got(&client, found, answer)?);
+        if caps.allow_puts {
+            let answer = link.ask(&Ask::PutBack { pv: found.pv.clone(), n: n_gets }, is_over);
+            result.rows.push(put_back(&client, found, answer)?);
+        }
         if is_over() {
             return Err("interrupted".into());
         }
@@ -165,6 +170,17 @@ fn got(client: &str, found: &Found, answer: Result<Answer, String>) -> Result<Ro
             let wrong = format!("{n_elements} elements came, announced were {}", found.count_max);
             let samples = latencies_ns.iter().map(|ns| *ns as f64).collect();
             Ok(rows::with(row, if is_right { Ok(samples) } else { Err(wrong) }))
+        }
+        Ok(_) => Err(unexpected()),
+    }
+}
+
+fn put_back(client: &str, found: &Found, answer: Result<Answer, String>) -> Result<Row, String> {
+    let row = rows::row("A8 put back", "Put with completion of the value that was got", client, &found.pv);
+    match answer {
+        Err(why) => Ok(rows::with(row, Err(why))),
+        Ok(Answer::PutBack { latencies_ns }) => {
+            Ok(rows::with(row, Ok(latencies_ns.iter().map(|ns| *ns as f64).collect())))
         }
         Ok(_) => Err(unexpected()),
     }

@@ -23,9 +23,8 @@ pub fn start_worker(stream: OwnedFd, search: &[SocketAddr], caps: Caps) -> std::
     }
     args.extend(["--max-ops-per-second".into(), caps.max_ops_per_second.to_string().into()]);
     args.extend(["--max-channels".into(), caps.max_channels.to_string().into()]);
-    if caps.allow_net {
-        args.push("--allow-net".into());
-    }
+    let allowed = [(caps.allow_net, "--allow-net"), (caps.allow_puts, "--allow-puts")];
+    args.extend(allowed.into_iter().filter(|(is_allowed, _)| *is_allowed).map(|(_, word)| word.into()));
     let of_user = ["EPICS_CA_CONN_TMO", "EPICS_CA_MAX_ARRAY_BYTES", "EPICS_CA_AUTO_ARRAY_BYTES"];
     let variables = of_user.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))).collect();
     let program = std::env::current_exe()?;

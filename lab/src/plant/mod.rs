@@ -1,7 +1,8 @@
-//! Existing PVs of a real server, measured without harm: nothing is started, nothing is put.
+//! Existing PVs of a real server, measured without harm: nothing is started, and nothing is put unless that is allowed.
 //!
 //! A worker process does the timed calls, here or on the host of an [`crate::agent`]. It reads one JSON
-//! object per line and writes one per answer. It has no request that puts. Its client knows one search
+//! object per line and writes one per answer. Its one request that puts is refused unless the worker itself was started
+//! with the word for it. Its client knows one search
 //! address, the [`gate`] in the same process, which sends on only searches for the names that were given,
 //! within the cap, and lets back only servers that may be reached.
 
@@ -24,7 +25,11 @@ pub struct Caps {
     /// Allow addresses other than loopback, broadcasts among them.
     #[arg(long)]
     pub allow_net: bool,
-    /// Searches, channels, gets and subscriptions together, per second at most.
+    /// Put each PV's own value back, with completion: its record is processed.
+    #[arg(long)]
+    #[serde(default)]
+    pub allow_puts: bool,
+    /// Searches, channels, gets, puts and subscriptions together, per second at most.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_ops_per_second: u32,
     /// PVs at most.
@@ -37,6 +42,7 @@ impl Caps {
     pub fn within(self, other: Caps) -> Caps {
         Caps {
             allow_net: self.allow_net && other.allow_net,
+            allow_puts: self.allow_puts && other.allow_puts,
             max_ops_per_second: self.max_ops_per_second.min(other.max_ops_per_second),
             max_channels: self.max_channels.min(other.max_channels),
         }
@@ -73,6 +79,13 @@ pub enum Ask {
     ConnectAtOnce {},
     /// Get one PV, blocking, again and again.
     Get {
+        /// Its name.
+        pv: String,
+        /// How often.
+        n: usize,
+    },
+    /// Get one PV and put that value back with completion, again and again; the puts are timed.
+    PutBack {
         /// Its name.
         pv: String,
         /// How often.
@@ -119,6 +132,11 @@ pub enum Answer {
         n_elements: u64,
         /// Bytes of its elements.
         bytes: u64,
+    },
+    /// The puts of one PV.
+    PutBack {
+        /// Each.
+        latencies_ns: Vec<u64>,
     },
     /// One for each connected PV.
     Subscribed(Vec<First>),

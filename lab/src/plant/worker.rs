@@ -1,4 +1,4 @@
-//! The process that asks a plant: it connects, gets and subscribes, and has no way to put.
+//! The process that asks a plant: it connects, gets and subscribes, and puts only what it got, where that is allowed.
 
 use std::io::{BufRead, Read, Write};
 use std::net::SocketAddr;
@@ -79,6 +79,7 @@ impl Worker {
             Ask::Connect { pvs } => self.connect(&pvs),
             Ask::ConnectAtOnce {} => self.connect_at_once(),
             Ask::Get { pv, n } => self.get(&pv, n),
+            Ask::PutBack { pv, n } => self.put_back(&pv, n),
             Ask::GetAtOnce {} => self.get_at_once(),
             Ask::Subscribe {} => Ok(Answer::Subscribed(self.subscribe())),
             Ask::Watch { start_unix_ns, seconds } => self.watch(start_unix_ns, seconds),
@@ -143,6 +144,22 @@ impl Worker {
             (n_elements, bytes) = (reading.value.len() as u64, value_bytes(&reading.value));
         }
         Ok(Answer::Got { latencies_ns, n_elements, bytes })
+    }
+
+    fn put_back(&self, pv: &str, n: usize) -> Result<Answer, String> {
+        if !self.caps.allow_puts {
+            return Err("puts are not allowed without --allow-puts".into());
+        }
+        let channel = self.channels.iter().find(|channel| channel.name() == pv).ok_or("it is not connected")?;
+        let mut latencies_ns = Vec::new();
+        for _put in 0..n {
+            self.limiter.spend(2);
+            let reading = channel.get(OPERATION_MAX).map_err(|why| why.to_string())?;
+            let start = Instant::now();
+            channel.put(reading.value, OPERATION_MAX).map_err(|why| why.to_string())?;
+            latencies_ns.push(ns(start));
+        }
+        Ok(Answer::PutBack { latencies_ns })
     }
 
     fn get_at_once(&self) -> Result<Answer, String> {
