@@ -51,7 +51,10 @@ pub fn swatch(class: &str, shape: Option<Shape>) -> String {
 struct Curve {
     class: String,
     shape: Option<Shape>,
+    /// What is marked.
     points: Vec<Point>,
+    /// What the line goes through, where that is more than what is marked.
+    line: Vec<(f64, f64)>,
 }
 
 struct Point {
@@ -72,7 +75,7 @@ pub fn over_n(section: &Section<'_>, published: &[Published], id: &str) -> Optio
             Some(Point { x: *n as f64, y: each, interval: None, words })
         };
         let points = section.points.iter().filter_map(point).collect();
-        curves.push(Curve { class: format!("c-study study-{index}"), shape: None, points });
+        curves.push(Curve { class: format!("c-study study-{index}"), shape: None, points, line: Vec::new() });
     }
     if !curves.iter().any(|curve| curve.points.len() > 1) {
         return None;
@@ -94,10 +97,11 @@ fn curve(section: &Section<'_>, contender: Contender<'_>) -> Curve {
         Some(Point { x: row.point as f64, y, interval, words })
     };
     let points = section.measured(contender).into_iter().filter_map(point).collect();
-    Curve { class, shape: Some(shape), points }
+    Curve { class, shape: Some(shape), points, line: Vec::new() }
 }
 
-/// Latency by percentile, to the 99.99th. `None` when no row has percentiles.
+/// Latency by percentile, to the 99.99th: the whole distribution where a row has it, with its percentiles marked.
+/// `None` when no row has percentiles.
 pub fn percentiles(section: &Section<'_>, point: u64, id: &str) -> Option<String> {
     let mut curves = Vec::new();
     for (contender, row) in section.at(point) {
@@ -107,7 +111,8 @@ pub fn percentiles(section: &Section<'_>, point: u64, id: &str) -> Option<String
             Point { x: nines(share), y: value, interval: None, words }
         };
         let inside = row.percentiles.iter().filter(|(share, _)| (0.0..100.0).contains(share));
-        curves.push(Curve { class, shape: Some(shape), points: inside.map(mark).collect() });
+        let line = distribution(row);
+        curves.push(Curve { class, shape: Some(shape), points: inside.map(mark).collect(), line });
     }
     if !curves.iter().any(|curve| curve.points.len() > 1) {
         return None;
@@ -115,6 +120,18 @@ pub fn percentiles(section: &Section<'_>, point: u64, id: &str) -> Option<String
     let title = format!("Latency by percentile: {}, n = {point}, {}", section.question, section.place());
     let body = curves_body(&curves, ("share of all single times", ""), ("latency", "ns"), &Ticks::Percentiles)?;
     Some(picture(id, &title, "At 99 %, one in a hundred took longer. Both axes are logarithmic.", SIZE, &body))
+}
+
+/// The share of times below each bound of a row's histogram, as the axis has it, up to its last percentile.
+fn distribution(row: &Row) -> Vec<(f64, f64)> {
+    let n: u64 = row.histogram.iter().map(|(_, count)| count).sum();
+    let last = row.percentiles.iter().map(|(share, _)| *share).filter(|share| *share < 100.0).fold(0.0, f64::max);
+    let mut below = 0;
+    let shares = row.histogram.iter().map(|&(bound, count)| {
+        below += count;
+        (below as f64 / n.max(1) as f64 * 100.0, bound)
+    });
+    shares.take_while(|(share, _)| *share <= last).map(|(share, bound)| (nines(share), bound)).collect()
 }
 
 /// How rare what lies beyond is: 99 % is 100, 99.9 % is 1000. On a logarithmic axis nines are evenly spaced.
@@ -129,9 +146,12 @@ enum Ticks {
 
 fn curves_body(curves: &[Curve], x_axis: (&str, &str), y_axis: (&str, &str), ticks: &Ticks) -> Option<String> {
     let (left, top, right, bottom) = AREA;
-    let points = || curves.iter().flat_map(|curve| &curve.points);
-    let x = Axis::over(points().map(|point| point.x), left, right)?;
-    let y = Axis::over(points().map(|point| point.y), bottom, top)?;
+    let points = || {
+        let marked = |curve: &Curve| curve.points.iter().map(|point| (point.x, point.y)).collect::<Vec<_>>();
+        curves.iter().flat_map(move |curve| [marked(curve), curve.line.clone()].concat())
+    };
+    let x = Axis::over(points().map(|(x, _)| x), left, right)?;
+    let y = Axis::over(points().map(|(_, y)| y), bottom, top)?;
     let mut body = String::new();
     for tick in y.ticks() {
         let place = y.at(tick);
@@ -165,7 +185,8 @@ fn curve_body(curve: &Curve, x: Axis, y: Axis) -> String {
     if curve.points.iter().any(|point| point.interval.is_some()) {
         body += &band(&format!("band {}", curve.class), &ends(|interval| interval.1), &ends(|interval| interval.0));
     }
-    body += &polyline(&format!("curve {}", curve.class), &places);
+    let line: Vec<(f64, f64)> = curve.line.iter().map(|(at, value)| (x.at(*at), y.at(*value))).collect();
+    body += &polyline(&format!("curve {}", curve.class), if line.is_empty() { &places } else { &line });
     for (point, place) in curve.points.iter().zip(&places) {
         if let Some(shape) = curve.shape {
             body += &mark(&curve.class, shape, *place, &point.words);
@@ -292,4 +313,20 @@ pub fn glance(rows: &[Glance<'_>], words: &str, id: &str) -> Option<String> {
     body += &line("one c-fodo", (axis.at(1.0), 18.0), (axis.at(1.0), height));
     let body = body + &text((left + right) / 2.0, height + 34.0, Anchor::Middle, "label", "time by Fodo's time");
     Some(picture(id, "Every question at a glance", words, (SIZE.0, height + 42.0), &body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distribution_goes_from_bound_to_bound_up_to_the_last_percentile() {
+        let row = Row {
+            histogram: vec![(10.0, 50), (100.0, 49), (1000.0, 1)],
+            percentiles: vec![(50.0, 9.0), (99.0, 90.0)],
+            ..Row::default()
+        };
+
+        assert_eq!(distribution(&row), [(2.0, 10.0), (100.0, 100.0)]);
+    }
 }
