@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 5] = [
+const TESTS: [Test; 6] = [
     ("a_driver_speaks_the_protocol_line_by_line", a_driver_speaks_the_protocol_line_by_line),
     ("a_program_that_is_launched_ends_with_who_launched_it", a_program_that_is_launched_ends_with_who_launched_it),
     ("a_server_that_cannot_start_fails_its_rows_and_the_run", a_server_that_cannot_start_fails_its_rows_and_the_run),
     ("a_run_that_is_killed_goes_on_where_it_was", a_run_that_is_killed_goes_on_where_it_was),
+    ("caprotos_server_is_measured", caprotos_server_is_measured),
     (
         "libca_and_softioc_are_measured_and_every_value_is_right",
         libca_and_softioc_are_measured_and_every_value_is_right,
@@ -176,6 +177,25 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
     }
     assert!(!journal.exists());
     std::fs::remove_dir_all(directory).expect("it was just made");
+}
+
+fn caprotos_server_is_measured() {
+    if !has_peers() {
+        return;
+    }
+    let words = "run quick --client fodo --server caproto --question Q16 --question Q17 \
+                 --require-peers --json -";
+
+    let output = lab(&words.split_whitespace().collect::<Vec<_>>()).output().expect("this program starts");
+
+    let run: Value = serde_json::from_slice(&output.stdout).expect("the run as JSON");
+    assert!(output.status.success(), "{run}");
+    let of_caproto: Vec<&Value> =
+        run["rows"].as_array().expect("rows").iter().filter(|row| row["server"] == "caproto").collect();
+    assert!(["Q16", "Q17"].iter().all(|question| of_caproto.iter().any(|row| row["question"] == *question)));
+    for row in of_caproto {
+        assert_eq!(row["verdict"], "measured", "{row}");
+    }
 }
 
 fn floats(values: &Value) -> Vec<f64> {
