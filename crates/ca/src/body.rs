@@ -40,6 +40,29 @@ impl Elements {
         }
     }
 
+    /// None yet, in the memory of an array that nobody else holds, if it is of that kind.
+    pub fn reusing(kind: Kind, room: Option<Array>) -> Elements {
+        macro_rules! cleared {
+            ($variant:ident, $shared:expr) => {
+                if let Ok(mut elements) = Arc::try_unwrap($shared) {
+                    elements.clear();
+                    return Elements::$variant(elements);
+                }
+            };
+        }
+        match (kind, room) {
+            (Kind::U8, Some(Array::U8(shared))) => cleared!(U8, shared),
+            (Kind::I16, Some(Array::I16(shared))) => cleared!(I16, shared),
+            (Kind::Enum, Some(Array::Enum(shared))) => cleared!(Enum, shared),
+            (Kind::I32, Some(Array::I32(shared))) => cleared!(I32, shared),
+            (Kind::F32, Some(Array::F32(shared))) => cleared!(F32, shared),
+            (Kind::F64, Some(Array::F64(shared))) => cleared!(F64, shared),
+            (Kind::Text, Some(Array::Text(shared))) => cleared!(Text, shared),
+            _ => {}
+        }
+        Elements::new(kind)
+    }
+
     /// Makes room for `n` more at the most, of `n_left` that are to come.
     fn reserve(&mut self, n_left: usize) {
         macro_rules! reserve {
@@ -118,8 +141,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Expects a payload of so many bytes; fails when type and count need more.
-    pub fn new(dbr: DbrType, count: u32, payload_bytes: usize) -> Result<Incoming, Malformed> {
+    /// Expects a payload of so many bytes, in the memory of `room` where it fits; fails when type and count need more.
+    pub fn new(dbr: DbrType, count: u32, payload_bytes: usize, room: Option<Array>) -> Result<Incoming, Malformed> {
         let (head_bytes, element_bytes) = dbr.layout().ok_or(Malformed::UnknownType(dbr))?;
         let kind = dbr.kind().ok_or(Malformed::UnknownType(dbr))?;
         let needed = dbr.payload_bytes(count).ok_or(Malformed::Short)?;
@@ -129,7 +152,7 @@ impl Incoming {
             element_bytes,
             head: Vec::new(),
             head_bytes,
-            elements: Elements::new(kind),
+            elements: Elements::reusing(kind, room),
             part: Vec::new(),
             elements_left: needed - head_bytes,
             padding_left,
@@ -192,7 +215,7 @@ mod tests {
         dbr::encode(dbr, 0, &sent, &mut payload).unwrap();
 
         for piece in [1, 3, 7, 64, 1000, 5000] {
-            let mut incoming = Incoming::new(dbr, 1000, payload.len()).unwrap();
+            let mut incoming = Incoming::new(dbr, 1000, payload.len(), None).unwrap();
             let mut is_complete = false;
             for mut bytes in payload.chunks(piece) {
                 is_complete = incoming.take(&mut bytes);
@@ -205,8 +228,31 @@ mod tests {
     }
 
     #[test]
+    fn an_array_that_nobody_else_holds_is_filled_again_and_a_shared_one_is_left_alone() {
+        let mut payload = Vec::new();
+        dbr::encode(DbrType(6), 0, &Reading::bare(Value::from(vec![1.0, 2.0])), &mut payload).unwrap();
+        let filled = |room: Array| {
+            let mut incoming = Incoming::new(DbrType(6), 2, payload.len(), Some(room)).unwrap();
+            assert!(incoming.take(&mut &payload[..]));
+            match incoming.finish().unwrap().value {
+                Value::Array(Array::F64(elements)) => elements,
+                other => panic!("{other:?}"),
+            }
+        };
+        let own = Arc::new(vec![9.0; 1000]);
+        let place = own.as_ptr();
+        let shared = Arc::new(vec![9.0; 1000]);
+
+        let in_own = filled(Array::F64(own));
+        let apart = filled(Array::F64(shared.clone()));
+
+        assert_eq!((in_own.as_ptr(), in_own.as_slice()), (place, [1.0, 2.0].as_slice()));
+        assert_eq!((apart.as_slice(), shared[0]), ([1.0, 2.0].as_slice(), 9.0));
+    }
+
+    #[test]
     fn a_count_beyond_the_payload_is_refused_before_any_room_is_made() {
-        assert_eq!(Incoming::new(DbrType(5), 1000, 3999).unwrap_err(), Malformed::Short);
-        assert_eq!(Incoming::new(DbrType(5), u32::MAX, 4000).unwrap_err(), Malformed::Short);
+        assert_eq!(Incoming::new(DbrType(5), 1000, 3999, None).unwrap_err(), Malformed::Short);
+        assert_eq!(Incoming::new(DbrType(5), u32::MAX, 4000, None).unwrap_err(), Malformed::Short);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use fodo_data::{ConvertError, EventMask, Now, Reading, Value};
+use fodo_data::{Array, ConvertError, EventMask, Now, Reading, Value};
 
 use crate::dbr::{self, DbrType, Level, Malformed};
 use crate::eca::Eca;
@@ -98,6 +98,8 @@ struct Inner {
     counts: HashMap<Sid, u32>,
     /// Subscriptions whose updates are wanted, and how each was asked for.
     subscriptions: Subscriptions,
+    /// Memory for the arrays of answers, by whom they are for.
+    rooms: HashMap<Ioid, Array>,
     payload_bytes_max: usize,
     is_closed: bool,
 }
@@ -122,6 +124,7 @@ impl Circuit {
             server_minor: 0,
             counts: HashMap::new(),
             subscriptions: Subscriptions::default(),
+            rooms: HashMap::new(),
             payload_bytes_max: config.payload_bytes_max,
             is_closed: false,
         };
@@ -152,6 +155,16 @@ impl Circuit {
     pub fn read(&mut self, sid: Sid, dbr: DbrType, count: u32, ioid: Ioid) {
         let count = self.inner.count(sid, count);
         self.inner.outbox.push(|bytes| Request::ReadNotify { dbr, count, sid, ioid }.encode(bytes));
+    }
+
+    /// Has a large answer to that request put into the memory of `room`, if nobody else holds it.
+    pub fn reuse(&mut self, ioid: Ioid, room: Array) {
+        self.inner.rooms.insert(ioid, room);
+    }
+
+    /// Gives the memory for an answer up that nobody waits for any longer.
+    pub fn forget(&mut self, ioid: Ioid) {
+        self.inner.rooms.remove(&ioid);
     }
 
     /// Writes, with completion when an `ioid` is given (WRITE_NOTIFY), else without any answer.
@@ -247,6 +260,13 @@ impl Inner {
         }
     }
 
+    fn room(&mut self, header: &Header) -> Option<Array> {
+        match Answer::from_header(header) {
+            Answer::ReadNotify { ioid, .. } => self.rooms.remove(&ioid),
+            _ => None,
+        }
+    }
+
     fn close(&mut self, reason: &'static str) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.events.push(Event::Closed(Closed::Malformed(reason)));
@@ -261,6 +281,9 @@ impl Inner {
         };
         match answer {
             Answer::ReadNotify { status, ioid, .. } => {
+                if !self.rooms.is_empty() {
+                    self.rooms.remove(&ioid);
+                }
                 self.events.push(Event::ReadDone { ioid, result: with(status) });
             }
             Answer::EventAdd { status, subscription, .. } if self.subscriptions.find(subscription).is_some() => {
@@ -301,7 +324,7 @@ impl Receiver for Inner {
                     _ if payload_bytes > self.payload_bytes_max => Eca::TOLARGE,
                     None => Eca::BADTYPE,
                     Some(needed) if needed > payload_bytes => Eca::BADCOUNT,
-                    Some(_) => return Plan::Value(dbr, count),
+                    Some(_) => return Plan::Value(dbr, count, self.room(header)),
                 };
                 self.give(Answer::from_header(header), Err(refusal));
                 Plan::Skip

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fodo_data::{Now, Reading};
+use fodo_data::{Array, Now, Reading};
 
 use crate::body::Incoming;
 use crate::dbr::DbrType;
@@ -10,12 +10,12 @@ use crate::limit;
 use crate::message::Header;
 
 /// What to do with the payload of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
     /// Bring it together in memory.
     Whole,
-    /// It is a value of this type: decode it while it arrives.
-    Value(DbrType, u32),
+    /// It is a value of this type: decode it while it arrives, in the memory of an array if one is given.
+    Value(DbrType, u32, Option<Array>),
     /// Leave it out; the machine has answered already.
     Skip,
     /// Close the circuit.
@@ -96,8 +96,8 @@ impl Framer {
         if payload_bytes >= limit::BULK_BYTES {
             let under_way = match receiver.plan(&header) {
                 Plan::Close(reason) => return Err(reason),
-                Plan::Value(dbr, count) => {
-                    let incoming = Incoming::new(dbr, count, payload_bytes);
+                Plan::Value(dbr, count, room) => {
+                    let incoming = Incoming::new(dbr, count, payload_bytes, room);
                     UnderWay::Value(Box::new(incoming.map_err(|_| "a payload smaller than its count")?))
                 }
                 Plan::Skip => UnderWay::Skip(payload_bytes),

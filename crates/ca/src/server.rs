@@ -299,7 +299,7 @@ impl Receiver for Inner {
             return Plan::Skip;
         }
         match dbr.payload_bytes(count) {
-            Some(needed) if needed <= header.payload_bytes as usize => Plan::Value(dbr, count),
+            Some(needed) if needed <= header.payload_bytes as usize => Plan::Value(dbr, count, None),
             _ => {
                 self.refuse_write(header, Eca::BADCOUNT);
                 Plan::Skip

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fodo_ca::eca::Eca;
 use fodo_ca::search::Claim;
 use fodo_ca::{Cid, Rights};
-use fodo_data::{Reading, Value};
+use fodo_data::{Array, Kind, Reading, Value};
 
 use super::circuit::{Afterwards, Circuit, Place};
 use super::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
@@ -294,9 +294,9 @@ impl ChannelCore {
         lock(&self.state).monitors.retain(|known| !Arc::ptr_eq(known, monitor));
     }
 
-    /// Starts a task. `is_driven`: its caller waits for it at once.
-    fn start(self: &Arc<Self>, task: Task, is_driven: bool) -> Arc<OperationCore> {
-        let operation = OperationCore::new(self.clone());
+    /// Starts a task. `is_driven`: its caller waits for it at once; `room`: memory for its answer.
+    fn start(self: &Arc<Self>, task: Task, is_driven: bool, room: Option<Array>) -> Arc<OperationCore> {
+        let operation = OperationCore::new(self.clone(), room);
         loop {
             let (circuit, place) = {
                 let mut state = lock(&self.state);
@@ -447,6 +447,22 @@ impl Channel {
         self.start(Task::Get(request), true).wait(timeout)
     }
 
+    /// As [`Channel::get_with`], with a large array put into the memory of the one that `reading` holds, if nobody else
+    /// holds that too and it is of the same kind: fresh memory for tens of megabytes takes longer than the bytes do.
+    ///
+    /// On failure `reading` holds an array without elements.
+    pub fn get_into(&self, reading: &mut Reading, request: Request, timeout: Duration) -> Result<(), Error> {
+        let value = std::mem::replace(&mut reading.value, Value::Array(Array::empty(Kind::U8)));
+        let room = match value {
+            Value::Array(array) => Some(array),
+            Value::Scalar(_) => None,
+        };
+        let operation: Operation<Reading> =
+            Operation::new(self.core().start(Task::Get(request), true, room), self.clone());
+        *reading = operation.wait(timeout)?;
+        Ok(())
+    }
+
     /// Writes and waits until processing is complete; one round trip when connected.
     pub fn put(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
         self.start(Task::Put(value.into()), true).wait(timeout)
@@ -479,7 +495,7 @@ impl Channel {
     }
 
     fn start<T: Given>(&self, task: Task, is_driven: bool) -> Operation<T> {
-        Operation::new(self.core().start(task, is_driven), self.clone())
+        Operation::new(self.core().start(task, is_driven, None), self.clone())
     }
 
     /// Starts a subscription whose events are taken from the [`Monitor`].

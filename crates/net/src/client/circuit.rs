@@ -5,6 +5,7 @@
 //! blocked caller takes over; if there is none, the circuit rests for a moment ([`limit::LEASE`])
 //! and then goes back to the reactor. That part is in `drive`.
 
+mod answers;
 mod drive;
 
 use std::io::{self, Read, Write};
@@ -15,12 +16,11 @@ use std::time::Instant;
 
 use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::dbr::{self, DbrType, Level};
-use fodo_ca::eca::Eca;
 use fodo_ca::{Cid, Ioid, Numbered, Sid, SubscriptionId};
-use fodo_data::{Kind, Now};
+use fodo_data::{EventMask, Kind, Meta, Now};
 use mio::Token;
 
-use super::channel::{Activated, ChannelCore};
+use super::channel::ChannelCore;
 use super::monitor::MonitorCore;
 use super::operation::{OperationCore, Outcome, Task, Waiter};
 use super::reactor::{Driven, Reactor};
@@ -47,8 +47,10 @@ struct State {
     lease_is_timed: bool,
     channels: Numbered<Cid, Arc<ChannelCore>>,
     operations: Numbered<Ioid, InProgress>,
+    /// Requests for units, limits and labels, by their number; and the operation that they are for.
+    descriptions: Numbered<Ioid, Ioid>,
     ioid_next: u32,
-    subscriptions: Numbered<SubscriptionId, Arc<MonitorCore>>,
+    subscriptions: Numbered<SubscriptionId, Subscribed>,
     subscription_next: u32,
     flush_is_told: bool,
     /// The last channel is gone; what was written is still to be sent.
@@ -70,6 +72,30 @@ pub(super) struct Afterwards {
 struct InProgress {
     operation: Arc<OperationCore>,
     is_get: bool,
+    /// What the first of two requests has given.
+    meta: Option<Arc<Meta>>,
+}
+
+/// A subscription on the circuit.
+enum Subscribed {
+    /// Brings the updates of a monitor.
+    Updates(Arc<MonitorCore>),
+    /// Keeps its units, limits and labels up to date.
+    Description(Arc<MonitorCore>),
+}
+
+impl Subscribed {
+    fn monitor(&self) -> &Arc<MonitorCore> {
+        match self {
+            Subscribed::Updates(monitor) | Subscribed::Description(monitor) => monitor,
+        }
+    }
+
+    fn into_monitor(self) -> Arc<MonitorCore> {
+        match self {
+            Subscribed::Updates(monitor) | Subscribed::Description(monitor) => monitor,
+        }
+    }
 }
 
 /// Where the connection stands; the comment says what it waits for.
@@ -112,6 +138,7 @@ impl Circuit {
             lease_is_timed: false,
             channels: Numbered::default(),
             operations: Numbered::default(),
+            descriptions: Numbered::default(),
             ioid_next: 0,
             subscriptions: Numbered::default(),
             subscription_next: 0,
@@ -170,7 +197,9 @@ impl Circuit {
 
     /// The operation's caller has given up; its answer will find nobody.
     pub(super) fn forget_operation(&self, ioid: Ioid) {
-        lock(&self.state).operations.remove(&ioid);
+        let mut state = lock(&self.state);
+        state.operations.remove(&ioid);
+        state.machine.forget(ioid);
     }
 
     /// Issues an operation on an active channel. `is_driven`: the caller will drive the circuit
@@ -202,8 +231,17 @@ impl Circuit {
         let (is_answered, result) = match task {
             Task::Connect => return,
             Task::Get(request) => {
+                if let Some(dbr) = place.description(request) {
+                    // The answers come in the order of the requests.
+                    let description = state.next_ioid();
+                    state.descriptions.insert(description, ioid);
+                    state.machine.read(place.sid, dbr, 1, description);
+                }
                 let (dbr, count) = place.asked(request);
                 state.machine.read(place.sid, dbr, count, ioid);
+                if let Some(room) = operation.take_room() {
+                    state.machine.reuse(ioid, room);
+                }
                 (true, Ok(()))
             }
             Task::Put(value) => (true, state.machine.write(place.sid, dbr::put_type(value), value, Some(ioid))),
@@ -212,7 +250,7 @@ impl Circuit {
         let ended = match result {
             Ok(()) if is_answered => {
                 let is_get = matches!(task, Task::Get(_));
-                state.operations.insert(ioid, InProgress { operation: operation.clone(), is_get });
+                state.operations.insert(ioid, InProgress { operation: operation.clone(), is_get, meta: None });
                 return;
             }
             Ok(()) => Ok(Outcome::Written),
@@ -233,26 +271,34 @@ impl Circuit {
 
     fn subscribe_locked(self: &Arc<Self>, state: &mut State, monitor: &Arc<MonitorCore>, place: Place) {
         let options = monitor.options();
-        let subscription = SubscriptionId(state.subscription_next);
-        state.subscription_next = state.subscription_next.wrapping_add(1);
+        let description = place.description(&options.request).map(|dbr| {
+            // First, so that the first update has it already.
+            let description = state.next_subscription();
+            state.machine.subscribe(place.sid, dbr, 1, EventMask::PROPERTY, description);
+            state.subscriptions.insert(description, Subscribed::Description(monitor.clone()));
+            description
+        });
+        let subscription = state.next_subscription();
         let (dbr, count) = place.asked(&options.request);
         state.machine.subscribe(place.sid, dbr, count, options.mask, subscription);
-        state.subscriptions.insert(subscription, monitor.clone());
-        monitor.placed(self, place.sid, subscription);
+        state.subscriptions.insert(subscription, Subscribed::Updates(monitor.clone()));
+        let seat = Seat { sid: place.sid, subscription, description };
+        monitor.placed(self, seat);
         if monitor.is_ended() {
             // Its owner dropped it before it had a place to cancel.
-            state.afterwards.dropped.extend(state.subscriptions.remove(&subscription));
-            state.machine.cancel(place.sid, subscription);
+            state.cancel(seat);
         }
     }
 
-    /// Ends a subscription.
-    pub(super) fn cancel(&self, sid: Sid, subscription: SubscriptionId) {
+    /// Ends the subscriptions of a monitor.
+    pub(super) fn cancel(&self, seat: Seat) {
         let mut state = lock(&self.state);
-        if state.subscriptions.remove(&subscription).is_some() && state.phase == Phase::Open {
-            state.machine.cancel(sid, subscription);
-            self.tell_flush(&mut state);
-        }
+        state.cancel(seat);
+        self.tell_flush(&mut state);
+        // Its own monitors are dropped by whoever cancels them.
+        let dropped = std::mem::take(&mut state.afterwards.dropped);
+        drop(state);
+        drop(dropped);
     }
 
     /// Makes sure that somebody sends what was queued.
@@ -341,113 +387,6 @@ impl Circuit {
         state.events = events;
     }
 
-    fn dispatch(self: &Arc<Self>, state: &mut State, events: &mut Vec<Event>) {
-        for event in events.drain(..) {
-            match event {
-                Event::ReadDone { ioid, result } => self.end(state, ioid, true, result.map(Outcome::Reading)),
-                Event::WriteDone { ioid, result } => self.end(state, ioid, false, result.map(|()| Outcome::Written)),
-                Event::Update { subscription, result } => {
-                    if let Some(monitor) = state.subscriptions.get(&subscription) {
-                        let result = result.map(|reading| monitor.channel().shaped(reading));
-                        match monitor.updated(result) {
-                            Waiter::Nobody => {}
-                            Waiter::Callback(monitor) => state.called.push(monitor),
-                            other => state.afterwards.woken.push(other),
-                        }
-                    }
-                }
-                Event::Created { cid, sid, native, count } => self.created(state, cid, sid, native, count),
-                Event::Rights { cid, rights } => {
-                    if let Some(channel) = state.channels.get(&cid) {
-                        channel.set_rights(rights);
-                    }
-                }
-                Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.gone(state, cid),
-                Event::Complaint { ioid: Some(ioid), status, .. } => {
-                    let is_get = state.operations.get(&ioid).is_some_and(|entry| entry.is_get);
-                    self.end(state, ioid, is_get, Err(status));
-                }
-                Event::Complaint { cid, status, .. } => {
-                    if let Some(channel) = cid.and_then(|cid| state.channels.get(&cid)) {
-                        channel.complained(status);
-                    }
-                }
-                // Nothing is asked for on circuits of channels.
-                Event::Claimed { .. } => {}
-                Event::Unresponsive | Event::Responsive => {
-                    let is_responsive = event == Event::Responsive;
-                    let State { channels, afterwards, .. } = state;
-                    channels.values().for_each(|channel| channel.set_responsive(is_responsive, afterwards));
-                }
-                Event::Closed(_) => self.close(state, None),
-            }
-        }
-        MonitorCore::call(&mut state.called);
-    }
-
-    fn end(&self, state: &mut State, ioid: Ioid, is_get: bool, result: Result<Outcome, Eca>) {
-        // An answer of the other kind is a server's mistake; the right one may still come.
-        if state.operations.get(&ioid).is_none_or(|entry| entry.is_get != is_get) {
-            return;
-        }
-        let Some(InProgress { operation, .. }) = state.operations.remove(&ioid) else { return };
-        let result = result.map_err(|status| Error::Refused {
-            pv: operation.channel().name().to_owned(),
-            server: self.server,
-            refusal: Refusal::Status(status),
-        });
-        let result = result.map(|outcome| match outcome {
-            Outcome::Reading(reading) => Outcome::Reading(operation.channel().shaped(reading)),
-            other => other,
-        });
-        state.afterwards.woken.push(operation.end(result));
-    }
-
-    fn created(self: &Arc<Self>, state: &mut State, cid: Cid, sid: Sid, native: DbrType, count: u32) {
-        let Some(channel) = state.channels.get(&cid).cloned() else {
-            return state.machine.clear(cid, sid);
-        };
-        let Some(kind) = native.kind() else {
-            state.machine.clear(cid, sid);
-            return self.gone(state, cid);
-        };
-        let place = Place { sid, kind, count };
-        let Some(Activated { operations, monitors }) = channel.activated(self, place) else {
-            // Its last handle is gone.
-            state.channels.remove(&cid);
-            state.machine.clear(cid, sid);
-            return self.close_if_unused(state);
-        };
-        for (operation, task) in operations {
-            match channel.refusal(&task) {
-                Some(error) => state.afterwards.woken.push(operation.end(Err(error))),
-                None if task == Task::Connect => {
-                    let facts = channel.facts().map(Outcome::Connected);
-                    state.afterwards.woken.extend(facts.map(|facts| operation.end(Ok(facts))));
-                }
-                None => self.issue_locked(state, &operation, &task, place),
-            }
-        }
-        for monitor in monitors {
-            if let Some(facts) = channel.facts() {
-                state.afterwards.woken.push(monitor.connected(facts));
-            }
-            self.subscribe_locked(state, &monitor, place);
-            state.afterwards.dropped.push(monitor);
-        }
-    }
-
-    /// The server does not serve this channel, or no longer.
-    fn gone(&self, state: &mut State, cid: Cid) {
-        let Some(channel) = state.channels.remove(&cid) else { return };
-        let is_its = |monitor: &Arc<MonitorCore>| monitor.channel().cid() == cid;
-        let lost = state.subscriptions.extract_if(|_, monitor| is_its(monitor)).map(|(_, monitor)| monitor);
-        state.afterwards.dropped.extend(lost);
-        self.drop_operations(state, |of| of.cid() == cid);
-        channel.lost(self.server, Some(Refusal::Channel), &mut state.afterwards);
-        self.close_if_unused(state);
-    }
-
     /// Ends the operations of some channels as disconnected.
     fn drop_operations(&self, state: &mut State, is_lost: impl Fn(&ChannelCore) -> bool) {
         let State { operations, afterwards, .. } = state;
@@ -476,7 +415,7 @@ impl Circuit {
         }
         self.drop_operations(state, |_| true);
         let subscriptions = std::mem::take(&mut state.subscriptions);
-        state.afterwards.dropped.extend(subscriptions.into_values());
+        state.afterwards.dropped.extend(subscriptions.into_values().map(Subscribed::into_monitor));
         for channel in std::mem::take(&mut state.channels).into_values() {
             channel.lost(self.server, refusal.clone(), &mut state.afterwards);
         }
@@ -521,12 +460,29 @@ impl Circuit {
 }
 
 impl State {
+    fn next_subscription(&mut self) -> SubscriptionId {
+        let subscription = SubscriptionId(self.subscription_next);
+        self.subscription_next = self.subscription_next.wrapping_add(1);
+        subscription
+    }
+
+    /// Ends the subscriptions of a monitor, where they are still known.
+    fn cancel(&mut self, seat: Seat) {
+        for subscription in std::iter::once(seat.subscription).chain(seat.description) {
+            let Some(subscribed) = self.subscriptions.remove(&subscription) else { continue };
+            self.afterwards.dropped.push(subscribed.into_monitor());
+            if self.phase == Phase::Open {
+                self.machine.cancel(seat.sid, subscription);
+            }
+        }
+    }
+
     /// A number that no operation in progress has.
     fn next_ioid(&mut self) -> Ioid {
         loop {
             let ioid = Ioid(self.ioid_next);
             self.ioid_next = self.ioid_next.wrapping_add(1);
-            if !self.operations.contains_key(&ioid) {
+            if !self.operations.contains_key(&ioid) && !self.descriptions.contains_key(&ioid) {
                 return ioid;
             }
         }
@@ -540,6 +496,15 @@ impl Drop for Circuit {
             self.reactor.remove(token);
         }
     }
+}
+
+/// Where the subscriptions of a monitor are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    sid: Sid,
+    subscription: SubscriptionId,
+    /// The one that keeps units, limits and labels up to date.
+    description: Option<SubscriptionId>,
 }
 
 /// Where an active channel is, and what its elements are.
@@ -557,7 +522,7 @@ impl Place {
         let level = match request.detail {
             Detail::Value => Level::Plain,
             Detail::Alarm => Level::Status,
-            Detail::Time => Level::Time,
+            Detail::Time | Detail::Full => Level::Time,
             Detail::Graphic => Level::Graphic,
             Detail::Control => Level::Control,
             Detail::Acknowledge => return (DbrType::STSACK_STRING, 1),
@@ -568,5 +533,11 @@ impl Place {
             count_max => request.count.min(count_max),
         };
         (DbrType::of(kind, level), count)
+    }
+
+    /// The type that has what [`Detail::Full`] wants beside alarm and time stamp, with the first element.
+    fn description(&self, request: &Request) -> Option<DbrType> {
+        let kind = request.kind.unwrap_or(self.kind);
+        (request.detail == Detail::Full).then(|| DbrType::of(kind, Level::Control))
     }
 }

@@ -276,6 +276,9 @@ pub enum Detail {
     Graphic,
     /// The same with control limits.
     Control,
+    /// Everything: alarm, time stamp, units, limits, labels. Two requests in one round trip; a monitor has a second
+    /// subscription that keeps units, limits and labels up to date.
+    Full,
     /// A string with alarm and acknowledge state (`DBR_STSACK_STRING`).
     Acknowledge,
     /// The record type's name (`DBR_CLASS_NAME`).

@@ -6,12 +6,11 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use fodo_ca::eca::Eca;
-use fodo_ca::{Sid, SubscriptionId};
-use fodo_data::{EventMask, Reading};
+use fodo_data::{EventMask, Meta, Reading};
 
 use super::callbacks::Callbacks;
 use super::channel::{Channel, ChannelCore};
-use super::circuit::Circuit;
+use super::circuit::{Circuit, Seat};
 use super::operation::{Waiter, deadline_after};
 use super::{Facts, Refusal, Request};
 use crate::sync::lock;
@@ -84,7 +83,9 @@ struct State {
     is_closed: bool,
     /// Whether the callback thread has been told that there are events.
     is_called: bool,
-    place: Option<(Arc<Circuit>, Sid, SubscriptionId)>,
+    place: Option<(Arc<Circuit>, Seat)>,
+    /// Units, limits and labels, where they are wanted with every update.
+    meta: Option<Arc<Meta>>,
 }
 
 impl std::fmt::Debug for MonitorCore {
@@ -109,6 +110,7 @@ impl MonitorCore {
                 is_closed: false,
                 is_called: false,
                 place: None,
+                meta: None,
             }),
             callback: callback.map(|(callback, thread)| (Mutex::new(callback), thread)),
             is_ended: AtomicBool::new(false),
@@ -129,8 +131,13 @@ impl MonitorCore {
     }
 
     /// Where the subscription now runs.
-    pub(super) fn placed(&self, circuit: &Arc<Circuit>, sid: Sid, subscription: SubscriptionId) {
-        lock(&self.state).place = Some((circuit.clone(), sid, subscription));
+    pub(super) fn placed(&self, circuit: &Arc<Circuit>, seat: Seat) {
+        lock(&self.state).place = Some((circuit.clone(), seat));
+    }
+
+    /// What updates have with them from now on.
+    pub(super) fn described(&self, meta: Arc<Meta>) {
+        lock(&self.state).meta = Some(meta);
     }
 
     pub(super) fn connected(self: &Arc<Self>, facts: Facts) -> Waiter {
@@ -160,13 +167,16 @@ impl MonitorCore {
     }
 
     /// Queues an event; gives whom to wake once no lock is held.
-    fn push(self: &Arc<Self>, event: MonitorEvent) -> Waiter {
+    fn push(self: &Arc<Self>, mut event: MonitorEvent) -> Waiter {
         let mut state = lock(&self.state);
         if state.is_closed {
             return Waiter::Nobody;
         }
         state.is_closed = event == MonitorEvent::Closed;
         let is_update = matches!(event, MonitorEvent::Update(_));
+        if let (MonitorEvent::Update(reading), Some(meta)) = (&mut event, &state.meta) {
+            reading.meta = Some(meta.clone());
+        }
         state.counts.received += u64::from(is_update);
         let is_full = state.events.len() >= self.options.queue_max.max(1);
         match state.events.back_mut() {
@@ -303,8 +313,8 @@ impl Drop for Monitor {
         self.core.is_ended.store(true, Ordering::Release);
         self.core.channel.forget_monitor(&self.core);
         let place = lock(&self.core.state).place.take();
-        if let Some((circuit, sid, subscription)) = place {
-            circuit.cancel(sid, subscription);
+        if let Some((circuit, seat)) = place {
+            circuit.cancel(seat);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use fodo_ca::Ioid;
-use fodo_data::{Reading, Value};
+use fodo_data::{Array, Reading, Value};
 
 use super::channel::{Channel, ChannelCore};
 use super::circuit::Circuit;
@@ -100,6 +100,8 @@ pub(super) struct OperationCore {
 struct Slot {
     state: State,
     waiter: Waiter,
+    /// Memory for a large answer, until the request is issued.
+    room: Option<Array>,
 }
 
 /// Where an operation stands; the comment says what it waits for.
@@ -116,8 +118,14 @@ enum State {
 }
 
 impl OperationCore {
-    pub(super) fn new(channel: Arc<ChannelCore>) -> Arc<OperationCore> {
-        Arc::new(OperationCore { channel, slot: Mutex::new(Slot { state: State::Waiting, waiter: Waiter::Nobody }) })
+    /// `room`: an array whose memory a large answer may be put into.
+    pub(super) fn new(channel: Arc<ChannelCore>, room: Option<Array>) -> Arc<OperationCore> {
+        let slot = Slot { state: State::Waiting, waiter: Waiter::Nobody, room };
+        Arc::new(OperationCore { channel, slot: Mutex::new(slot) })
+    }
+
+    pub(super) fn take_room(&self) -> Option<Array> {
+        lock(&self.slot).room.take()
     }
 
     pub(super) fn channel(&self) -> &Arc<ChannelCore> {

@@ -1,0 +1,147 @@
+//! What a server's answers do to operations, channels and monitors.
+
+use std::sync::Arc;
+
+use fodo_ca::client::Event;
+use fodo_ca::dbr::DbrType;
+use fodo_ca::eca::Eca;
+use fodo_ca::{Cid, Ioid, Sid};
+use fodo_data::Reading;
+
+use super::super::channel::Activated;
+use super::super::monitor::MonitorCore;
+use super::super::operation::{Outcome, Task, Waiter};
+use super::super::{Error, Refusal};
+use super::{Circuit, InProgress, Place, State, Subscribed};
+
+impl Circuit {
+    pub(super) fn dispatch(self: &Arc<Self>, state: &mut State, events: &mut Vec<Event>) {
+        for event in events.drain(..) {
+            match event {
+                Event::ReadDone { ioid, result } => self.read_done(state, ioid, result),
+                Event::WriteDone { ioid, result } => self.end(state, ioid, false, result.map(|()| Outcome::Written)),
+                Event::Update { subscription, result } => match state.subscriptions.get(&subscription) {
+                    Some(Subscribed::Updates(monitor)) => {
+                        let result = result.map(|reading| monitor.channel().shaped(reading));
+                        match monitor.updated(result) {
+                            Waiter::Nobody => {}
+                            Waiter::Callback(monitor) => state.called.push(monitor),
+                            other => state.afterwards.woken.push(other),
+                        }
+                    }
+                    Some(Subscribed::Description(monitor)) => {
+                        if let Ok(Reading { meta: Some(meta), .. }) = result {
+                            monitor.described(meta);
+                        }
+                    }
+                    None => {}
+                },
+                Event::Created { cid, sid, native, count } => self.created(state, cid, sid, native, count),
+                Event::Rights { cid, rights } => {
+                    if let Some(channel) = state.channels.get(&cid) {
+                        channel.set_rights(rights);
+                    }
+                }
+                Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.gone(state, cid),
+                Event::Complaint { ioid: Some(ioid), status, .. } => {
+                    let is_get = state.operations.get(&ioid).is_some_and(|entry| entry.is_get);
+                    self.end(state, ioid, is_get, Err(status));
+                }
+                Event::Complaint { cid, status, .. } => {
+                    if let Some(channel) = cid.and_then(|cid| state.channels.get(&cid)) {
+                        channel.complained(status);
+                    }
+                }
+                // Nothing is asked for on circuits of channels.
+                Event::Claimed { .. } => {}
+                Event::Unresponsive | Event::Responsive => {
+                    let is_responsive = event == Event::Responsive;
+                    let State { channels, afterwards, .. } = state;
+                    channels.values().for_each(|channel| channel.set_responsive(is_responsive, afterwards));
+                }
+                Event::Closed(_) => self.close(state, None),
+            }
+        }
+        MonitorCore::call(&mut state.called);
+    }
+
+    /// An answer to a get, or the first of the two to one that wants everything.
+    fn read_done(&self, state: &mut State, ioid: Ioid, result: Result<Reading, Eca>) {
+        let Some(of) = state.descriptions.remove(&ioid) else {
+            let meta = state.operations.get_mut(&ioid).and_then(|entry| entry.meta.take());
+            let result = result.map(|reading| match meta {
+                Some(meta) => Reading { meta: Some(meta), ..reading },
+                None => reading,
+            });
+            return self.end(state, ioid, true, result.map(Outcome::Reading));
+        };
+        match (result, state.operations.get_mut(&of)) {
+            (Ok(reading), Some(entry)) => entry.meta = reading.meta,
+            (Err(status), _) => self.end(state, of, true, Err(status)),
+            (Ok(_), None) => {}
+        }
+    }
+
+    fn end(&self, state: &mut State, ioid: Ioid, is_get: bool, result: Result<Outcome, Eca>) {
+        // An answer of the other kind is a server's mistake; the right one may still come.
+        if state.operations.get(&ioid).is_none_or(|entry| entry.is_get != is_get) {
+            return;
+        }
+        let Some(InProgress { operation, .. }) = state.operations.remove(&ioid) else { return };
+        let result = result.map_err(|status| Error::Refused {
+            pv: operation.channel().name().to_owned(),
+            server: self.server,
+            refusal: Refusal::Status(status),
+        });
+        let result = result.map(|outcome| match outcome {
+            Outcome::Reading(reading) => Outcome::Reading(operation.channel().shaped(reading)),
+            other => other,
+        });
+        state.afterwards.woken.push(operation.end(result));
+    }
+
+    fn created(self: &Arc<Self>, state: &mut State, cid: Cid, sid: Sid, native: DbrType, count: u32) {
+        let Some(channel) = state.channels.get(&cid).cloned() else {
+            return state.machine.clear(cid, sid);
+        };
+        let Some(kind) = native.kind() else {
+            state.machine.clear(cid, sid);
+            return self.gone(state, cid);
+        };
+        let place = Place { sid, kind, count };
+        let Some(Activated { operations, monitors }) = channel.activated(self, place) else {
+            // Its last handle is gone.
+            state.channels.remove(&cid);
+            state.machine.clear(cid, sid);
+            return self.close_if_unused(state);
+        };
+        for (operation, task) in operations {
+            match channel.refusal(&task) {
+                Some(error) => state.afterwards.woken.push(operation.end(Err(error))),
+                None if task == Task::Connect => {
+                    let facts = channel.facts().map(Outcome::Connected);
+                    state.afterwards.woken.extend(facts.map(|facts| operation.end(Ok(facts))));
+                }
+                None => self.issue_locked(state, &operation, &task, place),
+            }
+        }
+        for monitor in monitors {
+            if let Some(facts) = channel.facts() {
+                state.afterwards.woken.push(monitor.connected(facts));
+            }
+            self.subscribe_locked(state, &monitor, place);
+            state.afterwards.dropped.push(monitor);
+        }
+    }
+
+    /// The server does not serve this channel, or no longer.
+    fn gone(&self, state: &mut State, cid: Cid) {
+        let Some(channel) = state.channels.remove(&cid) else { return };
+        let is_its = |subscribed: &Subscribed| subscribed.monitor().channel().cid() == cid;
+        let lost = state.subscriptions.extract_if(|_, subscribed| is_its(subscribed));
+        state.afterwards.dropped.extend(lost.map(|(_, subscribed)| subscribed.into_monitor()));
+        self.drop_operations(state, |of| of.cid() == cid);
+        channel.lost(self.server, Some(Refusal::Channel), &mut state.afterwards);
+        self.close_if_unused(state);
+    }
+}
