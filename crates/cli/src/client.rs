@@ -142,12 +142,6 @@ impl Deadline {
     }
 }
 
-/// Waits for operations that all run already; one deadline for all of them.
-pub fn wait_all<T: Given>(operations: Vec<Operation<T>>, timeout: Duration) -> Vec<Result<T, Error>> {
-    let deadline = Deadline::after(timeout);
-    operations.into_iter().map(|operation| deadline.wait(operation)).collect()
-}
-
 /// A number of seconds; 0 waits for ever.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| format!("\"{text}\" is not a number of seconds"))?;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::client::kind_name;
 use crate::exit::{Exit, explain};
 use crate::local_time::Clock;
-use crate::show::{Look, chars};
+use crate::show::Look;
 
 /// The section of `--help` on the keys.
 pub const KEYS: &str = "\
@@ -84,7 +84,7 @@ pub fn line(object: Map<String, Json>) -> String {
 
 fn value(value: &Value, meta: Option<&Meta>, look: &Look) -> Json {
     if look.is_text(value) {
-        return chars(value).into();
+        return value.long_text().unwrap_or_default().to_str().into();
     }
     match value {
         Value::Scalar(scalar) => element(scalar, meta, look),

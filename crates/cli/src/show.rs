@@ -46,7 +46,7 @@ impl Look {
     pub fn value(&self, reading: &Reading) -> String {
         let meta = reading.meta.as_deref();
         let mut text = match &reading.value {
-            value if self.is_text(value) => quiet(&chars(value)),
+            value if self.is_text(value) => quiet(&value.long_text().unwrap_or_default().to_str()),
             Value::Scalar(scalar) => self.element(scalar, meta),
             Value::Array(array) => {
                 let n_shown = if self.is_terminal && !self.full { ELEMENTS_AT_TERMINAL } else { usize::MAX };
@@ -132,23 +132,6 @@ impl Look {
             other => other.to_text(None).to_str().into_owned(),
         }
     }
-}
-
-/// The text that an array of char holds, up to its NUL.
-pub fn chars(value: &Value) -> String {
-    let mut bytes = Vec::with_capacity(value.len());
-    for index in 0..value.len() {
-        let scalar = match value {
-            Value::Scalar(scalar) => Some(scalar.clone()),
-            Value::Array(array) => array.scalar(index),
-        };
-        match scalar {
-            Some(Scalar::U8(byte)) if byte != 0 => bytes.push(byte),
-            Some(Scalar::I8(byte)) if byte != 0 => bytes.push(byte.cast_unsigned()),
-            _ => break,
-        }
-    }
-    fodo_data::Text::from_bytes(&bytes).to_str().into_owned()
 }
 
 /// All the digits a number has, and no more.

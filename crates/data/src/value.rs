@@ -128,6 +128,20 @@ impl Value {
         }
     }
 
+    /// The text that characters hold up to their NUL, as a long string does; `None` when the elements are no characters.
+    pub fn long_text(&self) -> Option<Text> {
+        match self {
+            Value::Scalar(Scalar::U8(byte)) => Some(Text::from_bytes(&[*byte])),
+            Value::Scalar(Scalar::I8(byte)) => Some(Text::from_bytes(&[byte.cast_unsigned()])),
+            Value::Array(Array::U8(bytes)) => Some(Text::from_bytes(bytes)),
+            Value::Array(Array::I8(bytes)) => {
+                let bytes: Vec<u8> = bytes.iter().map(|byte| byte.cast_unsigned()).collect();
+                Some(Text::from_bytes(&bytes))
+            }
+            _ => None,
+        }
+    }
+
     /// The elements as an array; a scalar becomes an array of one.
     pub fn into_array(self) -> Array {
         match self {

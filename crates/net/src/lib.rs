@@ -17,7 +17,7 @@ mod timers;
 
 pub use client::{
     Channel, ChannelState, Context, Counts, Detail, Error, Facts, Given, Monitor, MonitorEvent, MonitorOptions, Notice,
-    Operation, Refusal, Request,
+    Operation, Priority, Refusal, Request, many,
 };
 pub use config::{ClientConfig, ConfigError, Host, ServerConfig};
 pub use fodo_ca::ring::Post;

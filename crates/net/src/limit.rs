@@ -102,3 +102,9 @@ pub const REGISTRATION_AGAIN: Duration = Duration::from_secs(60);
 /// How long names that are looked for one right after another are held to share datagrams: a loop that makes channels
 /// fills many in that time, and nobody who waits for one is held up.
 pub const SEARCH_HOLD: Duration = Duration::from_micros(200);
+
+/// The highest priority of a circuit. Source: Channel Access protocol specification, CA_PROTO_VERSION.
+pub const PRIORITY_MAX: u8 = 99;
+
+/// Bytes of a string of Channel Access, whose 40 bytes end with a NUL.
+pub const STRING_BYTES: usize = 39;

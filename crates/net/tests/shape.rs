@@ -4,7 +4,7 @@ mod served;
 
 use std::time::Duration;
 
-use fodo_net::{Array, Detail, MonitorEvent, MonitorOptions, Request, Value};
+use fodo_net::{Array, Detail, Error, MonitorEvent, MonitorOptions, Request, Value, many};
 
 use served::{Cell, Table, serve};
 
@@ -60,4 +60,73 @@ fn every_update_has_the_units_with_it_when_they_are_asked_for() {
         assert_eq!((reading.value, reading.meta.unwrap().units.to_str().as_ref()), (Value::from(value), "mm"));
         x.put(value + 1.0, PATIENCE).unwrap();
     }
+}
+
+#[test]
+fn many_have_one_deadline_and_what_came_is_given_beside_what_did_not() {
+    let (_server, context) = serve(Table::default().with("x", Cell::new(1.5)).with("y", Cell::new(2.5)));
+    let timeout = Duration::from_millis(300);
+    let start = std::time::Instant::now();
+
+    let connected = many::connect(&context, &["x", "absent", "y", "absent too"], timeout);
+    let channels: Vec<_> = connected.iter().flatten().cloned().collect();
+    let got = many::get(&channels, Request::default(), timeout);
+    let put = many::put(channels.iter().cloned().zip([Value::from(7.0), Value::from("no number")]), timeout);
+
+    assert!(start.elapsed() < 3 * timeout);
+    let found: Vec<bool> = connected.iter().map(Result::is_ok).collect();
+    assert_eq!(found, [true, false, true, false]);
+    assert!(matches!(&connected[3], Err(Error::NotFound { after, .. }) if *after == timeout), "{:?}", connected[3]);
+    let values: Vec<Value> = got.into_iter().map(|reading| reading.unwrap().value).collect();
+    assert_eq!(values, [Value::from(1.5), Value::from(2.5)]);
+    assert_eq!(put.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn a_text_put_to_characters_is_a_long_string_and_one_that_would_be_cut_is_refused() {
+    let (_server, context) =
+        serve(Table::default().with("long", Cell::new(vec![0u8; 2])).with("short", Cell::new("old")));
+    let [long, short] = ["long", "short"].map(|name| context.channel(name).unwrap());
+    let text = "forty bytes and more of Grüße, as they stand in a description";
+
+    long.put(text, PATIENCE).unwrap();
+    let refused = short.put(text, PATIENCE).unwrap_err();
+
+    assert_eq!(long.get(PATIENCE).unwrap().value.long_text().unwrap().to_str(), text);
+    assert!(matches!(refused, Error::Misuse { .. }) && refused.to_string().contains('$'), "{refused}");
+    assert_eq!(short.get(PATIENCE).unwrap().value, Value::from("old"));
+}
+
+#[test]
+fn each_priority_has_a_circuit_of_its_own_which_says_so() {
+    use std::io::Read;
+    let wire = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = wire.local_addr().unwrap().port();
+    let answering = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let context = served::context(answering.local_addr().unwrap().port());
+    let _channels = [("a", 0), ("b", 7), ("c", 7)].map(|(name, priority)| context.channel_at(name, priority).unwrap());
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while let Ok((n, from)) = answering.recv_from(&mut buffer) {
+            // Each search behind the version is answered: this host, that port, the client's number.
+            for search in buffer[16..n].chunks(24) {
+                let mut claim = vec![0, 0, 0, 0, 0, 1, 0, 13, 0, 0, 0, 1, 0, 0, 0, 0, 0, 6, 0, 8];
+                claim.extend_from_slice(&port.to_be_bytes());
+                claim.extend_from_slice(&[0, 0, 255, 255, 255, 255]);
+                claim.extend_from_slice(&search[8..12]);
+                claim.extend_from_slice(&[0, 13, 0, 0, 0, 0, 0, 0]);
+                answering.send_to(&claim, from).unwrap();
+            }
+        }
+    });
+
+    let mut priorities = [0, 1].map(|_| {
+        let mut version = [0; 16];
+        wire.accept().unwrap().0.read_exact(&mut version).unwrap();
+        u16::from_be_bytes([version[4], version[5]])
+    });
+
+    priorities.sort_unstable();
+    assert_eq!(priorities, [0, 7]);
+    assert!(context.channel_at("a", 100).is_err());
 }

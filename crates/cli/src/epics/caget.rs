@@ -19,7 +19,7 @@ pub(super) const HELP: &str = "
 caget [flags] PV...: read PVs and print their values, in the text of the tool of that name
 
   -h          this help                -V          version
-  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority; taken, without effect yet
+  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority of the circuit (0 to 99)
   -c          ask for as many elements as there are
   -t          values only              -a          name, time, value, status, severity
   -d TYPE     ask for a DBR type by name or number and print all of it
@@ -65,7 +65,7 @@ pub fn run(arguments: &[String], plant: &mut dyn Plant, clock: &Clock, outlet: &
         return Ok(1);
     }
     let timeout = options.common.timeout();
-    let Some(facts) = connect_all(plant, &names, timeout, outlet.err)? else { return Ok(1) };
+    let Some(facts) = connect_all(plant, &names, &options.common, outlet.err)? else { return Ok(1) };
 
     let style = &mut options.common.style;
     let asked: Vec<(usize, Dbr, u32)> = facts

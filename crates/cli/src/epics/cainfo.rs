@@ -19,7 +19,7 @@ pub(super) const HELP: &str = "
 cainfo [flags] PV...: print server, type and rights of PVs, in the text of the tool of that name
 
   -h          this help                -V          version
-  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority; taken, without effect yet
+  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority of the circuit (0 to 99)
   -s LEVEL    refused: it prints the inside of a library that is not used here
 
 Environment: EPICS_CA_ADDR_LIST and its kin, EPICS_CLI_TIMEOUT (see fodo get --help)
@@ -60,7 +60,7 @@ pub fn run(arguments: &[String], plant: &mut dyn Plant, outlet: &mut Outlet<'_>)
         writeln!(outlet.err, "No pv name specified. ('cainfo -h' for help.)")?;
         return Ok(1);
     }
-    let Some(facts) = connect_all(plant, &names, common.timeout(), outlet.err)? else { return Ok(1) };
+    let Some(facts) = connect_all(plant, &names, &common, outlet.err)? else { return Ok(1) };
     for (name, facts) in names.iter().zip(&facts) {
         outlet.out.write_all(block(name, facts).as_bytes())?;
     }

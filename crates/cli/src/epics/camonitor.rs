@@ -28,7 +28,7 @@ camonitor [flags] PV...: print updates until it is stopped, in the text of the t
 
   -h          this help                -V          version
   -w SECONDS  time until PVs are reported missing (1)
-  -p NUMBER   priority; taken, without effect yet
+  -p NUMBER   priority of the circuit (0 to 99)
   -m LETTERS  what counts as an update: v value, a alarm, l archive, p property (va)
   -t LETTERS  stamps of s server, c client, n none; r since the start, i since the update
               before, I since the same PV's

@@ -29,7 +29,7 @@ caput [flags] PV VALUE...: write a PV and print it before and after, in the text
 caput -a [flags] PV N VALUE...: the same for an array; N is ignored
 
   -h          this help                -V          version
-  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority; taken, without effect yet
+  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority of the circuit (0 to 99)
   -c          wait until the record's processing is complete
   -t          print only the new value -l          name, time, value, status, severity
   -n          enums are numbers        -s          enums are strings
@@ -86,7 +86,7 @@ pub fn run(arguments: &[String], plant: &mut dyn Plant, clock: &Clock, outlet: &
         Some((name, words)) => (name, words),
     };
     let names = std::slice::from_ref(name);
-    let connected = connect_all(plant, names, options.common.timeout(), outlet.err)?;
+    let connected = connect_all(plant, names, &options.common, outlet.err)?;
     let Some([facts]) = connected.as_deref() else { return Ok(1) };
     let Some(value) = value(words, facts, &options, plant, outlet)? else { return Ok(1) };
     write(name, value, facts, &options, plant, outlet)

@@ -287,7 +287,7 @@ fn padded(value: Value, kind: Kind, count: u32) -> Value {
 }
 
 impl Plant for Golden {
-    fn connect(&mut self, names: &[String], timeout: Duration) -> Vec<Result<Facts, Error>> {
+    fn connect(&mut self, names: &[String], _: fodo_net::Priority, timeout: Duration) -> Vec<Result<Facts, Error>> {
         self.connected = names.to_vec();
         let missing = |name: &String| Error::NotFound { pv: name.clone(), after: timeout };
         names.iter().map(|name| self.facts(name).ok_or_else(|| missing(name))).collect()

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use fodo_net::{Channel, Context, Error, Facts, Reading, Request, Value};
+use fodo_net::{Channel, Context, Error, Facts, Priority, Reading, Request, Value, many};
 
 use super::plant::Plant;
-use crate::client::wait_all;
 use crate::local_time::Clock;
 use crate::notices;
 
@@ -16,7 +15,7 @@ pub struct Network {
 }
 
 impl Plant for Network {
-    fn connect(&mut self, names: &[String], timeout: Duration) -> Vec<Result<Facts, Error>> {
+    fn connect(&mut self, names: &[String], priority: Priority, timeout: Duration) -> Vec<Result<Facts, Error>> {
         let context = match Context::from_env() {
             Ok(context) => context,
             Err(error) => return vec![Err(Error::Misuse { pv: String::new(), reason: error.to_string() })],
@@ -27,7 +26,7 @@ impl Plant for Network {
         }
         let mut connecting = Vec::with_capacity(names.len());
         for name in names {
-            match context.channel(name) {
+            match context.channel_at(name, priority) {
                 Ok(channel) => {
                     connecting.push(channel.start_connect());
                     self.channels.push(channel);
@@ -35,12 +34,12 @@ impl Plant for Network {
                 Err(error) => return vec![Err(error)],
             }
         }
-        wait_all(connecting, timeout)
+        many::wait(connecting, timeout)
     }
 
     fn read(&mut self, asked: &[(usize, Request)], timeout: Duration) -> Vec<Result<Reading, Error>> {
         let reading = asked.iter().filter_map(|&(pv, request)| Some(self.channels.get(pv)?.start_get(request)));
-        wait_all(reading.collect(), timeout)
+        many::wait(reading.collect::<Vec<_>>(), timeout)
     }
 
     fn write(&mut self, pv: usize, value: Value, confirmed: bool, timeout: Duration) -> Result<(), Error> {

@@ -4,6 +4,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use fodo_net::Priority;
+
 use super::format::{Base, Style};
 use super::printf::Notation;
 use crate::local_time::Clock;
@@ -25,6 +27,8 @@ pub struct Common {
     pub style: Style,
     /// How long to wait, in seconds; 0 for ever.
     timeout_s: f64,
+    /// Of the circuits.
+    pub priority: Priority,
     /// `-0` and a letter that is understood was seen.
     pub integer_base_given: bool,
 }
@@ -43,7 +47,7 @@ impl Common {
                 )?,
             }
         }
-        Ok(Common { tool, style: Style::new(clock.clone()), timeout_s, integer_base_given: false })
+        Ok(Common { tool, style: Style::new(clock.clone()), timeout_s, priority: 0, integer_base_given: false })
     }
 
     /// How long to wait.
@@ -70,8 +74,7 @@ impl Common {
                 )?,
             },
             'p' => match leading_whole(value) {
-                // Circuits of different priorities are not told apart.
-                Some(_) => {}
+                Some(number) => self.priority = number.clamp(0, 99) as Priority,
                 None => writeln!(err, "'{value}' is not a valid CA priority - ignored. ('{tool} -h' for help.)")?,
             },
             '#' => match leading_whole(value) {

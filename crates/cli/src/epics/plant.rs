@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use fodo_net::{Error, Facts, Reading, Request, Value};
+use fodo_net::{Error, Facts, Priority, Reading, Request, Value};
+
+use super::options::Common;
 
 /// PVs by their place in the list that was connected.
 pub trait Plant {
     /// Takes hold of these PVs. One answer each, in their order, all within `timeout`.
-    fn connect(&mut self, names: &[String], timeout: Duration) -> Vec<Result<Facts, Error>>;
+    fn connect(&mut self, names: &[String], priority: Priority, timeout: Duration) -> Vec<Result<Facts, Error>>;
 
     /// Reads all of these at once; one answer each, in their order, all within `timeout`.
     fn read(&mut self, asked: &[(usize, Request)], timeout: Duration) -> Vec<Result<Reading, Error>>;
@@ -20,10 +22,11 @@ pub trait Plant {
 pub fn connect_all(
     plant: &mut dyn Plant,
     names: &[String],
-    timeout: Duration,
+    common: &Common,
     err: &mut dyn std::io::Write,
 ) -> std::io::Result<Option<Vec<Facts>>> {
-    let connected: Result<Vec<Facts>, Error> = plant.connect(names, timeout).into_iter().collect();
+    let connected: Result<Vec<Facts>, Error> =
+        plant.connect(names, common.priority, common.timeout()).into_iter().collect();
     match (connected, names) {
         (Ok(facts), _) => return Ok(Some(facts)),
         (Err(Error::Misuse { reason, .. }), _) => writeln!(err, "{reason}")?,

@@ -12,7 +12,7 @@ use super::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOption
 use super::notice::Notice;
 use super::operation::{Given, Operation, OperationCore, Outcome, Task, deadline_after};
 use super::search::is_one_server;
-use super::{ContextCore, Error, Facts, Refusal, Request};
+use super::{ContextCore, Error, Facts, Priority, Refusal, Request};
 use crate::limit;
 use crate::sync::lock;
 
@@ -35,6 +35,7 @@ pub enum ChannelState {
 pub(super) struct ChannelCore {
     name: Box<str>,
     cid: Cid,
+    priority: Priority,
     context: Arc<ContextCore>,
     state: Mutex<State>,
 }
@@ -84,7 +85,7 @@ impl std::fmt::Debug for ChannelCore {
 }
 
 impl ChannelCore {
-    fn new(name: &str, cid: Cid, context: Arc<ContextCore>) -> Arc<ChannelCore> {
+    fn new(name: &str, cid: Cid, priority: Priority, context: Arc<ContextCore>) -> Arc<ChannelCore> {
         let state = State {
             phase: Phase::Searching,
             rights: Rights { read: true, write: true },
@@ -94,7 +95,7 @@ impl ChannelCore {
             n_failures: 0,
             is_double_told: false,
         };
-        Arc::new(ChannelCore { name: name.into(), cid, context, state: Mutex::new(state) })
+        Arc::new(ChannelCore { name: name.into(), cid, priority, context, state: Mutex::new(state) })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -114,7 +115,7 @@ impl ChannelCore {
         if !matches!(lock(&self.state).phase, Phase::Searching) {
             return;
         }
-        let Ok(circuit) = self.context.circuit_to(server) else {
+        let Ok(circuit) = self.context.circuit_to(server, self.priority) else {
             // The system gives no socket now.
             return self.search_again();
         };
@@ -401,8 +402,8 @@ impl std::fmt::Debug for Channel {
 }
 
 impl Channel {
-    pub(super) fn open(name: &str, context: &Arc<ContextCore>) -> Channel {
-        let core = context.search().enter(|cid| ChannelCore::new(name, cid, context.clone()));
+    pub(super) fn open(name: &str, priority: Priority, context: &Arc<ContextCore>) -> Channel {
+        let core = context.search().enter(|cid| ChannelCore::new(name, cid, priority, context.clone()));
         context.search().start(core.cid, name, Duration::ZERO);
         Channel(Arc::new(Handle(core)))
     }

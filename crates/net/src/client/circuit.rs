@@ -17,7 +17,7 @@ use std::time::Instant;
 use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::dbr::{self, DbrType, Level};
 use fodo_ca::{Cid, Ioid, Numbered, Sid, SubscriptionId};
-use fodo_data::{EventMask, Kind, Meta, Now};
+use fodo_data::{Array, EventMask, Kind, Meta, Now, Scalar, Text, Value};
 use mio::Token;
 
 use super::channel::ChannelCore;
@@ -244,8 +244,14 @@ impl Circuit {
                 }
                 (true, Ok(()))
             }
-            Task::Put(value) => (true, state.machine.write(place.sid, dbr::put_type(value), value, Some(ioid))),
-            Task::PutUnconfirmed(value) => (false, state.machine.write(place.sid, dbr::put_type(value), value, None)),
+            Task::Put(value) | Task::PutUnconfirmed(value) => {
+                let is_answered = matches!(task, Task::Put(_));
+                let written = place.put_type(value).and_then(|dbr| {
+                    let ioid = is_answered.then_some(ioid);
+                    state.machine.write(place.sid, dbr, value, ioid).map_err(|error| error.to_string())
+                });
+                (is_answered, written)
+            }
         };
         let ended = match result {
             Ok(()) if is_answered => {
@@ -254,7 +260,7 @@ impl Circuit {
                 return;
             }
             Ok(()) => Ok(Outcome::Written),
-            Err(error) => Err(Error::Misuse { pv: operation.channel().name().to_owned(), reason: error.to_string() }),
+            Err(reason) => Err(Error::Misuse { pv: operation.channel().name().to_owned(), reason }),
         };
         state.afterwards.woken.push(operation.end(ended));
     }
@@ -408,7 +414,7 @@ impl Circuit {
         // Whoever is in poll(2) on the socket sees its end.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
         if let Some(context) = self.context.upgrade() {
-            context.forget_circuit(self.server, self);
+            context.forget_circuit(self);
         }
         if let Some(token) = state.token.take() {
             self.reactor.remove(token);
@@ -533,6 +539,28 @@ impl Place {
             count_max => request.count.min(count_max),
         };
         (DbrType::of(kind, level), count)
+    }
+
+    /// The type that a value is put with: a text to an array of characters is a long string. Fails, with the reason, for
+    /// a text that would have to be cut.
+    fn put_type(&self, value: &Value) -> Result<DbrType, String> {
+        let is_long = matches!(value, Value::Scalar(Scalar::Text(_))) && self.kind == Kind::U8 && self.count > 1;
+        if is_long {
+            return Ok(DbrType::of(Kind::U8, Level::Plain));
+        }
+        let n_bytes = match value {
+            Value::Scalar(Scalar::Text(text)) => text.len(),
+            Value::Array(Array::Text(texts)) => texts.iter().map(Text::len).max().unwrap_or(0),
+            _ => 0,
+        };
+        match n_bytes {
+            0..=limit::STRING_BYTES => Ok(dbr::put_type(value)),
+            _ => Err(format!(
+                "a string of {n_bytes} bytes, where a string has at most {}: put to the field as characters, its name with a $ \
+                 behind",
+                limit::STRING_BYTES
+            )),
+        }
     }
 
     /// The type that has what [`Detail::Full`] wants beside alarm and time stamp, with the first element.

@@ -9,6 +9,7 @@ mod circuit;
 pub mod diagnosis;
 mod ear;
 mod error;
+pub mod many;
 mod monitor;
 mod name_server;
 mod notice;
@@ -58,11 +59,14 @@ struct ContextCore {
     notices: Notices,
 }
 
-/// The circuits of a context, by their servers.
+/// From 0 to 99; channels of each have a circuit of their own to a server, which may serve the higher ones first.
+pub type Priority = u8;
+
+/// The circuits of a context, by their servers and priorities.
 #[derive(Debug)]
 enum Circuits {
     /// More may come.
-    Open(HashMap<SocketAddr, Arc<Circuit>>),
+    Open(HashMap<(SocketAddr, Priority), Arc<Circuit>>),
     /// There are none, and there will be none.
     Closed,
 }
@@ -109,6 +113,13 @@ impl Context {
     /// Fails for a name that no server can have, after [`Context::close`], and when the system gives no
     /// socket or thread.
     pub fn channel(&self, name: &str) -> Result<Channel, Error> {
+        self.channel_at(name, 0)
+    }
+
+    /// As [`Context::channel`], on a circuit of its own priority: what is slow on one does not hold up the other.
+    ///
+    /// Fails as well for a priority above 99.
+    pub fn channel_at(&self, name: &str, priority: Priority) -> Result<Channel, Error> {
         let misuse = |reason: &str| Err(Error::Misuse { pv: name.to_owned(), reason: reason.to_owned() });
         if name.is_empty() {
             return misuse("a channel needs a name");
@@ -119,8 +130,11 @@ impl Context {
         if name.bytes().any(|byte| byte == 0) {
             return misuse("a name cannot contain NUL");
         }
+        if priority > limit::PRIORITY_MAX {
+            return misuse("a priority is from 0 to 99");
+        }
         self.core.open().map_err(|error| Error::System { pv: name.to_owned(), reason: error.to_string() })?;
-        let channel = Channel::open(name, &self.core);
+        let channel = Channel::open(name, priority, &self.core);
         // Looked at only now: a channel that `close` did not see finds the context closed here.
         if self.core.is_closed() {
             return Err(Error::Closed { pv: name.to_owned() });
@@ -175,21 +189,21 @@ impl ContextCore {
         }
     }
 
-    /// The circuit to a server; opens it if there is none.
-    fn circuit_to(self: &Arc<Self>, server: SocketAddr) -> io::Result<Arc<Circuit>> {
+    /// The circuit of a priority to a server; opens it if there is none.
+    fn circuit_to(self: &Arc<Self>, server: SocketAddr, priority: Priority) -> io::Result<Arc<Circuit>> {
         let mut circuits = lock(&self.circuits);
         let Circuits::Open(circuits) = &mut *circuits else {
             return Err(io::Error::from(io::ErrorKind::NotConnected));
         };
-        if let Some(circuit) = circuits.get(&server) {
+        if let Some(circuit) = circuits.get(&(server, priority)) {
             return Ok(circuit.clone());
         }
         let Some(edge) = self.edge.get() else {
             return Err(io::Error::from(io::ErrorKind::NotConnected));
         };
-        let config = circuit_config(&self.config);
+        let config = circuit_config(&self.config, priority);
         let circuit = Circuit::open(server, &config, edge.reactor.clone(), Arc::downgrade(self))?;
-        circuits.insert(server, circuit.clone());
+        circuits.insert((server, priority), circuit.clone());
         Ok(circuit)
     }
 
@@ -197,11 +211,9 @@ impl ContextCore {
         self.notices.push(notice);
     }
 
-    fn forget_circuit(&self, server: SocketAddr, circuit: &Circuit) {
-        if let Circuits::Open(circuits) = &mut *lock(&self.circuits)
-            && circuits.get(&server).is_some_and(|known| std::ptr::eq(&**known, circuit))
-        {
-            circuits.remove(&server);
+    fn forget_circuit(&self, circuit: &Circuit) {
+        if let Circuits::Open(circuits) = &mut *lock(&self.circuits) {
+            circuits.retain(|_, known| !std::ptr::eq(&**known, circuit));
         }
     }
 
@@ -226,9 +238,9 @@ impl Drop for ContextCore {
 }
 
 /// What a circuit is told of this client.
-fn circuit_config(config: &ClientConfig) -> fodo_ca::client::Config {
+fn circuit_config(config: &ClientConfig, priority: Priority) -> fodo_ca::client::Config {
     fodo_ca::client::Config {
-        priority: 0,
+        priority,
         user: user(),
         host: host(),
         echo_after: config.echo_after,

@@ -275,7 +275,7 @@ impl Search {
             name_servers.retain(|server| wanted.contains(&server.address()));
             for &address in wanted {
                 if name_servers.iter().all(|server| server.address() != address) {
-                    let config = circuit_config(&self.config);
+                    let config = circuit_config(&self.config, 0);
                     let search = Arc::downgrade(self);
                     name_servers.push(NameServer::start(address, config, &self.reactor, search, now));
                 }
