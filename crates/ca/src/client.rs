@@ -315,6 +315,11 @@ fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Eca> {
 }
 
 impl Receiver for Inner {
+    fn knows(&self, _: u16) -> bool {
+        // A newer server may say more.
+        true
+    }
+
     fn plan(&mut self, header: &Header) -> Plan {
         match Answer::from_header(header) {
             Answer::EventAdd { subscription, .. } if self.subscriptions.find(subscription).is_none() => Plan::Skip,

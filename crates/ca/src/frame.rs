@@ -24,6 +24,8 @@ pub enum Plan {
 
 /// The machine that messages go to.
 pub trait Receiver {
+    /// Whether peers send this command at all; asked before the rest of a message is waited for.
+    fn knows(&self, command: u16) -> bool;
     /// A header has come whose payload is large; asked before any of it is kept.
     fn plan(&mut self, header: &Header) -> Plan;
     /// A message is complete.
@@ -87,26 +89,42 @@ impl Framer {
     /// Takes one message, or what can be planned of it, off the front; 0 when bytes are missing.
     fn start(&mut self, bytes: &[u8], receiver: &mut impl Receiver) -> Result<usize, &'static str> {
         let Some((header, n_header)) = Header::decode(bytes) else { return Ok(0) };
-        if header.payload_bytes % 8 != 0 {
-            receiver.misaligned(&header);
+        let n_taken = self.start_with(&header, n_header, bytes, receiver)?;
+        if n_taken == 0 && !receiver.knows(header.command) {
+            // Who speaks another protocol would let us wait for what never comes.
+            receiver.message(&header, &[]);
+            return Err("a command that is none");
+        }
+        Ok(n_taken)
+    }
+
+    fn start_with(
+        &mut self,
+        header: &Header,
+        n_header: usize,
+        bytes: &[u8],
+        receiver: &mut impl Receiver,
+    ) -> Result<usize, &'static str> {
+        if !header.payload_bytes.is_multiple_of(8) {
+            receiver.misaligned(header);
             return Err("a payload that is no multiple of 8 bytes");
         }
         let payload_bytes = header.payload_bytes as usize;
         let n_message = n_header + payload_bytes;
         if payload_bytes >= limit::BULK_BYTES {
-            let under_way = match receiver.plan(&header) {
+            let under_way = match receiver.plan(header) {
                 Plan::Close(reason) => return Err(reason),
                 Plan::Value(dbr, count, room) => {
                     let incoming = Incoming::new(dbr, count, payload_bytes, room);
                     UnderWay::Value(Box::new(incoming.map_err(|_| "a payload smaller than its count")?))
                 }
                 Plan::Skip => UnderWay::Skip(payload_bytes),
-                Plan::Whole => return Ok(self.whole(&header, n_header, n_message, bytes, receiver)),
+                Plan::Whole => return Ok(self.whole(header, n_header, n_message, bytes, receiver)),
             };
-            self.under_way = Some((header, under_way));
+            self.under_way = Some((*header, under_way));
             return Ok(n_header);
         }
-        Ok(self.whole(&header, n_header, n_message, bytes, receiver))
+        Ok(self.whole(header, n_header, n_message, bytes, receiver))
     }
 
     fn whole(

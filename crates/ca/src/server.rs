@@ -279,6 +279,10 @@ fn is_writable(dbr: DbrType) -> bool {
 }
 
 impl Receiver for Inner {
+    fn knows(&self, command: u16) -> bool {
+        Request::ROWS.iter().any(|row| row.command == command)
+    }
+
     fn plan(&mut self, header: &Header) -> Plan {
         let (dbr, count, sid) = match Request::from_header(header) {
             Request::Write { dbr, count, sid, .. } | Request::WriteNotify { dbr, count, sid, .. } => (dbr, count, sid),

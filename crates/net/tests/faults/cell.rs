@@ -1,0 +1,151 @@
+//! PVs made for tests, and a server of them.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use fodo_net::{
+    ClientConfig, Completion, Context, EventMask, Meta, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Server,
+    ServerConfig, Severity, Source, Value,
+};
+
+/// Posts that a cell keeps.
+pub const N_POSTS: usize = 8;
+
+/// A PV that has what was put last.
+pub struct Cell {
+    count_max: u32,
+    reading: Mutex<Reading>,
+    posts: Posts,
+    held: Option<Mutex<Vec<Completion>>>,
+}
+
+impl Cell {
+    pub fn new(value: impl Into<Value>) -> Cell {
+        let value = value.into();
+        let count_max = if matches!(value, Value::Array(_)) { 20_000_000 } else { 1 };
+        Cell { count_max, reading: Mutex::new(Reading::bare(value)), posts: Posts::new(N_POSTS), held: None }
+    }
+
+    /// One whose puts do not end before [`Cell::complete`].
+    pub fn that_holds(value: impl Into<Value>) -> Cell {
+        Cell { held: Some(Mutex::default()), ..Cell::new(value) }
+    }
+
+    pub fn set(&self, value: impl Into<Value>) {
+        self.set_reading(Reading::bare(value.into()));
+    }
+
+    pub fn set_reading(&self, reading: Reading) {
+        let mut present = self.reading.lock().unwrap();
+        present.clone_from(&reading);
+        self.posts.push(Post { mask: EventMask::VALUE, reading });
+    }
+
+    /// How many puts have not ended.
+    pub fn n_held(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.lock().unwrap().len())
+    }
+
+    /// Ends the puts that began first.
+    pub fn complete(&self, n: usize) {
+        let held = self.held.as_ref().unwrap();
+        let first: Vec<Completion> = held.lock().unwrap().drain(..n).collect();
+        first.into_iter().for_each(Completion::done);
+    }
+
+    pub fn has_listeners(&self) -> bool {
+        self.posts.has_listeners()
+    }
+}
+
+impl Pv for Cell {
+    fn facts(&self) -> PvFacts {
+        let kind = self.reading.lock().unwrap().value.kind();
+        PvFacts { kind, count_max: self.count_max, is_read_only: false, class_name: "cell" }
+    }
+
+    fn read(&self) -> Reading {
+        self.reading.lock().unwrap().clone()
+    }
+
+    fn meta(&self) -> Arc<Meta> {
+        Arc::default()
+    }
+
+    fn put(&self, value: Value, completion: Option<Completion>) -> Result<(), PutRefusal> {
+        self.set(value);
+        match (&self.held, completion) {
+            (Some(held), Some(completion)) => held.lock().unwrap().push(completion),
+            (_, completion) => drop(completion),
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&self, _: Option<bool>, _: Option<Severity>) -> Result<(), PutRefusal> {
+        Err(PutRefusal::ReadOnly)
+    }
+
+    fn posts(&self) -> &Posts {
+        &self.posts
+    }
+
+    fn listeners_changed(&self) {}
+
+    fn attach(&self, attach: &mut dyn FnMut(Reading)) {
+        let present = self.reading.lock().unwrap();
+        attach(present.clone());
+    }
+}
+
+/// Cells by their names.
+pub struct Table(pub HashMap<&'static str, Arc<Cell>>);
+
+impl Table {
+    pub fn of<const N: usize>(cells: [(&'static str, Cell); N]) -> Arc<Table> {
+        Arc::new(Table(cells.into_iter().map(|(name, cell)| (name, Arc::new(cell))).collect()))
+    }
+}
+
+impl Source for Table {
+    fn serves(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
+        self.0.get(name).map(|cell| cell.clone() as Arc<dyn Pv>)
+    }
+}
+
+/// Loopback, any port, no beacons.
+pub fn quiet() -> ServerConfig {
+    ServerConfig {
+        interfaces: vec![Ipv4Addr::LOCALHOST],
+        port: 0,
+        beacons_to_interfaces: false,
+        payload_bytes_max: 256 << 20,
+        ..ServerConfig::default()
+    }
+}
+
+pub fn serve(source: &Arc<impl Source>) -> Server {
+    Server::start(quiet(), source.clone()).unwrap()
+}
+
+pub fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// A well-behaved client of that server.
+pub fn client(server: &Server) -> Context {
+    client_at(server.udp_port())
+}
+
+/// One that asks at that port.
+pub fn client_at(udp_port: u16) -> Context {
+    Context::new(ClientConfig { payload_bytes_max: 256 << 20, ..ClientConfig::at(vec![local(udp_port)]) })
+}
+
+pub fn number(reading: &Reading) -> f64 {
+    reading.value.first().unwrap().to_f64().unwrap()
+}

@@ -1,0 +1,129 @@
+//! A server and clients that do what they must not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fodo_ca::Ioid;
+use fodo_ca::eca::Eca;
+use fodo_ca::message::Answer;
+
+use crate::cell::{Cell, Table, client, number, serve};
+use crate::raw::{DOUBLE, Raw, echo, put, read, subscribe};
+use crate::{PATIENCE, eventually};
+
+#[test]
+fn row_77_what_speaks_another_protocol_is_closed_at_once() {
+    let server = serve(&Table::of([("x", Cell::new(1.5))]));
+    let hello: Vec<u8> = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3].into_iter().chain([7; 506]).collect();
+    let others: [&[u8]; 4] =
+        [b"GET / HTTP/1.1\r\nHost: plant\r\n\r\n", b"OPTIONS * HTTP/1.0\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", &hello];
+
+    for bytes in others {
+        let mut stranger = Raw::connected(server.tcp_port());
+        stranger.say(&[bytes.to_vec()]);
+
+        let after = stranger.ended_after();
+        assert!(after < Duration::from_secs(1), "{:?} after {after:?}", bytes.escape_ascii().to_string());
+    }
+    assert_eq!(number(&client(&server).channel("x").unwrap().get(PATIENCE).unwrap()), 1.5);
+}
+
+#[test]
+fn row_77_a_message_that_comes_byte_by_byte_is_none_of_those() {
+    let server = serve(&Table::of([("x", Cell::new(1.5))]));
+    let mut slow = Raw::connected(server.tcp_port());
+
+    for byte in echo() {
+        slow.say(&[vec![byte]]);
+    }
+
+    slow.until(|answer| *answer == Answer::Echo {});
+}
+
+/// What a put is answered.
+fn put_answer(ioid: u32, status: Eca) -> Answer {
+    Answer::WriteNotify { dbr: DOUBLE, count: 1, status, ioid: Ioid(ioid) }
+}
+
+#[test]
+fn row_21_puts_that_never_end_are_refused_from_a_bound_on_and_leave_the_circuit_usable() {
+    const PUTS_MAX: u32 = 64 * 1024;
+    let table = Table::of([("slow", Cell::that_holds(0.0)), ("x", Cell::new(1.5))]);
+    let server = serve(&table);
+    let mut flooding = Raw::with_channel(server.tcp_port(), "slow");
+
+    for ioid in 0..PUTS_MAX + 1000 {
+        flooding.say(&[put(ioid)]);
+    }
+
+    for ioid in PUTS_MAX..PUTS_MAX + 1000 {
+        assert_eq!(flooding.hear().unwrap().0, put_answer(ioid, Eca::ALLOCMEM));
+    }
+    flooding.say(&[echo()]);
+    assert_eq!(flooding.hear().unwrap().0, Answer::Echo {});
+    assert_eq!(number(&client(&server).channel("x").unwrap().get(PATIENCE).unwrap()), 1.5);
+    table.0["slow"].complete(1);
+    assert_eq!(flooding.hear().unwrap().0, put_answer(0, Eca::NORMAL));
+}
+
+#[test]
+fn row_22_a_put_whose_client_dies_runs_to_its_end_and_is_no_other_clients() {
+    let table = Table::of([("slow", Cell::that_holds(0.0))]);
+    let server = serve(&table);
+    let slow = &table.0["slow"];
+    let mut dying = Raw::with_channel(server.tcp_port(), "slow");
+    dying.say(&[subscribe(1), put(7)]);
+    eventually(|| slow.n_held() == 1);
+    drop(dying);
+    eventually(|| !slow.has_listeners());
+
+    // One of them has its place.
+    let mut others: Vec<Raw> = (0..8).map(|_| Raw::with_channel(server.tcp_port(), "slow")).collect();
+    others.iter_mut().for_each(|other| other.say(&[put(9)]));
+    eventually(|| slow.n_held() == 9);
+    slow.complete(1);
+    for other in &mut others {
+        other.say(&[echo()]);
+        assert_eq!(other.hear().unwrap().0, Answer::Echo {}, "nothing of theirs has ended");
+    }
+    slow.complete(8);
+
+    for other in &mut others {
+        assert_eq!(other.hear().unwrap().0, put_answer(9, Eca::NORMAL));
+    }
+}
+
+#[test]
+fn row_22_a_client_that_dies_within_a_put_leaves_nothing_behind() {
+    let table = Table::of([("x", Cell::new(1.5))]);
+    let server = serve(&table);
+    for n_bytes in 0..24 {
+        let mut dying = Raw::with_channel(server.tcp_port(), "x");
+        dying.say(&[subscribe(1), put(7)[..n_bytes].to_vec()]);
+        eventually(|| table.0["x"].has_listeners());
+    }
+
+    eventually(|| !table.0["x"].has_listeners());
+    eventually(|| Arc::strong_count(&table.0["x"]) == 1);
+    assert_eq!(number(&client(&server).channel("x").unwrap().get(PATIENCE).unwrap()), 1.5);
+}
+
+#[test]
+fn row_20_a_client_that_asks_and_never_reads_is_not_read_from_and_holds_nobody_up() {
+    const LARGE: usize = 64 * 1024;
+    let table = Table::of([("a", Cell::new(vec![1.5; LARGE])), ("x", Cell::new(1.5))]);
+    let server = serve(&table);
+    let x = client(&server).channel("x").unwrap();
+    x.connect(PATIENCE).unwrap();
+    let mut deaf = Raw::with_channel(server.tcp_port(), "a");
+
+    let n_said = deaf.flood(&read(1), 100 << 20);
+    for _ in 0..100 {
+        assert_eq!(number(&x.get(PATIENCE).unwrap()), 1.5);
+    }
+    for _ in 0..10 {
+        assert_eq!(deaf.hear().unwrap().1.len(), LARGE * 8, "it goes on where it stopped");
+    }
+
+    assert!(n_said < 50 << 20, "{n_said} bytes of requests were taken");
+}
