@@ -204,5 +204,7 @@ fn sum(one: Counts, other: Counts) -> Counts {
         received: one.received + other.received,
         merged: one.merged + other.merged,
         delivered: one.delivered + other.delivered,
+        longest_gap: one.longest_gap.max(other.longest_gap),
+        n_disconnected: one.n_disconnected + other.n_disconnected,
     }
 }

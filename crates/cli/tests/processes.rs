@@ -131,9 +131,9 @@ fn monitor_prints_changes_and_ends_after_its_events_with_its_counts() {
 
     assert_eq!(seen, [2.0, 4.0, 5.0]);
     assert_eq!(wait(&mut child).code(), Some(0));
-    let mut err = String::new();
-    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut err).unwrap();
-    assert_eq!(err, "g:target: received 3, merged 0, delivered 3\n");
+    let stats: serde_json::Value = serde_json::from_str(&lines.next()).unwrap();
+    assert_eq!((&stats["event"], &stats["received"], &stats["merged"]), (&"stats".into(), &3.into(), &0.into()));
+    assert_eq!((&stats["delivered"], &stats["n_disconnected"]), (&3.into(), &0.into()));
 }
 
 #[test]

@@ -128,6 +128,30 @@ impl Value {
         }
     }
 
+    /// Bytes of its elements in memory, of texts their characters.
+    pub fn n_bytes(&self) -> usize {
+        let each = match self.kind() {
+            Kind::I8 | Kind::U8 => 1,
+            Kind::I16 | Kind::U16 | Kind::Enum => 2,
+            Kind::I32 | Kind::U32 | Kind::F32 => 4,
+            Kind::I64 | Kind::U64 | Kind::F64 => 8,
+            Kind::Text => {
+                return match self {
+                    Value::Scalar(Scalar::Text(text)) => text.len(),
+                    Value::Array(Array::Text(texts)) => texts.iter().map(Text::len).sum(),
+                    _ => 0,
+                };
+            }
+        };
+        each * self.len()
+    }
+
+    /// A text as characters with a NUL behind: a long string, for an array of characters or a field whose name has a `$`
+    /// behind.
+    pub fn characters(text: &str) -> Value {
+        Value::Array(Array::U8(Arc::new(text.bytes().chain([0]).collect())))
+    }
+
     /// The text that characters hold up to their NUL, as a long string does; `None` when the elements are no characters.
     pub fn long_text(&self) -> Option<Text> {
         match self {

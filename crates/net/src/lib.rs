@@ -16,8 +16,8 @@ mod sync;
 mod timers;
 
 pub use client::{
-    Channel, ChannelState, Context, Counts, Detail, Error, Facts, Given, Monitor, MonitorEvent, MonitorOptions, Notice,
-    Operation, Priority, Refusal, Request, many,
+    Channel, ChannelState, Context, Counts, Detail, Error, Executor, Facts, Given, Job, Monitor, MonitorEvent,
+    MonitorOptions, Notice, Operation, Priority, Refusal, Request, WhenFull, many,
 };
 pub use config::{ClientConfig, ConfigError, Host, ServerConfig};
 pub use fodo_ca::ring::Post;

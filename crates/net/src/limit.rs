@@ -108,3 +108,10 @@ pub const PRIORITY_MAX: u8 = 99;
 
 /// Bytes of a string of Channel Access, whose 40 bytes end with a NUL.
 pub const STRING_BYTES: usize = 39;
+
+/// Bytes of values that wait in the queue of one monitor, beside one that is larger alone: a second of images of a camera,
+/// where counting updates alone would let a thousand of forty megabytes wait.
+pub const MONITOR_QUEUE_BYTES: usize = 64 << 20;
+
+/// Threads for callbacks at most: more than any machine has cores.
+pub const CALLBACK_THREADS_MAX: usize = 1024;

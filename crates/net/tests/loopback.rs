@@ -9,6 +9,7 @@ use fodo_net::{
     Scalar, Value,
 };
 
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod served;
 
 use served::{Cell, Table, context, serve, start};

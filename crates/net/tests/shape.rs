@@ -1,5 +1,6 @@
 //! How values are asked for: many at once, in memory of the caller, with all that belongs to them.
 
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod served;
 
 use std::time::Duration;
@@ -93,6 +94,8 @@ fn a_text_put_to_characters_is_a_long_string_and_one_that_would_be_cut_is_refuse
     let refused = short.put(text, PATIENCE).unwrap_err();
 
     assert_eq!(long.get(PATIENCE).unwrap().value.long_text().unwrap().to_str(), text);
+    long.put(Value::characters("65"), PATIENCE).unwrap();
+    assert_eq!(long.get(PATIENCE).unwrap().value.long_text().unwrap().to_str(), "65");
     assert!(matches!(refused, Error::Misuse { .. }) && refused.to_string().contains('$'), "{refused}");
     assert_eq!(short.get(PATIENCE).unwrap().value, Value::from("old"));
 }

@@ -59,7 +59,7 @@ impl Options {
         let style = &self.common.style;
         let count = count(style.count_asked, facts, true);
         let request = style.request_type(facts.kind, self.floats_as_text).request(count);
-        MonitorOptions { request, mask: self.mask, queue_max: QUEUE_MAX }
+        MonitorOptions { request, mask: self.mask, queue_max: QUEUE_MAX, ..MonitorOptions::default() }
     }
 }
 
@@ -146,8 +146,9 @@ impl<'a> Lines<'a> {
                 *seen = Seen { was_connected: true, n_elements: reading.value.len() };
                 self.update(name, pv, reading, now)
             }
-            // libca calls a silent server disconnected, and asks again for the value when it is heard.
-            MonitorEvent::Responsive => String::new(),
+            // libca calls a silent server disconnected, and asks again for the value when it is heard. Of updates that
+            // were merged camonitor says nothing.
+            MonitorEvent::Responsive | MonitorEvent::Merged(_) => String::new(),
             MonitorEvent::Disconnected | MonitorEvent::Unresponsive | MonitorEvent::Closed => {
                 self.complaint(name, pv, "*** disconnected", now)
             }

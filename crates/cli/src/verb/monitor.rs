@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fodo_net::{Error, EventMask, Meta, MonitorEvent, MonitorOptions, Operation, Reading};
+use fodo_net::{Counts, Error, EventMask, Meta, MonitorEvent, MonitorOptions, Operation, Reading};
 use serde_json::{Map, Value as Json};
 
 use crate::client::{ClientFlags, META, ValueFlags, meta_of, seconds};
@@ -39,7 +39,7 @@ pub struct Arguments {
     /// Updates of one PV that may wait; beyond, the newest replaces the last and is counted
     #[arg(long, value_name = "N", default_value_t = 1024)]
     queue: usize,
-    /// At the end, tell on stderr how many updates went where
+    /// At the end, tell how many updates went where, on stderr; with --json as objects like the others
     #[arg(long)]
     stats: bool,
     #[command(flatten)]
@@ -56,7 +56,8 @@ Examples:
   fodo monitor --json --for 60 --stats x:wave > wave.ndjson
 
 It ends at a signal (Ctrl-C), after --events or --for. A PV that is not found within --timeout is
-told on stderr and watched for all the same; it decides the exit code when it never came. With
+told on stderr and watched for all the same; it decides the exit code when it never came. A line that
+begins with --- behind the name marks a gap: updates that were merged, or a time without a server. With
 --stats, `received` came from the server, `merged` were replaced by later ones because this program
 was too slow, `delivered` were printed; the rest was waiting when it ended.";
 
@@ -71,13 +72,18 @@ struct Known {
     getting_meta: Option<Operation<Reading>>,
     meta: Option<Arc<Meta>>,
     is_refused: bool,
+    lost_at: Option<Instant>,
     n_printed: u64,
 }
 
 /// Does it.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
-    let options =
-        MonitorOptions { request: arguments.value.request(), mask: arguments.mask, queue_max: arguments.queue.max(1) };
+    let options = MonitorOptions {
+        request: arguments.value.request(),
+        mask: arguments.mask,
+        queue_max: arguments.queue.max(1),
+        ..MonitorOptions::default()
+    };
     let started = Watch::start(&arguments.pvs, crate::notices::own, |_| options);
     let mut watch = match started {
         Ok(watch) => watch,
@@ -92,12 +98,12 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     outlet.out.flush()?;
     if arguments.stats {
         for (index, (pv, known)) in arguments.pvs.iter().zip(&known).enumerate() {
-            let counts = watch.counts(index);
-            writeln!(
-                outlet.err,
-                "{pv}: received {}, merged {}, delivered {}",
-                counts.received, counts.merged, known.n_printed
-            )?;
+            let text = stats(pv, &watch.counts(index), known.n_printed, arguments.client.json);
+            if arguments.client.json {
+                outlet.out.write_all(text.as_bytes())?;
+            } else {
+                outlet.err.write_all(text.as_bytes())?;
+            }
         }
     }
     let ends = known.iter().map(|known| match (known.is_refused, known.was_connected) {
@@ -106,6 +112,26 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
         (false, false) => Exit::NotFound,
     });
     Ok(ends.fold(end, Exit::and))
+}
+
+/// What became of a PV's updates: a line for people, or an object for scripts.
+fn stats(pv: &str, counts: &Counts, n_printed: u64, as_json: bool) -> String {
+    let gap_s = counts.longest_gap.as_secs_f64();
+    if !as_json {
+        return format!(
+            "{pv}: received {}, merged {}, delivered {n_printed}, longest gap {gap_s:.3} s, disconnected {} times\n",
+            counts.received, counts.merged, counts.n_disconnected
+        );
+    }
+    let mut object = Map::new();
+    object.insert("pv".into(), pv.into());
+    object.insert("event".into(), "stats".into());
+    object.insert("received".into(), counts.received.into());
+    object.insert("merged".into(), counts.merged.into());
+    object.insert("delivered".into(), n_printed.into());
+    object.insert("longest_gap_s".into(), gap_s.into());
+    object.insert("n_disconnected".into(), counts.n_disconnected.into());
+    json::line(object)
 }
 
 fn watch_all(
@@ -161,6 +187,21 @@ fn watch_all(
 }
 
 impl Known {
+    fn update(&mut self, pv: &str, width: usize, reading: Reading, as_json: bool, look: &Look) -> String {
+        self.was_connected = true;
+        if let Some(getting_meta) = self.getting_meta.take() {
+            self.meta = meta_of(getting_meta.wait(META_WAIT));
+        }
+        let reading = Reading { meta: self.meta.clone(), ..reading };
+        if as_json {
+            let mut object = json::reading(pv, &reading, look);
+            object.insert("event".into(), Json::from("update"));
+            return json::line(object);
+        }
+        let (time, value, alarm) = (look.time(&reading), look.value(&reading), look.alarm(&reading));
+        format!("{}\n", format!("{pv:<width$}  {time}  {value}  {alarm}").trim_end())
+    }
+
     /// What is printed of an event; nothing for a connection that is as expected.
     fn text(&mut self, pv: &str, width: usize, event: MonitorEvent, as_json: bool, look: &Look) -> String {
         let head = |name: &str| {
@@ -180,35 +221,31 @@ impl Known {
                         object.insert("server".into(), facts.server.to_string().into());
                         json::line(object)
                     }
-                    (false, true) => said(&format!("connected again, to {}", facts.server)),
+                    (false, true) => {
+                        let gone = self.lost_at.take().map_or(Duration::ZERO, |at| at.elapsed());
+                        said(&format!("--- connected again after {:.1} s, to {}", gone.as_secs_f64(), facts.server))
+                    }
                     (false, false) => String::new(),
                 }
             }
-            MonitorEvent::Update(reading) => {
-                self.was_connected = true;
-                if let Some(getting_meta) = self.getting_meta.take() {
-                    self.meta = meta_of(getting_meta.wait(META_WAIT));
-                }
-                let reading = Reading { meta: self.meta.clone(), ..reading };
-                if as_json {
-                    let mut object = json::reading(pv, &reading, look);
-                    object.insert("event".into(), Json::from("update"));
-                    return json::line(object);
-                }
-                let line = format!(
-                    "{pv:<width$}  {}  {}  {}",
-                    look.time(&reading),
-                    look.value(&reading),
-                    look.alarm(&reading)
-                );
-                format!("{}\n", line.trim_end())
+            MonitorEvent::Update(reading) => self.update(pv, width, reading, as_json, look),
+            MonitorEvent::Merged(n) if as_json => {
+                let mut object = head("merged");
+                object.insert("n".into(), n.into());
+                json::line(object)
+            }
+            MonitorEvent::Merged(n) => {
+                said(&format!("--- {n} updates merged into the next: they came faster than they are taken"))
             }
             MonitorEvent::Unresponsive if as_json => json::line(head("unresponsive")),
             MonitorEvent::Unresponsive => said("its server is silent; the last value may be stale"),
             MonitorEvent::Responsive if as_json => json::line(head("responsive")),
             MonitorEvent::Responsive => said("its server is heard again"),
             MonitorEvent::Disconnected if as_json => json::line(head("disconnected")),
-            MonitorEvent::Disconnected => said("disconnected; looking for it"),
+            MonitorEvent::Disconnected => {
+                self.lost_at = Some(Instant::now());
+                said("--- disconnected; looking for it")
+            }
             MonitorEvent::Closed if as_json => json::line(head("closed")),
             MonitorEvent::Closed => said("closed"),
             MonitorEvent::Refused(refusal) => {
@@ -256,10 +293,34 @@ mod tests {
             [
                 "",
                 "x:y    2027-01-15 08:00:00.000000 +00:00  2.5\n",
-                "x:y    disconnected; looking for it\n",
-                "x:y    connected again, to 127.0.0.1:5064\n",
+                "x:y    --- disconnected; looking for it\n",
+                "x:y    --- connected again after 0.0 s, to 127.0.0.1:5064\n",
             ]
         );
+    }
+
+    #[test]
+    fn updates_that_were_merged_and_the_account_at_the_end_are_told() {
+        let mut known = Known::default();
+        let look = Look::plain(Clock::utc());
+        let counts = Counts {
+            received: 9,
+            merged: 7,
+            delivered: 2,
+            longest_gap: Duration::from_millis(1500),
+            n_disconnected: 1,
+        };
+
+        let mark = known.text("x:y", 3, MonitorEvent::Merged(7), false, &look);
+        let object = known.text("x:y", 3, MonitorEvent::Merged(7), true, &look);
+
+        assert_eq!(mark, "x:y  --- 7 updates merged into the next: they came faster than they are taken\n");
+        assert_eq!(object, "{\"pv\":\"x:y\",\"event\":\"merged\",\"n\":7}\n");
+        assert_eq!(
+            stats("x:y", &counts, 2, false),
+            "x:y: received 9, merged 7, delivered 2, longest gap 1.500 s, disconnected 1 times\n"
+        );
+        assert!(stats("x:y", &counts, 2, true).contains("\"longest_gap_s\":1.5,\"n_disconnected\":1"));
     }
 
     #[test]

@@ -1,40 +1,104 @@
-//! The one thread on which a context's monitor callbacks run.
+//! On which threads the callbacks of a context's monitors run.
 
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
 use super::monitor::MonitorCore;
+use crate::limit;
 use crate::sync::lock;
 
-/// Monitors with events for their callbacks, in the order in which they got them.
-///
-/// Bounded by the number of monitors: each stands in the queue at most once.
-#[derive(Debug, Default)]
+/// Where callbacks of monitors run. Whichever it is, the events of a monitor come in their order, and its callback never
+/// runs on two threads at once. Monitors whose events are taken ([`super::Monitor::next`]) need none.
+#[derive(Clone, Default)]
+pub enum Executor {
+    /// On one thread of the context, which starts with the first callback: a slow callback holds up all others.
+    #[default]
+    One,
+    /// On so many threads of the context: a slow callback holds up others only when all threads are busy.
+    Many(NonZeroUsize),
+    /// Wherever the caller runs what it is given: a thread pool, the loop of a graphical interface. It is called on the
+    /// thread that reads the circuit, so it must not run the job there, nor wait.
+    Caller(Arc<dyn Fn(Job) + Send + Sync>),
+}
+
+impl std::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Executor::One => write!(f, "One"),
+            Executor::Many(n) => write!(f, "Many({n})"),
+            Executor::Caller(_) => write!(f, "Caller"),
+        }
+    }
+}
+
+/// The events of one monitor that wait for its callback.
+pub struct Job(Weak<MonitorCore>);
+
+impl Job {
+    /// Runs the callback with each of them, on this thread.
+    pub fn run(self) {
+        if let Some(monitor) = self.0.upgrade() {
+            monitor.deliver();
+        }
+    }
+}
+
+/// Runs callbacks as an [`Executor`] says.
+#[derive(Debug)]
 pub(super) struct Callbacks {
+    executor: Executor,
+    /// Monitors with events for their callbacks, in the order in which they got them. Bounded by the number of monitors:
+    /// each stands in the queue at most once, and not before its callback has returned.
     queue: Mutex<VecDeque<Weak<MonitorCore>>>,
     changed: Condvar,
     is_ended: AtomicBool,
 }
 
 impl Callbacks {
-    /// Starts the thread; it ends with [`Callbacks::end`].
-    pub(super) fn start() -> io::Result<Arc<Callbacks>> {
-        let callbacks = Arc::new(Callbacks::default());
-        let running = callbacks.clone();
-        std::thread::Builder::new().name("fodo-callbacks".into()).spawn(move || running.run())?;
+    /// Starts the threads; they end with [`Callbacks::end`].
+    pub(super) fn start(executor: Executor) -> io::Result<Arc<Callbacks>> {
+        let n_threads = match &executor {
+            Executor::One => 1,
+            Executor::Many(n) => n.get().min(limit::CALLBACK_THREADS_MAX),
+            Executor::Caller(_) => 0,
+        };
+        let callbacks = Arc::new(Callbacks {
+            executor,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            is_ended: AtomicBool::new(false),
+        });
+        for _ in 0..n_threads {
+            let running = callbacks.clone();
+            let started = std::thread::Builder::new().name("fodo-callbacks".into()).spawn(move || running.run());
+            if let Err(error) = started {
+                callbacks.end();
+                return Err(error);
+            }
+        }
         Ok(callbacks)
     }
 
-    /// These monitors have events for their callbacks. Waking the thread costs a system call, so it is told of all that
+    /// These monitors have events for their callbacks. Waking a thread costs a system call, so it is told of all that
     /// came together at once.
     pub(super) fn call(&self, monitors: impl Iterator<Item = Weak<MonitorCore>>) {
-        lock(&self.queue).extend(monitors);
-        self.changed.notify_one();
+        match &self.executor {
+            Executor::Caller(run) => monitors.for_each(|monitor| run(Job(monitor))),
+            Executor::One => {
+                lock(&self.queue).extend(monitors);
+                self.changed.notify_one();
+            }
+            Executor::Many(_) => {
+                lock(&self.queue).extend(monitors);
+                self.changed.notify_all();
+            }
+        }
     }
 
-    /// The thread ends after the callback that runs now.
+    /// The threads end after the callbacks that run now.
     pub(super) fn end(&self) {
         let queue = lock(&self.queue);
         self.is_ended.store(true, Ordering::Release);
@@ -53,15 +117,17 @@ impl Callbacks {
             while queue.is_empty() && !self.is_ended() {
                 queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
             }
-            std::mem::swap(&mut batch, &mut *queue);
+            match self.executor {
+                // The others are to have some too.
+                Executor::Many(_) => batch.extend(queue.pop_front()),
+                Executor::One | Executor::Caller(_) => std::mem::swap(&mut batch, &mut *queue),
+            }
             drop(queue);
             for monitor in batch.drain(..) {
                 if self.is_ended() {
                     return;
                 }
-                if let Some(monitor) = monitor.upgrade() {
-                    monitor.deliver();
-                }
+                Job(monitor).run();
             }
             if self.is_ended() {
                 return;

@@ -56,6 +56,8 @@ struct State {
     /// The last channel is gone; what was written is still to be sent.
     closes_when_sent: bool,
     events: Vec<Event>,
+    /// When the bytes came that are looked at.
+    heard_at: Instant,
     /// Monitors whose callbacks are to run, told together at the end of [`Circuit::dispatch`].
     called: Vec<Weak<MonitorCore>>,
     afterwards: Afterwards,
@@ -145,6 +147,7 @@ impl Circuit {
             flush_is_told: false,
             closes_when_sent: false,
             events: Vec::new(),
+            heard_at: now.monotonic,
             called: Vec::new(),
             afterwards: Afterwards::default(),
         };
@@ -368,6 +371,7 @@ impl Circuit {
                         taken += n;
                         let mut events = std::mem::take(&mut state.events);
                         let now = clock::now();
+                        state.heard_at = now.monotonic;
                         for piece in buffer[..n].chunks(limit::PIECE_BYTES) {
                             state.machine.received(piece, now, &mut events);
                             self.dispatch(state, &mut events);
@@ -541,13 +545,10 @@ impl Place {
         (DbrType::of(kind, level), count)
     }
 
-    /// The type that a value is put with: a text to an array of characters is a long string. Fails, with the reason, for
-    /// a text that would have to be cut.
+    /// The type that a value is put with. A text that is too long for a string is one of characters where the channel has
+    /// them; a shorter one is a string, which the server reads as a number there, as it always did. Fails, with the
+    /// reason, for a text that would have to be cut.
     fn put_type(&self, value: &Value) -> Result<DbrType, String> {
-        let is_long = matches!(value, Value::Scalar(Scalar::Text(_))) && self.kind == Kind::U8 && self.count > 1;
-        if is_long {
-            return Ok(DbrType::of(Kind::U8, Level::Plain));
-        }
         let n_bytes = match value {
             Value::Scalar(Scalar::Text(text)) => text.len(),
             Value::Array(Array::Text(texts)) => texts.iter().map(Text::len).max().unwrap_or(0),
@@ -555,6 +556,7 @@ impl Place {
         };
         match n_bytes {
             0..=limit::STRING_BYTES => Ok(dbr::put_type(value)),
+            _ if self.kind == Kind::U8 && self.count > 1 => Ok(DbrType::of(Kind::U8, Level::Plain)),
             _ => Err(format!(
                 "a string of {n_bytes} bytes, where a string has at most {}: put to the field as characters, its name with a $ \
                  behind",

@@ -27,10 +27,11 @@ use std::time::Duration;
 use fodo_data::Kind;
 
 use self::callbacks::Callbacks;
+pub use self::callbacks::{Executor, Job};
 pub use self::channel::{Channel, ChannelState};
 use self::circuit::Circuit;
 pub use self::error::{Error, Refusal};
-pub use self::monitor::{Counts, Monitor, MonitorEvent, MonitorOptions};
+pub use self::monitor::{Counts, Monitor, MonitorEvent, MonitorOptions, WhenFull};
 pub use self::notice::Notice;
 use self::notice::Notices;
 pub use self::operation::{Given, Operation, OutcomeOf};
@@ -53,6 +54,7 @@ pub struct Context {
 #[derive(Debug)]
 struct ContextCore {
     config: ClientConfig,
+    executor: Executor,
     edge: OnceLock<Edge>,
     circuits: Mutex<Circuits>,
     callbacks: Mutex<Option<Arc<Callbacks>>>,
@@ -86,8 +88,14 @@ impl std::fmt::Debug for Edge {
 impl Context {
     /// A context with this configuration. No socket, no thread yet.
     pub fn new(config: ClientConfig) -> Context {
+        Context::with_executor(config, Executor::One)
+    }
+
+    /// As [`Context::new`], with callbacks of monitors where `executor` says.
+    pub fn with_executor(config: ClientConfig, executor: Executor) -> Context {
         let core = ContextCore {
             config,
+            executor,
             edge: OnceLock::new(),
             circuits: Mutex::new(Circuits::Open(HashMap::new())),
             callbacks: Mutex::default(),
@@ -217,13 +225,13 @@ impl ContextCore {
         }
     }
 
-    /// The thread of the monitors' callbacks; starts with the first.
+    /// The threads of the monitors' callbacks; they start with the first.
     fn callbacks(&self) -> io::Result<Arc<Callbacks>> {
         let mut callbacks = lock(&self.callbacks);
         if let Some(running) = &*callbacks {
             return Ok(running.clone());
         }
-        let started = Callbacks::start()?;
+        let started = Callbacks::start(self.executor.clone())?;
         *callbacks = Some(started.clone());
         Ok(started)
     }

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use super::channel::{Channel, ChannelCore};
 use super::circuit::{Circuit, Seat};
 use super::operation::{Waiter, deadline_after};
 use super::{Facts, Refusal, Request};
+use crate::limit;
 use crate::sync::lock;
 
 /// What a subscription is to deliver.
@@ -22,13 +23,39 @@ pub struct MonitorOptions {
     pub request: Request,
     /// Which changes count.
     pub mask: EventMask,
-    /// How many events wait at most; when full, the newest update replaces the last and is counted.
+    /// How many events wait at most; besides, at most 64 MiB of values do, or one value that is larger.
     pub queue_max: usize,
+    /// What becomes of updates that find it full.
+    pub when_full: WhenFull,
+}
+
+/// What becomes of updates that nobody takes in time. Whatever does is counted as merged, and a
+/// [`MonitorEvent::Merged`] marks where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The newest replaces the last one that waits: the first ones of a jam stay, and the newest. With a queue of one
+    /// this is the newest alone.
+    #[default]
+    ReplaceLast,
+    /// The oldest that waits goes: the latest ones stay.
+    DropOldest,
 }
 
 impl Default for MonitorOptions {
     fn default() -> Self {
-        MonitorOptions { request: Request::default(), mask: EventMask::VALUE | EventMask::ALARM, queue_max: 1024 }
+        MonitorOptions {
+            request: Request::default(),
+            mask: EventMask::VALUE | EventMask::ALARM,
+            queue_max: 1024,
+            when_full: WhenFull::ReplaceLast,
+        }
+    }
+}
+
+impl MonitorOptions {
+    /// Only the newest update waits, as a display or a control loop wants it.
+    pub fn newest() -> MonitorOptions {
+        MonitorOptions { queue_max: 1, ..MonitorOptions::default() }
     }
 }
 
@@ -37,6 +64,8 @@ impl Default for MonitorOptions {
 pub enum MonitorEvent {
     /// The channel is active; an update follows.
     Connected(Facts),
+    /// So many updates were merged into the one that comes next, because nobody took them in time.
+    Merged(u64),
     /// An update.
     Update(Reading),
     /// The server has been silent for too long (EPICS_CA_CONN_TMO and the time for an echo). Its
@@ -61,6 +90,10 @@ pub struct Counts {
     pub merged: u64,
     /// Were handed to the user's code.
     pub delivered: u64,
+    /// The longest time between two that came one after the other on one circuit.
+    pub longest_gap: Duration,
+    /// How often the channel was lost.
+    pub n_disconnected: u64,
 }
 
 /// The user's code of a monitor.
@@ -76,8 +109,12 @@ pub(super) struct MonitorCore {
 }
 
 struct State {
-    events: VecDeque<MonitorEvent>,
+    events: VecDeque<Queued>,
+    /// Bytes of the values among them.
+    queued_bytes: usize,
     counts: Counts,
+    /// When the last update came on this circuit.
+    updated_at: Option<Instant>,
     waiters: Vec<Waiter>,
     /// Whether the last event was queued: what was on its way then is not an event any more.
     is_closed: bool,
@@ -86,6 +123,26 @@ struct State {
     place: Option<(Arc<Circuit>, Seat)>,
     /// Units, limits and labels, where they are wanted with every update.
     meta: Option<Arc<Meta>>,
+}
+
+/// An event that waits.
+struct Queued {
+    event: MonitorEvent,
+    /// Updates that it has replaced, and that are to be told before it.
+    n_merged: u64,
+}
+
+impl Queued {
+    fn is_update(&self) -> bool {
+        matches!(self.event, MonitorEvent::Update(_))
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.event {
+            MonitorEvent::Update(reading) => reading.value.n_bytes(),
+            _ => 0,
+        }
+    }
 }
 
 impl std::fmt::Debug for MonitorCore {
@@ -105,6 +162,8 @@ impl MonitorCore {
             options,
             state: Mutex::new(State {
                 events: VecDeque::new(),
+                queued_bytes: 0,
+                updated_at: None,
                 counts: Counts::default(),
                 waiters: Vec::new(),
                 is_closed: false,
@@ -149,7 +208,10 @@ impl MonitorCore {
     }
 
     pub(super) fn disconnected(self: &Arc<Self>) -> Waiter {
-        lock(&self.state).place = None;
+        let mut state = lock(&self.state);
+        (state.place, state.updated_at) = (None, None);
+        state.counts.n_disconnected += 1;
+        drop(state);
         self.push(MonitorEvent::Disconnected)
     }
 
@@ -159,36 +221,35 @@ impl MonitorCore {
         self.push(MonitorEvent::Closed)
     }
 
-    pub(super) fn updated(self: &Arc<Self>, result: Result<Reading, Eca>) -> Waiter {
-        match result {
-            Ok(reading) => self.push(MonitorEvent::Update(reading)),
-            Err(status) => self.push(MonitorEvent::Refused(Refusal::Status(status))),
+    /// `at`: when the circuit brought it.
+    pub(super) fn updated(self: &Arc<Self>, result: Result<Reading, Eca>, at: Instant) -> Waiter {
+        let mut reading = match result {
+            Ok(reading) => reading,
+            Err(status) => return self.push(MonitorEvent::Refused(Refusal::Status(status))),
+        };
+        let mut state = lock(&self.state);
+        let State { counts, updated_at, meta, .. } = &mut *state;
+        counts.received += 1;
+        if let Some(before) = updated_at.replace(at) {
+            counts.longest_gap = counts.longest_gap.max(at.saturating_duration_since(before));
         }
+        if let Some(meta) = meta {
+            reading.meta = Some(meta.clone());
+        }
+        self.queue(state, MonitorEvent::Update(reading))
+    }
+
+    fn push(self: &Arc<Self>, event: MonitorEvent) -> Waiter {
+        self.queue(lock(&self.state), event)
     }
 
     /// Queues an event; gives whom to wake once no lock is held.
-    fn push(self: &Arc<Self>, mut event: MonitorEvent) -> Waiter {
-        let mut state = lock(&self.state);
+    fn queue(self: &Arc<Self>, mut state: MutexGuard<'_, State>, event: MonitorEvent) -> Waiter {
         if state.is_closed {
             return Waiter::Nobody;
         }
         state.is_closed = event == MonitorEvent::Closed;
-        let is_update = matches!(event, MonitorEvent::Update(_));
-        if let (MonitorEvent::Update(reading), Some(meta)) = (&mut event, &state.meta) {
-            reading.meta = Some(meta.clone());
-        }
-        state.counts.received += u64::from(is_update);
-        let is_full = state.events.len() >= self.options.queue_max.max(1);
-        match state.events.back_mut() {
-            Some(last @ MonitorEvent::Update(_)) if is_full && is_update => {
-                *last = event;
-                state.counts.merged += 1;
-            }
-            _ => {
-                make_room(&mut state, self.options.queue_max);
-                state.events.push_back(event);
-            }
-        }
+        state.enter(Queued { event, n_merged: 0 }, &self.options);
         if self.callback.is_some() {
             let is_called = std::mem::replace(&mut state.is_called, true);
             return if is_called { Waiter::Nobody } else { Waiter::Callback(Arc::downgrade(self)) };
@@ -198,7 +259,7 @@ impl MonitorCore {
 
     fn pop(&self) -> Option<MonitorEvent> {
         let mut state = lock(&self.state);
-        let event = state.events.pop_front()?;
+        let event = state.leave()?;
         state.counts.delivered += u64::from(matches!(event, MonitorEvent::Update(_)));
         Some(event)
     }
@@ -216,11 +277,13 @@ impl MonitorCore {
         let Some((callback, callbacks)) = &self.callback else { return };
         let mut callback = lock(callback);
         let mut state = lock(&self.state);
-        for _ in 0..state.events.len() {
+        let mut n_left = state.events.len();
+        while n_left > 0 {
             if self.is_ended() {
                 return;
             }
-            let Some(event) = state.events.pop_front() else { break };
+            let Some(event) = state.leave() else { break };
+            n_left -= usize::from(!matches!(event, MonitorEvent::Merged(_)));
             drop(state);
             let is_update = matches!(event, MonitorEvent::Update(_));
             // The panic has been reported where it happened; the other monitors go on, and so does this.
@@ -235,17 +298,53 @@ impl MonitorCore {
     }
 }
 
-/// Connection events are kept whatever happens, so a full queue gives up its oldest update.
-fn make_room(state: &mut State, queue_max: usize) {
-    if state.events.len() < queue_max.max(1) {
-        return;
+impl State {
+    /// Takes an event into the queue. Connection events are kept whatever happens, so a full queue gives up updates.
+    fn enter(&mut self, mut new: Queued, options: &MonitorOptions) {
+        let bytes = new.bytes();
+        while self.is_full(bytes, options) {
+            let oldest = self.events.iter().position(Queued::is_update);
+            let index = match (options.when_full, oldest) {
+                (WhenFull::ReplaceLast, Some(_))
+                    if new.is_update() && self.events.back().is_some_and(Queued::is_update) =>
+                {
+                    self.events.len() - 1
+                }
+                (_, Some(oldest)) => oldest,
+                // Nothing but connection events: the newest says how things stand.
+                (_, None) => 0,
+            };
+            let Some(given_up) = self.events.remove(index) else { break };
+            self.queued_bytes -= given_up.bytes();
+            if !given_up.is_update() {
+                continue;
+            }
+            self.counts.merged += 1;
+            let n_merged = given_up.n_merged + 1;
+            // The next update tells of it.
+            match self.events.iter_mut().skip(index).find(|queued| queued.is_update()) {
+                Some(next) => next.n_merged += n_merged,
+                None => new.n_merged += n_merged,
+            }
+        }
+        self.queued_bytes += bytes;
+        self.events.push_back(new);
     }
-    if let Some(oldest) = state.events.iter().position(|event| matches!(event, MonitorEvent::Update(_))) {
-        state.events.remove(oldest);
-        state.counts.merged += 1;
-    } else {
-        // Nothing but connection events: the newest says how things stand.
-        state.events.pop_front();
+
+    fn is_full(&self, bytes: usize, options: &MonitorOptions) -> bool {
+        let holds_values = self.queued_bytes > 0;
+        self.events.len() >= options.queue_max.max(1)
+            || (holds_values && self.queued_bytes + bytes > limit::MONITOR_QUEUE_BYTES)
+    }
+
+    /// The next event for the user: of an update that has replaced others, first that it has.
+    fn leave(&mut self) -> Option<MonitorEvent> {
+        let first = self.events.front_mut()?;
+        if first.n_merged > 0 {
+            return Some(MonitorEvent::Merged(std::mem::take(&mut first.n_merged)));
+        }
+        self.queued_bytes -= first.bytes();
+        self.events.pop_front().map(|queued| queued.event)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A server of cells on loopback, for the tests of both ends.
+//! A server of cells on loopback, for the tests of both ends; each test uses a part of it.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -120,8 +120,12 @@ pub fn start(table: Arc<Table>, port: u16) -> Server {
 }
 
 pub fn context(udp_port: u16) -> Context {
-    Context::new(ClientConfig {
+    Context::new(config(udp_port))
+}
+
+pub fn config(udp_port: u16) -> ClientConfig {
+    ClientConfig {
         payload_bytes_max: 256 << 20,
         ..ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))])
-    })
+    }
 }

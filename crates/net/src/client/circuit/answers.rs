@@ -23,7 +23,7 @@ impl Circuit {
                 Event::Update { subscription, result } => match state.subscriptions.get(&subscription) {
                     Some(Subscribed::Updates(monitor)) => {
                         let result = result.map(|reading| monitor.channel().shaped(reading));
-                        match monitor.updated(result) {
+                        match monitor.updated(result, state.heard_at) {
                             Waiter::Nobody => {}
                             Waiter::Callback(monitor) => state.called.push(monitor),
                             other => state.afterwards.woken.push(other),

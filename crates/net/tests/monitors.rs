@@ -1,0 +1,217 @@
+//! What monitors do with updates that nobody takes in time, and where their callbacks run.
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod served;
+
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+use std::sync::mpsc::{channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use fodo_net::{Context, Executor, Job, Monitor, MonitorEvent, MonitorOptions, Value, WhenFull};
+
+use served::{Cell, Table, config, serve, start};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits until so many updates came, taken or not.
+fn received(monitor: &Monitor, n: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    while monitor.counts().received < n {
+        assert!(Instant::now() < deadline, "{:?}", monitor.counts());
+        std::thread::yield_now();
+    }
+}
+
+/// What waits: values, and marks of what was merged as negative numbers.
+fn waiting(monitor: &Monitor) -> Vec<i64> {
+    let events = std::iter::from_fn(|| monitor.next(Duration::ZERO));
+    events
+        .filter_map(|event| match event {
+            MonitorEvent::Update(reading) => Some(reading.value.first().unwrap().to_f64().unwrap() as i64),
+            MonitorEvent::Merged(n) => Some(-(n as i64)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_full_queue_keeps_the_first_of_a_jam_or_the_last_and_marks_what_it_gave_up() {
+    let (_server, context) = serve(Table::default().with("x", Cell::new(0.0)));
+    let x = context.channel("x").unwrap();
+    x.connect(PATIENCE).unwrap();
+    let options = |queue_max, when_full| MonitorOptions { queue_max, when_full, ..MonitorOptions::default() };
+    let first = x.monitor(options(4, WhenFull::ReplaceLast));
+    let last = x.monitor(options(4, WhenFull::DropOldest));
+    let newest = x.monitor(MonitorOptions::newest());
+
+    for number in 1..=9 {
+        [&first, &last, &newest].iter().for_each(|monitor| received(monitor, number));
+        x.put(number as f64, PATIENCE).unwrap();
+    }
+    [&first, &last, &newest].iter().for_each(|monitor| received(monitor, 10));
+
+    // The event that tells of the connection has a place as well.
+    assert_eq!(waiting(&first), [0, 1, -7, 9]);
+    assert_eq!(waiting(&last), [-7, 7, 8, 9]);
+    assert_eq!(waiting(&newest), [-9, 9]);
+    for monitor in [&first, &last, &newest] {
+        let counts = monitor.counts();
+        assert_eq!(counts.received, counts.merged + counts.delivered, "{counts:?}");
+    }
+}
+
+#[test]
+fn large_values_wait_up_to_their_bytes_not_up_to_their_number() {
+    let (_server, context) = serve(Table::default().with("a", Cell::new(vec![0i32; 5_000_000])));
+    let a = context.channel("a").unwrap();
+    let monitor = a.monitor(MonitorOptions::default());
+
+    for number in 1..=6 {
+        received(&monitor, number);
+        a.put(vec![number as i32; 5_000_000], PATIENCE).unwrap();
+    }
+    received(&monitor, 7);
+
+    // Three times 20 MB are below 64 MiB, four times are above.
+    let kept = waiting(&monitor);
+    assert_eq!(kept, [0, 1, -4, 6]);
+}
+
+#[test]
+fn the_longest_gap_is_between_updates_of_one_circuit() {
+    let (_server, context) = serve(Table::default().with("x", Cell::new(0.0)));
+    let x = context.channel("x").unwrap();
+    let monitor = x.monitor(MonitorOptions::default());
+    received(&monitor, 1);
+
+    std::thread::sleep(Duration::from_millis(60));
+    x.put(1.0, PATIENCE).unwrap();
+    received(&monitor, 2);
+
+    let gap = monitor.counts().longest_gap;
+    assert!((Duration::from_millis(60)..PATIENCE).contains(&gap), "{gap:?}");
+}
+
+/// A plant of ten PVs with their monitors, whose callbacks tell PV, number and thread.
+fn told_by(executor: Executor) -> (Vec<(usize, i64, ThreadId)>, HashSet<ThreadId>) {
+    const NAMES: [&str; 10] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9"];
+    let table = NAMES.iter().fold(Table::default(), |table, name| table.with(name, Cell::new(0.0)));
+    let server = start(Arc::new(table), 0);
+    let context = Context::with_executor(config(server.udp_port()), executor);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let monitors: Vec<Monitor> = NAMES
+        .iter()
+        .enumerate()
+        .map(|(pv, name)| {
+            let told = told.clone();
+            let tell = move |event| {
+                let MonitorEvent::Update(reading) = event else { return };
+                let number = reading.value.first().unwrap().to_f64().unwrap() as i64;
+                told.lock().unwrap().push((pv, number, std::thread::current().id()));
+                std::thread::sleep(Duration::from_micros(200));
+            };
+            context.channel(name).unwrap().monitor_with(MonitorOptions::default(), tell).unwrap()
+        })
+        .collect();
+    let channels: Vec<_> = NAMES.iter().map(|name| context.channel(name).unwrap()).collect();
+    for number in 1..=20 {
+        let puts = channels.iter().cloned().map(|channel| (channel, Value::from(f64::from(number))));
+        assert!(fodo_net::many::put(puts, PATIENCE).iter().all(Result::is_ok));
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while told.lock().unwrap().len() < 210 {
+        let counts: Vec<_> = monitors.iter().map(Monitor::counts).collect();
+        assert!(Instant::now() < deadline, "{counts:?}");
+        std::thread::yield_now();
+    }
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    let threads = told.iter().map(|(_, _, thread)| *thread).collect();
+    (told, threads)
+}
+
+fn assert_in_order(told: &[(usize, i64, ThreadId)]) {
+    for pv in 0..10 {
+        let numbers: Vec<i64> = told.iter().filter(|(of, ..)| *of == pv).map(|(_, number, _)| *number).collect();
+        assert_eq!(numbers, (0..=20).collect::<Vec<_>>(), "PV {pv}");
+    }
+}
+
+#[test]
+fn one_thread_calls_back_for_all_in_order() {
+    let (told, threads) = told_by(Executor::One);
+
+    assert_in_order(&told);
+    assert_eq!(threads.len(), 1);
+}
+
+#[test]
+fn many_threads_call_back_each_monitor_in_order() {
+    let (told, threads) = told_by(Executor::Many(NonZeroUsize::new(4).unwrap()));
+
+    assert_in_order(&told);
+    assert!((2..=4).contains(&threads.len()), "{threads:?}");
+}
+
+#[test]
+fn the_caller_may_run_callbacks_where_it_wants() {
+    let (sender, jobs) = channel::<Job>();
+    let loop_thread = std::thread::spawn(move || jobs.into_iter().for_each(Job::run));
+    let sender = Mutex::new(sender);
+
+    let (told, threads) = told_by(Executor::Caller(Arc::new(move |job| {
+        // After the end of the loop nobody wants callbacks.
+        let _ = sender.lock().unwrap().send(job);
+    })));
+
+    assert_in_order(&told);
+    assert_eq!(threads, HashSet::from([loop_thread.thread().id()]));
+}
+
+#[test]
+fn a_callback_that_is_stuck_holds_up_nobody_when_there_are_many_threads() {
+    let server = start(Arc::new(Table::default().with("slow", Cell::new(0.0)).with("x", Cell::new(0.0))), 0);
+    let many = Executor::Many(NonZeroUsize::new(2).unwrap());
+    let context = Context::with_executor(config(server.udp_port()), many);
+    let (release, released) = sync_channel::<()>(0);
+    let stuck = move |_event| {
+        // Its end is the release.
+        let _ = released.recv();
+    };
+    let _stuck = context.channel("slow").unwrap().monitor_with(MonitorOptions::default(), stuck).unwrap();
+    let (sender, events) = channel();
+    let tell = move |event| drop(sender.send(event));
+    let _told = context.channel("x").unwrap().monitor_with(MonitorOptions::default(), tell).unwrap();
+
+    let updates = events.iter().filter(|event| matches!(event, MonitorEvent::Update(_)));
+    let first = updates.take(1).count();
+
+    assert_eq!(first, 1);
+    drop(release);
+}
+
+#[test]
+fn a_callback_may_panic_subscribe_and_put_without_harm_to_others() {
+    let (_server, context) = serve(Table::default().with("x", Cell::new(0.0)).with("y", Cell::new(0.0)));
+    let (sender, events) = channel();
+    let inner = context.clone();
+    let meddle = move |event| {
+        if let MonitorEvent::Update(_) = event {
+            let sender = sender.clone();
+            let y = inner.channel("y").unwrap();
+            y.put_unconfirmed(7.0, PATIENCE).unwrap();
+            let tell = move |event| drop(sender.send(event));
+            let monitor = y.monitor_with(MonitorOptions::default(), tell).unwrap();
+            std::mem::forget(monitor);
+            panic!("a callback that goes wrong, on purpose");
+        }
+    };
+
+    let _monitor = context.channel("x").unwrap().monitor_with(MonitorOptions::default(), meddle).unwrap();
+    let seven =
+        |event: &MonitorEvent| matches!(event, MonitorEvent::Update(reading) if reading.value == Value::from(7.0));
+
+    assert!(events.iter().any(|event| seven(&event)));
+}
