@@ -23,25 +23,33 @@ class Client:
         return {"kind": KINDS[about.datatype], "count": about.count, "may_write": bool(about.write)}
 
     async def get(self, pv: str, shape: str, timeout: float) -> dict[str, Any]:
-        datatype = aioca.DBR_STRING if shape == "text" else None
+        datatype = {"text": aioca.DBR_STRING, "long": aioca.DBR_CHAR_STR}.get(shape)
         layout = aioca.FORMAT_CTRL if shape == "control" else aioca.FORMAT_TIME
         return sample(await aioca.caget(pv, datatype=datatype, format=layout, timeout=timeout))
 
     async def put(self, pv: str, value: Any, wait: bool, timeout: float) -> dict[str, Any]:
-        await aioca.caput(pv, value, wait=wait, timeout=timeout)
+        # For a name with a dollar aioca wants a text unless told otherwise, and sends it as one string.
+        datatype = aioca.DBR_CHAR if pv.endswith("$") else None
+        await aioca.caput(pv, value, datatype=datatype, wait=wait, timeout=timeout)
         return {}
 
     async def put_pattern(self, pv: str, first: int, count: int, timeout: float) -> dict[str, Any]:
         await aioca.caput(pv, pattern(first, count), wait=True, timeout=timeout)
         return {}
 
-    async def monitor(self, pv: str) -> dict[str, Any]:
+    async def monitor(self, pv: str, mask: int, timeout: float) -> dict[str, Any]:
         queue: asyncio.Queue = asyncio.Queue()
         self.updates.append(queue)
         self.subscriptions.append(
-            aioca.camonitor(pv, queue.put_nowait, format=aioca.FORMAT_TIME, all_updates=True)
+            aioca.camonitor(pv, queue.put_nowait, events=mask, format=aioca.FORMAT_TIME, all_updates=True)
         )
         return {"monitor": len(self.updates) - 1}
+
+    async def end_monitors(self) -> dict[str, Any]:
+        for subscription in self.subscriptions:
+            subscription.close()
+        self.subscriptions.clear()
+        return {}
 
     async def take(self, monitor: int, count: int, timeout: float) -> dict[str, Any]:
         taken = []

@@ -6,9 +6,9 @@ import socket
 import time
 from typing import Any
 
-from caproto import ChannelType
+from caproto import AccessRights, ChannelType
 from caproto.threading.client import PV, Context
-from lines import pattern, serve, shown
+from lines import long_text, pattern, serve, shown
 
 LIMITS = ["disp", "alarm", "warning", "ctrl"]
 EPICS_EPOCH_UNIX_S = 631152000
@@ -46,14 +46,17 @@ def connect(pv: str, timeout: float) -> dict[str, Any]:
     return {
         "kind": found.native_data_type.name,
         "count": found.native_data_count,
-        "may_write": "WRITE" in str(found.access_rights),
+        "may_write": bool(found.access_rights & AccessRights.WRITE),
     }
 
 
 def get(pv: str, shape: str, timeout: float) -> dict[str, Any]:
-    kinds = {"value": "time", "control": "control", "text": ChannelType.TIME_STRING}
+    kinds = {"value": "time", "control": "control", "text": ChannelType.TIME_STRING, "long": "time"}
     found = channel(pv, timeout)
-    return sample(found.read(data_type=kinds[shape], timeout=timeout), is_array=found.channel.native_data_count != 1)
+    made = sample(found.read(data_type=kinds[shape], timeout=timeout), is_array=found.channel.native_data_count != 1)
+    if shape == "long":
+        made["value"] = long_text(made["value"])
+    return made
 
 
 def put(pv: str, value: Any, wait: bool, timeout: float) -> dict[str, Any]:
@@ -61,7 +64,10 @@ def put(pv: str, value: Any, wait: bool, timeout: float) -> dict[str, Any]:
     kind = ChannelType.STRING if values and isinstance(values[0], str) else None
     if kind is not None:
         values = [text.encode() for text in values]
-    channel(pv, timeout).write(values, data_type=kind, wait=wait, notify=wait, timeout=timeout)
+    response = channel(pv, timeout).write(values, data_type=kind, wait=wait, notify=wait, timeout=timeout)
+    # Its write returns in peace with a refusal.
+    if wait and not response.status.success:
+        raise PermissionError(f"{pv}: {response.status.description}")
     return {}
 
 
@@ -70,19 +76,25 @@ def put_pattern(pv: str, first: int, count: int, timeout: float) -> dict[str, An
     return {}
 
 
-def monitor(pv: str) -> dict[str, Any]:
+def monitor(pv: str, mask: int, timeout: float) -> dict[str, Any]:
     updates: queue.Queue = queue.Queue()
-    found = channel(pv)
+    found = channel(pv, timeout)
     is_array = found.channel.native_data_count != 1
 
     def update(_subscription: Any, response: Any) -> None:
         updates.put(sample(response, is_array))
 
     # The native count, which caproto asks for by itself, would pad an array that holds less.
-    subscription = found.subscribe(data_type="time", data_count=0)
+    subscription = found.subscribe(data_type="time", data_count=0, mask=mask)
     MONITORS.append((updates, update, subscription))
     subscription.add_callback(update)
     return {"monitor": len(MONITORS) - 1}
+
+
+def end_monitors() -> dict[str, Any]:
+    for _, _, subscription in MONITORS:
+        subscription.clear()
+    return {}
 
 
 def take(monitor: int, count: int, timeout: float) -> dict[str, Any]:
@@ -114,4 +126,14 @@ def sample(response: Any, is_array: bool) -> dict[str, Any]:
     return made
 
 
-serve({"connect": connect, "get": get, "put": put, "put_pattern": put_pattern, "monitor": monitor, "take": take})
+serve(
+    {
+        "connect": connect,
+        "get": get,
+        "put": put,
+        "put_pattern": put_pattern,
+        "monitor": monitor,
+        "take": take,
+        "end_monitors": end_monitors,
+    }
+)

@@ -1,5 +1,6 @@
-"""caproto's server: ``caproto_server.py PREFIX``."""
+"""caproto's server: ``caproto_server.py PREFIX INTERFACE``."""
 
+import asyncio
 import sys
 
 from caproto import ChannelType
@@ -24,6 +25,16 @@ class Records(PVGroup):
     wf_LONG = pvproperty(value=[0], max_length=8, dtype=ChannelType.LONG)
     wf_FLOAT = pvproperty(value=[0.0], max_length=8, dtype=ChannelType.FLOAT)
     wf_DOUBLE = pvproperty(value=[0.0], max_length=8, dtype=ChannelType.DOUBLE)
+    masked = pvproperty(value=0.0, value_atol=1.0, log_atol=5.0)
+    locked = pvproperty(value=5, read_only=True)
+    slow = pvproperty(value=0.0)
+    slow_done = pvproperty(value=0.0, name="slow:done")
+
+    @slow.putter
+    async def slow(self, _instance: object, value: float) -> None:
+        await asyncio.sleep(0.3)
+        await self.slow_done.write(value)
+
     big = pvproperty(value=[0], max_length=1_000_000, dtype=ChannelType.LONG)
 
 
@@ -32,4 +43,4 @@ async def ready(_async_library: object) -> None:
 
 
 end_with_input()
-run(Records(prefix=sys.argv[1]).pvdb, interfaces=["127.0.0.1"], startup_hook=ready)
+run(Records(prefix=sys.argv[1]).pvdb, interfaces=[sys.argv[2]], startup_hook=ready)

@@ -45,6 +45,11 @@ def shown(value: Any) -> Any:
     return int(value)
 
 
+def long_text(characters: list[int]) -> str:
+    """Characters up to the first that is none."""
+    return bytes(characters).split(b"\0", 1)[0].decode("latin-1")
+
+
 def requests() -> Iterator[dict[str, Any]]:
     for line in sys.stdin:
         yield json.loads(line)

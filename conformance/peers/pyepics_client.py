@@ -6,7 +6,7 @@ from typing import Any
 
 import epics
 from epics import ca, dbr
-from lines import pattern, serve, shown
+from lines import long_text, pattern, serve, shown
 
 KINDS = ["STRING", "INT", "FLOAT", "ENUM", "CHAR", "LONG", "DOUBLE"]
 LIMITS = ["disp", "alarm", "warning", "ctrl"]
@@ -36,12 +36,17 @@ def get(pv: str, shape: str, timeout: float) -> dict[str, Any]:
     chid = channel(pv, timeout).chid
     if shape == "text":
         kind = dbr.TIME_STRING
+    elif shape == "long":
+        kind = dbr.TIME_CHAR
     else:
         kind = ca.promote_type(chid, use_time=shape == "value", use_ctrl=shape == "control")
     found = ca.get_with_metadata(chid, ftype=kind, timeout=timeout)
     if found is None or found.get("value") is None:
         raise TimeoutError(f"{pv} did not answer")
-    return sample(found)
+    made = sample(found)
+    if shape == "long":
+        made["value"] = long_text(made["value"])
+    return made
 
 
 def put(pv: str, value: Any, wait: bool, timeout: float) -> dict[str, Any]:
@@ -55,16 +60,21 @@ def put_pattern(pv: str, first: int, count: int, timeout: float) -> dict[str, An
     return put(pv, pattern(first, count), True, timeout)
 
 
-def monitor(pv: str) -> dict[str, Any]:
+def monitor(pv: str, mask: int, timeout: float) -> dict[str, Any]:
     updates: queue.Queue = queue.Queue()
 
     def update(**found: Any) -> None:
         updates.put(sample(found))
 
     # Said in so many words, auto_monitor also monitors arrays that pyepics would leave alone by itself.
-    mask = dbr.DBE_VALUE | dbr.DBE_ALARM
     MONITORS.append((epics.PV(pv, form="time", auto_monitor=mask, callback=update), updates))
     return {"monitor": len(MONITORS) - 1}
+
+
+def end_monitors() -> dict[str, Any]:
+    for watched, _ in MONITORS:
+        watched.disconnect()
+    return {}
 
 
 def take(monitor: int, count: int, timeout: float) -> dict[str, Any]:
@@ -93,4 +103,14 @@ def sample(found: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-serve({"connect": connect, "get": get, "put": put, "put_pattern": put_pattern, "monitor": monitor, "take": take})
+serve(
+    {
+        "connect": connect,
+        "get": get,
+        "put": put,
+        "put_pattern": put_pattern,
+        "monitor": monitor,
+        "take": take,
+        "end_monitors": end_monitors,
+    }
+)

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use fodo_data::EventMask;
 use serde_json::{Value as Json, json};
 
 use crate::process::{Process, confine};
@@ -26,6 +27,36 @@ pub enum ClientKind {
     Pyepics,
     /// caproto's threading client.
     Caproto,
+    /// PSI's `ca`, in Java.
+    PsiCa,
+}
+
+impl ClientKind {
+    /// All of them.
+    pub const ALL: [ClientKind; 5] =
+        [ClientKind::Fodo, ClientKind::Aioca, ClientKind::Pyepics, ClientKind::Caproto, ClientKind::PsiCa];
+
+    /// As the reference shows it.
+    pub fn text(self) -> &'static str {
+        match self {
+            ClientKind::Fodo => "Fodo",
+            ClientKind::Aioca => "libca: aioca",
+            ClientKind::Pyepics => "libca: pyepics",
+            ClientKind::Caproto => "caproto",
+            ClientKind::PsiCa => "PSI's ca",
+        }
+    }
+}
+
+/// How a client is told where names are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The server's own address is searched by UDP.
+    Unicast,
+    /// Every server of the network is searched by UDP.
+    Broadcast,
+    /// The server is asked by TCP, and UDP leads nowhere.
+    NameServer,
 }
 
 /// In what shape a value is asked for.
@@ -37,6 +68,8 @@ pub enum Shape {
     Text,
     /// With units, limits, precision, labels.
     Control,
+    /// An array of characters as one text.
+    LongText,
 }
 
 /// What a client learns when it connects.
@@ -83,25 +116,56 @@ pub trait Client {
     /// Writes and waits: an array of `count` elements of the pattern that begins with `first`.
     fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), Failure>;
 
-    /// Starts a subscription and gives its number.
-    fn monitor(&mut self, pv: &str) -> Result<usize, Failure>;
+    /// Starts a subscription to these changes and gives its number.
+    fn monitor_masked(&mut self, pv: &str, mask: EventMask) -> Result<usize, Failure>;
+
+    /// Starts a subscription to changes of value and alarm, and gives its number.
+    fn monitor(&mut self, pv: &str) -> Result<usize, Failure> {
+        self.monitor_masked(pv, EventMask::VALUE | EventMask::ALARM)
+    }
+
+    /// Ends all subscriptions.
+    fn end_monitors(&mut self) -> Result<(), Failure>;
 
     /// The next updates of a subscription: `count` of them, or as many as come in `timeout`.
     fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, Failure>;
 }
 
-/// A client that searches at this server.
-pub fn start(kind: ClientKind, server: &Server) -> Result<Box<dyn Client>, Failure> {
-    let script = match kind {
-        ClientKind::Fodo => return Ok(Box::new(ours::Ours::new(server.address()))),
-        ClientKind::Aioca => "aioca_client.py",
-        ClientKind::Pyepics => "pyepics_client.py",
-        ClientKind::Caproto => "caproto_client.py",
+/// A client that finds this server that way.
+pub fn start(kind: ClientKind, server: &Server, way: Way) -> Result<Box<dyn Client>, Failure> {
+    let mut command = match kind {
+        ClientKind::Fodo => return Ok(Box::new(ours::Ours::new(server.address(), way))),
+        ClientKind::Aioca => python("aioca_client.py"),
+        ClientKind::Pyepics => python("pyepics_client.py"),
+        ClientKind::Caproto => python("caproto_client.py"),
+        ClientKind::PsiCa => java("PsiCaClient.java"),
     };
+    confine(&mut command, server.port);
+    match way {
+        Way::Unicast => {}
+        Way::Broadcast => {
+            command.env("EPICS_CA_ADDR_LIST", place::LOOPBACK_BROADCAST.to_string());
+        }
+        Way::NameServer => {
+            command.env("EPICS_CA_SERVER_PORT", place::free_port().to_string());
+            command.env("EPICS_CA_NAME_SERVERS", server.address().to_string());
+        }
+    }
+    Ok(Box::new(Peer { process: Process::start(&format!("{kind:?} client"), &mut command)? }))
+}
+
+fn python(script: &str) -> Command {
     let mut command = Command::new(place::python());
     command.arg("-u").arg(place::script(script));
-    confine(&mut command, server.port);
-    Ok(Box::new(Peer { process: Process::start(&format!("{kind:?} client"), &mut command)? }))
+    command
+}
+
+fn java(source: &str) -> Command {
+    let mut command = Command::new("java");
+    // What lives for seconds is best left to the quick compiler. Its repeater would be a second Java machine.
+    command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-DCA_REPEATER_DISABLE=true", "-cp"]);
+    command.arg(place::psi_ca().unwrap_or_default().join("*")).arg(place::script(source));
+    command
 }
 
 /// Element `index` of a pattern.
@@ -148,6 +212,7 @@ impl Client for Peer {
             Shape::Value => "value",
             Shape::Text => "text",
             Shape::Control => "control",
+            Shape::LongText => "long",
         };
         let timeout = OPERATION_DURATION_MAX;
         let request = json!({ "do": "get", "pv": pv, "shape": shape, "timeout": timeout.as_secs() });
@@ -167,9 +232,15 @@ impl Client for Peer {
         self.ask(request, timeout).map(|_| ())
     }
 
-    fn monitor(&mut self, pv: &str) -> Result<usize, Failure> {
-        let answer = self.ask(json!({ "do": "monitor", "pv": pv }), OPERATION_DURATION_MAX)?;
+    fn monitor_masked(&mut self, pv: &str, mask: EventMask) -> Result<usize, Failure> {
+        let timeout = OPERATION_DURATION_MAX;
+        let request = json!({ "do": "monitor", "pv": pv, "mask": mask.0, "timeout": timeout.as_secs() });
+        let answer = self.ask(request, timeout)?;
         answer["monitor"].as_u64().map(|n| n as usize).ok_or_else(|| format!("{answer}"))
+    }
+
+    fn end_monitors(&mut self) -> Result<(), Failure> {
+        self.ask(json!({ "do": "end_monitors" }), OPERATION_DURATION_MAX).map(|_| ())
     }
 
     fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, Failure> {

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use fodo_data::{Array, Kind, Reading, Scalar, Text, Value};
-use fodo_net::{Channel, ClientConfig, Context, Detail, Monitor, MonitorEvent, MonitorOptions, Request};
+use fodo_data::{Array, EventMask, Kind, Reading, Scalar, Text, Value};
+use fodo_net::{Channel, ClientConfig, Context, Detail, Host, Monitor, MonitorEvent, MonitorOptions, Request};
 use serde_json::{Value as Json, json};
 
-use crate::Failure;
-use crate::client::{About, Client, OPERATION_DURATION_MAX, Sample, Shape, pattern};
+use crate::client::{About, Client, OPERATION_DURATION_MAX, Sample, Shape, Way, pattern};
+use crate::{Failure, place};
 
 /// Longer values are compared with the pattern.
 const SHOWN_MAX: usize = 1000;
@@ -18,13 +18,21 @@ const SHOWN_MAX: usize = 1000;
 pub struct Ours {
     context: Context,
     channels: HashMap<String, Channel>,
-    monitors: Vec<Monitor>,
+    monitors: Vec<Option<Monitor>>,
 }
 
 impl Ours {
-    /// Searches at this address only.
-    pub fn new(server: SocketAddr) -> Ours {
-        let config = ClientConfig { payload_bytes_max: 64 << 20, ..ClientConfig::at(vec![server]) };
+    /// Finds this server that way and no other.
+    pub fn new(server: SocketAddr, way: Way) -> Ours {
+        let config = match way {
+            Way::Unicast => ClientConfig::at(vec![server]),
+            Way::Broadcast => ClientConfig::at(vec![(place::LOOPBACK_BROADCAST, server.port()).into()]),
+            Way::NameServer => ClientConfig {
+                name_servers: vec![Host { name: server.ip().to_string(), port: server.port() }],
+                ..ClientConfig::at(Vec::new())
+            },
+        };
+        let config = ClientConfig { payload_bytes_max: 64 << 20, ..config };
         Ours { context: Context::new(config), channels: HashMap::new(), monitors: Vec::new() }
     }
 
@@ -50,7 +58,7 @@ impl Client for Ours {
 
     fn get(&mut self, pv: &str, shape: Shape) -> Result<Sample, Failure> {
         let request = match shape {
-            Shape::Value => Request::default(),
+            Shape::Value | Shape::LongText => Request::default(),
             Shape::Text => Request { kind: Some(Kind::Text), ..Request::default() },
             Shape::Control => Request { detail: Detail::Control, ..Request::default() },
         };
@@ -72,20 +80,26 @@ impl Client for Ours {
         self.put_value(pv, elements.into())
     }
 
-    fn monitor(&mut self, pv: &str) -> Result<usize, Failure> {
-        let monitor = self.channel(pv)?.monitor(MonitorOptions::default());
-        self.monitors.push(monitor);
+    fn monitor_masked(&mut self, pv: &str, mask: EventMask) -> Result<usize, Failure> {
+        let monitor = self.channel(pv)?.monitor(MonitorOptions { mask, ..MonitorOptions::default() });
+        self.monitors.push(Some(monitor));
         Ok(self.monitors.len() - 1)
     }
 
+    fn end_monitors(&mut self) -> Result<(), Failure> {
+        self.monitors.iter_mut().for_each(|monitor| *monitor = None);
+        Ok(())
+    }
+
     fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, Failure> {
-        let monitor = self.monitors.get(monitor).ok_or("no such monitor")?;
+        let monitor = self.monitors.get(monitor).and_then(Option::as_ref).ok_or("no such monitor")?;
         let deadline = Instant::now() + timeout;
         let mut taken = Vec::new();
         while taken.len() < count {
             match monitor.next(deadline.saturating_duration_since(Instant::now())) {
                 Some(MonitorEvent::Update(reading)) => taken.push(sample(&reading, Shape::Value)),
-                Some(MonitorEvent::Connected(_)) => {}
+                // No other client says so in its stream of updates.
+                Some(MonitorEvent::Connected(_) | MonitorEvent::Disconnected) => {}
                 Some(other) => return Err(format!("{other:?}")),
                 None => break,
             }
@@ -115,6 +129,9 @@ fn sample(reading: &Reading, shape: Shape) -> Sample {
         time_ns: has_time.then_some(time_ns),
         ..Sample::default()
     };
+    if shape == Shape::LongText {
+        sample.value = json!(long_text(&sample.value));
+    }
     if let Some(meta) = reading.meta.as_ref().filter(|_| shape == Shape::Control) {
         if reading.value.kind() == Kind::Enum {
             sample.labels = Some(meta.labels.iter().map(ToString::to_string).collect());
@@ -134,6 +151,12 @@ fn json_of(value: &Value) -> Json {
         Value::Array(array) if array.len() > SHOWN_MAX => describe(array),
         Value::Array(array) => (0..array.len()).filter_map(|at| array.scalar(at)).map(|s| json_of_scalar(&s)).collect(),
     }
+}
+
+/// Characters up to the first that is none.
+fn long_text(characters: &Json) -> String {
+    let characters = characters.as_array().into_iter().flatten().filter_map(Json::as_u64);
+    characters.take_while(|code| *code != 0).filter_map(|code| char::from_u32(code as u32)).collect()
 }
 
 fn describe(array: &Array) -> Json {

@@ -10,6 +10,9 @@ static N_PREFIXES: AtomicU32 = AtomicU32::new(0);
 /// How often a pair of ports is looked for before giving up.
 const PORT_ATTEMPTS: usize = 100;
 
+/// Reaches everybody on loopback who listens everywhere.
+pub const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
+
 /// The folder of this crate.
 pub fn own_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -19,15 +22,37 @@ fn workspace() -> PathBuf {
     own_folder().parent().unwrap_or(own_folder()).to_path_buf()
 }
 
-/// The peers' Python: in `.peers/venv` of the workspace, or where `FODO_PEERS` says.
-pub fn python() -> PathBuf {
-    let folder = match std::env::var_os("FODO_PEERS") {
+fn peers() -> PathBuf {
+    match std::env::var_os("FODO_PEERS") {
         Some(folder) if !folder.is_empty() => PathBuf::from(folder),
         _ => workspace().join(".peers").join("venv"),
-    };
-    let python = folder.join("bin").join("python");
+    }
+}
+
+/// The peers' Python: in `.peers/venv` of the workspace, or where `FODO_PEERS` says.
+pub fn python() -> PathBuf {
+    let python = peers().join("bin").join("python");
     assert!(python.exists(), "the peers are not there: `cargo xtask peers` gets them");
     python
+}
+
+/// The jars of PSI's `ca`; `None`, with a line saying so, where there is no Java or nothing fetched them.
+pub fn psi_ca() -> Option<PathBuf> {
+    let jars = peers().join("psi-ca").join("jars");
+    let has_java = std::process::Command::new("java").arg("-version").output().is_ok();
+    if !has_java || !jars.is_dir() {
+        eprintln!("skipped: PSI's ca is not here: a JDK, Maven and `cargo xtask peers` get it");
+        return None;
+    }
+    Some(jars)
+}
+
+/// Whether this network is loopback and nothing else, so that whoever listens everywhere listens to nobody.
+pub fn is_alone() -> bool {
+    // An address that documents use; connecting chooses a route and sends nothing.
+    let has_route =
+        UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).is_ok_and(|socket| socket.connect("192.0.2.1:9").is_ok());
+    !has_route
 }
 
 /// The program `fodo`: where `FODO_BIN` says, or the release build.

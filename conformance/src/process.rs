@@ -133,6 +133,13 @@ impl Process {
         Err(self.failure(&format!("did not end within {timeout:?} of {signal:?}")))
     }
 
+    /// Ends it and its group at once, without a chance to say goodbye.
+    pub fn kill(&mut self) {
+        // It may have gone by itself; then there is nothing to end.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+    }
+
     /// What happened, with the child's last words.
     pub fn failure(&self, what: &str) -> Failure {
         let words = self.last_words.lock().map(|words| words.iter().cloned().collect::<Vec<_>>()).unwrap_or_default();
@@ -142,9 +149,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have gone by itself; then there is nothing to end.
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

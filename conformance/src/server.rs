@@ -23,7 +23,30 @@ pub enum ServerKind {
     PythonSoftIoc,
 }
 
+/// Where a server listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ears {
+    /// On loopback.
+    Loopback,
+    /// Everywhere, so that broadcasts reach it: only for where [`place::is_alone`].
+    Everywhere,
+}
+
 impl ServerKind {
+    /// All of them.
+    pub const ALL: [ServerKind; 4] =
+        [ServerKind::Fodo, ServerKind::SoftIoc, ServerKind::Caproto, ServerKind::PythonSoftIoc];
+
+    /// As the reference shows it.
+    pub fn text(self) -> &'static str {
+        match self {
+            ServerKind::Fodo => "`fodo ioc`",
+            ServerKind::SoftIoc => "softIoc",
+            ServerKind::Caproto => "caproto",
+            ServerKind::PythonSoftIoc => "pythonSoftIOC",
+        }
+    }
+
     /// Whether it serves the whole of `db/records.db`, links, alarms, fields and all.
     pub fn serves_a_database(self) -> bool {
         matches!(self, ServerKind::Fodo | ServerKind::SoftIoc)
@@ -40,6 +63,7 @@ impl ServerKind {
 pub struct Server {
     /// Which program it is.
     pub kind: ServerKind,
+    ears: Ears,
     /// Where it is to be searched.
     pub port: u16,
     /// What every name begins with.
@@ -50,15 +74,22 @@ pub struct Server {
 impl Server {
     /// Starts it with the records and waits until it is ready.
     pub fn start(kind: ServerKind) -> Result<Server, Failure> {
+        Server::start_with(kind, Ears::Loopback)
+    }
+
+    /// The same, listening there.
+    pub fn start_with(kind: ServerKind, ears: Ears) -> Result<Server, Failure> {
         let port = place::free_port();
         let prefix = place::prefix();
-        let mut command = command(kind, port, &prefix);
-        confine(&mut command, port);
+        let process = start(kind, ears, port, &prefix)?;
+        Ok(Server { kind, ears, port, prefix, process })
+    }
 
-        let mut process = Process::start(&format!("{kind:?}"), &mut command)?;
-        let ready = if kind == ServerKind::Fodo { "fodo ioc: serving" } else { "ready" };
-        process.line_that_begins(ready, START_DURATION_MAX)?;
-        Ok(Server { kind, port, prefix, process })
+    /// Kills it, and starts it again at the same place.
+    pub fn restart(&mut self) -> Result<(), Failure> {
+        self.process.kill();
+        self.process = start(self.kind, self.ears, self.port, &self.prefix)?;
+        Ok(())
     }
 
     /// Where searches for its names go.
@@ -77,20 +108,39 @@ impl Server {
     }
 }
 
-fn command(kind: ServerKind, port: u16, prefix: &str) -> Command {
+fn start(kind: ServerKind, ears: Ears, port: u16, prefix: &str) -> Result<Process, Failure> {
+    let mut command = command(kind, ears, port, prefix);
+    confine(&mut command, port);
+    if ears == Ears::Everywhere {
+        command.env_remove("EPICS_CAS_INTF_ADDR_LIST");
+    }
+    let mut process = Process::start(&format!("{kind:?}"), &mut command)?;
+    let ready = if kind == ServerKind::Fodo { "fodo ioc: serving" } else { "ready" };
+    process.line_that_begins(ready, START_DURATION_MAX)?;
+    Ok(process)
+}
+
+fn command(kind: ServerKind, ears: Ears, port: u16, prefix: &str) -> Command {
     let database = place::database("records.db");
+    let interface = match ears {
+        Ears::Loopback => "127.0.0.1",
+        Ears::Everywhere => "0.0.0.0",
+    };
     let mut command = match kind {
         ServerKind::Fodo => Command::new(place::program()),
         _ => Command::new(place::python()),
     };
+    let rights = place::database("rights.acf");
     match kind {
         ServerKind::Fodo => {
             command.arg("ioc").arg("-m").arg(format!("P={prefix}")).arg("-d").arg(database);
-            command.args(["--interface", "127.0.0.1", "--port"]).arg(port.to_string())
+            command.args(["--interface", interface, "--port"]).arg(port.to_string())
         }
-        ServerKind::SoftIoc => command.arg(place::script("softioc_server.py")).arg(database).arg(format!("P={prefix}")),
-        ServerKind::Caproto => command.arg(place::script("caproto_server.py")).arg(prefix),
-        ServerKind::PythonSoftIoc => command.arg(place::script("pythonsoftioc_server.py")).arg(prefix),
+        ServerKind::SoftIoc => {
+            command.arg(place::script("softioc_server.py")).arg(database).arg(format!("P={prefix}")).arg(rights)
+        }
+        ServerKind::Caproto => command.arg(place::script("caproto_server.py")).args([prefix, interface]),
+        ServerKind::PythonSoftIoc => command.arg(place::script("pythonsoftioc_server.py")).arg(prefix).arg(rights),
     };
     command
 }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use fodo_conformance::Failure;
-use fodo_conformance::client::{Client, Sample, Shape};
+use fodo_conformance::client::{Client, Sample, Shape, Way};
 use fodo_conformance::ours::Ours;
 use fodo_conformance::place::database;
 use fodo_conformance::server::{Server, ServerKind};
@@ -60,7 +60,8 @@ fn told(client: &mut Ours, server: &Server, field: &str) -> Result<String, Failu
 #[test]
 fn every_field_is_told_as_softioc_tells_it() {
     let (theirs, ours) = (Server::start(ServerKind::SoftIoc).unwrap(), Server::start(ServerKind::Fodo).unwrap());
-    let (mut at_theirs, mut at_ours) = (Ours::new(theirs.address()), Ours::new(ours.address()));
+    let (mut at_theirs, mut at_ours) =
+        (Ours::new(theirs.address(), Way::Unicast), Ours::new(ours.address(), Way::Unicast));
     let mut differences = Vec::new();
     let mut n_fields = 0;
 

@@ -12,6 +12,8 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::step::Outcome;
+
 const USAGE: &str = "usage: cargo xtask CHORE
 
   test          everything: what must hold before a change is merged
@@ -19,7 +21,7 @@ const USAGE: &str = "usage: cargo xtask CHORE
   tidy          the rules of the house
   tidy tighten  lowers the lengths in xtask/tidy-giants.txt to what they are now
   tidy table    writes the table of dependencies in ARCHITECTURE.md anew
-  peers         makes the Python environment of the peers, unless it is there already
+  peers         fetches the peers: a Python environment and PSI's ca, unless they are there already
   docs          runs the shell blocks of README.md and docs/
   fuzz SECONDS  fuzzes; needs a nightly toolchain and cargo-fuzz";
 
@@ -34,7 +36,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::report(&root),
         ["tidy", "tighten"] => tidy::tighten(&root),
         ["tidy", "table"] => tidy::write_table(&root),
-        ["peers"] => peers::prepare(&root).map(|python| println!("{}", python.display())),
+        ["peers"] => peers(&root),
         ["docs"] => docs::run_shell_blocks(&root).map(|said| println!("{said}")),
         ["fuzz", seconds] => fuzz::run(&root, seconds),
         _ => Err(USAGE.to_string()),
@@ -46,6 +48,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says where their Python is, and on standard error what cannot be had.
+fn peers(root: &Path) -> Result<(), String> {
+    let python = peers::prepare(root)?;
+    if let Outcome::Skipped(why) = peers::prepare_java(root)? {
+        eprintln!("{why}");
+    }
+    println!("{}", python.display());
+    Ok(())
 }
 
 /// The folder that holds the workspace's `Cargo.toml`.

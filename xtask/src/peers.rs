@@ -1,9 +1,9 @@
-//! The Python environment of the peers: other people's clients and servers, pinned to exact versions.
+//! The peers, other people's clients and servers, pinned to exact versions: a Python environment, and jars inside it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::step::output_of;
+use crate::step::{Outcome, output_of};
 
 /// Names another folder for the environment.
 const VARIABLE: &str = "FODO_PEERS";
@@ -45,6 +45,36 @@ pub fn prepare(root: &Path) -> Result<PathBuf, String> {
     output_of(root, Command::new(&python).args(["-m", "pip", "check"]))?;
     std::fs::write(&stamp, requirements).map_err(|error| format!("{}: {error}", stamp.display()))?;
     Ok(python)
+}
+
+/// Fetches PSI's library in Java by Maven into `psi-ca` of the environment, unless it is there from this very pom,
+/// which is the laboratory's.
+pub fn prepare_java(root: &Path) -> Result<Outcome, String> {
+    let pom_path = root.join("lab").join("drivers").join("psi-ca").join("pom.xml");
+    let pom = std::fs::read_to_string(&pom_path).map_err(|error| format!("{}: {error}", pom_path.display()))?;
+    let psi_ca = folder(root).join("psi-ca");
+    let stamp = psi_ca.join("pom.xml");
+    if std::fs::read_to_string(&stamp).is_ok_and(|made_of| made_of == pom) {
+        return Ok(Outcome::Passed(String::new()));
+    }
+    if output_of(root, Command::new("mvn").arg("--version")).is_err() {
+        return Ok(Outcome::Skipped("PSI's ca needs Maven and a JDK; its tests are skipped without".into()));
+    }
+
+    let jars = psi_ca.join("jars");
+    // Jars of another version beside these would be on the class path too.
+    match std::fs::remove_dir_all(&jars) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(format!("{}: {error}", jars.display()));
+        }
+        _ => {}
+    }
+    let mut mvn = Command::new("mvn");
+    mvn.args(["--batch-mode", "--quiet", "--file"]).arg(&pom_path).arg("dependency:copy-dependencies");
+    mvn.args(["-DincludeScope=runtime", "-DexcludeClassifiers=javadoc"]);
+    output_of(root, mvn.arg(format!("-DoutputDirectory={}", jars.display())))?;
+    std::fs::write(&stamp, pom).map_err(|error| format!("{}: {error}", stamp.display()))?;
+    Ok(Outcome::Passed(String::new()))
 }
 
 fn folder(root: &Path) -> PathBuf {

@@ -22,6 +22,7 @@ pub fn everything(root: &Path) -> Result<(), String> {
     steps.run("programs", || programs::prepare(root));
     // Early, because the laboratory's own tests measure the peers where there are any.
     let has_peers = steps.run("peers", || peers::prepare(root).map(|_| Outcome::Passed(String::new())));
+    steps.run("peers: PSI's ca", || peers::prepare_java(root));
     quick_steps(root, &mut steps);
     steps.run("minimum Rust: the version Cargo.toml declares builds everything", || minimum_rust(root));
     steps.run("doc tests", || cargo(root, &["test", "--workspace", "--doc"]));

@@ -53,6 +53,10 @@ pub const NAME_BYTES: usize = 511;
 /// hundred bytes here and in the source.
 pub const PUTS: usize = 64 * 1024;
 
+/// Bytes of searches that are answered from one socket before circuits have their turn: 64 of the field's full
+/// datagrams, or a few thousand names, which take a millisecond or two.
+pub const TURN_SEARCH_BYTES: usize = 64 * 1024;
+
 /// Datagrams answered before circuits have their turn.
 pub const TURN_DATAGRAMS: usize = 256;
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use fodo_ca::message;
 use fodo_ca::search::{Datagram, Responder};
 use fodo_data::Now;
 use mio::unix::SourceFd;
@@ -304,10 +305,11 @@ impl Door {
         self.has_more = false;
         for Answering { socket, replies_from } in &self.edge.answering {
             let reply_socket = self.edge.answering.get(*replies_from).map_or(socket, |other| &other.socket);
-            for n_taken in 1.. {
+            let mut n_left = limit::TURN_SEARCH_BYTES;
+            while n_left > 0 {
                 let Ok((n, from)) = socket.recv_from(buffer) else { break };
-                // The poller would not tell again of what is left in the socket.
-                self.has_more |= n_taken == limit::TURN_DATAGRAMS;
+                // An empty one costs something as well.
+                n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
                 let mut serves = |name: &str| source.serves(name);
                 self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
                 for datagram in self.datagrams.drain(..) {
@@ -316,10 +318,9 @@ impl Door {
                         let _ = reply_socket.send_to(&datagram.bytes, to);
                     }
                 }
-                if self.has_more {
-                    break;
-                }
             }
+            // The poller would not tell again of what is left in the socket.
+            self.has_more |= n_left == 0;
         }
     }
 

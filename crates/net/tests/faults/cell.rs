@@ -18,18 +18,25 @@ pub struct Cell {
     reading: Mutex<Reading>,
     posts: Posts,
     held: Option<Mutex<Vec<Completion>>>,
+    counts_when_attached: bool,
 }
 
 impl Cell {
     pub fn new(value: impl Into<Value>) -> Cell {
         let value = value.into();
         let count_max = if matches!(value, Value::Array(_)) { 20_000_000 } else { 1 };
-        Cell { count_max, reading: Mutex::new(Reading::bare(value)), posts: Posts::new(N_POSTS), held: None }
+        let reading = Mutex::new(Reading::bare(value));
+        Cell { count_max, reading, posts: Posts::new(N_POSTS), held: None, counts_when_attached: false }
     }
 
     /// One whose puts do not end before [`Cell::complete`].
     pub fn that_holds(value: impl Into<Value>) -> Cell {
         Cell { held: Some(Mutex::default()), ..Cell::new(value) }
+    }
+
+    /// One that goes up by 1 in the moment in which somebody subscribes.
+    pub fn that_counts_when_attached() -> Cell {
+        Cell { counts_when_attached: true, ..Cell::new(0.0) }
     }
 
     pub fn set(&self, value: impl Into<Value>) {
@@ -93,6 +100,9 @@ impl Pv for Cell {
     fn listeners_changed(&self) {}
 
     fn attach(&self, attach: &mut dyn FnMut(Reading)) {
+        if self.counts_when_attached {
+            self.set(number(&self.read()) + 1.0);
+        }
         let present = self.reading.lock().unwrap();
         attach(present.clone());
     }

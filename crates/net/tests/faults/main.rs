@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
 
 mod cell;
+mod client;
+mod flow;
 mod raw;
 mod server;
 

@@ -1,14 +1,16 @@
 //! A server and clients that do what they must not.
 
+use std::net::UdpSocket;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fodo_ca::Ioid;
 use fodo_ca::eca::Eca;
-use fodo_ca::message::Answer;
+use fodo_ca::message::{self, Answer, Request};
+use fodo_ca::{Cid, Ioid};
 
-use crate::cell::{Cell, Table, client, number, serve};
-use crate::raw::{DOUBLE, Raw, echo, put, read, subscribe};
+use crate::cell::{Cell, Table, client, local, number, serve};
+use crate::raw::{DOUBLE, Raw, bare, create, echo, put, read, subscribe};
 use crate::{PATIENCE, eventually};
 
 #[test]
@@ -126,4 +128,61 @@ fn row_20_a_client_that_asks_and_never_reads_is_not_read_from_and_holds_nobody_u
     }
 
     assert!(n_said < 50 << 20, "{n_said} bytes of requests were taken");
+}
+
+/// A datagram of searches, which is answered with as much.
+fn searches() -> Vec<u8> {
+    let mut bytes = bare(Request::Version { priority: 1, minor: 13, sequence: 1 });
+    for cid in 0..42 {
+        let request = Request::Search { reply: 5, minor: 13, cid: Cid(cid), again: cid };
+        message::encode_text(&mut bytes, |size| request.header(size), b"y");
+    }
+    bytes
+}
+
+#[test]
+fn row_5_a_flood_of_searches_stops_neither_circuits_nor_other_searches() {
+    let table = Table::of([("x", Cell::new(1.5)), ("y", Cell::new(2.5))]);
+    let server = serve(&table);
+    let context = client(&server);
+    let x = context.channel("x").unwrap();
+    x.connect(PATIENCE).unwrap();
+    let (is_over, to) = (AtomicBool::new(false), local(server.udp_port()));
+
+    let (at_x, at_y) = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let (flooding, datagram) = (UdpSocket::bind("127.0.0.1:0").unwrap(), searches());
+                while !is_over.load(Ordering::Relaxed) {
+                    // What the system does not take is a flood all the same.
+                    let _ = flooding.send_to(&datagram, to);
+                }
+            });
+        }
+        let at_x: Vec<_> = (0..20).map(|_| x.get(PATIENCE)).collect();
+        let at_y = context.channel("y").unwrap().get(PATIENCE);
+        is_over.store(true, Ordering::Relaxed);
+        (at_x, at_y)
+    });
+
+    assert!(at_x.iter().all(|reading| reading.as_ref().is_ok_and(|reading| number(reading) == 1.5)), "{at_x:?}");
+    assert_eq!(number(&at_y.unwrap()), 2.5);
+}
+
+#[test]
+fn row_26_a_client_with_a_circuit_for_every_priority_is_served_and_leaves_nothing_behind() {
+    let table = Table::of([("x", Cell::new(1.5))]);
+    let server = serve(&table);
+
+    let mut circuits: Vec<Raw> = (0..100).map(|_| Raw::connected(server.tcp_port())).collect();
+    for (priority, circuit) in (0..).zip(&mut circuits) {
+        circuit.say(&[bare(Request::Version { priority, minor: 13, sequence: 0 }), create(0, "x")]);
+        circuit.until(|answer| matches!(answer, Answer::CreateChan { .. }));
+        circuit.say(&[subscribe(1)]);
+        circuit.until(|answer| matches!(answer, Answer::EventAdd { .. }));
+    }
+    assert!(table.0["x"].has_listeners());
+    drop(circuits);
+
+    eventually(|| !table.0["x"].has_listeners() && Arc::strong_count(&table.0["x"]) == 1);
 }

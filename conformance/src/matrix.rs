@@ -1,0 +1,214 @@
+//! Which client does what with which server, and why not where it cannot.
+//!
+//! [`ROWS`] is the whole of it: whatever no line excepts is run by `tests/pairs.rs`, and `docs/reference/conformance.md`
+//! is made of it.
+
+use std::fmt::Write as _;
+
+use crate::Failure;
+use crate::client::{self, Client, ClientKind, Way};
+use crate::scenario::{self, life, search};
+use crate::server::{Server, ServerKind};
+
+/// What a scenario needs, and does.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// The two as they are.
+    Meet(fn(&mut dyn Client, &Server) -> Result<(), Failure>),
+    /// A server to start again.
+    Restart(fn(&mut dyn Client, &mut Server) -> Result<(), Failure>),
+    /// Clients of its own.
+    Find(fn(ClientKind, &Server) -> Result<(), Failure>),
+}
+
+/// A scenario.
+pub struct Row {
+    /// What holds after it, in words.
+    pub title: &'static str,
+    /// How it is shown.
+    pub run: Run,
+    /// Where it cannot be.
+    pub exceptions: &'static [Exception],
+}
+
+/// Pairs for which a scenario is not possible.
+pub struct Exception(&'static [ClientKind], &'static [ServerKind], &'static str);
+
+const ANY_CLIENT: &[ClientKind] = &ClientKind::ALL;
+const ANY_SERVER: &[ServerKind] = &ServerKind::ALL;
+const CAPROTO: &[ServerKind] = &[ServerKind::Caproto];
+
+/// Every scenario, in the order in which a pair does them.
+pub const ROWS: &[Row] = &[
+    Row {
+        title: "connect by unicast; get, as value and as text",
+        run: Run::Meet(scenario::every_record_is_read),
+        exceptions: &[],
+    },
+    Row { title: "find by broadcast", run: Run::Find(search::by_broadcast), exceptions: &[] },
+    Row {
+        title: "find by name server, over TCP",
+        run: Run::Find(search::by_name_server),
+        exceptions: &[
+            Exception(
+                &[ClientKind::Caproto, ClientKind::PsiCa],
+                ANY_SERVER,
+                "the client does not know EPICS_CA_NAME_SERVERS",
+            ),
+            Exception(
+                &[ClientKind::Aioca, ClientKind::Pyepics],
+                CAPROTO,
+                "libca puts a VERSION with a sequence number before every search, which the server takes for another \
+                 priority of the circuit; it answers nothing more",
+            ),
+        ],
+    },
+    Row {
+        title: "put with completion, every kind of value, strings of 39 characters among them",
+        run: Run::Meet(scenario::every_record_is_written),
+        exceptions: &[],
+    },
+    Row {
+        title: "put without completion, in order",
+        run: Run::Meet(scenario::puts_without_waiting_arrive_in_order),
+        exceptions: &[],
+    },
+    Row {
+        title: "completion after a chain of records",
+        run: Run::Meet(scenario::a_put_ends_after_the_chain_behind_it),
+        exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server has no links between PVs")],
+    },
+    Row {
+        title: "completion after work that takes time",
+        run: Run::Meet(life::a_put_ends_after_work_that_takes_time),
+        exceptions: &[],
+    },
+    Row { title: "monitor, every kind of value", run: Run::Meet(scenario::every_record_is_monitored), exceptions: &[] },
+    Row {
+        title: "monitor with the masks VALUE and LOG",
+        run: Run::Meet(life::value_and_log_have_their_own_deadbands),
+        exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server tells every change, whatever the deadband")],
+    },
+    Row {
+        title: "monitor with the masks ALARM and PROPERTY",
+        run: Run::Meet(life::alarm_and_property_are_told_alone),
+        exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server's values have neither limits that alarm nor fields")],
+    },
+    Row {
+        title: "alarms with the value",
+        run: Run::Meet(scenario::alarms_come_with_the_value),
+        exceptions: &[Exception(ANY_CLIENT, CAPROTO, "limits of the server's values raise no alarm")],
+    },
+    Row { title: "arrays that grow and shrink", run: Run::Meet(life::arrays_grow_and_shrink), exceptions: &[] },
+    Row { title: "arrays of 4 MB", run: Run::Meet(scenario::four_megabytes_go_both_ways), exceptions: &[] },
+    Row {
+        title: "enums by label and by index",
+        run: Run::Meet(scenario::enums_go_by_label_and_by_index),
+        exceptions: &[],
+    },
+    Row {
+        title: "units, precision and limits",
+        run: Run::Meet(scenario::units_precision_and_limits_are_told),
+        exceptions: &[],
+    },
+    Row {
+        title: "a string as an array of characters, by `$`",
+        run: Run::Meet(life::strings_are_long_with_a_dollar),
+        exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server's values have no fields")],
+    },
+    Row {
+        title: "fields as channels",
+        run: Run::Meet(scenario::fields_are_channels),
+        exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server's values have no fields")],
+    },
+    Row {
+        title: "a field that nobody may write",
+        run: Run::Meet(life::a_field_that_is_fixed_refuses_puts),
+        exceptions: &[
+            Exception(ANY_CLIENT, CAPROTO, "the server's values have no fields"),
+            Exception(
+                &[ClientKind::Pyepics],
+                &[ServerKind::SoftIoc, ServerKind::PythonSoftIoc],
+                "the client tells that a put has ended, not that it was refused",
+            ),
+        ],
+    },
+    Row {
+        title: "rights",
+        run: Run::Meet(life::rights_are_told_and_kept),
+        exceptions: &[Exception(ANY_CLIENT, &[ServerKind::Fodo], "the server has no access security yet")],
+    },
+    Row {
+        title: "fifty counters at 10 Hz for ten seconds, without a gap",
+        run: Run::Meet(scenario::counters_at_10_hz_leave_no_gap),
+        exceptions: &[
+            Exception(ANY_CLIENT, CAPROTO, "the server has no records that count by themselves"),
+            Exception(
+                &[ClientKind::PsiCa],
+                ANY_SERVER,
+                "the client writes every update into one object: of two that wait, it shows the later one twice",
+            ),
+        ],
+    },
+    Row {
+        title: "reconnect, after the server was killed",
+        run: Run::Restart(life::all_comes_back_with_the_server),
+        exceptions: &[],
+    },
+];
+
+impl Row {
+    /// Why it is not possible for this pair; `None`: it is.
+    pub fn why_not(&self, client: ClientKind, server: ServerKind) -> Option<&'static str> {
+        let excepts = |exception: &&Exception| exception.0.contains(&client) && exception.1.contains(&server);
+        self.exceptions.iter().find(excepts).map(|exception| exception.2)
+    }
+}
+
+/// Does all that is possible for this pair, and tells every failure.
+pub fn meet(client_kind: ClientKind, server_kind: ServerKind) -> Result<(), Failure> {
+    let mut server = Server::start(server_kind)?;
+    let mut client = client::start(client_kind, &server, Way::Unicast)?;
+    let mut failures = Vec::new();
+    for row in ROWS.iter().filter(|row| row.why_not(client_kind, server_kind).is_none()) {
+        let done = match row.run {
+            Run::Meet(run) => run(client.as_mut(), &server),
+            Run::Restart(run) => run(client.as_mut(), &mut server),
+            Run::Find(run) => run(client_kind, &server),
+        };
+        if let Err(why) = done.and_then(|()| client.end_monitors()) {
+            failures.push(format!("{}: {why}", row.title));
+            // The next scenario is not to suffer for this one.
+            client = client::start(client_kind, &server, Way::Unicast)?;
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n\n")) }
+}
+
+/// A table for each server, and below it why not.
+pub fn page() -> String {
+    let mut text = String::new();
+    for server in ServerKind::ALL {
+        let mut reasons: Vec<&str> = Vec::new();
+        let clients = ClientKind::ALL.map(ClientKind::text).join(" | ");
+        let _ = write!(text, "\n## {}\n\n| scenario | {clients} |\n|---|---|---|---|---|---|\n", server.text());
+        for row in ROWS {
+            let cells = ClientKind::ALL.map(|client| cell(row.why_not(client, server), &mut reasons));
+            let _ = writeln!(text, "| {} | {} |", row.title, cells.join(" | "));
+        }
+        for (index, why) in reasons.iter().enumerate() {
+            let _ = write!(text, "{}no {}: {why}.", if index == 0 { "\n" } else { "\\\n" }, index + 1);
+        }
+        text.push_str(if reasons.is_empty() { "" } else { "\n" });
+    }
+    text
+}
+
+fn cell(why_not: Option<&'static str>, reasons: &mut Vec<&'static str>) -> String {
+    let Some(why) = why_not else { return "yes".into() };
+    let index = reasons.iter().position(|reason| *reason == why).unwrap_or_else(|| {
+        reasons.push(why);
+        reasons.len() - 1
+    });
+    format!("no {}", index + 1)
+}

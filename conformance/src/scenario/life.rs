@@ -1,0 +1,166 @@
+//! What happens to a channel in its life: changes of several kinds, refusals, work that takes time, a lost server.
+
+use std::time::{Duration, Instant};
+
+use fodo_data::EventMask;
+
+use serde_json::{Value as Json, json};
+
+use super::{UPDATE_DURATION_MAX, expect, expect_value};
+use crate::Failure;
+use crate::client::{Client, Shape};
+use crate::server::Server;
+
+/// How long a value that must come right may take.
+const SETTLED_DURATION_MAX: Duration = Duration::from_secs(30);
+
+/// A monitor of VALUE or of LOG tells what its own deadband lets pass: 1 and 5.
+pub fn value_and_log_have_their_own_deadbands(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let pv = server.pv("masked");
+    client.put(&pv, &json!(-100.0), true)?;
+    client.put(&pv, &json!(0.0), true)?;
+    let value = client.monitor_masked(&pv, EventMask::VALUE)?;
+    let log = client.monitor_masked(&pv, EventMask::LOG)?;
+    all_tell(client, &pv, &[value, log], 0.0)?;
+
+    // An update too many would stand before the next that is awaited.
+    for (written, told) in
+        [(0.5, [].as_slice()), (2.0, &[value]), (7.0, &[value, log]), (9.0, &[value]), (20.0, &[value, log])]
+    {
+        client.put(&pv, &json!(written), true)?;
+        all_tell(client, &pv, told, written)?;
+    }
+    Ok(())
+}
+
+/// A monitor of ALARM tells of severities that change, one of PROPERTY of units, and neither of anything else.
+pub fn alarm_and_property_are_told_alone(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let pv = server.pv("masked");
+    client.put(&pv, &json!(0.0), true)?;
+    client.put(&server.pv("masked.EGU"), &json!("V"), true)?;
+    let alarm = client.monitor_masked(&pv, EventMask::ALARM)?;
+    let property = client.monitor_masked(&pv, EventMask::PROPERTY)?;
+    all_tell(client, &pv, &[alarm, property], 0.0)?;
+
+    for (written, told) in [(10.0, [].as_slice()), (60.0, &[alarm]), (70.0, &[]), (20.0, &[alarm])] {
+        client.put(&pv, &json!(written), true)?;
+        all_tell(client, &pv, told, written)?;
+    }
+    client.put(&server.pv("masked.EGU"), &json!("mV"), true)?;
+    all_tell(client, &pv, &[property], 20.0)?;
+    client.put(&pv, &json!(80.0), true)?;
+    all_tell(client, &pv, &[alarm], 80.0)
+}
+
+fn all_tell(client: &mut dyn Client, pv: &str, monitors: &[usize], value: f64) -> Result<(), Failure> {
+    monitors.iter().try_for_each(|monitor| updates_are(client, pv, *monitor, &[value]))
+}
+
+fn updates_are(client: &mut dyn Client, pv: &str, monitor: usize, values: &[f64]) -> Result<(), Failure> {
+    let updates = client.take(monitor, values.len(), UPDATE_DURATION_MAX)?;
+    let told: Vec<Option<f64>> = updates.iter().map(|update| update.value.as_f64()).collect();
+    let values: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
+    expect(pv, "updates", &told, &values)
+}
+
+/// An array has as many elements as were put last, whether that is more or fewer than before.
+pub fn arrays_grow_and_shrink(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let pv = server.pv("wf_DOUBLE");
+    client.put(&pv, &json!([0.5, 0.5]), true)?;
+    let monitor = client.monitor(&pv)?;
+    client.take(monitor, 1, UPDATE_DURATION_MAX)?;
+
+    for count in [3, 8, 2, 7, 1, 8] {
+        let elements: Vec<f64> = (0..count).map(|index| f64::from(index) + 0.25).collect();
+        client.put(&pv, &json!(elements), true)?;
+        expect_value(&pv, &client.get(&pv, Shape::Value)?, &json!(elements))?;
+        let updates = client.take(monitor, 1, UPDATE_DURATION_MAX)?;
+        expect(&pv, "updates", &updates.len(), &1)?;
+        expect_value(&pv, &updates[0], &json!(elements))?;
+    }
+    Ok(())
+}
+
+/// A string is an array of characters by the name with `$`, read and written.
+pub fn strings_are_long_with_a_dollar(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let (plain, long) = (server.pv("stringout"), server.pv("stringout.VAL$"));
+    let longest = "all thirty-nine letters of one string..";
+
+    client.put(&plain, &json!(longest), true)?;
+    let about = client.connect(&long)?;
+    expect(&long, "kind", &about.kind.as_str(), &"CHAR")?;
+    expect(&long, "count", &about.count, &40)?;
+    expect(&long, "text", &client.get(&long, Shape::LongText)?.value, &json!(longest))?;
+
+    let shorter: Vec<u8> = b"written as characters\0".to_vec();
+    client.put(&long, &json!(shorter), true)?;
+    expect_value(&plain, &client.get(&plain, Shape::Value)?, &json!("written as characters"))
+}
+
+/// A put that is waited for ends when work that takes 0.3 s has ended.
+pub fn a_put_ends_after_work_that_takes_time(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let (pv, done) = (server.pv("slow"), server.pv("slow:done"));
+    for n in 1..=3 {
+        client.put(&pv, &json!(n), true)?;
+        expect_value(&done, &client.get(&done, Shape::Value)?, &json!(n))?;
+    }
+    Ok(())
+}
+
+/// A PV that this user may not write is told as such, is read, and refuses what is put.
+pub fn rights_are_told_and_kept(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let pv = server.pv("locked");
+    expect(&pv, "may be written", &client.connect(&pv)?.may_write, &false)?;
+    let open = server.pv("longout");
+    expect(&open, "may be written", &client.connect(&open)?.may_write, &true)?;
+
+    is_refused(client, &pv, &json!(6))?;
+
+    expect_value(&pv, &client.get(&pv, Shape::Value)?, &json!(5))
+}
+
+/// A field that nobody may write refuses what is put, and keeps its value.
+pub fn a_field_that_is_fixed_refuses_puts(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
+    let pv = server.pv("ao.RTYP");
+
+    is_refused(client, &pv, &json!("calc"))?;
+
+    expect_value(&pv, &client.get(&pv, Shape::Value)?, &json!("ao"))
+}
+
+fn is_refused(client: &mut dyn Client, pv: &str, value: &Json) -> Result<(), Failure> {
+    match client.put(pv, value, true) {
+        Ok(()) => Err(format!("{pv}: a put that must be refused went through")),
+        Err(why) if why.contains("said nothing") || why.contains("has ended") => Err(why),
+        Err(_) => Ok(()),
+    }
+}
+
+/// A server that was killed and started again is found again: monitors go on, gets and puts as well.
+pub fn all_comes_back_with_the_server(client: &mut dyn Client, server: &mut Server) -> Result<(), Failure> {
+    let pv = server.pv("ao");
+    client.put(&pv, &json!(4.5), true)?;
+    let monitor = client.monitor(&pv)?;
+    updates_are(client, &pv, monitor, &[4.5])?;
+
+    server.restart()?;
+
+    // What it has at the start.
+    updates_are(client, &pv, monitor, &[-1.25])?;
+    settles(client, &pv, -1.25)?;
+    client.put(&pv, &json!(2.25), true)?;
+    updates_are(client, &pv, monitor, &[2.25])?;
+    settles(client, &pv, 2.25)
+}
+
+/// A client may have a channel per use, and each comes back in its own time.
+fn settles(client: &mut dyn Client, pv: &str, value: f64) -> Result<(), Failure> {
+    let deadline = Instant::now() + SETTLED_DURATION_MAX;
+    loop {
+        match client.get(pv, Shape::Value) {
+            Ok(sample) => return expect_value(pv, &sample, &json!(value)),
+            Err(why) if Instant::now() > deadline => return Err(why),
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! How a client finds a server. All other scenarios find theirs by unicast.
+
+use serde_json::json;
+
+use super::expect_value;
+use crate::client::{self, ClientKind, Shape, Way};
+use crate::server::{Ears, Server};
+use crate::{Failure, place};
+
+/// A name server is asked by TCP alone; the server itself is one.
+pub fn by_name_server(client: ClientKind, server: &Server) -> Result<(), Failure> {
+    finds(client, server, Way::NameServer)
+}
+
+/// A broadcast reaches a server that listens everywhere. Only on a network of its own, where that is nobody else's.
+pub fn by_broadcast(client: ClientKind, server: &Server) -> Result<(), Failure> {
+    if !place::is_alone() {
+        eprintln!("skipped: a broadcast would leave this test; conformance/alone.sh gives it a network of its own");
+        return Ok(());
+    }
+    finds(client, &Server::start_with(server.kind, Ears::Everywhere)?, Way::Broadcast)
+}
+
+fn finds(client: ClientKind, server: &Server, way: Way) -> Result<(), Failure> {
+    let mut client = client::start(client, server, way)?;
+    let pv = server.pv("longout");
+
+    client.put(&pv, &json!(17), true)?;
+
+    expect_value(&pv, &client.get(&pv, Shape::Value)?, &json!(17))
+}

@@ -1,0 +1,105 @@
+//! A client and servers that do what they must not.
+
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fodo_net::{ChannelState, ClientConfig, Context, Pv, Server, ServerConfig, Source};
+use socket2::{Domain, Socket, Type};
+
+use crate::cell::{Cell, Table, client_at, local, number, quiet, serve};
+use crate::{PATIENCE, eventually};
+
+/// A port that takes no connection and refuses none: its queue is full.
+fn full_port() -> (TcpListener, Vec<TcpStream>) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&local(0).into()).unwrap();
+    socket.listen(0).unwrap();
+    let listener = TcpListener::from(socket);
+    let port = listener.local_addr().unwrap();
+    let short = Duration::from_millis(100);
+    let waiting = std::iter::from_fn(|| TcpStream::connect_timeout(&port, short).ok()).take(8).collect();
+    (listener, waiting)
+}
+
+/// VERSION, then SEARCH: the names of this datagram are at that port.
+fn claims(searches: &[u8], port: u16) -> Vec<u8> {
+    let mut answer = searches[..16].to_vec();
+    for search in searches[16..].chunks(24) {
+        let mut found = vec![0, 6, 0, 8];
+        found.extend_from_slice(&port.to_be_bytes());
+        found.extend_from_slice(&[0, 0, 255, 255, 255, 255]);
+        found.extend_from_slice(&search[8..12]);
+        found.extend_from_slice(&[0, 13, 0, 0, 0, 0, 0, 0]);
+        answer.extend_from_slice(&found);
+    }
+    answer
+}
+
+#[test]
+fn row_11_a_server_that_claims_and_hangs_holds_up_nobody_and_is_given_up() {
+    let (hanging, _waiting) = full_port();
+    let liar = UdpSocket::bind("127.0.0.1:0").unwrap();
+    liar.set_read_timeout(Some(PATIENCE)).unwrap();
+    let server = serve(&Table::of([("y", Cell::new(2.5))]));
+    let places = vec![liar.local_addr().unwrap(), local(server.udp_port())];
+    let context = Context::new(ClientConfig::at(places));
+    let mut buffer = [0; 2048];
+
+    let _x = context.channel("x").unwrap();
+    let (n, from) = liar.recv_from(&mut buffer).unwrap();
+    liar.send_to(&claims(&buffer[..n], hanging.local_addr().unwrap().port()), from).unwrap();
+    let start = Instant::now();
+    let y = context.channel("y").unwrap().get(PATIENCE).unwrap();
+    let took = start.elapsed();
+    // Of "y", which it has not claimed, and then of "x" again.
+    while liar.recv_from(&mut buffer).unwrap().0 != n || buffer[32] != b'x' {}
+    let asked_again = start.elapsed();
+
+    assert_eq!(number(&y), 2.5);
+    assert!(took < Duration::from_secs(1), "{took:?} for another server");
+    assert!((4..7).contains(&asked_again.as_secs()), "given up after {asked_again:?}");
+}
+
+/// Serves every name.
+struct Everything(Arc<Cell>);
+
+impl Source for Everything {
+    fn serves(&self, _: &str) -> bool {
+        true
+    }
+
+    fn open(&self, _: &str) -> Option<Arc<dyn Pv>> {
+        Some(self.0.clone())
+    }
+}
+
+#[test]
+fn row_55_twenty_thousand_channels_of_a_restarted_server_come_back_soon_and_without_a_storm() {
+    const N: usize = 20_000;
+    let source = Arc::new(Everything(Arc::new(Cell::new(1.5))));
+    let server = serve(&source);
+    let port = server.udp_port();
+    let context = client_at(port);
+    let channels: Vec<_> = (0..N).map(|index| context.channel(&format!("pv:{index:06}")).unwrap()).collect();
+    let n_active = || channels.iter().filter(|channel| channel.state() == ChannelState::Active).count();
+    eventually(|| n_active() == N);
+
+    drop(server);
+    let absent = UdpSocket::bind(local(port)).unwrap();
+    absent.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    eventually(|| n_active() == 0);
+    let (mut n_datagrams, mut buffer, start) = (0, [0; 2048], Instant::now());
+    while start.elapsed() < Duration::from_secs(1) {
+        n_datagrams += usize::from(absent.recv_from(&mut buffer).is_ok());
+    }
+    drop(absent);
+    let _server = Server::start(ServerConfig { port, ..quiet() }, source).unwrap();
+    let start = Instant::now();
+    eventually(|| n_active() == N);
+    let took = start.elapsed();
+
+    // A name takes 32 bytes of 1024; periods double from 32 ms.
+    assert!(n_datagrams < 6 * N * 32 / 1000, "{n_datagrams} datagrams in the first second");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
