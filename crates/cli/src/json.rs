@@ -26,8 +26,9 @@ JSON keys (--json prints one object per line):
   meta      with --meta: precision, display, warning, alarm, control (each [low, high]), states
   error     instead of all but pv when it failed: code (the exit code), class, message
   event     monitor only: update, connected, disconnected, unresponsive, responsive, refused,
-            closed; merged: n updates were merged into the next; with --stats at the end stats:
-            received, merged, delivered, longest_gap_s, n_disconnected";
+            closed; rights: read and write say what is allowed now; merged: n updates were
+            merged into the next; with --stats at the end stats: received, merged,
+            delivered, longest_gap_s, n_disconnected";
 
 /// An object on a reading.
 pub fn reading(pv: &str, reading: &Reading, look: &Look) -> Map<String, Json> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fodo_net::{Context, Executor, Job, Monitor, MonitorEvent, MonitorOptions, Value, WhenFull};
 
-use served::{Cell, Table, config, serve, start};
+use served::{Cell, Table, config, context, serve, start};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -214,4 +214,38 @@ fn a_callback_may_panic_subscribe_and_put_without_harm_to_others() {
         |event: &MonitorEvent| matches!(event, MonitorEvent::Update(reading) if reading.value == Value::from(7.0));
 
     assert!(events.iter().any(|event| seven(&event)));
+}
+
+#[test]
+fn a_monitor_hears_when_its_rights_change() {
+    use std::io::{Read, Write};
+    let wire = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = wire.local_addr().unwrap().port();
+    let answering = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let context = context(answering.local_addr().unwrap().port());
+    let monitor = context.channel("x").unwrap().monitor(MonitorOptions::default());
+    let (mut buffer, message) = ([0; 2048], |command: u8, rest: [u8; 14]| [&[0, command][..], &rest].concat());
+    let (_, from) = answering.recv_from(&mut buffer).unwrap();
+    let cid: [u8; 4] = buffer[24..28].try_into().unwrap();
+    let mut claim = message(0, [0, 0, 0, 1, 0, 13, 0, 0, 0, 1, 0, 0, 0, 0]);
+    claim.extend([&[0, 6, 0, 8][..], &port.to_be_bytes(), &[0, 0, 255, 255, 255, 255], &cid].concat());
+    claim.extend([0, 13, 0, 0, 0, 0, 0, 0]);
+    answering.send_to(&claim, from).unwrap();
+    let (mut circuit, _) = wire.accept().unwrap();
+    let rights = |bits: u8| [&[0, 22, 0, 0, 0, 0, 0, 0][..], &cid, &[0, 0, 0, bits]].concat();
+    let created = [&[0, 18, 0, 0, 0, 6, 0, 1][..], &cid, &[0, 0, 0, 7]].concat();
+
+    let mut heard = Vec::new();
+    while !heard.windows(2).any(|command| command == [0, 18]) {
+        let n = circuit.read(&mut buffer).unwrap();
+        heard.extend_from_slice(&buffer[..n]);
+    }
+    circuit.write_all(&[rights(3), created, rights(3), rights(1)].concat()).unwrap();
+
+    let facts = match monitor.next(PATIENCE) {
+        Some(MonitorEvent::Connected(facts)) => facts,
+        other => panic!("{other:?}"),
+    };
+    assert!(facts.may_read && facts.may_write);
+    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Rights(facts)) if facts.may_read && !facts.may_write));
 }

@@ -147,8 +147,8 @@ impl<'a> Lines<'a> {
                 self.update(name, pv, reading, now)
             }
             // libca calls a silent server disconnected, and asks again for the value when it is heard. Of updates that
-            // were merged camonitor says nothing.
-            MonitorEvent::Responsive | MonitorEvent::Merged(_) => String::new(),
+            // were merged, and of rights, camonitor says nothing.
+            MonitorEvent::Responsive | MonitorEvent::Merged(_) | MonitorEvent::Rights(_) => String::new(),
             MonitorEvent::Disconnected | MonitorEvent::Unresponsive | MonitorEvent::Closed => {
                 self.complaint(name, pv, "*** disconnected", now)
             }

@@ -229,6 +229,16 @@ impl Known {
                 }
             }
             MonitorEvent::Update(reading) => self.update(pv, width, reading, as_json, look),
+            MonitorEvent::Rights(facts) if as_json => {
+                let mut object = head("rights");
+                object.insert("read".into(), facts.may_read.into());
+                object.insert("write".into(), facts.may_write.into());
+                json::line(object)
+            }
+            MonitorEvent::Rights(facts) => {
+                let may = |may: bool| if may { "may" } else { "may not" };
+                said(&format!("--- {} be read now, {} be written", may(facts.may_read), may(facts.may_write)))
+            }
             MonitorEvent::Merged(n) if as_json => {
                 let mut object = head("merged");
                 object.insert("n".into(), n.into());

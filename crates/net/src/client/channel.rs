@@ -163,8 +163,13 @@ impl ChannelCore {
         }
     }
 
-    pub(super) fn set_rights(&self, rights: Rights) {
-        lock(&self.state).rights = rights;
+    /// What the server allows; its monitors are told of a change while it is active.
+    pub(super) fn set_rights(&self, rights: Rights, afterwards: &mut Afterwards) {
+        let mut state = lock(&self.state);
+        let has_changed = std::mem::replace(&mut state.rights, rights) != rights;
+        if let Some(facts) = state.facts().filter(|_| has_changed) {
+            afterwards.woken.extend(state.monitors.iter().map(|monitor| monitor.allowed(facts.clone())));
+        }
     }
 
     /// Whether the server is heard; its monitors are told.
@@ -238,17 +243,7 @@ impl ChannelCore {
     }
 
     pub(super) fn facts(&self) -> Option<Facts> {
-        let state = lock(&self.state);
-        match &state.phase {
-            Phase::Active(circuit, place, _) => Some(Facts {
-                server: circuit.server(),
-                kind: place.kind,
-                count_max: place.count,
-                may_read: state.rights.read,
-                may_write: state.rights.write,
-            }),
-            _ => None,
-        }
+        lock(&self.state).facts()
     }
 
     /// Why a task may not even be asked of the server.
@@ -374,6 +369,20 @@ impl ChannelCore {
 }
 
 impl State {
+    /// What the server says of it while it is active.
+    fn facts(&self) -> Option<Facts> {
+        match &self.phase {
+            Phase::Active(circuit, place, _) => Some(Facts {
+                server: circuit.server(),
+                kind: place.kind,
+                count_max: place.count,
+                may_read: self.rights.read,
+                may_write: self.rights.write,
+            }),
+            _ => None,
+        }
+    }
+
     /// Counts a claim that came to nothing; gives the pause before the next search.
     fn failed(&mut self) -> Duration {
         let pause = limit::SEARCH_PAUSE * (1 << self.n_failures.min(limit::SEARCH_PAUSE_DOUBLINGS));

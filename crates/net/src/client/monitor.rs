@@ -64,6 +64,8 @@ impl MonitorOptions {
 pub enum MonitorEvent {
     /// The channel is active; an update follows.
     Connected(Facts),
+    /// The server has changed what this client may do with the active channel.
+    Rights(Facts),
     /// So many updates were merged into the one that comes next, because nobody took them in time.
     Merged(u64),
     /// An update.
@@ -201,6 +203,10 @@ impl MonitorCore {
 
     pub(super) fn connected(self: &Arc<Self>, facts: Facts) -> Waiter {
         self.push(MonitorEvent::Connected(facts))
+    }
+
+    pub(super) fn allowed(self: &Arc<Self>, facts: Facts) -> Waiter {
+        self.push(MonitorEvent::Rights(facts))
     }
 
     pub(super) fn heard(self: &Arc<Self>, is_heard: bool) -> Waiter {

@@ -38,8 +38,9 @@ impl Circuit {
                 },
                 Event::Created { cid, sid, native, count } => self.created(state, cid, sid, native, count),
                 Event::Rights { cid, rights } => {
-                    if let Some(channel) = state.channels.get(&cid) {
-                        channel.set_rights(rights);
+                    let State { channels, afterwards, .. } = &mut *state;
+                    if let Some(channel) = channels.get(&cid) {
+                        channel.set_rights(rights, afterwards);
                     }
                 }
                 Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.gone(state, cid),
