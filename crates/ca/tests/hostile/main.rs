@@ -378,6 +378,42 @@ fn row_18_subscriptions_without_a_mask_or_a_number_of_their_own_close() {
 }
 
 #[test]
+fn row_23_who_a_client_says_it_is_counts_until_its_first_channel() {
+    let mut server = Server::new();
+    server.hear(&[text(Request::ClientName {}, b"ann"), text(Request::HostName {}, b"desk")]);
+    server.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"x")]);
+    server.drain();
+    let said = server.events.len();
+
+    for request in [text(Request::ClientName {}, b"root"), text(Request::HostName {}, b"control room")] {
+        server.hear(&[request]);
+
+        assert!(matches!(server.last(), Answer::Error { status: Eca::INTERNAL, .. }));
+    }
+
+    assert!(matches!(&server.events[1], server::Event::Identity { user, host } if user == "ann" && host == "desk"));
+    assert_eq!(server.events.len(), said, "the later ones are nobody");
+    assert!(server.is_usable());
+}
+
+#[test]
+fn row_23_a_name_of_a_user_or_host_without_end_closes() {
+    for request in [Request::ClientName {}, Request::HostName {}] {
+        for (name, is_kept) in [(vec![b'a'; 512], true), (vec![b'a'; 513], false), (vec![b'a'; 60_000], false)] {
+            let mut server = Server::new();
+
+            server.hear(&[text(request, &name)]);
+
+            assert_eq!(server.is_closed(), !is_kept, "{} bytes", name.len());
+            assert_eq!(server.events.iter().any(|event| matches!(event, server::Event::Identity { .. })), is_kept);
+        }
+        let mut server = Server::new();
+        server.hear(&[with(request, &[b'a'; 16])]);
+        assert!(server.is_closed() && matches!(server.last(), Answer::Error { status: Eca::INTERNAL, .. }), "no NUL");
+    }
+}
+
+#[test]
 fn a_server_circuit_survives_any_bytes_within_its_bounds() {
     let recordings: Vec<Vec<u8>> = Recording::all()
         .iter()
