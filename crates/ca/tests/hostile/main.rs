@@ -354,6 +354,25 @@ fn a_channel_created_before_another_is_cleared_in_one_breath_has_a_number_of_its
 }
 
 #[test]
+fn row_17_and_18_a_million_channels_and_subscriptions_of_one_circuit_are_no_fault() {
+    const N: u32 = 1_000_000;
+    let mut server = Server::new();
+    for first in (0..N).step_by(1000) {
+        let of_piece = first..first + 1000;
+        let creates = of_piece.clone().map(|n| text(Request::CreateChan { cid: Cid(n), minor: 13 }, b"x"));
+        server.hear(&creates.collect::<Vec<_>>());
+        server.hear(&of_piece.map(|n| event_add(n, n, 1)).collect::<Vec<_>>());
+        let n_ready = server.circuit.pending_bytes();
+        server.circuit.sent(n_ready);
+        server.events.clear();
+    }
+
+    assert!(!server.is_closed() && server.is_usable());
+    server.hear(&[bare(Request::ReadNotify { dbr: DbrType(6), count: 1, sid: Sid(N - 1), ioid: Ioid(1) })]);
+    assert!(matches!(server.last(), Answer::ReadNotify { status: Eca::NORMAL, .. }));
+}
+
+#[test]
 fn row_18_subscriptions_without_a_mask_or_a_number_of_their_own_close() {
     let cancel =
         || bare(Request::EventCancel { dbr: DbrType(6), count: 1, sid: Sid(0), subscription: SubscriptionId(1) });
