@@ -119,10 +119,20 @@ impl Process {
         written.map_err(|error| self.failure(&error.to_string()))
     }
 
-    /// Sends a signal to it alone and waits for its end.
-    pub fn stop(mut self, signal: Signal, timeout: Duration) -> Result<std::process::ExitStatus, Failure> {
+    /// Its number in `/proc`.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal to it alone.
+    pub fn signal(&self, signal: Signal) -> Result<(), Failure> {
         let id = Pid::from_child(&self.child);
-        rustix::process::kill_process(id, signal).map_err(|error| self.failure(&error.to_string()))?;
+        rustix::process::kill_process(id, signal).map_err(|error| self.failure(&error.to_string()))
+    }
+
+    /// The same, and waits for its end.
+    pub fn stop(mut self, signal: Signal, timeout: Duration) -> Result<std::process::ExitStatus, Failure> {
+        self.signal(signal)?;
         let deadline = Instant::now() + timeout;
         while Instant::now() < deadline {
             if let Ok(Some(status)) = self.child.try_wait() {

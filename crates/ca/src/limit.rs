@@ -16,6 +16,9 @@ pub const ROOM_ELEMENTS: usize = 1024 * 1024;
 /// The longest name a channel may have on a circuit; rsrv closes circuits that send longer ones.
 pub const NAME_BYTES: usize = 1024;
 
+/// Who the user is and on which host; rsrv closes circuits that send longer ones.
+pub const IDENTITY_BYTES: usize = 512;
+
 /// A payload that is no array: names, complaints with their text.
 pub const SMALL_PAYLOAD_BYTES: u32 = 16 * 1024;
 

@@ -587,9 +587,11 @@ impl Inner {
         if self.has_channels {
             return self.complain(header, Eca::INTERNAL, "names come before the first channel");
         }
-        if let Some(name) = message::text(payload) {
-            set(self, String::from_utf8_lossy(name).into_owned());
-            self.events.push(Event::Identity { user: self.user.clone(), host: self.host.clone() });
-        }
+        let Some(name) = message::text(payload).filter(|name| name.len() <= limit::IDENTITY_BYTES) else {
+            self.complain(header, Eca::INTERNAL, "a name of more than 512 bytes, or without end");
+            return self.close(Closed::Misbehaved("a user's or host's name without end"));
+        };
+        set(self, String::from_utf8_lossy(name).into_owned());
+        self.events.push(Event::Identity { user: self.user.clone(), host: self.host.clone() });
     }
 }

@@ -1,6 +1,7 @@
 //! The reference pages that are made from the tables in the code: they are compared, and written anew with
 //! `FODO_WRITE_REFERENCE=1`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -57,4 +58,42 @@ fn the_page_of_status_codes_is_the_table_in_the_code() {
     }
 
     is_page("status-codes.md", &text);
+}
+
+/// The names of the tests in the Rust sources below a folder.
+fn tests_below(folder: &Path, names: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).expect("the folder can be read").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            tests_below(&path, names);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let source = std::fs::read_to_string(&path).expect("a source is text");
+            let after_marks = source.split("#[test]\n").skip(1);
+            let named = after_marks.filter_map(|rest| rest.trim_start().strip_prefix("fn ")?.split_once('('));
+            names.extend(named.map(|(name, _)| name.to_owned()));
+        }
+    }
+}
+
+#[test]
+fn the_page_of_faults_names_tests_that_exist_and_all_that_are_named_after_a_row() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/reference/faults.md")).expect("the page is there");
+    let mut tests = BTreeSet::new();
+    tests_below(&root.join("crates"), &mut tests);
+    tests_below(&root.join("conformance"), &mut tests);
+
+    let mut in_page = BTreeSet::new();
+    for line in page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| row")) {
+        let [_, row, _, _, named, _, _] = line.split('|').collect::<Vec<_>>()[..] else {
+            panic!("five columns: {line}")
+        };
+        let names: Vec<&str> = named.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty() || named.trim() == "no test yet", "row {row} names no test and does not say so");
+        in_page.extend(names.into_iter().map(str::to_owned));
+    }
+
+    assert_eq!(in_page.difference(&tests).collect::<Vec<_>>(), Vec::<&String>::new(), "in the page, but no tests");
+    let of_rows: BTreeSet<String> = tests.into_iter().filter(|name| name.starts_with("row_")).collect();
+    assert_eq!(of_rows.difference(&in_page).collect::<Vec<_>>(), Vec::<&String>::new(), "tests that the page lacks");
 }

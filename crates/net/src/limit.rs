@@ -43,6 +43,12 @@ pub const REQUEST_PIECE_BYTES: usize = 2048;
 /// How long a client that is closed may take to read what is still to be said to it.
 pub const CLOSING: Duration = Duration::from_secs(5);
 
+/// How long a client may take none of what is sent to it, or answer no probe, before the system ends its connection:
+/// longer than a program is stopped or a network away for a minute, short enough that what waits for a client without
+/// power is not kept for the quarter of an hour for which TCP tries. One that is idle, but there, is never ended.
+#[cfg(target_os = "linux")]
+pub const CLIENT_GONE: Duration = Duration::from_secs(120);
+
 /// Server reactors: more bring nothing before the network is full.
 pub const SERVER_THREADS: usize = 4;
 

@@ -37,6 +37,8 @@ pub fn accepted(stream: TcpStream) -> io::Result<TcpStream> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     keep_alive(&socket)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(crate::limit::CLIENT_GONE))?;
     Ok(socket.into())
 }
 
@@ -98,4 +100,48 @@ pub fn answering(interface: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
     let _ = socket.set_recv_buffer_size(1024 * 1024);
     socket.bind(&SocketAddr::from((interface, port)).into())?;
     Ok(socket.into())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io::Write;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::limit;
+
+    /// Both ends of a connection, the server's prepared.
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, accepted(listener.accept().unwrap().0).unwrap())
+    }
+
+    #[test]
+    fn row_27_the_system_looks_after_clients_and_gives_those_up_that_have_gone() {
+        let (_client, server) = pair();
+
+        let socket = socket2::SockRef::from(&server);
+
+        assert!(socket.keepalive().unwrap(), "for clients that are sent nothing");
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(15));
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(limit::CLIENT_GONE), "for those that are");
+    }
+
+    #[test]
+    fn row_20_the_system_ends_a_connection_that_takes_nothing_for_the_time_that_was_set() {
+        let (_client, mut server) = pair();
+        socket2::SockRef::from(&server).set_tcp_user_timeout(Some(Duration::from_millis(500))).unwrap();
+        let start = Instant::now();
+
+        let error = loop {
+            match server.write(&[0; 65536]) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => break error,
+                _ => assert!(start.elapsed() < Duration::from_secs(20), "it stays open"),
+            }
+            std::thread::yield_now();
+        };
+
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
 }

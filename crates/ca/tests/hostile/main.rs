@@ -354,6 +354,25 @@ fn a_channel_created_before_another_is_cleared_in_one_breath_has_a_number_of_its
 }
 
 #[test]
+fn row_17_and_18_a_million_channels_and_subscriptions_of_one_circuit_are_no_fault() {
+    const N: u32 = 1_000_000;
+    let mut server = Server::new();
+    for first in (0..N).step_by(1000) {
+        let of_piece = first..first + 1000;
+        let creates = of_piece.clone().map(|n| text(Request::CreateChan { cid: Cid(n), minor: 13 }, b"x"));
+        server.hear(&creates.collect::<Vec<_>>());
+        server.hear(&of_piece.map(|n| event_add(n, n, 1)).collect::<Vec<_>>());
+        let n_ready = server.circuit.pending_bytes();
+        server.circuit.sent(n_ready);
+        server.events.clear();
+    }
+
+    assert!(!server.is_closed() && server.is_usable());
+    server.hear(&[bare(Request::ReadNotify { dbr: DbrType(6), count: 1, sid: Sid(N - 1), ioid: Ioid(1) })]);
+    assert!(matches!(server.last(), Answer::ReadNotify { status: Eca::NORMAL, .. }));
+}
+
+#[test]
 fn row_18_subscriptions_without_a_mask_or_a_number_of_their_own_close() {
     let cancel =
         || bare(Request::EventCancel { dbr: DbrType(6), count: 1, sid: Sid(0), subscription: SubscriptionId(1) });
@@ -374,6 +393,42 @@ fn row_18_subscriptions_without_a_mask_or_a_number_of_their_own_close() {
                 .any(|(header, _)| { Answer::from_header(header) == Answer::Error { cid: Cid(7), status } })
         );
         assert!(server.is_closed());
+    }
+}
+
+#[test]
+fn row_23_who_a_client_says_it_is_counts_until_its_first_channel() {
+    let mut server = Server::new();
+    server.hear(&[text(Request::ClientName {}, b"ann"), text(Request::HostName {}, b"desk")]);
+    server.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"x")]);
+    server.drain();
+    let said = server.events.len();
+
+    for request in [text(Request::ClientName {}, b"root"), text(Request::HostName {}, b"control room")] {
+        server.hear(&[request]);
+
+        assert!(matches!(server.last(), Answer::Error { status: Eca::INTERNAL, .. }));
+    }
+
+    assert!(matches!(&server.events[1], server::Event::Identity { user, host } if user == "ann" && host == "desk"));
+    assert_eq!(server.events.len(), said, "the later ones are nobody");
+    assert!(server.is_usable());
+}
+
+#[test]
+fn row_23_a_name_of_a_user_or_host_without_end_closes() {
+    for request in [Request::ClientName {}, Request::HostName {}] {
+        for (name, is_kept) in [(vec![b'a'; 512], true), (vec![b'a'; 513], false), (vec![b'a'; 60_000], false)] {
+            let mut server = Server::new();
+
+            server.hear(&[text(request, &name)]);
+
+            assert_eq!(server.is_closed(), !is_kept, "{} bytes", name.len());
+            assert_eq!(server.events.iter().any(|event| matches!(event, server::Event::Identity { .. })), is_kept);
+        }
+        let mut server = Server::new();
+        server.hear(&[with(request, &[b'a'; 16])]);
+        assert!(server.is_closed() && matches!(server.last(), Answer::Error { status: Eca::INTERNAL, .. }), "no NUL");
     }
 }
 

@@ -1,0 +1,139 @@
+//! `fodo ioc` and `fodo monitor` as processes that are starved, stopped and stormed. The rows are those of
+//! `docs/reference/faults.md`.
+#![forbid(unsafe_code)]
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use fodo_conformance::place::{database, free_port, program};
+use fodo_conformance::process::{Process, confine, printed_by};
+use fodo_net::{Channel, ClientConfig, Context, MonitorEvent, MonitorOptions, Value};
+use rustix::process::Signal;
+
+/// How long any step may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The command for an IOC that may open that many files.
+fn ioc_with(n_descriptors: u32, port: u16) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n \"$1\"; shift; exec \"$@\"", "sh"]).arg(n_descriptors.to_string());
+    command.arg(program()).args(["ioc", "-m", "P=f:", "-d"]).arg(database("records.db"));
+    command.args(["--interface", "127.0.0.1", "--port", &port.to_string()]);
+    confine(&mut command, port);
+    command
+}
+
+/// One that serves, and its address.
+fn ioc(n_descriptors: u32) -> (Process, SocketAddr) {
+    let port = free_port();
+    let mut process = Process::start("fodo ioc", &mut ioc_with(n_descriptors, port)).unwrap();
+    process.line_that_begins("fodo ioc: serving", PATIENCE).unwrap();
+    (process, SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+}
+
+fn channel(server: SocketAddr, pv: &str) -> Channel {
+    let config = ClientConfig { echo_after: Duration::from_millis(300), ..ClientConfig::at(vec![server]) };
+    Context::new(config).channel(pv).unwrap()
+}
+
+fn n_open_files(process: &Process) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", process.id())).unwrap().count()
+}
+
+/// Hundredths of a second that it has run so far.
+fn n_ticks(process: &Process) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+    let behind_name = stat.rsplit(") ").next().unwrap();
+    behind_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "{what}: it never comes to that");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn row_25_clients_beyond_the_descriptors_wait_and_those_within_are_served_as_before() {
+    let (ioc, server) = ioc(64);
+    let ao = channel(server, "f:ao");
+    ao.connect(PATIENCE).unwrap();
+    let n_before = n_open_files(&ioc);
+
+    let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(server).unwrap()).collect();
+    eventually("all descriptors are taken", || n_open_files(&ioc) >= 64);
+    (0..20).for_each(|_| assert_eq!(ao.get(PATIENCE).unwrap().value, Value::from(-1.25)));
+    let ticks_before = n_ticks(&ioc);
+    // No waiting for anything: how busy it is while nobody asks.
+    std::thread::sleep(Duration::from_secs(1));
+    let n_busy = n_ticks(&ioc) - ticks_before;
+    drop(crowd);
+
+    assert!(n_busy < 20, "{n_busy} % of a processor for clients that cannot be had");
+    assert_eq!(channel(server, "f:ai").get(PATIENCE).unwrap().value, Value::from(2.5), "a new one");
+    eventually("all descriptors are given back", || n_open_files(&ioc) <= n_before + 1);
+}
+
+#[test]
+fn row_25_clients_that_come_and_go_leave_no_descriptor_behind() {
+    let (ioc, server) = ioc(1024);
+    let ao = channel(server, "f:ao");
+    ao.connect(PATIENCE).unwrap();
+    let n_before = n_open_files(&ioc);
+
+    for _ in 0..3000 {
+        drop(TcpStream::connect(server).unwrap());
+    }
+
+    assert_eq!(ao.get(PATIENCE).unwrap().value, Value::from(-1.25));
+    eventually("all descriptors are given back", || n_open_files(&ioc) == n_before);
+}
+
+#[test]
+fn row_75_an_ioc_that_gets_too_few_descriptors_says_so_and_ends() {
+    for n_descriptors in [4, 6, 8] {
+        let failure = printed_by("fodo ioc", &mut ioc_with(n_descriptors, free_port()), PATIENCE).unwrap_err();
+
+        assert!(failure.contains("exit status: 1") && failure.contains("open files"), "{n_descriptors}: {failure}");
+        assert!(!failure.contains("panicked"), "{n_descriptors}: {failure}");
+    }
+}
+
+#[test]
+fn row_76_a_server_that_is_stopped_and_continued_is_told_of_and_used_again() {
+    let (ioc, server) = ioc(1024);
+    let ao = channel(server, "f:ao");
+    let monitor = ao.monitor(MonitorOptions::default());
+    while !matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))) {}
+
+    ioc.signal(Signal::STOP).unwrap();
+    let told_of_stop = monitor.next(PATIENCE);
+    ioc.signal(Signal::CONT).unwrap();
+    let told_of_return = monitor.next(PATIENCE);
+
+    assert_eq!((told_of_stop, told_of_return), (Some(MonitorEvent::Unresponsive), Some(MonitorEvent::Responsive)));
+    ao.put(3.5, PATIENCE).unwrap();
+    assert!(matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(reading)) if reading.value == Value::from(3.5)));
+}
+
+#[test]
+fn row_76_a_monitor_that_is_stopped_while_its_pv_changes_has_the_newest_value_when_it_goes_on() {
+    let (_ioc, server) = ioc(1024);
+    let longout = channel(server, "f:longout");
+    let mut monitor = Command::new(program());
+    monitor.args(["monitor", "f:longout"]);
+    confine(&mut monitor, server.port());
+    let mut monitor = Process::start("fodo monitor", &mut monitor).unwrap();
+    monitor.line_that_begins("f:longout", PATIENCE).unwrap();
+
+    monitor.signal(Signal::STOP).unwrap();
+    (0..2000).for_each(|value| longout.put(value, PATIENCE).unwrap());
+    monitor.signal(Signal::CONT).unwrap();
+    while !monitor.line_that_begins("f:longout", PATIENCE).unwrap().ends_with(" 1999") {}
+    longout.put(4711, PATIENCE).unwrap();
+
+    assert!(monitor.line_that_begins("f:longout", PATIENCE).unwrap().ends_with(" 4711"));
+}
