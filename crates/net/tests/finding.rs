@@ -112,6 +112,12 @@ fn beacon(port: u16, number: u32) -> Vec<u8> {
     bytes
 }
 
+/// VERSION and SEARCH for "x:1".
+const SEARCH_FOR_X1: [u8; 40] = [
+    0, 0, 0, 0, 0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 0, //
+    0, 6, 0, 8, 0, 5, 0, 13, 0, 0, 0, 1, 0, 0, 0, 1, b'x', b':', b'1', 0, 0, 0, 0, 0,
+];
+
 const REGISTER: [u8; 16] = [0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 127, 0, 0, 1];
 
 #[test]
@@ -215,6 +221,26 @@ fn row_11_a_server_that_refuses_a_channel_at_first_is_asked_again_with_pauses() 
 
     assert!(matches!(refused, Error::Refused { refusal: Refusal::Channel, .. }), "{refused:?}");
     assert!(start.elapsed() >= Duration::from_millis(32 + 64), "{:?} for three refusals", start.elapsed());
+}
+
+#[test]
+fn a_host_that_is_ignored_gets_no_answer_and_others_do() {
+    let server = serve('x', 0, ServerConfig { ignored: vec![Ipv4Addr::new(127, 0, 0, 2)], ..quiet() });
+    let asking = |ip: &str| {
+        let socket = UdpSocket::bind((ip, 0)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.send_to(&SEARCH_FOR_X1, local(server.udp_port())).unwrap();
+        socket
+    };
+    let mut buffer = [0; 256];
+
+    let ignored = asking("127.0.0.2");
+    let answered = asking("127.0.0.1").recv(&mut buffer);
+
+    // The searches are answered in their order, so the first one had its chance.
+    ignored.set_nonblocking(true).unwrap();
+    assert!(answered.is_ok(), "{answered:?}");
+    assert_eq!(ignored.recv(&mut buffer).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One file per verb: its flags, its help, what it does.
 
 pub mod completion;
+pub mod config;
 pub mod get;
 pub mod info;
 pub mod ioc;
