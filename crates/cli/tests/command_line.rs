@@ -88,6 +88,14 @@ fn config_tells_a_wrong_value_with_what_is_expected_and_ends_with_code_1() {
 }
 
 #[test]
+fn search_tells_a_name_that_nobody_answers_and_ends_with_code_3() {
+    let output = run(fodo(free_port()).args(["search", "no:such"]));
+
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(text(&output.stdout), "no:such  NOBODY\n");
+}
+
+#[test]
 fn a_link_named_caget_is_caget() {
     let link = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("fodo-test-{}", std::process::id()))

@@ -9,6 +9,7 @@ pub mod lab;
 pub mod monitor;
 pub mod put;
 pub mod repeater;
+pub mod search;
 pub mod why;
 
 use std::io;
