@@ -21,7 +21,7 @@ fn help_of(verb: &str) -> String {
 
 #[test]
 fn the_reference_pages_hold_what_help_prints() {
-    let help = help_of("get") + &help_of("ioc");
+    let help = help_of("get") + &help_of("ioc") + &help_of("config");
 
     for page in ["environment.md", "exit-codes.md", "json.md"] {
         let blocks = blocks(page);
@@ -29,5 +29,19 @@ fn the_reference_pages_hold_what_help_prints() {
         for block in blocks {
             assert!(help.contains(&block), "{page} holds\n{block}\nbut --help prints\n{help}");
         }
+    }
+}
+
+#[test]
+fn the_page_on_the_environment_has_every_variable() {
+    let help = help_of("config");
+    let table = help.split("Variables, ").nth(1).unwrap_or_default();
+    let variables: Vec<&str> = table.lines().filter(|line| line.starts_with("  EPICS_CA")).collect();
+
+    let page = blocks("environment.md").join("\n");
+
+    assert!(variables.len() >= 18, "{help}");
+    for variable in variables {
+        assert!(page.contains(variable), "environment.md lacks\n{variable}");
     }
 }

@@ -18,6 +18,7 @@ pub mod ring;
 pub mod search;
 pub mod server;
 mod subscriptions;
+pub mod traffic;
 
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(

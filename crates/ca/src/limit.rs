@@ -97,3 +97,19 @@ pub const REPEATER_LOOK: Duration = Duration::from_secs(10);
 
 /// The same while there is no room for more.
 pub const REPEATER_LOOK_SOONER: Duration = Duration::from_secs(1);
+
+/// Names that a bystander keeps of the traffic it hears: more than people look at, and some ten MB.
+pub const TRAFFIC_NAMES: usize = 64 * 1024;
+
+/// Clients, and servers, that it keeps of each name.
+pub const TRAFFIC_CLIENTS: usize = 64;
+
+/// How long a bystander waits for somebody to answer for a name: some six searches, so that one that is lost
+/// makes no dead name.
+pub const TRAFFIC_ANSWER: Duration = Duration::from_secs(2);
+
+/// How long what it has found out about a name holds, before it asks again when clients do.
+pub const TRAFFIC_ASK_AGAIN: Duration = Duration::from_secs(60);
+
+/// How late one way of a search may be behind another. Clients ask again after 32 ms at the soonest.
+pub const TRAFFIC_DETOUR: Duration = Duration::from_millis(20);

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use fodo_net::config::{self, Side};
 use fodo_net::{Error, Refusal};
 
 /// How the program ends. The numbers are documented in every `--help` and never change.
@@ -84,18 +85,16 @@ Exit codes:
   7  several PVs failed, for different reasons";
 
 /// The section of a client verb's `--help` on the environment.
-pub const CLIENT_ENVIRONMENT: &str = "\
-Environment:
-  EPICS_CA_ADDR_LIST          where searches go: hosts, networks, groups, separated by blanks
-  EPICS_CA_AUTO_ADDR_LIST     NO: only there; YES (default): broadcasts of all interfaces as well
-  EPICS_CA_NAME_SERVERS       whom to ask over TCP as well, where searches do not reach
-  EPICS_CA_SERVER_PORT        port of searches (5064)
-  EPICS_CA_REPEATER_PORT      UDP port of beacons (5065)
-  EPICS_CA_MAX_SEARCH_PERIOD  longest time between two searches for a name, in seconds (300)
-  EPICS_CA_MCAST_TTL          how many routers a search for a group passes (1)
-  EPICS_CA_CONN_TMO           seconds of silence until a server is probed (30)
-  NO_COLOR                    set to anything: no colour at a terminal
-  TZ                          the time zone of printed time stamps";
+pub fn client_environment() -> String {
+    let variables = config::help(|side| side != Side::Server);
+    format!(
+        "Environment, and in brackets what holds without it (fodo config shows what does):\n{variables}\n{TERMINAL}"
+    )
+}
+
+const TERMINAL: &str = "  \
+  NO_COLOR                         set to anything: no colour at a terminal
+  TZ                               the time zone of printed time stamps";
 
 /// What happened and what to do, in one line.
 pub fn explain(error: &Error) -> String {

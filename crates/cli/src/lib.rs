@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::epics::Outlet;
-use crate::exit::{CLIENT_ENVIRONMENT, EXIT_CODES, Exit};
-use crate::verb::{completion, get, info, ioc, lab, monitor, put, repeater, why};
+use crate::exit::{EXIT_CODES, Exit, client_environment};
+use crate::verb::{completion, config, get, info, ioc, lab, monitor, put, repeater, search, why};
 
 /// One program for process variables: serve, get, put, monitor, inspect
 #[derive(Parser)]
@@ -41,6 +41,8 @@ Examples:
   fodo put x:motor 12.5             write, and wait until it is done
   fodo monitor x:motor.RBV          watch
   fodo why x:motor                  which step towards a PV fails, and what to do
+  fodo search --watch               who asks for what, and what nobody answers
+  fodo config                       which environment variables count, and what is wrong with them
   fodo lab run quick                measure this machine
   fodo caget -a x:motor.RBV         the field's own tools, with their flags and their text
 
@@ -54,6 +56,8 @@ enum Verb {
     Monitor(monitor::Arguments),
     Info(info::Arguments),
     Why(why::Arguments),
+    Search(search::Arguments),
+    Config(config::Arguments),
     Ioc(ioc::Arguments),
     Repeater(repeater::Arguments),
     /// Measure this machine, and compare with other implementations
@@ -140,6 +144,8 @@ fn run_verb(
         Verb::Monitor(arguments) => monitor::run(arguments, outlet),
         Verb::Info(arguments) => info::run(arguments, outlet),
         Verb::Why(arguments) => why::run(arguments, outlet),
+        Verb::Search(arguments) => search::run(arguments, outlet),
+        Verb::Config(arguments) => config::run(arguments, outlet),
         Verb::Ioc(arguments) => {
             let of_verb = matches.subcommand_matches("ioc").unwrap_or(matches);
             ioc::run(arguments, of_verb, outlet)
@@ -154,13 +160,16 @@ fn run_verb(
 /// The command line as clap knows it, every verb's help with its examples and exit codes.
 fn command() -> clap::Command {
     let mut command = Program::command();
+    let client_environment = client_environment();
     let helps = [
-        ("get", format!("{}\n\n{}\n\n{CLIENT_ENVIRONMENT}", get::HELP, json::KEYS)),
-        ("put", format!("{}\n\n{CLIENT_ENVIRONMENT}", put::HELP)),
-        ("monitor", format!("{}\n\n{}\n\n{CLIENT_ENVIRONMENT}", monitor::HELP, json::KEYS)),
-        ("info", format!("{}\n\n{CLIENT_ENVIRONMENT}", info::HELP)),
-        ("why", format!("{}\n\n{CLIENT_ENVIRONMENT}", why::HELP)),
-        ("ioc", ioc::HELP.to_owned()),
+        ("get", format!("{}\n\n{}\n\n{client_environment}", get::HELP, json::KEYS)),
+        ("put", format!("{}\n\n{client_environment}", put::HELP)),
+        ("monitor", format!("{}\n\n{}\n\n{client_environment}", monitor::HELP, json::KEYS)),
+        ("info", format!("{}\n\n{client_environment}", info::HELP)),
+        ("why", format!("{}\n\n{client_environment}", why::HELP)),
+        ("search", format!("{}\n\n{client_environment}", search::HELP)),
+        ("config", config::help()),
+        ("ioc", format!("{}\n\n{}", ioc::HELP, ioc::environment())),
         ("repeater", repeater::HELP.to_owned()),
         ("completion", completion::HELP.to_owned()),
     ];
@@ -220,7 +229,7 @@ mod tests {
         let mut command = command();
         command.clone().debug_assert();
 
-        for verb in ["get", "put", "monitor", "info", "why", "ioc", "repeater", "completion"] {
+        for verb in ["get", "put", "monitor", "info", "why", "search", "config", "ioc", "repeater", "completion"] {
             let help = command.find_subcommand_mut(verb).unwrap().render_long_help().to_string();
             assert!(help.contains("Examples:"), "{verb}");
             assert!(help.contains("Exit codes:"), "{verb}");

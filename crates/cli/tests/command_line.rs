@@ -60,6 +60,42 @@ fn an_environment_that_cannot_be_understood_is_code_1_and_named() {
 }
 
 #[test]
+fn config_shows_what_counts_and_where_it_comes_from() {
+    let mut command = fodo(9);
+    command.env("EPICS_CA_SERVER_PORT", "6064").env("EPICS_CA_CONN_TIMEOUT", "5").args(["config", "--json"]);
+
+    let output = run(&mut command);
+
+    let lines: Vec<serde_json::Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| lines.iter().find(|line| line["variable"] == name).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(of("EPICS_CA_ADDR_LIST")["value"], "127.0.0.1:9");
+    assert_eq!(of("EPICS_CAS_SERVER_PORT")["value"], "6064");
+    assert_eq!(of("EPICS_CAS_SERVER_PORT")["from"], "EPICS_CA_SERVER_PORT");
+    assert_eq!(of("EPICS_CA_MCAST_TTL")["origin"], "default");
+    assert_eq!(of("EPICS_CA_CONN_TIMEOUT")["origin"], "unknown");
+}
+
+#[test]
+fn config_tells_a_wrong_value_with_what_is_expected_and_ends_with_code_1() {
+    let output = run(fodo(9).env("EPICS_CA_CONN_TMO", "soon").arg("config"));
+
+    let out = text(&output.stdout);
+    let line = out.lines().find(|line| line.starts_with("EPICS_CA_CONN_TMO")).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(line.contains("\"soon\"") && line.contains("expected a number of seconds above 0"), "{line}");
+}
+
+#[test]
+fn search_tells_a_name_that_nobody_answers_and_ends_with_code_3() {
+    let output = run(fodo(free_port()).args(["search", "no:such"]));
+
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(text(&output.stdout), "no:such  NOBODY\n");
+}
+
+#[test]
 fn a_link_named_caget_is_caget() {
     let link = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("fodo-test-{}", std::process::id()))

@@ -8,6 +8,7 @@ mod clock;
 pub mod config;
 mod interfaces;
 mod limit;
+pub mod overhear;
 mod places;
 mod repeater;
 pub mod server;

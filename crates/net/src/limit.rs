@@ -83,6 +83,12 @@ pub const CLAIMS: usize = 8;
 /// higher rate would load every server of a plant.
 pub const SEARCH_PERIOD_SETTING_MIN: Duration = Duration::from_secs(60);
 
+/// The smallest that EPICS_CA_MAX_ARRAY_BYTES sets, in libca as well: small messages always pass.
+pub const ARRAY_SETTING_MIN_BYTES: usize = 16 * 1024;
+
+/// Bytes of a payload beside an array of the longest that is allowed: no metadata takes more.
+pub const METADATA_BYTES: usize = 1024;
+
 /// How often the host's interfaces are looked at while names are looked for, and names of hosts
 /// that could not be resolved.
 pub const PLACES_LOOK: Duration = Duration::from_secs(15);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use fodo_net::overhear::{Bystander, Traffic};
 use fodo_net::{
     ClientConfig, Completion, Context, Error, Host, Kind, Meta, Notice, Posts, PutRefusal, Pv, PvFacts, Reading,
     Refusal, Repeater, Server, ServerConfig, Severity, Source, Value,
@@ -112,6 +113,12 @@ fn beacon(port: u16, number: u32) -> Vec<u8> {
     bytes
 }
 
+/// VERSION and SEARCH for "x:1".
+const SEARCH_FOR_X1: [u8; 40] = [
+    0, 0, 0, 0, 0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 0, //
+    0, 6, 0, 8, 0, 5, 0, 13, 0, 0, 0, 1, 0, 0, 0, 1, b'x', b':', b'1', 0, 0, 0, 0, 0,
+];
+
 const REGISTER: [u8; 16] = [0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 127, 0, 0, 1];
 
 #[test]
@@ -218,6 +225,26 @@ fn row_11_a_server_that_refuses_a_channel_at_first_is_asked_again_with_pauses() 
 }
 
 #[test]
+fn a_host_that_is_ignored_gets_no_answer_and_others_do() {
+    let server = serve('x', 0, ServerConfig { ignored: vec![Ipv4Addr::new(127, 0, 0, 2)], ..quiet() });
+    let asking = |ip: &str| {
+        let socket = UdpSocket::bind((ip, 0)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.send_to(&SEARCH_FOR_X1, local(server.udp_port())).unwrap();
+        socket
+    };
+    let mut buffer = [0; 256];
+
+    let ignored = asking("127.0.0.2");
+    let answered = asking("127.0.0.1").recv(&mut buffer);
+
+    // The searches are answered in their order, so the first one had its chance.
+    ignored.set_nonblocking(true).unwrap();
+    assert!(answered.is_ok(), "{answered:?}");
+    assert_eq!(ignored.recv(&mut buffer).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
 fn servers_that_share_a_port_of_one_host_are_all_found_by_its_address() {
     let one = serve('x', 0, quiet());
     let port = one.udp_port();
@@ -312,4 +339,52 @@ fn row_10_a_repeater_is_the_only_one_of_its_port_and_lets_go_of_clients_that_hav
     }
 
     assert!(repeater.n_clients() < 1000, "{}", repeater.n_clients());
+}
+
+#[test]
+fn a_bystander_hears_who_asks_for_a_name_and_finds_every_server_that_has_it() {
+    let one = serve('x', 0, quiet());
+    let port = one.udp_port();
+    let other = serve('x', 0, ServerConfig { port, ..quiet() });
+    let mut bystander = Bystander::hearing(&ClientConfig::at(vec![local(port)])).unwrap();
+    let (client, address) = listening();
+    client.set_broadcast(true).unwrap();
+
+    client.send_to(&SEARCH_FOR_X1, ("127.255.255.255", port)).unwrap();
+    let has_both = |traffic: &Traffic| traffic.names().first().is_some_and(|name| name.servers.len() == 2);
+    bystander.run(PATIENCE, has_both).unwrap();
+
+    let name = &bystander.traffic().names()[0];
+    let mut servers = name.servers.clone();
+    servers.sort_unstable();
+    let mut expected = vec![local(one.tcp_port()), local(other.tcp_port())];
+    expected.sort_unstable();
+    assert_eq!((name.name.as_str(), name.n_asked, name.clients[0].address), ("x:1", 1, address));
+    assert_eq!(servers, expected);
+}
+
+#[test]
+fn a_bystander_takes_no_search_away_from_a_server_of_this_host() {
+    let server = serve('x', 0, quiet());
+    let bystander = Bystander::hearing(&ClientConfig::at(vec![local(server.udp_port())])).unwrap();
+    let (client, _) = listening();
+
+    client.send_to(&SEARCH_FOR_X1, local(server.udp_port())).unwrap();
+
+    assert!(client.recv(&mut [0; 64]).is_ok());
+    assert!(bystander.heard_at().iter().all(|address| !address.ip().is_unspecified()), "{bystander:?}");
+}
+
+#[test]
+fn a_bystander_hears_beacons_by_way_of_the_repeater() {
+    let repeater = Repeater::start(0).unwrap();
+    let config = ClientConfig { repeater_port: Some(repeater.port()), ..ClientConfig::at(vec![local(free_udp())]) };
+    let mut bystander = Bystander::hearing(&config).unwrap();
+    bystander.run(PATIENCE, |_| repeater.n_clients() == 1).unwrap();
+    let (server, _) = listening();
+
+    server.send_to(&beacon(6064, 5), local(repeater.port())).unwrap();
+    bystander.run(PATIENCE, |traffic| !traffic.servers().is_empty()).unwrap();
+
+    assert_eq!(bystander.traffic().servers()[0].address, local(6064));
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 
 use clap::ArgMatches;
 use fodo_net::ServerConfig;
+use fodo_net::config::{self, Side};
 
 use crate::epics::Outlet;
 use crate::exit::Exit;
@@ -23,10 +24,10 @@ pub struct Arguments {
     /// More databases
     #[arg(value_name = "FILE", required_unless_present = "databases")]
     files: Vec<PathBuf>,
-    /// UDP port of searches, and TCP port where it is free; 0 for any
+    /// UDP port of searches, and TCP port where it is free; 0 for any. Instead of EPICS_CAS_SERVER_PORT
     #[arg(long, value_name = "N")]
     port: Option<u16>,
-    /// Serve on this address only; may be given several times
+    /// Serve on this address only; may be given several times. Instead of EPICS_CAS_INTF_ADDR_LIST
     #[arg(long, value_name = "ADDRESS")]
     interface: Vec<Ipv4Addr>,
     /// No shell, which there is none of: for command lines made for softIoc
@@ -49,14 +50,13 @@ When it serves it prints one line on stdout, which scripts may wait for:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA)
 or, where searches have another port than the circuits:
   fodo ioc: serving 102 records on 127.0.0.1:40001 (CA, searches on UDP 5064)
-SIGINT and SIGTERM stop it cleanly, with exit code 0. It reads no input and needs no terminal.
+SIGINT and SIGTERM stop it cleanly, with exit code 0. It reads no input and needs no terminal.";
 
-Environment:
-  EPICS_CAS_INTF_ADDR_LIST         the same as --interface; multicast groups in it are joined
-  EPICS_CAS_SERVER_PORT            the same as --port; EPICS_CA_SERVER_PORT without it
-  EPICS_CAS_BEACON_ADDR_LIST       where beacons go, beside the interfaces' own broadcasts
-  EPICS_CAS_AUTO_BEACON_ADDR_LIST  NO: beacons go only there
-  EPICS_CAS_BEACON_PERIOD          longest time between two beacons, in seconds (15)";
+/// The section of the help on the environment.
+pub fn environment() -> String {
+    let variables = config::help(|side| side != Side::Client);
+    format!("Environment, and in brackets what holds without it (fodo config shows what does):\n{variables}")
+}
 
 /// The files in the order given, each with the macros that were last given before it; those that
 /// stand behind every file count for the files without any.

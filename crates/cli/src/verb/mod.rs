@@ -1,6 +1,7 @@
 //! One file per verb: its flags, its help, what it does.
 
 pub mod completion;
+pub mod config;
 pub mod get;
 pub mod info;
 pub mod ioc;
@@ -8,6 +9,7 @@ pub mod lab;
 pub mod monitor;
 pub mod put;
 pub mod repeater;
+pub mod search;
 pub mod why;
 
 use std::io;

@@ -147,6 +147,8 @@ impl Drop for Server {
 struct Edge {
     listeners: Vec<TcpListener>,
     answering: Vec<Answering>,
+    /// Whose searches are not answered.
+    ignored: Vec<Ipv4Addr>,
     beacon_places: Places,
     beacon_period_max: Duration,
     tcp_port: u16,
@@ -183,7 +185,8 @@ impl Edge {
         };
         let beacon_places = Places::new(&config.beacon_addresses, &config.beacon_hosts, automatic, Instant::now());
         let beacon_period_max = config.beacon_period_max;
-        Ok(Edge { listeners, answering, beacon_places, beacon_period_max, tcp_port, udp_port })
+        let ignored = config.ignored.clone();
+        Ok(Edge { listeners, answering, ignored, beacon_places, beacon_period_max, tcp_port, udp_port })
     }
 }
 

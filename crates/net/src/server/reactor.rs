@@ -1,7 +1,7 @@
 //! A thread that serves some circuits: its own poller, its own slab, and an inbox for the others.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -310,8 +310,11 @@ impl Door {
                 let Ok((n, from)) = socket.recv_from(buffer) else { break };
                 // An empty one costs something as well.
                 n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
-                let mut serves = |name: &str| source.serves(name);
-                self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
+                let is_ignored = matches!(from.ip(), IpAddr::V4(ip) if self.edge.ignored.contains(&ip));
+                if !is_ignored {
+                    let mut serves = |name: &str| source.serves(name);
+                    self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
+                }
                 for datagram in self.datagrams.drain(..) {
                     if let Some(to) = datagram.to {
                         // As one that is lost: the client asks again.

@@ -1,8 +1,14 @@
-//! The environment variables of Channel Access, and what they mean here.
+//! What a client and a server can be told, and the environment variables that tell it.
+
+mod environment;
+mod variable;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use self::environment::Environment;
+pub use self::environment::{Origin, Setting};
+pub use self::variable::{Form, Otherwise, Side, VARIABLES, Variable, help};
 use crate::limit;
 
 /// The port of searches and, where it is free, of circuits.
@@ -62,6 +68,8 @@ pub struct ServerConfig {
     /// Interfaces to bind; empty for all. Multicast groups among them are joined on the others
     /// (EPICS_CAS_INTF_ADDR_LIST).
     pub interfaces: Vec<Ipv4Addr>,
+    /// Hosts whose searches by UDP are not answered (EPICS_CAS_IGNORE_ADDR_LIST).
+    pub ignored: Vec<Ipv4Addr>,
     /// UDP port of searches, and TCP port when it is free (EPICS_CAS_SERVER_PORT). 0: any free ports.
     pub port: u16,
     /// Where beacons go beside the interfaces' own (numbers of EPICS_CAS_BEACON_ADDR_LIST).
@@ -100,11 +108,29 @@ impl std::fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Where variables are looked up: the process's environment, or a table in tests.
-type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+/// Every variable of Channel Access, as it stands in the process's environment.
+///
+/// Looks names of hosts up where a server has to know them before it starts, which can take its time.
+pub fn settings() -> Vec<Setting> {
+    Environment { lookup: &process }.settings()
+}
 
+/// Variables of the process's environment that look as if they were Channel Access', and are not.
+pub fn strangers() -> Vec<String> {
+    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    let mut strangers: Vec<String> = names.filter(|name| is_stranger(name)).collect();
+    strangers.sort();
+    strangers
+}
+
+fn is_stranger(name: &str) -> bool {
+    let is_ours = name.starts_with("EPICS_CA_") || name.starts_with("EPICS_CAS_");
+    is_ours && VARIABLES.iter().all(|variable| variable.name != name)
+}
+
+/// What is no UTF-8 is not overlooked: as no variable may hold it, it is complained of.
 fn process(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+    std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
 }
 
 impl Default for ClientConfig {
@@ -135,25 +161,24 @@ impl ClientConfig {
 
     /// From the process's environment.
     pub fn from_env() -> Result<ClientConfig, ConfigError> {
-        ClientConfig::from_lookup(&process)
+        ClientConfig::from_environment(&Environment { lookup: &process })
     }
 
-    fn from_lookup(lookup: Lookup) -> Result<ClientConfig, ConfigError> {
-        let port = port(lookup, "EPICS_CA_SERVER_PORT", SERVER_PORT)?;
-        let (search_addresses, search_hosts) = hosts(lookup, "EPICS_CA_ADDR_LIST", port)?;
-        let (name_servers, by_name) = hosts(lookup, "EPICS_CA_NAME_SERVERS", port)?;
+    fn from_environment(environment: &Environment) -> Result<ClientConfig, ConfigError> {
+        let port = environment.port(&variable::SERVER_PORT)?;
+        let (search_addresses, search_hosts) = environment.hosts(&variable::ADDR_LIST, port)?;
+        let (name_servers, by_name) = environment.hosts(&variable::NAME_SERVERS, port)?;
         let by_number = name_servers.iter().map(|at| Host { name: at.ip().to_string(), port: at.port() });
-        let period = seconds(lookup, "EPICS_CA_MAX_SEARCH_PERIOD", fodo_ca::limit::SEARCH_PERIOD_MAX)?;
         Ok(ClientConfig {
             search_addresses,
             search_hosts,
-            interface_search_port: yes(lookup, "EPICS_CA_AUTO_ADDR_LIST", true)?.then_some(port),
+            interface_search_port: environment.yes(&variable::AUTO_ADDR_LIST)?.then_some(port),
             name_servers: by_number.chain(by_name).collect(),
-            search_period_max: period.max(limit::SEARCH_PERIOD_SETTING_MIN),
-            repeater_port: Some(self::port(lookup, "EPICS_CA_REPEATER_PORT", REPEATER_PORT)?),
-            multicast_ttl: multicast_ttl(lookup)?,
-            echo_after: seconds(lookup, "EPICS_CA_CONN_TMO", Duration::from_secs(30))?,
-            payload_bytes_max: payload_bytes(lookup)?,
+            search_period_max: environment.seconds(&variable::MAX_SEARCH_PERIOD)?,
+            repeater_port: Some(environment.port(&variable::REPEATER_PORT)?),
+            multicast_ttl: environment.routers(&variable::MCAST_TTL)?,
+            echo_after: environment.seconds(&variable::CONN_TMO)?,
+            payload_bytes_max: payload_bytes(environment)?,
         })
     }
 }
@@ -162,6 +187,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         ServerConfig {
             interfaces: Vec::new(),
+            ignored: Vec::new(),
             port: SERVER_PORT,
             beacon_addresses: Vec::new(),
             beacon_hosts: Vec::new(),
@@ -177,52 +203,25 @@ impl Default for ServerConfig {
 impl ServerConfig {
     /// From the process's environment.
     pub fn from_env() -> Result<ServerConfig, ConfigError> {
-        ServerConfig::from_lookup(&process)
+        ServerConfig::from_environment(&Environment { lookup: &process })
     }
 
-    fn from_lookup(lookup: Lookup) -> Result<ServerConfig, ConfigError> {
-        let client_port = port(lookup, "EPICS_CA_SERVER_PORT", SERVER_PORT)?;
-        let repeater_port = port(lookup, "EPICS_CA_REPEATER_PORT", REPEATER_PORT)?;
-        let beacon_port = port(lookup, "EPICS_CAS_BEACON_PORT", repeater_port)?;
-        let (mut interfaces, by_name) = hosts(lookup, "EPICS_CAS_INTF_ADDR_LIST", 0)?;
-        // What the server binds must be known before it starts.
-        for host in by_name {
-            let expected = "addresses of this host, or names of them";
-            let variable = "EPICS_CAS_INTF_ADDR_LIST";
-            interfaces.push(host.resolved().ok_or(ConfigError { variable, text: host.name, expected })?);
-        }
-        let interfaces = interfaces
-            .iter()
-            .filter_map(|address| match address.ip() {
-                IpAddr::V4(ip) if !ip.is_unspecified() => Some(ip),
-                _ => None,
-            })
-            .collect();
-        // A server without a beacon list of its own uses the clients' list.
-        let list = match lookup("EPICS_CAS_BEACON_ADDR_LIST") {
-            Some(_) => "EPICS_CAS_BEACON_ADDR_LIST",
-            None => "EPICS_CA_ADDR_LIST",
-        };
-        let automatic = match lookup("EPICS_CAS_AUTO_BEACON_ADDR_LIST") {
-            Some(_) => "EPICS_CAS_AUTO_BEACON_ADDR_LIST",
-            None => "EPICS_CA_AUTO_ADDR_LIST",
-        };
-        let (beacon_addresses, beacon_hosts) = hosts(lookup, list, beacon_port)?;
-        // rsrv's name of the setting is older than its present one.
-        let period = match lookup("EPICS_CAS_BEACON_PERIOD") {
-            Some(_) => "EPICS_CAS_BEACON_PERIOD",
-            None => "EPICS_CA_BEACON_PERIOD",
-        };
+    fn from_environment(environment: &Environment) -> Result<ServerConfig, ConfigError> {
+        let beacon_port = environment.port(&variable::CAS_BEACON_PORT)?;
+        let (beacon_addresses, beacon_hosts) = environment.hosts(&variable::CAS_BEACON_ADDR_LIST, beacon_port)?;
+        let mut interfaces = environment.addresses(&variable::CAS_INTF_ADDR_LIST)?;
+        interfaces.retain(|ip| !ip.is_unspecified());
         Ok(ServerConfig {
             interfaces,
-            port: port(lookup, "EPICS_CAS_SERVER_PORT", client_port)?,
+            ignored: environment.addresses(&variable::CAS_IGNORE_ADDR_LIST)?,
+            port: environment.port(&variable::CAS_SERVER_PORT)?,
             beacon_addresses,
             beacon_hosts,
-            beacons_to_interfaces: yes(lookup, automatic, true)?,
+            beacons_to_interfaces: environment.yes(&variable::CAS_AUTO_BEACON_ADDR_LIST)?,
             beacon_port,
-            beacon_period_max: seconds(lookup, period, fodo_ca::limit::BEACON_PERIODS.1)?,
-            multicast_ttl: multicast_ttl(lookup)?,
-            payload_bytes_max: payload_bytes(lookup)?,
+            beacon_period_max: environment.seconds(&variable::CAS_BEACON_PERIOD)?,
+            multicast_ttl: environment.routers(&variable::MCAST_TTL)?,
+            payload_bytes_max: payload_bytes(environment)?,
         })
     }
 }
@@ -241,78 +240,12 @@ fn automatic_payload_bytes() -> usize {
     1024 * 1024 * 1024
 }
 
-fn payload_bytes(lookup: Lookup) -> Result<usize, ConfigError> {
-    if yes(lookup, "EPICS_CA_AUTO_ARRAY_BYTES", true)? {
+fn payload_bytes(environment: &Environment) -> Result<usize, ConfigError> {
+    if environment.yes(&variable::AUTO_ARRAY_BYTES)? {
         return Ok(automatic_payload_bytes());
     }
-    let name = "EPICS_CA_MAX_ARRAY_BYTES";
-    let bytes = number::<usize>(lookup, name, "a number of bytes")?.unwrap_or(16_384);
-    // The field's programs round a smaller setting up to this, and add room for the metadata.
-    Ok(bytes.max(16_384) + 1024)
-}
-
-fn text(lookup: Lookup, name: &str) -> Option<String> {
-    lookup(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
-}
-
-fn number<T: std::str::FromStr>(
-    lookup: Lookup,
-    variable: &'static str,
-    expected: &'static str,
-) -> Result<Option<T>, ConfigError> {
-    text(lookup, variable)
-        .map(|text| text.parse().map_err(|_| ConfigError { variable, text: text.clone(), expected }))
-        .transpose()
-}
-
-fn port(lookup: Lookup, variable: &'static str, default: u16) -> Result<u16, ConfigError> {
-    Ok(number(lookup, variable, "a port, 1 to 65535")?.unwrap_or(default))
-}
-
-fn seconds(lookup: Lookup, variable: &'static str, default: Duration) -> Result<Duration, ConfigError> {
-    let expected = "a number of seconds above 0";
-    match number::<f64>(lookup, variable, expected)? {
-        None => Ok(default),
-        Some(seconds) if seconds > 0.0 && seconds < 1e9 => Ok(Duration::from_secs_f64(seconds)),
-        Some(seconds) => Err(ConfigError { variable, text: seconds.to_string(), expected }),
-    }
-}
-
-fn yes(lookup: Lookup, variable: &'static str, default: bool) -> Result<bool, ConfigError> {
-    match text(lookup, variable) {
-        None => Ok(default),
-        Some(text) if text.eq_ignore_ascii_case("yes") => Ok(true),
-        Some(text) if text.eq_ignore_ascii_case("no") => Ok(false),
-        Some(text) => Err(ConfigError { variable, text, expected: "YES or NO" }),
-    }
-}
-
-fn multicast_ttl(lookup: Lookup) -> Result<u32, ConfigError> {
-    let (variable, expected) = ("EPICS_CA_MCAST_TTL", "a number of routers, 1 to 255");
-    Ok(number::<std::num::NonZeroU8>(lookup, variable, expected)?.map_or(1, |ttl| u32::from(ttl.get())))
-}
-
-/// Hosts, each with a port of its own if one is given, separated by blanks: first those that are
-/// numbers, then those that have to be looked up, which is not done here, as it can take long.
-fn hosts(lookup: Lookup, variable: &'static str, port: u16) -> Result<(Vec<SocketAddr>, Vec<Host>), ConfigError> {
-    let (mut addresses, mut names) = (Vec::new(), Vec::new());
-    for text in text(lookup, variable).unwrap_or_default().split_whitespace() {
-        let (name, port) = match text.split_once(':') {
-            None => (text, Some(port)),
-            Some((name, port)) => (name, port.parse().ok().filter(|_| !name.is_empty())),
-        };
-        let Some(port) = port else {
-            let expected = "hosts or addresses, each with \":port\" where it has its own";
-            return Err(ConfigError { variable, text: text.to_owned(), expected });
-        };
-        let host = Host { name: name.to_owned(), port };
-        match host.address() {
-            Some(address) if !addresses.contains(&address) => addresses.push(address),
-            None if !names.contains(&host) => names.push(host),
-            _ => {}
-        }
-    }
-    Ok((addresses, names))
+    // The limit is the array's; a payload holds its metadata as well.
+    Ok(environment.bytes(&variable::MAX_ARRAY_BYTES)?.saturating_add(limit::METADATA_BYTES))
 }
 
 #[cfg(test)]
@@ -323,6 +256,80 @@ mod tests {
         |name| rows.iter().find(|row| row.0 == name).map(|row| row.1.to_owned())
     }
 
+    fn client(lookup: &dyn Fn(&str) -> Option<String>) -> Result<ClientConfig, ConfigError> {
+        ClientConfig::from_environment(&Environment { lookup })
+    }
+
+    fn server(lookup: &dyn Fn(&str) -> Option<String>) -> Result<ServerConfig, ConfigError> {
+        ServerConfig::from_environment(&Environment { lookup })
+    }
+
+    fn setting(rows: &[(&str, &str)], name: &str) -> Setting {
+        let settings = Environment { lookup: &table(rows) }.settings();
+        settings.into_iter().find(|setting| setting.variable.name == name).unwrap()
+    }
+
+    #[test]
+    fn an_empty_environment_means_the_defaults() {
+        let nothing = table(&[]);
+
+        assert_eq!(client(&nothing).unwrap(), ClientConfig::default());
+        assert_eq!(server(&nothing).unwrap(), ServerConfig::default());
+    }
+
+    #[test]
+    fn a_setting_tells_where_its_value_comes_from() {
+        let rows = [("EPICS_CA_SERVER_PORT", "6064"), ("EPICS_CAS_BEACON_PORT", " ")];
+
+        let origins = ["EPICS_CA_SERVER_PORT", "EPICS_CAS_SERVER_PORT", "EPICS_CAS_BEACON_PORT"].map(|name| {
+            let setting = setting(&rows, name);
+            (setting.value.unwrap(), setting.origin)
+        });
+
+        assert_eq!(
+            origins,
+            [
+                ("6064".to_owned(), Origin::Environment),
+                ("6064".to_owned(), Origin::Variable("EPICS_CA_SERVER_PORT")),
+                ("5065".to_owned(), Origin::Default),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_setting_that_does_not_count_as_it_stands_has_a_remark() {
+        let slow = setting(&[("EPICS_CA_MAX_SEARCH_PERIOD", "1")], "EPICS_CA_MAX_SEARCH_PERIOD");
+        let unused = setting(&[("EPICS_CA_MAX_ARRAY_BYTES", "100000")], "EPICS_CA_MAX_ARRAY_BYTES");
+        let plain = setting(&[("EPICS_CA_CONN_TMO", "2.5")], "EPICS_CA_CONN_TMO");
+
+        assert_eq!((slow.value.unwrap().as_str(), slow.remark.as_deref()), ("60", Some("raised from 1")));
+        assert!(unused.remark.unwrap().starts_with("not used: EPICS_CA_AUTO_ARRAY_BYTES is YES"));
+        assert_eq!((plain.value.unwrap().as_str(), plain.remark), ("2.5", None));
+    }
+
+    #[test]
+    fn an_error_names_the_variable_that_holds_the_wrong_text() {
+        let wrong = setting(&[("EPICS_CA_SERVER_PORT", "many")], "EPICS_CAS_SERVER_PORT");
+
+        assert_eq!(wrong.value.unwrap_err().variable, "EPICS_CA_SERVER_PORT");
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_a_stranger_and_others_programs_variables_are_not() {
+        let names = ["EPICS_CA_ADDRLIST", "EPICS_CAS_PORT", "EPICS_CA_ADDR_LIST", "EPICS_PVA_ADDR_LIST", "HOME"];
+
+        assert_eq!(names.map(is_stranger), [true, true, false, false, false]);
+    }
+
+    #[test]
+    fn no_variable_falls_back_to_one_of_another_form() {
+        for variable in VARIABLES {
+            if let Otherwise::Variable(other) = variable.otherwise {
+                assert_eq!(variable.form, other.form, "{}", variable.name);
+            }
+        }
+    }
+
     #[test]
     fn an_address_list_keeps_ports_of_its_own_and_drops_doubles() {
         let lookup = table(&[
@@ -331,7 +338,7 @@ mod tests {
             ("EPICS_CA_SERVER_PORT", "5070"),
         ]);
 
-        let config = ClientConfig::from_lookup(&lookup).unwrap();
+        let config = client(&lookup).unwrap();
 
         let expected = ["127.0.0.1:5070", "127.0.0.2:6000"].map(|text| text.parse::<SocketAddr>().unwrap());
         assert_eq!(config.search_addresses, expected);
@@ -344,7 +351,7 @@ mod tests {
             ("EPICS_CA_NAME_SERVERS", "10.0.0.1 names.invalid:7000"),
         ]);
 
-        let config = ClientConfig::from_lookup(&lookup).unwrap();
+        let config = client(&lookup).unwrap();
 
         let host = |name: &str, port| Host { name: name.into(), port };
         assert_eq!(config.search_addresses, ["127.0.0.1:5064".parse::<SocketAddr>().unwrap()]);
@@ -356,14 +363,14 @@ mod tests {
     fn a_port_that_is_none_is_told_with_its_host() {
         let lookup = table(&[("EPICS_CA_ADDR_LIST", "127.0.0.1 host:many")]);
 
-        assert_eq!(ClientConfig::from_lookup(&lookup).unwrap_err().text, "host:many");
+        assert_eq!(client(&lookup).unwrap_err().text, "host:many");
     }
 
     #[test]
     fn searches_slow_down_to_the_period_that_is_set_but_not_below_a_minute() {
         let slow = |text| {
             let rows = [("EPICS_CA_MAX_SEARCH_PERIOD", text)];
-            ClientConfig::from_lookup(&table(&rows)).unwrap().search_period_max.as_secs()
+            client(&table(&rows)).unwrap().search_period_max.as_secs()
         };
 
         assert_eq!((slow("120"), slow("1"), slow("")), (120, 60, 300));
@@ -373,7 +380,7 @@ mod tests {
     fn a_variable_that_cannot_be_understood_is_named() {
         let lookup = table(&[("EPICS_CA_AUTO_ADDR_LIST", "maybe")]);
 
-        let error = ClientConfig::from_lookup(&lookup).unwrap_err();
+        let error = client(&lookup).unwrap_err();
 
         assert_eq!(error.to_string(), "EPICS_CA_AUTO_ADDR_LIST=\"maybe\": expected YES or NO");
     }
@@ -387,7 +394,7 @@ mod tests {
             ("EPICS_CAS_INTF_ADDR_LIST", "127.0.0.1"),
         ]);
 
-        let config = ServerConfig::from_lookup(&lookup).unwrap();
+        let config = server(&lookup).unwrap();
 
         assert_eq!(config.port, 6064);
         assert_eq!(config.interfaces, [Ipv4Addr::LOCALHOST]);
@@ -399,7 +406,7 @@ mod tests {
         let fixed = table(&[("EPICS_CA_AUTO_ARRAY_BYTES", "NO"), ("EPICS_CA_MAX_ARRAY_BYTES", "100000")]);
         let automatic = table(&[("EPICS_CA_MAX_ARRAY_BYTES", "100000")]);
 
-        assert_eq!(ClientConfig::from_lookup(&fixed).unwrap().payload_bytes_max, 101_024);
-        assert!(ClientConfig::from_lookup(&automatic).unwrap().payload_bytes_max >= 64 * 1024 * 1024);
+        assert_eq!(client(&fixed).unwrap().payload_bytes_max, 101_024);
+        assert!(client(&automatic).unwrap().payload_bytes_max >= 64 * 1024 * 1024);
     }
 }

@@ -1,0 +1,390 @@
+//! Search traffic as a bystander hears it: who asks for what, and what nobody answers.
+//!
+//! Answers go to whoever has asked and are not overheard, so this asks by itself for every name it
+//! hears of: once, and a few times more while nobody answers.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use fodo_data::Now;
+
+use crate::message::{self, Answer, Request};
+use crate::search::{Claim, Datagram, Searcher, each_message, is_endpoint, told_ip};
+use crate::{Cid, limit};
+
+/// What was heard so far.
+#[derive(Debug)]
+pub struct Traffic {
+    searcher: Searcher,
+    names: Vec<NameTraffic>,
+    by_name: HashMap<String, Cid>,
+    servers: Vec<ServerTraffic>,
+    /// Names that are asked for, by the moment when nobody is expected to answer any more.
+    awaited: VecDeque<(Instant, Cid)>,
+    n_searches: u64,
+    n_left_out: u64,
+    claims: Vec<Claim>,
+}
+
+/// What was heard of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameTraffic {
+    /// The name.
+    pub name: String,
+    /// How often clients have asked for it.
+    pub n_asked: u64,
+    /// Those clients, in the order in which they were heard; the first 64.
+    pub clients: Vec<ClientTraffic>,
+    /// Those who claim it, the first to answer first; more than one is a fault of the plant.
+    pub servers: Vec<SocketAddr>,
+    /// Whether anybody has it.
+    pub state: NameState,
+    asked_at: Instant,
+}
+
+/// Whether anybody has a name; the comment says what it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameState {
+    /// For the first server to answer.
+    Awaited,
+    /// For nothing: a server has it.
+    Claimed,
+    /// For the next client that asks a while later: nobody has answered.
+    Dead,
+}
+
+/// A client that asks for a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientTraffic {
+    /// Where it asks from.
+    pub address: SocketAddr,
+    /// How often it has asked.
+    pub n_asked: u64,
+    sequence: u32,
+    heard_at: Instant,
+}
+
+/// A server whose beacons are heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerTraffic {
+    /// Where its circuits are.
+    pub address: SocketAddr,
+    /// How many beacons were heard.
+    pub n_beacons: u64,
+    /// How often the beacons began anew: it was started again.
+    pub n_restarts: u64,
+    beacon: u32,
+}
+
+impl Traffic {
+    /// Nothing was heard yet. `seed` varies the jitter between processes.
+    pub fn new(seed: u64) -> Traffic {
+        Traffic {
+            searcher: Searcher::new(seed),
+            names: Vec::new(),
+            by_name: HashMap::new(),
+            servers: Vec::new(),
+            awaited: VecDeque::new(),
+            n_searches: 0,
+            n_left_out: 0,
+            claims: Vec::new(),
+        }
+    }
+
+    /// Every name, in the order in which they were heard.
+    pub fn names(&self) -> &[NameTraffic] {
+        &self.names
+    }
+
+    /// Every server whose beacons were heard, likewise.
+    pub fn servers(&self) -> &[ServerTraffic] {
+        &self.servers
+    }
+
+    /// How many searches of others were heard.
+    pub fn n_searches(&self) -> u64 {
+        self.n_searches
+    }
+
+    /// How many of these are in no name, as there were too many names.
+    pub fn n_left_out(&self) -> u64 {
+        self.n_left_out
+    }
+
+    /// Whether answers to a name are still awaited.
+    pub fn is_waiting(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
+    /// Asks for a name as if a client had.
+    pub fn ask(&mut self, name: &str, now: Now) {
+        self.entry(name, now);
+    }
+
+    /// Takes a datagram in that was sent to everybody: searches and beacons.
+    pub fn overheard(&mut self, from: SocketAddr, bytes: &[u8], now: Now) {
+        let mut sequence_of_datagram = 0;
+        each_message(bytes, |header, payload| {
+            if let Request::Version { sequence, .. } = Request::from_header(header) {
+                sequence_of_datagram = sequence;
+            }
+            if let Request::Search { .. } = Request::from_header(header)
+                && let Some(name) = message::text(payload).and_then(|name| std::str::from_utf8(name).ok())
+                && !name.is_empty()
+                && name.len() <= limit::NAME_BYTES
+            {
+                self.searched(from, name, sequence_of_datagram, now);
+            }
+            self.beacon(from, Answer::from_header(header));
+        });
+    }
+
+    /// Takes a datagram in that came to the asking socket: claims, and beacons from the repeater.
+    pub fn answered(&mut self, from: SocketAddr, bytes: &[u8], now: Now) {
+        each_message(bytes, |header, _| self.beacon(from, Answer::from_header(header)));
+        let mut claims = std::mem::take(&mut self.claims);
+        self.searcher.handle(from, bytes, now, &mut claims);
+        for Claim { cid, server, .. } in claims.drain(..) {
+            let Some(name) = self.names.get_mut(cid.0 as usize) else { continue };
+            name.state = NameState::Claimed;
+            if !name.servers.contains(&server) && name.servers.len() < limit::TRAFFIC_CLIENTS {
+                name.servers.push(server);
+            }
+        }
+        self.claims = claims;
+    }
+
+    /// Does what is due: `out` goes wherever searches go.
+    pub fn tick(&mut self, now: Now, out: &mut Vec<Datagram>) {
+        while let Some((_, cid)) = self.awaited.pop_front_if(|(until, _)| *until <= now.monotonic) {
+            self.searcher.remove(cid);
+            if let Some(name) = self.names.get_mut(cid.0 as usize)
+                && name.state == NameState::Awaited
+            {
+                name.state = NameState::Dead;
+            }
+        }
+        self.searcher.tick(now, out);
+    }
+
+    /// The latest moment to call [`Traffic::tick`].
+    pub fn deadline(&self) -> Option<Instant> {
+        let until = self.awaited.front().map(|(until, _)| *until);
+        [until, self.searcher.deadline()].into_iter().flatten().min()
+    }
+
+    fn searched(&mut self, from: SocketAddr, name: &str, sequence: u32, now: Now) {
+        let Some(name) = self.entry(name, now) else {
+            self.n_searches += 1;
+            self.n_left_out += 1;
+            return;
+        };
+        let heard_at = now.monotonic;
+        let has_room = name.clients.len() < limit::TRAFFIC_CLIENTS;
+        match name.clients.iter_mut().find(|client| client.address == from) {
+            // The same datagram by another way: clients send one to every address of their list.
+            Some(client) if client.sequence == sequence && heard_at < client.heard_at + limit::TRAFFIC_DETOUR => {
+                return;
+            }
+            Some(client) => {
+                client.n_asked += 1;
+                (client.sequence, client.heard_at) = (sequence, heard_at);
+            }
+            None if has_room => {
+                name.clients.push(ClientTraffic { address: from, n_asked: 1, sequence, heard_at });
+            }
+            None => {}
+        }
+        name.n_asked += 1;
+        self.n_searches += 1;
+    }
+
+    /// What is known of a name, which is asked for unless it was lately; `None` when there are too many.
+    fn entry(&mut self, name: &str, now: Now) -> Option<&mut NameTraffic> {
+        let (cid, is_due) = match self.by_name.get(name) {
+            Some(&cid) => {
+                let known = self.names.get(cid.0 as usize)?;
+                (cid, now.monotonic >= known.asked_at + limit::TRAFFIC_ASK_AGAIN)
+            }
+            None if self.names.len() >= limit::TRAFFIC_NAMES => return None,
+            None => {
+                let cid = Cid(self.names.len() as u32);
+                self.by_name.insert(name.to_owned(), cid);
+                self.names.push(NameTraffic {
+                    name: name.to_owned(),
+                    n_asked: 0,
+                    clients: Vec::new(),
+                    servers: Vec::new(),
+                    state: NameState::Awaited,
+                    asked_at: now.monotonic,
+                });
+                (cid, true)
+            }
+        };
+        let known = self.names.get_mut(cid.0 as usize)?;
+        if is_due {
+            known.asked_at = now.monotonic;
+            known.state = NameState::Awaited;
+            known.servers.clear();
+            self.awaited.push_back((now.monotonic + limit::TRAFFIC_ANSWER, cid));
+            self.searcher.add(cid, name, now);
+        }
+        Some(known)
+    }
+
+    fn beacon(&mut self, from: SocketAddr, answer: Answer) {
+        let Answer::RsrvIsUp { port, beacon, address, .. } = answer else { return };
+        // The repeater puts the sender's address in; what comes straight from a server has none.
+        let ip = told_ip(address).unwrap_or(from.ip());
+        let address = SocketAddr::new(ip, u16::try_from(port).unwrap_or(0));
+        if !is_endpoint(address) {
+            return;
+        }
+        let has_room = self.servers.len() < limit::BEACON_SERVERS;
+        match self.servers.iter_mut().find(|server| server.address == address) {
+            // By another way.
+            Some(server) if server.beacon == beacon => {}
+            Some(server) => {
+                server.n_beacons += 1;
+                server.n_restarts += u64::from(beacon < server.beacon && beacon < limit::BEACONS_OF_START);
+                server.beacon = beacon;
+            }
+            None if has_room => {
+                self.servers.push(ServerTraffic { address, n_beacons: 1, n_restarts: 0, beacon });
+            }
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::Responder;
+    use std::time::Duration;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    /// What a client of its own sends for a name at a moment.
+    fn search(name: &str, now: Now) -> Vec<u8> {
+        let mut searcher = Searcher::new(1);
+        let mut out = Vec::new();
+        searcher.add(Cid(7), name, now);
+        searcher.tick(now, &mut out);
+        out.remove(0).bytes
+    }
+
+    /// Has the traffic ask, and servers at these ports answer what they have.
+    fn answer(traffic: &mut Traffic, ports: &[u16], serves: &str, now: Now) {
+        let (mut asked, mut answers) = (Vec::new(), Vec::new());
+        traffic.tick(now, &mut asked);
+        for datagram in &asked {
+            for &port in ports {
+                let mut responder = Responder::new(port, now);
+                responder.handle(address("10.0.0.9:50000"), &datagram.bytes, &mut |name| name == serves, &mut answers);
+            }
+        }
+        for datagram in answers {
+            traffic.answered(address("10.0.0.1:5064"), &datagram.bytes, now);
+        }
+    }
+
+    #[test]
+    fn a_name_is_counted_with_every_client_that_asks_for_it() {
+        let start = Now::for_test();
+        let mut traffic = Traffic::new(1);
+
+        for (client, after_s) in [("10.0.0.2:4000", 0), ("10.0.0.3:4000", 1), ("10.0.0.2:4000", 2)] {
+            let now = start + Duration::from_secs(after_s);
+            traffic.overheard(address(client), &search("x:y", now), now);
+        }
+
+        let counts: Vec<u64> = traffic.names()[0].clients.iter().map(|client| client.n_asked).collect();
+        assert_eq!((traffic.names()[0].n_asked, counts), (3, vec![2, 1]));
+    }
+
+    #[test]
+    fn a_datagram_that_comes_by_two_ways_counts_once() {
+        let start = Now::for_test();
+        let mut traffic = Traffic::new(1);
+
+        traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start);
+        traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start + Duration::from_millis(1));
+
+        assert_eq!(traffic.n_searches(), 1);
+    }
+
+    #[test]
+    fn a_name_that_nobody_answers_is_dead_and_asked_for_a_few_times_only() {
+        let start = Now::for_test();
+        let mut traffic = Traffic::new(1);
+        let mut out = Vec::new();
+
+        traffic.overheard(address("10.0.0.2:4000"), &search("no:such", start), start);
+        for step in 0..600 {
+            traffic.tick(start + Duration::from_millis(100 * step), &mut out);
+        }
+
+        assert_eq!(traffic.names()[0].state, NameState::Dead);
+        assert!((2..10).contains(&out.len()), "{} datagrams", out.len());
+        assert_eq!((traffic.is_waiting(), traffic.deadline()), (false, None));
+    }
+
+    #[test]
+    fn every_server_that_claims_a_name_is_listed_once() {
+        let start = Now::for_test();
+        let mut traffic = Traffic::new(1);
+
+        traffic.ask("x:y", start);
+        answer(&mut traffic, &[5064, 6064, 5064], "x:y", start);
+
+        assert_eq!(traffic.names()[0].state, NameState::Claimed);
+        assert_eq!(traffic.names()[0].servers, ["10.0.0.1:5064", "10.0.0.1:6064"].map(address));
+    }
+
+    #[test]
+    fn a_dead_name_lives_again_when_a_client_asks_for_it_and_a_server_answers() {
+        let start = Now::for_test();
+        let mut traffic = Traffic::new(1);
+        traffic.ask("x:y", start);
+        answer(&mut traffic, &[], "", start);
+        traffic.tick(start + limit::TRAFFIC_ANSWER, &mut Vec::new());
+        let later = start + limit::TRAFFIC_ASK_AGAIN;
+        assert_eq!(traffic.names()[0].state, NameState::Dead);
+
+        traffic.overheard(address("10.0.0.2:4000"), &search("x:y", later), later);
+        answer(&mut traffic, &[5064], "x:y", later);
+
+        assert_eq!(traffic.names()[0].state, NameState::Claimed);
+    }
+
+    #[test]
+    fn beacons_are_counted_by_server_and_a_restart_is_seen() {
+        let start = Now::for_test();
+        let mut traffic = Traffic::new(1);
+
+        for beacon in [40, 41, 41, 0] {
+            let mut bytes = Vec::new();
+            Answer::RsrvIsUp { minor: 13, port: 5064, beacon, address: 0 }.encode(&mut bytes);
+            traffic.overheard(address("10.0.0.1:33000"), &bytes, start);
+        }
+
+        let server = &traffic.servers()[0];
+        assert_eq!((server.address, server.n_beacons, server.n_restarts), (address("10.0.0.1:5064"), 3, 1));
+    }
+
+    #[test]
+    fn more_names_than_there_is_room_for_are_counted() {
+        let start = Now::for_test();
+        let mut traffic = Traffic::new(1);
+
+        for number in 0..=limit::TRAFFIC_NAMES {
+            traffic.overheard(address("10.0.0.2:4000"), &search(&format!("x:{number}"), start), start);
+        }
+
+        assert_eq!((traffic.names().len(), traffic.n_left_out()), (limit::TRAFFIC_NAMES, 1));
+    }
+}

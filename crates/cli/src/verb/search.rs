@@ -1,0 +1,308 @@
+//! `fodo search`: who answers for a name, and who asks for what.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fodo_net::overhear::{Bystander, NameState, NameTraffic, ServerTraffic, Traffic};
+use fodo_net::{ClientConfig, Notice};
+use serde_json::{Map, Value as Json};
+
+use crate::client::seconds;
+use crate::epics::Outlet;
+use crate::exit::Exit;
+use crate::json;
+
+/// How long servers may be late behind the first that has answered.
+const LATE: Duration = Duration::from_millis(350);
+
+/// How long a signal may go unnoticed.
+const NOTICED: Duration = Duration::from_millis(200);
+
+/// Ask which servers have a name, or hear who asks for what
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Names to ask for
+    #[arg(required_unless_present = "watch", value_name = "PV")]
+    pvs: Vec<String>,
+    /// Hear the searches of all clients and the beacons of all servers, until a signal or --for
+    #[arg(long, conflicts_with = "pvs")]
+    watch: bool,
+    /// Seconds between two reports of --watch
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds, requires = "watch")]
+    every: Duration,
+    /// End --watch after this time
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, requires = "watch")]
+    duration: Option<Duration>,
+    /// Rows of names in a report of --watch at most
+    #[arg(long, value_name = "N", default_value_t = 40, requires = "watch")]
+    rows: usize,
+    /// One JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// The end of the help.
+pub const HELP: &str = "\
+Examples:
+  fodo search x:motor x:motor.RBV
+  fodo search --watch
+  fodo search --watch --for 60 --json | jq 'select(.state == \"dead\")'
+
+With names it asks for them as clients do and lists every server that answers; only UDP is asked, no
+name server. A name that nobody answers within 2 s is told, and the exit code is 3.
+
+With --watch it hears searches at the ports of EPICS_CA_ADDR_LIST and EPICS_CA_SERVER_PORT. It tells
+how often each name is asked for, by which clients, and who has it: a name that nobody has is dead,
+and costs every server of the network time for as long as somebody asks; a name that two servers
+have goes to whichever is faster. As answers are not overheard, it asks by itself for every name
+it hears of, some times within 2 s, and again after a minute. On a host with servers it hears
+broadcasts and multicasts only: what is sent to the host itself reaches a server and nobody else.
+Servers are listed by their beacons, which come by the repeater.
+
+JSON keys: event (name, server), then of a name: pv, asked, per_s, clients (address, asked), state
+(awaited, claimed, dead), servers; of a server: server, beacons, restarts. With --watch, a report is
+a line for every name and server, and per_s counts since the start.";
+
+/// Does it.
+pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+    let started = ClientConfig::from_env().map_err(|error| error.to_string()).and_then(|config| {
+        let bystander = if arguments.watch { Bystander::hearing(&config) } else { Bystander::asking(&config) };
+        bystander.map_err(|error| error.to_string())
+    });
+    match started {
+        Ok(bystander) if arguments.watch => watch(arguments, bystander, outlet),
+        Ok(bystander) => ask(arguments, bystander, outlet),
+        Err(error) => {
+            writeln!(outlet.err, "fodo search: {error}")?;
+            Ok(Exit::Other)
+        }
+    }
+}
+
+fn ask(arguments: &Arguments, mut bystander: Bystander, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+    arguments.pvs.iter().for_each(|pv| bystander.ask(pv));
+    let is_known = |name: &NameTraffic| name.state != NameState::Awaited;
+    let start = Instant::now();
+    bystander.run(Duration::from_secs(3600), |traffic| traffic.names().iter().all(is_known))?;
+    bystander.run(LATE, |_| false)?;
+    tell_unresolved(&mut bystander, outlet)?;
+    let mut exit = Exit::Done;
+    for name in bystander.traffic().names() {
+        let text = match arguments.json {
+            true => json::line(name_object(name, start.elapsed())),
+            false => format!("{}  {}\n", name.name, claimed_by(name)),
+        };
+        outlet.out.write_all(text.as_bytes())?;
+        if name.state != NameState::Claimed {
+            exit = Exit::NotFound;
+        }
+    }
+    Ok(exit)
+}
+
+fn watch(arguments: &Arguments, mut bystander: Bystander, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let stop = is_stopped.clone();
+    crate::stop::on_signal(move || stop.store(true, Ordering::Release))?;
+    let heard_at: Vec<String> = bystander.heard_at().iter().map(SocketAddr::to_string).collect();
+    writeln!(outlet.err, "fodo search: hearing {}", heard_at.join(", "))?;
+    let start = Instant::now();
+    let end = arguments.duration.map(|duration| start + duration);
+    let mut report_at = start + arguments.every;
+    loop {
+        let next = end.map_or(report_at, |end| end.min(report_at)).min(Instant::now() + NOTICED);
+        bystander.run(next.saturating_duration_since(Instant::now()), |_| false)?;
+        let now = Instant::now();
+        let is_over = is_stopped.load(Ordering::Acquire) || end.is_some_and(|end| end <= now);
+        if is_over || report_at <= now {
+            tell_unresolved(&mut bystander, outlet)?;
+            let text = match arguments.json {
+                true => lines(bystander.traffic(), now - start),
+                false => report(bystander.traffic(), now - start, arguments.rows),
+            };
+            outlet.out.write_all(text.as_bytes())?;
+            outlet.out.flush()?;
+            report_at = now + arguments.every;
+        }
+        if is_over {
+            return Ok(Exit::Done);
+        }
+    }
+}
+
+fn tell_unresolved(bystander: &mut Bystander, outlet: &mut Outlet<'_>) -> io::Result<()> {
+    for host in bystander.take_unresolved() {
+        writeln!(outlet.err, "fodo search: {}", Notice::Unresolved { host })?;
+    }
+    Ok(())
+}
+
+fn claimed_by(name: &NameTraffic) -> String {
+    let servers: Vec<String> = name.servers.iter().map(SocketAddr::to_string).collect();
+    match (name.state, servers.as_slice()) {
+        (NameState::Awaited, _) => "?".to_owned(),
+        (NameState::Dead, _) | (_, []) => "NOBODY".to_owned(),
+        (_, [server]) => server.clone(),
+        (_, several) => format!("{} SERVERS: {}", several.len(), several.join(" ")),
+    }
+}
+
+fn per_s(n: u64, elapsed: Duration) -> f64 {
+    n as f64 / elapsed.as_secs_f64().max(0.001)
+}
+
+/// What is worth a look first: dead names, then those of several servers, each asked most often first.
+fn in_order(traffic: &Traffic) -> Vec<&NameTraffic> {
+    let urgency = |name: &NameTraffic| match (name.state, name.servers.len()) {
+        (NameState::Dead, _) => 0,
+        (NameState::Claimed, 2..) => 1,
+        _ => 2,
+    };
+    let mut names: Vec<&NameTraffic> = traffic.names().iter().collect();
+    names.sort_by_key(|name| (urgency(name), std::cmp::Reverse(name.n_asked)));
+    names
+}
+
+fn report(traffic: &Traffic, elapsed: Duration, n_rows: usize) -> String {
+    let clients: HashSet<SocketAddr> =
+        traffic.names().iter().flat_map(|name| &name.clients).map(|client| client.address).collect();
+    let is_dead = |name: &&NameTraffic| name.state == NameState::Dead;
+    let mut text = format!(
+        "{:.0} s: {} searches for {} names by {} clients, {} dead names, {} servers heard\n",
+        elapsed.as_secs_f64(),
+        traffic.n_searches(),
+        traffic.names().len(),
+        clients.len(),
+        traffic.names().iter().filter(is_dead).count(),
+        traffic.servers().len()
+    );
+    let names = in_order(traffic);
+    let shown = || names.iter().take(n_rows);
+    let width = shown().map(|name| name.name.chars().count()).max().unwrap_or(0).max(4);
+    if !names.is_empty() {
+        text += &format!("  {:<width$}  {:>7} {:>8}  ANSWER, ASKED BY\n", "NAME", "ASKED", "PER S");
+    }
+    for name in shown() {
+        let (rate, answer, by) = (per_s(name.n_asked, elapsed), claimed_by(name), asked_by(name));
+        text += &format!("  {:<width$}  {:>7} {rate:>8.2}  {answer}, {by}\n", name.name, name.n_asked);
+    }
+    if names.len() > n_rows {
+        text += &format!("  and {} more names (--rows)\n", names.len() - n_rows);
+    }
+    if traffic.n_left_out() > 0 {
+        text += &format!("  and {} searches for names that there was no room for\n", traffic.n_left_out());
+    }
+    for server in traffic.servers() {
+        let restarts = if server.n_restarts > 0 { format!(", {} restarts", server.n_restarts) } else { String::new() };
+        text += &format!("  server {}: {} beacons{restarts}\n", server.address, server.n_beacons);
+    }
+    text
+}
+
+/// The clients, the busiest first, as many as are read at a glance.
+fn asked_by(name: &NameTraffic) -> String {
+    const SHOWN: usize = 3;
+    let mut clients: Vec<_> = name.clients.iter().collect();
+    clients.sort_by_key(|client| std::cmp::Reverse(client.n_asked));
+    let mut text: Vec<String> = clients.iter().take(SHOWN).map(|client| client.address.to_string()).collect();
+    if clients.len() > SHOWN {
+        text.push(format!("and {} more", clients.len() - SHOWN));
+    }
+    text.join(" ")
+}
+
+fn lines(traffic: &Traffic, elapsed: Duration) -> String {
+    let names = in_order(traffic).into_iter().map(|name| name_object(name, elapsed));
+    names.chain(traffic.servers().iter().map(server_object)).map(json::line).collect()
+}
+
+fn name_object(name: &NameTraffic, elapsed: Duration) -> Map<String, Json> {
+    let clients = name.clients.iter().map(|client| {
+        let address = client.address.to_string();
+        Json::Object(Map::from_iter([("address".into(), address.into()), ("asked".into(), client.n_asked.into())]))
+    });
+    let state = match name.state {
+        NameState::Awaited => "awaited",
+        NameState::Claimed => "claimed",
+        NameState::Dead => "dead",
+    };
+    Map::from_iter([
+        ("event".to_owned(), "name".into()),
+        ("pv".to_owned(), name.name.clone().into()),
+        ("asked".to_owned(), name.n_asked.into()),
+        ("per_s".to_owned(), per_s(name.n_asked, elapsed).into()),
+        ("clients".to_owned(), clients.collect()),
+        ("state".to_owned(), state.into()),
+        ("servers".to_owned(), name.servers.iter().map(SocketAddr::to_string).collect()),
+    ])
+}
+
+fn server_object(server: &ServerTraffic) -> Map<String, Json> {
+    Map::from_iter([
+        ("event".to_owned(), "server".into()),
+        ("server".to_owned(), server.address.to_string().into()),
+        ("beacons".to_owned(), server.n_beacons.into()),
+        ("restarts".to_owned(), server.n_restarts.into()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fodo_ca::Cid;
+    use fodo_ca::search::{Datagram, Responder, Searcher};
+    use fodo_data::Now;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    /// A client asks for both names, two servers have the first, and nobody has the other.
+    fn heard() -> Traffic {
+        let start = Now::for_test();
+        let (mut client, mut traffic) = (Searcher::new(1), Traffic::new(1));
+        let (mut asked, mut answers): (Vec<Datagram>, Vec<Datagram>) = Default::default();
+        client.add(Cid(1), "x:twice", start);
+        client.add(Cid(2), "no:such", start);
+        client.tick(start, &mut asked);
+        traffic.overheard(at("10.0.0.2:4000"), &asked.remove(0).bytes, start);
+        traffic.tick(start, &mut asked);
+        for port in [5064, 6064] {
+            let mut responder = Responder::new(port, start);
+            responder.handle(at("10.0.0.9:4000"), &asked[0].bytes, &mut |name| name == "x:twice", &mut answers);
+        }
+        for answer in answers {
+            traffic.answered(at("10.0.0.1:5064"), &answer.bytes, start);
+        }
+        traffic.tick(start + Duration::from_secs(10), &mut asked);
+        traffic
+    }
+
+    #[test]
+    fn a_report_begins_with_dead_names_and_goes_on_with_those_of_two_servers() {
+        let text = report(&heard(), Duration::from_secs(10), 40);
+
+        assert_eq!(
+            text,
+            "10 s: 2 searches for 2 names by 1 clients, 1 dead names, 0 servers heard\n  \
+             NAME       ASKED    PER S  ANSWER, ASKED BY\n  \
+             no:such        1     0.10  NOBODY, 10.0.0.2:4000\n  \
+             x:twice        1     0.10  2 SERVERS: 10.0.0.1:5064 10.0.0.1:6064, 10.0.0.2:4000\n"
+        );
+    }
+
+    #[test]
+    fn the_keys_in_json_are_those_of_the_help() {
+        let text = lines(&heard(), Duration::from_secs(10));
+
+        let first: Map<String, Json> = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert_eq!((&first["pv"], &first["state"]), (&"no:such".into(), &"dead".into()));
+        for key in first.keys() {
+            assert!(HELP.contains(key), "{key}");
+        }
+    }
+}

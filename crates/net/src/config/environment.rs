@@ -1,0 +1,184 @@
+//! The environment as variables say it: which text counts, where it comes from, what it means.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU8;
+use std::time::Duration;
+
+use super::variable::{Form, Otherwise, VARIABLES, Variable};
+use super::{ConfigError, Host, variable};
+
+/// Where a variable's value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It is set.
+    Environment,
+    /// Another variable is set, and this one is not.
+    Variable(&'static str),
+    /// Nothing is set.
+    Default,
+}
+
+/// A variable as it stands now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Which variable.
+    pub variable: &'static Variable,
+    /// Where its value comes from.
+    pub origin: Origin,
+    /// What counts, as text; or why nothing does.
+    pub value: Result<String, ConfigError>,
+    /// What is different from what a reader of the environment would expect.
+    pub remark: Option<String>,
+}
+
+/// Variables and their texts: the process's, or a table in tests.
+pub(super) struct Environment<'a> {
+    pub(super) lookup: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// The text that counts for a variable.
+struct Found {
+    text: String,
+    /// The variable it was found at.
+    at: &'static Variable,
+    is_set: bool,
+}
+
+impl Found {
+    fn wrong(&self, form: Form) -> ConfigError {
+        self.wrong_part(form, &self.text)
+    }
+
+    fn wrong_part(&self, form: Form, part: &str) -> ConfigError {
+        ConfigError { variable: self.at.name, text: part.to_owned(), expected: form.expected() }
+    }
+}
+
+impl Environment<'_> {
+    fn found(&self, variable: &'static Variable) -> Found {
+        let text = (self.lookup)(variable.name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        match (text, variable.otherwise) {
+            (Some(text), _) => Found { text, at: variable, is_set: true },
+            (None, Otherwise::Text(text)) => Found { text: text.to_owned(), at: variable, is_set: false },
+            (None, Otherwise::Variable(other)) => self.found(other),
+        }
+    }
+
+    fn number<T: std::str::FromStr>(&self, variable: &'static Variable) -> Result<T, ConfigError> {
+        let found = self.found(variable);
+        found.text.parse().map_err(|_| found.wrong(variable.form))
+    }
+
+    pub(super) fn port(&self, variable: &'static Variable) -> Result<u16, ConfigError> {
+        self.number(variable)
+    }
+
+    pub(super) fn routers(&self, variable: &'static Variable) -> Result<u32, ConfigError> {
+        Ok(u32::from(self.number::<NonZeroU8>(variable)?.get()))
+    }
+
+    pub(super) fn bytes(&self, variable: &'static Variable) -> Result<usize, ConfigError> {
+        let bytes: usize = self.number(variable)?;
+        Ok(if let Form::Bytes(least) = variable.form { bytes.max(least) } else { bytes })
+    }
+
+    pub(super) fn seconds(&self, variable: &'static Variable) -> Result<Duration, ConfigError> {
+        let seconds: f64 = self.number(variable)?;
+        if !(seconds > 0.0 && seconds < 1e9) {
+            return Err(self.found(variable).wrong(variable.form));
+        }
+        let seconds = Duration::from_secs_f64(seconds);
+        Ok(if let Form::Seconds(least) = variable.form { seconds.max(least) } else { seconds })
+    }
+
+    pub(super) fn yes(&self, variable: &'static Variable) -> Result<bool, ConfigError> {
+        let found = self.found(variable);
+        match &found.text {
+            text if text.eq_ignore_ascii_case("yes") => Ok(true),
+            text if text.eq_ignore_ascii_case("no") => Ok(false),
+            _ => Err(found.wrong(variable.form)),
+        }
+    }
+
+    /// Hosts: first those that are numbers, then those that have to be looked up, which is not done
+    /// here, as it can take long. `port`: of those without their own.
+    pub(super) fn hosts(
+        &self,
+        variable: &'static Variable,
+        port: u16,
+    ) -> Result<(Vec<SocketAddr>, Vec<Host>), ConfigError> {
+        let found = self.found(variable);
+        let (mut addresses, mut names) = (Vec::new(), Vec::new());
+        for part in found.text.split_whitespace() {
+            let (name, port) = match part.split_once(':') {
+                None => (part, Some(port)),
+                Some((name, port)) => (name, port.parse().ok().filter(|_| !name.is_empty())),
+            };
+            let port = port.ok_or_else(|| found.wrong_part(variable.form, part))?;
+            let host = Host { name: name.to_owned(), port };
+            match host.address() {
+                Some(address) if !addresses.contains(&address) => addresses.push(address),
+                None if !names.contains(&host) => names.push(host),
+                _ => {}
+            }
+        }
+        Ok((addresses, names))
+    }
+
+    /// Addresses; names are looked up at once, as a server must know them before it starts.
+    pub(super) fn addresses(&self, variable: &'static Variable) -> Result<Vec<Ipv4Addr>, ConfigError> {
+        let (mut addresses, names) = self.hosts(variable, 0)?;
+        for host in names {
+            let resolved = host.resolved();
+            addresses.push(resolved.ok_or_else(|| self.found(variable).wrong_part(variable.form, &host.name))?);
+        }
+        let ips = addresses.iter().filter_map(|address| match address.ip() {
+            IpAddr::V4(ip) => Some(ip),
+            IpAddr::V6(_) => None,
+        });
+        Ok(ips.collect())
+    }
+
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        VARIABLES.iter().map(|variable| self.setting(variable)).collect()
+    }
+
+    fn setting(&self, variable: &'static Variable) -> Setting {
+        let found = self.found(variable);
+        let origin = match found.is_set {
+            false => Origin::Default,
+            true if found.at == variable => Origin::Environment,
+            true => Origin::Variable(found.at.name),
+        };
+        let value = self.value(variable, &found);
+        let remark = self.remark(variable, &found, value.as_ref().ok());
+        Setting { variable, origin, value, remark }
+    }
+
+    fn value(&self, variable: &'static Variable, found: &Found) -> Result<String, ConfigError> {
+        Ok(match variable.form {
+            Form::Hosts => {
+                self.hosts(variable, 0)?;
+                found.text.split_whitespace().collect::<Vec<_>>().join(" ")
+            }
+            Form::Addresses => self.addresses(variable)?.iter().map(Ipv4Addr::to_string).collect::<Vec<_>>().join(" "),
+            Form::Port => self.port(variable)?.to_string(),
+            Form::Seconds(_) => self.seconds(variable)?.as_secs_f64().to_string(),
+            Form::Choice => if self.yes(variable)? { "YES" } else { "NO" }.to_owned(),
+            Form::Bytes(_) => self.bytes(variable)?.to_string(),
+            Form::Routers => self.routers(variable)?.to_string(),
+        })
+    }
+
+    fn remark(&self, variable: &'static Variable, found: &Found, value: Option<&String>) -> Option<String> {
+        if variable == &variable::MAX_ARRAY_BYTES && self.yes(&variable::AUTO_ARRAY_BYTES) == Ok(true) {
+            let reason = "not used: EPICS_CA_AUTO_ARRAY_BYTES is YES, so arrays may be as long as memory allows";
+            return Some(reason.to_owned());
+        }
+        if !matches!(variable.form, Form::Seconds(_) | Form::Bytes(_)) {
+            return None;
+        }
+        let (asked, counts): (f64, f64) = (found.text.parse().ok()?, value?.parse().ok()?);
+        (asked < counts).then(|| format!("raised from {}", found.text))
+    }
+}

@@ -1,0 +1,197 @@
+//! The environment variables of Channel Access: the one table that the parser, `fodo config`, the
+//! helps and the reference page are made from.
+
+use std::time::Duration;
+
+use crate::limit;
+
+/// An environment variable.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// Who takes it.
+    pub side: Side,
+    /// What it does, in a few words.
+    pub purpose: &'static str,
+    /// What holds while it is not set. Set to nothing is not set, as in EPICS base.
+    pub otherwise: Otherwise,
+    /// How its text is understood.
+    pub form: Form,
+}
+
+/// Who takes a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Clients. Servers may fall back to it.
+    Client,
+    /// Servers.
+    Server,
+    /// Both.
+    Both,
+}
+
+/// What holds while a variable is not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    /// This text.
+    Text(&'static str),
+    /// What another variable says.
+    Variable(&'static Variable),
+}
+
+/// How a variable's text is understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Hosts by number or name, each with `:port` where it has its own, separated by blanks.
+    Hosts,
+    /// Addresses, or names that are resolved when the program starts, separated by blanks.
+    Addresses,
+    /// A port.
+    Port,
+    /// Seconds above 0; less than this counts as this.
+    Seconds(Duration),
+    /// YES or NO.
+    Choice,
+    /// A number of bytes; less than this counts as this.
+    Bytes(usize),
+    /// How many routers, 1 to 255.
+    Routers,
+}
+
+impl Form {
+    /// What is expected, for the text of an error.
+    pub(super) const fn expected(self) -> &'static str {
+        match self {
+            Form::Hosts => "hosts or addresses, each with \":port\" where it has its own",
+            Form::Addresses => "addresses, or names of hosts that can be resolved",
+            Form::Port => "a port, 1 to 65535",
+            Form::Seconds(_) => "a number of seconds above 0",
+            Form::Choice => "YES or NO",
+            Form::Bytes(_) => "a number of bytes",
+            Form::Routers => "a number of routers, 1 to 255",
+        }
+    }
+}
+
+/// Every variable, the clients' first.
+pub static VARIABLES: [&Variable; 18] = [
+    &ADDR_LIST,
+    &AUTO_ADDR_LIST,
+    &NAME_SERVERS,
+    &SERVER_PORT,
+    &REPEATER_PORT,
+    &MAX_SEARCH_PERIOD,
+    &MCAST_TTL,
+    &CONN_TMO,
+    &AUTO_ARRAY_BYTES,
+    &MAX_ARRAY_BYTES,
+    &BEACON_PERIOD,
+    &CAS_INTF_ADDR_LIST,
+    &CAS_IGNORE_ADDR_LIST,
+    &CAS_SERVER_PORT,
+    &CAS_BEACON_ADDR_LIST,
+    &CAS_AUTO_BEACON_ADDR_LIST,
+    &CAS_BEACON_PORT,
+    &CAS_BEACON_PERIOD,
+];
+
+/// A line of a help for each variable that `is_wanted`: its name, what it does, and what holds without it.
+pub fn help(is_wanted: impl Fn(Side) -> bool) -> String {
+    let wanted = VARIABLES.iter().filter(|variable| is_wanted(variable.side));
+    let lines = wanted.map(|variable| {
+        let otherwise = match variable.otherwise {
+            Otherwise::Text("") => String::new(),
+            Otherwise::Text(text) => format!(" ({text})"),
+            Otherwise::Variable(other) => format!(" ({})", other.name),
+        };
+        format!("  {:<31}  {}{otherwise}", variable.name, variable.purpose)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+const fn variable(name: &'static str, side: Side, form: Form, otherwise: Otherwise, purpose: &'static str) -> Variable {
+    Variable { name, side, purpose, otherwise, form }
+}
+
+const fn client(name: &'static str, form: Form, default: &'static str, purpose: &'static str) -> Variable {
+    variable(name, Side::Client, form, Otherwise::Text(default), purpose)
+}
+
+const fn server(name: &'static str, form: Form, otherwise: Otherwise, purpose: &'static str) -> Variable {
+    variable(name, Side::Server, form, otherwise, purpose)
+}
+
+pub(super) static ADDR_LIST: Variable =
+    client("EPICS_CA_ADDR_LIST", Form::Hosts, "", "where searches go: hosts, networks, groups");
+pub(super) static AUTO_ADDR_LIST: Variable =
+    client("EPICS_CA_AUTO_ADDR_LIST", Form::Choice, "YES", "NO: only there; YES: all interfaces' broadcasts too");
+pub(super) static NAME_SERVERS: Variable =
+    client("EPICS_CA_NAME_SERVERS", Form::Hosts, "", "whom to ask over TCP, where searches do not reach");
+pub(super) static SERVER_PORT: Variable = client("EPICS_CA_SERVER_PORT", Form::Port, "5064", "port of searches");
+pub(super) static REPEATER_PORT: Variable = client("EPICS_CA_REPEATER_PORT", Form::Port, "5065", "UDP port of beacons");
+pub(super) static MAX_SEARCH_PERIOD: Variable = client(
+    "EPICS_CA_MAX_SEARCH_PERIOD",
+    Form::Seconds(limit::SEARCH_PERIOD_SETTING_MIN),
+    "300",
+    "longest time between searches for a name, in s",
+);
+pub(super) static MCAST_TTL: Variable = variable(
+    "EPICS_CA_MCAST_TTL",
+    Side::Both,
+    Form::Routers,
+    Otherwise::Text("1"),
+    "how many routers a multicast passes",
+);
+pub(super) static CONN_TMO: Variable =
+    client("EPICS_CA_CONN_TMO", Form::Seconds(Duration::ZERO), "30", "seconds of silence until a server is probed");
+pub(super) static AUTO_ARRAY_BYTES: Variable = variable(
+    "EPICS_CA_AUTO_ARRAY_BYTES",
+    Side::Both,
+    Form::Choice,
+    Otherwise::Text("YES"),
+    "NO: arrays have the limit that follows",
+);
+pub(super) static MAX_ARRAY_BYTES: Variable = variable(
+    "EPICS_CA_MAX_ARRAY_BYTES",
+    Side::Both,
+    Form::Bytes(limit::ARRAY_SETTING_MIN_BYTES),
+    Otherwise::Text("16384"),
+    "the longest array, in bytes",
+);
+pub(super) static BEACON_PERIOD: Variable = server(
+    "EPICS_CA_BEACON_PERIOD",
+    Form::Seconds(Duration::ZERO),
+    Otherwise::Text("15"),
+    "older name of EPICS_CAS_BEACON_PERIOD",
+);
+pub(super) static CAS_INTF_ADDR_LIST: Variable = server(
+    "EPICS_CAS_INTF_ADDR_LIST",
+    Form::Addresses,
+    Otherwise::Text(""),
+    "interfaces to serve on, groups to join; all without it",
+);
+pub(super) static CAS_IGNORE_ADDR_LIST: Variable = server(
+    "EPICS_CAS_IGNORE_ADDR_LIST",
+    Form::Addresses,
+    Otherwise::Text(""),
+    "hosts whose UDP searches get no answer",
+);
+pub(super) static CAS_SERVER_PORT: Variable =
+    server("EPICS_CAS_SERVER_PORT", Form::Port, Otherwise::Variable(&SERVER_PORT), "port to serve on");
+pub(super) static CAS_BEACON_ADDR_LIST: Variable =
+    server("EPICS_CAS_BEACON_ADDR_LIST", Form::Hosts, Otherwise::Variable(&ADDR_LIST), "where beacons go");
+pub(super) static CAS_AUTO_BEACON_ADDR_LIST: Variable = server(
+    "EPICS_CAS_AUTO_BEACON_ADDR_LIST",
+    Form::Choice,
+    Otherwise::Variable(&AUTO_ADDR_LIST),
+    "NO: beacons go only there",
+);
+pub(super) static CAS_BEACON_PORT: Variable =
+    server("EPICS_CAS_BEACON_PORT", Form::Port, Otherwise::Variable(&REPEATER_PORT), "port of beacons");
+pub(super) static CAS_BEACON_PERIOD: Variable = server(
+    "EPICS_CAS_BEACON_PERIOD",
+    Form::Seconds(Duration::ZERO),
+    Otherwise::Variable(&BEACON_PERIOD),
+    "longest time between beacons, in s",
+);
