@@ -1,10 +1,11 @@
-//! The project's chores: `cargo xtask test [quick]`, `tidy`, `peers`, `fuzz SECONDS`.
+//! The project's chores: `cargo xtask test [quick]`, `tidy`, `peers`, `fuzz SECONDS`, `soak MINUTES`.
 #![forbid(unsafe_code)]
 
 mod docs;
 mod fuzz;
 mod peers;
 mod programs;
+mod soak;
 mod step;
 mod test;
 mod tidy;
@@ -23,7 +24,8 @@ const USAGE: &str = "usage: cargo xtask CHORE
   tidy table    writes the table of dependencies in ARCHITECTURE.md anew
   peers         fetches the peers: a Python environment and PSI's ca, unless they are there already
   docs          runs the shell blocks of README.md and docs/
-  fuzz SECONDS  fuzzes; needs a nightly toolchain and cargo-fuzz";
+  fuzz SECONDS  fuzzes; needs a nightly toolchain and cargo-fuzz
+  soak MINUTES  runs faults at random against `fodo ioc`, and sees that nothing grows and nobody else is harmed";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["peers"] => peers(&root),
         ["docs"] => docs::run_shell_blocks(&root).map(|said| println!("{said}")),
         ["fuzz", seconds] => fuzz::run(&root, seconds),
+        ["soak", minutes] => soak::run(&root, minutes),
         _ => Err(USAGE.to_string()),
     };
     match result {

@@ -69,7 +69,9 @@ fn tests_below(folder: &Path, names: &mut BTreeSet<String>) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let source = std::fs::read_to_string(&path).expect("a source is text");
             let after_marks = source.split("#[test]\n").skip(1);
-            let named = after_marks.filter_map(|rest| rest.trim_start().strip_prefix("fn ")?.split_once('('));
+            // Other attributes may stand between.
+            let heads = after_marks.filter_map(|rest| rest.lines().find_map(|line| line.trim().strip_prefix("fn ")));
+            let named = heads.filter_map(|head| head.split_once('('));
             names.extend(named.map(|(name, _)| name.to_owned()));
         }
     }

@@ -32,12 +32,11 @@ pub const REQUEST_BYTES: usize = 256 * 1024;
 /// Bytes of updates that wait in a server circuit before later ones stay in the ring of posts.
 pub const UPDATE_BYTES: usize = 256 * 1024;
 
-/// Bytes of answers that wait before a server circuit is not read any further. Arrays count with
-/// their size on the wire, but are shared snapshots.
+/// Bytes of answers that wait before a server circuit answers no more, and then reads no more. Arrays count with their
+/// size on the wire; most are shared snapshots, but those that were converted are the circuit's own.
 pub const ANSWER_BYTES: usize = 1024 * 1024;
 
-/// Requests are looked at in pieces of this size: a request of 16 bytes can ask for an answer of
-/// 64 KiB, so a piece adds at most 8 MiB to the answers that wait.
+/// Requests are decoded in pieces of this size: those that then wait for room are few.
 pub const REQUEST_PIECE_BYTES: usize = 2048;
 
 /// How long a client that is closed may take to read what is still to be said to it.

@@ -1,6 +1,6 @@
 //! One client's connection: its channels, its watches on PVs, its puts in progress.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
@@ -64,6 +64,8 @@ pub(super) struct Circuit {
     puts: HashMap<u64, Put>,
     put_next: u64,
     events: Vec<Event>,
+    /// Requests that are not answered before there is room for their answers; nothing is decoded before.
+    asked: VecDeque<Event>,
     /// Bytes that were taken from the socket, but not looked at before enough answers waited.
     unread: Vec<u8>,
     /// The peer has sent all it will send.
@@ -131,6 +133,7 @@ impl Circuit {
             puts: HashMap::new(),
             put_next: 0,
             events: Vec::new(),
+            asked: VecDeque::new(),
             unread: Vec::new(),
             peer_has_ended: false,
             closes_by: None,
@@ -160,7 +163,7 @@ impl Circuit {
 
     /// Reads, answers and writes as far as is possible without blocking.
     pub(super) fn turn(&mut self, source: &dyn Source, buffer: &mut [u8], tally: &UpdateTally, now: Now) -> Turn {
-        let may_read = self.may_read();
+        let may_read = self.may_answer();
         // While answers wait, requests are left where they are; no event will tell of them again.
         let mut has_more = !may_read && self.closes_by.is_none();
         if may_read {
@@ -169,9 +172,8 @@ impl Circuit {
                 Err(_) => return Turn::Closed,
             }
             if self.machine.deadline().is_some_and(|at| at <= now.monotonic) {
-                let mut events = std::mem::take(&mut self.events);
-                self.machine.tick(now, &mut events);
-                self.answer_all(source, events, now);
+                self.machine.tick(now, &mut self.events);
+                self.answer(source, now);
             }
         }
         match self.send(tally) {
@@ -184,8 +186,14 @@ impl Circuit {
         }
     }
 
-    fn may_read(&self) -> bool {
+    /// Whether there is room for an answer.
+    fn may_answer(&self) -> bool {
         self.closes_by.is_none() && self.machine.pending_bytes() < limit::ANSWER_BYTES
+    }
+
+    /// Whether all that was asked so far is answered, and more may be.
+    fn may_read(&self) -> bool {
+        self.may_answer() && self.asked.is_empty()
     }
 
     fn rest(&self, may_read: bool, now: Now) -> Turn {
@@ -204,7 +212,7 @@ impl Circuit {
         loop {
             tally.add(self.send_updates());
             match self.flush(&mut n_budget)? {
-                Sent::All if !self.unsent.is_empty() && !self.machine.events_off() => {}
+                Sent::All if !self.unsent.is_empty() && !self.machine.events_off() && self.asked.is_empty() => {}
                 sent => return Ok(sent),
             }
         }
@@ -212,6 +220,7 @@ impl Circuit {
 
     /// Reads and answers a bounded number of bytes; true when there may be more.
     fn receive(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) -> io::Result<bool> {
+        self.answer(source, now);
         let unread = std::mem::take(&mut self.unread);
         self.feed(&unread, source, now);
         let mut n_taken = 0;
@@ -225,22 +234,20 @@ impl Circuit {
             };
             n_taken += n;
             self.feed(&buffer[..n], source, now);
-            if n < buffer.len() && !self.peer_has_ended && self.unread.is_empty() {
+            if n < buffer.len() && !self.peer_has_ended && self.unread.is_empty() && self.asked.is_empty() {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Answers requests piece by piece, so that no more than a piece's answers are added to those
-    /// that wait already; the rest is kept.
+    /// Decodes requests piece by piece and answers them while there is room for answers; the rest is kept.
     fn feed(&mut self, bytes: &[u8], source: &dyn Source, now: Now) {
         let mut pieces = bytes.chunks(limit::REQUEST_PIECE_BYTES);
         while self.may_read() {
             let Some(piece) = pieces.next() else { return };
-            let mut events = std::mem::take(&mut self.events);
-            self.machine.received(piece, now, &mut events);
-            self.answer_all(source, events, now);
+            self.machine.received(piece, now, &mut self.events);
+            self.answer(source, now);
         }
         pieces.for_each(|piece| self.unread.extend_from_slice(piece));
     }
@@ -267,8 +274,13 @@ impl Circuit {
         }
     }
 
-    fn answer_all(&mut self, source: &dyn Source, mut events: Vec<Event>, now: Now) {
-        for event in events.drain(..) {
+    /// Answers what was asked, in its order, until the answers that wait are enough: one that is converted for its
+    /// client takes memory and time of its own, however few bytes asked for it.
+    fn answer(&mut self, source: &dyn Source, now: Now) {
+        self.asked.extend(self.events.drain(..));
+        while self.may_answer()
+            && let Some(event) = self.asked.pop_front()
+        {
             match event {
                 Event::Read { sid, dbr, count, reply } => self.read(sid, dbr, count, reply),
                 Event::Write { sid, dbr, value, ioid } => self.write(sid, dbr, value, ioid),
@@ -288,7 +300,6 @@ impl Circuit {
                 Event::Closed(_) => self.closes_by = Some(now.monotonic + limit::CLOSING),
             }
         }
-        self.events = events;
     }
 
     fn create(&mut self, source: &dyn Source, cid: Cid, name: &str) {
@@ -421,7 +432,8 @@ impl Circuit {
     /// not go out now stays in the rings, where later posts replace it and are counted.
     fn send_updates(&mut self) -> UpdateCounts {
         let mut counts = UpdateCounts::default();
-        if self.machine.events_off() {
+        // What was asked may be the end of a subscription, which its client knows of already.
+        if self.machine.events_off() || !self.asked.is_empty() {
             return counts;
         }
         let mut n_sent = 0;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fodo_net::{
@@ -19,6 +20,7 @@ pub struct Cell {
     posts: Posts,
     held: Option<Mutex<Vec<Completion>>>,
     counts_when_attached: bool,
+    n_reads: AtomicUsize,
 }
 
 impl Cell {
@@ -26,7 +28,8 @@ impl Cell {
         let value = value.into();
         let count_max = if matches!(value, Value::Array(_)) { 20_000_000 } else { 1 };
         let reading = Mutex::new(Reading::bare(value));
-        Cell { count_max, reading, posts: Posts::new(N_POSTS), held: None, counts_when_attached: false }
+        let (posts, n_reads) = (Posts::new(N_POSTS), AtomicUsize::new(0));
+        Cell { count_max, reading, posts, held: None, counts_when_attached: false, n_reads }
     }
 
     /// One whose puts do not end before [`Cell::complete`].
@@ -61,6 +64,11 @@ impl Cell {
         first.into_iter().for_each(Completion::done);
     }
 
+    /// How often it was read.
+    pub fn n_reads(&self) -> usize {
+        self.n_reads.load(Ordering::Relaxed)
+    }
+
     pub fn has_listeners(&self) -> bool {
         self.posts.has_listeners()
     }
@@ -73,6 +81,7 @@ impl Pv for Cell {
     }
 
     fn read(&self) -> Reading {
+        self.n_reads.fetch_add(1, Ordering::Relaxed);
         self.reading.lock().unwrap().clone()
     }
 

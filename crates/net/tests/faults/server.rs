@@ -170,6 +170,25 @@ fn row_5_a_flood_of_searches_stops_neither_circuits_nor_other_searches() {
 }
 
 #[test]
+fn row_20_gets_in_one_breath_are_not_answered_before_there_is_room() {
+    // As doubles, which are not what it has: every answer is a megabyte of its own.
+    const N: usize = 1000;
+    let table = Table::of([("a", Cell::new(vec![7_i32; 128 * 1024])), ("x", Cell::new(1.5))]);
+    let server = serve(&table);
+    let mut deaf = Raw::with_channel(server.tcp_port(), "a");
+
+    deaf.say(&[read(1).repeat(N)]);
+    let x = client(&server).channel("x").unwrap();
+    (0..20).for_each(|_| assert_eq!(number(&x.get(PATIENCE).unwrap()), 1.5));
+    for _ in 0..30 {
+        assert_eq!(deaf.hear().unwrap().1.len(), 128 * 1024 * 8);
+    }
+
+    let n_reads = table.0["a"].n_reads();
+    assert!(n_reads < 30 + 20, "{n_reads} for 30 that were heard");
+}
+
+#[test]
 fn row_26_a_client_with_a_circuit_for_every_priority_is_served_and_leaves_nothing_behind() {
     let table = Table::of([("x", Cell::new(1.5))]);
     let server = serve(&table);
