@@ -271,3 +271,25 @@ fn why_tells_a_missing_field_from_a_missing_record_and_from_a_served_one() {
     assert_eq!(missing.0, Some(3));
     assert_eq!(missing.1["claims"], serde_json::json!([]));
 }
+
+#[test]
+fn top_shows_the_clients_of_an_ioc_that_tells_its_status() {
+    let database = support::golden_database();
+    let ioc = Ioc::with(|command| command.args(["--status-prefix", "t:ioc", "-d"]).arg(&database));
+    std::fs::remove_file(database).unwrap();
+    let mut monitor = fodo(ioc.port).args(["monitor", "--json", "g:ao"]).stdout(Stdio::piped()).spawn().unwrap();
+    let updates = Lines::of(monitor.stdout.take().unwrap());
+    updates.next();
+    // The status is refreshed every second, and its own updates tell when.
+    let watched = ioc.fodo(&["monitor", "--json", "--events", "3", "t:ioc:SUBSCRIPTIONS"]);
+
+    let output = ioc.fodo(&["top", "--once", "--json", "t:ioc"]);
+
+    monitor.kill().unwrap();
+    wait(&mut monitor);
+    let status = &json_lines(&output)[0];
+    assert_eq!((output.status.code(), watched.status.code()), (Some(0), Some(0)), "{}", text(&output.stderr));
+    let clients = status["list"].as_array().unwrap();
+    assert!(clients.iter().any(|client| client["subscriptions"] == 1), "{status}");
+    assert_eq!(status["clients"].as_f64(), Some(clients.len() as f64), "{status}");
+}

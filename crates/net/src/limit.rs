@@ -108,3 +108,18 @@ pub const REGISTRATION_AGAIN: Duration = Duration::from_secs(60);
 /// How long names that are looked for one right after another are held to share datagrams: a loop that makes channels
 /// fills many in that time, and nobody who waits for one is held up.
 pub const SEARCH_HOLD: Duration = Duration::from_micros(200);
+
+/// How often a server's status is refreshed: as often as people look.
+pub const STATUS_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long a reactor may take to tell of its circuits before it is left out.
+pub const STATUS_ANSWER: Duration = Duration::from_millis(500);
+
+/// Bytes of the status as JSON: a thousand clients and more, those with most to blame first.
+pub const STATUS_BYTES: usize = 256 * 1024;
+
+/// What is shown of a user's or a host's name.
+pub const STATUS_NAME_CHARS: usize = 64;
+
+/// Posts that the status keeps of each of its PVs: who is late wants the last one.
+pub const STATUS_POSTS: usize = 4;

@@ -30,6 +30,9 @@ pub struct Arguments {
     /// Serve on this address only; may be given several times. Instead of EPICS_CAS_INTF_ADDR_LIST
     #[arg(long, value_name = "ADDRESS")]
     interface: Vec<Ipv4Addr>,
+    /// Serve what the server knows of itself and its clients as PREFIX:CLIENTS and so on, see `fodo top`
+    #[arg(long, value_name = "PREFIX")]
+    status_prefix: Option<String>,
     /// No shell, which there is none of: for command lines made for softIoc
     #[arg(short = 'S', hide = true)]
     no_shell: bool,
@@ -88,6 +91,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     if !arguments.interface.is_empty() {
         config.interfaces.clone_from(&arguments.interface);
     }
+    config.status_prefix.clone_from(&arguments.status_prefix);
     let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
 
     // Asked for first, so that a signal during a long load stops it cleanly as well.

@@ -19,6 +19,7 @@ use slab::Slab;
 
 use super::posts::Listener;
 use super::reactor::{CircuitKey, Inbox};
+use super::status::ClientStatus;
 use super::{Completion, PutRefusal, Pv, Source, UpdateCounts, UpdateTally};
 use crate::limit;
 
@@ -70,6 +71,12 @@ pub(super) struct Circuit {
     peer_has_ended: bool,
     /// The circuit is closed once what is ready is out, or at this moment.
     closes_by: Option<Instant>,
+    /// Since when something has always waited for the peer to take it.
+    waits_since: Option<Instant>,
+    /// Who the client says it is.
+    user: String,
+    host: String,
+    counts: UpdateCounts,
 }
 
 struct Channel {
@@ -134,6 +141,25 @@ impl Circuit {
             unread: Vec::new(),
             peer_has_ended: false,
             closes_by: None,
+            waits_since: None,
+            user: String::new(),
+            host: String::new(),
+            counts: UpdateCounts::default(),
+        }
+    }
+
+    /// What is to be known of the client.
+    pub(super) fn status(&self, now: Now) -> ClientStatus {
+        ClientStatus {
+            address: self.peer,
+            user: self.user.clone(),
+            host: self.host.clone(),
+            n_channels: self.channels.iter().flatten().count(),
+            n_subscriptions: self.places.len(),
+            queued_bytes: self.machine.pending_bytes(),
+            n_pvs_waiting: self.unsent.len() - self.n_unsent_ended,
+            updates: self.counts,
+            waiting: self.waits_since.map(|since| now.monotonic.saturating_duration_since(since)),
         }
     }
 
@@ -174,7 +200,12 @@ impl Circuit {
                 self.answer_all(source, events, now);
             }
         }
-        match self.send(tally) {
+        let sent = self.send(tally);
+        self.waits_since = match sent {
+            Ok(Sent::All) if self.unsent.is_empty() => None,
+            _ => self.waits_since.or(Some(now.monotonic)),
+        };
+        match sent {
             Ok(Sent::All) if self.closes_by.is_some() => Turn::Closed,
             Ok(Sent::Enough) => Turn::Again,
             Ok(Sent::All) if has_more => Turn::Again,
@@ -202,7 +233,10 @@ impl Circuit {
     fn send(&mut self, tally: &UpdateTally) -> io::Result<Sent> {
         let mut n_budget = limit::TURN_BYTES;
         loop {
-            tally.add(self.send_updates());
+            let counts = self.send_updates();
+            tally.add(counts);
+            self.counts.sent += counts.sent;
+            self.counts.merged += counts.merged;
             match self.flush(&mut n_budget)? {
                 Sent::All if !self.unsent.is_empty() && !self.machine.events_off() => {}
                 sent => return Ok(sent),
@@ -283,8 +317,7 @@ impl Circuit {
                     self.machine.searched(asked, port.filter(|_| source.serves(&name)));
                 }
                 Event::Clear { sid } => self.clear(sid),
-                // Access security, which will want to know, does not exist yet.
-                Event::Identity { .. } => {}
+                Event::Identity { user, host } => (self.user, self.host) = (user, host),
                 Event::Closed(_) => self.closes_by = Some(now.monotonic + limit::CLOSING),
             }
         }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
 use super::circuit::{Circuit, Turn};
+use super::status::ClientStatus;
 use super::{Answering, Edge, Source, UpdateTally};
 use crate::sync::lock;
 use crate::timers::Timers;
@@ -35,13 +37,15 @@ pub(super) enum Message {
     Posted { circuit: CircuitKey, watch: usize },
     /// The processing of a put has ended.
     PutDone { circuit: CircuitKey, put: u64 },
+    /// What is known of every client here is wanted.
+    Status(Sender<Vec<ClientStatus>>),
     /// The server stops.
     Stop,
 }
 
 /// Where other threads leave messages.
 ///
-/// Bounded by what sends them: one message per watch, per put in progress, per accepted client.
+/// Bounded by what sends them: one message per watch, per put in progress, per accepted client, per second.
 #[derive(Debug)]
 pub(super) struct Inbox {
     messages: Mutex<Vec<Message>>,
@@ -212,6 +216,10 @@ impl Reactor {
                         found.put_done(put);
                         due.push(circuit.index);
                     }
+                }
+                Message::Status(answer) => {
+                    // Who has asked may have given up by now.
+                    let _ = answer.send(self.circuits.iter().map(|(_, (_, circuit))| circuit.status(now)).collect());
                 }
                 Message::Stop => return false,
             }
