@@ -293,3 +293,20 @@ fn top_shows_the_clients_of_an_ioc_that_tells_its_status() {
     assert!(clients.iter().any(|client| client["subscriptions"] == 1), "{status}");
     assert_eq!(status["clients"].as_f64(), Some(clients.len() as f64), "{status}");
 }
+
+#[test]
+fn an_ioc_tells_on_stderr_of_a_client_that_sends_what_is_no_channel_access() {
+    let database = support::golden_database();
+    let arguments = ["--log-level", "info", "--log-format", "json", "-d"];
+    let mut ioc = Ioc::with(|command| command.args(arguments).arg(&database).stderr(Stdio::piped()));
+    std::fs::remove_file(database).unwrap();
+    let lines = Lines::of_stream(ioc.child.stderr.take().unwrap());
+
+    let mut junk = std::net::TcpStream::connect(("127.0.0.1", ioc.tcp_port())).unwrap();
+    std::io::Write::write_all(&mut junk, &[0xff; 64]).unwrap();
+
+    let objects: Vec<serde_json::Value> = (0..2).map(|_| serde_json::from_str(&lines.next()).unwrap()).collect();
+    assert_eq!((&objects[0]["level"], &objects[0]["what"]), (&"info".into(), &"a client has connected".into()));
+    assert_eq!(objects[1]["level"], "warning", "{}", objects[1]);
+    assert_eq!(objects[1]["peer"], junk.local_addr().unwrap().to_string());
+}

@@ -123,3 +123,9 @@ pub const STATUS_NAME_CHARS: usize = 64;
 
 /// Posts that the status keeps of each of its PVs: who is late wants the last one.
 pub const STATUS_POSTS: usize = 4;
+
+/// How long the same text about the same host is not told again.
+pub const LOG_PAUSE: Duration = Duration::from_secs(60);
+
+/// Pairs of host and text that are remembered: more than a plant has clients in trouble at once.
+pub const LOG_TEXTS: usize = 4096;

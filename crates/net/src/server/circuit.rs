@@ -10,7 +10,7 @@ use std::time::Instant;
 use fodo_ca::dbr::{DbrType, Level};
 use fodo_ca::eca::Eca;
 use fodo_ca::ring::Cursor;
-use fodo_ca::server::{Circuit as Machine, Config, Event, ReadReply};
+use fodo_ca::server::{Circuit as Machine, Closed, Config, Event, ReadReply};
 use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId};
 use fodo_data::{EventMask, Now, Reading, Scalar, Severity, Value};
 use mio::Poll;
@@ -22,6 +22,7 @@ use super::reactor::{CircuitKey, Inbox};
 use super::status::ClientStatus;
 use super::{Completion, PutRefusal, Pv, Source, UpdateCounts, UpdateTally};
 use crate::limit;
+use crate::log::{self, Log};
 
 /// What a circuit wants after its turn.
 pub(super) enum Turn {
@@ -77,6 +78,7 @@ pub(super) struct Circuit {
     user: String,
     host: String,
     counts: UpdateCounts,
+    log: Arc<Log>,
 }
 
 struct Channel {
@@ -120,8 +122,10 @@ impl Circuit {
         key: CircuitKey,
         inbox: Arc<Inbox>,
         payload_bytes_max: usize,
+        log: Arc<Log>,
         now: Now,
     ) -> Circuit {
+        log.tell(log::Level::Info, "a client has connected", Some(peer), None, now);
         Circuit {
             stream,
             machine: Machine::new(&Config { payload_bytes_max }, now),
@@ -145,7 +149,13 @@ impl Circuit {
             user: String::new(),
             host: String::new(),
             counts: UpdateCounts::default(),
+            log,
         }
+    }
+
+    /// Tells that this is over, however it has come.
+    pub(super) fn tell_end(&self, now: Now) {
+        self.log.tell(log::Level::Info, "a client has gone", Some(self.peer), None, now);
     }
 
     /// What is to be known of the client.
@@ -310,7 +320,7 @@ impl Circuit {
                     self.subscribe(sid, dbr, count, mask, subscription);
                 }
                 Event::Cancel { subscription, .. } => self.cancel(subscription),
-                Event::Create { cid, name } => self.create(source, cid, &name),
+                Event::Create { cid, name } => self.create(source, cid, &name, now),
                 Event::Search { asked, name } => {
                     // Where the client is connected already, so is what it asks for.
                     let port = self.stream.local_addr().ok().map(|address| address.port());
@@ -318,14 +328,23 @@ impl Circuit {
                 }
                 Event::Clear { sid } => self.clear(sid),
                 Event::Identity { user, host } => (self.user, self.host) = (user, host),
-                Event::Closed(_) => self.closes_by = Some(now.monotonic + limit::CLOSING),
+                Event::Closed(reason) => {
+                    let (why, what) = match reason {
+                        Closed::Malformed(what) => ("its bytes cannot be read", what),
+                        Closed::Misbehaved(what) => ("it breaks a rule", what),
+                    };
+                    let text = format!("a client is closed, since {why}: {what}");
+                    self.log.tell(log::Level::Warning, &text, Some(self.peer), None, now);
+                    self.closes_by = Some(now.monotonic + limit::CLOSING);
+                }
             }
         }
         self.events = events;
     }
 
-    fn create(&mut self, source: &dyn Source, cid: Cid, name: &str) {
+    fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
         let Some(pv) = source.open(name) else {
+            self.log.tell(log::Level::Debug, "a channel is refused", Some(self.peer), Some(name), now);
             return self.machine.create_failed(cid);
         };
         let facts = pv.facts();

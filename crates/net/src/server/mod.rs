@@ -18,6 +18,7 @@ use self::reactor::{Inbox, Message, Reactor};
 pub use self::source::{Completion, PutRefusal, Pv, PvFacts, Source};
 use self::status::{Refresher, StatusSource};
 use crate::config::ServerConfig;
+use crate::log::Log;
 use crate::places::{Automatic, Places};
 use crate::{interfaces, limit, socket};
 
@@ -95,6 +96,12 @@ pub struct Server {
 impl Server {
     /// Binds, listens and answers searches from now on, on at most four threads.
     pub fn start(config: ServerConfig, source: Arc<dyn Source>) -> Result<Server, ServerError> {
+        Server::start_telling(config, source, Log::silent())
+    }
+
+    /// As [`Server::start`], and what happens is told to `log`.
+    pub fn start_telling(config: ServerConfig, source: Arc<dyn Source>, log: Log) -> Result<Server, ServerError> {
+        let log = Arc::new(log);
         let edge = Edge::bind(&config)?;
         let (tcp_port, udp_port) = (edge.tcp_port, edge.udp_port);
         let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(limit::SERVER_THREADS);
@@ -103,7 +110,7 @@ impl Server {
         let source = status.clone().map_or(source, |status| status as Arc<dyn Source>);
         let mut reactors = Vec::new();
         for _ in 0..n_threads {
-            let reactor = Reactor::new(source.clone(), config.payload_bytes_max, tally.clone());
+            let reactor = Reactor::new(source.clone(), config.payload_bytes_max, tally.clone(), log.clone());
             reactors.push(reactor.map_err(ServerError::System)?);
         }
         let inboxes: Vec<Arc<Inbox>> = reactors.iter().map(|reactor| reactor.inbox().clone()).collect();

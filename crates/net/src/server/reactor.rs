@@ -17,6 +17,7 @@ use slab::Slab;
 use super::circuit::{Circuit, Turn};
 use super::status::ClientStatus;
 use super::{Answering, Edge, Source, UpdateTally};
+use crate::log::{Level, Log};
 use crate::sync::lock;
 use crate::timers::Timers;
 use crate::{clock, limit, socket};
@@ -74,6 +75,7 @@ pub(super) struct Reactor {
     source: Arc<dyn Source>,
     payload_bytes_max: usize,
     tally: Arc<UpdateTally>,
+    log: Arc<Log>,
     circuits: Slab<(u64, Circuit)>,
     generation_next: u64,
     timers: Timers,
@@ -86,6 +88,7 @@ struct Door {
     edge: Edge,
     responder: Responder,
     inboxes: Vec<Arc<Inbox>>,
+    log: Arc<Log>,
     inbox_next: usize,
     datagrams: Vec<Datagram>,
     accepts_again_at: Option<Instant>,
@@ -98,6 +101,7 @@ impl Reactor {
         source: Arc<dyn Source>,
         payload_bytes_max: usize,
         tally: Arc<UpdateTally>,
+        log: Arc<Log>,
     ) -> io::Result<Reactor> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
@@ -108,6 +112,7 @@ impl Reactor {
             source,
             payload_bytes_max,
             tally,
+            log,
             circuits: Slab::new(),
             generation_next: 0,
             timers: Timers::default(),
@@ -134,6 +139,7 @@ impl Reactor {
             edge,
             responder,
             inboxes,
+            log: self.log.clone(),
             inbox_next: 0,
             datagrams: Vec::new(),
             accepts_again_at: None,
@@ -241,7 +247,8 @@ impl Reactor {
         let registered = self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(key.index), interest);
         // A client that cannot be registered sees its connection close.
         registered.ok()?;
-        let circuit = Circuit::new(stream, peer, key, self.inbox.clone(), self.payload_bytes_max, now);
+        let circuit =
+            Circuit::new(stream, peer, key, self.inbox.clone(), self.payload_bytes_max, self.log.clone(), now);
         entry.insert((key.generation, circuit));
         Some(key.index)
     }
@@ -258,6 +265,7 @@ impl Reactor {
                 Turn::Closed => {
                     self.timers.clear(index);
                     let (_, circuit) = self.circuits.remove(index);
+                    circuit.tell_end(now);
                     circuit.close(&self.poll);
                 }
             }
@@ -298,7 +306,8 @@ impl Door {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     // Out of descriptors or memory: others keep what they have, this one waits.
-                    Err(_) => {
+                    Err(error) => {
+                        self.log.tell(Level::Error, &format!("no client can be accepted: {error}"), None, None, now);
                         self.accepts_again_at = Some(now.monotonic + limit::ACCEPT_PAUSE);
                         break;
                     }
