@@ -50,6 +50,9 @@ pub const SEARCH_PERIOD_MIN: Duration = Duration::from_millis(32);
 /// The longest time between two searches for a name that nobody claims.
 pub const SEARCH_PERIOD_MAX: Duration = Duration::from_secs(300);
 
+/// From where on periods vary much: nobody waits for a name that has been absent for so long.
+pub const SEARCH_PERIOD_LONG: Duration = Duration::from_secs(60);
+
 /// Datagrams of searches sent at once at most; more would be lost in the servers' sockets.
 pub const SEARCH_BURST: usize = 64;
 

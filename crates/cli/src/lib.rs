@@ -24,7 +24,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 
 use crate::epics::Outlet;
 use crate::exit::{EXIT_CODES, Exit, client_environment};
-use crate::verb::{completion, config, get, info, ioc, lab, monitor, put, repeater, search, why};
+use crate::verb::{completion, config, get, info, ioc, lab, monitor, put, repeater, search, top, why};
 
 /// One program for process variables: serve, get, put, monitor, inspect
 #[derive(Parser)]
@@ -42,6 +42,7 @@ Examples:
   fodo monitor x:motor.RBV          watch
   fodo why x:motor                  which step towards a PV fails, and what to do
   fodo search --watch               who asks for what, and what nobody answers
+  fodo top x:ioc                    the clients of a server, the slow ones first
   fodo config                       which environment variables count, and what is wrong with them
   fodo lab run quick                measure this machine
   fodo caget -a x:motor.RBV         the field's own tools, with their flags and their text
@@ -57,6 +58,7 @@ enum Verb {
     Info(info::Arguments),
     Why(why::Arguments),
     Search(search::Arguments),
+    Top(top::Arguments),
     Config(config::Arguments),
     Ioc(ioc::Arguments),
     Repeater(repeater::Arguments),
@@ -145,6 +147,7 @@ fn run_verb(
         Verb::Info(arguments) => info::run(arguments, outlet),
         Verb::Why(arguments) => why::run(arguments, outlet),
         Verb::Search(arguments) => search::run(arguments, outlet),
+        Verb::Top(arguments) => top::run(arguments, outlet),
         Verb::Config(arguments) => config::run(arguments, outlet),
         Verb::Ioc(arguments) => {
             let of_verb = matches.subcommand_matches("ioc").unwrap_or(matches);
@@ -168,6 +171,7 @@ fn command() -> clap::Command {
         ("info", format!("{}\n\n{client_environment}", info::HELP)),
         ("why", format!("{}\n\n{client_environment}", why::HELP)),
         ("search", format!("{}\n\n{client_environment}", search::HELP)),
+        ("top", format!("{}\n\n{client_environment}", top::HELP)),
         ("config", config::help()),
         ("ioc", format!("{}\n\n{}", ioc::HELP, ioc::environment())),
         ("repeater", repeater::HELP.to_owned()),
@@ -229,7 +233,8 @@ mod tests {
         let mut command = command();
         command.clone().debug_assert();
 
-        for verb in ["get", "put", "monitor", "info", "why", "search", "config", "ioc", "repeater", "completion"] {
+        for verb in ["get", "put", "monitor", "info", "why", "search", "top", "config", "ioc", "repeater", "completion"]
+        {
             let help = command.find_subcommand_mut(verb).unwrap().render_long_help().to_string();
             assert!(help.contains("Examples:"), "{verb}");
             assert!(help.contains("Exit codes:"), "{verb}");

@@ -271,3 +271,42 @@ fn why_tells_a_missing_field_from_a_missing_record_and_from_a_served_one() {
     assert_eq!(missing.0, Some(3));
     assert_eq!(missing.1["claims"], serde_json::json!([]));
 }
+
+#[test]
+fn top_shows_the_clients_of_an_ioc_that_tells_its_status() {
+    let database = support::golden_database();
+    let ioc = Ioc::with(|command| command.args(["--status-prefix", "t:ioc", "-d"]).arg(&database));
+    std::fs::remove_file(database).unwrap();
+    let mut monitor = fodo(ioc.port).args(["monitor", "--json", "g:ao"]).stdout(Stdio::piped()).spawn().unwrap();
+    let updates = Lines::of(monitor.stdout.take().unwrap());
+    updates.next();
+    // The status is refreshed every second, and its own updates tell when.
+    let watched = ioc.fodo(&["monitor", "--json", "--events", "3", "t:ioc:SUBSCRIPTIONS"]);
+
+    let output = ioc.fodo(&["top", "--once", "--json", "t:ioc"]);
+
+    monitor.kill().unwrap();
+    wait(&mut monitor);
+    let status = &json_lines(&output)[0];
+    assert_eq!((output.status.code(), watched.status.code()), (Some(0), Some(0)), "{}", text(&output.stderr));
+    let clients = status["list"].as_array().unwrap();
+    assert!(clients.iter().any(|client| client["subscriptions"] == 1), "{status}");
+    assert_eq!(status["clients"].as_f64(), Some(clients.len() as f64), "{status}");
+}
+
+#[test]
+fn an_ioc_tells_on_stderr_of_a_client_that_sends_what_is_no_channel_access() {
+    let database = support::golden_database();
+    let arguments = ["--log-level", "info", "--log-format", "json", "-d"];
+    let mut ioc = Ioc::with(|command| command.args(arguments).arg(&database).stderr(Stdio::piped()));
+    std::fs::remove_file(database).unwrap();
+    let lines = Lines::of_stream(ioc.child.stderr.take().unwrap());
+
+    let mut junk = std::net::TcpStream::connect(("127.0.0.1", ioc.tcp_port())).unwrap();
+    std::io::Write::write_all(&mut junk, &[0xff; 64]).unwrap();
+
+    let objects: Vec<serde_json::Value> = (0..2).map(|_| serde_json::from_str(&lines.next()).unwrap()).collect();
+    assert_eq!((&objects[0]["level"], &objects[0]["what"]), (&"info".into(), &"a client has connected".into()));
+    assert_eq!(objects[1]["level"], "warning", "{}", objects[1]);
+    assert_eq!(objects[1]["peer"], junk.local_addr().unwrap().to_string());
+}

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use fodo_db::{Database, LoadError, Loader};
+use fodo_net::log::Log;
 use fodo_net::{Server, ServerConfig, ServerError};
 
 use crate::turn::Crank;
@@ -65,10 +66,16 @@ impl Ioc {
 
     /// Serves the records and starts the scans; both end when the result is dropped.
     pub fn serve(self, config: ServerConfig) -> Result<RunningIoc, IocError> {
+        self.serve_telling(config, Log::silent())
+    }
+
+    /// As [`Ioc::serve`], and what happens on the network is told to `log`.
+    pub fn serve_telling(self, config: ServerConfig, log: Log) -> Result<RunningIoc, IocError> {
         let n_records = self.database.record_names().count();
         let crank = Crank::new(self.database);
         crank.start();
-        let server = Server::start(config, Arc::new(pv::Records::new(crank.clone()))).map_err(IocError::Server)?;
+        let records = Arc::new(pv::Records::new(crank.clone()));
+        let server = Server::start_telling(config, records, log).map_err(IocError::Server)?;
         let scans = crank.clone();
         let thread = std::thread::Builder::new()
             .name("fodo-scan".into())

@@ -8,6 +8,7 @@ mod clock;
 pub mod config;
 mod interfaces;
 mod limit;
+pub mod log;
 pub mod overhear;
 mod places;
 mod repeater;

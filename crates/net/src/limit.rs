@@ -128,5 +128,30 @@ pub const STRING_BYTES: usize = 39;
 /// where counting updates alone would let a thousand of forty megabytes wait.
 pub const MONITOR_QUEUE_BYTES: usize = 64 << 20;
 
+/// Events of the connection that wait in the queue of one monitor: a server that comes and goes each second is told of for a
+/// minute.
+pub const CONNECTION_EVENTS: usize = 64;
+
 /// Threads for callbacks at most: more than any machine has cores.
 pub const CALLBACK_THREADS_MAX: usize = 1024;
+
+/// How often a server's status is refreshed: as often as people look.
+pub const STATUS_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long a reactor may take to tell of its circuits before it is left out.
+pub const STATUS_ANSWER: Duration = Duration::from_millis(500);
+
+/// Bytes of the status as JSON: a thousand clients and more, those with most to blame first.
+pub const STATUS_BYTES: usize = 256 * 1024;
+
+/// What is shown of a user's or a host's name.
+pub const STATUS_NAME_CHARS: usize = 64;
+
+/// Posts that the status keeps of each of its PVs: who is late wants the last one.
+pub const STATUS_POSTS: usize = 4;
+
+/// How long the same text about the same host is not told again.
+pub const LOG_PAUSE: Duration = Duration::from_secs(60);
+
+/// Pairs of host and text that are remembered: more than a plant has clients in trouble at once.
+pub const LOG_TEXTS: usize = 4096;

@@ -1,6 +1,6 @@
 //! `fodo ioc`: serves the records of `.db` files until a signal ends it.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -8,9 +8,13 @@ use std::sync::mpsc;
 use clap::ArgMatches;
 use fodo_net::ServerConfig;
 use fodo_net::config::{self, Side};
+use fodo_net::log::{Level, Line, Log};
+use serde_json::Map;
 
 use crate::epics::Outlet;
 use crate::exit::Exit;
+use crate::json;
+use crate::local_time::Clock;
 
 /// Serve the records of .db files
 #[derive(Debug, clap::Args)]
@@ -30,12 +34,39 @@ pub struct Arguments {
     /// Serve on this address only; may be given several times. Instead of EPICS_CAS_INTF_ADDR_LIST
     #[arg(long, value_name = "ADDRESS")]
     interface: Vec<Ipv4Addr>,
+    /// Serve what the server knows of itself and its clients as PREFIX:CLIENTS and so on, see `fodo top`
+    #[arg(long, value_name = "PREFIX")]
+    status_prefix: Option<String>,
+    /// Lines that matter less are not told on stderr
+    #[arg(long, value_name = "LEVEL", default_value = "warning")]
+    log_level: LogLevel,
+    /// How these lines look; JSON is one object per line
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
     /// No shell, which there is none of: for command lines made for softIoc
     #[arg(short = 'S', hide = true)]
     no_shell: bool,
     /// Do not print the line that tells when it serves
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// Which lines are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[expect(missing_docs, reason = "the names say it, and they are shown as they are")]
+pub enum LogLevel {
+    Error,
+    Warning,
+    Info,
+    Debug,
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[expect(missing_docs, reason = "likewise")]
+pub enum LogFormat {
+    Text,
+    Json,
 }
 
 /// The end of the help.
@@ -50,7 +81,12 @@ When it serves it prints one line on stdout, which scripts may wait for:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA)
 or, where searches have another port than the circuits:
   fodo ioc: serving 102 records on 127.0.0.1:40001 (CA, searches on UDP 5064)
-SIGINT and SIGTERM stop it cleanly, with exit code 0. It reads no input and needs no terminal.";
+SIGINT and SIGTERM stop it cleanly, with exit code 0. It reads no input and needs no terminal.
+
+What happens meanwhile is told on stderr: errors of this host, warnings of clients that send what
+they must not, with --log-level info clients that come and go, with debug channels that are refused.
+A host has the same text told once a minute; the next line says how many were left out. JSON keys:
+time (RFC 3339 in UTC), level, what, peer, pv (both null where there is none), left_out.";
 
 /// The section of the help on the environment.
 pub fn environment() -> String {
@@ -88,6 +124,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     if !arguments.interface.is_empty() {
         config.interfaces.clone_from(&arguments.interface);
     }
+    config.status_prefix.clone_from(&arguments.status_prefix);
     let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
 
     // Asked for first, so that a signal during a long load stops it cleanly as well.
@@ -98,7 +135,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
         Ok(ioc) => ioc,
         Err(error) => return refuse(&error.to_string(), outlet),
     };
-    let running = match ioc.serve(config) {
+    let running = match ioc.serve_telling(config, log(arguments)) {
         Ok(running) => running,
         Err(error) => return refuse(&error.to_string(), outlet),
     };
@@ -111,6 +148,46 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     let _ = stop.recv();
     running.stop();
     Ok(Exit::Done)
+}
+
+fn log(arguments: &Arguments) -> Log {
+    let level = match arguments.log_level {
+        LogLevel::Error => Level::Error,
+        LogLevel::Warning => Level::Warning,
+        LogLevel::Info => Level::Info,
+        LogLevel::Debug => Level::Debug,
+    };
+    let format = arguments.log_format;
+    Log::new(level, move |line| {
+        // Nothing is left to do when stderr fails.
+        let _ = io::stderr().write_all(told(line, format).as_bytes());
+    })
+}
+
+fn told(line: &Line, format: LogFormat) -> String {
+    let level = match line.level {
+        Level::Error => "error",
+        Level::Warning => "warning",
+        Level::Info => "info",
+        Level::Debug => "debug",
+    };
+    let peer = line.peer.map(|peer| peer.to_string());
+    let time = Clock::rfc3339(line.time);
+    if format == LogFormat::Json {
+        return json::line(Map::from_iter([
+            ("time".to_owned(), time.into()),
+            ("level".to_owned(), level.into()),
+            ("what".to_owned(), line.what.clone().into()),
+            ("peer".to_owned(), peer.into()),
+            ("pv".to_owned(), line.pv.clone().into()),
+            ("left_out".to_owned(), line.n_left_out.into()),
+        ]));
+    }
+    // Names come from peers: a terminal is to show them, not to obey.
+    let pv = line.pv.as_ref().map(|pv| format!(" \"{}\"", pv.escape_debug())).unwrap_or_default();
+    let peer = peer.map(|peer| format!(" ({peer})")).unwrap_or_default();
+    let left_out = if line.n_left_out > 0 { format!("; {} like it left out", line.n_left_out) } else { String::new() };
+    format!("{} {level}: {}{pv}{peer}{left_out}\n", time.unwrap_or_default(), line.what)
 }
 
 fn ready(n_records: usize, address: Ipv4Addr, tcp_port: u16, udp_port: u16) -> String {
@@ -147,6 +224,29 @@ mod tests {
         );
         assert_eq!(placed("ioc -d a.db b.db -m P=1"), [pair("a.db", "P=1"), pair("b.db", "P=1")]);
         assert_eq!(placed("ioc -m P=1 -d a.db -m P=2"), [pair("a.db", "P=1")]);
+    }
+
+    #[test]
+    fn a_line_of_the_log_tells_who_and_what_and_commands_no_terminal() {
+        let line = Line {
+            level: Level::Debug,
+            time: fodo_net::TimeStamp { unix_s: 1_800_000_000, nanos: 5 },
+            what: "a channel is refused".to_owned(),
+            peer: Some("10.0.0.2:4000".parse().unwrap()),
+            pv: Some("x\u{1b}[2J".to_owned()),
+            n_left_out: 3,
+        };
+
+        assert_eq!(
+            told(&line, LogFormat::Text),
+            "2027-01-15T08:00:00.000000005Z debug: a channel is refused \"x\\u{1b}[2J\" (10.0.0.2:4000); 3 like it left \
+             out\n"
+        );
+        let object: Map<String, serde_json::Value> = serde_json::from_str(&told(&line, LogFormat::Json)).unwrap();
+        assert_eq!((&object["peer"], &object["left_out"]), (&"10.0.0.2:4000".into(), &3.into()));
+        for key in object.keys() {
+            assert!(HELP.contains(key), "{key}");
+        }
     }
 
     #[test]

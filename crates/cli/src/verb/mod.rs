@@ -10,6 +10,7 @@ pub mod monitor;
 pub mod put;
 pub mod repeater;
 pub mod search;
+pub mod top;
 pub mod why;
 
 use std::io;

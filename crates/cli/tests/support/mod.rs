@@ -1,6 +1,6 @@
 //! The built program as processes: everything on loopback, everything bounded in time.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -112,9 +112,13 @@ pub struct Lines(mpsc::Receiver<String>);
 
 impl Lines {
     pub fn of(stdout: ChildStdout) -> Lines {
+        Lines::of_stream(stdout)
+    }
+
+    pub fn of_stream(stream: impl Read + Send + 'static) -> Lines {
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
                     return;
                 }

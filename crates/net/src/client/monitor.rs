@@ -23,7 +23,8 @@ pub struct MonitorOptions {
     pub request: Request,
     /// Which changes count.
     pub mask: EventMask,
-    /// How many events wait at most; besides, at most 64 MiB of values do, or one value that is larger.
+    /// How many updates wait at most; besides, at most 64 MiB of values do, or one value that is larger. Events of the
+    /// connection wait beside them.
     pub queue_max: usize,
     /// What becomes of updates that find it full.
     pub when_full: WhenFull,
@@ -112,7 +113,9 @@ pub(super) struct MonitorCore {
 
 struct State {
     events: VecDeque<Queued>,
-    /// Bytes of the values among them.
+    /// Updates among them.
+    n_updates: usize,
+    /// Bytes of their values.
     queued_bytes: usize,
     counts: Counts,
     /// When the last update came on this circuit.
@@ -164,6 +167,7 @@ impl MonitorCore {
             options,
             state: Mutex::new(State {
                 events: VecDeque::new(),
+                n_updates: 0,
                 queued_bytes: 0,
                 updated_at: None,
                 counts: Counts::default(),
@@ -305,42 +309,44 @@ impl MonitorCore {
 }
 
 impl State {
-    /// Takes an event into the queue. Connection events are kept whatever happens, so a full queue gives up updates.
+    /// Takes an event into the queue.
     fn enter(&mut self, mut new: Queued, options: &MonitorOptions) {
-        let bytes = new.bytes();
-        while self.is_full(bytes, options) {
-            let oldest = self.events.iter().position(Queued::is_update);
-            let index = match (options.when_full, oldest) {
-                (WhenFull::ReplaceLast, Some(_))
-                    if new.is_update() && self.events.back().is_some_and(Queued::is_update) =>
-                {
-                    self.events.len() - 1
-                }
-                (_, Some(oldest)) => oldest,
-                // Nothing but connection events: the newest says how things stand.
-                (_, None) => 0,
-            };
-            let Some(given_up) = self.events.remove(index) else { break };
-            self.queued_bytes -= given_up.bytes();
-            if !given_up.is_update() {
-                continue;
-            }
-            self.counts.merged += 1;
-            let n_merged = given_up.n_merged + 1;
-            // The next update tells of it.
-            match self.events.iter_mut().skip(index).find(|queued| queued.is_update()) {
-                Some(next) => next.n_merged += n_merged,
-                None => new.n_merged += n_merged,
-            }
+        if new.is_update() {
+            while self.is_full(&new, options) && self.give_up(&mut new, options.when_full) {}
+            self.n_updates += 1;
+            self.queued_bytes += new.bytes();
+        } else if self.events.len() - self.n_updates >= limit::CONNECTION_EVENTS
+            && let Some(oldest) = self.events.iter().position(|queued| !queued.is_update())
+        {
+            // The newest says how things stand.
+            self.events.remove(oldest);
         }
-        self.queued_bytes += bytes;
         self.events.push_back(new);
     }
 
-    fn is_full(&self, bytes: usize, options: &MonitorOptions) -> bool {
+    fn is_full(&self, new: &Queued, options: &MonitorOptions) -> bool {
         let holds_values = self.queued_bytes > 0;
-        self.events.len() >= options.queue_max.max(1)
-            || (holds_values && self.queued_bytes + bytes > limit::MONITOR_QUEUE_BYTES)
+        self.n_updates >= options.queue_max.max(1)
+            || (holds_values && self.queued_bytes + new.bytes() > limit::MONITOR_QUEUE_BYTES)
+    }
+
+    /// Gives up one update for `new`; false when there is none.
+    fn give_up(&mut self, new: &mut Queued, when_full: WhenFull) -> bool {
+        let index = match when_full {
+            WhenFull::ReplaceLast => self.events.iter().rposition(Queued::is_update),
+            WhenFull::DropOldest => self.events.iter().position(Queued::is_update),
+        };
+        let Some(given_up) = index.and_then(|index| self.events.remove(index)) else { return false };
+        self.n_updates -= 1;
+        self.queued_bytes -= given_up.bytes();
+        self.counts.merged += 1;
+        let n_merged = given_up.n_merged + 1;
+        // The next update tells of it.
+        match self.events.iter_mut().skip(index.unwrap_or(0)).find(|queued| queued.is_update()) {
+            Some(next) => next.n_merged += n_merged,
+            None => new.n_merged += n_merged,
+        }
+        true
     }
 
     /// The next event for the user: of an update that has replaced others, first that it has.
@@ -349,6 +355,7 @@ impl State {
         if first.n_merged > 0 {
             return Some(MonitorEvent::Merged(std::mem::take(&mut first.n_merged)));
         }
+        self.n_updates -= usize::from(first.is_update());
         self.queued_bytes -= first.bytes();
         self.events.pop_front().map(|queued| queued.event)
     }

@@ -87,6 +87,9 @@ pub struct ServerConfig {
     pub multicast_ttl: u32,
     /// Largest payload that is accepted, in bytes.
     pub payload_bytes_max: usize,
+    /// The server's own status is served as PVs with names that begin with this and a colon; `None`:
+    /// it is not. No variable sets it.
+    pub status_prefix: Option<String>,
 }
 
 /// A variable that cannot be understood.
@@ -196,6 +199,7 @@ impl Default for ServerConfig {
             beacon_period_max: fodo_ca::limit::BEACON_PERIODS.1,
             multicast_ttl: 1,
             payload_bytes_max: automatic_payload_bytes(),
+            status_prefix: None,
         }
     }
 }
@@ -222,6 +226,7 @@ impl ServerConfig {
             beacon_period_max: environment.seconds(&variable::CAS_BEACON_PERIOD)?,
             multicast_ttl: environment.routers(&variable::MCAST_TTL)?,
             payload_bytes_max: payload_bytes(environment)?,
+            status_prefix: None,
         })
     }
 }

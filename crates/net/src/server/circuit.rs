@@ -10,7 +10,7 @@ use std::time::Instant;
 use fodo_ca::dbr::{DbrType, Level};
 use fodo_ca::eca::Eca;
 use fodo_ca::ring::Cursor;
-use fodo_ca::server::{Circuit as Machine, Config, Event, ReadReply};
+use fodo_ca::server::{Circuit as Machine, Closed, Config, Event, ReadReply};
 use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId};
 use fodo_data::{EventMask, Now, Reading, Scalar, Severity, Value};
 use mio::Poll;
@@ -19,8 +19,10 @@ use slab::Slab;
 
 use super::posts::Listener;
 use super::reactor::{CircuitKey, Inbox};
+use super::status::ClientStatus;
 use super::{Completion, PutRefusal, Pv, Source, UpdateCounts, UpdateTally};
 use crate::limit;
+use crate::log::{self, Log};
 
 /// What a circuit wants after its turn.
 pub(super) enum Turn {
@@ -72,6 +74,13 @@ pub(super) struct Circuit {
     peer_has_ended: bool,
     /// The circuit is closed once what is ready is out, or at this moment.
     closes_by: Option<Instant>,
+    /// Since when something has always waited for the peer to take it.
+    waits_since: Option<Instant>,
+    /// Who the client says it is.
+    user: String,
+    host: String,
+    counts: UpdateCounts,
+    log: Arc<Log>,
 }
 
 struct Channel {
@@ -115,8 +124,10 @@ impl Circuit {
         key: CircuitKey,
         inbox: Arc<Inbox>,
         payload_bytes_max: usize,
+        log: Arc<Log>,
         now: Now,
     ) -> Circuit {
+        log.tell(log::Level::Info, "a client has connected", Some(peer), None, now);
         Circuit {
             stream,
             machine: Machine::new(&Config { payload_bytes_max }, now),
@@ -137,6 +148,31 @@ impl Circuit {
             unread: Vec::new(),
             peer_has_ended: false,
             closes_by: None,
+            waits_since: None,
+            user: String::new(),
+            host: String::new(),
+            counts: UpdateCounts::default(),
+            log,
+        }
+    }
+
+    /// Tells that this is over, however it has come.
+    pub(super) fn tell_end(&self, now: Now) {
+        self.log.tell(log::Level::Info, "a client has gone", Some(self.peer), None, now);
+    }
+
+    /// What is to be known of the client.
+    pub(super) fn status(&self, now: Now) -> ClientStatus {
+        ClientStatus {
+            address: self.peer,
+            user: self.user.clone(),
+            host: self.host.clone(),
+            n_channels: self.channels.iter().flatten().count(),
+            n_subscriptions: self.places.len(),
+            queued_bytes: self.machine.pending_bytes(),
+            n_pvs_waiting: self.unsent.len() - self.n_unsent_ended,
+            updates: self.counts,
+            waiting: self.waits_since.map(|since| now.monotonic.saturating_duration_since(since)),
         }
     }
 
@@ -176,7 +212,12 @@ impl Circuit {
                 self.answer(source, now);
             }
         }
-        match self.send(tally) {
+        let sent = self.send(tally);
+        self.waits_since = match sent {
+            Ok(Sent::All) if self.unsent.is_empty() => None,
+            _ => self.waits_since.or(Some(now.monotonic)),
+        };
+        match sent {
             Ok(Sent::All) if self.closes_by.is_some() => Turn::Closed,
             Ok(Sent::Enough) => Turn::Again,
             Ok(Sent::All) if has_more => Turn::Again,
@@ -210,7 +251,10 @@ impl Circuit {
     fn send(&mut self, tally: &UpdateTally) -> io::Result<Sent> {
         let mut n_budget = limit::TURN_BYTES;
         loop {
-            tally.add(self.send_updates());
+            let counts = self.send_updates();
+            tally.add(counts);
+            self.counts.sent += counts.sent;
+            self.counts.merged += counts.merged;
             match self.flush(&mut n_budget)? {
                 Sent::All if !self.unsent.is_empty() && !self.machine.events_off() && self.asked.is_empty() => {}
                 sent => return Ok(sent),
@@ -288,22 +332,30 @@ impl Circuit {
                     self.subscribe(sid, dbr, count, mask, subscription);
                 }
                 Event::Cancel { subscription, .. } => self.cancel(subscription),
-                Event::Create { cid, name } => self.create(source, cid, &name),
+                Event::Create { cid, name } => self.create(source, cid, &name, now),
                 Event::Search { asked, name } => {
                     // Where the client is connected already, so is what it asks for.
                     let port = self.stream.local_addr().ok().map(|address| address.port());
                     self.machine.searched(asked, port.filter(|_| source.serves(&name)));
                 }
                 Event::Clear { sid } => self.clear(sid),
-                // Access security, which will want to know, does not exist yet.
-                Event::Identity { .. } => {}
-                Event::Closed(_) => self.closes_by = Some(now.monotonic + limit::CLOSING),
+                Event::Identity { user, host } => (self.user, self.host) = (user, host),
+                Event::Closed(reason) => {
+                    let (why, what) = match reason {
+                        Closed::Malformed(what) => ("its bytes cannot be read", what),
+                        Closed::Misbehaved(what) => ("it breaks a rule", what),
+                    };
+                    let text = format!("a client is closed, since {why}: {what}");
+                    self.log.tell(log::Level::Warning, &text, Some(self.peer), None, now);
+                    self.closes_by = Some(now.monotonic + limit::CLOSING);
+                }
             }
         }
     }
 
-    fn create(&mut self, source: &dyn Source, cid: Cid, name: &str) {
+    fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
         let Some(pv) = source.open(name) else {
+            self.log.tell(log::Level::Debug, "a channel is refused", Some(self.peer), Some(name), now);
             return self.machine.create_failed(cid);
         };
         let facts = pv.facts();

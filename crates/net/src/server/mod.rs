@@ -4,6 +4,7 @@ mod circuit;
 mod posts;
 mod reactor;
 mod source;
+mod status;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -15,7 +16,9 @@ use std::time::{Duration, Instant};
 pub use self::posts::Posts;
 use self::reactor::{Inbox, Message, Reactor};
 pub use self::source::{Completion, PutRefusal, Pv, PvFacts, Source};
+use self::status::{Refresher, StatusSource};
 use crate::config::ServerConfig;
+use crate::log::Log;
 use crate::places::{Automatic, Places};
 use crate::{interfaces, limit, socket};
 
@@ -73,6 +76,10 @@ impl UpdateTally {
         self.sent.fetch_add(counts.sent, Ordering::Relaxed);
         self.merged.fetch_add(counts.merged, Ordering::Relaxed);
     }
+
+    fn counts(&self) -> UpdateCounts {
+        UpdateCounts { sent: self.sent.load(Ordering::Relaxed), merged: self.merged.load(Ordering::Relaxed) }
+    }
 }
 
 /// A running server; stops when dropped.
@@ -80,6 +87,7 @@ impl UpdateTally {
 pub struct Server {
     inboxes: Vec<Arc<Inbox>>,
     tally: Arc<UpdateTally>,
+    refresher: Option<Refresher>,
     threads: Vec<JoinHandle<()>>,
     tcp_port: u16,
     udp_port: u16,
@@ -88,17 +96,26 @@ pub struct Server {
 impl Server {
     /// Binds, listens and answers searches from now on, on at most four threads.
     pub fn start(config: ServerConfig, source: Arc<dyn Source>) -> Result<Server, ServerError> {
+        Server::start_telling(config, source, Log::silent())
+    }
+
+    /// As [`Server::start`], and what happens is told to `log`.
+    pub fn start_telling(config: ServerConfig, source: Arc<dyn Source>, log: Log) -> Result<Server, ServerError> {
+        let log = Arc::new(log);
         let edge = Edge::bind(&config)?;
         let (tcp_port, udp_port) = (edge.tcp_port, edge.udp_port);
         let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(limit::SERVER_THREADS);
         let tally = Arc::new(UpdateTally::default());
+        let status = config.status_prefix.map(|prefix| Arc::new(StatusSource::new(&prefix, source.clone())));
+        let source = status.clone().map_or(source, |status| status as Arc<dyn Source>);
         let mut reactors = Vec::new();
         for _ in 0..n_threads {
-            let reactor = Reactor::new(source.clone(), config.payload_bytes_max, tally.clone());
+            let reactor = Reactor::new(source.clone(), config.payload_bytes_max, tally.clone(), log.clone());
             reactors.push(reactor.map_err(ServerError::System)?);
         }
         let inboxes: Vec<Arc<Inbox>> = reactors.iter().map(|reactor| reactor.inbox().clone()).collect();
-        let mut server = Server { inboxes: inboxes.clone(), tally, threads: Vec::new(), tcp_port, udp_port };
+        let threads = Vec::new();
+        let mut server = Server { inboxes: inboxes.clone(), tally, refresher: None, threads, tcp_port, udp_port };
         let mut edge = Some(edge);
         for (index, mut reactor) in reactors.into_iter().enumerate() {
             if let Some(edge) = edge.take() {
@@ -110,15 +127,16 @@ impl Server {
                 .map_err(ServerError::System)?;
             server.threads.push(thread);
         }
+        if let Some(status) = status {
+            let started = Refresher::start(status, inboxes, server.tally.clone());
+            server.refresher = Some(started.map_err(ServerError::System)?);
+        }
         Ok(server)
     }
 
     /// What became of the updates so far. Exact once the circuits are idle.
     pub fn update_counts(&self) -> UpdateCounts {
-        UpdateCounts {
-            sent: self.tally.sent.load(Ordering::Relaxed),
-            merged: self.tally.merged.load(Ordering::Relaxed),
-        }
+        self.tally.counts()
     }
 
     /// The TCP port of the circuits.
@@ -134,6 +152,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // While the reactors it asks still answer.
+        self.refresher.take();
         self.inboxes.iter().for_each(|inbox| inbox.push(Message::Stop));
         for thread in self.threads.drain(..) {
             // A reactor that panicked has said so on stderr.

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,9 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
 use super::circuit::{Circuit, Turn};
+use super::status::ClientStatus;
 use super::{Answering, Edge, Source, UpdateTally};
+use crate::log::{Level, Log};
 use crate::sync::lock;
 use crate::timers::Timers;
 use crate::{clock, limit, socket};
@@ -36,13 +39,15 @@ pub(super) enum Message {
     Posted { circuit: CircuitKey, watch: usize },
     /// The processing of a put has ended.
     PutDone { circuit: CircuitKey, put: u64 },
+    /// What is known of every client here is wanted.
+    Status(Sender<Vec<ClientStatus>>),
     /// The server stops.
     Stop,
 }
 
 /// Where other threads leave messages.
 ///
-/// Bounded by what sends them: one message per watch, per put in progress, per accepted client.
+/// Bounded by what sends them: one message per watch, per put in progress, per accepted client, per second.
 #[derive(Debug)]
 pub(super) struct Inbox {
     messages: Mutex<Vec<Message>>,
@@ -71,6 +76,7 @@ pub(super) struct Reactor {
     source: Arc<dyn Source>,
     payload_bytes_max: usize,
     tally: Arc<UpdateTally>,
+    log: Arc<Log>,
     circuits: Slab<(u64, Circuit)>,
     generation_next: u64,
     timers: Timers,
@@ -83,6 +89,7 @@ struct Door {
     edge: Edge,
     responder: Responder,
     inboxes: Vec<Arc<Inbox>>,
+    log: Arc<Log>,
     inbox_next: usize,
     datagrams: Vec<Datagram>,
     accepts_again_at: Option<Instant>,
@@ -95,6 +102,7 @@ impl Reactor {
         source: Arc<dyn Source>,
         payload_bytes_max: usize,
         tally: Arc<UpdateTally>,
+        log: Arc<Log>,
     ) -> io::Result<Reactor> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
@@ -105,6 +113,7 @@ impl Reactor {
             source,
             payload_bytes_max,
             tally,
+            log,
             circuits: Slab::new(),
             generation_next: 0,
             timers: Timers::default(),
@@ -131,6 +140,7 @@ impl Reactor {
             edge,
             responder,
             inboxes,
+            log: self.log.clone(),
             inbox_next: 0,
             datagrams: Vec::new(),
             accepts_again_at: None,
@@ -214,6 +224,10 @@ impl Reactor {
                         due.push(circuit.index);
                     }
                 }
+                Message::Status(answer) => {
+                    // Who has asked may have given up by now.
+                    let _ = answer.send(self.circuits.iter().map(|(_, (_, circuit))| circuit.status(now)).collect());
+                }
                 Message::Stop => return false,
             }
         }
@@ -234,7 +248,8 @@ impl Reactor {
         let registered = self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(key.index), interest);
         // A client that cannot be registered sees its connection close.
         registered.ok()?;
-        let circuit = Circuit::new(stream, peer, key, self.inbox.clone(), self.payload_bytes_max, now);
+        let circuit =
+            Circuit::new(stream, peer, key, self.inbox.clone(), self.payload_bytes_max, self.log.clone(), now);
         entry.insert((key.generation, circuit));
         Some(key.index)
     }
@@ -251,6 +266,7 @@ impl Reactor {
                 Turn::Closed => {
                     self.timers.clear(index);
                     let (_, circuit) = self.circuits.remove(index);
+                    circuit.tell_end(now);
                     circuit.close(&self.poll);
                 }
             }
@@ -291,7 +307,8 @@ impl Door {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     // Out of descriptors or memory: others keep what they have, this one waits.
-                    Err(_) => {
+                    Err(error) => {
+                        self.log.tell(Level::Error, &format!("no client can be accepted: {error}"), None, None, now);
                         self.accepts_again_at = Some(now.monotonic + limit::ACCEPT_PAUSE);
                         break;
                     }

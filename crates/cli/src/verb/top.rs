@@ -1,0 +1,177 @@
+//! `fodo top`: the clients of a server, the one that keeps it waiting first.
+
+use std::io::{self, IsTerminal as _};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use fodo_net::{Error, Kind, Request};
+use serde_json::{Map, Value as Json};
+
+use super::{context, fail};
+use crate::client::{ClientFlags, seconds};
+use crate::epics::Outlet;
+use crate::exit::Exit;
+use crate::json;
+use crate::show::chars;
+
+/// Show the clients of a server, and which of them is slow
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// What the server's --status-prefix says
+    #[arg(value_name = "PREFIX")]
+    prefix: String,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    every: Duration,
+    /// One look, then end
+    #[arg(long)]
+    once: bool,
+    /// Clients to show at most
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    rows: usize,
+    #[command(flatten)]
+    client: ClientFlags,
+}
+
+/// The end of the help.
+pub const HELP: &str = "\
+Examples:
+  fodo ioc --status-prefix x:ioc plant.db
+  fodo top x:ioc
+  fodo top --once --json x:ioc | jq '.list[0]'
+
+It reads the PV PREFIX:STATUS, which a server with a status prefix refreshes every second: totals and
+the clients, those first for whom something waits, longest first. A client that reads what it is
+sent has no WAITING; one whose WAITING grows does not, and MERGED counts the updates that it lost to
+later ones. The totals are PVs of their own: PREFIX:CLIENTS, CHANNELS, SUBSCRIPTIONS, QUEUED_BYTES,
+UPDATES_SENT, UPDATES_MERGED, SEARCHES, CPU (per cent of a core), MEM_RSS (bytes).
+
+JSON keys: those names in lower case, and list: address, user, host, channels, subscriptions,
+queued_bytes, pvs_waiting (with updates that are not among these bytes), sent, merged, waiting_s
+(null when nothing waits). error as for get.";
+
+/// Clears a terminal and goes to its upper left corner.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Does it.
+pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+    let context = match context(outlet)? {
+        Ok(context) => context,
+        Err(exit) => return Ok(exit),
+    };
+    let (sender, stopped) = mpsc::channel();
+    // It fails only when nobody waits any more, and then it is stopping already.
+    crate::stop::on_signal(move || sender.send(()).unwrap_or_default())?;
+    let pv = format!("{}:STATUS", arguments.prefix);
+    let channel = match context.channel(&pv) {
+        Ok(channel) => channel,
+        Err(error) => return fail(&pv, &error, arguments.client.json, outlet),
+    };
+    let request = Request { kind: Some(Kind::U8), ..Request::default() };
+    let clears = !arguments.once && !arguments.client.json && io::stdout().is_terminal();
+    loop {
+        let read = channel.get_with(request, arguments.client.timeout);
+        let status = read.and_then(|reading| parsed(&pv, &chars(&reading.value)));
+        let exit = match status {
+            Ok(status) => {
+                let text = if arguments.client.json { json::line(status) } else { table(&status, arguments.rows) };
+                outlet.out.write_all(if clears { CLEAR } else { "" }.as_bytes())?;
+                outlet.out.write_all(text.as_bytes())?;
+                outlet.out.flush()?;
+                Exit::Done
+            }
+            Err(error) => fail(&pv, &error, arguments.client.json, outlet)?,
+        };
+        // A server that has gone may come back; one that was never there will not be watched for.
+        let ends = arguments.once || matches!(exit, Exit::NotFound | Exit::BadValue | Exit::Refused);
+        if ends || stopped.recv_timeout(arguments.every) != Err(RecvTimeoutError::Timeout) {
+            return Ok(exit);
+        }
+    }
+}
+
+fn parsed(pv: &str, text: &str) -> Result<Map<String, Json>, Error> {
+    serde_json::from_str(text)
+        .map_err(|error| Error::Misuse { pv: pv.to_owned(), reason: format!("is no status of a server: {error}") })
+}
+
+fn table(status: &Map<String, Json>, n_rows: usize) -> String {
+    let total = |key: &str| status.get(key).and_then(Json::as_f64).unwrap_or(f64::NAN);
+    let mut text = format!(
+        "{} clients, {} channels, {} subscriptions; {} queued; {} updates sent, {} merged; {} searches; CPU {:.1} %, \
+         memory {}\n",
+        total("clients"),
+        total("channels"),
+        total("subscriptions"),
+        bytes(total("queued_bytes")),
+        total("updates_sent"),
+        total("updates_merged"),
+        total("searches"),
+        total("cpu"),
+        bytes(total("mem_rss")),
+    );
+    let clients = status.get("list").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    text += &format!(
+        "{:<21}  {:<20}  {:>8}  {:>6}  {:>10}  {:>5}  {:>9}  {:>9}  {:>8}\n",
+        "CLIENT", "USER@HOST", "CHANNELS", "SUBSCR", "QUEUED", "PVS", "SENT", "MERGED", "WAITING"
+    );
+    for client in clients.iter().take(n_rows) {
+        text += &row(client);
+    }
+    if clients.len() > n_rows {
+        text += &format!("and {} more (--rows)\n", clients.len() - n_rows);
+    }
+    text
+}
+
+fn row(client: &Json) -> String {
+    // A client can call itself anything; a terminal is to show it, not to obey.
+    let word = |key: &str| client[key].as_str().unwrap_or("?").escape_debug().to_string();
+    let number = |key: &str| client[key].as_u64().unwrap_or(0);
+    let waiting = client["waiting_s"].as_f64().map_or("-".to_owned(), |waiting| format!("{waiting:.1} s"));
+    format!(
+        "{:<21}  {:<20}  {:>8}  {:>6}  {:>10}  {:>5}  {:>9}  {:>9}  {waiting:>8}\n",
+        word("address"),
+        format!("{}@{}", word("user"), word("host")),
+        number("channels"),
+        number("subscriptions"),
+        bytes(client["queued_bytes"].as_f64().unwrap_or(0.0)),
+        number("pvs_waiting"),
+        number("sent"),
+        number("merged"),
+    )
+}
+
+fn bytes(n: f64) -> String {
+    match n {
+        n if n >= 1024.0 * 1024.0 => format!("{:.1} MiB", n / 1024.0 / 1024.0),
+        n if n >= 1024.0 => format!("{:.1} KiB", n / 1024.0),
+        n => format!("{n} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_row_names_the_client_and_what_it_keeps_waiting() {
+        let client = json!({"address": "10.0.0.2:4000", "user": "o\u{1b}p", "host": "desk", "channels": 3,
+            "subscriptions": 2, "queued_bytes": 2048, "pvs_waiting": 1, "sent": 9, "merged": 4, "waiting_s": 1.5});
+
+        let words: Vec<String> = row(&client).split_whitespace().map(str::to_owned).collect();
+
+        assert_eq!(
+            words,
+            ["10.0.0.2:4000", "o\\u{1b}p@desk", "3", "2", "2.0", "KiB", "1", "9", "4", "1.5", "s"].map(str::to_owned)
+        );
+    }
+
+    #[test]
+    fn what_is_no_status_is_an_error_that_says_so() {
+        let error = parsed("x:STATUS", "hello").unwrap_err();
+
+        assert!(error.to_string().contains("is no status of a server"), "{error}");
+    }
+}

@@ -1,0 +1,170 @@
+//! What a server has to tell whoever runs it, in lines.
+//!
+//! Ours and no library's: there are few lines, all of them here and in `server`; what is special is
+//! their limit per peer and text, so that no peer fills a disk, and that is what libraries leave out.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use fodo_data::{Now, TimeStamp};
+
+use crate::limit;
+use crate::sync::lock;
+
+/// How much a line matters; the first matters most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// The server cannot do its work.
+    Error,
+    /// A peer does what it must not.
+    Warning,
+    /// Clients come and go.
+    Info,
+    /// What only somebody who looks for a fault wants to see.
+    Debug,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// How much it matters.
+    pub level: Level,
+    /// When it happened.
+    pub time: TimeStamp,
+    /// What happened.
+    pub what: String,
+    /// Whose doing it is.
+    pub peer: Option<SocketAddr>,
+    /// The PV it is about.
+    pub pv: Option<String>,
+    /// How many lines with the same text about the same host were left out since the last.
+    pub n_left_out: u64,
+}
+
+/// Where lines go.
+pub struct Log {
+    level: Level,
+    sink: Box<dyn Fn(&Line) + Send + Sync>,
+    limiter: Mutex<Limiter>,
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").field("level", &self.level).finish_non_exhaustive()
+    }
+}
+
+impl Log {
+    /// Calls `sink` with every line that matters as much as `level` or more, on the server's threads: it
+    /// must not block for long. A host has the same text told once a minute; what is left out is counted.
+    pub fn new(level: Level, sink: impl Fn(&Line) + Send + Sync + 'static) -> Log {
+        Log { level, sink: Box::new(sink), limiter: Mutex::default() }
+    }
+
+    /// Tells nobody.
+    pub fn silent() -> Log {
+        Log::new(Level::Error, |_| {})
+    }
+
+    pub(crate) fn tell(&self, level: Level, what: &str, peer: Option<SocketAddr>, pv: Option<&str>, now: Now) {
+        if level > self.level {
+            return;
+        }
+        let key = (peer.map(|peer| peer.ip()), what.to_owned());
+        let Some(n_left_out) = lock(&self.limiter).passes(key, now.monotonic) else { return };
+        let pv = pv.map(str::to_owned);
+        (self.sink)(&Line { level, time: now.wall, what: what.to_owned(), peer, pv, n_left_out });
+    }
+}
+
+/// Lets the same text of the same host pass now and then.
+#[derive(Debug, Default)]
+struct Limiter {
+    told: HashMap<(Option<IpAddr>, String), Told>,
+}
+
+#[derive(Debug)]
+struct Told {
+    at: Instant,
+    n_left_out: u64,
+}
+
+impl Limiter {
+    /// How many were left out before this one; `None` when it is left out itself.
+    fn passes(&mut self, key: (Option<IpAddr>, String), now: Instant) -> Option<u64> {
+        if let Some(told) = self.told.get_mut(&key) {
+            if now < told.at + limit::LOG_PAUSE {
+                told.n_left_out += 1;
+                return None;
+            }
+            let n_left_out = std::mem::take(&mut told.n_left_out);
+            told.at = now;
+            return Some(n_left_out);
+        }
+        if self.told.len() >= limit::LOG_TEXTS {
+            self.told.retain(|_, told| now < told.at + limit::LOG_PAUSE);
+        }
+        // So many hosts at once are an attack; those that were first are told of.
+        if self.told.len() >= limit::LOG_TEXTS {
+            return None;
+        }
+        self.told.insert(key, Told { at: now, n_left_out: 0 });
+        Some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{self, Receiver};
+
+    fn log(level: Level) -> (Log, Receiver<Line>) {
+        let (sender, lines) = mpsc::channel();
+        (Log::new(level, move |line| sender.send(line.clone()).unwrap()), lines)
+    }
+
+    fn peer(text: &str) -> Option<SocketAddr> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn the_same_text_of_one_host_is_told_once_a_minute_with_what_was_left_out() {
+        let (log, lines) = log(Level::Warning);
+        let start = Now::for_test();
+
+        for port in 4000..4100 {
+            log.tell(Level::Warning, "noise", Some(SocketAddr::from(([10, 0, 0, 2], port))), None, start);
+        }
+        log.tell(Level::Warning, "noise", peer("10.0.0.3:4000"), None, start);
+        log.tell(Level::Warning, "noise", peer("10.0.0.2:4000"), None, start + limit::LOG_PAUSE);
+
+        let told: Vec<_> = lines.try_iter().map(|line| (line.peer, line.n_left_out)).collect();
+        assert_eq!(told, [(peer("10.0.0.2:4000"), 0), (peer("10.0.0.3:4000"), 0), (peer("10.0.0.2:4000"), 99)]);
+    }
+
+    #[test]
+    fn what_matters_less_than_is_wanted_is_not_told() {
+        let (log, lines) = log(Level::Warning);
+
+        log.tell(Level::Info, "a client", None, None, Now::for_test());
+        log.tell(Level::Error, "no memory", None, Some("x:y"), Now::for_test());
+
+        let told: Vec<_> = lines.try_iter().map(|line| (line.what, line.pv)).collect();
+        assert_eq!(told, [("no memory".to_owned(), Some("x:y".to_owned()))]);
+    }
+
+    #[test]
+    fn any_number_of_hosts_takes_bounded_memory_and_is_forgotten_later() {
+        let (log, lines) = log(Level::Warning);
+        let start = Now::for_test();
+
+        for number in 0..2 * limit::LOG_TEXTS as u32 {
+            log.tell(Level::Warning, "noise", Some(SocketAddr::from((number.to_be_bytes(), 1))), None, start);
+        }
+        log.tell(Level::Warning, "noise", peer("192.0.2.1:1"), None, start + limit::LOG_PAUSE);
+
+        assert_eq!(lines.try_iter().count(), limit::LOG_TEXTS + 1);
+    }
+}

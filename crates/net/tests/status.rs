@@ -1,0 +1,94 @@
+//! What a server says of itself and its clients, with real sockets on loopback.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fodo_net::{ClientConfig, Context, Pv, Server, ServerConfig, Source, Value};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Serves nothing, so that all there is is the status.
+struct Nothing;
+
+impl Source for Nothing {
+    fn serves(&self, _: &str) -> bool {
+        false
+    }
+
+    fn open(&self, _: &str) -> Option<Arc<dyn Pv>> {
+        None
+    }
+}
+
+fn serve() -> Result<(Server, Context), fodo_net::ServerError> {
+    let config = ServerConfig {
+        interfaces: vec![Ipv4Addr::LOCALHOST],
+        port: 0,
+        beacons_to_interfaces: false,
+        status_prefix: Some("s".to_owned()),
+        ..ServerConfig::default()
+    };
+    let server = Server::start(config, Arc::new(Nothing))?;
+    let udp = SocketAddr::from((Ipv4Addr::LOCALHOST, server.udp_port()));
+    Ok((server, Context::new(ClientConfig::at(vec![udp]))))
+}
+
+/// Reads a PV of the status, which is refreshed now and then, until it is as wanted.
+fn read_until(context: &Context, name: &str, is_wanted: impl Fn(&Value) -> bool) -> Option<Value> {
+    let start = Instant::now();
+    let channel = context.channel(name).ok()?;
+    while start.elapsed() < PATIENCE {
+        let value = channel.get(PATIENCE).ok()?.value;
+        if is_wanted(&value) {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn text(value: &Value) -> String {
+    let Value::Array(array) = value else { return String::new() };
+    let scalars = (0..array.len()).filter_map(|index| array.scalar(index));
+    scalars.map(|scalar| char::from(scalar.to_f64().unwrap_or(0.0) as u8)).collect()
+}
+
+/// The number with this key of the first client in the list; `None` for null.
+fn first_number(status: &str, key: &str) -> Option<f64> {
+    let (_, list) = status.split_once("\"list\":[")?;
+    let (_, rest) = list.split_once(&format!("\"{key}\":"))?;
+    rest.split([',', '}']).next()?.parse().ok()
+}
+
+#[test]
+fn a_server_counts_its_clients_and_their_channels() {
+    let (_server, context) = serve().unwrap();
+
+    assert!(read_until(&context, "s:CLIENTS", |value| *value == Value::from(1.0)).is_some());
+    assert!(read_until(&context, "s:CHANNELS", |value| *value == Value::from(1.0)).is_some());
+    assert!(read_until(&context, "s:SEARCHES", |value| *value != Value::from(0.0)).is_some());
+    assert!(read_until(&context, "s:MEM_RSS", |value| *value != Value::from(0.0)).is_some());
+}
+
+#[test]
+fn a_client_that_does_not_read_is_named_first_with_what_waits_for_it() {
+    let (server, context) = serve().unwrap();
+    let mut guilty = TcpStream::connect((Ipv4Addr::LOCALHOST, server.tcp_port())).unwrap();
+    let create = [0, 18, 0, 16, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 13];
+    guilty.write_all(&[0, 0, 0, 0, 0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+    guilty.write_all(&[create.as_slice(), b"s:STATUS\0\0\0\0\0\0\0\0"].concat()).unwrap();
+    let mut created = [0; 48];
+    guilty.read_exact(&mut created).unwrap();
+    // READ_NOTIFY of 60 000 chars: more answers than the sockets between have room for.
+    let read = [&[0, 15, 0, 0, 0, 4, 0xea, 0x60], &created[44..48], &[0, 0, 0, 1]].concat();
+    guilty.write_all(&read.repeat(500)).unwrap();
+
+    let waits = |value: &Value| first_number(&text(value), "waiting_s").is_some();
+    let status = read_until(&context, "s:STATUS", waits).map(|value| text(&value)).unwrap();
+
+    let (_, list) = status.split_once("\"list\":[").unwrap();
+    let address = guilty.local_addr().unwrap().to_string();
+    assert!(list.starts_with(&format!("{{\"address\":\"{address}\"")), "{status}");
+    assert!(first_number(&status, "queued_bytes").is_some_and(|queued| queued >= 60_000.0), "{status}");
+}
