@@ -12,7 +12,6 @@ use crate::client::{ClientFlags, seconds};
 use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
-use crate::show::chars;
 
 /// Show the clients of a server, and which of them is slow
 #[derive(Debug, clap::Args)]
@@ -71,7 +70,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let clears = !arguments.once && !arguments.client.json && io::stdout().is_terminal();
     loop {
         let read = channel.get_with(request, arguments.client.timeout);
-        let status = read.and_then(|reading| parsed(&pv, &chars(&reading.value)));
+        let status = read.and_then(|reading| parsed(&pv, &reading.value.long_text().unwrap_or_default().to_str()));
         let exit = match status {
             Ok(status) => {
                 let text = if arguments.client.json { json::line(status) } else { table(&status, arguments.rows) };
