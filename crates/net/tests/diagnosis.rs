@@ -1,6 +1,9 @@
 //! Each step towards a PV failing in turn, on loopback sockets that answer searches for real.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
 
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod served;
+
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -9,8 +12,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fodo_ca::search::Responder;
 use fodo_data::Now;
-use fodo_net::ClientConfig;
-use fodo_net::client::diagnosis::{Asked, Diagnosis, Found};
+use fodo_net::client::diagnosis::{Asked, Diagnosis, Found, Way};
+use fodo_net::{ClientConfig, Host};
+
+use served::{Cell, Table};
 
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -123,4 +128,21 @@ fn all_servers_that_claim_a_name_are_visited() {
 
     let ports: Vec<u16> = diagnosis.claims.iter().map(|claimed| claimed.server.port()).collect();
     assert_eq!(ports, [one_port, other_port]);
+}
+
+#[test]
+fn name_servers_are_asked_and_whoever_they_name_is_visited() {
+    let server = served::start(Arc::new(Table::default().with("x:y", Cell::new(1.5))), 0);
+    let (gone, closed_port) = listener();
+    drop(gone);
+    let name_server = |port| Host { name: "127.0.0.1".into(), port };
+    let name_servers = vec![name_server(closed_port), name_server(server.tcp_port())];
+    let config = ClientConfig { name_servers, ..ClientConfig::at(Vec::new()) };
+
+    let diagnosis = Diagnosis::of("x:y", &config, PATIENCE).unwrap();
+
+    let asked: Vec<_> = diagnosis.searched.iter().map(|one| (one.way, one.outcome.clone())).collect();
+    assert_eq!(asked, [(Way::NameServer, Asked::NobodyListens), (Way::NameServer, Asked::Sent)]);
+    assert_eq!(diagnosis.claims.len(), 1);
+    assert!(matches!(diagnosis.claims[0].found, Found::Channel { value: Some(Ok(_)), .. }), "{:?}", diagnosis.claims);
 }

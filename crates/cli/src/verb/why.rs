@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fodo_net::client::diagnosis::{Asked, Claimed, Diagnosis, Found};
+use fodo_net::client::diagnosis::{Asked, Claimed, Diagnosis, Found, Way};
 use fodo_net::{ClientConfig, Facts, Reading, Refusal, Severity};
 use serde_json::{Value as Json, json};
 
@@ -114,7 +114,7 @@ fn judge_search(diagnosis: &Diagnosis, is_record_there: bool) -> Verdict {
         return verdict(
             Exit::NotFound,
             "nobody was asked",
-            "EPICS_CA_ADDR_LIST is empty and EPICS_CA_AUTO_ADDR_LIST is NO; set one of them",
+            "EPICS_CA_ADDR_LIST and EPICS_CA_NAME_SERVERS are empty and EPICS_CA_AUTO_ADDR_LIST is NO; set one of them",
         );
     }
     if all(|asked| matches!(asked, Asked::NotSent { .. })) {
@@ -205,10 +205,13 @@ fn block(diagnosis: &Diagnosis, verdict: &Verdict) -> String {
     let mut text = format!("{}\n", diagnosis.pv);
     let mut heading = "searched";
     for searched in &diagnosis.searched {
-        let outcome = match &searched.outcome {
-            Asked::Sent => String::new(),
-            Asked::NobodyListens => "nobody listens there".into(),
-            Asked::NotSent { reason } => format!("not sent: {reason}"),
+        let outcome = match (&searched.outcome, searched.way) {
+            (Asked::Sent, Way::Datagram) => String::new(),
+            (Asked::Sent, Way::NameServer) => "name server".into(),
+            (Asked::NobodyListens, Way::Datagram) => "nobody listens there".into(),
+            (Asked::NobodyListens, Way::NameServer) => "name server; nobody listens there".into(),
+            (Asked::NotSent { reason }, Way::Datagram) => format!("not sent: {reason}"),
+            (Asked::NotSent { reason }, Way::NameServer) => format!("name server; not asked: {reason}"),
         };
         let line = format!("    {heading:<10}{:<22}{outcome}", searched.address.to_string());
         text += &format!("{}\n", line.trim_end());
@@ -266,7 +269,8 @@ fn object(diagnosis: &Diagnosis, verdict: &Verdict) -> serde_json::Map<String, J
                 Asked::NobodyListens => ("nobody_listens", None),
                 Asked::NotSent { reason } => ("not_sent", Some(reason)),
             };
-            json!({"address": searched.address.to_string(), "outcome": outcome, "reason": reason})
+            let way = if searched.way == Way::NameServer { "name_server" } else { "datagram" };
+            json!({"address": searched.address.to_string(), "way": way, "outcome": outcome, "reason": reason})
         })
         .collect();
     let claims: Vec<Json> = diagnosis.claims.iter().map(claim_object).collect();
@@ -311,7 +315,10 @@ mod tests {
     const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 5064);
 
     fn diagnosis(outcomes: &[Asked], found: &[Found]) -> Diagnosis {
-        let searched = outcomes.iter().map(|outcome| Searched { address: SERVER, outcome: outcome.clone() }).collect();
+        let searched = outcomes
+            .iter()
+            .map(|outcome| Searched { address: SERVER, way: Way::Datagram, outcome: outcome.clone() })
+            .collect();
         let after = Duration::from_millis(1);
         let claims = found.iter().map(|found| Claimed { server: SERVER, after, found: found.clone() }).collect();
         Diagnosis { pv: "x:y".into(), searched, claims, waited: Duration::from_secs(1) }

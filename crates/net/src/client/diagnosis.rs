@@ -41,11 +41,22 @@ pub struct Diagnosis {
 pub struct Searched {
     /// The address.
     pub address: SocketAddr,
+    /// How.
+    pub way: Way,
     /// What came of it.
     pub outcome: Asked,
 }
 
-/// What came of a datagram.
+/// How a name is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By a datagram, of all servers that it reaches.
+    Datagram,
+    /// On a circuit, of a name server.
+    NameServer,
+}
+
+/// What came of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asked {
     /// It was sent; more cannot be known.
@@ -108,13 +119,15 @@ impl Diagnosis {
     /// Looks for `pv` as a client with this configuration would, then visits every server that claims it. Reads
     /// its value once; writes nothing.
     ///
-    /// Blocks for `patience` when nobody claims the name, otherwise for a third of a second beside the answers,
+    /// Blocks for `patience` with each name server that is silent, and once more when nobody claims the name, otherwise for a third of a second beside the answers,
     /// in which a second server may claim it as well; and for at most `patience` with each server. Fails when the
     /// system gives no socket.
     pub fn of(pv: &str, config: &ClientConfig, patience: Duration) -> io::Result<Diagnosis> {
         let start = Instant::now();
         let mut searched = knock(config);
-        let found = search(pv, config, &mut searched, patience)?;
+        let (asked, known) = ask_name_servers(pv, config, patience);
+        let found = search(pv, config, &mut searched, known, patience)?;
+        searched.extend(asked);
         let waited = start.elapsed();
         let claims = found
             .into_iter()
@@ -139,7 +152,10 @@ fn knock(config: &ClientConfig) -> Vec<Searched> {
         Err(error) if error.kind() != ErrorKind::WouldBlock => Asked::NotSent { reason: error.to_string() },
         _ => Asked::Sent,
     };
-    knocks.into_iter().map(|(address, socket)| Searched { address, outcome: outcome(socket) }).collect()
+    knocks
+        .into_iter()
+        .map(|(address, socket)| Searched { address, way: Way::Datagram, outcome: outcome(socket) })
+        .collect()
 }
 
 fn knock_at(address: SocketAddr, config: &ClientConfig) -> io::Result<UdpSocket> {
@@ -151,20 +167,68 @@ fn knock_at(address: SocketAddr, config: &ClientConfig) -> io::Result<UdpSocket>
     Ok(socket)
 }
 
-/// Who claims the name, each once, and after how long.
+/// A server and how long its claim took.
+type Answer = (SocketAddr, Duration);
+
+/// Asks each name server, and gives who claims the name by its word.
+fn ask_name_servers(pv: &str, config: &ClientConfig, patience: Duration) -> (Vec<Searched>, Vec<Answer>) {
+    let (mut searched, mut found) = (Vec::new(), Vec::new());
+    for address in config.name_servers.iter().filter_map(Host::resolved) {
+        let start = Instant::now();
+        let outcome = match ask_name_server(pv, address, config, patience) {
+            Ok(server) => {
+                found.extend(server.map(|server| (server, start.elapsed())));
+                Asked::Sent
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Asked::NobodyListens,
+            Err(error) => Asked::NotSent { reason: error.to_string() },
+        };
+        searched.push(Searched { address, way: Way::NameServer, outcome });
+    }
+    (searched, found)
+}
+
+/// `None`: it knows nobody, or says nothing.
+fn ask_name_server(
+    pv: &str,
+    address: SocketAddr,
+    config: &ClientConfig,
+    patience: Duration,
+) -> io::Result<Option<SocketAddr>> {
+    let end = Instant::now() + patience;
+    let stream = TcpStream::connect_timeout(&address, patience.max(Duration::from_millis(1)))?;
+    let mut call = Call { stream, circuit: Circuit::new(&identity(config), clock::now()), end };
+    let (mut searcher, mut datagrams) = (Searcher::new(1), Vec::new());
+    searcher.add(CID, pv, clock::now());
+    searcher.tick(clock::now(), &mut datagrams);
+    datagrams.iter().for_each(|datagram| call.circuit.search(datagram.searches()));
+    let claimed = call.until(|event| match event {
+        // Without an address it is the name server's own.
+        Event::Claimed { server, .. } => Some(server.unwrap_or(address)),
+        _ => None,
+    });
+    match claimed {
+        Ok(server) => Ok(Some(server)),
+        Err(Ended::Silent) => Ok(None),
+        Err(Ended::Lost(reason)) => Err(io::Error::other(reason)),
+    }
+}
+
+/// Who claims the name, each once, and after how long; `found` are known already.
 fn search(
     pv: &str,
     config: &ClientConfig,
     searched: &mut [Searched],
+    mut found: Vec<Answer>,
     patience: Duration,
-) -> io::Result<Vec<(SocketAddr, Duration)>> {
+) -> io::Result<Vec<Answer>> {
     let socket = socket::searching(config.multicast_ttl)?;
     socket.set_nonblocking(false)?;
     let start = Instant::now();
-    let mut end = start + patience;
+    let mut end = start + if found.is_empty() { patience } else { limit::SECOND_CLAIM };
     let mut searcher = Searcher::new(u64::from(std::process::id()));
     searcher.add(CID, pv, clock::now());
-    let (mut datagrams, mut found) = (Vec::new(), Vec::new());
+    let mut datagrams = Vec::new();
     let mut buffer = [0; 8192];
     while Instant::now() < end {
         searcher.tick(clock::now(), &mut datagrams);
