@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -119,9 +120,17 @@ impl Process {
         written.map_err(|error| self.failure(&error.to_string()))
     }
 
-    /// Its number in `/proc`.
-    pub fn id(&self) -> u32 {
-        self.child.id()
+    /// Where the kernel tells of it. `/proc` may be that of another namespace than ours, in which it has another number.
+    pub fn account(&self) -> Option<PathBuf> {
+        let namespace = |of: &Path| std::fs::read_link(of.join("ns/pid")).ok();
+        let (ours, id) = (namespace(Path::new("/proc/self")), self.child.id().to_string());
+        let is_it = |of: &PathBuf| {
+            let status = std::fs::read_to_string(of.join("status")).unwrap_or_default();
+            let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+            numbers.split_whitespace().last() == Some(id.as_str()) && namespace(of) == ours
+        };
+        let mut all = std::fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
+        all.find(is_it)
     }
 
     /// Sends a signal to it alone.

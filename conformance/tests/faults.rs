@@ -38,12 +38,12 @@ fn channel(server: SocketAddr, pv: &str) -> Channel {
 }
 
 fn n_open_files(process: &Process) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", process.id())).unwrap().count()
+    std::fs::read_dir(process.account().unwrap().join("fd")).unwrap().count()
 }
 
 /// Hundredths of a second that it has run so far.
 fn n_ticks(process: &Process) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+    let stat = std::fs::read_to_string(process.account().unwrap().join("stat")).unwrap();
     let behind_name = stat.rsplit(") ").next().unwrap();
     behind_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }

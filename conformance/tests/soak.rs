@@ -94,7 +94,8 @@ fn saying(mut raw: Raw, bytes: &[u8]) -> Raw {
 
 /// The bytes of memory that a process has, and how many files it has open.
 fn memory_and_files(process: &Process) -> (u64, usize) {
-    let of_process = |what: &str| format!("/proc/{}/{what}", process.id());
+    let account = process.account().expect("it runs");
+    let of_process = |what: &str| account.join(what);
     let pages = std::fs::read_to_string(of_process("statm")).expect("it runs");
     let resident: u64 = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("statm has numbers");
     (resident * 4096, std::fs::read_dir(of_process("fd")).expect("it runs").count())
