@@ -116,6 +116,14 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         driven
     }
 
+    /// Processes what a forward link leads to, before this record goes on.
+    pub(crate) fn forward(&mut self, name: &'static str, link: impl Fn(&R) -> &Link) {
+        let target = link(&lock(self.cell)).target();
+        if self.turn.forward_now(self.record, target).is_err() {
+            self.blame(name);
+        }
+    }
+
     fn blame(&mut self, name: &'static str) {
         self.lock().common().raise_saying(Status::LINK, 3, format!("field {name}").into());
     }

@@ -185,6 +185,22 @@ impl Turn<'_> {
         }
     }
 
+    /// Processes the target of a forward link at once, inside the processing of `from`.
+    pub(crate) fn forward_now(&mut self, from: u32, target: Target) -> Result<(), Broken> {
+        let Target::Field { record: to, modifiers, .. } = target else { return Ok(()) };
+        if modifiers.trigger == Trigger::Channel {
+            let value = Value::from(1u8);
+            self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value });
+            return Ok(());
+        }
+        if self.depth >= DEPTH_MAX {
+            return Err(Broken);
+        }
+        // What became of the target is its own affair.
+        let _ = self.process_target(from, to);
+        Ok(())
+    }
+
     fn forward(&mut self, from: u32, to: u32) {
         let is_passive = self.with(to, |body, _| body.common().scan == 0);
         if is_passive == Some(true) {

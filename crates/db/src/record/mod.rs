@@ -17,12 +17,15 @@ mod ao;
 mod bi;
 mod bo;
 mod calc;
+mod dfanout;
+mod fanout;
 mod levels;
 mod longin;
 mod longout;
 mod mbbi;
 mod mbbo;
 mod output;
+mod selection;
 mod simulation;
 mod states;
 mod stringin;
@@ -43,6 +46,8 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &stringin::TYPE,
     &stringout::TYPE,
     &waveform::TYPE,
+    &fanout::TYPE,
+    &dfanout::TYPE,
 ];
 
 /// What is the same for all records of a type.
