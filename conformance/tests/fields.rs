@@ -24,6 +24,8 @@ const RECORDS: &[(&str, &str)] = &[
     ("wf_STRING", "waveform"),
     ("fanout", "fanout"),
     ("dfanout", "dfanout"),
+    ("calcout", "calcout"),
+    ("seq", "seq"),
 ];
 
 /// Fields that are not compared, and why.

@@ -12,6 +12,8 @@ menus! {
         "Every Time", "On Change", "When Zero", "When Non-zero", "Transition To Zero", "Transition To Non-zero",
     ];
     ALARM_SEVR ["NO_ALARM", "MINOR", "MAJOR", "INVALID"];
+    CALCOUT_DOPT ["Use CALC", "Use OCAL"];
+    CALCOUT_INAV ["Ext PV NC", "Ext PV OK", "Local PV", "Constant"];
     CONVERT [
         "NO CONVERSION", "SLOPE", "LINEAR", "typeKdegF", "typeKdegC", "typeJdegF", "typeJdegC", "typeEdegF(ixe only)",
         "typeEdegC(ixe only)", "typeTdegF", "typeTdegC", "typeRdegF", "typeRdegC", "typeSdegF", "typeSdegC",

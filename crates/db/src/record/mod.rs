@@ -17,8 +17,10 @@ mod ao;
 mod bi;
 mod bo;
 mod calc;
+mod calcout;
 mod dfanout;
 mod fanout;
+mod inputs;
 mod levels;
 mod longin;
 mod longout;
@@ -26,6 +28,7 @@ mod mbbi;
 mod mbbo;
 mod output;
 mod selection;
+mod seq;
 mod simulation;
 mod states;
 mod stringin;
@@ -48,6 +51,8 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &waveform::TYPE,
     &fanout::TYPE,
     &dfanout::TYPE,
+    &calcout::TYPE,
+    &seq::TYPE,
 ];
 
 /// What is the same for all records of a type.
