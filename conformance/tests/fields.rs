@@ -26,6 +26,7 @@ const RECORDS: &[(&str, &str)] = &[
     ("dfanout", "dfanout"),
     ("calcout", "calcout"),
     ("seq", "seq"),
+    ("event", "event"),
 ];
 
 /// Fields that are not compared, and why.

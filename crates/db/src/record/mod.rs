@@ -19,6 +19,7 @@ mod bo;
 mod calc;
 mod calcout;
 mod dfanout;
+mod event;
 mod fanout;
 mod inputs;
 mod levels;
@@ -53,6 +54,7 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &dfanout::TYPE,
     &calcout::TYPE,
     &seq::TYPE,
+    &event::TYPE,
 ];
 
 /// What is the same for all records of a type.
