@@ -27,6 +27,7 @@ const RECORDS: &[(&str, &str)] = &[
     ("calcout", "calcout"),
     ("seq", "seq"),
     ("event", "event"),
+    ("sel", "sel"),
 ];
 
 /// Fields that are not compared, and why.

@@ -29,6 +29,7 @@ menus! {
         "Passive", "Event", "I/O Intr", "10 second", "5 second", "2 second", "1 second", ".5 second", ".2 second",
         ".1 second",
     ];
+    SEL_SELM ["Specified", "High Signal", "Low Signal", "Median Signal"];
     SELM ["All", "Specified", "Mask"];
     SIMM ["NO", "YES", "RAW"];
     YES_NO ["NO", "YES"];

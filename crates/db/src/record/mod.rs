@@ -28,6 +28,7 @@ mod longout;
 mod mbbi;
 mod mbbo;
 mod output;
+mod sel;
 mod selection;
 mod seq;
 mod simulation;
@@ -55,6 +56,7 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &calcout::TYPE,
     &seq::TYPE,
     &event::TYPE,
+    &sel::TYPE,
 ];
 
 /// What is the same for all records of a type.
