@@ -28,6 +28,7 @@ const RECORDS: &[(&str, &str)] = &[
     ("seq", "seq"),
     ("event", "event"),
     ("sel", "sel"),
+    ("sub", "sub"),
 ];
 
 /// Fields that are not compared, and why.

@@ -16,6 +16,7 @@ mod meta;
 mod post;
 mod put;
 mod record;
+mod routine;
 mod scan;
 mod step;
 mod turn;
@@ -26,6 +27,7 @@ use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Value};
 
 pub use database::Database;
 pub use load::{LoadError, Loader, OpenFile};
+pub use routine::{Call, Routine, RoutineFailed};
 
 /// One field of one record; small, for ever valid in its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,11 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fodo_data::{Alarm, Array, EventMask, Kind, Now, Scalar, Severity, Status, Value};
-use fodo_db::{Database, Event, FieldRef, Input, Loader, PutError, PutId};
+use fodo_db::{Database, Event, FieldRef, Input, Loader, PutError, PutId, RoutineFailed};
 
 struct Ioc {
     database: Database,
@@ -132,6 +133,29 @@ fn a_put_waits_for_what_records_that_waited_have_started() {
     ioc.step();
     assert_eq!((ioc.number("second.PACT"), ioc.number("sink")), (0.0, 5.0));
     assert_eq!(ioc.done(), [5]);
+}
+
+#[test]
+fn a_sub_calls_its_routine_by_name() {
+    let mut loader = Loader::default();
+    loader.routine(
+        "product",
+        Arc::new(|call| {
+            *call.value = call.args.iter().take(2).product();
+            if call.value.is_finite() { Ok(()) } else { Err(RoutineFailed) }
+        }),
+    );
+    let db = "record(sub, s) { field(SNAM, product) field(INPA, 6) field(B, 7) field(BRSV, MAJOR) }";
+    loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
+    let mut ioc = Ioc { database: loader.finish().unwrap(), now: Now::for_test(), events: Vec::new() };
+
+    ioc.put("s.PROC", 1_i32, None).unwrap();
+    assert_eq!(ioc.number("s"), 42.0);
+
+    ioc.put("s.B", f64::INFINITY, None).unwrap();
+    let alarm = ioc.database.read(ioc.field("s")).alarm;
+    assert_eq!(alarm, Alarm { severity: Severity::Major, status: Status::SOFT });
+    assert_eq!(ioc.put("s.SNAM", "quotient", None), Err(PutError::Rejected("no routine has this name")));
 }
 
 #[test]

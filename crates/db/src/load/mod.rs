@@ -8,6 +8,7 @@ mod value;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use fodo_data::Text;
 
@@ -21,6 +22,7 @@ use crate::field::Slot;
 use crate::link::Link;
 use crate::post::LONG_STRING;
 use crate::record::{Cell, Record, RecordType, find, with};
+use crate::routine::{Routine, Routines};
 
 /// Reads what `include` names and what is loaded by name: the bytes of a file.
 pub type OpenFile<'a> = dyn FnMut(&str) -> std::io::Result<Vec<u8>> + 'a;
@@ -35,6 +37,7 @@ pub struct Loader {
     names: Vec<Text>,
     index: HashMap<Name, u32>,
     infos: Vec<Info>,
+    routines: Routines,
 }
 
 impl fmt::Debug for Loader {
@@ -66,9 +69,15 @@ impl Loader {
         Ok(())
     }
 
+    /// A routine that sub records may name in SNAM and INAM. One of the same name is replaced.
+    pub fn routine(&mut self, name: &str, routine: Routine) {
+        self.routines.add(name, routine);
+    }
+
     /// Joins links and scan lists.
     pub fn finish(self) -> Result<Database, Vec<LoadError>> {
-        let Loader { records, names, index, mut infos } = self;
+        let Loader { records, names, index, mut infos, routines } = self;
+        let routines = Arc::new(routines);
         let core = Core { records, index, names };
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
@@ -79,6 +88,7 @@ impl Loader {
                 if common.undefined != 0 && common.status == fodo_data::Status::UDF.0 {
                     common.severity = common.undefined_severity;
                 }
+                body.learn(&routines);
                 body.init();
             });
         }

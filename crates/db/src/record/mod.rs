@@ -1,7 +1,7 @@
 //! Record types: what each is made of and does. A new one is one file and one line in [`TYPES`].
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fodo_data::{EventMask, Kind, Meta, Text};
 
@@ -9,6 +9,7 @@ use crate::common::Common;
 use crate::field::{FieldInfo, Slot};
 use crate::link::Target;
 use crate::post::Posts;
+use crate::routine::Routines;
 use crate::step::{Outcome, Step};
 use crate::turn::Turn;
 
@@ -35,6 +36,7 @@ mod simulation;
 mod states;
 mod stringin;
 mod stringout;
+mod sub;
 mod waveform;
 
 /// Every record type there is.
@@ -57,6 +59,7 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &seq::TYPE,
     &event::TYPE,
     &sel::TYPE,
+    &sub::TYPE,
 ];
 
 /// What is the same for all records of a type.
@@ -91,6 +94,9 @@ pub(crate) trait Fields {
 
 /// The verbs of a record type.
 pub(crate) trait Record: Fields + Send {
+    /// Takes note of the routines there are, before [`Record::init`].
+    fn learn(&mut self, _routines: &Arc<Routines>) {}
+
     /// Sets fields that follow from others, once links are known and before anything runs.
     fn init(&mut self) {}
 

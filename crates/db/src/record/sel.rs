@@ -101,7 +101,11 @@ impl Record for Sel {
 /// Fetches the inputs that count; as in Base only the last of all decides whether that went well.
 fn fetch(step: &mut Step<'_, '_, Sel>) -> Result<(), Broken> {
     if step.lock().select_mode != SPECIFIED {
-        return (0..N_INPUTS).map(|index| inputs::fetch(step, index)).fold(Ok(()), |_, last| last);
+        let mut last = Ok(());
+        for index in 0..N_INPUTS {
+            last = inputs::fetch(step, index);
+        }
+        return last;
     }
     if let Some(selection) = step.fetch("NVL", |sel| &sel.selection_link)? {
         step.lock().selection = selection;
