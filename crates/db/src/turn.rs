@@ -191,6 +191,14 @@ impl Turn<'_> {
             self.wait_for(record);
             return;
         }
+        if outcome == Outcome::Held {
+            self.with(record, |body, _| {
+                body.common().is_active = 0;
+                body.common().is_in_chain = false;
+            });
+            self.wait_for(record);
+            return;
+        }
         self.with(record, |body, _| body.common().has_failed = outcome == Outcome::Failed);
         self.engine.work.push(Work::Finish(record));
         let forward = self.with(record, |body, _| body.common().forward.target());

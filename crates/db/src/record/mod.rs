@@ -17,6 +17,7 @@ mod ai;
 mod ao;
 mod bi;
 mod bo;
+mod busy;
 mod calc;
 mod calcout;
 mod dfanout;
@@ -60,6 +61,7 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &event::TYPE,
     &sel::TYPE,
     &sub::TYPE,
+    &busy::TYPE,
 ];
 
 /// What is the same for all records of a type.
