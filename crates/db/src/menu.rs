@@ -32,6 +32,8 @@ menus! {
     SEL_SELM ["Specified", "High Signal", "Low Signal", "Median Signal"];
     SELM ["All", "Specified", "Mask"];
     SIMM ["NO", "YES", "RAW"];
+    TRANSFORM_COPT ["Conditional", "Always"];
+    TRANSFORM_IVLA ["Ignore error", "Do Nothing"];
     YES_NO ["NO", "YES"];
     STRING_POST ["On Change", "Always"];
     WAVEFORM_POST ["Always", "On Change"];

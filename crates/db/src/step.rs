@@ -20,6 +20,8 @@ pub(crate) enum Outcome {
     Done,
     /// As done, but its input or output could not be reached: a PP link to it counts as broken.
     Failed,
+    /// As done, but the forward link is not followed.
+    Alone,
     /// As done, but whoever waits for it waits on, and the forward link with them: a busy record that is busy.
     Held,
     /// For a timer: the record stays active, and is called again to complete.

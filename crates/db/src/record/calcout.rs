@@ -7,11 +7,12 @@ use fodo_data::{EventMask, Limits, Meta, Status, Text};
 use crate::calc::Program;
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
-use crate::link::{Link, Target, Trigger};
+use crate::link::Target;
 use crate::menu;
 use crate::post::Posts;
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, leveled, moved};
+use crate::record::links::state_of;
 use crate::record::{CHANGED, Record, record_type};
 use crate::scan::event_name;
 use crate::step::{Outcome, Step};
@@ -191,22 +192,6 @@ fn execute(step: &mut Step<'_, '_, CalcOut>) {
     let _ = step.drive("OUT", |calcout| &calcout.output, value);
     if let Some(event) = event {
         step.post_event(event);
-    }
-}
-
-/// What INAV and OUTV say of a link: a channel, even to a record that is here, is external.
-fn state_of(link: &Link) -> u16 {
-    const NOT_CONNECTED: u16 = 0;
-    const CONNECTED: u16 = 1;
-    const LOCAL: u16 = 2;
-    const CONSTANT: u16 = 3;
-    match link.target() {
-        Target::Constant => CONSTANT,
-        Target::Missing => NOT_CONNECTED,
-        Target::Field { modifiers, .. } => match modifiers.trigger {
-            Trigger::None | Trigger::Passive => LOCAL,
-            Trigger::Channel | Trigger::Change | Trigger::ChangeIfPassive => CONNECTED,
-        },
     }
 }
 

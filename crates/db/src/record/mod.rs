@@ -25,6 +25,7 @@ mod event;
 mod fanout;
 mod inputs;
 mod levels;
+mod links;
 mod longin;
 mod longout;
 mod mbbi;
@@ -38,6 +39,7 @@ mod states;
 mod stringin;
 mod stringout;
 mod sub;
+mod transform;
 mod waveform;
 
 /// Every record type there is.
@@ -62,6 +64,7 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &sel::TYPE,
     &sub::TYPE,
     &busy::TYPE,
+    &transform::TYPE,
 ];
 
 /// What is the same for all records of a type.
