@@ -29,9 +29,13 @@ menus! {
         "Passive", "Event", "I/O Intr", "10 second", "5 second", "2 second", "1 second", ".5 second", ".2 second",
         ".1 second",
     ];
+    SCALCOUT_WAIT ["NoWait", "Wait"];
     SEL_SELM ["Specified", "High Signal", "Low Signal", "Median Signal"];
     SELM ["All", "Specified", "Mask"];
     SIMM ["NO", "YES", "RAW"];
+    SYNAPPS_OOPT [
+        "Every Time", "On Change", "When Zero", "When Non-zero", "Transition To Zero", "Transition To Non-zero", "Never",
+    ];
     TRANSFORM_COPT ["Conditional", "Always"];
     TRANSFORM_IVLA ["Ignore error", "Do Nothing"];
     YES_NO ["NO", "YES"];

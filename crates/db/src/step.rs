@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
+use crate::FieldRef;
+use crate::calc::escaped;
 use crate::link::{Link, Target};
 use crate::post::Posts;
 use crate::record::{Record, lock};
@@ -98,6 +100,33 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             self.blame(name);
         }
         fetched
+    }
+
+    /// Reads through a link as a text; an array of characters with what cannot be printed as C writes it.
+    pub(crate) fn fetch_text(
+        &mut self,
+        name: &'static str,
+        link: impl Fn(&R) -> &Link,
+    ) -> Result<Option<Text>, Broken> {
+        match self.target_facts(&link) {
+            Some((kind @ (Kind::I8 | Kind::U8), 2..)) => {
+                let value = self.fetch_array(name, &link, kind)?;
+                let bytes = value.and_then(|value| value.long_text());
+                Ok(bytes.map(|bytes| Text::from_bytes(&escaped(bytes.as_bytes()))))
+            }
+            _ => self.fetch(name, link),
+        }
+    }
+
+    /// The kind and the most elements of what a link leads to; `None`: to nothing here.
+    pub(crate) fn target_facts(&mut self, link: impl Fn(&R) -> &Link) -> Option<(Kind, u32)> {
+        match link(&lock(self.cell)).target() {
+            Target::Field { record, field, .. } => {
+                let facts = self.turn.core.facts(FieldRef { record, field });
+                Some((facts.kind, facts.count_max))
+            }
+            Target::Constant | Target::Missing => None,
+        }
     }
 
     fn fetch_value(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {

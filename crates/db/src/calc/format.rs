@@ -273,7 +273,7 @@ const ESCAPES: [(u8, u8); 9] = [
 ];
 
 /// A text with what cannot be printed as C writes it.
-pub(super) fn escaped(text: &[u8]) -> Vec<u8> {
+pub(crate) fn escaped(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for byte in text {
         match ESCAPES.iter().find(|(_, raw)| raw == byte) {
@@ -286,7 +286,7 @@ pub(super) fn escaped(text: &[u8]) -> Vec<u8> {
 }
 
 /// The other way: `\n`, `\x41`, `\101`.
-pub(super) fn unescaped(text: &[u8]) -> Vec<u8> {
+pub(crate) fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some((&byte, tail)) = rest.split_first() {

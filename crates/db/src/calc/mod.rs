@@ -9,6 +9,7 @@ use std::fmt;
 
 use fodo_data::Text;
 
+pub(crate) use format::{escaped, unescaped};
 pub(crate) use text::TextInputs;
 
 /// Values that an expression may hold at once, as in Base.

@@ -67,6 +67,14 @@ impl Operand {
 }
 
 impl Program {
+    /// Whether texts play a part: then SVAL has all digits of a number, else as many as PREC says.
+    pub(crate) fn is_textual(&self) -> bool {
+        let is_of_text = |op: &Op| {
+            matches!(op, Op::Literal(_) | Op::TextArg(_) | Op::TextValue | Op::StoreText(_) | Op::Edit(_) | Op::Pick(_))
+        };
+        self.ops.iter().any(is_of_text)
+    }
+
     /// The result; an argument that is not there is 0 or empty. `None`: what the expression asks for cannot be done,
     /// such as dividing by zero.
     pub(crate) fn run_text(&self, inputs: &mut TextInputs) -> Option<Operand> {

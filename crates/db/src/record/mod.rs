@@ -31,6 +31,7 @@ mod longout;
 mod mbbi;
 mod mbbo;
 mod output;
+mod scalcout;
 mod sel;
 mod selection;
 mod seq;
@@ -65,6 +66,7 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &sub::TYPE,
     &busy::TYPE,
     &transform::TYPE,
+    &scalcout::TYPE,
 ];
 
 /// What is the same for all records of a type.
