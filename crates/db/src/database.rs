@@ -12,8 +12,8 @@ use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::load::Info;
 use crate::post::reading;
 use crate::scan::Place;
-use crate::turn::{Deferred, Engine, Turn};
-use crate::{Event, Facts, FieldRef, Input, PutError, PutId};
+use crate::turn::{Deferred, Engine, Turn, Waiter};
+use crate::{Event, Facts, FieldRef, Input, PutError};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
 #[derive(Debug)]
@@ -104,7 +104,9 @@ impl Database {
                 tick(&mut turn);
                 Ok(())
             }
-            Input::Put { field, value, put } => put_field(&mut turn, field, value, put),
+            Input::Put { field, value, put } => {
+                turn.put_field_for(field.record, field.field, value, put.map(Waiter::Client))
+            }
             Input::Acknowledge { field, transient, severity } => {
                 turn.acknowledge(field.record, transient, severity);
                 Ok(())
@@ -136,19 +138,6 @@ impl Database {
     fn engine(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A client's put, and its completion if nothing of its chain waits.
-fn put_field(turn: &mut Turn, field: FieldRef, value: Value, put: Option<PutId>) -> Result<(), PutError> {
-    turn.put = put;
-    let result = turn.put_field(field.record, field.field, value, put);
-    turn.put = None;
-    if let (Ok(()), Some(put)) = (&result, put)
-        && !turn.engine.waits.iter().any(|(waiting, _)| *waiting == put)
-    {
-        turn.events.push(Event::PutDone { put });
-    }
-    result
 }
 
 /// Scan lists, PINI, and the first round of CP links.

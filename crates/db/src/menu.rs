@@ -39,6 +39,10 @@ menus! {
     TRANSFORM_COPT ["Conditional", "Always"];
     TRANSFORM_IVLA ["Ignore error", "Do Nothing"];
     YES_NO ["NO", "YES"];
+    SSEQ_WAIT [
+        "NoWait", "Wait", "After1", "After2", "After3", "After4", "After5", "After6", "After7", "After8", "After9",
+        "After10",
+    ];
     STRING_POST ["On Change", "Always"];
     WAVEFORM_POST ["Always", "On Change"];
 }

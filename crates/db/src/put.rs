@@ -7,8 +7,8 @@ use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{Parsed, Side, Target, parse};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::{CHANGED, number_of, with};
-use crate::turn::{Deferred, Turn, follows};
-use crate::{ConvertError, PutError, PutId};
+use crate::turn::{Deferred, Turn, Waiter, follows};
+use crate::{ConvertError, PutError};
 
 const DISP: u16 = Common::at("DISP");
 const PROC: u16 = Common::at("PROC");
@@ -24,7 +24,7 @@ impl Turn<'_> {
         record: u32,
         field: u16,
         value: Value,
-        put: Option<PutId>,
+        put: Option<Waiter>,
     ) -> Result<(), PutError> {
         let number = field & !LONG_STRING;
         let Some((row, is_disabled)) = self

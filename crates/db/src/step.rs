@@ -157,6 +157,13 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
     }
 
+    /// Writes through a link that is a channel, and tells the record when all that has ended; see
+    /// [`Record::written`]. Whether it is a channel.
+    pub(crate) fn drive_and_tell(&mut self, link: impl Fn(&R) -> &Link, value: impl Into<Value>, number: u8) -> bool {
+        let target = link(&lock(self.cell)).target();
+        self.turn.drive_and_tell(self.record, target, value.into(), number)
+    }
+
     fn blame(&mut self, name: &'static str) {
         self.lock().common().raise_saying(Status::LINK, 3, format!("field {name}").into());
     }

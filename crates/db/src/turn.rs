@@ -14,7 +14,7 @@ use crate::post::Posts;
 use crate::record::{CHANGED, with};
 use crate::scan::{EVENT, Place, Scans};
 use crate::step::{Broken, Outcome};
-use crate::{Event, PutId};
+use crate::{Event, PutError, PutId};
 
 const STAT: u16 = Common::at("STAT");
 const SEVR: u16 = Common::at("SEVR");
@@ -28,11 +28,20 @@ pub(crate) struct Engine {
     pub(crate) timers: BinaryHeap<Reverse<(Instant, u64, Timer)>>,
     pub(crate) n_timers: u64,
     pub(crate) deferred: VecDeque<Deferred>,
-    /// Puts that wait for records which are active.
-    pub(crate) waits: Vec<(PutId, u32)>,
+    /// Who waits for records which are active.
+    pub(crate) waits: Vec<(Waiter, u32)>,
     work: Vec<Work>,
     /// When work was left over: at once.
     pub(crate) resume_at: Option<Instant>,
+}
+
+/// Who wants to hear when all that a put started has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A client, by the number that it gave.
+    Client(PutId),
+    /// A record that wrote through a channel, by a number of its own.
+    Record { record: u32, number: u8 },
 }
 
 /// What a timer does to its record.
@@ -52,7 +61,11 @@ pub(crate) enum Deferred {
     /// A CP or CPP link's target changed.
     Follow { record: u32, if_passive: bool },
     /// An output through a channel (CA) to a record that is here.
-    Put { record: u32, field: u16, value: Value },
+    Put { record: u32, field: u16, value: Value, waiter: Option<Waiter> },
+    /// All that an output through a channel started has ended.
+    Written { record: u32, number: u8 },
+    /// A record that waits is to complete at once.
+    Abort { record: u32 },
     /// An event was posted: records whose SCAN is Event and whose EVNT names it.
     Event { name: Text },
     /// The second half of a record that waits for nothing but the end of the chain in hand.
@@ -75,8 +88,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) now: Now,
     pub(crate) events: &'a mut Vec<Event>,
-    /// The put whose chain is being processed.
-    pub(crate) put: Option<PutId>,
+    /// Who waits for the chain that is being processed.
+    pub(crate) put: Option<Waiter>,
     /// The record that waited before, and whose second half is being processed.
     pub(crate) resumed: Option<u32>,
     pub(crate) depth: u16,
@@ -208,7 +221,7 @@ impl Turn<'_> {
         if let Some(Target::Field { record: to, modifiers, .. }) = forward {
             if modifiers.trigger == Trigger::Channel {
                 let value = Value::from(1u8);
-                self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value });
+                self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value, waiter: None });
             } else {
                 self.engine.work.push(Work::Forward { from: record, to });
             }
@@ -220,7 +233,7 @@ impl Turn<'_> {
         let Target::Field { record: to, modifiers, .. } = target else { return Ok(()) };
         if modifiers.trigger == Trigger::Channel {
             let value = Value::from(1u8);
-            self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value });
+            self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value, waiter: None });
             return Ok(());
         }
         if self.depth >= DEPTH_MAX {
@@ -231,9 +244,39 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// Tells a waiter that there is nothing left to wait for.
+    fn end_unless_waiting(&mut self, waiter: Waiter) {
+        if self.engine.waits.iter().any(|(waiting, _)| *waiting == waiter) {
+            return;
+        }
+        match waiter {
+            Waiter::Client(put) => self.events.push(Event::PutDone { put }),
+            Waiter::Record { record, number } => self.engine.deferred.push_back(Deferred::Written { record, number }),
+        }
+    }
+
+    /// A put whose end somebody waits for: at once, or when the last record that it started is done.
+    pub(crate) fn put_field_for(
+        &mut self,
+        record: u32,
+        field: u16,
+        value: Value,
+        waiter: Option<Waiter>,
+    ) -> Result<(), PutError> {
+        self.put = waiter;
+        let result = self.put_field(record, field, value, waiter);
+        self.put = None;
+        match (waiter, &result) {
+            // The refusal itself tells the client.
+            (None, _) | (Some(Waiter::Client(_)), Err(_)) => {}
+            (Some(waiter), _) => self.end_unless_waiting(waiter),
+        }
+        result
+    }
+
     /// The put in hand is not complete before this record is.
     fn wait_for(&mut self, record: u32) {
-        let mut puts: Vec<PutId> = self.put.into_iter().collect();
+        let mut puts: Vec<Waiter> = self.put.into_iter().collect();
         if let Some(resumed) = self.resumed {
             puts.extend(self.engine.waits.iter().filter(|(_, of)| *of == resumed).map(|(put, _)| *put));
         }
@@ -264,17 +307,17 @@ impl Turn<'_> {
             self.engine.deferred.push_back(Deferred::Reprocess { record });
         } else if !self.engine.waits.is_empty() {
             let put = self.put;
-            let events = &mut *self.events;
             let mut ended = Vec::new();
-            self.engine.waits.retain(|&(waiting, of)| {
-                let is_over = of == record && Some(waiting) != put;
+            self.engine.waits.retain(|&(waiter, of)| {
+                let is_over = of == record && Some(waiter) != put;
                 if is_over {
-                    ended.push(waiting);
+                    ended.push(waiter);
                 }
                 of != record
             });
-            ended.retain(|put| !self.engine.waits.iter().any(|(waiting, _)| waiting == put));
-            events.extend(ended.into_iter().map(|put| Event::PutDone { put }));
+            for waiter in ended {
+                self.end_unless_waiting(waiter);
+            }
         }
     }
 
@@ -351,7 +394,7 @@ impl Turn<'_> {
             Target::Field { record, field, modifiers } => (record, field, modifiers),
         };
         if modifiers.trigger == Trigger::Channel {
-            self.engine.deferred.push_back(Deferred::Put { record: to, field, value });
+            self.engine.deferred.push_back(Deferred::Put { record: to, field, value, waiter: None });
             return Ok(());
         }
         let written = self.write(to, field, value);
@@ -368,6 +411,19 @@ impl Turn<'_> {
             return self.process_nested(from, to);
         }
         if modifiers.trigger == Trigger::Passive { self.process_target(from, to) } else { Ok(()) }
+    }
+
+    /// Writes through a channel, and tells the record by a number of its own when all that has ended. Whether the
+    /// link is a channel to a record that is here; nothing is written where it is not.
+    pub(crate) fn drive_and_tell(&mut self, from: u32, target: Target, value: Value, number: u8) -> bool {
+        match target {
+            Target::Field { record, field, modifiers } if modifiers.trigger == Trigger::Channel => {
+                let waiter = Some(Waiter::Record { record: from, number });
+                self.engine.deferred.push_back(Deferred::Put { record, field, value, waiter });
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The time stamp and tag of a record.
@@ -406,9 +462,20 @@ impl Turn<'_> {
                     self.process(record);
                 }
             }
-            Deferred::Put { record, field, value } => {
+            Deferred::Put { record, field, value, waiter } => {
                 // As for a client through a channel: a refusal has nobody to go to.
-                let _ = self.put_field(record, field, value, None);
+                let _ = self.put_field_for(record, field, value, waiter);
+            }
+            Deferred::Written { record, number } => {
+                if self.with(record, |body, posts| body.written(number, posts)) == Some(true) {
+                    self.complete(record);
+                }
+            }
+            Deferred::Abort { record } => {
+                self.engine.timers.retain(|Reverse((_, _, timer))| *timer != Timer::Complete(record));
+                if self.with(record, |body, _| body.common().is_active) == Some(1) {
+                    self.complete(record);
+                }
             }
         }
     }

@@ -36,6 +36,7 @@ mod sel;
 mod selection;
 mod seq;
 mod simulation;
+mod sseq;
 mod states;
 mod stringin;
 mod stringout;
@@ -67,6 +68,7 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &busy::TYPE,
     &transform::TYPE,
     &scalcout::TYPE,
+    &sseq::TYPE,
 ];
 
 /// What is the same for all records of a type.
@@ -124,6 +126,11 @@ pub(crate) trait Record: Fields + Send {
         Self: Sized,
     {
         Ok(())
+    }
+
+    /// All that it wrote through a channel under this number has ended. Whether it is to complete now.
+    fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
+        false
     }
 
     /// Reads, converts, raises alarms, posts. The record is marked as active around it.

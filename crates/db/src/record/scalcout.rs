@@ -173,11 +173,19 @@ impl Record for SCalcOut {
         Ok(())
     }
 
+    fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
+        self.common.is_active != 0
+    }
+
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         if step.is_completion {
-            step.lock().is_delayed = 0;
-            step.post(|scalcout, posts| posts.post(scalcout, DLYA, EventMask::VALUE));
-            execute(step);
+            let is_delayed = std::mem::take(&mut step.lock().is_delayed) != 0;
+            if is_delayed {
+                step.post(|scalcout, posts| posts.post(scalcout, DLYA, EventMask::VALUE));
+                if execute(step) {
+                    return Outcome::Waiting;
+                }
+            }
         } else {
             if fetch(step) {
                 step.lock().evaluate();
@@ -189,7 +197,9 @@ impl Record for SCalcOut {
                     step.post(|scalcout, posts| posts.post(scalcout, DLYA, EventMask::VALUE));
                     return step.complete_after(delay_s);
                 }
-                execute(step);
+                if execute(step) {
+                    return Outcome::Waiting;
+                }
             }
         }
         levels::check(&mut *step.lock(), None);
@@ -217,8 +227,9 @@ fn fetch(step: &mut Step<'_, '_, SCalcOut>) -> bool {
     true
 }
 
-/// Drives OUT and posts OEVT's event, unless the alarm and IVOA forbid it.
-fn execute(step: &mut Step<'_, '_, SCalcOut>) {
+/// Drives OUT and posts OEVT's event, unless the alarm and IVOA forbid it. Whether WAIT has to wait for what was
+/// written, as it can through a channel.
+fn execute(step: &mut Step<'_, '_, SCalcOut>) -> bool {
     {
         let mut scalcout = step.lock();
         scalcout.evaluate_output();
@@ -226,7 +237,7 @@ fn execute(step: &mut Step<'_, '_, SCalcOut>) {
             match scalcout.invalid_action {
                 0 => {}
                 2 => scalcout.output_value = scalcout.invalid_value,
-                _ => return,
+                _ => return false,
             }
         }
     }
@@ -240,12 +251,17 @@ fn execute(step: &mut Step<'_, '_, SCalcOut>) {
             _ => Value::from(scalcout.output_value),
         }
     };
-    // A broken link has raised its alarm; the event is posted all the same.
-    let _ = step.drive("OUT", |scalcout| &scalcout.output, value);
+    let waits = step.lock().waits != 0;
+    let is_waiting = waits && step.drive_and_tell(|scalcout| &scalcout.output, value.clone(), 0);
+    if !is_waiting {
+        // A broken link has raised its alarm; the event is posted all the same.
+        let _ = step.drive("OUT", |scalcout| &scalcout.output, value);
+    }
     let event = event_name(&step.lock().output_event.to_string().into());
     if let Some(event) = event {
         step.post_event(event);
     }
+    is_waiting
 }
 
 /// An expression, and what CLCV and OCLV say of it: 0, or -1 when it cannot be compiled.
