@@ -13,7 +13,6 @@ use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::{Link, Modifiers, Target};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::{Cell, Record, labels, with};
-use crate::turn::follows;
 use crate::{Facts, FieldRef, PutError};
 
 /// Digits after the point of numbers in records without PREC, as C prints them.
@@ -188,8 +187,8 @@ impl Core {
         if let Some(found) = self.find(&name.to_str()) {
             let modifiers = Modifiers { is_time, ..link.modifiers() };
             link.lead_to(Target::Field { record: found.record, field: found.field, modifiers });
-            if let Some(if_passive) = follows(modifiers) {
-                let follower = Follower { field: found.field, record, by: field, if_passive };
+            if let Some(when) = modifiers.follows(field) {
+                let follower = Follower { field: found.field, record, by: field, when };
                 self.with(found.record, |body| {
                     body.common().watchers.get_or_insert_default().followers.push(follower);
                 });

@@ -175,7 +175,7 @@ fn start(turn: &mut Turn) {
     }));
     for follower in followers {
         if have_theirs.insert(follower.record) {
-            let deferred = Deferred::Follow { record: follower.record, if_passive: follower.if_passive };
+            let deferred = Deferred::Follow { record: follower.record, when: follower.when };
             turn.engine.deferred.push_back(deferred);
         }
     }

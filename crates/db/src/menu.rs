@@ -33,6 +33,9 @@ menus! {
     SEL_SELM ["Specified", "High Signal", "Low Signal", "Median Signal"];
     SELM ["All", "Specified", "Mask"];
     SIMM ["NO", "YES", "RAW"];
+    SWAIT_DOPT ["Use VAL", "Use DOL"];
+    SWAIT_INAP ["No", "Yes"];
+    SWAIT_INAV ["PV OK", "PV BAD", "No PV"];
     SYNAPPS_OOPT [
         "Every Time", "On Change", "When Zero", "When Non-zero", "Transition To Zero", "Transition To Non-zero", "Never",
     ];

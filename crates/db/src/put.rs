@@ -3,11 +3,11 @@
 use fodo_data::{Array, EventMask, Kind, Scalar, Severity, Status, Text, Value};
 
 use crate::common::{Common, row};
-use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot};
+use crate::field::{Dbf, FieldInfo, NOMOD, PLAIN, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{Parsed, Side, Target, parse};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::{CHANGED, number_of, with};
-use crate::turn::{Deferred, Turn, Waiter, follows};
+use crate::turn::{Deferred, Turn, Waiter};
 use crate::{ConvertError, PutError};
 
 const DISP: u16 = Common::at("DISP");
@@ -124,7 +124,7 @@ impl Turn<'_> {
             None => Text::EMPTY,
         };
         let text = text.to_str();
-        let side = side(row.dbf);
+        let side = side(row);
         let parsed = parse(&text, side);
         if parsed == Parsed::Unsupported {
             return Err(PutError::Rejected("no device takes this address"));
@@ -133,7 +133,7 @@ impl Turn<'_> {
         core.unfollow(record, field);
         let link = core.join(record, field, crate::link::Link::from_parsed(&text, &parsed, side));
         let is_joined = matches!(link.target(), Target::Field { .. });
-        let follows = follows(link.modifiers()).filter(|_| is_joined);
+        let follows = link.modifiers().follows(field).filter(|_| is_joined);
         self.with(record, |body, posts| {
             if let Some(Slot::InLink(place) | Slot::OutLink(place) | Slot::FwdLink(place)) = body.slot(field) {
                 *place = link;
@@ -145,9 +145,9 @@ impl Turn<'_> {
         {
             cell.after_put(field, &mut self.posts(record)).map_err(PutError::Rejected)?;
         }
-        if let Some(if_passive) = follows {
+        if let Some(when) = follows {
             // The first value of a CP link's target counts as a change.
-            self.engine.deferred.push_back(Deferred::Follow { record, if_passive });
+            self.engine.deferred.push_back(Deferred::Follow { record, when });
         }
         Ok(())
     }
@@ -180,9 +180,11 @@ impl Turn<'_> {
     }
 }
 
-/// The side of a link that its field's type says.
-pub(crate) fn side(dbf: Dbf) -> Side {
-    match dbf {
+/// The side of a link that its field says.
+pub(crate) fn side(row: &FieldInfo) -> Side {
+    match row.dbf {
+        Dbf::OutLink if row.has(PLAIN) => Side::PlainOut,
+        Dbf::InLink if row.has(PLAIN) => Side::PlainIn,
         Dbf::OutLink => Side::Out,
         Dbf::FwdLink => Side::Forward,
         _ => Side::In,

@@ -9,10 +9,10 @@ use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 use crate::common::Common;
 use crate::core::Core;
 use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
-use crate::link::{Inherit, Modifiers, Target, Trigger};
+use crate::link::{Inherit, Target, Trigger, When};
 use crate::post::Posts;
 use crate::record::{CHANGED, with};
-use crate::scan::{EVENT, Place, Scans};
+use crate::scan::{EVENT, IO_INTERRUPT, Place, Scans};
 use crate::step::{Broken, Outcome};
 use crate::{Event, PutError, PutId};
 
@@ -58,8 +58,8 @@ pub(crate) enum Timer {
 pub(crate) enum Deferred {
     /// RPRO: a put came while the record was active.
     Reprocess { record: u32 },
-    /// A CP or CPP link's target changed.
-    Follow { record: u32, if_passive: bool },
+    /// The target of a link that follows it changed.
+    Follow { record: u32, when: When },
     /// An output through a channel (CA) to a record that is here.
     Put { record: u32, field: u16, value: Value, waiter: Option<Waiter> },
     /// All that an output through a channel started has ended.
@@ -456,9 +456,13 @@ impl Turn<'_> {
                     }
                 }
             }
-            Deferred::Follow { record, if_passive } => {
-                let is_passive = self.with(record, |body, _| body.common().scan == 0).unwrap_or(false);
-                if is_passive || !if_passive {
+            Deferred::Follow { record, when } => {
+                let is_wanted = self.with(record, |body, _| match when {
+                    When::Always => true,
+                    When::IfPassive => body.common().scan == 0,
+                    When::IfInterrupt(field) => body.common().scan == IO_INTERRUPT && body.is_interrupted_by(field),
+                });
+                if is_wanted == Some(true) {
                     self.process(record);
                 }
             }
@@ -565,14 +569,5 @@ fn inherit(common: &mut Common, how: Inherit, alarm: Raised) {
         Inherit::Status => {
             common.raise_saying(Status(alarm.status), alarm.severity, alarm.message);
         }
-    }
-}
-
-/// Whether a link makes its record follow its target; `Some(true)`: only while it is passive.
-pub(crate) fn follows(modifiers: Modifiers) -> Option<bool> {
-    match modifiers.trigger {
-        Trigger::Change => Some(false),
-        Trigger::ChangeIfPassive => Some(true),
-        Trigger::None | Trigger::Passive | Trigger::Channel => None,
     }
 }

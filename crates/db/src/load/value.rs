@@ -19,7 +19,7 @@ impl Stage<'_> {
         let Some(row) = row(kind.rows, field) else { return Ok(()) };
         if row.dbf.is_link() {
             let words = text.to_str();
-            let side = side(row.dbf);
+            let side = side(row);
             let parsed = parse(&words, side);
             if parsed == Parsed::Unsupported {
                 return Err(format!(
@@ -53,7 +53,7 @@ impl Stage<'_> {
 /// Compiles the text of a field that takes an expression; an empty one is what most of them take for none.
 fn compiled(kind: &RecordType, row: &FieldInfo, text: &str) -> Result<(), CalcError> {
     let is_expression = row.has(SPECIAL) && (["CALC", "OCAL"].contains(&row.name) || row.name.starts_with("CLC"));
-    let may_be_empty = row.name != "CALC" || kind.name == "scalcout";
+    let may_be_empty = row.name != "CALC" || ["scalcout", "swait"].contains(&kind.name);
     if !is_expression || text.is_empty() && may_be_empty {
         return Ok(());
     }

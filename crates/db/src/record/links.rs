@@ -14,6 +14,7 @@ pub(crate) fn state_of(link: &Link) -> u16 {
         Target::Field { modifiers, .. } => match modifiers.trigger {
             Trigger::None | Trigger::Passive => LOCAL,
             Trigger::Channel | Trigger::Change | Trigger::ChangeIfPassive => CONNECTED,
+            Trigger::ChangeIfInterrupt => CONNECTED,
         },
     }
 }

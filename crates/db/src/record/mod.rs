@@ -41,6 +41,7 @@ mod states;
 mod stringin;
 mod stringout;
 mod sub;
+mod swait;
 mod transform;
 mod waveform;
 
@@ -69,6 +70,7 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &transform::TYPE,
     &scalcout::TYPE,
     &sseq::TYPE,
+    &swait::TYPE,
 ];
 
 /// What is the same for all records of a type.
@@ -126,6 +128,11 @@ pub(crate) trait Record: Fields + Send {
         Self: Sized,
     {
         Ok(())
+    }
+
+    /// Whether a change of what this link leads to processes the record while its SCAN is I/O Intr.
+    fn is_interrupted_by(&self, _field: u16) -> bool {
+        true
     }
 
     /// All that it wrote through a channel under this number has ended. Whether it is to complete now.
