@@ -5,7 +5,7 @@ use fodo_data::{Array, Kind, Scalar, Text, Value};
 use crate::link::Link;
 
 /// The Rust type that holds each field type; the table names these.
-#[expect(dead_code, reason = "no field of the record types so far is CHAR, INT64 or FLOAT")]
+#[expect(dead_code, reason = "no field of the record types so far is CHAR or INT64")]
 pub(crate) mod dbf {
     pub(crate) type String = fodo_data::Text;
     pub(crate) type Char = i8;
@@ -46,7 +46,7 @@ pub(crate) const HEX: u8 = 64;
 
 /// The type of a field, with EPICS's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(dead_code, reason = "no field of the record types so far is CHAR, INT64 or FLOAT")]
+#[expect(dead_code, reason = "no field of the record types so far is CHAR or INT64")]
 pub(crate) enum Dbf {
     String,
     Char,
@@ -114,7 +114,7 @@ impl FieldInfo {
 
 /// The place of a field in its record, while the record is locked.
 #[derive(Debug)]
-#[expect(dead_code, reason = "no field of the record types so far is CHAR, INT64 or FLOAT")]
+#[expect(dead_code, reason = "no field of the record types so far is CHAR or INT64")]
 pub(crate) enum Slot<'a> {
     String(&'a mut Text),
     Char(&'a mut i8),

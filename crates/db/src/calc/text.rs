@@ -291,7 +291,7 @@ impl Pick {
             Operand::Text(border) if border.is_empty() => len,
             Operand::Text(border) => find(&text, &border).map_or(len, |at| at as i64 - 1),
         };
-        let (from, end) = (from.clamp(0, len) as usize, (to + 1).clamp(0, len) as usize);
+        let (from, end) = (from.clamp(0, len) as usize, to.saturating_add(1).clamp(0, len) as usize);
         Operand::Text(text.get(from..end).unwrap_or_default().to_vec())
     }
 }

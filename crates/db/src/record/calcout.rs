@@ -79,10 +79,11 @@ record_fields! {
     }
 }
 
-record_type!(CalcOut, "calcout", ["Soft Channel"]);
+record_type!(CalcOut, "calcout", ["Soft Channel", "Async Soft Channel"]);
 leveled!(CalcOut, f64);
 inputs!(CalcOut);
 
+const ASYNC: u16 = 1;
 const VAL: u16 = CalcOut::at("VAL");
 const CALC: u16 = CalcOut::at("CALC");
 const CLCV: u16 = CalcOut::at("CLCV");
@@ -146,12 +147,20 @@ impl Record for CalcOut {
         Ok(())
     }
 
+    fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
+        self.common.is_active != 0
+    }
+
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         if step.is_completion {
-            step.lock().is_delayed = 0;
+            let is_delayed = std::mem::take(&mut step.lock().is_delayed) != 0;
             step.stamp(None);
-            step.post(|calcout, posts| posts.post(calcout, DLYA, EventMask::VALUE));
-            execute(step);
+            if is_delayed {
+                step.post(|calcout, posts| posts.post(calcout, DLYA, EventMask::VALUE));
+                if execute(step) {
+                    return Outcome::Waiting;
+                }
+            }
         } else {
             if inputs::fetch_all(step) {
                 step.lock().evaluate();
@@ -165,7 +174,9 @@ impl Record for CalcOut {
                     step.post(|calcout, posts| posts.post(calcout, DLYA, EventMask::VALUE));
                     return step.complete_after(delay_s);
                 }
-                execute(step);
+                if execute(step) {
+                    return Outcome::Waiting;
+                }
             }
             step.stamp(None);
         }
@@ -174,25 +185,30 @@ impl Record for CalcOut {
     }
 }
 
-/// Drives OUT and posts OEVT's event, unless the alarm and IVOA forbid it.
-fn execute(step: &mut Step<'_, '_, CalcOut>) {
-    let (value, event) = {
+/// Drives OUT and posts OEVT's event, unless the alarm and IVOA forbid it. Whether the device support has to wait for
+/// what was written, as it can through a channel.
+fn execute(step: &mut Step<'_, '_, CalcOut>) -> bool {
+    let (value, event, is_async) = {
         let mut calcout = step.lock();
         calcout.evaluate_output();
         if calcout.common.new_severity >= 3 {
             match calcout.invalid_action {
                 0 => {}
                 2 => calcout.output_value = calcout.invalid_value,
-                _ => return,
+                _ => return false,
             }
         }
-        (calcout.output_value, calcout.event.clone())
+        (calcout.output_value, calcout.event.clone(), calcout.common.device == ASYNC)
     };
-    // A broken link has raised its alarm; the event is posted all the same.
-    let _ = step.drive("OUT", |calcout| &calcout.output, value);
+    let is_waiting = is_async && step.drive_and_tell(|calcout| &calcout.output, value, 0);
+    if !is_waiting {
+        // A broken link has raised its alarm; the event is posted all the same.
+        let _ = step.drive("OUT", |calcout| &calcout.output, value);
+    }
     if let Some(event) = event {
         step.post_event(event);
     }
+    is_waiting
 }
 
 /// What CLCV and OCLV say: 0, or -1 for an expression that cannot be compiled.
