@@ -63,7 +63,7 @@ impl Turn<'_> {
         });
         match (is_active.flatten(), put) {
             (Some(false), _) => self.process(record),
-            (Some(true), Some(put)) => self.engine.waits.push((put, record)),
+            (Some(true), Some(put)) => self.wait(put, record),
             (Some(true), None) | (None, _) => {}
         }
         Ok(())

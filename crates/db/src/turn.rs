@@ -281,9 +281,14 @@ impl Turn<'_> {
             puts.extend(self.engine.waits.iter().filter(|(_, of)| *of == resumed).map(|(put, _)| *put));
         }
         for put in puts {
-            if !self.engine.waits.contains(&(put, record)) {
-                self.engine.waits.push((put, record));
-            }
+            self.wait(put, record);
+        }
+    }
+
+    /// Somebody waits for a record, once however often it is said.
+    pub(crate) fn wait(&mut self, waiter: Waiter, record: u32) {
+        if !self.engine.waits.contains(&(waiter, record)) {
+            self.engine.waits.push((waiter, record));
         }
     }
 
