@@ -34,7 +34,7 @@ floor, a raw socket that moves as many bytes. A number is only printed when ever
 
 const AFTER_HELP: &str = "\
 Examples:
-  fodo lab run quick                          every question of the studies, all clients: less than two minutes
+  fodo lab run quick                          every question of the studies, all clients: two minutes or less
   fodo lab run quick --json today.json        and every repetition, for programs
   fodo lab run quick --question Q16 --client fodo    one question, one client
   fodo lab run full --json full.json          the points of the studies, within the hour
@@ -123,7 +123,7 @@ struct RunArguments {
 /// The suites by the names that people give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Chosen {
-    /// Every question at a point or two, by every client: less than two minutes.
+    /// Every question at a point or two, by every client: two minutes or less.
     Quick,
     /// Every question at the points of the studies, by every client from every server: at most an hour.
     Full,
