@@ -1,10 +1,13 @@
 //! The server's end of one circuit.
 
+mod event;
+
 use std::time::Instant;
 
 use fodo_data::{ConvertError, EventMask, Now, Reading, Value};
 use slab::Slab;
 
+pub use self::event::{Asked, Closed, Config, Event, ReadReply};
 use crate::dbr::{self, DbrType};
 use crate::eca::Eca;
 use crate::frame::{Framer, Plan, Receiver};
@@ -12,64 +15,6 @@ use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::subscriptions::{Subscription, Subscriptions};
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit, search};
-
-/// How a server treats a circuit.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Largest payload that is accepted, in bytes.
-    pub payload_bytes_max: usize,
-}
-
-/// What the client asks. Every `sid` was checked to be a channel of this circuit.
-#[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the variants and the types of their fields say it")]
-pub enum Event {
-    /// Who the client says it is; either part may come again before the first channel.
-    Identity { user: String, host: String },
-    /// A name is asked for, as of a name server: answer with [`Circuit::searched`].
-    Search { asked: Asked, name: String },
-    /// A channel is asked for: answer with [`Circuit::created`] or [`Circuit::create_failed`].
-    Create { cid: Cid, name: String },
-    /// A value is asked for: answer with [`Circuit::read_done`].
-    Read { sid: Sid, dbr: DbrType, count: u32, reply: ReadReply },
-    /// A put: answer with [`Circuit::write_done`], at once or later; without an `ioid` only failures are told.
-    Write { sid: Sid, dbr: DbrType, value: Value, ioid: Option<Ioid> },
-    /// A subscription: answer with a first [`Circuit::update`].
-    Subscribe { sid: Sid, dbr: DbrType, count: u32, mask: EventMask, subscription: SubscriptionId },
-    /// A subscription ends, by itself or with its channel; the circuit has already confirmed it.
-    Cancel { sid: Sid, subscription: SubscriptionId },
-    /// A channel is given up, its subscriptions before it; the circuit has already confirmed it.
-    Clear { sid: Sid },
-    /// The circuit is to be closed once what is ready has been sent; nothing follows.
-    Closed(Closed),
-}
-
-/// A search as its answer refers to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
-    reply: u16,
-    minor: u32,
-    cid: Cid,
-    again: u32,
-}
-
-/// To which message a value is the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadReply {
-    /// READ_NOTIFY, with its number.
-    Notify(Ioid),
-    /// The old READ, with its number.
-    Plain(Ioid),
-}
-
-/// Why a circuit is closed from our side.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Closed {
-    /// The client's bytes cannot be read on.
-    Malformed(&'static str),
-    /// The client broke a rule of the protocol.
-    Misbehaved(&'static str),
-}
 
 /// The server's end of one circuit.
 #[derive(Debug)]
@@ -94,6 +39,7 @@ struct Inner {
     events_off: bool,
     is_closed: bool,
     payload_bytes_max: usize,
+    held_bytes_max: usize,
 }
 
 #[derive(Debug)]
@@ -122,6 +68,7 @@ impl Circuit {
             events_off: false,
             is_closed: false,
             payload_bytes_max: config.payload_bytes_max,
+            held_bytes_max: limit::HELD_BYTES,
         };
         Circuit { framer: Framer::default(), inner }
     }
@@ -224,6 +171,16 @@ impl Circuit {
                 Ok(())
             }
         }
+    }
+
+    /// What the client's channels and subscriptions cost, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.inner.held_bytes()
+    }
+
+    /// Sets what they may cost from now on; a client that asks for more is told and closed.
+    pub fn set_held_bytes_max(&mut self, bytes: usize) {
+        self.inner.held_bytes_max = bytes;
     }
 
     /// Whether the client asked for no more updates for now (EVENTS_OFF).
@@ -366,6 +323,19 @@ impl Inner {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.events.push(Event::Closed(reason));
         }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.channels.len() * limit::CHANNEL_BYTES + self.subscriptions.len() * limit::SUBSCRIPTION_BYTES
+    }
+
+    fn has_room_for(&self, bytes: usize) -> bool {
+        self.held_bytes() + bytes <= self.held_bytes_max
+    }
+
+    fn exceed(&mut self, request: &Header) {
+        self.complain(request, Eca::ALLOCMEM, "more channels and subscriptions than this client or its host may have");
+        self.close(Closed::Exceeded("more channels and subscriptions than it or its host may have"));
     }
 
     /// The client's number for one of its channels; all ones for what is none.
@@ -521,9 +491,8 @@ impl Inner {
             self.complain(header, Eca::ALLOCMEM, "the subscription cannot be installed");
             return self.close(Closed::Misbehaved("a subscription without mask, type or number of its own"));
         }
-        if self.subscriptions.len() >= limit::SUBSCRIPTIONS {
-            self.complain(header, Eca::ALLOCMEM, "too many subscriptions on one circuit");
-            return self.close(Closed::Misbehaved("too many subscriptions"));
+        if !self.has_room_for(limit::SUBSCRIPTION_BYTES) {
+            return self.exceed(header);
         }
         self.subscriptions.insert(subscription, Subscription { sid, dbr, count });
         // Bits beyond the four kinds of change never meet one.
@@ -558,9 +527,8 @@ impl Inner {
         let Some(name) = message::text(payload).filter(|name| name.len() <= limit::NAME_BYTES) else {
             return self.close(Closed::Misbehaved("a channel name without end"));
         };
-        if self.channels.len() >= limit::CHANNELS {
-            self.complain(header, Eca::ALLOCMEM, "too many channels on one circuit");
-            return self.close(Closed::Misbehaved("too many channels"));
+        if !self.has_room_for(limit::CHANNEL_BYTES) {
+            return self.exceed(header);
         }
         match std::str::from_utf8(name) {
             Ok(name) => self.events.push(Event::Create { cid, name: name.to_owned() }),

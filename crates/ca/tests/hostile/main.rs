@@ -283,6 +283,30 @@ fn row_15_a_whole_message_gives_the_next_one_its_own_time() {
 }
 
 #[test]
+fn row_77_a_word_of_another_protocol_closes_before_it_is_as_long_as_a_header() {
+    let words: [&[u8]; 4] = [b"G", b"GET /", b"SSH-2.0-x\r\n", &[0x16, 3, 1]];
+    for word in words {
+        let mut whole = Server::new();
+        let mut in_pieces = Server::new();
+
+        whole.hear(&[word.to_vec()]);
+        word.iter().for_each(|byte| in_pieces.hear(&[vec![*byte]]));
+
+        assert!(whole.is_closed() && in_pieces.is_closed(), "{word:?}");
+    }
+}
+
+#[test]
+fn row_77_a_version_that_comes_byte_by_byte_is_no_such_word() {
+    let mut server = Server::new();
+    let version = bare(Request::Version { priority: 0, minor: 13, sequence: 0 });
+
+    version.iter().for_each(|byte| server.hear(&[vec![*byte]]));
+
+    assert!(server.is_usable());
+}
+
+#[test]
 fn row_16_a_version_that_is_missing_or_odd_is_served_or_refused() {
     for first in [None, Some(0), Some(65_535)] {
         let mut server = Server::new();
@@ -370,6 +394,39 @@ fn row_17_and_18_a_million_channels_and_subscriptions_of_one_circuit_are_no_faul
     assert!(!server.is_closed() && server.is_usable());
     server.hear(&[bare(Request::ReadNotify { dbr: DbrType(6), count: 1, sid: Sid(N - 1), ioid: Ioid(1) })]);
     assert!(matches!(server.last(), Answer::ReadNotify { status: Eca::NORMAL, .. }));
+}
+
+#[test]
+fn row_17_and_18_who_holds_more_than_it_may_is_told_and_closed() {
+    const MAX: usize = 10 * limit::CHANNEL_BYTES + 5 * limit::SUBSCRIPTION_BYTES;
+    let create = |n| text(Request::CreateChan { cid: Cid(n), minor: 13 }, b"x");
+    for (first_too_many, what) in [(create(10), "a channel"), (event_add(3, 5, 1), "a subscription")] {
+        let mut server = Server::new();
+        server.circuit.set_held_bytes_max(MAX);
+        (0..10).for_each(|n| server.hear(&[create(n)]));
+        (0..5).for_each(|n| server.hear(&[event_add(n, n, 1)]));
+        assert!(server.is_usable() && server.circuit.held_bytes() == MAX);
+
+        server.hear(&[first_too_many]);
+
+        assert!(matches!(server.last(), Answer::Error { status: Eca::ALLOCMEM, .. }), "{what}");
+        assert!(matches!(server.events.last(), Some(server::Event::Closed(server::Closed::Exceeded(_)))), "{what}");
+    }
+}
+
+#[test]
+fn row_17_and_18_what_is_given_back_can_be_had_again() {
+    let mut server = Server::new();
+    server.circuit.set_held_bytes_max(limit::CHANNEL_BYTES + limit::SUBSCRIPTION_BYTES);
+
+    for n in 0..100 {
+        server.hear(&[text(Request::CreateChan { cid: Cid(n), minor: 13 }, b"x")]);
+        server.hear(&[event_add(0, n, 1)]);
+        server.hear(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(n) })]);
+    }
+
+    assert!(server.is_usable());
+    assert_eq!(server.circuit.held_bytes(), 0);
 }
 
 #[test]
