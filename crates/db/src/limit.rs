@@ -19,6 +19,8 @@ pub(crate) const LOAD_ERRORS_MAX: usize = 100;
 pub(crate) const SUGGESTED_NAMES_MAX: usize = 20_000;
 /// Files that may include one another.
 pub(crate) const INCLUDE_DEPTH_MAX: usize = 20;
+/// Databases that one `.substitutions` file may ask for; a plant has some thousands.
+pub(crate) const INSTANCES_MAX: usize = 1_000_000;
 /// Macros that may stand inside one another.
 pub(crate) const MACRO_DEPTH_MAX: usize = 32;
 /// Bytes that one line may have after its macros are replaced.

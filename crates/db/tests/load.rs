@@ -226,3 +226,30 @@ fn a_hundred_thousand_records_load_in_about_a_second() {
 
     println!("{} records in {:?}", database.record_names().count(), start.elapsed());
 }
+
+#[test]
+fn a_substitutions_file_loads_all_of_its_databases_or_nothing() {
+    let template = "record(ai, \"$(P)$(N)\") { field(PREC, \"$(PREC=2)\") }\n";
+    let good = "global { P=x: }\nfile motor.template { pattern { N, PREC } { 1, 3 } { 2 } }\n";
+    let bad = "file motor.template { {P=y:, N=1, PREC=3} {P=y:, N=2, PREC=high} {P=y:, N=3, PREC=low} }\n";
+    let mut open = |name: &str| match name {
+        "good" => Ok(good.as_bytes().to_vec()),
+        "bad" => Ok(bad.as_bytes().to_vec()),
+        "motor.template" => Ok(template.as_bytes().to_vec()),
+        _ => Err(ErrorKind::NotFound.into()),
+    };
+    let mut loader = Loader::default();
+
+    loader.load_template("good", "", &mut open).unwrap();
+    let errors = loader.load_template("bad", "", &mut open).unwrap_err();
+
+    let shown: Vec<String> = errors.iter().map(|error| format!("{} {:?}", error.place(), error.from)).collect();
+    assert_eq!(
+        shown,
+        ["motor.template:1:38 [\"bad:1:43\"]", "motor.template:1:38 [\"bad:1:66\"]"],
+        "both rows, each with its own value"
+    );
+    let database = loader.finish().unwrap();
+    assert_eq!(database.record_names().collect::<Vec<_>>(), ["x:1", "x:2"]);
+    assert_eq!(text_of(&database, "x:1.PREC"), "3");
+}

@@ -151,7 +151,7 @@ impl Parser<'_, '_, '_, '_, '_> {
                 (token, place) => return Err(self.unexpected(&token, place, "a number or '}'")),
             }
         }
-        if numbers.len() % 2 != 0 {
+        if !numbers.len().is_multiple_of(2) {
             let message = format!("table {name} ends with a raw value that has no value in units");
             return Err(self.lexer.error(name_place, message));
         }

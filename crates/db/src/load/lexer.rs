@@ -80,6 +80,7 @@ impl<'a> Lexer<'a> {
             column,
             message: message.into(),
             source: source.to_owned(),
+            from: Vec::new(),
         }
     }
 

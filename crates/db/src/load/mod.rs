@@ -5,6 +5,8 @@ mod error;
 mod lexer;
 mod macros;
 mod parse;
+mod substitutions;
+mod template;
 mod value;
 
 use std::collections::{HashMap, HashSet};
@@ -14,12 +16,14 @@ use fodo_data::Text;
 
 pub use error::LoadError;
 pub use macros::{MacroError, Macros};
+pub use substitutions::{Instance, instances};
+pub use template::{Undefined, expand};
 
 use crate::common::Common;
 use crate::core::{Core, Name};
 use crate::database::Database;
 use crate::field::Slot;
-use crate::limit::SUGGESTED_NAMES_MAX;
+use crate::limit::{LOAD_ERRORS_MAX, SUGGESTED_NAMES_MAX};
 use crate::link::Link;
 use crate::post::LONG_STRING;
 use crate::record::{Cell, Record, RecordType, find, with};
@@ -50,10 +54,44 @@ impl fmt::Debug for Loader {
 impl Loader {
     /// Loads one `.db` file. `macros`: `"P=X:,R=1"`. All of the file is taken or nothing.
     pub fn load(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
-        let macros = Macros::parse(macros).map_err(|message| vec![bare_error(file, message)])?;
+        let macros = Macros::parse(macros).map_err(|message| vec![LoadError::of_file(file, message)])?;
         let mut stage = Stage::new(self);
         let mut errors = Vec::new();
         parse::file(&mut stage, file, &macros, open, &mut errors);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let staged = stage.staged;
+        self.take(staged);
+        Ok(())
+    }
+
+    /// Loads every database that a `.substitutions` file asks for, as `dbLoadTemplate` does. All of them are taken
+    /// or nothing.
+    pub fn load_template(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
+        let macros = Macros::parse(macros).map_err(|message| vec![LoadError::of_file(file, message)])?;
+        let instances = instances(file, &macros, open)?;
+        // Hundreds of instances share a handful of files.
+        let mut read: HashMap<String, Vec<u8>> = HashMap::new();
+        let mut open = |name: &str| match read.get(name) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => open(name).inspect(|bytes| drop(read.insert(name.to_owned(), bytes.clone()))),
+        };
+        let mut stage = Stage::new(self);
+        let mut errors: Vec<LoadError> = Vec::new();
+        for instance in &instances {
+            let mut found = Vec::new();
+            parse::file(&mut stage, &instance.file, &instance.macros, &mut open, &mut found);
+            for mut error in found {
+                let same = |other: &LoadError| {
+                    (&other.file, other.line, &other.message) == (&error.file, error.line, &error.message)
+                };
+                if !errors.iter().any(same) && errors.len() < LOAD_ERRORS_MAX {
+                    error.from.push(instance.place.clone());
+                    errors.push(error);
+                }
+            }
+        }
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -161,10 +199,6 @@ fn link_of(body: &mut dyn Record, field: u16) -> Option<&mut Link> {
         Slot::InLink(link) | Slot::OutLink(link) | Slot::FwdLink(link) => Some(link),
         _ => None,
     }
-}
-
-pub(crate) fn bare_error(file: &str, message: String) -> LoadError {
-    LoadError { file: file.to_owned(), line: 0, column: 0, message, source: String::new() }
 }
 
 /// What a file adds and changes, until all of it is known to be right.

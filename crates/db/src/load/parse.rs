@@ -7,7 +7,7 @@ use crate::field::FieldInfo;
 use crate::limit::{INCLUDE_DEPTH_MAX, LOAD_ERRORS_MAX, NAME_BYTES_MAX};
 use crate::load::error::suggestion;
 use crate::load::lexer::{Lexer, Place, Token, unescaped};
-use crate::load::{LoadError, Macros, OpenFile, Stage, bare_error, record_type};
+use crate::load::{LoadError, Macros, OpenFile, Stage, record_type};
 
 const STATEMENTS: [&str; 6] = ["record", "grecord", "alias", "include", "path", "addpath"];
 /// Words that begin a statement wherever they begin a line.
@@ -19,7 +19,7 @@ pub(crate) fn file(stage: &mut Stage, file: &str, macros: &Macros, open: &mut Op
     let mut files = Files { macros, open, paths: Vec::new(), within: Vec::new() };
     match (files.open)(file) {
         Ok(bytes) => read(stage, file, &bytes, &mut files, errors),
-        Err(error) => errors.push(bare_error(file, format!("cannot be read: {error}"))),
+        Err(error) => errors.push(LoadError::of_file(file, format!("cannot be read: {error}"))),
     }
     errors.truncate(LOAD_ERRORS_MAX);
 }
@@ -36,7 +36,7 @@ struct Files<'a, 'b> {
 fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: &mut Vec<LoadError>) {
     let source = Text::from_bytes(bytes);
     if source.len() != bytes.len() {
-        errors.push(bare_error(name, format!("byte {} is a NUL: this is no text", source.len() + 1)));
+        errors.push(LoadError::of_file(name, format!("byte {} is a NUL: this is no text", source.len() + 1)));
         return;
     }
     let source = source.to_str();
