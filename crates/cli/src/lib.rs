@@ -24,7 +24,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 
 use crate::epics::Outlet;
 use crate::exit::{EXIT_CODES, Exit, client_environment};
-use crate::verb::{completion, config, get, info, ioc, lab, monitor, put, repeater, search, top, why};
+use crate::verb::{completion, config, expand, get, info, ioc, lab, monitor, put, repeater, search, top, why};
 
 /// One program for process variables: serve, get, put, monitor, inspect
 #[derive(Parser)]
@@ -37,6 +37,7 @@ struct Program {
 const AFTER_HELP: &str = "\
 Examples:
   fodo ioc plant.db                 serve the records of a file
+  fodo expand motors.substitutions  the database that a file with macros means
   fodo get x:motor.RBV              read
   fodo put x:motor 12.5             write, and wait until it is done
   fodo monitor x:motor.RBV          watch
@@ -61,6 +62,7 @@ enum Verb {
     Top(top::Arguments),
     Config(config::Arguments),
     Ioc(ioc::Arguments),
+    Expand(expand::Arguments),
     Repeater(repeater::Arguments),
     /// Measure this machine, and compare with other implementations
     #[command(disable_help_flag = true)]
@@ -153,6 +155,7 @@ fn run_verb(
             let of_verb = matches.subcommand_matches("ioc").unwrap_or(matches);
             ioc::run(arguments, of_verb, outlet)
         }
+        Verb::Expand(arguments) => expand::run(arguments, outlet),
         Verb::Repeater(arguments) => repeater::run(arguments, outlet),
         Verb::Completion(arguments) => completion::run(arguments, program, outlet),
         // They are recognised before clap is asked, as clap knows no flag `-0x` with a value.
@@ -174,6 +177,7 @@ fn command() -> clap::Command {
         ("top", format!("{}\n\n{client_environment}", top::HELP)),
         ("config", config::help()),
         ("ioc", format!("{}\n\n{}", ioc::HELP, ioc::environment())),
+        ("expand", expand::HELP.to_owned()),
         ("repeater", repeater::HELP.to_owned()),
         ("completion", completion::HELP.to_owned()),
     ];
@@ -233,8 +237,20 @@ mod tests {
         let mut command = command();
         command.clone().debug_assert();
 
-        for verb in ["get", "put", "monitor", "info", "why", "search", "top", "config", "ioc", "repeater", "completion"]
-        {
+        for verb in [
+            "get",
+            "put",
+            "monitor",
+            "info",
+            "why",
+            "search",
+            "top",
+            "config",
+            "ioc",
+            "expand",
+            "repeater",
+            "completion",
+        ] {
             let help = command.find_subcommand_mut(verb).unwrap().render_long_help().to_string();
             assert!(help.contains("Examples:"), "{verb}");
             assert!(help.contains("Exit codes:"), "{verb}");

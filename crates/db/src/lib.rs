@@ -25,7 +25,7 @@ use std::fmt;
 use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Value};
 
 pub use database::Database;
-pub use load::{LoadError, Loader, OpenFile};
+pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, expand, instances};
 
 /// One field of one record; small, for ever valid in its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

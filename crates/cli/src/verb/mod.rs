@@ -2,6 +2,7 @@
 
 pub mod completion;
 pub mod config;
+pub mod expand;
 pub mod get;
 pub mod info;
 pub mod ioc;

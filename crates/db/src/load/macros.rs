@@ -4,10 +4,21 @@ use std::collections::HashMap;
 
 use crate::limit::{LINE_BYTES_MAX, MACRO_DEPTH_MAX};
 
-/// The macros of a file.
+/// Definitions of macros: for a database, a template, or a line of a shell.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Macros {
+pub struct Macros {
     values: HashMap<String, String>,
+}
+
+/// What is left alone in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// What follows `#`; a macro that is not defined is an error.
+    Comments,
+    /// Nothing; a macro that is not defined is an error.
+    Nothing,
+    /// References to macros that are not defined.
+    Undefined,
 }
 
 /// What a line is after its macros are replaced, and where its pieces came from.
@@ -20,15 +31,23 @@ pub(crate) struct Expanded {
 
 /// What is wrong with a macro, and at which byte of the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MacroError {
-    pub(crate) position: usize,
-    pub(crate) message: String,
+pub struct MacroError {
+    /// Where the reference starts.
+    pub position: usize,
+    /// In words, with a suggestion where one is close.
+    pub message: String,
 }
 
 impl Macros {
     /// Reads `"P=X:,R=1"`. Blanks around names and values do not count; quotes and `\` protect.
-    pub(crate) fn parse(list: &str) -> Result<Macros, String> {
+    pub fn parse(list: &str) -> Result<Macros, String> {
         let mut macros = Macros::default();
+        macros.add(list)?;
+        Ok(macros)
+    }
+
+    /// Reads more definitions; they win over those that are there.
+    pub fn add(&mut self, list: &str) -> Result<(), String> {
         for part in split(list, ',') {
             if part.trim().is_empty() {
                 continue;
@@ -36,13 +55,25 @@ impl Macros {
             let Some((name, value)) = part.split_once('=') else {
                 return Err(format!("\"{}\" is no macro definition: expected NAME=value", part.trim()));
             };
-            macros.values.insert(name.trim().to_owned(), unquoted(value.trim()));
+            self.define(name.trim(), &unquoted(value.trim()));
         }
-        Ok(macros)
+        Ok(())
     }
 
-    /// Replaces the macros of one line. A comment is left alone, whatever stands in it.
-    pub(crate) fn expand(&self, line: &str) -> Result<Expanded, MacroError> {
+    /// Defines one. A value that mentions the name itself means what the name meant before: `P=$(P)A:`.
+    pub fn define(&mut self, name: &str, value: &str) {
+        let mentions_itself = ["$(", "${"].iter().any(|open| value.contains(&format!("{open}{name}")));
+        let value = if mentions_itself { self.nested(value, 0).ok() } else { None }.unwrap_or_else(|| value.to_owned());
+        self.values.insert(name.to_owned(), value);
+    }
+
+    /// A line of a shell with its macros replaced; nothing in it is a comment.
+    pub fn expand_line(&self, line: &str) -> Result<String, MacroError> {
+        self.expand(line, Keep::Nothing).map(|expanded| expanded.text)
+    }
+
+    /// Replaces the macros of one line.
+    pub(crate) fn expand(&self, line: &str, keep: Keep) -> Result<Expanded, MacroError> {
         let mut expanded = Expanded::default();
         if !line.contains('$') {
             expanded.text.push_str(line);
@@ -58,7 +89,7 @@ impl Macros {
                 expanded.steps.push((expanded.text.len(), position));
                 is_in_step = true;
             }
-            if character == '#' && quote.is_none() {
+            if character == '#' && quote.is_none() && keep == Keep::Comments {
                 expanded.text.push_str(rest);
                 break;
             }
@@ -69,9 +100,17 @@ impl Macros {
                 continue;
             }
             if quote != Some('\'') && (rest.starts_with("$(") || rest.starts_with("${")) {
-                let n =
-                    self.reference(rest, 0, &mut expanded.text).map_err(|message| MacroError { position, message })?;
-                position += n;
+                let length_before = expanded.text.len();
+                position += match self.reference(rest, 0, &mut expanded.text) {
+                    Ok(n) => n,
+                    Err(_) if keep == Keep::Undefined => {
+                        expanded.text.truncate(length_before);
+                        let n = length(rest).unwrap_or(2);
+                        expanded.text.push_str(rest.get(..n).unwrap_or_default());
+                        n
+                    }
+                    Err(message) => return Err(MacroError { position, message }),
+                };
                 is_in_step = false;
                 continue;
             }
@@ -91,8 +130,10 @@ impl Macros {
         if depth > MACRO_DEPTH_MAX {
             return Err("macros are nested too deep, or contain themselves".into());
         }
-        let close = if text.starts_with("$(") { ')' } else { '}' };
-        let length = length(text, close).ok_or_else(|| format!("'{close}' is missing at the end of this macro"))?;
+        let length = length(text).ok_or_else(|| {
+            let close = if text.starts_with("$(") { ')' } else { '}' };
+            format!("'{close}' is missing at the end of this macro")
+        })?;
         let inside = text.get(2..length - 1).unwrap_or_default();
         let mut parts = split(inside, ',').into_iter();
         let first = parts.next().unwrap_or_default();
@@ -100,8 +141,8 @@ impl Macros {
         for part in parts {
             if let Some((name, value)) = part.split_once('=') {
                 let name = self.nested(name.trim(), depth)?;
-                let value = self.nested(value, depth)?;
-                scoped.get_or_insert_with(|| self.clone()).values.insert(name, value);
+                let value = self.nested(value.trim(), depth)?;
+                scoped.get_or_insert_with(|| self.clone()).values.insert(name, unquoted(&value));
             }
         }
         let macros = scoped.as_ref().unwrap_or(self);
@@ -175,8 +216,8 @@ fn split(text: &str, separator: char) -> Vec<&str> {
 }
 
 /// How long the reference is, brackets included.
-fn length(text: &str, close: char) -> Option<usize> {
-    let open = if close == ')' { '(' } else { '{' };
+fn length(text: &str) -> Option<usize> {
+    let (open, close) = if text.starts_with("$(") { ('(', ')') } else { ('{', '}') };
     let mut depth = 0_usize;
     for (position, character) in text.char_indices().skip(1) {
         if character == open {
@@ -212,7 +253,7 @@ mod tests {
 
     fn expand(macros: &str, line: &str) -> Result<String, String> {
         let macros = Macros::parse(macros)?;
-        macros.expand(line).map(|expanded| expanded.text).map_err(|error| error.message)
+        macros.expand(line, Keep::Comments).map(|expanded| expanded.text).map_err(|error| error.message)
     }
 
     #[test]
@@ -223,6 +264,24 @@ mod tests {
         assert_eq!(expand("", "$(A=)b"), Ok("b".into()));
         assert_eq!(expand("F=<$(X)>", "$(F,X=1)"), Ok("<1>".into()));
         assert_eq!(expand("A=\"x,y\"", "$(A)"), Ok("x,y".into()));
+    }
+
+    #[test]
+    fn a_value_that_mentions_its_own_name_means_what_the_name_meant_before() {
+        let mut macros = Macros::parse("P=X:").unwrap();
+
+        macros.add("P=$(P)A:, R=\"$(P)\"").unwrap();
+
+        assert_eq!(macros.expand_line("$(P) $(R)"), Ok("X:A: X:A:".into()));
+    }
+
+    #[test]
+    fn a_template_keeps_what_is_not_defined_and_a_comment_is_text_in_it() {
+        let macros = Macros::parse("P=X:").unwrap();
+
+        let expanded = macros.expand("# $(P)$(Q) ${R}", Keep::Undefined).unwrap();
+
+        assert_eq!(expanded.text, "# X:$(Q) ${R}");
     }
 
     #[test]

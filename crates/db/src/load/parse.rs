@@ -7,20 +7,19 @@ use crate::field::FieldInfo;
 use crate::limit::{INCLUDE_DEPTH_MAX, LOAD_ERRORS_MAX, NAME_BYTES_MAX};
 use crate::load::error::suggestion;
 use crate::load::lexer::{Lexer, Place, Token, unescaped};
-use crate::load::{LoadError, Macros, OpenFile, Stage, bare_error, record_type};
+use crate::load::{LoadError, Macros, OpenFile, Stage, record_type};
 
 const STATEMENTS: [&str; 6] = ["record", "grecord", "alias", "include", "path", "addpath"];
+/// Words that begin a statement wherever they begin a line.
+const STARTS: [&str; 6] = ["record", "grecord", "menu", "recordtype", "device", "breaktable"];
 const ITEMS: [&str; 3] = ["field", "info", "alias"];
-/// What stands in `.dbd` files, which describe what here is built in.
-const DESCRIPTIONS: [&str; 9] =
-    ["menu", "recordtype", "device", "driver", "link", "registrar", "function", "variable", "breaktable"];
 
 /// Reads a file into the stage; errors are added, at most [`LOAD_ERRORS_MAX`].
 pub(crate) fn file(stage: &mut Stage, file: &str, macros: &Macros, open: &mut OpenFile, errors: &mut Vec<LoadError>) {
-    let mut files = Files { macros, open, paths: Vec::new(), depth: 0 };
+    let mut files = Files { macros, open, paths: Vec::new(), within: Vec::new() };
     match (files.open)(file) {
         Ok(bytes) => read(stage, file, &bytes, &mut files, errors),
-        Err(error) => errors.push(bare_error(file, format!("cannot be read: {error}"))),
+        Err(error) => errors.push(LoadError::of_file(file, format!("cannot be read: {error}"))),
     }
     errors.truncate(LOAD_ERRORS_MAX);
 }
@@ -30,17 +29,19 @@ struct Files<'a, 'b> {
     open: &'a mut OpenFile<'b>,
     /// Folders that `path` and `addpath` name.
     paths: Vec<String>,
-    depth: usize,
+    /// The files that include the one that is read, and itself.
+    within: Vec<String>,
 }
 
 fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: &mut Vec<LoadError>) {
     let source = Text::from_bytes(bytes);
     if source.len() != bytes.len() {
-        errors.push(bare_error(name, format!("byte {} is a NUL: this is no text", source.len() + 1)));
+        errors.push(LoadError::of_file(name, format!("byte {} is a NUL: this is no text", source.len() + 1)));
         return;
     }
     let source = source.to_str();
     let macros = files.macros;
+    files.within.push(name.to_owned());
     let mut parser = Parser { lexer: Lexer::new(name, &source, macros), stage, files, name, errors };
     while parser.errors.len() < LOAD_ERRORS_MAX {
         match parser.statement() {
@@ -53,18 +54,19 @@ fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: 
         }
     }
     let found = std::mem::take(&mut parser.lexer.errors);
+    files.within.pop();
     // A line whose macros are wrong is wrong in other ways because of it.
     errors.retain(|error| error.file != name || found.iter().all(|other| other.line != error.line));
     errors.extend(found);
     errors.sort_by(|a, b| (a.file != name).cmp(&(b.file != name)).then(a.line.cmp(&b.line)));
 }
 
-struct Parser<'a, 's, 'l, 'f, 'b> {
-    lexer: Lexer<'l>,
+pub(super) struct Parser<'a, 's, 'l, 'f, 'b> {
+    pub(super) lexer: Lexer<'l>,
     stage: &'a mut Stage<'s>,
     files: &'a mut Files<'f, 'b>,
     name: &'a str,
-    errors: &'a mut Vec<LoadError>,
+    pub(super) errors: &'a mut Vec<LoadError>,
 }
 
 impl Parser<'_, '_, '_, '_, '_> {
@@ -87,11 +89,11 @@ impl Parser<'_, '_, '_, '_, '_> {
                 }
                 self.files.paths.extend(path.split(':').map(str::to_owned));
             }
-            word if DESCRIPTIONS.contains(&word) => {
-                let message =
-                    format!("\"{word}\" belongs into a .dbd file; record types, menus and devices are built in");
-                return Err(self.lexer.error(place, message));
-            }
+            "menu" => self.menu()?,
+            "recordtype" => self.described_type()?,
+            "device" => self.device()?,
+            "driver" | "link" | "registrar" | "function" | "variable" => self.code()?,
+            "breaktable" => self.breaktable()?,
             word => {
                 let guess = suggestion(word, STATEMENTS.into_iter());
                 let message = format!("found {}, expected record, alias or include{guess}", token.shown());
@@ -108,7 +110,7 @@ impl Parser<'_, '_, '_, '_, '_> {
             let peeked = self.lexer.peek_word();
             match peeked {
                 None => return,
-                Some(word) if line_start && (STATEMENTS[..2].contains(&word.as_str())) => return,
+                Some(word) if line_start && STARTS.contains(&word.as_str()) => return,
                 Some(_) => {
                     // What was wrong is already reported.
                     if matches!(self.lexer.next(false), Ok((Token::End, _))) {
@@ -125,6 +127,9 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark(',')?;
         let (name, name_place) = self.text("a record name")?;
         self.mark(')')?;
+        if kind_name == "#" {
+            return self.delete(&name, name_place);
+        }
         let record = match self.target(&kind_name, &name) {
             Ok(record) => Some(record),
             Err((is_name, message)) => {
@@ -155,11 +160,25 @@ impl Parser<'_, '_, '_, '_, '_> {
         }
     }
 
+    /// `record("#", name)`; a name that nothing has is none to delete, as in Base. Only an empty body may follow.
+    fn delete(&mut self, name: &str, place: Place) -> Result<(), LoadError> {
+        if !self.stage.delete(name) {
+            let message = format!("there is no record \"{name}\" to delete{}", self.stage.name_like(name));
+            self.errors.push(self.lexer.error(place, message));
+        }
+        if self.lexer.peek_mark() == Some('{') {
+            self.mark('{')?;
+            self.mark('}')?;
+        }
+        Ok(())
+    }
+
     /// The record that a record statement is about. The flag: it is the name that is wrong.
     fn target(&mut self, kind_name: &str, name: &str) -> Result<u32, (bool, String)> {
         let found = self.stage.find(name);
         if kind_name == "*" {
-            return found.ok_or_else(|| (true, format!("there is no record \"{name}\" to add to")));
+            let missing = || format!("there is no record \"{name}\" to add to{}", self.stage.name_like(name));
+            return found.ok_or_else(|| (true, missing()));
         }
         let kind = record_type(kind_name).map_err(|message| (false, message))?;
         if let Some(record) = found {
@@ -225,7 +244,10 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark(')')?;
         match self.stage.find(&name) {
             Some(record) => self.add_alias(record, &alias, place),
-            None => Err(self.lexer.error(name_place, format!("there is no record \"{name}\""))),
+            None => {
+                let message = format!("there is no record \"{name}\"{}", self.stage.name_like(&name));
+                Err(self.lexer.error(name_place, message))
+            }
         }
     }
 
@@ -242,9 +264,6 @@ impl Parser<'_, '_, '_, '_, '_> {
 
     fn include(&mut self) -> Result<(), LoadError> {
         let (file, place) = self.text("a file name in quotes")?;
-        if self.files.depth >= INCLUDE_DEPTH_MAX {
-            return Err(self.lexer.error(place, "files include one another without end"));
-        }
         let mut found = (self.files.open)(&file).map(|bytes| (file.clone(), bytes));
         for path in self.files.paths.clone() {
             if found.is_ok() {
@@ -257,15 +276,17 @@ impl Parser<'_, '_, '_, '_, '_> {
         }
         let (name, bytes) =
             found.map_err(|error| self.lexer.error(place, format!("\"{file}\" cannot be read: {error}")))?;
-        self.files.depth += 1;
+        if self.files.within.contains(&name) || self.files.within.len() >= INCLUDE_DEPTH_MAX {
+            let round = format!("{} -> {name}", self.files.within.join(" -> "));
+            return Err(self.lexer.error(place, format!("files include one another without end: {round}")));
+        }
         let mut inner = Vec::new();
         read(self.stage, &name, &bytes, self.files, &mut inner);
         self.errors.extend(inner);
-        self.files.depth -= 1;
         Ok(())
     }
 
-    fn mark(&mut self, wanted: char) -> Result<(), LoadError> {
+    pub(super) fn mark(&mut self, wanted: char) -> Result<(), LoadError> {
         let (token, place) = self.lexer.next(false)?;
         if token == Token::Mark(wanted) {
             return Ok(());
@@ -274,7 +295,7 @@ impl Parser<'_, '_, '_, '_, '_> {
     }
 
     /// A word, with or without quotes.
-    fn text(&mut self, what: &str) -> Result<(String, Place), LoadError> {
+    pub(super) fn text(&mut self, what: &str) -> Result<(String, Place), LoadError> {
         match self.lexer.next(false)? {
             (Token::Bare(text) | Token::Quoted(text), place) => Ok((text, place)),
             (token, place) => {
@@ -284,7 +305,7 @@ impl Parser<'_, '_, '_, '_, '_> {
     }
 
     /// A value: a word, or JSON.
-    fn value(&mut self) -> Result<(Text, Place), LoadError> {
+    pub(super) fn value(&mut self) -> Result<(Text, Place), LoadError> {
         match self.lexer.next(true)? {
             (Token::Quoted(text), place) => Ok((Text::from_bytes(&unescaped(&text)), place)),
             (Token::Bare(text) | Token::Json(text), place) => Ok((text.into(), place)),
