@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::load::Info;
 use crate::post::reading;
+use crate::scan::Place;
 use crate::turn::{Deferred, Engine, Turn};
 use crate::{Event, Facts, FieldRef, Input, PutError, PutId};
 
@@ -92,7 +93,8 @@ impl Database {
     /// time is inside (the caller holds its own lock around call and delivery).
     pub fn handle(&self, input: Input, now: Now, out: &mut Vec<Event>) -> Result<(), PutError> {
         let mut engine = self.engine();
-        let mut turn = Turn { core: &self.core, engine: &mut engine, now, events: out, put: None, depth: 0 };
+        let mut turn =
+            Turn { core: &self.core, engine: &mut engine, now, events: out, put: None, resumed: None, depth: 0 };
         let result = match input {
             Input::Start => {
                 start(&mut turn);
@@ -162,10 +164,10 @@ fn start(turn: &mut Turn) {
             let common = body.common();
             let watchers = common.watchers.as_deref();
             followers.extend(watchers.into_iter().flat_map(|watchers| watchers.followers.iter().copied()));
-            (common.scan, common.phase, common.process_at_init)
+            (Place::of(common), common.phase, common.process_at_init)
         });
-        if let Some((scan, phase, pini)) = facts {
-            turn.engine.scans.add(scan, phase, record);
+        if let Some((place, phase, pini)) = facts {
+            turn.engine.scans.add(&place, record);
             if RUNS.contains(&pini) {
                 at_init.push((pini, phase, record));
             }

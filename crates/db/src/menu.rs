@@ -8,10 +8,12 @@ macro_rules! menus {
 
 menus! {
     AO_OIF ["Full", "Incremental"];
-    LONGOUT_OOPT [
+    OOPT [
         "Every Time", "On Change", "When Zero", "When Non-zero", "Transition To Zero", "Transition To Non-zero",
     ];
     ALARM_SEVR ["NO_ALARM", "MINOR", "MAJOR", "INVALID"];
+    CALCOUT_DOPT ["Use CALC", "Use OCAL"];
+    CALCOUT_INAV ["Ext PV NC", "Ext PV OK", "Local PV", "Constant"];
     CONVERT [
         "NO CONVERSION", "SLOPE", "LINEAR", "typeKdegF", "typeKdegC", "typeJdegF", "typeJdegC", "typeEdegF(ixe only)",
         "typeEdegC(ixe only)", "typeTdegF", "typeTdegC", "typeRdegF", "typeRdegC", "typeSdegF", "typeSdegC",
@@ -27,6 +29,7 @@ menus! {
         "Passive", "Event", "I/O Intr", "10 second", "5 second", "2 second", "1 second", ".5 second", ".2 second",
         ".1 second",
     ];
+    SELM ["All", "Specified", "Mask"];
     SIMM ["NO", "YES", "RAW"];
     YES_NO ["NO", "YES"];
     STRING_POST ["On Change", "Always"];

@@ -11,7 +11,7 @@ use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 use crate::link::{Link, Target};
 use crate::post::Posts;
 use crate::record::{Record, lock};
-use crate::turn::{Timer, Turn};
+use crate::turn::{Deferred, Timer, Turn};
 
 /// Whether a record is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +116,14 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         driven
     }
 
+    /// Processes what a forward link leads to, before this record goes on.
+    pub(crate) fn forward(&mut self, name: &'static str, link: impl Fn(&R) -> &Link) {
+        let target = link(&lock(self.cell)).target();
+        if self.turn.forward_now(self.record, target).is_err() {
+            self.blame(name);
+        }
+    }
+
     fn blame(&mut self, name: &'static str) {
         self.lock().common().raise_saying(Status::LINK, 3, format!("field {name}").into());
     }
@@ -178,6 +186,17 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     pub(crate) fn complete_after(&mut self, delay_s: f64) -> Outcome {
         self.turn.start_timer(delay(delay_s), Timer::Complete(self.record));
         Outcome::Waiting
+    }
+
+    /// Asks to be completed once the chain in hand is done, as Base's callback tasks do it.
+    pub(crate) fn complete_next(&mut self) -> Outcome {
+        self.turn.engine.deferred.push_back(Deferred::Complete { record: self.record });
+        Outcome::Waiting
+    }
+
+    /// Processes the records that wait for an event, once the chain in hand is done.
+    pub(crate) fn post_event(&mut self, name: Text) {
+        self.turn.post_event(name);
     }
 
     /// Asks for the end of a momentary output.

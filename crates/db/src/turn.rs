@@ -12,7 +12,7 @@ use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
 use crate::link::{Inherit, Modifiers, Target, Trigger};
 use crate::post::Posts;
 use crate::record::{CHANGED, with};
-use crate::scan::Scans;
+use crate::scan::{EVENT, Place, Scans};
 use crate::step::{Broken, Outcome};
 use crate::{Event, PutId};
 
@@ -53,6 +53,10 @@ pub(crate) enum Deferred {
     Follow { record: u32, if_passive: bool },
     /// An output through a channel (CA) to a record that is here.
     Put { record: u32, field: u16, value: Value },
+    /// An event was posted: records whose SCAN is Event and whose EVNT names it.
+    Event { name: Text },
+    /// The second half of a record that waits for nothing but the end of the chain in hand.
+    Complete { record: u32 },
 }
 
 /// Steps of processing on the explicit stack, so that no FLNK chain is too long for the thread's.
@@ -73,6 +77,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) events: &'a mut Vec<Event>,
     /// The put whose chain is being processed.
     pub(crate) put: Option<PutId>,
+    /// The record that waited before, and whose second half is being processed.
+    pub(crate) resumed: Option<u32>,
     pub(crate) depth: u16,
 }
 
@@ -99,7 +105,22 @@ impl Turn<'_> {
 
     /// The second half of a record that waited.
     pub(crate) fn complete(&mut self, record: u32) {
-        self.run(Work::Complete(record));
+        self.resume(Work::Complete(record), record);
+    }
+
+    /// Work whose beginning a put may wait for: what waits in its chain, that put waits for as well.
+    fn resume(&mut self, work: Work, record: u32) {
+        self.resumed = Some(record);
+        self.run(work);
+        self.resumed = None;
+    }
+
+    /// Posts an event; one that is posted again before its records have processed counts once.
+    pub(crate) fn post_event(&mut self, name: Text) {
+        let event = Deferred::Event { name };
+        if !self.engine.deferred.contains(&event) {
+            self.engine.deferred.push_back(event);
+        }
     }
 
     fn run(&mut self, first: Work) {
@@ -167,9 +188,7 @@ impl Turn<'_> {
         let outcome = cell.process(self, record, is_completion);
         if outcome == Outcome::Waiting {
             self.with(record, |body, _| body.common().is_in_chain = false);
-            if let Some(put) = self.put {
-                self.engine.waits.push((put, record));
-            }
+            self.wait_for(record);
             return;
         }
         self.with(record, |body, _| body.common().has_failed = outcome == Outcome::Failed);
@@ -181,6 +200,35 @@ impl Turn<'_> {
                 self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value });
             } else {
                 self.engine.work.push(Work::Forward { from: record, to });
+            }
+        }
+    }
+
+    /// Processes the target of a forward link at once, inside the processing of `from`.
+    pub(crate) fn forward_now(&mut self, from: u32, target: Target) -> Result<(), Broken> {
+        let Target::Field { record: to, modifiers, .. } = target else { return Ok(()) };
+        if modifiers.trigger == Trigger::Channel {
+            let value = Value::from(1u8);
+            self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value });
+            return Ok(());
+        }
+        if self.depth >= DEPTH_MAX {
+            return Err(Broken);
+        }
+        // What became of the target is its own affair.
+        let _ = self.process_target(from, to);
+        Ok(())
+    }
+
+    /// The put in hand is not complete before this record is.
+    fn wait_for(&mut self, record: u32) {
+        let mut puts: Vec<PutId> = self.put.into_iter().collect();
+        if let Some(resumed) = self.resumed {
+            puts.extend(self.engine.waits.iter().filter(|(_, of)| *of == resumed).map(|(put, _)| *put));
+        }
+        for put in puts {
+            if !self.engine.waits.contains(&(put, record)) {
+                self.engine.waits.push((put, record));
             }
         }
     }
@@ -323,17 +371,24 @@ impl Turn<'_> {
 
     /// SCAN or PHAS of a record changed; `before` is the scan list that it was in.
     pub(crate) fn rescan(&mut self, record: u32, before: u16) {
-        let place = self.with(record, |body, _| (body.common().scan, body.common().phase));
-        if let Some((scan, phase)) = place {
+        if let Some(place) = self.with(record, |body, _| Place::of(body.common())) {
             self.engine.scans.remove(before, record);
-            self.engine.scans.add(scan, phase, record);
+            self.engine.scans.add(&place, record);
         }
     }
 
     /// Does one thing that was put off.
     pub(crate) fn run_deferred(&mut self, deferred: Deferred) {
         match deferred {
-            Deferred::Reprocess { record } => self.process(record),
+            Deferred::Reprocess { record } => self.resume(Work::Process(record), record),
+            Deferred::Complete { record } => self.complete(record),
+            Deferred::Event { name } => {
+                for record in self.engine.scans.of_event(&name) {
+                    if self.with(record, |body, _| body.common().scan) == Some(EVENT) {
+                        self.process(record);
+                    }
+                }
+            }
             Deferred::Follow { record, if_passive } => {
                 let is_passive = self.with(record, |body, _| body.common().scan == 0).unwrap_or(false);
                 if is_passive || !if_passive {

@@ -117,6 +117,37 @@ fn a_put_is_complete_when_a_record_that_waits_is_done() {
 }
 
 #[test]
+fn a_put_waits_for_what_records_that_waited_have_started() {
+    let mut ioc = Ioc::new(
+        "record(seq, first) { field(DLY0, 1) field(DOL0, 1) field(LNK0, \"second PP\") }
+         record(calcout, second) { field(ODLY, 2) field(CALC, 7) field(FLNK, third) }
+         record(seq, third) { field(DOL0, 5) field(LNK0, sink) } record(ao, sink) {}",
+    );
+
+    ioc.put("first.PROC", 1_i32, Some(5)).unwrap();
+    ioc.step();
+    assert_eq!((ioc.number("first.PACT"), ioc.number("second.PACT")), (0.0, 1.0));
+    assert_eq!(ioc.done(), [0; 0]);
+
+    ioc.step();
+    assert_eq!((ioc.number("second.PACT"), ioc.number("sink")), (0.0, 5.0));
+    assert_eq!(ioc.done(), [5]);
+}
+
+#[test]
+fn an_event_that_posts_itself_goes_on_call_by_call_and_does_not_hang() {
+    let mut ioc = Ioc::new(
+        "record(calcout, a) { field(CALC, \"VAL+1\") field(OEVT, ring) field(SCAN, Event) field(EVNT, ring) }
+         record(calcout, kick) { field(OEVT, ring) }",
+    );
+
+    ioc.put("kick.PROC", 1_i32, None).unwrap();
+
+    assert!(ioc.number("a") > 100.0);
+    assert_eq!(ioc.database.deadline(), Some(ioc.now.monotonic));
+}
+
+#[test]
 fn a_put_while_the_record_waits_processes_it_once_more() {
     let mut ioc = Ioc::new(
         "record(ao, a) { field(SIMM, YES) field(SIOL, sink) field(SDLY, 1) field(FLNK, count) }

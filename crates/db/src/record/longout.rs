@@ -51,7 +51,7 @@ record_fields! {
         "IVOV" invalid_value: Long;
         "PVAL" previous_value: Long;
         "OOCH" output_on_change: Menu(menu::YES_NO) = 1;
-        "OOPT" output_option: Menu(menu::LONGOUT_OOPT) = 0;
+        "OOPT" output_option: Menu(menu::OOPT) = 0;
     }
     arrays {
     }

@@ -17,12 +17,19 @@ mod ao;
 mod bi;
 mod bo;
 mod calc;
+mod calcout;
+mod dfanout;
+mod event;
+mod fanout;
+mod inputs;
 mod levels;
 mod longin;
 mod longout;
 mod mbbi;
 mod mbbo;
 mod output;
+mod selection;
+mod seq;
 mod simulation;
 mod states;
 mod stringin;
@@ -43,6 +50,11 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &stringin::TYPE,
     &stringout::TYPE,
     &waveform::TYPE,
+    &fanout::TYPE,
+    &dfanout::TYPE,
+    &calcout::TYPE,
+    &seq::TYPE,
+    &event::TYPE,
 ];
 
 /// What is the same for all records of a type.
