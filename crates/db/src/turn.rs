@@ -28,11 +28,20 @@ pub(crate) struct Engine {
     pub(crate) timers: BinaryHeap<Reverse<(Instant, u64, Timer)>>,
     pub(crate) n_timers: u64,
     pub(crate) deferred: VecDeque<Deferred>,
-    /// Puts that wait for records which are active.
-    pub(crate) waits: Vec<(PutId, u32)>,
+    /// Who waits for records which are active.
+    pub(crate) waits: Vec<(Waiter, u32)>,
     work: Vec<Work>,
     /// When work was left over: at once.
     pub(crate) resume_at: Option<Instant>,
+}
+
+/// Who hears of the end of all processing that it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A client's put.
+    Put(PutId),
+    /// A record with Async Soft Channel, which then completes.
+    Record(u32),
 }
 
 /// What a timer does to its record.
@@ -51,8 +60,12 @@ pub(crate) enum Deferred {
     Reprocess { record: u32 },
     /// A CP or CPP link's target changed.
     Follow { record: u32, if_passive: bool },
-    /// An output through a channel (CA) to a record that is here.
-    Put { record: u32, field: u16, value: Value },
+    /// An output through a channel (CA) to a record that is here; `waiter` waits for all that it starts.
+    Put { record: u32, field: u16, value: Value, waiter: Option<Waiter> },
+    /// Async Soft Channel processes what its record reads.
+    Notify { from: u32, to: u32 },
+    /// All that the record waited for has ended.
+    Complete { record: u32 },
 }
 
 /// Steps of processing on the explicit stack, so that no FLNK chain is too long for the thread's.
@@ -71,8 +84,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) now: Now,
     pub(crate) events: &'a mut Vec<Event>,
-    /// The put whose chain is being processed.
-    pub(crate) put: Option<PutId>,
+    /// Those whose chain is being processed; one, but for a record that several wait for.
+    pub(crate) waiters: Vec<Waiter>,
     pub(crate) depth: u16,
 }
 
@@ -99,7 +112,43 @@ impl Turn<'_> {
 
     /// The second half of a record that waited.
     pub(crate) fn complete(&mut self, record: u32) {
-        self.run(Work::Complete(record));
+        self.run_waited(record, Work::Complete(record));
+    }
+
+    /// Work on a record that some may wait for: they also wait for what comes of it.
+    fn run_waited(&mut self, record: u32, work: Work) {
+        let waits = &self.engine.waits;
+        let waiters = waits.iter().filter(|(_, of)| *of == record).map(|(waiter, _)| *waiter).collect();
+        self.with_waiters(waiters, |turn| turn.run(work));
+    }
+
+    /// Does something for `waiters`, and tells those who then wait for nothing more.
+    pub(crate) fn with_waiters<T>(&mut self, waiters: Vec<Waiter>, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.waiters, waiters);
+        let result = work(self);
+        for waiter in std::mem::replace(&mut self.waiters, before) {
+            self.tell_if_done(waiter);
+        }
+        result
+    }
+
+    /// Those whose chain is in hand also wait for a record that is active.
+    pub(crate) fn wait_for(&mut self, record: u32) {
+        for waiter in &self.waiters {
+            if !self.engine.waits.contains(&(*waiter, record)) {
+                self.engine.waits.push((*waiter, record));
+            }
+        }
+    }
+
+    fn tell_if_done(&mut self, waiter: Waiter) {
+        if self.engine.waits.iter().any(|(waiting, _)| *waiting == waiter) {
+            return;
+        }
+        match waiter {
+            Waiter::Put(put) => self.events.push(Event::PutDone { put }),
+            Waiter::Record(record) => self.engine.deferred.push_back(Deferred::Complete { record }),
+        }
     }
 
     fn run(&mut self, first: Work) {
@@ -167,9 +216,7 @@ impl Turn<'_> {
         let outcome = cell.process(self, record, is_completion);
         if outcome == Outcome::Waiting {
             self.with(record, |body, _| body.common().is_in_chain = false);
-            if let Some(put) = self.put {
-                self.engine.waits.push((put, record));
-            }
+            self.wait_for(record);
             return;
         }
         self.with(record, |body, _| body.common().has_failed = outcome == Outcome::Failed);
@@ -178,7 +225,7 @@ impl Turn<'_> {
         if let Some(Target::Field { record: to, modifiers, .. }) = forward {
             if modifiers.trigger == Trigger::Channel {
                 let value = Value::from(1u8);
-                self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value });
+                self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value, waiter: None });
             } else {
                 self.engine.work.push(Work::Forward { from: record, to });
             }
@@ -204,18 +251,17 @@ impl Turn<'_> {
         if is_wanted_again == Some(true) {
             self.engine.deferred.push_back(Deferred::Reprocess { record });
         } else if !self.engine.waits.is_empty() {
-            let put = self.put;
-            let events = &mut *self.events;
             let mut ended = Vec::new();
-            self.engine.waits.retain(|&(waiting, of)| {
-                let is_over = of == record && Some(waiting) != put;
-                if is_over {
-                    ended.push(waiting);
+            self.engine.waits.retain(|&(waiter, of)| {
+                // Those in hand hear of it when their chain is done.
+                if of == record && !self.waiters.contains(&waiter) {
+                    ended.push(waiter);
                 }
                 of != record
             });
-            ended.retain(|put| !self.engine.waits.iter().any(|(waiting, _)| waiting == put));
-            events.extend(ended.into_iter().map(|put| Event::PutDone { put }));
+            for waiter in ended {
+                self.tell_if_done(waiter);
+            }
         }
     }
 
@@ -292,7 +338,7 @@ impl Turn<'_> {
             Target::Field { record, field, modifiers } => (record, field, modifiers),
         };
         if modifiers.trigger == Trigger::Channel {
-            self.engine.deferred.push_back(Deferred::Put { record: to, field, value });
+            self.engine.deferred.push_back(Deferred::Put { record: to, field, value, waiter: None });
             return Ok(());
         }
         let written = self.write(to, field, value);
@@ -333,16 +379,22 @@ impl Turn<'_> {
     /// Does one thing that was put off.
     pub(crate) fn run_deferred(&mut self, deferred: Deferred) {
         match deferred {
-            Deferred::Reprocess { record } => self.process(record),
+            Deferred::Reprocess { record } => self.run_waited(record, Work::Process(record)),
+            Deferred::Complete { record } => self.complete(record),
+            Deferred::Notify { from, to } => {
+                self.with_waiters(vec![Waiter::Record(from)], |turn| turn.process_wanted(to, false, true));
+            }
             Deferred::Follow { record, if_passive } => {
                 let is_passive = self.with(record, |body, _| body.common().scan == 0).unwrap_or(false);
                 if is_passive || !if_passive {
                     self.process(record);
                 }
             }
-            Deferred::Put { record, field, value } => {
-                // As for a client through a channel: a refusal has nobody to go to.
-                let _ = self.put_field(record, field, value, None);
+            Deferred::Put { record, field, value, waiter } => {
+                self.with_waiters(waiter.into_iter().collect(), |turn| {
+                    // As for a client through a channel: a refusal has nobody to go to.
+                    let _ = turn.put_field(record, field, value);
+                });
             }
         }
     }

@@ -17,6 +17,9 @@ mod ao;
 mod bi;
 mod bo;
 mod calc;
+mod device;
+mod int64in;
+mod int64out;
 mod levels;
 mod longin;
 mod longout;
@@ -43,6 +46,8 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &stringin::TYPE,
     &stringout::TYPE,
     &waveform::TYPE,
+    &int64in::TYPE,
+    &int64out::TYPE,
 ];
 
 /// What is the same for all records of a type.
