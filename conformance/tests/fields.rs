@@ -24,6 +24,8 @@ const RECORDS: &[(&str, &str)] = &[
     ("wf_STRING", "waveform"),
     ("int64in", "int64in"),
     ("int64out", "int64out"),
+    ("mbbiDirect", "mbbiDirect"),
+    ("mbboDirect", "mbboDirect"),
 ];
 
 /// Fields that are not compared, and why.

@@ -226,7 +226,9 @@ pub(crate) fn meta<R: Leveled>(record: &R, row: &FieldInfo, dbf: Dbf, digits: Op
         meta.control = levels.display;
     }
     if row.name == "VAL" {
-        let level = |(severity, level): (u16, R::Number)| if severity == 0 { f64::NAN } else { level.to_f64() };
+        // int64in and int64out tell their levels whatever the severity, as in Base.
+        let is_told = |severity| severity != 0 || row.dbf == Dbf::Int64;
+        let level = |(severity, level): (u16, R::Number)| if is_told(severity) { level.to_f64() } else { f64::NAN };
         meta.alarm = Limits { low: level(levels.lolo), high: level(levels.hihi) };
         meta.warning = Limits { low: level(levels.low), high: level(levels.high) };
     }

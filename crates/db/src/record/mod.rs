@@ -24,7 +24,9 @@ mod levels;
 mod longin;
 mod longout;
 mod mbbi;
+mod mbbi_direct;
 mod mbbo;
+mod mbbo_direct;
 mod output;
 mod simulation;
 mod states;
@@ -48,6 +50,8 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &waveform::TYPE,
     &int64in::TYPE,
     &int64out::TYPE,
+    &mbbi_direct::TYPE,
+    &mbbo_direct::TYPE,
 ];
 
 /// What is the same for all records of a type.
