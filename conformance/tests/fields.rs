@@ -27,6 +27,10 @@ const RECORDS: &[(&str, &str)] = &[
     ("calcout", "calcout"),
     ("seq", "seq"),
     ("event", "event"),
+    ("int64in", "int64in"),
+    ("int64out", "int64out"),
+    ("mbbiDirect", "mbbiDirect"),
+    ("mbboDirect", "mbboDirect"),
 ];
 
 /// Fields that are not compared, and why.

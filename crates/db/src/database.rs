@@ -12,7 +12,7 @@ use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::load::Info;
 use crate::post::reading;
 use crate::scan::Place;
-use crate::turn::{Deferred, Engine, Turn};
+use crate::turn::{Deferred, Engine, Turn, Waiter};
 use crate::{Event, Facts, FieldRef, Input, PutError, PutId};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
@@ -93,8 +93,7 @@ impl Database {
     /// time is inside (the caller holds its own lock around call and delivery).
     pub fn handle(&self, input: Input, now: Now, out: &mut Vec<Event>) -> Result<(), PutError> {
         let mut engine = self.engine();
-        let mut turn =
-            Turn { core: &self.core, engine: &mut engine, now, events: out, put: None, resumed: None, depth: 0 };
+        let mut turn = Turn { core: &self.core, engine: &mut engine, now, events: out, waiters: Vec::new(), depth: 0 };
         let result = match input {
             Input::Start => {
                 start(&mut turn);
@@ -138,17 +137,16 @@ impl Database {
     }
 }
 
-/// A client's put, and its completion if nothing of its chain waits.
+/// A client's put, and its completion if nothing of its chain waits. One that is refused has no completion.
 fn put_field(turn: &mut Turn, field: FieldRef, value: Value, put: Option<PutId>) -> Result<(), PutError> {
-    turn.put = put;
-    let result = turn.put_field(field.record, field.field, value, put);
-    turn.put = None;
-    if let (Ok(()), Some(put)) = (&result, put)
-        && !turn.engine.waits.iter().any(|(waiting, _)| *waiting == put)
-    {
-        turn.events.push(Event::PutDone { put });
-    }
-    result
+    let waiters = put.map(Waiter::Put).into_iter().collect();
+    turn.with_waiters(waiters, |turn| {
+        let result = turn.put_field(field.record, field.field, value);
+        if result.is_err() {
+            turn.waiters.clear();
+        }
+        result
+    })
 }
 
 /// Scan lists, PINI, and the first round of CP links.

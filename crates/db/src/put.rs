@@ -1,14 +1,14 @@
 //! Puts: a value into a field, whoever gives it.
 
-use fodo_data::{Array, EventMask, Kind, Scalar, Severity, Status, Text, Value};
+use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, Text, Value};
 
+use crate::PutError;
 use crate::common::{Common, row};
 use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{Parsed, Side, Target, parse};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::{CHANGED, number_of, with};
 use crate::turn::{Deferred, Turn, follows};
-use crate::{ConvertError, PutError, PutId};
 
 const DISP: u16 = Common::at("DISP");
 const PROC: u16 = Common::at("PROC");
@@ -19,13 +19,7 @@ impl Turn<'_> {
     /// A client's put: refused where DISP says so; processes the record where the field says so.
     ///
     /// Source: EPICS Base 7.0, dbPutField.
-    pub(crate) fn put_field(
-        &mut self,
-        record: u32,
-        field: u16,
-        value: Value,
-        put: Option<PutId>,
-    ) -> Result<(), PutError> {
+    pub(crate) fn put_field(&mut self, record: u32, field: u16, value: Value) -> Result<(), PutError> {
         let number = field & !LONG_STRING;
         let Some((row, is_disabled)) = self
             .with(record, |body, _| {
@@ -47,10 +41,17 @@ impl Turn<'_> {
             return self.put_link(record, number, row, &value);
         }
         self.write(record, number, value)?;
+        self.process_wanted(record, number == PROC, row.has(PP));
+        Ok(())
+    }
+
+    /// Processes a record for somebody who waits: always, or if it is passive. One that is active is processed once
+    /// more when it is done.
+    pub(crate) fn process_wanted(&mut self, record: u32, always: bool, if_passive: bool) {
         let is_active = self.with(record, |body, _| {
             let common = body.common();
-            let is_processed = number == PROC || (row.has(PP) && common.scan == 0);
-            if !is_processed {
+            let is_wanted = always || (if_passive && common.scan == 0);
+            if !is_wanted {
                 return None;
             }
             let is_active = common.is_active != 0;
@@ -61,12 +62,11 @@ impl Turn<'_> {
             }
             Some(is_active)
         });
-        match (is_active.flatten(), put) {
-            (Some(false), _) => self.process(record),
-            (Some(true), Some(put)) => self.engine.waits.push((put, record)),
-            (Some(true), None) | (None, _) => {}
+        match is_active.flatten() {
+            Some(false) => self.process(record),
+            Some(true) => self.wait_for(record),
+            None => {}
         }
-        Ok(())
     }
 
     /// Sets a field to a value: converts, tells the record, posts. Does not process.

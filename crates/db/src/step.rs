@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
-use crate::link::{Link, Target};
+use crate::link::{Link, Modifiers, Target, Trigger};
 use crate::post::Posts;
 use crate::record::{Record, lock};
-use crate::turn::{Deferred, Timer, Turn};
+use crate::turn::{Deferred, Timer, Turn, Waiter};
 
 /// Whether a record is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,41 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
     }
 
-    fn blame(&mut self, name: &'static str) {
+    /// Processes what a link leads to, and completes this record when all of that has ended; false when it leads to no
+    /// field here.
+    pub(crate) fn notify(&mut self, link: impl Fn(&R) -> &Link) -> bool {
+        let target = link(&lock(self.cell)).target();
+        let Target::Field { record: to, .. } = target else { return false };
+        self.turn.engine.deferred.push_back(Deferred::Notify { from: self.record, to });
+        true
+    }
+
+    /// Writes through a channel (a link with CA), and completes this record when all that this starts has ended; false
+    /// for any other link.
+    pub(crate) fn drive_notifying(&mut self, link: impl Fn(&R) -> &Link, value: Value) -> bool {
+        let target = link(&lock(self.cell)).target();
+        let Target::Field { record, field, modifiers } = target else { return false };
+        if modifiers.trigger != Trigger::Channel {
+            return false;
+        }
+        let waiter = Some(Waiter::Record(self.record));
+        self.turn.engine.deferred.push_back(Deferred::Put { record, field, value, waiter });
+        true
+    }
+
+    /// Reads through a link without processing what it leads to, and without an alarm of its own.
+    pub(crate) fn fetch_only(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
+        let target = match link(&lock(self.cell)).target() {
+            Target::Field { record, field, modifiers } => {
+                Target::Field { record, field, modifiers: Modifiers { trigger: Trigger::None, ..modifiers } }
+            }
+            target => target,
+        };
+        self.turn.fetch(self.record, target, kind)
+    }
+
+    /// Raises the alarm of a link that is broken.
+    pub(crate) fn blame(&mut self, name: &'static str) {
         self.lock().common().raise_saying(Status::LINK, 3, format!("field {name}").into());
     }
 
@@ -238,4 +272,4 @@ macro_rules! element {
     )*};
 }
 
-element! { f64, F64; i32, I32; u32, U32; u16, U16; i16, I16; Text, Text; }
+element! { f64, F64; i64, I64; i32, I32; u32, U32; u16, U16; i16, I16; Text, Text; }

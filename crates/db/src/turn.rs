@@ -28,11 +28,20 @@ pub(crate) struct Engine {
     pub(crate) timers: BinaryHeap<Reverse<(Instant, u64, Timer)>>,
     pub(crate) n_timers: u64,
     pub(crate) deferred: VecDeque<Deferred>,
-    /// Puts that wait for records which are active.
-    pub(crate) waits: Vec<(PutId, u32)>,
+    /// Who waits for records which are active.
+    pub(crate) waits: Vec<(Waiter, u32)>,
     work: Vec<Work>,
     /// When work was left over: at once.
     pub(crate) resume_at: Option<Instant>,
+}
+
+/// Who hears of the end of all processing that it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A client's put.
+    Put(PutId),
+    /// A record with Async Soft Channel, which then completes.
+    Record(u32),
 }
 
 /// What a timer does to its record.
@@ -51,11 +60,13 @@ pub(crate) enum Deferred {
     Reprocess { record: u32 },
     /// A CP or CPP link's target changed.
     Follow { record: u32, if_passive: bool },
-    /// An output through a channel (CA) to a record that is here.
-    Put { record: u32, field: u16, value: Value },
+    /// An output through a channel (CA) to a record that is here; `waiter` waits for all that it starts.
+    Put { record: u32, field: u16, value: Value, waiter: Option<Waiter> },
+    /// Async Soft Channel processes what its record reads.
+    Notify { from: u32, to: u32 },
     /// An event was posted: records whose SCAN is Event and whose EVNT names it.
     Event { name: Text },
-    /// The second half of a record that waits for nothing but the end of the chain in hand.
+    /// All that the record waited for has ended; at least the chain in hand.
     Complete { record: u32 },
 }
 
@@ -75,10 +86,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) now: Now,
     pub(crate) events: &'a mut Vec<Event>,
-    /// The put whose chain is being processed.
-    pub(crate) put: Option<PutId>,
-    /// The record that waited before, and whose second half is being processed.
-    pub(crate) resumed: Option<u32>,
+    /// Those whose chain is being processed; one, but for a record that several wait for.
+    pub(crate) waiters: Vec<Waiter>,
     pub(crate) depth: u16,
 }
 
@@ -105,14 +114,7 @@ impl Turn<'_> {
 
     /// The second half of a record that waited.
     pub(crate) fn complete(&mut self, record: u32) {
-        self.resume(Work::Complete(record), record);
-    }
-
-    /// Work whose beginning a put may wait for: what waits in its chain, that put waits for as well.
-    fn resume(&mut self, work: Work, record: u32) {
-        self.resumed = Some(record);
-        self.run(work);
-        self.resumed = None;
+        self.run_waited(record, Work::Complete(record));
     }
 
     /// Posts an event; one that is posted again before its records have processed counts once.
@@ -120,6 +122,42 @@ impl Turn<'_> {
         let event = Deferred::Event { name };
         if !self.engine.deferred.contains(&event) {
             self.engine.deferred.push_back(event);
+        }
+    }
+
+    /// Work on a record that some may wait for: they also wait for what comes of it.
+    fn run_waited(&mut self, record: u32, work: Work) {
+        let waits = &self.engine.waits;
+        let waiters = waits.iter().filter(|(_, of)| *of == record).map(|(waiter, _)| *waiter).collect();
+        self.with_waiters(waiters, |turn| turn.run(work));
+    }
+
+    /// Does something for `waiters`, and tells those who then wait for nothing more.
+    pub(crate) fn with_waiters<T>(&mut self, waiters: Vec<Waiter>, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.waiters, waiters);
+        let result = work(self);
+        for waiter in std::mem::replace(&mut self.waiters, before) {
+            self.tell_if_done(waiter);
+        }
+        result
+    }
+
+    /// Those whose chain is in hand also wait for a record that is active.
+    pub(crate) fn wait_for(&mut self, record: u32) {
+        for waiter in &self.waiters {
+            if !self.engine.waits.contains(&(*waiter, record)) {
+                self.engine.waits.push((*waiter, record));
+            }
+        }
+    }
+
+    fn tell_if_done(&mut self, waiter: Waiter) {
+        if self.engine.waits.iter().any(|(waiting, _)| *waiting == waiter) {
+            return;
+        }
+        match waiter {
+            Waiter::Put(put) => self.events.push(Event::PutDone { put }),
+            Waiter::Record(record) => self.engine.deferred.push_back(Deferred::Complete { record }),
         }
     }
 
@@ -197,7 +235,7 @@ impl Turn<'_> {
         if let Some(Target::Field { record: to, modifiers, .. }) = forward {
             if modifiers.trigger == Trigger::Channel {
                 let value = Value::from(1u8);
-                self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value });
+                self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value, waiter: None });
             } else {
                 self.engine.work.push(Work::Forward { from: record, to });
             }
@@ -209,7 +247,7 @@ impl Turn<'_> {
         let Target::Field { record: to, modifiers, .. } = target else { return Ok(()) };
         if modifiers.trigger == Trigger::Channel {
             let value = Value::from(1u8);
-            self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value });
+            self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value, waiter: None });
             return Ok(());
         }
         if self.depth >= DEPTH_MAX {
@@ -218,19 +256,6 @@ impl Turn<'_> {
         // What became of the target is its own affair.
         let _ = self.process_target(from, to);
         Ok(())
-    }
-
-    /// The put in hand is not complete before this record is.
-    fn wait_for(&mut self, record: u32) {
-        let mut puts: Vec<PutId> = self.put.into_iter().collect();
-        if let Some(resumed) = self.resumed {
-            puts.extend(self.engine.waits.iter().filter(|(_, of)| *of == resumed).map(|(put, _)| *put));
-        }
-        for put in puts {
-            if !self.engine.waits.contains(&(put, record)) {
-                self.engine.waits.push((put, record));
-            }
-        }
     }
 
     fn forward(&mut self, from: u32, to: u32) {
@@ -252,18 +277,17 @@ impl Turn<'_> {
         if is_wanted_again == Some(true) {
             self.engine.deferred.push_back(Deferred::Reprocess { record });
         } else if !self.engine.waits.is_empty() {
-            let put = self.put;
-            let events = &mut *self.events;
             let mut ended = Vec::new();
-            self.engine.waits.retain(|&(waiting, of)| {
-                let is_over = of == record && Some(waiting) != put;
-                if is_over {
-                    ended.push(waiting);
+            self.engine.waits.retain(|&(waiter, of)| {
+                // Those in hand hear of it when their chain is done.
+                if of == record && !self.waiters.contains(&waiter) {
+                    ended.push(waiter);
                 }
                 of != record
             });
-            ended.retain(|put| !self.engine.waits.iter().any(|(waiting, _)| waiting == put));
-            events.extend(ended.into_iter().map(|put| Event::PutDone { put }));
+            for waiter in ended {
+                self.tell_if_done(waiter);
+            }
         }
     }
 
@@ -340,7 +364,7 @@ impl Turn<'_> {
             Target::Field { record, field, modifiers } => (record, field, modifiers),
         };
         if modifiers.trigger == Trigger::Channel {
-            self.engine.deferred.push_back(Deferred::Put { record: to, field, value });
+            self.engine.deferred.push_back(Deferred::Put { record: to, field, value, waiter: None });
             return Ok(());
         }
         let written = self.write(to, field, value);
@@ -380,7 +404,7 @@ impl Turn<'_> {
     /// Does one thing that was put off.
     pub(crate) fn run_deferred(&mut self, deferred: Deferred) {
         match deferred {
-            Deferred::Reprocess { record } => self.resume(Work::Process(record), record),
+            Deferred::Reprocess { record } => self.run_waited(record, Work::Process(record)),
             Deferred::Complete { record } => self.complete(record),
             Deferred::Event { name } => {
                 for record in self.engine.scans.of_event(&name) {
@@ -389,15 +413,20 @@ impl Turn<'_> {
                     }
                 }
             }
+            Deferred::Notify { from, to } => {
+                self.with_waiters(vec![Waiter::Record(from)], |turn| turn.process_wanted(to, false, true));
+            }
             Deferred::Follow { record, if_passive } => {
                 let is_passive = self.with(record, |body, _| body.common().scan == 0).unwrap_or(false);
                 if is_passive || !if_passive {
                     self.process(record);
                 }
             }
-            Deferred::Put { record, field, value } => {
-                // As for a client through a channel: a refusal has nobody to go to.
-                let _ = self.put_field(record, field, value, None);
+            Deferred::Put { record, field, value, waiter } => {
+                self.with_waiters(waiter.into_iter().collect(), |turn| {
+                    // As for a client through a channel: a refusal has nobody to go to.
+                    let _ = turn.put_field(record, field, value);
+                });
             }
         }
     }

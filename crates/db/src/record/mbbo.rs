@@ -4,9 +4,10 @@ use fodo_data::{Kind, Meta, Status, Value};
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::link::Target;
+use crate::link::{Link, Target};
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::Device;
 use crate::record::output::{self, Driven, Output};
 use crate::record::simulation::{self, constant, simulated, time_source};
 use crate::record::states::{are_defined, labels, mask_of_bits, severity, shifted_left};
@@ -59,7 +60,7 @@ record_fields! {
     }
 }
 
-record_type!(Mbbo, "mbbo", ["Soft Channel", "Raw Soft Channel"]);
+record_type!(Mbbo, "mbbo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
 simulated!(Mbbo, has_raw: false);
 
 const VAL: u16 = Mbbo::at("VAL");
@@ -70,7 +71,6 @@ const LAST_NAME: u16 = Mbbo::at("FFST");
 const FIRST_VALUE: u16 = Mbbo::at("ZRVL");
 const LAST_VALUE: u16 = Mbbo::at("FFVL");
 const SIMM: u16 = Mbbo::at("SIMM");
-const RAW: u16 = 1;
 
 impl Record for Mbbo {
     fn init(&mut self) {
@@ -82,7 +82,7 @@ impl Record for Mbbo {
         if self.mask == 0 {
             self.mask = mask_of_bits(self.bits).unwrap_or(0);
         }
-        if self.common.device == RAW {
+        if Device::of(self) == Device::Raw {
             if self.mask == 0 {
                 self.mask = u32::MAX;
             }
@@ -168,6 +168,12 @@ fn desired(step: &mut Step<'_, '_, Mbbo>) -> bool {
 }
 
 impl Output for Mbbo {
+    const TELLS_FAILURE: bool = false;
+
+    fn output(&self) -> &Link {
+        &self.output
+    }
+
     fn invalid_action(&self) -> u16 {
         self.invalid_action
     }
@@ -181,14 +187,8 @@ impl Output for Mbbo {
         self.value.into()
     }
 
-    fn write(step: &mut Step<'_, '_, Self>) -> bool {
-        let value = {
-            let mbbo = step.lock();
-            if mbbo.common.device == RAW { Value::from(mbbo.raw_value & mbbo.mask) } else { Value::from(mbbo.value) }
-        };
-        // A broken link has raised its alarm; Base's device support for mbbo tells nobody else.
-        let _ = step.drive("OUT", |mbbo| &mbbo.output, value);
-        true
+    fn value_to_write(&mut self) -> Option<Value> {
+        Some(if Device::of(self) == Device::Raw { (self.raw_value & self.mask).into() } else { self.value.into() })
     }
 }
 

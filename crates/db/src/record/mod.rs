@@ -18,15 +18,20 @@ mod bi;
 mod bo;
 mod calc;
 mod calcout;
+mod device;
 mod dfanout;
 mod event;
 mod fanout;
 mod inputs;
+mod int64in;
+mod int64out;
 mod levels;
 mod longin;
 mod longout;
 mod mbbi;
+mod mbbi_direct;
 mod mbbo;
+mod mbbo_direct;
 mod output;
 mod selection;
 mod seq;
@@ -55,6 +60,10 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &calcout::TYPE,
     &seq::TYPE,
     &event::TYPE,
+    &int64in::TYPE,
+    &int64out::TYPE,
+    &mbbi_direct::TYPE,
+    &mbbo_direct::TYPE,
 ];
 
 /// What is the same for all records of a type.
