@@ -230,6 +230,23 @@ impl Circuit {
     }
 }
 
+/// Appends what a client is told that gets no circuit: the complaint about a request that it need not have made.
+pub fn refusal(status: Eca, text: &str, out: &mut Vec<u8>) {
+    let request = Request::Version { priority: 0, minor: u32::from(MINOR_VERSION), sequence: 0 }.header(0);
+    complaint(&request, Cid(u32::MAX), status, text, out);
+}
+
+/// Appends a complaint: the header of the request and a text.
+fn complaint(request: &Header, cid: Cid, status: Eca, text: &str, out: &mut Vec<u8>) {
+    let mut payload = Vec::new();
+    request.encode(&mut payload);
+    payload.extend_from_slice(text.as_bytes());
+    payload.push(0);
+    payload.resize(message::padded(payload.len()), 0);
+    Answer::Error { cid, status }.header(payload.len()).encode(out);
+    out.append(&mut payload);
+}
+
 /// Whether a put may carry this type.
 fn is_writable(dbr: DbrType) -> bool {
     dbr.kind().is_some() && dbr != DbrType::STSACK_STRING && dbr != DbrType::CLASS_NAME
@@ -349,11 +366,6 @@ impl Inner {
 
     /// Says what was wrong with a request, with its header and a text.
     fn complain(&mut self, request: &Header, status: Eca, text: &str) {
-        let mut payload = Vec::new();
-        request.encode(&mut payload);
-        payload.extend_from_slice(text.as_bytes());
-        payload.push(0);
-        payload.resize(message::padded(payload.len()), 0);
         // Only some requests name a channel in that word.
         let sid = match Request::from_header(request) {
             Request::EventAdd { sid, .. } | Request::EventCancel { sid, .. } | Request::ClearChannel { sid, .. } => sid,
@@ -362,10 +374,7 @@ impl Inner {
             _ => Sid(u32::MAX),
         };
         let cid = self.cid(sid);
-        self.outbox.push(|bytes| {
-            Answer::Error { cid, status }.header(payload.len()).encode(bytes);
-            bytes.extend_from_slice(&payload);
-        });
+        self.outbox.push(|bytes| complaint(request, cid, status, text, bytes));
     }
 
     /// Whether the channel is one of this circuit; if not, the client is told and closed as by rsrv.

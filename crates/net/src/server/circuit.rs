@@ -1,5 +1,7 @@
 //! One client's connection: its channels, its watches on PVs, its puts in progress.
 
+mod watch;
+
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +11,6 @@ use std::time::Instant;
 
 use fodo_ca::dbr::{DbrType, Level};
 use fodo_ca::eca::Eca;
-use fodo_ca::ring::Cursor;
 use fodo_ca::server::{Circuit as Machine, Closed, Config, Event, ReadReply};
 use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId};
 use fodo_data::{EventMask, Now, Reading, Scalar, Severity, Value};
@@ -17,7 +18,9 @@ use mio::Poll;
 use mio::unix::SourceFd;
 use slab::Slab;
 
+use self::watch::{Subscription, Watch, complete, send_watch, update};
 use super::posts::Listener;
+use super::quota::Share;
 use super::reactor::{CircuitKey, Inbox};
 use super::status::ClientStatus;
 use super::{Completion, PutRefusal, Pv, Source, UpdateCounts, UpdateTally};
@@ -80,33 +83,12 @@ pub(super) struct Circuit {
     user: String,
     host: String,
     counts: UpdateCounts,
+    share: Share,
     log: Arc<Log>,
 }
 
 struct Channel {
     pv: Arc<dyn Pv>,
-}
-
-/// One PV that this circuit has subscriptions on.
-struct Watch {
-    pv: Arc<dyn Pv>,
-    listener: Arc<Listener>,
-    /// Tells it from others that have its index before or after it.
-    number: u64,
-    is_unsent: bool,
-    subscriptions: Slab<Subscription>,
-    /// How many slots these ever took.
-    n_slots: usize,
-    /// The slot whose turn is first.
-    first_slot: usize,
-}
-
-struct Subscription {
-    id: SubscriptionId,
-    sid: Sid,
-    dbr: DbrType,
-    count: u32,
-    cursor: Cursor,
 }
 
 /// A put whose processing goes on.
@@ -120,13 +102,14 @@ struct Put {
 impl Circuit {
     pub(super) fn new(
         stream: TcpStream,
-        peer: SocketAddr,
         key: CircuitKey,
         inbox: Arc<Inbox>,
         payload_bytes_max: usize,
+        share: Share,
         log: Arc<Log>,
         now: Now,
     ) -> Circuit {
+        let peer = share.peer();
         log.tell(log::Level::Info, "a client has connected", Some(peer), None, now);
         Circuit {
             stream,
@@ -152,6 +135,7 @@ impl Circuit {
             user: String::new(),
             host: String::new(),
             counts: UpdateCounts::default(),
+            share,
             log,
         }
     }
@@ -213,6 +197,7 @@ impl Circuit {
             }
         }
         let sent = self.send(tally);
+        self.tell_use();
         self.waits_since = match sent {
             Ok(Sent::All) if self.unsent.is_empty() => None,
             _ => self.waits_since.or(Some(now.monotonic)),
@@ -229,7 +214,18 @@ impl Circuit {
 
     /// Whether there is room for an answer.
     fn may_answer(&self) -> bool {
-        self.closes_by.is_none() && self.machine.pending_bytes() < limit::ANSWER_BYTES
+        self.closes_by.is_none() && self.machine.pending_bytes() < self.queue_bytes_max(limit::ANSWER_BYTES)
+    }
+
+    /// What may wait before no more is added: as much as usual, or nothing while too much waits for this host.
+    fn queue_bytes_max(&self, usual: usize) -> usize {
+        if self.share.has_room() { usual } else { 1 }
+    }
+
+    /// Tells what this costs now, and the machine what its client may have.
+    fn tell_use(&mut self) {
+        let held = self.machine.held_bytes() + self.puts.len() * limit::PUT_BYTES;
+        self.share.set(limit::CIRCUIT_BYTES + held, self.machine.pending_bytes() + self.unread.len());
     }
 
     /// Whether all that was asked so far is answered, and more may be.
@@ -290,6 +286,8 @@ impl Circuit {
         let mut pieces = bytes.chunks(limit::REQUEST_PIECE_BYTES);
         while self.may_read() {
             let Some(piece) = pieces.next() else { return };
+            self.tell_use();
+            self.machine.set_held_bytes_max(self.share.held_bytes_max());
             self.machine.received(piece, now, &mut self.events);
             self.answer(source, now);
         }
@@ -344,6 +342,10 @@ impl Circuit {
                     let (why, what) = match reason {
                         Closed::Malformed(what) => ("its bytes cannot be read", what),
                         Closed::Misbehaved(what) => ("it breaks a rule", what),
+                        Closed::Exceeded(what) => {
+                            self.share.refused();
+                            ("it asks for too much", what)
+                        }
                     };
                     let text = format!("a client is closed, since {why}: {what}");
                     self.log.tell(log::Level::Warning, &text, Some(self.peer), None, now);
@@ -385,7 +387,8 @@ impl Circuit {
             let result = acknowledge(&*pv, dbr, &value);
             return self.machine.write_done(sid, dbr, count, ioid, result);
         }
-        if ioid.is_some() && self.puts.len() >= limit::PUTS {
+        if ioid.is_some() && (self.puts.len() >= limit::PUTS || !self.share.has_room()) {
+            self.share.refused();
             return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::ALLOCMEM));
         }
         let put = self.put_next;
@@ -488,6 +491,7 @@ impl Circuit {
         if self.machine.events_off() || !self.asked.is_empty() {
             return counts;
         }
+        let queue_bytes_max = self.queue_bytes_max(limit::UPDATE_BYTES);
         let mut n_sent = 0;
         let mut is_full = false;
         while let (Some(&(index, number)), false) = (self.unsent.get(n_sent), is_full) {
@@ -496,7 +500,7 @@ impl Circuit {
                 n_sent += 1;
                 continue;
             };
-            is_full = !send_watch(watch, &mut self.machine, &mut counts);
+            is_full = !send_watch(watch, &mut self.machine, queue_bytes_max, &mut counts);
             watch.is_unsent = is_full;
             n_sent += usize::from(!is_full);
         }
@@ -524,49 +528,6 @@ impl std::fmt::Debug for Circuit {
     }
 }
 
-/// Sends what a watch's subscriptions have not had; false when the circuit has enough for now.
-fn send_watch(watch: &mut Watch, machine: &mut Machine, counts: &mut UpdateCounts) -> bool {
-    watch.listener.looks();
-    let Watch { pv, subscriptions, n_slots, first_slot, .. } = watch;
-    // Asked for before the ring is held: a source may post while it holds what this needs.
-    let kind = pv.facts().kind;
-    let meta = subscriptions.iter().any(|(_, subscription)| subscription.dbr.needs_meta(kind)).then(|| pv.meta());
-    let filled_by = pv.posts().with_ring(|ring| {
-        let mut slots = (*first_slot..*n_slots).chain(0..*first_slot);
-        slots.find(|&slot| {
-            let Some(Subscription { id, sid, dbr, count, cursor }) = subscriptions.get_mut(slot) else { return false };
-            while machine.pending_bytes() < limit::UPDATE_BYTES {
-                let merged_before = cursor.merged;
-                let next = ring.next(cursor);
-                counts.merged += cursor.merged - merged_before;
-                let Some(post) = next else { return false };
-                counts.sent += 1;
-                if dbr.needs_meta(kind) {
-                    let mut reading = post.reading.clone();
-                    reading.meta.clone_from(&meta);
-                    update(machine, *sid, *dbr, *count, *id, &reading);
-                } else {
-                    update(machine, *sid, *dbr, *count, *id, &post.reading);
-                }
-            }
-            true
-        })
-    });
-    if let Some(slot) = filled_by {
-        // Its fellows are first next time.
-        *first_slot = (slot + 1) % (*n_slots).max(1);
-    }
-    filled_by.is_none()
-}
-
-/// Sends an update; a value that cannot become the wanted type is told as such.
-fn update(machine: &mut Machine, sid: Sid, dbr: DbrType, count: u32, id: SubscriptionId, reading: &Reading) {
-    if machine.update(sid, dbr, count, id, Ok(reading)).is_err() {
-        // A status has nothing to convert, so this cannot fail again.
-        let _ = machine.update(sid, dbr, count, id, Err(Eca::GETFAIL));
-    }
-}
-
 /// The present reading with what `dbr` needs.
 fn read(pv: &dyn Pv, dbr: DbrType) -> Reading {
     if dbr == DbrType::CLASS_NAME {
@@ -575,12 +536,6 @@ fn read(pv: &dyn Pv, dbr: DbrType) -> Reading {
     let mut reading = pv.read();
     complete(&mut reading, pv, dbr);
     reading
-}
-
-fn complete(reading: &mut Reading, pv: &dyn Pv, dbr: DbrType) {
-    if reading.meta.is_none() && dbr.needs_meta(reading.value.kind()) {
-        reading.meta = Some(pv.meta());
-    }
 }
 
 fn acknowledge(pv: &dyn Pv, dbr: DbrType, value: &Value) -> Result<(), Eca> {

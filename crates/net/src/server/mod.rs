@@ -2,6 +2,7 @@
 
 mod circuit;
 mod posts;
+mod quota;
 mod reactor;
 mod source;
 mod status;
@@ -14,10 +15,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use self::posts::Posts;
+use self::quota::Hosts;
 use self::reactor::{Inbox, Message, Reactor};
 pub use self::source::{Completion, PutRefusal, Pv, PvFacts, Source};
 use self::status::{Refresher, StatusSource};
-use crate::config::ServerConfig;
+use crate::config::{Quotas, ServerConfig};
 use crate::log::Log;
 use crate::places::{Automatic, Places};
 use crate::{interfaces, limit, socket};
@@ -108,6 +110,7 @@ impl Server {
         let tally = Arc::new(UpdateTally::default());
         let status = config.status_prefix.map(|prefix| Arc::new(StatusSource::new(&prefix, source.clone())));
         let source = status.clone().map_or(source, |status| status as Arc<dyn Source>);
+        let hosts = Arc::new(Hosts::new(config.quotas.clone()));
         let mut reactors = Vec::new();
         for _ in 0..n_threads {
             let reactor = Reactor::new(source.clone(), config.payload_bytes_max, tally.clone(), log.clone());
@@ -119,7 +122,7 @@ impl Server {
         let mut edge = Some(edge);
         for (index, mut reactor) in reactors.into_iter().enumerate() {
             if let Some(edge) = edge.take() {
-                reactor.take_edge(edge, inboxes.clone()).map_err(ServerError::System)?;
+                reactor.take_edge(edge, inboxes.clone(), hosts.clone()).map_err(ServerError::System)?;
             }
             let thread = std::thread::Builder::new()
                 .name(format!("fodo-server-{index}"))
@@ -128,7 +131,7 @@ impl Server {
             server.threads.push(thread);
         }
         if let Some(status) = status {
-            let started = Refresher::start(status, inboxes, server.tally.clone());
+            let started = Refresher::start(status, inboxes, server.tally.clone(), hosts);
             server.refresher = Some(started.map_err(ServerError::System)?);
         }
         Ok(server)
@@ -171,6 +174,7 @@ struct Edge {
     ignored: Vec<Ipv4Addr>,
     beacon_places: Places,
     beacon_period_max: Duration,
+    quotas: Quotas,
     tcp_port: u16,
     udp_port: u16,
 }
@@ -206,7 +210,8 @@ impl Edge {
         let beacon_places = Places::new(&config.beacon_addresses, &config.beacon_hosts, automatic, Instant::now());
         let beacon_period_max = config.beacon_period_max;
         let ignored = config.ignored.clone();
-        Ok(Edge { listeners, answering, ignored, beacon_places, beacon_period_max, tcp_port, udp_port })
+        let quotas = config.quotas.clone();
+        Ok(Edge { listeners, answering, ignored, beacon_places, beacon_period_max, quotas, tcp_port, udp_port })
     }
 }
 

@@ -1,21 +1,24 @@
 //! A thread that serves some circuits: its own poller, its own slab, and an inbox for the others.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::io::{self, Write as _};
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fodo_ca::message;
+use fodo_ca::eca::Eca;
 use fodo_ca::search::{Datagram, Responder};
+use fodo_ca::shares::Shares;
+use fodo_ca::{message, server};
 use fodo_data::Now;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
 use super::circuit::{Circuit, Turn};
+use super::quota::{Hosts, Share};
 use super::status::ClientStatus;
 use super::{Answering, Edge, Source, UpdateTally};
 use crate::log::{Level, Log};
@@ -34,7 +37,7 @@ pub(super) struct CircuitKey {
 #[derive(Debug)]
 pub(super) enum Message {
     /// A client has connected.
-    Accepted(TcpStream, SocketAddr),
+    Accepted(TcpStream, Share),
     /// A PV that this circuit watches has changed.
     Posted { circuit: CircuitKey, watch: usize },
     /// The processing of a put has ended.
@@ -88,6 +91,8 @@ pub(super) struct Reactor {
 struct Door {
     edge: Edge,
     responder: Responder,
+    shares: Shares,
+    hosts: Arc<Hosts>,
     inboxes: Vec<Arc<Inbox>>,
     log: Arc<Log>,
     inbox_next: usize,
@@ -127,7 +132,7 @@ impl Reactor {
     }
 
     /// Makes this the reactor that accepts clients and answers searches.
-    pub(super) fn take_edge(&mut self, edge: Edge, inboxes: Vec<Arc<Inbox>>) -> io::Result<()> {
+    pub(super) fn take_edge(&mut self, edge: Edge, inboxes: Vec<Arc<Inbox>>, hosts: Arc<Hosts>) -> io::Result<()> {
         let listeners = edge.listeners.iter().map(AsRawFd::as_raw_fd);
         let answering = edge.answering.iter().map(|answering| answering.socket.as_raw_fd());
         for (index, descriptor) in listeners.chain(answering).enumerate() {
@@ -136,9 +141,12 @@ impl Reactor {
         }
         let mut responder = Responder::new(edge.tcp_port, clock::now());
         responder.set_beacon_period_max(edge.beacon_period_max);
+        let shares = Shares::new(edge.quotas.source_search_bytes, edge.quotas.all_search_bytes);
         self.door = Some(Door {
             edge,
             responder,
+            shares,
+            hosts,
             inboxes,
             log: self.log.clone(),
             inbox_next: 0,
@@ -211,7 +219,7 @@ impl Reactor {
         std::mem::swap(messages, &mut lock(&self.inbox.messages));
         for message in messages.drain(..) {
             match message {
-                Message::Accepted(stream, peer) => due.extend(self.adopt(stream, peer, now)),
+                Message::Accepted(stream, share) => due.extend(self.adopt(stream, share, now)),
                 Message::Posted { circuit, watch } => {
                     if let Some(found) = self.circuit(circuit) {
                         found.posted(watch);
@@ -240,7 +248,7 @@ impl Reactor {
     }
 
     /// Takes a new client in; gives its index.
-    fn adopt(&mut self, stream: TcpStream, peer: SocketAddr, now: Now) -> Option<usize> {
+    fn adopt(&mut self, stream: TcpStream, share: Share, now: Now) -> Option<usize> {
         let entry = self.circuits.vacant_entry();
         let key = CircuitKey { index: entry.key(), generation: self.generation_next };
         self.generation_next += 1;
@@ -248,8 +256,8 @@ impl Reactor {
         let registered = self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(key.index), interest);
         // A client that cannot be registered sees its connection close.
         registered.ok()?;
-        let circuit =
-            Circuit::new(stream, peer, key, self.inbox.clone(), self.payload_bytes_max, self.log.clone(), now);
+        let inbox = self.inbox.clone();
+        let circuit = Circuit::new(stream, key, inbox, self.payload_bytes_max, share, self.log.clone(), now);
         entry.insert((key.generation, circuit));
         Some(key.index)
     }
@@ -278,7 +286,7 @@ impl Reactor {
         let Some(door) = &mut self.door else { return };
         if is_readable || door.has_more || door.accepts_again_at.is_some_and(|at| at <= now.monotonic) {
             door.accept(now);
-            door.answer(&*self.source, &mut self.buffer);
+            door.answer(&*self.source, &mut self.buffer, now);
         }
         door.responder.tick(now, &mut door.datagrams);
         door.send_beacons(now);
@@ -298,10 +306,15 @@ impl Door {
                 match listener.accept() {
                     Ok((stream, peer)) => {
                         // A client that is gone already is none.
-                        if let Ok(stream) = socket::accepted(stream) {
-                            self.inboxes[self.inbox_next].push(Message::Accepted(stream, peer));
-                            self.inbox_next = (self.inbox_next + 1) % self.inboxes.len();
-                        }
+                        let Ok(stream) = socket::accepted(stream, self.edge.quotas.silence) else { continue };
+                        let Some(share) = self.hosts.enter(peer) else {
+                            let what = "a client is closed, since its host has too many circuits";
+                            self.log.tell(Level::Warning, what, Some(peer), None, now);
+                            turn_away(&stream);
+                            continue;
+                        };
+                        self.inboxes[self.inbox_next].push(Message::Accepted(stream, share));
+                        self.inbox_next = (self.inbox_next + 1) % self.inboxes.len();
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -318,7 +331,7 @@ impl Door {
     }
 
     /// Answers the searches that wait.
-    fn answer(&mut self, source: &dyn Source, buffer: &mut [u8]) {
+    fn answer(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) {
         self.has_more = false;
         for Answering { socket, replies_from } in &self.edge.answering {
             let reply_socket = self.edge.answering.get(*replies_from).map_or(socket, |other| &other.socket);
@@ -328,7 +341,7 @@ impl Door {
                 // An empty one costs something as well.
                 n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
                 let is_ignored = matches!(from.ip(), IpAddr::V4(ip) if self.edge.ignored.contains(&ip));
-                if !is_ignored {
+                if !is_ignored && self.shares.admits(from.ip(), n + message::HEADER_BYTES, now) {
                     let mut serves = |name: &str| source.serves(name);
                     self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
                 }
@@ -359,4 +372,11 @@ impl Door {
             }
         }
     }
+}
+
+/// Says to a client why it is not served. What does not go out at once is lost, as nobody waits for it.
+fn turn_away(mut stream: &TcpStream) {
+    let mut bytes = Vec::new();
+    server::refusal(Eca::ALLOCMEM, "too many circuits of one host", &mut bytes);
+    let _ = stream.write(&bytes);
 }

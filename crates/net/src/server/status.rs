@@ -15,6 +15,7 @@ use std::{fmt, io};
 use fodo_ca::ring::Post;
 use fodo_data::{Alarm, EventMask, Kind, Meta, Reading, Severity, TimeStamp, Value};
 
+use super::quota::Hosts;
 use super::reactor::{Inbox, Message};
 use super::{Completion, Posts, PutRefusal, Pv, PvFacts, Source, UpdateCounts, UpdateTally};
 use crate::sync::lock;
@@ -61,7 +62,7 @@ struct StatusPv {
 }
 
 /// Names behind the prefix, with their units. All are doubles: counts of a long run need more than 32 bits.
-const NUMBERS: [(&str, &str); 9] = [
+const NUMBERS: [(&str, &str); 10] = [
     ("CLIENTS", ""),
     ("CHANNELS", ""),
     ("SUBSCRIPTIONS", ""),
@@ -69,6 +70,7 @@ const NUMBERS: [(&str, &str); 9] = [
     ("UPDATES_SENT", ""),
     ("UPDATES_MERGED", ""),
     ("SEARCHES", ""),
+    ("REFUSED", ""),
     ("CPU", "%"),
     ("MEM_RSS", "B"),
 ];
@@ -121,13 +123,15 @@ impl Refresher {
         source: Arc<StatusSource>,
         inboxes: Vec<Arc<Inbox>>,
         tally: Arc<UpdateTally>,
+        hosts: Arc<Hosts>,
     ) -> io::Result<Refresher> {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new().name("fodo-status".into()).spawn(move || {
             let mut cpu = Cpu::now();
             loop {
                 let clients = clients(&inboxes);
-                let totals = Totals::of(&clients, tally.counts(), source.n_searches.load(Ordering::Relaxed), &mut cpu);
+                let counts = (source.n_searches.load(Ordering::Relaxed), hosts.n_refused());
+                let totals = Totals::of(&clients, tally.counts(), counts, &mut cpu);
                 source.post(&clients, &totals);
                 if stopped.recv_timeout(limit::STATUS_PERIOD) != Err(RecvTimeoutError::Timeout) {
                     return;
@@ -168,7 +172,12 @@ fn clients(inboxes: &[Arc<Inbox>]) -> Vec<ClientStatus> {
 }
 
 impl Totals {
-    fn of(clients: &[ClientStatus], updates: UpdateCounts, n_searches: u64, cpu: &mut Cpu) -> Totals {
+    fn of(
+        clients: &[ClientStatus],
+        updates: UpdateCounts,
+        (n_searches, n_refused): (u64, u64),
+        cpu: &mut Cpu,
+    ) -> Totals {
         let sum = |of: fn(&ClientStatus) -> usize| clients.iter().map(of).sum::<usize>() as f64;
         Totals([
             clients.len() as f64,
@@ -178,6 +187,7 @@ impl Totals {
             updates.sent as f64,
             updates.merged as f64,
             n_searches as f64,
+            n_refused as f64,
             cpu.percent(),
             resident_bytes(),
         ])

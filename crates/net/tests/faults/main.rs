@@ -5,6 +5,7 @@
 mod cell;
 mod client;
 mod flow;
+mod quota;
 mod raw;
 mod server;
 

@@ -131,7 +131,7 @@ fn row_20_a_client_that_asks_and_never_reads_is_not_read_from_and_holds_nobody_u
 }
 
 /// A datagram of searches, which is answered with as much.
-fn searches() -> Vec<u8> {
+pub fn searches() -> Vec<u8> {
     let mut bytes = bare(Request::Version { priority: 1, minor: 13, sequence: 1 });
     for cid in 0..42 {
         let request = Request::Search { reply: 5, minor: 13, cid: Cid(cid), again: cid };
