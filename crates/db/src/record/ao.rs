@@ -79,7 +79,7 @@ record_fields! {
 
 record_type!(Ao, "ao", ["Soft Channel", "Raw Soft Channel"]);
 leveled!(Ao, f64);
-simulated!(Ao, has_raw: false);
+simulated!(Ao, has_raw: true);
 
 const VAL: u16 = Ao::at("VAL");
 const OVAL: u16 = Ao::at("OVAL");
@@ -205,7 +205,7 @@ impl Output for Ao {
     }
 
     fn simulated_value(&self) -> Value {
-        self.output_value.into()
+        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.output_value.into() }
     }
 
     fn write(step: &mut Step<'_, '_, Self>) -> bool {

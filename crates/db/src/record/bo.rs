@@ -52,7 +52,7 @@ record_fields! {
 }
 
 record_type!(Bo, "bo", ["Soft Channel", "Raw Soft Channel"]);
-simulated!(Bo, has_raw: false);
+simulated!(Bo, has_raw: true);
 
 const VAL: u16 = Bo::at("VAL");
 const RVAL: u16 = Bo::at("RVAL");
@@ -153,7 +153,7 @@ impl Output for Bo {
     }
 
     fn simulated_value(&self) -> Value {
-        self.value.into()
+        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.value.into() }
     }
 
     fn write(step: &mut Step<'_, '_, Self>) -> bool {

@@ -60,7 +60,7 @@ record_fields! {
 }
 
 record_type!(Mbbo, "mbbo", ["Soft Channel", "Raw Soft Channel"]);
-simulated!(Mbbo, has_raw: false);
+simulated!(Mbbo, has_raw: true);
 
 const VAL: u16 = Mbbo::at("VAL");
 const RVAL: u16 = Mbbo::at("RVAL");
@@ -178,7 +178,7 @@ impl Output for Mbbo {
     }
 
     fn simulated_value(&self) -> Value {
-        self.value.into()
+        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.value.into() }
     }
 
     fn write(step: &mut Step<'_, '_, Self>) -> bool {
