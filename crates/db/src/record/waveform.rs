@@ -140,7 +140,8 @@ impl Record for Waveform {
                 Err(Broken) => is_read = false,
             },
             Plan::Simulate { .. } => match step.fetch_array("SIOL", Waveform::value_link, kind) {
-                Ok(None) => {}
+                // Of a constant there are no elements.
+                Ok(None) => step.post(|waveform, posts| waveform.take(Value::Array(Array::empty(kind)), posts)),
                 Ok(Some(value)) => step.post(|waveform, posts| waveform.take(value, posts)),
                 Err(Broken) => is_read = false,
             },
