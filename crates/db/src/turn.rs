@@ -466,12 +466,12 @@ impl Turn<'_> {
 /// A record that is found active again and again goes into SCAN alarm.
 fn refuse_active(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     let common = body.common();
-    if common.status == Status::SCAN.0 || common.severity >= 3 {
+    if common.status == Status::SCAN.0 {
         return;
     }
     let count = common.lock_count;
-    common.lock_count = count.saturating_add(1);
-    if count < LOCK_COUNT_MAX {
+    common.lock_count = count.wrapping_add(1);
+    if count < LOCK_COUNT_MAX || common.severity >= 3 {
         return;
     }
     common.raise_saying(Status::SCAN, 3, "Async in progress".into());

@@ -61,7 +61,7 @@ record_fields! {
 }
 
 record_type!(Mbbo, "mbbo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
-simulated!(Mbbo, has_raw: false);
+simulated!(Mbbo, has_raw: true);
 
 const VAL: u16 = Mbbo::at("VAL");
 const RVAL: u16 = Mbbo::at("RVAL");
@@ -184,7 +184,7 @@ impl Output for Mbbo {
     }
 
     fn simulated_value(&self) -> Value {
-        self.value.into()
+        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.value.into() }
     }
 
     fn value_to_write(&mut self) -> Option<Value> {

@@ -140,7 +140,8 @@ impl Record for Waveform {
                 Err(Broken) => is_read = false,
             },
             Plan::Simulate { .. } => match step.fetch_array("SIOL", Waveform::value_link, kind) {
-                Ok(None) => {}
+                // Of a constant there are no elements.
+                Ok(None) => step.post(|waveform, posts| waveform.take(Value::Array(Array::empty(kind)), posts)),
                 Ok(Some(value)) => step.post(|waveform, posts| waveform.take(value, posts)),
                 Err(Broken) => is_read = false,
             },
@@ -214,12 +215,19 @@ fn collect(scalars: &[Scalar], kind: Kind) -> Option<Array> {
     Array::F64(Arc::new(numbers.ok()?)).to_kind(kind, None).ok()
 }
 
-/// FNV-1a over the elements; clients compare it with itself only.
+/// What Base keeps a text in.
+const TEXT_BYTES: usize = 40;
+
+/// What HASH says of an array as it lies in memory.
+///
+/// Source: EPICS Base 7.0, epicsMemHash.
 fn hash(array: &Array) -> u32 {
-    let mut hash = 0x811c_9dc5_u32;
+    let (mut hash, mut is_even) = (0_u32, true);
     let mut add = |bytes: &[u8]| {
         for &byte in bytes {
-            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+            let byte = i32::from(byte.cast_signed()).cast_unsigned();
+            hash ^= if is_even { !((hash << 11) ^ byte ^ (hash >> 5)) } else { (hash << 7) ^ byte ^ (hash >> 3) };
+            is_even = !is_even;
         }
     };
     macro_rules! numbers {
@@ -239,8 +247,9 @@ fn hash(array: &Array) -> u32 {
         Array::F32(elements) => numbers!(elements),
         Array::F64(elements) => numbers!(elements),
         Array::Text(elements) => elements.iter().for_each(|element| {
-            add(element.as_bytes());
-            add(&[0]);
+            let mut cell = [0; TEXT_BYTES];
+            cell.iter_mut().zip(element.as_bytes()).for_each(|(place, byte)| *place = *byte);
+            add(&cell);
         }),
     }
     hash
