@@ -19,8 +19,6 @@ pub fn feed(bytes: &[u8]) {
         }
         world.step();
     }
-    // The pieces of what is left are large: their sizes are no input's matter.
-    world.chance = Chance::Seed(5);
     world.settle();
     world.check();
 }

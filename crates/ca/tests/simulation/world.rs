@@ -25,6 +25,8 @@ impl Chance {
                 *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 ((*seed >> 33) as usize) % n.max(1)
             }
+            // Large pieces bring what is left to its end soon.
+            Chance::Script(bytes) if bytes.is_empty() => n.max(1) - 1,
             Chance::Script(bytes) => {
                 let n_bytes = if n <= 256 { 1 } else { 3 };
                 let number =
