@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use fodo_ca::beacon::Beacons;
 use fodo_ca::search::{Claim, Datagram, Responder, Searcher};
-use fodo_ca::{Cid, limit, server};
+use fodo_ca::shares::Shares;
+use fodo_ca::{Cid, client, limit, server};
 use fodo_data::Now;
 
 use self::world::{Chance, World};
@@ -56,6 +58,56 @@ fn a_circuit_that_loses_its_peer_within_a_message_says_so_at_its_deadline() {
         let is_closed = matches!(events.last(), Some(server::Event::Closed(_)));
         assert_eq!(is_closed, deadline.is_some(), "seed {seed}: {cut} bytes");
     }
+}
+
+/// What all machines say and want in ten minutes, while the wall clock goes ahead of the other one by so much.
+fn history(start: Now, ahead_s: impl Fn(u64) -> i64) -> Vec<String> {
+    let config = client::Config {
+        priority: 0,
+        user: "ann".into(),
+        host: "desk".into(),
+        echo_after: Duration::from_secs(30),
+        payload_bytes_max: 1 << 20,
+    };
+    let mut client = client::Circuit::new(&config, start);
+    let mut server = server::Circuit::new(&server::Config { payload_bytes_max: 1 << 20 }, start);
+    let (mut searcher, mut responder) = (Searcher::new(1), Responder::new(5064, start));
+    let (mut beacons, mut shares) = (Beacons::new(start), Shares::new(100, 1000));
+    (0..20).for_each(|cid| searcher.add(Cid(cid), "x", start));
+    let mut said = Vec::new();
+    for step in 0..6000 {
+        let mut now = start + Duration::from_millis(100 * step);
+        now.wall.unix_s += ahead_s(step);
+        let (mut out, mut events, mut asked, mut anomalies) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        searcher.tick(now, &mut out);
+        responder.tick(now, &mut out);
+        for datagram in &out {
+            beacons.handle(server_address(1), &datagram.bytes, now, &mut anomalies);
+        }
+        client.tick(now, &mut events);
+        // A message that is never finished.
+        server.received(if step == 100 { &[0] } else { &[] }, now, &mut asked);
+        server.tick(now, &mut asked);
+        let admits = shares.admits(CLIENT.ip(), 60, now);
+        let deadlines = [searcher.deadline(), responder.deadline(), client.deadline(), server.deadline()];
+        let deadlines = deadlines.map(|at| at.map(|at| at.saturating_duration_since(start.monotonic)));
+        said.push(format!("{step} {out:?} {events:?} {asked:?} {anomalies:?} {admits} {deadlines:?}"));
+    }
+    said
+}
+
+#[test]
+fn row_76_a_wall_clock_that_jumps_by_hours_changes_nothing_that_is_said_or_awaited() {
+    let start = Now::for_test();
+
+    let steady = history(start, |_| 0);
+    let jumping = history(start, |step| [0, 3600, -3600, 86_400, -7200][step as usize / 50 % 5]);
+
+    let differs = steady.iter().zip(&jumping).find(|(steady, jumping)| steady != jumping);
+    assert_eq!(differs, None);
+    assert!(
+        steady.iter().any(|said| said.contains("Closed")) && steady.iter().any(|said| said.contains("Unresponsive"))
+    );
 }
 
 /// Datagrams on their way, by the moment of their arrival.
