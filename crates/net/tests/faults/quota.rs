@@ -220,3 +220,23 @@ fn row_77_what_speaks_another_protocol_is_logged_once_with_its_address() {
     let later: Vec<Line> = lines.try_iter().collect();
     assert!(later.len() <= 1, "one for each way to be none, not for each client: {later:?}");
 }
+
+#[test]
+fn row_1_and_4_datagrams_with_a_flaw_are_counted_and_logged_with_their_sender() {
+    let (server, lines) = serve_within(Quotas::default(), x());
+    let stranger = UdpSocket::bind("127.0.0.2:0").unwrap();
+    let whole = searches();
+
+    stranger.send_to(&whole[..7], local(server.udp_port())).unwrap();
+    let cut = lines.recv_timeout(PATIENCE).unwrap();
+    let mut nameless = whole[..40].to_vec();
+    nameless[32..].copy_from_slice(b"a\x1b[2J\xff\xfe\xfd");
+    stranger.send_to(&nameless, local(server.udp_port())).unwrap();
+    let no_name = lines.recv_timeout(PATIENCE).unwrap();
+
+    let sender = Some(stranger.local_addr().unwrap());
+    assert_eq!((cut.peer, no_name.peer), (sender, sender));
+    assert!(cut.what.contains("cut") && no_name.what.contains("no name"), "{cut:?} {no_name:?}");
+    assert_eq!(no_name.pv.as_deref(), Some("a\u{1b}[2J\u{fffd}\u{fffd}\u{fffd}"));
+    eventually_status(&server, "s:FLAWED", |n| n == 2.0);
+}
