@@ -3,6 +3,7 @@
 //! Both ends are ours and behave; what must hold is that every operation ends once and every update is accounted for.
 
 #[path = "../../crates/ca/tests/simulation/world.rs"]
+#[expect(dead_code, reason = "seeds are for the simulation that moves it by chance")]
 mod world;
 
 use world::{Chance, World};
