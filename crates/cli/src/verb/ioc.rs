@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use clap::ArgMatches;
 use fodo_net::ServerConfig;
@@ -11,6 +12,7 @@ use fodo_net::config::{self, Side};
 use fodo_net::log::{Level, Line, Log};
 use serde_json::Map;
 
+use crate::client::seconds;
 use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
@@ -37,6 +39,9 @@ pub struct Arguments {
     /// Serve what the server knows of itself and its clients as PREFIX:CLIENTS and so on, see `fodo top`
     #[arg(long, value_name = "PREFIX")]
     status_prefix: Option<String>,
+    /// Let go of a client that takes nothing it is sent, or answers no probe, for so long
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    client_silence: Duration,
     /// Lines that matter less are not told on stderr
     #[arg(long, value_name = "LEVEL", default_value = "warning")]
     log_level: LogLevel,
@@ -125,6 +130,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
         config.interfaces.clone_from(&arguments.interface);
     }
     config.status_prefix.clone_from(&arguments.status_prefix);
+    config.quotas.silence = arguments.client_silence;
     let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
 
     // Asked for first, so that a signal during a long load stops it cleanly as well.

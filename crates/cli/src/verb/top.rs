@@ -44,7 +44,7 @@ the clients, those first for whom something waits, longest first. A client that 
 sent has no WAITING; one whose WAITING grows does not, and MERGED counts the updates that it lost to
 later ones. The totals are PVs of their own: PREFIX:CLIENTS, CHANNELS, SUBSCRIPTIONS, QUEUED_BYTES,
 UPDATES_SENT, UPDATES_MERGED, SEARCHES, REFUSED (what went beyond the bounds of a client or its host),
-CPU (per cent of a core), MEM_RSS (bytes).
+FLAWED (datagrams that are cut or ask for what is no name), CPU (per cent of a core), MEM_RSS (bytes).
 
 JSON keys: those names in lower case, and list: address, user, host, channels, subscriptions,
 queued_bytes, pvs_waiting (with updates that are not among these bytes), sent, merged, waiting_s

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fodo_ca::eca::Eca;
-use fodo_ca::search::{Datagram, Responder};
+use fodo_ca::search::{Datagram, Flaw, Responder};
 use fodo_ca::shares::Shares;
 use fodo_ca::{message, server};
 use fodo_data::Now;
@@ -341,9 +341,24 @@ impl Door {
                 // An empty one costs something as well.
                 n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
                 let is_ignored = matches!(from.ip(), IpAddr::V4(ip) if self.edge.ignored.contains(&ip));
-                if !is_ignored && self.shares.admits(from.ip(), n + message::HEADER_BYTES, now) {
-                    let mut serves = |name: &str| source.serves(name);
-                    self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
+                if is_ignored {
+                    continue;
+                }
+                if !self.shares.admits(from.ip(), n + message::HEADER_BYTES, now) {
+                    self.hosts.refused();
+                    let what = "searches are not answered, since there are more than their host's share";
+                    self.log.tell(Level::Warning, what, Some(from), None, now);
+                    continue;
+                }
+                let mut serves = |name: &str| source.serves(name);
+                let flaw = self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
+                if let Some(flaw) = flaw {
+                    self.hosts.flawed();
+                    let (what, name) = match &flaw {
+                        Flaw::Cut => ("a datagram that is cut within a message", None),
+                        Flaw::NoName(name) => ("a search for what is no name", Some(name.as_str())),
+                    };
+                    self.log.tell(Level::Warning, what, Some(from), name, now);
                 }
                 for datagram in self.datagrams.drain(..) {
                     if let Some(to) = datagram.to {

@@ -62,7 +62,7 @@ struct StatusPv {
 }
 
 /// Names behind the prefix, with their units. All are doubles: counts of a long run need more than 32 bits.
-const NUMBERS: [(&str, &str); 10] = [
+const NUMBERS: [(&str, &str); 11] = [
     ("CLIENTS", ""),
     ("CHANNELS", ""),
     ("SUBSCRIPTIONS", ""),
@@ -71,6 +71,7 @@ const NUMBERS: [(&str, &str); 10] = [
     ("UPDATES_MERGED", ""),
     ("SEARCHES", ""),
     ("REFUSED", ""),
+    ("FLAWED", ""),
     ("CPU", "%"),
     ("MEM_RSS", "B"),
 ];
@@ -130,7 +131,7 @@ impl Refresher {
             let mut cpu = Cpu::now();
             loop {
                 let clients = clients(&inboxes);
-                let counts = (source.n_searches.load(Ordering::Relaxed), hosts.n_refused());
+                let counts = [source.n_searches.load(Ordering::Relaxed), hosts.n_refused(), hosts.n_flawed()];
                 let totals = Totals::of(&clients, tally.counts(), counts, &mut cpu);
                 source.post(&clients, &totals);
                 if stopped.recv_timeout(limit::STATUS_PERIOD) != Err(RecvTimeoutError::Timeout) {
@@ -175,7 +176,7 @@ impl Totals {
     fn of(
         clients: &[ClientStatus],
         updates: UpdateCounts,
-        (n_searches, n_refused): (u64, u64),
+        [n_searches, n_refused, n_flawed]: [u64; 3],
         cpu: &mut Cpu,
     ) -> Totals {
         let sum = |of: fn(&ClientStatus) -> usize| clients.iter().map(of).sum::<usize>() as f64;
@@ -188,6 +189,7 @@ impl Totals {
             updates.merged as f64,
             n_searches as f64,
             n_refused as f64,
+            n_flawed as f64,
             cpu.percent(),
             resident_bytes(),
         ])

@@ -1,6 +1,6 @@
 //! What one client or host may cost, and that others do not pay for it.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -10,6 +10,8 @@ use fodo_ca::limit;
 use fodo_ca::message::Answer;
 use fodo_net::log::{Level, Line, Log};
 use fodo_net::{MonitorEvent, MonitorOptions, Quotas, Server, ServerConfig, Source};
+
+use socket2::{Domain, Socket, Type};
 
 use crate::PATIENCE;
 use crate::cell::{Cell, Table, client, local, number, quiet};
@@ -40,6 +42,16 @@ fn eventually_status(server: &Server, name: &str, mut is_wanted: impl FnMut(f64)
         }
     }
     unreachable!("{name} never comes to that");
+}
+
+/// Connected from another address of this host, which servers take for another host.
+fn connected_from(own: [u8; 4], port: u16) -> Raw {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((own, 0)).into()).unwrap();
+    socket.connect(&local(port).into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Raw { stream }
 }
 
 fn is_served(raw: &mut Raw) -> bool {
@@ -113,7 +125,7 @@ fn row_26_circuits_of_a_host_beyond_its_bound_are_told_so_and_other_hosts_are_se
     let mut beyond = Raw::connected(server.tcp_port());
     let told = beyond.hear().unwrap().0;
     let ended_after = beyond.ended_after();
-    let mut of_other_host = Raw::connected_from([127, 0, 0, 2], server.tcp_port());
+    let mut of_other_host = connected_from([127, 0, 0, 2], server.tcp_port());
     of_other_host.say(&[create(0, "x")]);
     of_other_host.until(|answer| matches!(answer, Answer::CreateChan { .. }));
 
@@ -207,4 +219,24 @@ fn row_77_what_speaks_another_protocol_is_logged_once_with_its_address() {
 
     let later: Vec<Line> = lines.try_iter().collect();
     assert!(later.len() <= 1, "one for each way to be none, not for each client: {later:?}");
+}
+
+#[test]
+fn row_1_and_4_datagrams_with_a_flaw_are_counted_and_logged_with_their_sender() {
+    let (server, lines) = serve_within(Quotas::default(), x());
+    let stranger = UdpSocket::bind("127.0.0.2:0").unwrap();
+    let whole = searches();
+
+    stranger.send_to(&whole[..7], local(server.udp_port())).unwrap();
+    let cut = lines.recv_timeout(PATIENCE).unwrap();
+    let mut nameless = whole[..40].to_vec();
+    nameless[32..].copy_from_slice(b"a\x1b[2J\xff\xfe\xfd");
+    stranger.send_to(&nameless, local(server.udp_port())).unwrap();
+    let no_name = lines.recv_timeout(PATIENCE).unwrap();
+
+    let sender = Some(stranger.local_addr().unwrap());
+    assert_eq!((cut.peer, no_name.peer), (sender, sender));
+    assert!(cut.what.contains("cut") && no_name.what.contains("no name"), "{cut:?} {no_name:?}");
+    assert_eq!(no_name.pv.as_deref(), Some("a\u{1b}[2J\u{fffd}\u{fffd}\u{fffd}"));
+    eventually_status(&server, "s:FLAWED", |n| n == 2.0);
 }
