@@ -337,6 +337,7 @@ impl Circuit {
                     self.machine.searched(asked, port.filter(|_| source.serves(&name)));
                 }
                 Event::Clear { sid } => self.clear(sid),
+                Event::Reply(answers) => self.machine.reply(&answers),
                 Event::Identity { user, host } => (self.user, self.host) = (user, host),
                 Event::Closed(reason) => {
                     let (why, what) = match reason {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{self, Answer, Request};
-use fodo_ca::{Cid, Ioid};
+use fodo_ca::{Cid, Ioid, Sid};
 
 use crate::cell::{Cell, Table, client, local, number, serve};
 use crate::raw::{DOUBLE, Raw, bare, create, echo, put, read, subscribe};
@@ -186,6 +187,25 @@ fn row_20_gets_in_one_breath_are_not_answered_before_there_is_room() {
 
     let n_reads = table.0["a"].n_reads();
     assert!(n_reads < 30 + 20, "{n_reads} for 30 that were heard");
+}
+
+#[test]
+fn answers_come_in_the_order_of_what_was_asked_as_from_rsrv() {
+    // As doubles, which are not what it has: each answer takes room, so that some are asked for and wait.
+    let table = Table::of([("a", Cell::new(vec![7_i32; 64 * 1024]))]);
+    let server = serve(&table);
+    let mut raw = Raw::with_channel(server.tcp_port(), "a");
+    let refused = |ioid| bare(Request::ReadNotify { dbr: DbrType(35), count: 1, sid: Sid(0), ioid: Ioid(ioid) });
+    let round = |first: u32| {
+        let cid = first + 100;
+        [read(first), echo(), refused(first + 1), create(cid, "a"), bare(Request::ReadSync {}), create(cid, "none")]
+    };
+
+    raw.say(&(0..20).flat_map(|n| round(2 * n)).collect::<Vec<_>>());
+    let heard: Vec<u16> = (0..20 * 7).map(|_| raw.hear().unwrap().0.header(0).command).collect();
+
+    // READ_NOTIFY, ECHO, READ_NOTIFY, ACCESS_RIGHTS, CREATE_CHAN, READ_SYNC, CREATE_CH_FAIL
+    assert_eq!(heard, [15, 23, 15, 22, 18, 10, 26].repeat(20));
 }
 
 #[test]
