@@ -97,6 +97,31 @@ fn row_22_a_put_whose_client_dies_runs_to_its_end_and_is_no_other_clients() {
 }
 
 #[test]
+fn a_put_that_has_to_wait_can_be_refused_later_and_is_given_up_with_its_channel_or_its_client() {
+    let table = Table::of([("slow", Cell::that_holds(0.0))]);
+    let server = serve(&table);
+    let slow = &table.0["slow"];
+    let mut raw = Raw::with_channel(server.tcp_port(), "slow");
+
+    raw.say(&[put(1)]);
+    eventually(|| slow.n_held() == 1);
+    slow.refuse();
+    assert_eq!(raw.hear().unwrap().0, put_answer(1, Eca::NOWTACCESS));
+
+    raw.say(&[put(2), put(3), bare(Request::ClearChannel { sid: Sid(0), cid: Cid(0) })]);
+    raw.hear().unwrap();
+    let given_up = slow.given_up();
+    assert!(matches!(given_up[..], [first, second] if first < second), "{given_up:?}");
+
+    raw.say(&[create(1, "slow")]);
+    raw.until(|answer| matches!(answer, Answer::CreateChan { .. }));
+    raw.say(&[put(4)]);
+    eventually(|| slow.n_held() == 3);
+    drop(raw);
+    eventually(|| slow.given_up().len() == 3);
+}
+
+#[test]
 fn row_22_a_client_that_dies_within_a_put_leaves_nothing_behind() {
     let table = Table::of([("x", Cell::new(1.5))]);
     let server = serve(&table);
