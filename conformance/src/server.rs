@@ -118,6 +118,13 @@ impl Server {
         format!("{}{name}", self.prefix)
     }
 
+    /// Its memory in use.
+    pub fn resident_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(self.process.account()?.join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1024)
+    }
+
     /// Ends it as a user would, and tells how it ended.
     pub fn stop(self, signal: rustix::process::Signal) -> Result<std::process::ExitStatus, Failure> {
         self.process.stop(signal, Duration::from_secs(5))

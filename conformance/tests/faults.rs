@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use fodo_conformance::place::{database, free_port, program};
 use fodo_conformance::process::{Process, confine, printed_by};
+use fodo_conformance::server::{Server, ServerKind};
 use fodo_net::{Channel, ClientConfig, Context, MonitorEvent, MonitorOptions, Value};
 use rustix::process::Signal;
 
@@ -136,4 +137,30 @@ fn row_76_a_monitor_that_is_stopped_while_its_pv_changes_has_the_newest_value_wh
     longout.put(4711, PATIENCE).unwrap();
 
     assert!(monitor.line_that_begins("f:longout", PATIENCE).unwrap().ends_with(" 4711"));
+}
+
+#[test]
+fn row_19_fodo_clients_that_take_nothing_cost_softioc_no_more_the_longer_they_do() {
+    let server = Server::start(ServerKind::SoftIoc).unwrap();
+    let longout = channel(server.address(), &server.pv("longout"));
+    // One whose thread reads and whose program does not, and one that does not even read.
+    let unread = longout.monitor(MonitorOptions::default());
+    let mut stopped = Command::new(program());
+    stopped.arg("monitor").args(vec![server.pv("longout"); 50]);
+    confine(&mut stopped, server.port);
+    let mut stopped = Process::start("fodo monitor", &mut stopped).unwrap();
+    stopped.line_that_begins(&server.pv("longout"), PATIENCE).unwrap();
+    stopped.signal(Signal::STOP).unwrap();
+    let write = |values: std::ops::Range<i32>| values.for_each(|value| longout.put(value, PATIENCE).unwrap());
+
+    // Until the sockets of the second are full: they take some megabytes, and this is twenty of them.
+    write(0..10_000);
+    let before = server.resident_bytes().unwrap();
+    write(10_000..30_000);
+    let grown = server.resident_bytes().unwrap().saturating_sub(before);
+
+    assert!(grown < 512 * 1024, "{grown} bytes for 50 times 20 000 updates that were not taken");
+    assert!(unread.counts().merged > 0, "it merges here and not there: {:?}", unread.counts());
+    stopped.signal(Signal::CONT).unwrap();
+    while !stopped.line_that_begins(&server.pv("longout"), PATIENCE).unwrap().ends_with(" 29999") {}
 }

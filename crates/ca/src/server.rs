@@ -40,6 +40,8 @@ struct Inner {
     is_closed: bool,
     payload_bytes_max: usize,
     held_bytes_max: usize,
+    /// Whether the caller's answer to one of the latest events comes before whatever is answered now.
+    is_asking: bool,
 }
 
 #[derive(Debug)]
@@ -69,6 +71,7 @@ impl Circuit {
             is_closed: false,
             payload_bytes_max: config.payload_bytes_max,
             held_bytes_max: limit::HELD_BYTES,
+            is_asking: false,
         };
         Circuit { framer: Framer::default(), inner }
     }
@@ -183,6 +186,11 @@ impl Circuit {
         self.inner.held_bytes_max = bytes;
     }
 
+    /// Sends what an [`Event::Reply`] holds.
+    pub fn reply(&mut self, answers: &[u8]) {
+        self.inner.outbox.push(|bytes| bytes.extend_from_slice(answers));
+    }
+
     /// Whether the client asked for no more updates for now (EVENTS_OFF).
     pub fn events_off(&self) -> bool {
         self.inner.events_off
@@ -197,6 +205,7 @@ impl Circuit {
         if let Err(reason) = self.framer.feed(bytes, now, &mut self.inner) {
             self.inner.close(Closed::Malformed(reason));
         }
+        self.inner.is_asking = false;
         std::mem::swap(&mut self.inner.events, events);
     }
 
@@ -300,7 +309,7 @@ impl Receiver for Inner {
             Request::EventCancel { sid, subscription, .. } => self.cancel(header, sid, subscription),
             Request::CreateChan { cid, minor } => self.create(header, cid, minor, payload),
             Request::ClearChannel { sid, cid } => self.clear(header, sid, cid),
-            Request::Echo {} | Request::ReadSync {} => self.outbox.push(|bytes| {
+            Request::Echo {} | Request::ReadSync {} => self.answer(|bytes| {
                 header.encode(bytes);
                 bytes.extend_from_slice(payload);
             }),
@@ -312,7 +321,7 @@ impl Receiver for Inner {
             Request::Search { reply, minor, cid, again } => {
                 let name = message::text(payload).and_then(|name| std::str::from_utf8(name).ok());
                 if let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= limit::NAME_BYTES) {
-                    self.events.push(Event::Search { asked: Asked { reply, minor, cid, again }, name: name.into() });
+                    self.ask(Event::Search { asked: Asked { reply, minor, cid, again }, name: name.into() });
                 }
             }
             Request::RepeaterRegister { .. } | Request::Unknown(_) => {
@@ -336,6 +345,22 @@ impl Receiver for Inner {
 }
 
 impl Inner {
+    /// Hands on what the caller answers.
+    fn ask(&mut self, event: Event) {
+        self.is_asking = true;
+        self.events.push(event);
+    }
+
+    /// Answers at once, or behind what was asked before: a client takes the answer to an echo as the end of all before it.
+    fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if !self.is_asking {
+            return self.outbox.push(write);
+        }
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        self.events.push(Event::Reply(bytes));
+    }
+
     fn close(&mut self, reason: Closed) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.events.push(Event::Closed(reason));
@@ -374,7 +399,7 @@ impl Inner {
             _ => Sid(u32::MAX),
         };
         let cid = self.cid(sid);
-        self.outbox.push(|bytes| complaint(request, cid, status, text, bytes));
+        self.answer(|bytes| complaint(request, cid, status, text, bytes));
     }
 
     /// Whether the channel is one of this circuit; if not, the client is told and closed as by rsrv.
@@ -399,7 +424,7 @@ impl Inner {
             (true, true) => Eca::TOLARGE,
             (true, false) => {
                 let count = if matches!(reply, ReadReply::Plain(_)) { count.max(1) } else { count };
-                return self.events.push(Event::Read { sid, dbr, count, reply });
+                return self.ask(Event::Read { sid, dbr, count, reply });
             }
         };
         match reply {
@@ -412,7 +437,7 @@ impl Inner {
     fn refuse_read(&mut self, dbr: DbrType, count: u32, ioid: Ioid, status: Eca) {
         let zeros = dbr.payload_bytes(count).map_or(0, message::padded);
         let (zeros, count) = if zeros <= limit::REFUSAL_BYTES { (zeros, count) } else { (0, 0) };
-        self.outbox.push(|bytes| {
+        self.answer(|bytes| {
             Answer::ReadNotify { dbr, count, status, ioid }.header(zeros).encode(bytes);
             bytes.resize(bytes.len() + zeros, 0);
         });
@@ -437,7 +462,7 @@ impl Inner {
         dbr::encode(dbr, 1, reading, &mut payload)?;
         let n_text = payload.iter().position(|&byte| byte == 0).unwrap_or(payload.len() - 1);
         payload.truncate(message::padded(n_text + 1));
-        self.outbox.push(|bytes| {
+        self.answer(|bytes| {
             header(payload.len(), 1).encode(bytes);
             bytes.extend_from_slice(&payload);
         });
@@ -464,9 +489,9 @@ impl Inner {
         }
         match Request::from_header(header) {
             Request::WriteNotify { dbr, ioid, .. } => {
-                self.events.push(Event::Write { sid, dbr, value, ioid: Some(ioid) });
+                self.ask(Event::Write { sid, dbr, value, ioid: Some(ioid) });
             }
-            _ => self.events.push(Event::Write { sid, dbr: DbrType(header.data_type), value, ioid: None }),
+            _ => self.ask(Event::Write { sid, dbr: DbrType(header.data_type), value, ioid: None }),
         }
     }
 
@@ -474,7 +499,7 @@ impl Inner {
         match Request::from_header(header) {
             Request::WriteNotify { dbr, count, ioid, .. } => {
                 let answer = Answer::WriteNotify { dbr, count, status, ioid };
-                self.outbox.push(|bytes| answer.encode(bytes));
+                self.answer(|bytes| answer.encode(bytes));
             }
             _ => self.complain(header, status, "the value cannot be written"),
         }
@@ -506,7 +531,7 @@ impl Inner {
         self.subscriptions.insert(subscription, Subscription { sid, dbr, count });
         // Bits beyond the four kinds of change never meet one.
         let mask = EventMask((mask & 0x0f) as u8);
-        self.events.push(Event::Subscribe { sid, dbr, count, mask, subscription });
+        self.ask(Event::Subscribe { sid, dbr, count, mask, subscription });
     }
 
     fn cancel(&mut self, header: &Header, sid: Sid, subscription: SubscriptionId) {
@@ -518,7 +543,7 @@ impl Inner {
                 self.subscriptions.remove(subscription);
                 // rsrv answers with EVENT_ADD without payload and the channel in the status word.
                 let status = Eca(sid.0);
-                self.outbox.push(|bytes| Answer::EventAdd { dbr, count, status, subscription }.encode(bytes));
+                self.answer(|bytes| Answer::EventAdd { dbr, count, status, subscription }.encode(bytes));
                 self.events.push(Event::Cancel { sid, subscription });
             }
             _ => {
@@ -540,8 +565,8 @@ impl Inner {
             return self.exceed(header);
         }
         match std::str::from_utf8(name) {
-            Ok(name) => self.events.push(Event::Create { cid, name: name.to_owned() }),
-            Err(_) => self.outbox.push(|bytes| Answer::CreateChFail { cid }.encode(bytes)),
+            Ok(name) => self.ask(Event::Create { cid, name: name.to_owned() }),
+            Err(_) => self.answer(|bytes| Answer::CreateChFail { cid }.encode(bytes)),
         }
     }
 
@@ -555,7 +580,7 @@ impl Inner {
         }
         let Inner { subscriptions, events, .. } = self;
         subscriptions.remove_channel(sid, |subscription| events.push(Event::Cancel { sid, subscription }));
-        self.outbox.push(|bytes| Answer::ClearChannel { sid, cid }.encode(bytes));
+        self.answer(|bytes| Answer::ClearChannel { sid, cid }.encode(bytes));
         self.events.push(Event::Clear { sid });
     }
 

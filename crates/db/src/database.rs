@@ -9,11 +9,12 @@ use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
 
 use crate::core::Core;
 use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
+use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::reading;
 use crate::scan::Place;
 use crate::turn::{Deferred, Engine, Turn, Waiter};
-use crate::{Event, Facts, FieldRef, Input, PutError, PutId};
+use crate::{Event, Facts, FieldRef, Input, PutError};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
 #[derive(Debug)]
@@ -103,7 +104,14 @@ impl Database {
                 tick(&mut turn);
                 Ok(())
             }
-            Input::Put { field, value, put } => put_field(&mut turn, field, value, put),
+            Input::Put { field, value, put: None } => turn.put_field(field.record, field.field, value),
+            Input::Put { field: FieldRef { record, field }, value, put: Some(put) } => {
+                turn.notify(record, Waiter::Put(put), Wanted::Put { field, value })
+            }
+            Input::GiveUp { field, put } => {
+                turn.give_up(field.record, Waiter::Put(put));
+                Ok(())
+            }
             Input::Acknowledge { field, transient, severity } => {
                 turn.acknowledge(field.record, transient, severity);
                 Ok(())
@@ -135,18 +143,6 @@ impl Database {
     fn engine(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A client's put, and its completion if nothing of its chain waits. One that is refused has no completion.
-fn put_field(turn: &mut Turn, field: FieldRef, value: Value, put: Option<PutId>) -> Result<(), PutError> {
-    let waiters = put.map(Waiter::Put).into_iter().collect();
-    turn.with_waiters(waiters, |turn| {
-        let result = turn.put_field(field.record, field.field, value);
-        if result.is_err() {
-            turn.waiters.clear();
-        }
-        result
-    })
 }
 
 /// Scan lists, PINI, and the first round of CP links.

@@ -9,6 +9,7 @@ mod core;
 mod database;
 mod field;
 mod limit;
+mod line;
 mod link;
 mod load;
 mod menu;
@@ -58,7 +59,8 @@ pub enum Input {
     Start,
     /// Time has passed; see [`Database::deadline`].
     Tick,
-    /// Somebody writes a field. `put`: completion is told by [`Event::PutDone`].
+    /// Somebody writes a field. `put`: completion is told by [`Event::PutDone`]; while the record is active such a put
+    /// waits in line, and is refused by [`Event::PutRefused`] if that is what comes of it.
     Put {
         /// The field.
         field: FieldRef,
@@ -66,6 +68,13 @@ pub enum Input {
         value: Value,
         /// The number to tell completion with.
         put: Option<PutId>,
+    },
+    /// Who gave a put has gone: it does not begin if it still waits for its record.
+    GiveUp {
+        /// The field.
+        field: FieldRef,
+        /// The number that the put gave.
+        put: PutId,
     },
     /// Alarm acknowledgement (ACKT, ACKS).
     Acknowledge {
@@ -94,6 +103,13 @@ pub enum Event {
     PutDone {
         /// The number that the put gave.
         put: PutId,
+    },
+    /// A put that had to wait for its record was refused when its turn came.
+    PutRefused {
+        /// The number that the put gave.
+        put: PutId,
+        /// Why.
+        error: PutError,
     },
 }
 

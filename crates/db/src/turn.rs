@@ -1,7 +1,7 @@
 //! One turn of the crank: processing, links, timers, and what is put off until after it.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
@@ -9,6 +9,7 @@ use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 use crate::common::Common;
 use crate::core::Core;
 use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
+use crate::line::{Line, Wanted};
 use crate::link::{Inherit, Modifiers, Target, Trigger};
 use crate::post::Posts;
 use crate::record::{CHANGED, with};
@@ -30,6 +31,8 @@ pub(crate) struct Engine {
     pub(crate) deferred: VecDeque<Deferred>,
     /// Who waits for records which are active.
     pub(crate) waits: Vec<(Waiter, u32)>,
+    /// Who waits for records before they begin; bounded by the puts that the network lets in.
+    pub(crate) lines: HashMap<u32, Line>,
     work: Vec<Work>,
     /// When work was left over: at once.
     pub(crate) resume_at: Option<Instant>,
@@ -56,6 +59,8 @@ pub(crate) enum Timer {
 /// Work that waits until the chain in hand is done.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Deferred {
+    /// The record is done, and others wait for that.
+    Next { record: u32 },
     /// RPRO: a put came while the record was active.
     Reprocess { record: u32 },
     /// A CP or CPP link's target changed.
@@ -114,7 +119,10 @@ impl Turn<'_> {
 
     /// The second half of a record that waited.
     pub(crate) fn complete(&mut self, record: u32) {
-        self.run_waited(record, Work::Complete(record));
+        // Those who wait for it also wait for what comes of it.
+        let waits = &self.engine.waits;
+        let waiters = waits.iter().filter(|(_, of)| *of == record).map(|(waiter, _)| *waiter).collect();
+        self.with_waiters(waiters, |turn| turn.run(Work::Complete(record)));
     }
 
     /// Posts an event; one that is posted again before its records have processed counts once.
@@ -123,13 +131,6 @@ impl Turn<'_> {
         if !self.engine.deferred.contains(&event) {
             self.engine.deferred.push_back(event);
         }
-    }
-
-    /// Work on a record that some may wait for: they also wait for what comes of it.
-    fn run_waited(&mut self, record: u32, work: Work) {
-        let waits = &self.engine.waits;
-        let waiters = waits.iter().filter(|(_, of)| *of == record).map(|(waiter, _)| *waiter).collect();
-        self.with_waiters(waiters, |turn| turn.run(work));
     }
 
     /// Does something for `waiters`, and tells those who then wait for nothing more.
@@ -151,7 +152,7 @@ impl Turn<'_> {
         }
     }
 
-    fn tell_if_done(&mut self, waiter: Waiter) {
+    pub(crate) fn tell_if_done(&mut self, waiter: Waiter) {
         if self.engine.waits.iter().any(|(waiting, _)| *waiting == waiter) {
             return;
         }
@@ -274,9 +275,12 @@ impl Turn<'_> {
             common.is_in_chain = false;
             std::mem::take(&mut common.reprocess) != 0
         });
+        // Base lets them race; whoever waits in line goes first here.
+        self.call_next(record);
         if is_wanted_again == Some(true) {
             self.engine.deferred.push_back(Deferred::Reprocess { record });
-        } else if !self.engine.waits.is_empty() {
+        }
+        if !self.engine.waits.is_empty() {
             let mut ended = Vec::new();
             self.engine.waits.retain(|&(waiter, of)| {
                 // Those in hand hear of it when their chain is done.
@@ -404,7 +408,8 @@ impl Turn<'_> {
     /// Does one thing that was put off.
     pub(crate) fn run_deferred(&mut self, deferred: Deferred) {
         match deferred {
-            Deferred::Reprocess { record } => self.run_waited(record, Work::Process(record)),
+            Deferred::Next { record } => self.next_in_line(record),
+            Deferred::Reprocess { record } => self.process(record),
             Deferred::Complete { record } => self.complete(record),
             Deferred::Event { name } => {
                 for record in self.engine.scans.of_event(&name) {
@@ -414,7 +419,8 @@ impl Turn<'_> {
                 }
             }
             Deferred::Notify { from, to } => {
-                self.with_waiters(vec![Waiter::Record(from)], |turn| turn.process_wanted(to, false, true));
+                // Processing is never refused.
+                let _ = self.notify(to, Waiter::Record(from), Wanted::Processing);
             }
             Deferred::Follow { record, if_passive } => {
                 let is_passive = self.with(record, |body, _| body.common().scan == 0).unwrap_or(false);
@@ -423,10 +429,14 @@ impl Turn<'_> {
                 }
             }
             Deferred::Put { record, field, value, waiter } => {
-                self.with_waiters(waiter.into_iter().collect(), |turn| {
+                let Some(waiter) = waiter else {
                     // As for a client through a channel: a refusal has nobody to go to.
-                    let _ = turn.put_field(record, field, value);
-                });
+                    let _ = self.put_field(record, field, value);
+                    return;
+                };
+                if self.notify(record, waiter, Wanted::Put { field, value }).is_err() {
+                    self.tell_if_done(waiter);
+                }
             }
         }
     }

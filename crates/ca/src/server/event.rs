@@ -32,6 +32,8 @@ pub enum Event {
     Cancel { sid: Sid, subscription: SubscriptionId },
     /// A channel is given up, its subscriptions before it; the circuit has already confirmed it.
     Clear { sid: Sid },
+    /// Answers of the circuit itself to requests behind those above: for [`super::Circuit::reply`] in their turn.
+    Reply(Vec<u8>),
     /// The circuit is to be closed once what is ready has been sent; nothing follows.
     Closed(Closed),
 }

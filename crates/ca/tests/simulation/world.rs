@@ -137,6 +137,7 @@ impl ServerEnd {
                 self.watches.retain(|_, watch| watch.sid != sid);
                 // Their puts go on processing, and are answered when they have ended.
             }
+            server::Event::Reply(answers) => self.circuit.reply(&answers),
             server::Event::Closed(reason) => panic!("{reason:?}"),
         }
     }

@@ -66,8 +66,10 @@ pub(super) struct Circuit {
     /// How many of these are of watches that have ended; never more than half of them.
     n_unsent_ended: usize,
     watch_next: u64,
+    /// By the numbers of their completions.
     puts: HashMap<u64, Put>,
-    put_next: u64,
+    /// What the values of these take while they wait for their records.
+    puts_bytes: usize,
     events: Vec<Event>,
     /// Requests that are not answered before there is room for their answers; nothing is decoded before.
     asked: VecDeque<Event>,
@@ -96,7 +98,8 @@ struct Put {
     sid: Sid,
     dbr: DbrType,
     count: u32,
-    ioid: Option<Ioid>,
+    ioid: Ioid,
+    value_bytes: usize,
 }
 
 impl Circuit {
@@ -125,7 +128,7 @@ impl Circuit {
             n_unsent_ended: 0,
             watch_next: 0,
             puts: HashMap::new(),
-            put_next: 0,
+            puts_bytes: 0,
             events: Vec::new(),
             asked: VecDeque::new(),
             unread: Vec::new(),
@@ -170,9 +173,10 @@ impl Circuit {
     }
 
     /// The processing of a put has ended.
-    pub(super) fn put_done(&mut self, put: u64) {
-        if let Some(Put { sid, dbr, count, ioid }) = self.puts.remove(&put) {
-            self.machine.write_done(sid, dbr, count, ioid, Ok(()));
+    pub(super) fn put_done(&mut self, put: u64, result: &Result<(), PutRefusal>) {
+        if let Some(Put { sid, dbr, count, ioid, value_bytes }) = self.puts.remove(&put) {
+            self.puts_bytes -= value_bytes;
+            self.machine.write_done(sid, dbr, count, Some(ioid), result.as_ref().map_err(status).copied());
         }
     }
 
@@ -224,7 +228,7 @@ impl Circuit {
 
     /// Tells what this costs now, and the machine what its client may have.
     fn tell_use(&mut self) {
-        let held = self.machine.held_bytes() + self.puts.len() * limit::PUT_BYTES;
+        let held = self.machine.held_bytes() + self.puts.len() * limit::PUT_BYTES + self.puts_bytes;
         self.share.set(limit::CIRCUIT_BYTES + held, self.machine.pending_bytes() + self.unread.len());
     }
 
@@ -337,6 +341,7 @@ impl Circuit {
                     self.machine.searched(asked, port.filter(|_| source.serves(&name)));
                 }
                 Event::Clear { sid } => self.clear(sid),
+                Event::Reply(answers) => self.machine.reply(&answers),
                 Event::Identity { user, host } => (self.user, self.host) = (user, host),
                 Event::Closed(reason) => {
                     let (why, what) = match reason {
@@ -391,19 +396,18 @@ impl Circuit {
             self.share.refused();
             return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::ALLOCMEM));
         }
-        let put = self.put_next;
-        let completion = ioid.map(|ioid| {
-            self.puts.insert(put, Put { sid, dbr, count, ioid: Some(ioid) });
-            self.put_next += 1;
-            Completion::new(self.inbox.clone(), self.key, put)
-        });
-        if let Err(refusal) = pv.put(value, completion) {
-            self.puts.remove(&put);
-            let status = match refusal {
-                PutRefusal::ReadOnly => Eca::NOWTACCESS,
-                PutRefusal::Rejected(_) => Eca::PUTFAIL,
-            };
-            self.machine.write_done(sid, dbr, count, ioid, Err(status));
+        let Some(ioid) = ioid else {
+            if let Err(refusal) = pv.put(value, None) {
+                self.machine.write_done(sid, dbr, count, None, Err(status(&refusal)));
+            }
+            return;
+        };
+        let completion = Completion::new(self.inbox.clone(), self.key);
+        let (put, value_bytes) = (completion.number(), value.n_bytes());
+        self.puts.insert(put, Put { sid, dbr, count, ioid, value_bytes });
+        self.puts_bytes += value_bytes;
+        if let Err(refusal) = pv.put(value, Some(completion)) {
+            self.put_done(put, &Err(refusal));
         }
     }
 
@@ -477,9 +481,24 @@ impl Circuit {
     }
 
     fn clear(&mut self, sid: Sid) {
-        if self.channels.get_mut(sid.0 as usize).and_then(Option::take).is_some() {
-            // Their ends find nobody, and the number may soon be another channel's.
-            self.puts.retain(|_, put| put.sid != sid);
+        // The ends of its puts find nobody, and the number may soon be another channel's.
+        self.give_up_puts(Some(sid));
+        if let Some(channel) = self.channels.get_mut(sid.0 as usize) {
+            *channel = None;
+        }
+    }
+
+    /// Forgets the puts of a channel, or all.
+    fn give_up_puts(&mut self, of: Option<Sid>) {
+        let ended = self.puts.extract_if(|_, put| of.is_none_or(|sid| put.sid == sid));
+        let mut ended: Vec<(u64, Put)> = ended.collect();
+        // The first that waits is found first.
+        ended.sort_unstable_by_key(|(number, _)| *number);
+        for (number, put) in ended {
+            self.puts_bytes -= put.value_bytes;
+            if let Some(pv) = self.pv(put.sid) {
+                pv.give_up(number);
+            }
         }
     }
 
@@ -517,6 +536,7 @@ impl Circuit {
         // It was registered when it was adopted.
         let _ = poll.registry().deregister(&mut SourceFd(&self.stream.as_raw_fd()));
         self.watches.iter_mut().for_each(|(_, watch)| watch.is_unsent = false);
+        self.give_up_puts(None);
         let watches: Vec<usize> = self.watches.iter().map(|(index, _)| index).collect();
         watches.into_iter().for_each(|index| self.unwatch(index));
     }
@@ -536,6 +556,14 @@ fn read(pv: &dyn Pv, dbr: DbrType) -> Reading {
     let mut reading = pv.read();
     complete(&mut reading, pv, dbr);
     reading
+}
+
+/// What a client is told of a put that was refused.
+fn status(refusal: &PutRefusal) -> Eca {
+    match refusal {
+        PutRefusal::ReadOnly => Eca::NOWTACCESS,
+        PutRefusal::Rejected(_) => Eca::PUTFAIL,
+    }
 }
 
 fn acknowledge(pv: &dyn Pv, dbr: DbrType, value: &Value) -> Result<(), Eca> {

@@ -20,7 +20,7 @@ use slab::Slab;
 use super::circuit::{Circuit, Turn};
 use super::quota::{Hosts, Share};
 use super::status::ClientStatus;
-use super::{Answering, Edge, Source, UpdateTally};
+use super::{Answering, Edge, PutRefusal, Source, UpdateTally};
 use crate::log::{Level, Log};
 use crate::sync::lock;
 use crate::timers::Timers;
@@ -41,7 +41,7 @@ pub(super) enum Message {
     /// A PV that this circuit watches has changed.
     Posted { circuit: CircuitKey, watch: usize },
     /// The processing of a put has ended.
-    PutDone { circuit: CircuitKey, put: u64 },
+    PutDone { circuit: CircuitKey, put: u64, result: Result<(), PutRefusal> },
     /// What is known of every client here is wanted.
     Status(Sender<Vec<ClientStatus>>),
     /// The server stops.
@@ -226,9 +226,9 @@ impl Reactor {
                         due.push(circuit.index);
                     }
                 }
-                Message::PutDone { circuit, put } => {
+                Message::PutDone { circuit, put, result } => {
                     if let Some(found) = self.circuit(circuit) {
-                        found.put_done(put);
+                        found.put_done(put, &result);
                         due.push(circuit.index);
                     }
                 }
