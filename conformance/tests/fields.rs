@@ -26,6 +26,8 @@ const RECORDS: &[(&str, &str)] = &[
     ("int64out", "int64out"),
     ("mbbiDirect", "mbbiDirect"),
     ("mbboDirect", "mbboDirect"),
+    ("lsi", "lsi"),
+    ("lso", "lso"),
 ];
 
 /// Fields that are not compared, and why.

@@ -29,6 +29,7 @@ menus! {
     ];
     SIMM ["NO", "YES", "RAW"];
     YES_NO ["NO", "YES"];
+    POST ["On Change", "Always"];
     STRING_POST ["On Change", "Always"];
     WAVEFORM_POST ["Always", "On Change"];
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
+use crate::FieldRef;
 use crate::link::{Link, Modifiers, Target, Trigger};
 use crate::post::Posts;
 use crate::record::{Record, lock};
@@ -94,6 +95,15 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             self.blame(name);
         }
         fetched
+    }
+
+    /// The kind of what a link leads to; `None` when it leads to no field.
+    pub(crate) fn kind_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<Kind> {
+        let target = link(&lock(self.cell)).target();
+        match target {
+            Target::Field { record, field, .. } => Some(self.turn.core.facts(FieldRef { record, field }).kind),
+            Target::Constant | Target::Missing => None,
+        }
     }
 
     fn fetch_value(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {

@@ -21,8 +21,11 @@ mod device;
 mod int64in;
 mod int64out;
 mod levels;
+mod long_text;
 mod longin;
 mod longout;
+mod lsi;
+mod lso;
 mod mbbi;
 mod mbbi_direct;
 mod mbbo;
@@ -52,6 +55,8 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &int64out::TYPE,
     &mbbi_direct::TYPE,
     &mbbo_direct::TYPE,
+    &lsi::TYPE,
+    &lso::TYPE,
 ];
 
 /// What is the same for all records of a type.
@@ -98,6 +103,11 @@ pub(crate) trait Record: Fields + Send {
     /// The kind of VAL and how many elements it holds, where that is the record's own affair.
     fn value_facts(&self) -> Option<(Kind, u32)> {
         None
+    }
+
+    /// Bytes, NUL included, of a text field without a size of its own.
+    fn text_size(&self) -> u16 {
+        0
     }
 
     /// One of its own fields was set by a put; those with SPECIAL, and arrays.
@@ -236,6 +246,8 @@ pub(crate) fn number_of(record: &mut dyn Record, name: &str) -> Option<u16> {
 
 /// VALUE and LOG.
 pub(crate) const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
+
+pub(crate) use long_text::fitting as fitting_text;
 
 /// The labels of a menu as texts.
 pub(crate) fn labels(choices: &[&str]) -> Vec<Text> {
