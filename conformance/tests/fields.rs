@@ -28,6 +28,9 @@ const RECORDS: &[(&str, &str)] = &[
     ("mbboDirect", "mbboDirect"),
     ("lsi", "lsi"),
     ("lso", "lso"),
+    ("aai", "aai"),
+    ("aao", "aao"),
+    ("subArray", "subArray"),
 ];
 
 /// Fields that are not compared, and why.

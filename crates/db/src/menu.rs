@@ -31,7 +31,7 @@ menus! {
     YES_NO ["NO", "YES"];
     POST ["On Change", "Always"];
     STRING_POST ["On Change", "Always"];
-    WAVEFORM_POST ["Always", "On Change"];
+    ARRAY_POST ["Always", "On Change"];
 }
 
 /// The statuses of alarms, shared with everybody who reads one.

@@ -12,8 +12,11 @@ use crate::post::Posts;
 use crate::step::{Outcome, Step};
 use crate::turn::Turn;
 
+mod aai;
+mod aao;
 mod ai;
 mod ao;
+mod array;
 mod bi;
 mod bo;
 mod calc;
@@ -35,6 +38,7 @@ mod simulation;
 mod states;
 mod stringin;
 mod stringout;
+mod sub_array;
 mod waveform;
 
 /// Every record type there is.
@@ -57,6 +61,9 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &mbbo_direct::TYPE,
     &lsi::TYPE,
     &lso::TYPE,
+    &aai::TYPE,
+    &aao::TYPE,
+    &sub_array::TYPE,
 ];
 
 /// What is the same for all records of a type.
