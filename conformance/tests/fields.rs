@@ -31,6 +31,7 @@ const RECORDS: &[(&str, &str)] = &[
     ("aai", "aai"),
     ("aao", "aao"),
     ("subArray", "subArray"),
+    ("compress", "compress"),
 ];
 
 /// Fields that are not compared, and why.

@@ -12,6 +12,10 @@ menus! {
         "Every Time", "On Change", "When Zero", "When Non-zero", "Transition To Zero", "Transition To Non-zero",
     ];
     ALARM_SEVR ["NO_ALARM", "MINOR", "MAJOR", "INVALID"];
+    BUFFER_ALG ["FIFO Buffer", "LIFO Buffer"];
+    COMPRESS_ALG [
+        "N to 1 Low Value", "N to 1 High Value", "N to 1 Average", "Average", "Circular Buffer", "N to 1 Median",
+    ];
     CONVERT [
         "NO CONVERSION", "SLOPE", "LINEAR", "typeKdegF", "typeKdegC", "typeJdegF", "typeJdegC", "typeEdegF(ixe only)",
         "typeEdegC(ixe only)", "typeTdegF", "typeTdegC", "typeRdegF", "typeRdegC", "typeSdegF", "typeSdegC",

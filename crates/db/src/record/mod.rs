@@ -20,6 +20,7 @@ mod array;
 mod bi;
 mod bo;
 mod calc;
+mod compress;
 mod device;
 mod int64in;
 mod int64out;
@@ -64,6 +65,7 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &aai::TYPE,
     &aao::TYPE,
     &sub_array::TYPE,
+    &compress::TYPE,
 ];
 
 /// What is the same for all records of a type.
