@@ -32,6 +32,7 @@ const RECORDS: &[(&str, &str)] = &[
     ("aao", "aao"),
     ("subArray", "subArray"),
     ("compress", "compress"),
+    ("printf", "printf"),
 ];
 
 /// Fields that are not compared, and why.

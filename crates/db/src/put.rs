@@ -50,7 +50,8 @@ impl Turn<'_> {
     pub(crate) fn process_wanted(&mut self, record: u32, always: bool, if_passive: bool) {
         let is_active = self.with(record, |body, _| {
             let common = body.common();
-            if !always && !(if_passive && common.scan == 0) {
+            let is_wanted = always || if_passive && common.scan == 0;
+            if !is_wanted {
                 return None;
             }
             let is_active = common.is_active != 0;

@@ -19,6 +19,7 @@ mod ao;
 mod array;
 mod bi;
 mod bo;
+mod c_format;
 mod calc;
 mod compress;
 mod device;
@@ -35,6 +36,7 @@ mod mbbi_direct;
 mod mbbo;
 mod mbbo_direct;
 mod output;
+mod printf;
 mod simulation;
 mod states;
 mod stringin;
@@ -66,6 +68,7 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &aao::TYPE,
     &sub_array::TYPE,
     &compress::TYPE,
+    &printf::TYPE,
 ];
 
 /// What is the same for all records of a type.
