@@ -209,6 +209,7 @@ fn keep_simulation_mode(body: &mut dyn crate::record::Record, row: &FieldInfo) {
 /// Puts a value of the field's own kind into its place.
 fn set(body: &mut dyn crate::record::Record, field: u16, row: &FieldInfo, value: Value) -> Result<(), PutError> {
     let facts = body.value_facts();
+    let size = usize::from(if row.size == 0 { body.text_size() } else { row.size });
     let Some(mut slot) = body.slot(field) else { return Err(PutError::ReadOnly) };
     if let Slot::Array(place) = &mut slot {
         let (kind, count_max) = facts.unwrap_or((Kind::F64, 1));
@@ -218,10 +219,7 @@ fn set(body: &mut dyn crate::record::Record, field: u16, row: &FieldInfo, value:
     }
     let Some(scalar) = value.first() else { return Err(PutError::Convert(ConvertError::Empty)) };
     let scalar = match scalar {
-        Scalar::Text(text) if text.len() >= usize::from(row.size) => {
-            let size = usize::from(row.size).saturating_sub(1);
-            Scalar::Text(Text::from_bytes(text.as_bytes().get(..size).unwrap_or_default()))
-        }
+        Scalar::Text(text) => Scalar::Text(crate::record::fitting_text(&text, size)),
         scalar => scalar,
     };
     if slot.set(scalar) { Ok(()) } else { Err(PutError::Rejected("the value is of another kind")) }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
+use crate::FieldRef;
 use crate::link::{Link, Modifiers, Target, Trigger};
 use crate::post::Posts;
 use crate::record::{Record, lock};
@@ -20,6 +21,8 @@ pub(crate) enum Outcome {
     Done,
     /// As done, but its input or output could not be reached: a PP link to it counts as broken.
     Failed,
+    /// It has taken a sample, and there is nothing to tell yet: no forward link.
+    Gathering,
     /// For a timer: the record stays active, and is called again to complete.
     Waiting,
 }
@@ -94,6 +97,24 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             self.blame(name);
         }
         fetched
+    }
+
+    /// How many elements fit what a link leads to; `None` when it leads to no field.
+    pub(crate) fn size_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<u32> {
+        let target = link(&lock(self.cell)).target();
+        match target {
+            Target::Field { record, field, .. } => Some(self.turn.core.facts(FieldRef { record, field }).count_max),
+            Target::Constant | Target::Missing => None,
+        }
+    }
+
+    /// The kind of what a link leads to; `None` when it leads to no field.
+    pub(crate) fn kind_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<Kind> {
+        let target = link(&lock(self.cell)).target();
+        match target {
+            Target::Field { record, field, .. } => Some(self.turn.core.facts(FieldRef { record, field }).kind),
+            Target::Constant | Target::Missing => None,
+        }
     }
 
     fn fetch_value(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {

@@ -232,6 +232,9 @@ impl Turn<'_> {
         }
         self.with(record, |body, _| body.common().has_failed = outcome == Outcome::Failed);
         self.engine.work.push(Work::Finish(record));
+        if outcome == Outcome::Gathering {
+            return;
+        }
         let forward = self.with(record, |body, _| body.common().forward.target());
         if let Some(Target::Field { record: to, modifiers, .. }) = forward {
             if modifiers.trigger == Trigger::Channel {

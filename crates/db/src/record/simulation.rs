@@ -147,15 +147,15 @@ pub(crate) fn plan<R: Simulated>(step: &mut Step<'_, '_, R>) -> Plan {
     }
 }
 
-/// Reads SIML, and writes the value to SIOL in simulation.
-pub(crate) fn sink<R: Simulated, V: Into<Value>>(step: &mut Step<'_, '_, R>, value: impl Fn(&R) -> V) -> Sink {
+/// Reads SIML, and writes the value to SIOL in simulation; `None`: nothing is to be written.
+pub(crate) fn sink<R: Simulated>(step: &mut Step<'_, '_, R>, value: impl Fn(&R) -> Option<Value>) -> Sink {
     match mode(step) {
         0 => Sink::Device,
         mode if mode == 1 || R::HAS_RAW && mode == RAW => {
             if let Some(delay_s) = raise_and_delay(step) {
                 return Sink::Waiting(delay_s);
             }
-            let value = value(&step.lock());
+            let Some(value) = value(&step.lock()) else { return Sink::Done(true) };
             Sink::Done(step.drive("SIOL", R::value_link, value).is_ok())
         }
         _ => {
