@@ -13,7 +13,7 @@ const SEEDS: std::ops::Range<u64> = 6..8;
 const CASES_PER_PAIR: usize = 20;
 
 /// How often a finding is made smaller.
-const SHRINK_ROUNDS: usize = 12;
+const SHRINK_ROUNDS: usize = 40;
 
 #[test]
 fn every_scenario_is_as_on_softioc_and_every_difference_is_meant() {
