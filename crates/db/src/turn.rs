@@ -248,10 +248,19 @@ impl Turn<'_> {
         if self.depth >= DEPTH_MAX {
             return Err(Broken);
         }
+        // Whoever waits for the target is found active by it.
+        let before = self.with(from, |body, _| {
+            let common = body.common();
+            (std::mem::replace(&mut common.is_active, 1), std::mem::replace(&mut common.is_in_chain, true))
+        });
         self.hand_on(from, to);
         self.depth += 1;
         self.process(to);
         self.depth -= 1;
+        self.with(from, |body, _| {
+            let common = body.common();
+            (common.is_active, common.is_in_chain) = before.unwrap_or_default();
+        });
         let has_failed = self.with(to, |body, _| body.common().has_failed);
         if has_failed == Some(false) { Ok(()) } else { Err(Broken) }
     }
