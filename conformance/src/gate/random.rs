@@ -179,6 +179,8 @@ fn step(dice: &mut Dice, record: &Record) -> Step {
         3..6 => {
             let kind = *dice.one_of(&kinds);
             let text = match (record.record_type.as_str(), kind) {
+                // An empty text is a state without a name on softIoc: see the page on differences.
+                ("bi" | "bo" | "mbbi" | "mbbo", Kind::Text) => dice.one_of(&WILD[1..]).to_string(),
                 (_, Kind::Text) => dice.one_of(&WILD).to_string(),
                 ("waveform", _) => {
                     let n_elements = dice.below(8);
