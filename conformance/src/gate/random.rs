@@ -66,29 +66,40 @@ impl Random {
         self
     }
 
-    /// The same with less: without half of the steps, one step, one record or one field.
+    /// The same with less: without a record, half of the steps or of a record's fields, or one of them.
     pub fn smaller(&self) -> Vec<Random> {
         let mut smaller = Vec::new();
+        for (record, _) in &self.records {
+            let mut without = self.clone();
+            without.records.retain(|(other, _)| other != record);
+            without.steps.retain(|step| !is_about(step, &record.name));
+            smaller.push(without);
+        }
         let half = self.steps.len() / 2;
         for range in [0..half, half..self.steps.len()].into_iter().chain((0..self.steps.len()).map(|at| at..at + 1)) {
             let mut without = self.clone();
             without.steps.drain(range);
             smaller.push(without);
         }
-        for (at, (record, fields)) in self.records.iter().enumerate() {
-            let mut without = self.clone();
-            without.records.remove(at);
-            without.steps.retain(|step| !is_about(step, &record.name));
-            smaller.push(without);
-            for field in 0..fields.len() {
+        for (at, (_, fields)) in self.records.iter().enumerate() {
+            let half = fields.len() / 2;
+            for range in [0..half, half..fields.len()].into_iter().chain((0..fields.len()).map(|at| at..at + 1)) {
                 let mut without = self.clone();
                 if let Some((_, fields)) = without.records.get_mut(at) {
-                    fields.remove(field);
+                    fields.drain(range);
                 }
                 smaller.push(without);
             }
         }
+        // Leaving out nothing is no progress.
+        smaller.retain(|other| other.size() < self.size());
         smaller
+    }
+}
+
+impl Random {
+    fn size(&self) -> usize {
+        self.records.iter().map(|(_, fields)| 1 + fields.len()).sum::<usize>() + self.steps.len()
     }
 }
 
@@ -168,6 +179,8 @@ fn step(dice: &mut Dice, record: &Record) -> Step {
         3..6 => {
             let kind = *dice.one_of(&kinds);
             let text = match (record.record_type.as_str(), kind) {
+                // An empty text is a state without a name on softIoc: see the page on differences.
+                ("bi" | "bo" | "mbbi" | "mbbo", Kind::Text) => dice.one_of(&WILD[1..]).to_string(),
                 (_, Kind::Text) => dice.one_of(&WILD).to_string(),
                 ("waveform", _) => {
                     let n_elements = dice.below(8);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use fodo_data::{EventMask, Reading, Scalar, Value};
+use fodo_data::{EventMask, Kind, Reading, Scalar, Value};
 use fodo_net::{Channel, ClientConfig, Context, Error, Monitor, MonitorEvent, MonitorOptions, Request, many};
 
 use super::step::{Argument, Step, value_of};
@@ -99,10 +99,12 @@ impl Side {
         match step {
             Step::Watch(pv) => {
                 let channel = channel(pv)?;
-                stage.watched.extend(MASKS.iter().map(|(word, mask)| {
-                    let options = MonitorOptions { mask: *mask, queue_max: EVENTS_MAX, ..MonitorOptions::default() };
-                    (format!("{pv} {word}"), channel.monitor(options))
-                }));
+                for (word, mask) in MASKS {
+                    let options = MonitorOptions { mask, queue_max: EVENTS_MAX, ..MonitorOptions::default() };
+                    let monitor = channel.monitor(options);
+                    first_update(&monitor).ok_or_else(|| self.server.failure(&format!("gives no update of {pv}")))?;
+                    stage.watched.push((format!("{pv} {word}"), monitor));
+                }
                 Ok(String::new())
             }
             Step::Put(Argument { pv, kind, text }) => {
@@ -150,12 +152,18 @@ impl Stage {
     pub fn events(&mut self) -> &BTreeMap<String, Vec<String>> {
         for (name, monitor) in &self.watched {
             while let Some(event) = monitor.next(Duration::ZERO) {
-                let told = match event {
-                    MonitorEvent::Update(reading) => told(&reading, &self.prefix),
-                    MonitorEvent::Connected(_) => continue,
-                    other => format!("{other:?}"),
-                };
-                self.events.entry(name.clone()).or_default().push(told);
+                let events = self.events.entry(name.clone()).or_default();
+                match event {
+                    MonitorEvent::Update(reading) => {
+                        // softIoc copies texts and arrays when it sends them, and leaves out what is overtaken by then.
+                        if reading.value.kind() == Kind::Text || matches!(reading.value, Value::Array(_)) {
+                            events.clear();
+                        }
+                        events.push(told(&reading, &self.prefix));
+                    }
+                    MonitorEvent::Connected(_) => {}
+                    other => events.push(format!("{other:?}")),
+                }
             }
         }
         &self.events
@@ -163,6 +171,18 @@ impl Stage {
 
     fn told(&self, reading: &Reading) -> String {
         told(reading, &self.prefix)
+    }
+}
+
+/// What a subscription begins with.
+fn first_update(monitor: &Monitor) -> Option<Reading> {
+    let deadline = Instant::now() + OPERATION_DURATION_MAX;
+    loop {
+        match monitor.next(deadline.saturating_duration_since(Instant::now()))? {
+            MonitorEvent::Update(reading) => return Some(reading),
+            MonitorEvent::Connected(_) => {}
+            _ => return None,
+        }
     }
 }
 

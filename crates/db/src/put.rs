@@ -91,6 +91,11 @@ impl Turn<'_> {
             keep_simulation_mode(body, row);
             body.common().scan
         });
+        let property = |body: &mut dyn crate::record::Record| {
+            let slot = if row.has(PROP) { body.slot(field) } else { None };
+            slot.map(|slot| slot.value())
+        };
+        let property_before = with(cell, property).flatten();
         let value = if row.dbf == Dbf::Array { value } else { core.to_field(record, field, &value)? };
         let is_set = with(cell, |body| set(body, field, row, value)).unwrap_or(Ok(()));
         is_set?;
@@ -105,7 +110,7 @@ impl Turn<'_> {
             if !(is_value && row.has(PP)) {
                 posts.post(body, field, CHANGED);
             }
-            if row.has(PROP) {
+            if property(body) != property_before {
                 posts.post_all(body, EventMask::PROPERTY);
             }
         });

@@ -79,9 +79,10 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// As [`Step::fetch`], without the alarm.
     pub(crate) fn fetch_quietly<T: Element>(&mut self, link: impl Fn(&R) -> &Link) -> Result<Option<T>, Broken> {
-        match self.fetch_value(link, T::KIND)? {
+        let target = link(&lock(self.cell)).target();
+        match self.turn.fetch_one(self.record, target, T::KIND)? {
             None => Ok(None),
-            Some(value) => value.first().and_then(T::of).map(Some).ok_or(Broken),
+            Some(scalar) => T::of(scalar).map(Some).ok_or(Broken),
         }
     }
 
@@ -92,7 +93,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         kind: Kind,
     ) -> Result<Option<Value>, Broken> {
-        let fetched = self.fetch_value(link, kind);
+        let target = link(&lock(self.cell)).target();
+        let fetched = self.turn.fetch(self.record, target, kind);
         if fetched.is_err() {
             self.blame(name);
         }
@@ -115,11 +117,6 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             Target::Field { record, field, .. } => Some(self.turn.core.facts(FieldRef { record, field }).kind),
             Target::Constant | Target::Missing => None,
         }
-    }
-
-    fn fetch_value(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
-        let target = link(&lock(self.cell)).target();
-        self.turn.fetch(self.record, target, kind)
     }
 
     /// Writes through a link, and processes what it leads to if the link says so.
@@ -197,9 +194,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
                 own.common().user_tag = tag;
                 return;
             }
-            Target::Field { .. } | Target::Missing => match self.turn.fetch(self.record, target, Kind::I16) {
+            Target::Field { .. } | Target::Missing => match self.turn.fetch_one(self.record, target, Kind::I16) {
                 Ok(value) => {
-                    if let Some(Scalar::I16(event)) = value.and_then(|value| value.first()) {
+                    if let Some(Scalar::I16(event)) = value {
                         self.lock().common().time_event = event;
                     }
                 }
