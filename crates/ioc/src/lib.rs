@@ -5,6 +5,7 @@
 
 mod limit;
 mod pv;
+pub mod shell;
 mod turn;
 
 use std::fmt;
@@ -14,7 +15,7 @@ use std::thread::JoinHandle;
 
 use fodo_db::{Database, LoadError, Loader};
 use fodo_net::log::Log;
-use fodo_net::{Server, ServerConfig, ServerError};
+use fodo_net::{ClientStatus, Server, ServerConfig, ServerError};
 
 use crate::turn::Crank;
 
@@ -61,6 +62,11 @@ impl Ioc {
             let name = path.to_string_lossy();
             loader.load(&name, macros, &mut |file| std::fs::read(file)).map_err(IocError::Load)?;
         }
+        Ioc::of(loader)
+    }
+
+    /// What a loader has collected, joined.
+    pub fn of(loader: Loader) -> Result<Ioc, IocError> {
         Ok(Ioc { database: loader.finish().map_err(IocError::Load)? })
     }
 
@@ -98,6 +104,15 @@ impl RunningIoc {
     /// How many records it has.
     pub fn n_records(&self) -> usize {
         self.n_records
+    }
+
+    /// Every client there is now; waits half a second at most for each of the server's threads.
+    pub fn clients(&self) -> Vec<ClientStatus> {
+        self.server.as_ref().map_or(Vec::new(), Server::clients)
+    }
+
+    fn crank(&self) -> Arc<Crank> {
+        self.crank.clone()
     }
 
     /// The TCP port of the circuits.

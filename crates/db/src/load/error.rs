@@ -61,7 +61,7 @@ impl LoadError {
 impl std::error::Error for LoadError {}
 
 /// The candidate that is closest to a word, when one is close enough to be meant.
-pub(crate) fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const WORD_BYTES_MAX: usize = 64;
     if word.len() > WORD_BYTES_MAX {
         return None;

@@ -37,6 +37,13 @@ pub(crate) struct Place {
     offset: usize,
 }
 
+impl Place {
+    /// Some bytes further on the same line.
+    pub(crate) fn behind(self, n_bytes: usize) -> Place {
+        Place { offset: self.offset + n_bytes, ..self }
+    }
+}
+
 /// The words of one file.
 pub(crate) struct Lexer<'a> {
     file: &'a str,

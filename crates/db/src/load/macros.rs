@@ -67,6 +67,23 @@ impl Macros {
         self.values.insert(name.to_owned(), value);
     }
 
+    /// What a name is defined as, its own macros not replaced.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
+    }
+
+    /// Every name, in alphabetical order.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.values.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// It is as if the name had never been defined.
+    pub fn forget(&mut self, name: &str) {
+        self.values.remove(name);
+    }
+
     /// A line of a shell with its macros replaced; nothing in it is a comment.
     pub fn expand_line(&self, line: &str) -> Result<String, MacroError> {
         self.expand(line, Keep::Nothing).map(|expanded| expanded.text)
@@ -181,9 +198,7 @@ impl Macros {
         if self.values.is_empty() {
             return format!("macro \"{name}\" is not defined; no macros were given");
         }
-        let mut names: Vec<&str> = self.values.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        let guess = super::error::suggestion(name, names.iter().copied());
+        let guess = super::error::suggestion(name, self.names().into_iter());
         format!("macro \"{name}\" is not defined{guess}")
     }
 }

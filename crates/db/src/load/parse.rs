@@ -130,6 +130,9 @@ impl Parser<'_, '_, '_, '_, '_> {
         if kind_name == "#" {
             return self.delete(&name, name_place);
         }
+        if let (true, true) = (kind_name != "*", self.stage.find(&name).is_some()) {
+            self.repeated(&name, name_place);
+        }
         let record = match self.target(&kind_name, &name) {
             Ok(record) => Some(record),
             Err((is_name, message)) => {
@@ -142,12 +145,13 @@ impl Parser<'_, '_, '_, '_, '_> {
             return Ok(());
         }
         self.mark('{')?;
+        let mut seen = Vec::new();
         loop {
             let (token, place) = self.lexer.next(false)?;
             match &token {
                 Token::Mark('}') => return Ok(()),
                 Token::Mark(',') => {}
-                Token::Bare(word) if word == "field" => self.field(record)?,
+                Token::Bare(word) if word == "field" => self.field(record, &mut seen)?,
                 Token::Bare(word) if word == "info" => self.info(record)?,
                 Token::Bare(word) if word == "alias" => self.inner_alias(record)?,
                 token => {
@@ -192,7 +196,22 @@ impl Parser<'_, '_, '_, '_, '_> {
         Ok(self.stage.add(kind, name))
     }
 
-    fn field(&mut self, record: Option<u32>) -> Result<(), LoadError> {
+    /// A record whose name is there already.
+    fn repeated(&mut self, name: &str, place: Place) {
+        if self.stage.takes_records_once() {
+            let message = format!("record \"{name}\" is already there, and dbRecordsOnceOnly is set");
+            self.errors.push(self.lexer.error(place, message));
+        } else if self.stage.keeps_places() {
+            let message = format!(
+                "record \"{name}\" is already there; record(\"*\", \"{name}\") would say that fields are added"
+            );
+            let remark = self.lexer.error(place, message);
+            self.stage.remark(remark);
+        }
+    }
+
+    /// `seen`: the fields that this body has set before.
+    fn field(&mut self, record: Option<u32>, seen: &mut Vec<u16>) -> Result<(), LoadError> {
         self.mark('(')?;
         let (field, field_place) = self.text("a field name")?;
         self.mark(',')?;
@@ -201,7 +220,11 @@ impl Parser<'_, '_, '_, '_, '_> {
         let Some(record) = record else { return Ok(()) };
         let Some(kind) = self.stage.cell(record).map(|cell| cell.record_type()) else { return Ok(()) };
         let result = match number(kind.rows, &field) {
-            Some(number) => self.stage.set(record, number, &value).map_err(|message| (value_place, message)),
+            Some(number) => {
+                self.keep(record, number, &value, (field_place, value_place), seen);
+                let result = self.stage.set(record, number, &value);
+                result.map_err(|message| (value_place.behind(wrong_at(&field, &value)), message))
+            }
             None => {
                 let names = kind.rows.iter().chain(crate::common::Common::ROWS).map(|row: &FieldInfo| row.name);
                 let guess = suggestion(&field, names);
@@ -212,6 +235,21 @@ impl Parser<'_, '_, '_, '_, '_> {
             self.errors.push(self.lexer.error(place, message));
         }
         Ok(())
+    }
+
+    /// Remembers where a field is set, when somebody wants to know.
+    fn keep(&mut self, record: u32, field: u16, value: &Text, places: (Place, Place), seen: &mut Vec<u16>) {
+        if !self.stage.keeps_places() {
+            return;
+        }
+        let (field_place, value_place) = places;
+        if seen.contains(&field) {
+            let remark = self.lexer.error(field_place, "this field is set twice in one body; the last one counts");
+            self.stage.remark(remark);
+        }
+        seen.push(field);
+        let at = self.lexer.error(value_place, "");
+        self.stage.place(record, field, value, at);
     }
 
     fn info(&mut self, record: Option<u32>) -> Result<(), LoadError> {
@@ -312,6 +350,15 @@ impl Parser<'_, '_, '_, '_, '_> {
             (token, place) => Err(self.lexer.error(place, format!("found {}, expected a value", token.shown()))),
         }
     }
+}
+
+/// How far behind the start of a value its mistake is, for expressions; 0 for everything else.
+fn wrong_at(field: &str, value: &Text) -> usize {
+    if !["CALC", "OCAL"].contains(&field) {
+        return 0;
+    }
+    // The quote before it counts as well.
+    crate::calc::Program::compile(&value.to_str()).err().map_or(0, |error| error.position + 1)
 }
 
 /// What a record may be called.
