@@ -65,7 +65,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let lookup = |name: &str| macros.value(name).map(str::to_owned);
     let config = (start.configure)(&lookup).map_err(|error| error.to_string())?;
     let log = start.log.take().unwrap_or_else(fodo_net::log::Log::silent);
-    let running = Ioc::of(loader).and_then(|ioc| ioc.serve_telling(config, log)).map_err(failure)?;
+    let running = Ioc::of(*loader).and_then(|ioc| ioc.serve_telling(config, log)).map_err(failure)?;
     let ready = (start.ready)(&running);
     let crank = running.crank();
     shell.completer.learn(crank.clone());

@@ -25,7 +25,7 @@ use fodo_net::{ConfigError, ServerConfig};
 use crate::RunningIoc;
 use crate::turn::Crank;
 
-pub use check::Finding;
+pub use check::{Finding, Weight};
 pub use complete::Completer;
 pub use script::Flow;
 use words::Word;
@@ -60,7 +60,7 @@ pub type Place = Arc<Mutex<Option<RunningIoc>>>;
 /// What is loaded, and whether it runs.
 enum Stage {
     /// Records may be loaded.
-    Loading(Loader),
+    Loading(Box<Loader>),
     /// `iocInit` has begun to serve.
     Running(Arc<Crank>),
     /// `iocInit` came, and only a check goes on.
@@ -152,7 +152,7 @@ impl Shell {
             purpose,
             macros,
             folder: folder.to_owned(),
-            stage: Stage::Loading(loader),
+            stage: Stage::Loading(Box::new(loader)),
             place: Place::default(),
             completer: Completer::default(),
             out,
@@ -168,6 +168,11 @@ impl Shell {
     /// Where the IOC is found once it serves. Who takes it out stops it.
     pub fn place(&self) -> Place {
         self.place.clone()
+    }
+
+    /// What a variable of the shell's environment says.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.macros.value(name)
     }
 
     /// What completes a line for a person.

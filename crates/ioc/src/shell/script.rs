@@ -33,6 +33,9 @@ enum OnError {
     Wait(Duration),
 }
 
+/// Where a stream goes.
+type Writer = Box<dyn Write + Send>;
+
 /// A script that is read.
 pub(super) struct Within {
     name: String,
@@ -61,6 +64,17 @@ impl Shell {
                 self.tell(failure, &columns);
                 Flow::Next
             }
+        }
+    }
+
+    /// Runs one command, its words as they are, and gives what is wrong instead of telling it.
+    pub fn attempt(&mut self, words: &[&str]) -> Result<(), Vec<LoadError>> {
+        let word = |text: &&str| Word { text: (*text).to_owned(), column: 1 };
+        let line = Line { words: words.iter().map(word).collect(), redirects: Vec::new() };
+        match self.command(&line) {
+            Ok(_) => Ok(()),
+            Err(Failure::Word(_, message)) => Err(vec![self.at(0, message)]),
+            Err(Failure::Files(errors)) => Err(errors),
         }
     }
 
@@ -176,7 +190,7 @@ impl Shell {
     }
 
     /// Puts files in the place of the outputs; gives back what was there.
-    fn redirect(&mut self, redirects: &[Redirect]) -> Result<Vec<(Stream, Box<dyn Write + Send>)>, Failure> {
+    fn redirect(&mut self, redirects: &[Redirect]) -> Result<Vec<(Stream, Writer)>, Failure> {
         let mut before = Vec::new();
         for redirect in redirects {
             let path = self.path(&redirect.file.text);
@@ -195,7 +209,7 @@ impl Shell {
         Ok(before)
     }
 
-    fn exchange(&mut self, stream: Stream, writer: Box<dyn Write + Send>) -> Box<dyn Write + Send> {
+    fn exchange(&mut self, stream: Stream, writer: Writer) -> Writer {
         let place = if stream == Stream::Err { &mut self.err } else { &mut self.out };
         std::mem::replace(place, writer)
     }
@@ -259,8 +273,7 @@ impl Shell {
             self.findings.push(Finding { weight, error });
             return;
         }
-        let text = if error.file.is_empty() { error.message } else { error.to_string() };
-        self.complain(&text);
+        self.complain(&error.to_string());
     }
 
     /// What a check found so far, in the order of the lines; what a script never came to `iocInit` for is looked at now.
