@@ -127,6 +127,11 @@ impl<'a> Lexer<'a> {
         self.text.get(..self.offset).is_some_and(|before| before.trim().is_empty())
     }
 
+    /// Whether the next word is the first thing on its line.
+    pub(crate) fn is_at_column_one(&self) -> bool {
+        self.offset == 0
+    }
+
     /// The next word, or a mark as a word; `None` at the end.
     pub(crate) fn peek_word(&mut self) -> Option<String> {
         self.skip_blanks();

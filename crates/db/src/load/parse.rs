@@ -111,6 +111,7 @@ impl Parser<'_, '_, '_, '_, '_> {
             match peeked {
                 None => return,
                 Some(word) if line_start && STARTS.contains(&word.as_str()) => return,
+                Some(word) if self.lexer.is_at_column_one() && is_statement(&word) => return,
                 Some(_) => {
                     // What was wrong is already reported.
                     if matches!(self.lexer.next(false), Ok((Token::End, _))) {
@@ -268,10 +269,10 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark('(')?;
         let (alias, place) = self.text("another name")?;
         self.mark(')')?;
-        match record {
-            Some(record) => self.add_alias(record, &alias, place),
-            None => Ok(()),
+        if let Some(record) = record {
+            self.add_alias(record, &alias, place);
         }
+        Ok(())
     }
 
     fn top_alias(&mut self) -> Result<(), LoadError> {
@@ -284,20 +285,22 @@ impl Parser<'_, '_, '_, '_, '_> {
             Some(record) => self.add_alias(record, &alias, place),
             None => {
                 let message = format!("there is no record \"{name}\"{}", self.stage.name_like(&name));
-                Err(self.lexer.error(name_place, message))
+                self.errors.push(self.lexer.error(name_place, message));
             }
         }
+        Ok(())
     }
 
-    fn add_alias(&mut self, record: u32, alias: &str, place: Place) -> Result<(), LoadError> {
-        match self.stage.find(alias) {
-            Some(other) if other == record => return Ok(()),
-            Some(_) => return Err(self.lexer.error(place, format!("\"{alias}\" is already the name of a record"))),
-            None => {}
+    fn add_alias(&mut self, record: u32, alias: &str, place: Place) {
+        let wrong = match self.stage.find(alias) {
+            Some(other) if other == record => return,
+            Some(_) => Err(format!("\"{alias}\" is already the name of a record")),
+            None => check_name(alias),
+        };
+        match wrong {
+            Ok(()) => self.stage.alias(record, alias),
+            Err(message) => self.errors.push(self.lexer.error(place, message)),
         }
-        check_name(alias).map_err(|message| self.lexer.error(place, message))?;
-        self.stage.alias(record, alias);
-        Ok(())
     }
 
     fn include(&mut self) -> Result<(), LoadError> {
@@ -312,11 +315,18 @@ impl Parser<'_, '_, '_, '_, '_> {
                 found = Ok((name, bytes));
             }
         }
-        let (name, bytes) =
-            found.map_err(|error| self.lexer.error(place, format!("\"{file}\" cannot be read: {error}")))?;
+        let (name, bytes) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                self.errors.push(self.lexer.error(place, format!("\"{file}\" cannot be read: {error}")));
+                return Ok(());
+            }
+        };
         if self.files.within.contains(&name) || self.files.within.len() >= INCLUDE_DEPTH_MAX {
             let round = format!("{} -> {name}", self.files.within.join(" -> "));
-            return Err(self.lexer.error(place, format!("files include one another without end: {round}")));
+            let message = format!("files include one another without end: {round}");
+            self.errors.push(self.lexer.error(place, message));
+            return Ok(());
         }
         let mut inner = Vec::new();
         read(self.stage, &name, &bytes, self.files, &mut inner);
@@ -359,6 +369,11 @@ fn wrong_at(field: &str, value: &Text) -> usize {
     }
     // The quote before it counts as well.
     crate::calc::Program::compile(&value.to_str()).err().map_or(0, |error| error.position + 1)
+}
+
+/// A word that, where a line begins with it, begins a statement, if perhaps a misspelt one.
+fn is_statement(word: &str) -> bool {
+    word.starts_with(|first: char| first.is_ascii_alphabetic()) && !ITEMS.contains(&word)
 }
 
 /// What a record may be called.
