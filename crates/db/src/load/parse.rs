@@ -131,7 +131,8 @@ impl Parser<'_, '_, '_, '_, '_> {
         if kind_name == "#" {
             return self.delete(&name, name_place);
         }
-        if let (true, true) = (kind_name != "*", self.stage.find(&name).is_some()) {
+        let minds = self.stage.takes_records_once() || self.stage.keeps_places();
+        if minds && kind_name != "*" && self.stage.find(&name).is_some() {
             self.repeated(&name, name_place);
         }
         let record = match self.target(&kind_name, &name) {
@@ -202,7 +203,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         if self.stage.takes_records_once() {
             let message = format!("record \"{name}\" is already there, and dbRecordsOnceOnly is set");
             self.errors.push(self.lexer.error(place, message));
-        } else if self.stage.keeps_places() {
+        } else {
             let message = format!(
                 "record \"{name}\" is already there; record(\"*\", \"{name}\") would say that fields are added"
             );
