@@ -4,8 +4,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use fodo_conformance::place::{own_folder, program};
-use fodo_conformance::process::printed_by;
+use fodo_conformance::place::{free_port, own_folder, program};
+use fodo_conformance::process::{Process, confine, printed_by};
 
 /// The blocks in a page's fences marked `text`.
 fn blocks(page: &str) -> Vec<String> {
@@ -30,6 +30,23 @@ fn the_reference_pages_hold_what_help_prints() {
             assert!(help.contains(&block), "{page} holds\n{block}\nbut --help prints\n{help}");
         }
     }
+}
+
+#[test]
+fn the_page_on_the_shell_holds_what_its_help_prints() {
+    let mut command = Command::new(program());
+    confine(&mut command, free_port());
+    let mut shell = Process::start("fodo ioc", command.arg("ioc")).expect("the program can be started");
+    shell.write_line("help").expect("it reads commands");
+    shell.write_line("echo end of help").expect("it reads commands");
+
+    let mut printed = Vec::new();
+    while printed.last().is_none_or(|line| line != "end of help") {
+        printed.push(shell.line(Duration::from_secs(5)).expect("it answers"));
+    }
+
+    printed.pop();
+    assert_eq!(blocks("shell.md"), [printed.join("\n")]);
 }
 
 #[test]

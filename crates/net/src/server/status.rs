@@ -23,20 +23,25 @@ use crate::{clock, limit};
 
 /// One client as the server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ClientStatus {
-    pub(super) address: SocketAddr,
+pub struct ClientStatus {
+    /// Its end of the circuit.
+    pub address: SocketAddr,
     /// As it says itself.
-    pub(super) user: String,
-    pub(super) host: String,
-    pub(super) n_channels: usize,
-    pub(super) n_subscriptions: usize,
+    pub user: String,
+    /// Likewise.
+    pub host: String,
+    /// PVs it has a channel to, counted by channel.
+    pub n_channels: usize,
+    /// Running monitors.
+    pub n_subscriptions: usize,
     /// Bytes that it has not taken yet.
-    pub(super) queued_bytes: usize,
+    pub queued_bytes: usize,
     /// PVs with posts that are not among these bytes yet.
-    pub(super) n_pvs_waiting: usize,
-    pub(super) updates: UpdateCounts,
+    pub n_pvs_waiting: usize,
+    /// What became of its updates.
+    pub updates: UpdateCounts,
     /// For how long there has always been something that it had not taken.
-    pub(super) waiting: Option<Duration>,
+    pub waiting: Option<Duration>,
 }
 
 /// The PVs of the status and, behind them, whatever else is served.
@@ -154,7 +159,7 @@ impl Drop for Refresher {
 }
 
 /// Every client, those that keep something waiting for longest first.
-fn clients(inboxes: &[Arc<Inbox>]) -> Vec<ClientStatus> {
+pub(super) fn clients(inboxes: &[Arc<Inbox>]) -> Vec<ClientStatus> {
     let mut clients = Vec::new();
     let asked: Vec<_> = inboxes
         .iter()
