@@ -240,3 +240,34 @@ fn row_1_and_4_datagrams_with_a_flaw_are_counted_and_logged_with_their_sender() 
     assert_eq!(no_name.pv.as_deref(), Some("a\u{1b}[2J\u{fffd}\u{fffd}\u{fffd}"));
     eventually_status(&server, "s:FLAWED", |n| n == 2.0);
 }
+
+#[test]
+fn row_49_the_slow_subscriber_of_many_is_named_first_with_what_it_keeps_waiting() {
+    let table = Table::of([("image", Cell::new(vec![0.0; 20_000]))]);
+    let (server, _lines) = serve_within(Quotas::default(), table.clone());
+    let image = client(&server).channel("image").unwrap();
+    let good: Vec<_> = (0..20).map(|_| image.monitor(MonitorOptions::default())).collect();
+    let mut slow = Raw::with_channel(server.tcp_port(), "image");
+    slow.say(&[subscribe(1)]);
+    let its_address = slow.stream.local_addr().unwrap().to_string();
+    let status = client(&server).channel("s:STATUS").unwrap();
+    let start = Instant::now();
+
+    let first = loop {
+        for _ in 0..20 {
+            let present = start.elapsed().as_secs_f64();
+            table.0["image"].set(vec![present; 20_000]);
+            let is_newest = |event| matches!(event, Some(MonitorEvent::Update(reading)) if number(&reading) == present);
+            good.iter().for_each(|monitor| while !is_newest(monitor.next(PATIENCE)) {});
+        }
+        let text = status.get(PATIENCE).unwrap().value.long_text().unwrap_or_default().to_str().into_owned();
+        let list = text.split_once("\"list\":[").map(|(_, list)| list.to_owned()).unwrap_or_default();
+        let first = list.split('}').next().unwrap_or_default().to_owned();
+        if first.contains(&its_address) && !first.contains("\"waiting_s\":null") {
+            break first;
+        }
+        assert!(start.elapsed() < PATIENCE, "{text}");
+    };
+
+    assert!(!first.contains("\"queued_bytes\":0,"), "{first}");
+}
