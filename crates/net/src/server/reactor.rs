@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -55,7 +55,17 @@ pub(super) enum Message {
 pub(super) struct Inbox {
     messages: Mutex<Vec<Message>>,
     is_awake: AtomicBool,
+    pub(super) updates: PostedUpdates,
     waker: Waker,
+}
+
+/// Updates of the circuits here as those know them who post; the rest is known to the circuits.
+#[derive(Debug, Default)]
+pub(super) struct PostedUpdates {
+    /// Posts times the subscriptions that they were for.
+    pub(super) posted: AtomicU64,
+    /// Those among them that waited for a subscription when it ended.
+    pub(super) dropped: AtomicU64,
 }
 
 impl Inbox {
@@ -111,7 +121,12 @@ impl Reactor {
     ) -> io::Result<Reactor> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
-        let inbox = Inbox { messages: Mutex::default(), is_awake: AtomicBool::new(false), waker };
+        let inbox = Inbox {
+            messages: Mutex::default(),
+            is_awake: AtomicBool::new(false),
+            updates: PostedUpdates::default(),
+            waker,
+        };
         Ok(Reactor {
             poll,
             inbox: Arc::new(inbox),
