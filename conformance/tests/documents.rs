@@ -7,6 +7,9 @@ use std::time::Duration;
 use fodo_conformance::place::{free_port, own_folder, program};
 use fodo_conformance::process::{Process, confine, printed_by};
 
+/// What prints JSON, or is asked for its help elsewhere.
+const VERBS: [&str; 9] = ["get", "put", "monitor", "info", "search", "top", "why", "config", "ioc"];
+
 /// The blocks in a page's fences marked `text`.
 fn blocks(page: &str) -> Vec<String> {
     let path = own_folder().join("../docs/reference").join(page);
@@ -21,7 +24,7 @@ fn help_of(verb: &str) -> String {
 
 #[test]
 fn the_reference_pages_hold_what_help_prints() {
-    let help = help_of("get") + &help_of("ioc") + &help_of("config");
+    let help: String = VERBS.into_iter().map(help_of).collect();
 
     for page in ["environment.md", "exit-codes.md", "json.md"] {
         let blocks = blocks(page);
@@ -47,6 +50,21 @@ fn the_page_on_the_shell_holds_what_its_help_prints() {
 
     printed.pop();
     assert_eq!(blocks("shell.md"), [printed.join("\n")]);
+}
+
+#[test]
+fn the_page_on_json_has_the_keys_of_every_verb() {
+    let page = blocks("json.md");
+    let mut n_verbs = 0;
+    for verb in VERBS {
+        let help = help_of(verb);
+        let paragraphs = help.split("\n\n").filter(|paragraph| paragraph.contains("JSON keys"));
+        for paragraph in paragraphs.map(str::trim_end) {
+            assert!(page.iter().any(|block| block == paragraph), "json.md lacks, for fodo {verb}:\n{paragraph}");
+            n_verbs += 1;
+        }
+    }
+    assert!(n_verbs >= 9, "{n_verbs}");
 }
 
 #[test]

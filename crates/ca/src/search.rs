@@ -346,6 +346,25 @@ pub struct Responder {
     beacon_at: Instant,
 }
 
+/// The sequence number of a datagram with searches or with answers to them; `None` for any other.
+pub fn sequence(bytes: &[u8]) -> Option<u32> {
+    let (header, _) = Header::decode(bytes)?;
+    match Request::from_header(&header) {
+        Request::Version { sequence, .. } => Some(sequence),
+        _ => None,
+    }
+}
+
+/// Gives such a datagram another sequence number, and tells the one that it had.
+pub fn renumber(bytes: &mut [u8], sequence: u32) -> Option<u32> {
+    let before = self::sequence(bytes)?;
+    let (header, n_header) = Header::decode(bytes)?;
+    let mut renumbered = Vec::new();
+    Header { p1: sequence, ..header }.encode(&mut renumbered);
+    bytes.get_mut(..n_header)?.copy_from_slice(renumbered.get(..n_header)?);
+    Some(before)
+}
+
 impl Responder {
     /// Answers for a server whose circuits are at `tcp_port`.
     pub fn new(tcp_port: u16, now: Now) -> Responder {

@@ -165,6 +165,10 @@ pub const HOST_CIRCUITS: usize = 16 * 1024;
 /// What a circuit costs before it has a channel: its buffers here, and those of the system that it uses as a rule.
 pub const CIRCUIT_BYTES: usize = 16 * 1024;
 
+/// Unicast searches handed on to the other servers of the host whose answers are known again: those of a second or so
+/// of many clients; an answer that comes later is lost, and asked for again.
+pub const RELAYED_SEARCHES: usize = 4096;
+
 /// What a put in progress costs here and in the source.
 pub const PUT_BYTES: usize = 256;
 

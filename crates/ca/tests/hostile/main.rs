@@ -12,12 +12,12 @@ mod quota;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fodo_ca::dbr::DbrType;
+use fodo_ca::dbr::{self, DbrType};
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{self, Answer, Header, MINOR_VERSION, Request};
 use fodo_ca::search::{Datagram, Responder, Searcher};
 use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId, client, limit, server};
-use fodo_data::{EventMask, Now, Reading, Value};
+use fodo_data::{Alarm, EventMask, Now, Reading, Severity, Status, Value};
 
 use recording::{Recording, Way};
 
@@ -565,4 +565,20 @@ fn row_61_a_flood_of_updates_that_nobody_wants_leaves_no_event() {
     let flood = with_answer(update, &[0; 8]).repeat(10_000);
 
     assert_eq!(heard(&mut circuit, &flood), []);
+}
+
+#[test]
+fn row_53_a_severity_that_there_is_not_counts_as_the_worst_and_an_unknown_status_stays() {
+    // TIME_DOUBLE: status 999, severity, an hour after the beginning, 1.5.
+    let value = |severity: u8| {
+        let head = [3, 231, 0, severity, 0, 0, 14, 16, 0, 0, 0, 0, 0, 0, 0, 0];
+        [head.as_slice(), &1.5_f64.to_be_bytes()].concat()
+    };
+
+    for severity in [3, 4, 7, 255] {
+        let reading = dbr::decode(DbrType(20), 1, &value(severity)).unwrap();
+
+        assert_eq!(reading.alarm, Alarm { severity: Severity::Invalid, status: Status(999) });
+        assert_eq!(reading.value, Value::from(1.5));
+    }
 }

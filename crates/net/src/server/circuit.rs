@@ -420,9 +420,10 @@ impl Circuit {
             Some(&watch) => watch,
             None => self.watch(address, &pv),
         };
+        let listener = self.watches[watch].listener.clone();
         let mut first = None;
         pv.attach(&mut |reading| {
-            first = Some((reading, pv.posts().with_ring(|ring| ring.cursor(mask))));
+            first = Some((reading, pv.posts().subscribe(&listener, mask)));
         });
         let Some((mut reading, cursor)) = first else { return };
         let Watch { subscriptions, n_slots, .. } = &mut self.watches[watch];
@@ -458,7 +459,9 @@ impl Circuit {
     fn cancel(&mut self, id: SubscriptionId) {
         let Some((index, slot)) = self.places.remove(&id) else { return };
         let watch = &mut self.watches[index];
-        watch.subscriptions.try_remove(slot);
+        if let Some(subscription) = watch.subscriptions.try_remove(slot) {
+            watch.pv.posts().unsubscribe(&watch.listener, &subscription.cursor);
+        }
         if watch.subscriptions.is_empty() {
             self.unwatch(index);
         }
@@ -476,6 +479,9 @@ impl Circuit {
             }
         }
         self.watch_of_pv.remove(&Arc::as_ptr(&watch.pv).cast::<()>().addr());
+        for (_, subscription) in &watch.subscriptions {
+            watch.pv.posts().unsubscribe(&watch.listener, &subscription.cursor);
+        }
         watch.pv.posts().unlisten(&watch.listener);
         watch.pv.listeners_changed();
     }

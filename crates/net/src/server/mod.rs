@@ -4,6 +4,7 @@ mod circuit;
 mod posts;
 mod quota;
 mod reactor;
+mod relay;
 mod source;
 mod status;
 
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 pub use self::posts::Posts;
 use self::quota::Hosts;
 use self::reactor::{Inbox, Message, Reactor};
+use self::relay::Relay;
 pub use self::source::{Completion, PutRefusal, Pv, PvFacts, Source};
 pub use self::status::ClientStatus;
 use self::status::{Refresher, StatusSource};
@@ -182,6 +184,7 @@ struct Edge {
     beacon_places: Places,
     beacon_period_max: Duration,
     quotas: Quotas,
+    relay: Option<Relay>,
     tcp_port: u16,
     udp_port: u16,
 }
@@ -192,6 +195,8 @@ struct Answering {
     socket: UdpSocket,
     /// The one that answers them: itself, or the one with the address of the same interface.
     replies_from: usize,
+    /// Whether it hears what was sent to this host alone, and nothing else.
+    is_unicast: bool,
 }
 
 impl Edge {
@@ -202,6 +207,7 @@ impl Edge {
             some => some,
         };
         let (mut answering, udp_port) = bind_udp(interfaces, config.port)?;
+        let relay = relay(interfaces, udp_port, &mut answering)?;
         for group in groups {
             join(group, interfaces, udp_port, &mut answering)?;
         }
@@ -218,7 +224,7 @@ impl Edge {
         let beacon_period_max = config.beacon_period_max;
         let ignored = config.ignored.clone();
         let quotas = config.quotas.clone();
-        Ok(Edge { listeners, answering, ignored, beacon_places, beacon_period_max, quotas, tcp_port, udp_port })
+        Ok(Edge { listeners, answering, ignored, beacon_places, beacon_period_max, quotas, tcp_port, udp_port, relay })
     }
 }
 
@@ -237,7 +243,7 @@ fn join(
         return joined.reduce(Result::or).unwrap_or(Err(io::ErrorKind::AddrNotAvailable.into())).map_err(failed);
     }
     let socket = socket::member(group, interfaces, port).map_err(failed)?;
-    answering.push(Answering { socket, replies_from: 0 });
+    answering.push(Answering { socket, replies_from: 0, is_unicast: false });
     Ok(())
 }
 
@@ -251,16 +257,32 @@ fn bind_udp(interfaces: &[Ipv4Addr], port: u16) -> Result<(Vec<Answering>, u16),
         let socket = socket::answering(interface, port).map_err(failed)?;
         port = socket.local_addr().map_err(failed)?.port();
         let replies_from = sockets.len();
-        sockets.push(Answering { socket, replies_from });
+        sockets.push(Answering { socket, replies_from, is_unicast: !interface.is_unspecified() });
         if !interface.is_unspecified()
             && let Some(broadcast) = interfaces::broadcast_of(interface)
         {
             // Systems that let nobody bind a broadcast address still deliver unicast searches.
             let hears_broadcasts = socket::answering(broadcast, port).ok();
-            sockets.extend(hears_broadcasts.map(|socket| Answering { socket, replies_from }));
+            sockets.extend(hears_broadcasts.map(|socket| Answering { socket, replies_from, is_unicast: false }));
         }
     }
     Ok((sockets, port))
+}
+
+/// What hands unicast searches on. Where all interfaces are heard by one socket, which knows of no datagram to whom it
+/// was sent, those to the host alone get sockets of their own.
+fn relay(interfaces: &[Ipv4Addr], port: u16, answering: &mut Vec<Answering>) -> Result<Option<Relay>, ServerError> {
+    if !cfg!(target_os = "linux") {
+        return Ok(None);
+    }
+    if interfaces == [Ipv4Addr::UNSPECIFIED] {
+        for own in interfaces::own_addresses().into_iter().filter(|own| !own.is_loopback()) {
+            // An address that has just gone; unicast searches still come in by the socket of all.
+            let Ok(socket) = socket::answering(own, port) else { continue };
+            answering.push(Answering { socket, replies_from: answering.len(), is_unicast: true });
+        }
+    }
+    Relay::new(port).map(Some).map_err(ServerError::System)
 }
 
 /// Listens on every interface at one port: the wanted one, or any that is free.

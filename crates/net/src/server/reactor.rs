@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -55,7 +55,17 @@ pub(super) enum Message {
 pub(super) struct Inbox {
     messages: Mutex<Vec<Message>>,
     is_awake: AtomicBool,
+    pub(super) updates: PostedUpdates,
     waker: Waker,
+}
+
+/// Updates of the circuits here as those know them who post; the rest is known to the circuits.
+#[derive(Debug, Default)]
+pub(super) struct PostedUpdates {
+    /// Posts times the subscriptions that they were for.
+    pub(super) posted: AtomicU64,
+    /// Those among them that waited for a subscription when it ended.
+    pub(super) dropped: AtomicU64,
 }
 
 impl Inbox {
@@ -111,7 +121,12 @@ impl Reactor {
     ) -> io::Result<Reactor> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
-        let inbox = Inbox { messages: Mutex::default(), is_awake: AtomicBool::new(false), waker };
+        let inbox = Inbox {
+            messages: Mutex::default(),
+            is_awake: AtomicBool::new(false),
+            updates: PostedUpdates::default(),
+            waker,
+        };
         Ok(Reactor {
             poll,
             inbox: Arc::new(inbox),
@@ -135,7 +150,8 @@ impl Reactor {
     pub(super) fn take_edge(&mut self, edge: Edge, inboxes: Vec<Arc<Inbox>>, hosts: Arc<Hosts>) -> io::Result<()> {
         let listeners = edge.listeners.iter().map(AsRawFd::as_raw_fd);
         let answering = edge.answering.iter().map(|answering| answering.socket.as_raw_fd());
-        for (index, descriptor) in listeners.chain(answering).enumerate() {
+        let relay = edge.relay.iter().map(|relay| relay.socket().as_raw_fd());
+        for (index, descriptor) in listeners.chain(answering).chain(relay).enumerate() {
             let token = Token(EDGE + index);
             self.poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
         }
@@ -333,14 +349,15 @@ impl Door {
     /// Answers the searches that wait.
     fn answer(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) {
         self.has_more = false;
-        for Answering { socket, replies_from } in &self.edge.answering {
+        for (index, Answering { socket, replies_from, is_unicast }) in self.edge.answering.iter().enumerate() {
             let reply_socket = self.edge.answering.get(*replies_from).map_or(socket, |other| &other.socket);
             let mut n_left = limit::TURN_SEARCH_BYTES;
             while n_left > 0 {
                 let Ok((n, from)) = socket.recv_from(buffer) else { break };
                 // An empty one costs something as well.
                 n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
-                let is_ignored = matches!(from.ip(), IpAddr::V4(ip) if self.edge.ignored.contains(&ip));
+                let is_own = self.edge.relay.as_ref().is_some_and(|relay| relay.is_own(from));
+                let is_ignored = is_own || matches!(from.ip(), IpAddr::V4(ip) if self.edge.ignored.contains(&ip));
                 if is_ignored {
                     continue;
                 }
@@ -360,6 +377,9 @@ impl Door {
                     };
                     self.log.tell(Level::Warning, what, Some(from), name, now);
                 }
+                if let (true, Some(relay)) = (is_unicast, &mut self.edge.relay) {
+                    relay.hand_on(&mut buffer[..n], from, index);
+                }
                 for datagram in self.datagrams.drain(..) {
                     if let Some(to) = datagram.to {
                         // As one that is lost: the client asks again.
@@ -370,6 +390,22 @@ impl Door {
             // The poller would not tell again of what is left in the socket.
             self.has_more |= n_left == 0;
         }
+        self.relay_answers(buffer);
+    }
+
+    /// Hands the answers of this host's other servers to who asked.
+    fn relay_answers(&mut self, buffer: &mut [u8]) {
+        let Some(relay) = &self.edge.relay else { return };
+        let mut n_left = limit::TURN_SEARCH_BYTES;
+        while n_left > 0 {
+            let Some((n, client, heard_by)) = relay.answer(buffer) else { return };
+            n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
+            if let Some(answering) = self.edge.answering.get(heard_by) {
+                // As one that is lost: the client asks again.
+                let _ = answering.socket.send_to(&buffer[..n], client);
+            }
+        }
+        self.has_more = true;
     }
 
     fn send_beacons(&mut self, now: Now) {

@@ -67,13 +67,15 @@ struct StatusPv {
 }
 
 /// Names behind the prefix, with their units. All are doubles: counts of a long run need more than 32 bits.
-const NUMBERS: [(&str, &str); 11] = [
+const NUMBERS: [(&str, &str); 13] = [
     ("CLIENTS", ""),
     ("CHANNELS", ""),
     ("SUBSCRIPTIONS", ""),
     ("QUEUED_BYTES", "B"),
+    ("UPDATES_POSTED", ""),
     ("UPDATES_SENT", ""),
     ("UPDATES_MERGED", ""),
+    ("UPDATES_DROPPED", ""),
     ("SEARCHES", ""),
     ("REFUSED", ""),
     ("FLAWED", ""),
@@ -83,6 +85,17 @@ const NUMBERS: [(&str, &str); 11] = [
 
 /// The name of all in one, as JSON in an array of char.
 const JSON: &str = "STATUS";
+
+/// What was counted since the server began.
+#[derive(Debug)]
+struct Counts {
+    updates: UpdateCounts,
+    n_posted: u64,
+    n_dropped: u64,
+    n_searches: u64,
+    n_refused: u64,
+    n_flawed: u64,
+}
 
 /// What the numbers are; in their order.
 #[derive(Debug, Default)]
@@ -136,8 +149,17 @@ impl Refresher {
             let mut cpu = Cpu::now();
             loop {
                 let clients = clients(&inboxes);
-                let counts = [source.n_searches.load(Ordering::Relaxed), hosts.n_refused(), hosts.n_flawed()];
-                let totals = Totals::of(&clients, tally.counts(), counts, &mut cpu);
+                let sum =
+                    |of: fn(&Inbox) -> &AtomicU64| inboxes.iter().map(|inbox| of(inbox).load(Ordering::Relaxed)).sum();
+                let counts = Counts {
+                    updates: tally.counts(),
+                    n_posted: sum(|inbox| &inbox.updates.posted),
+                    n_dropped: sum(|inbox| &inbox.updates.dropped),
+                    n_searches: source.n_searches.load(Ordering::Relaxed),
+                    n_refused: hosts.n_refused(),
+                    n_flawed: hosts.n_flawed(),
+                };
+                let totals = Totals::of(&clients, &counts, &mut cpu);
                 source.post(&clients, &totals);
                 if stopped.recv_timeout(limit::STATUS_PERIOD) != Err(RecvTimeoutError::Timeout) {
                     return;
@@ -178,23 +200,20 @@ pub(super) fn clients(inboxes: &[Arc<Inbox>]) -> Vec<ClientStatus> {
 }
 
 impl Totals {
-    fn of(
-        clients: &[ClientStatus],
-        updates: UpdateCounts,
-        [n_searches, n_refused, n_flawed]: [u64; 3],
-        cpu: &mut Cpu,
-    ) -> Totals {
+    fn of(clients: &[ClientStatus], counts: &Counts, cpu: &mut Cpu) -> Totals {
         let sum = |of: fn(&ClientStatus) -> usize| clients.iter().map(of).sum::<usize>() as f64;
         Totals([
             clients.len() as f64,
             sum(|client| client.n_channels),
             sum(|client| client.n_subscriptions),
             sum(|client| client.queued_bytes),
-            updates.sent as f64,
-            updates.merged as f64,
-            n_searches as f64,
-            n_refused as f64,
-            n_flawed as f64,
+            counts.n_posted as f64,
+            counts.updates.sent as f64,
+            counts.updates.merged as f64,
+            counts.n_dropped as f64,
+            counts.n_searches as f64,
+            counts.n_refused as f64,
+            counts.n_flawed as f64,
             cpu.percent(),
             resident_bytes(),
         ])
