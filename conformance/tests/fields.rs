@@ -29,6 +29,17 @@ const RECORDS: &[(&str, &str)] = &[
     ("event", "event"),
     ("sel", "sel"),
     ("sub", "sub"),
+    ("int64in", "int64in"),
+    ("int64out", "int64out"),
+    ("mbbiDirect", "mbbiDirect"),
+    ("mbboDirect", "mbboDirect"),
+    ("lsi", "lsi"),
+    ("lso", "lso"),
+    ("aai", "aai"),
+    ("aao", "aao"),
+    ("subArray", "subArray"),
+    ("compress", "compress"),
+    ("printf", "printf"),
 ];
 
 /// Fields that are not compared, and why.

@@ -9,6 +9,7 @@ use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
 
 use crate::core::Core;
 use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
+use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::reading;
 use crate::scan::Place;
@@ -93,8 +94,7 @@ impl Database {
     /// time is inside (the caller holds its own lock around call and delivery).
     pub fn handle(&self, input: Input, now: Now, out: &mut Vec<Event>) -> Result<(), PutError> {
         let mut engine = self.engine();
-        let mut turn =
-            Turn { core: &self.core, engine: &mut engine, now, events: out, put: None, resumed: None, depth: 0 };
+        let mut turn = Turn { core: &self.core, engine: &mut engine, now, events: out, waiters: Vec::new(), depth: 0 };
         let result = match input {
             Input::Start => {
                 start(&mut turn);
@@ -104,8 +104,13 @@ impl Database {
                 tick(&mut turn);
                 Ok(())
             }
-            Input::Put { field, value, put } => {
-                turn.put_field_for(field.record, field.field, value, put.map(Waiter::Client))
+            Input::Put { field, value, put: None } => turn.put_field(field.record, field.field, value),
+            Input::Put { field: FieldRef { record, field }, value, put: Some(put) } => {
+                turn.notify(record, Waiter::Put(put), Wanted::Put { field, value })
+            }
+            Input::GiveUp { field, put } => {
+                turn.give_up(field.record, Waiter::Put(put));
+                Ok(())
             }
             Input::Acknowledge { field, transient, severity } => {
                 turn.acknowledge(field.record, transient, severity);
@@ -133,6 +138,10 @@ impl Database {
     /// of the SCAN choice.
     pub fn scans_skipped(&self, scan: u16) -> u64 {
         self.engine().scans.skipped(scan)
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
     }
 
     fn engine(&self) -> MutexGuard<'_, Engine> {

@@ -10,10 +10,10 @@ use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::FieldRef;
 use crate::calc::escaped;
-use crate::link::{Link, Target};
+use crate::link::{Link, Modifiers, Target, Trigger};
 use crate::post::Posts;
 use crate::record::{Record, lock};
-use crate::turn::{Deferred, Timer, Turn};
+use crate::turn::{Deferred, Timer, Turn, Waiter};
 
 /// Whether a record is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +82,10 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// As [`Step::fetch`], without the alarm.
     pub(crate) fn fetch_quietly<T: Element>(&mut self, link: impl Fn(&R) -> &Link) -> Result<Option<T>, Broken> {
-        match self.fetch_value(link, T::KIND)? {
+        let target = link(&lock(self.cell)).target();
+        match self.turn.fetch_one(self.record, target, T::KIND)? {
             None => Ok(None),
-            Some(value) => value.first().and_then(T::of).map(Some).ok_or(Broken),
+            Some(scalar) => T::of(scalar).map(Some).ok_or(Broken),
         }
     }
 
@@ -95,7 +96,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         kind: Kind,
     ) -> Result<Option<Value>, Broken> {
-        let fetched = self.fetch_value(link, kind);
+        let target = link(&lock(self.cell)).target();
+        let fetched = self.turn.fetch(self.record, target, kind);
         if fetched.is_err() {
             self.blame(name);
         }
@@ -118,20 +120,26 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
     }
 
-    /// The kind and the most elements of what a link leads to; `None`: to nothing here.
+    /// How many elements fit what a link leads to; `None` when it leads to no field.
+    pub(crate) fn size_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<u32> {
+        self.target_facts(link).map(|(_, count_max)| count_max)
+    }
+
+    /// The kind of what a link leads to; `None` when it leads to no field.
+    pub(crate) fn kind_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<Kind> {
+        self.target_facts(link).map(|(kind, _)| kind)
+    }
+
+    /// The kind and the most elements of what a link leads to; `None` when it leads to no field.
     pub(crate) fn target_facts(&mut self, link: impl Fn(&R) -> &Link) -> Option<(Kind, u32)> {
-        match link(&lock(self.cell)).target() {
+        let target = link(&lock(self.cell)).target();
+        match target {
             Target::Field { record, field, .. } => {
                 let facts = self.turn.core.facts(FieldRef { record, field });
                 Some((facts.kind, facts.count_max))
             }
             Target::Constant | Target::Missing => None,
         }
-    }
-
-    fn fetch_value(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
-        let target = link(&lock(self.cell)).target();
-        self.turn.fetch(self.record, target, kind)
     }
 
     /// Writes through a link, and processes what it leads to if the link says so.
@@ -157,14 +165,41 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
     }
 
-    /// Writes through a link that is a channel, and tells the record when all that has ended; see
-    /// [`Record::written`]. Whether it is a channel.
-    pub(crate) fn drive_and_tell(&mut self, link: impl Fn(&R) -> &Link, value: impl Into<Value>, number: u8) -> bool {
+    /// Processes what a link leads to, and completes this record when all of that has ended; false when it leads to no
+    /// field here.
+    pub(crate) fn notify(&mut self, link: impl Fn(&R) -> &Link) -> bool {
         let target = link(&lock(self.cell)).target();
-        self.turn.drive_and_tell(self.record, target, value.into(), number)
+        let Target::Field { record: to, .. } = target else { return false };
+        self.turn.engine.deferred.push_back(Deferred::Notify { from: self.record, to });
+        true
     }
 
-    fn blame(&mut self, name: &'static str) {
+    /// Writes through a channel (a link with CA), and tells this record under a number of its own when all that this
+    /// starts has ended, see [`Record::written`]; false for any other link.
+    pub(crate) fn drive_notifying(&mut self, link: impl Fn(&R) -> &Link, value: impl Into<Value>, number: u8) -> bool {
+        let target = link(&lock(self.cell)).target();
+        let Target::Field { record, field, modifiers } = target else { return false };
+        if modifiers.trigger != Trigger::Channel {
+            return false;
+        }
+        let waiter = Some(Waiter::Record { record: self.record, number });
+        self.turn.engine.deferred.push_back(Deferred::Put { record, field, value: value.into(), waiter });
+        true
+    }
+
+    /// Reads through a link without processing what it leads to, and without an alarm of its own.
+    pub(crate) fn fetch_only(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
+        let target = match link(&lock(self.cell)).target() {
+            Target::Field { record, field, modifiers } => {
+                Target::Field { record, field, modifiers: Modifiers { trigger: Trigger::None, ..modifiers } }
+            }
+            target => target,
+        };
+        self.turn.fetch(self.record, target, kind)
+    }
+
+    /// Raises the alarm of a link that is broken.
+    pub(crate) fn blame(&mut self, name: &'static str) {
         self.lock().common().raise_saying(Status::LINK, 3, format!("field {name}").into());
     }
 
@@ -182,9 +217,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
                 own.common().user_tag = tag;
                 return;
             }
-            Target::Field { .. } | Target::Missing => match self.turn.fetch(self.record, target, Kind::I16) {
+            Target::Field { .. } | Target::Missing => match self.turn.fetch_one(self.record, target, Kind::I16) {
                 Ok(value) => {
-                    if let Some(Scalar::I16(event)) = value.and_then(|value| value.first()) {
+                    if let Some(Scalar::I16(event)) = value {
                         self.lock().common().time_event = event;
                     }
                 }
@@ -278,4 +313,4 @@ macro_rules! element {
     )*};
 }
 
-element! { f64, F64; i32, I32; u32, U32; u16, U16; i16, I16; Text, Text; }
+element! { f64, F64; i64, I64; i32, I32; u32, U32; u16, U16; i16, I16; Text, Text; }

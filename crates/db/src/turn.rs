@@ -1,7 +1,7 @@
 //! One turn of the crank: processing, links, timers, and what is put off until after it.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
@@ -9,12 +9,13 @@ use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 use crate::common::Common;
 use crate::core::Core;
 use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
+use crate::line::{Line, Wanted};
 use crate::link::{Inherit, Target, Trigger, When};
 use crate::post::Posts;
 use crate::record::{CHANGED, with};
 use crate::scan::{EVENT, IO_INTERRUPT, Place, Scans};
 use crate::step::{Broken, Outcome};
-use crate::{Event, PutError, PutId};
+use crate::{Event, PutId};
 
 const STAT: u16 = Common::at("STAT");
 const SEVR: u16 = Common::at("SEVR");
@@ -30,17 +31,19 @@ pub(crate) struct Engine {
     pub(crate) deferred: VecDeque<Deferred>,
     /// Who waits for records which are active.
     pub(crate) waits: Vec<(Waiter, u32)>,
+    /// Who waits for records before they begin; bounded by the puts that the network lets in.
+    pub(crate) lines: HashMap<u32, Line>,
     work: Vec<Work>,
     /// When work was left over: at once.
     pub(crate) resume_at: Option<Instant>,
 }
 
-/// Who wants to hear when all that a put started has ended.
+/// Who hears of the end of all processing that it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
-    /// A client, by the number that it gave.
-    Client(PutId),
-    /// A record that wrote through a channel, by a number of its own.
+    /// A client's put.
+    Put(PutId),
+    /// A record, by a number of its own: one that wrote through a channel, or has Async Soft Channel.
     Record { record: u32, number: u8 },
 }
 
@@ -56,16 +59,20 @@ pub(crate) enum Timer {
 /// Work that waits until the chain in hand is done.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Deferred {
+    /// The record is done, and others wait for that.
+    Next { record: u32 },
     /// RPRO: a put came while the record was active.
     Reprocess { record: u32 },
     /// The target of a link that follows it changed.
     Follow { record: u32, when: When },
-    /// An output through a channel (CA) to a record that is here.
+    /// An output through a channel (CA) to a record that is here; `waiter` waits for all that it starts.
     Put { record: u32, field: u16, value: Value, waiter: Option<Waiter> },
-    /// All that an output through a channel started has ended.
+    /// All that a record began as a [`Waiter`] has ended.
     Written { record: u32, number: u8 },
     /// A record that waits is to complete at once.
     Abort { record: u32 },
+    /// Async Soft Channel processes what its record reads.
+    Notify { from: u32, to: u32 },
     /// An event was posted: records whose SCAN is Event and whose EVNT names it.
     Event { name: Text },
     /// The second half of a record that waits for nothing but the end of the chain in hand.
@@ -88,10 +95,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) now: Now,
     pub(crate) events: &'a mut Vec<Event>,
-    /// Who waits for the chain that is being processed.
-    pub(crate) put: Option<Waiter>,
-    /// The record that waited before, and whose second half is being processed.
-    pub(crate) resumed: Option<u32>,
+    /// Those whose chain is being processed; one, but for a record that several wait for.
+    pub(crate) waiters: Vec<Waiter>,
     pub(crate) depth: u16,
 }
 
@@ -118,14 +123,10 @@ impl Turn<'_> {
 
     /// The second half of a record that waited.
     pub(crate) fn complete(&mut self, record: u32) {
-        self.resume(Work::Complete(record), record);
-    }
-
-    /// Work whose beginning a put may wait for: what waits in its chain, that put waits for as well.
-    fn resume(&mut self, work: Work, record: u32) {
-        self.resumed = Some(record);
-        self.run(work);
-        self.resumed = None;
+        // Those who wait for it also wait for what comes of it.
+        let waits = &self.engine.waits;
+        let waiters = waits.iter().filter(|(_, of)| *of == record).map(|(waiter, _)| *waiter).collect();
+        self.with_waiters(waiters, |turn| turn.run(Work::Complete(record)));
     }
 
     /// Posts an event; one that is posted again before its records have processed counts once.
@@ -133,6 +134,35 @@ impl Turn<'_> {
         let event = Deferred::Event { name };
         if !self.engine.deferred.contains(&event) {
             self.engine.deferred.push_back(event);
+        }
+    }
+
+    /// Does something for `waiters`, and tells those who then wait for nothing more.
+    pub(crate) fn with_waiters<T>(&mut self, waiters: Vec<Waiter>, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.waiters, waiters);
+        let result = work(self);
+        for waiter in std::mem::replace(&mut self.waiters, before) {
+            self.tell_if_done(waiter);
+        }
+        result
+    }
+
+    /// Those whose chain is in hand also wait for a record that is active.
+    pub(crate) fn wait_for(&mut self, record: u32) {
+        for waiter in &self.waiters {
+            if !self.engine.waits.contains(&(*waiter, record)) {
+                self.engine.waits.push((*waiter, record));
+            }
+        }
+    }
+
+    pub(crate) fn tell_if_done(&mut self, waiter: Waiter) {
+        if self.engine.waits.iter().any(|(waiting, _)| *waiting == waiter) {
+            return;
+        }
+        match waiter {
+            Waiter::Put(put) => self.events.push(Event::PutDone { put }),
+            Waiter::Record { record, number } => self.engine.deferred.push_back(Deferred::Written { record, number }),
         }
     }
 
@@ -167,9 +197,9 @@ impl Turn<'_> {
             return;
         };
         if disable_link != Target::Constant {
-            match self.fetch(record, disable_link, Kind::I16) {
+            match self.fetch_one(record, disable_link, Kind::I16) {
                 Ok(value) => {
-                    if let Some(Scalar::I16(number)) = value.and_then(|value| value.first()) {
+                    if let Some(Scalar::I16(number)) = value {
                         self.with(record, |body, _| body.common().disable = number);
                     }
                 }
@@ -244,54 +274,6 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Tells a waiter that there is nothing left to wait for.
-    fn end_unless_waiting(&mut self, waiter: Waiter) {
-        if self.engine.waits.iter().any(|(waiting, _)| *waiting == waiter) {
-            return;
-        }
-        match waiter {
-            Waiter::Client(put) => self.events.push(Event::PutDone { put }),
-            Waiter::Record { record, number } => self.engine.deferred.push_back(Deferred::Written { record, number }),
-        }
-    }
-
-    /// A put whose end somebody waits for: at once, or when the last record that it started is done.
-    pub(crate) fn put_field_for(
-        &mut self,
-        record: u32,
-        field: u16,
-        value: Value,
-        waiter: Option<Waiter>,
-    ) -> Result<(), PutError> {
-        self.put = waiter;
-        let result = self.put_field(record, field, value, waiter);
-        self.put = None;
-        match (waiter, &result) {
-            // The refusal itself tells the client.
-            (None, _) | (Some(Waiter::Client(_)), Err(_)) => {}
-            (Some(waiter), _) => self.end_unless_waiting(waiter),
-        }
-        result
-    }
-
-    /// The put in hand is not complete before this record is.
-    fn wait_for(&mut self, record: u32) {
-        let mut puts: Vec<Waiter> = self.put.into_iter().collect();
-        if let Some(resumed) = self.resumed {
-            puts.extend(self.engine.waits.iter().filter(|(_, of)| *of == resumed).map(|(put, _)| *put));
-        }
-        for put in puts {
-            self.wait(put, record);
-        }
-    }
-
-    /// Somebody waits for a record, once however often it is said.
-    pub(crate) fn wait(&mut self, waiter: Waiter, record: u32) {
-        if !self.engine.waits.contains(&(waiter, record)) {
-            self.engine.waits.push((waiter, record));
-        }
-    }
-
     fn forward(&mut self, from: u32, to: u32) {
         let is_passive = self.with(to, |body, _| body.common().scan == 0);
         if is_passive == Some(true) {
@@ -308,20 +290,22 @@ impl Turn<'_> {
             common.is_in_chain = false;
             std::mem::take(&mut common.reprocess) != 0
         });
+        // Base lets them race; whoever waits in line goes first here.
+        self.call_next(record);
         if is_wanted_again == Some(true) {
             self.engine.deferred.push_back(Deferred::Reprocess { record });
-        } else if !self.engine.waits.is_empty() {
-            let put = self.put;
+        }
+        if !self.engine.waits.is_empty() {
             let mut ended = Vec::new();
             self.engine.waits.retain(|&(waiter, of)| {
-                let is_over = of == record && Some(waiter) != put;
-                if is_over {
+                // Those in hand hear of it when their chain is done.
+                if of == record && !self.waiters.contains(&waiter) {
                     ended.push(waiter);
                 }
                 of != record
             });
             for waiter in ended {
-                self.end_unless_waiting(waiter);
+                self.tell_if_done(waiter);
             }
         }
     }
@@ -355,16 +339,40 @@ impl Turn<'_> {
         if self.depth >= DEPTH_MAX {
             return Err(Broken);
         }
+        // Whoever waits for the target is found active by it.
+        let before = self.with(from, |body, _| {
+            let common = body.common();
+            (std::mem::replace(&mut common.is_active, 1), std::mem::replace(&mut common.is_in_chain, true))
+        });
         self.hand_on(from, to);
         self.depth += 1;
         self.process(to);
         self.depth -= 1;
+        self.with(from, |body, _| {
+            let common = body.common();
+            (common.is_active, common.is_in_chain) = before.unwrap_or_default();
+        });
         let has_failed = self.with(to, |body, _| body.common().has_failed);
         if has_failed == Some(false) { Ok(()) } else { Err(Broken) }
     }
 
     /// Reads what a link of `record` leads to, as elements of a kind. `None`: the link is constant.
     pub(crate) fn fetch(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Value>, Broken> {
+        self.fetch_at_least(0, record, target, kind)
+    }
+
+    /// The first element of what a link leads to; of an empty array there is none, so the link is broken.
+    pub(crate) fn fetch_one(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Scalar>, Broken> {
+        Ok(self.fetch_at_least(1, record, target, kind)?.and_then(|value| value.first()))
+    }
+
+    fn fetch_at_least(
+        &mut self,
+        n_elements: usize,
+        record: u32,
+        target: Target,
+        kind: Kind,
+    ) -> Result<Option<Value>, Broken> {
         let (from, field, modifiers) = match target {
             Target::Constant => return Ok(None),
             Target::Missing => return Err(Broken),
@@ -385,6 +393,9 @@ impl Turn<'_> {
             })
             .ok_or(Broken)?;
         let value = self.core.convert(from, field, value, kind).map_err(|_| Broken)?;
+        if value.len() < n_elements {
+            return Err(Broken);
+        }
         if from != record {
             self.with(record, |body, _| inherit(body.common(), modifiers.inherit, alarm));
         }
@@ -418,19 +429,6 @@ impl Turn<'_> {
         if modifiers.trigger == Trigger::Passive { self.process_target(from, to) } else { Ok(()) }
     }
 
-    /// Writes through a channel, and tells the record by a number of its own when all that has ended. Whether the
-    /// link is a channel to a record that is here; nothing is written where it is not.
-    pub(crate) fn drive_and_tell(&mut self, from: u32, target: Target, value: Value, number: u8) -> bool {
-        match target {
-            Target::Field { record, field, modifiers } if modifiers.trigger == Trigger::Channel => {
-                let waiter = Some(Waiter::Record { record: from, number });
-                self.engine.deferred.push_back(Deferred::Put { record, field, value, waiter });
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// The time stamp and tag of a record.
     pub(crate) fn time_of(&mut self, record: u32) -> (TimeStamp, u64) {
         self.with(record, |body, _| (body.common().time, body.common().user_tag)).unwrap_or_default()
@@ -452,7 +450,8 @@ impl Turn<'_> {
     /// Does one thing that was put off.
     pub(crate) fn run_deferred(&mut self, deferred: Deferred) {
         match deferred {
-            Deferred::Reprocess { record } => self.resume(Work::Process(record), record),
+            Deferred::Next { record } => self.next_in_line(record),
+            Deferred::Reprocess { record } => self.process(record),
             Deferred::Complete { record } => self.complete(record),
             Deferred::Event { name } => {
                 for record in self.engine.scans.of_event(&name) {
@@ -460,6 +459,10 @@ impl Turn<'_> {
                         self.process(record);
                     }
                 }
+            }
+            Deferred::Notify { from, to } => {
+                // Processing is never refused.
+                let _ = self.notify(to, Waiter::Record { record: from, number: 0 }, Wanted::Processing);
             }
             Deferred::Follow { record, when } => {
                 let is_wanted = self.with(record, |body, _| match when {
@@ -472,8 +475,14 @@ impl Turn<'_> {
                 }
             }
             Deferred::Put { record, field, value, waiter } => {
-                // As for a client through a channel: a refusal has nobody to go to.
-                let _ = self.put_field_for(record, field, value, waiter);
+                let Some(waiter) = waiter else {
+                    // As for a client through a channel: a refusal has nobody to go to.
+                    let _ = self.put_field(record, field, value);
+                    return;
+                };
+                if self.notify(record, waiter, Wanted::Put { field, value }).is_err() {
+                    self.tell_if_done(waiter);
+                }
             }
             Deferred::Written { record, number } => {
                 if self.with(record, |body, posts| body.written(number, posts)) == Some(true) {
@@ -524,12 +533,12 @@ impl Turn<'_> {
 /// A record that is found active again and again goes into SCAN alarm.
 fn refuse_active(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     let common = body.common();
-    if common.status == Status::SCAN.0 || common.severity >= 3 {
+    if common.status == Status::SCAN.0 {
         return;
     }
     let count = common.lock_count;
-    common.lock_count = count.saturating_add(1);
-    if count < LOCK_COUNT_MAX {
+    common.lock_count = count.wrapping_add(1);
+    if count < LOCK_COUNT_MAX || common.severity >= 3 {
         return;
     }
     common.raise_saying(Status::SCAN, 3, "Async in progress".into());
@@ -549,7 +558,6 @@ fn refuse_disabled(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     common.status = Status::DISABLE.0;
     common.new_severity = 0;
     common.new_status = 0;
-    common.new_message = Text::EMPTY;
     posts.post(body, STAT, EventMask::VALUE);
     posts.post(body, SEVR, EventMask::VALUE);
     let value = body.record_type().value;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fodo_data::{Meta, Reading, Severity, Value};
-use fodo_db::{FieldRef, Input, PutError};
+use fodo_db::{FieldRef, Input, PutError, PutId};
 use fodo_net::{Completion, Post, Posts, PutRefusal, Pv, PvFacts, Source};
 
 use crate::limit;
@@ -102,6 +102,10 @@ impl Pv for RecordPv {
         self.crank.put(self.field, value, completion).map_err(refusal)
     }
 
+    fn give_up(&self, put: u64) {
+        self.crank.give_up(self.field, PutId(put));
+    }
+
     fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal> {
         self.crank.input(Input::Acknowledge { field: self.field, transient, severity }).map_err(refusal)
     }
@@ -121,7 +125,8 @@ impl Pv for RecordPv {
     }
 }
 
-fn refusal(error: PutError) -> PutRefusal {
+/// As the network says it.
+pub fn refusal(error: PutError) -> PutRefusal {
     match error {
         PutError::ReadOnly => PutRefusal::ReadOnly,
         other => PutRefusal::Rejected(other.to_string()),

@@ -7,6 +7,7 @@ use crate::field::record_fields;
 use crate::link::Target;
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::Device;
 use crate::record::simulation::constant;
 use crate::record::states::{UNNAMED, binary_labels};
 use crate::record::{CHANGED, Record, record_type};
@@ -52,7 +53,6 @@ record_type!(Busy, "busy", ["Soft Channel", "Raw Soft Channel"]);
 const VAL: u16 = Busy::at("VAL");
 const RVAL: u16 = Busy::at("RVAL");
 const RBV: u16 = Busy::at("RBV");
-const RAW: u16 = 1;
 
 impl Record for Busy {
     fn init(&mut self) {
@@ -125,8 +125,9 @@ fn write(step: &mut Step<'_, '_, Busy>) -> bool {
         Err(Broken) => return false,
     }
     let (mode, value, raw_value) = {
-        let busy = step.lock();
-        (busy.simulation_mode, busy.value, (busy.common.device == RAW).then_some(busy.raw_value))
+        let mut busy = step.lock();
+        let is_raw = Device::of(&mut *busy) == Device::Raw;
+        (busy.simulation_mode, busy.value, is_raw.then_some(busy.raw_value))
     };
     match mode {
         0 => step.drive("OUT", |busy| &busy.output, raw_value.map_or(Value::from(value), Value::from)).is_ok(),

@@ -10,6 +10,7 @@ use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::Device;
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, leveled, moved};
 use crate::record::links::state_of;
@@ -83,7 +84,6 @@ record_type!(CalcOut, "calcout", ["Soft Channel", "Async Soft Channel"]);
 leveled!(CalcOut, f64);
 inputs!(CalcOut);
 
-const ASYNC: u16 = 1;
 const VAL: u16 = CalcOut::at("VAL");
 const CALC: u16 = CalcOut::at("CALC");
 const CLCV: u16 = CalcOut::at("CLCV");
@@ -147,10 +147,6 @@ impl Record for CalcOut {
         Ok(())
     }
 
-    fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
-        self.common.is_active != 0
-    }
-
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         if step.is_completion {
             let is_delayed = std::mem::take(&mut step.lock().is_delayed) != 0;
@@ -198,9 +194,9 @@ fn execute(step: &mut Step<'_, '_, CalcOut>) -> bool {
                 _ => return false,
             }
         }
-        (calcout.output_value, calcout.event.clone(), calcout.common.device == ASYNC)
+        (calcout.output_value, calcout.event.clone(), Device::of(&mut *calcout) == Device::Async)
     };
-    let is_waiting = is_async && step.drive_and_tell(|calcout| &calcout.output, value, 0);
+    let is_waiting = is_async && step.drive_notifying(|calcout| &calcout.output, value, 0);
     if !is_waiting {
         // A broken link has raised its alarm; the event is posted all the same.
         let _ = step.drive("OUT", |calcout| &calcout.output, value);

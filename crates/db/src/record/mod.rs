@@ -13,24 +13,38 @@ use crate::routine::Routines;
 use crate::step::{Outcome, Step};
 use crate::turn::Turn;
 
+mod aai;
+mod aao;
 mod ai;
 mod ao;
+mod array;
 mod bi;
 mod bo;
 mod busy;
+mod c_format;
 mod calc;
 mod calcout;
+mod compress;
+mod device;
 mod dfanout;
 mod event;
 mod fanout;
 mod inputs;
+mod int64in;
+mod int64out;
 mod levels;
 mod links;
+mod long_text;
 mod longin;
 mod longout;
+mod lsi;
+mod lso;
 mod mbbi;
+mod mbbi_direct;
 mod mbbo;
+mod mbbo_direct;
 mod output;
+mod printf;
 mod scalcout;
 mod sel;
 mod selection;
@@ -41,6 +55,7 @@ mod states;
 mod stringin;
 mod stringout;
 mod sub;
+mod sub_array;
 mod swait;
 mod transform;
 mod waveform;
@@ -64,6 +79,17 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &calcout::TYPE,
     &seq::TYPE,
     &event::TYPE,
+    &int64in::TYPE,
+    &int64out::TYPE,
+    &mbbi_direct::TYPE,
+    &mbbo_direct::TYPE,
+    &lsi::TYPE,
+    &lso::TYPE,
+    &aai::TYPE,
+    &aao::TYPE,
+    &sub_array::TYPE,
+    &compress::TYPE,
+    &printf::TYPE,
     &sel::TYPE,
     &sub::TYPE,
     &busy::TYPE,
@@ -122,6 +148,11 @@ pub(crate) trait Record: Fields + Send {
         None
     }
 
+    /// Bytes, NUL included, of a text field without a size of its own.
+    fn text_size(&self) -> u16 {
+        0
+    }
+
     /// One of its own fields was set by a put; those with SPECIAL, and arrays.
     fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str>
     where
@@ -135,9 +166,10 @@ pub(crate) trait Record: Fields + Send {
         true
     }
 
-    /// All that it wrote through a channel under this number has ended. Whether it is to complete now.
+    /// All that it began under this number, through a channel or with Async Soft Channel, has ended. Whether it is to
+    /// complete now.
     fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
-        false
+        self.common().is_active != 0
     }
 
     /// Reads, converts, raises alarms, posts. The record is marked as active around it.
@@ -268,6 +300,8 @@ pub(crate) fn number_of(record: &mut dyn Record, name: &str) -> Option<u16> {
 
 /// VALUE and LOG.
 pub(crate) const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
+
+pub(crate) use long_text::fitting as fitting_text;
 
 /// The labels of a menu as texts.
 pub(crate) fn labels(choices: &[&str]) -> Vec<Text> {

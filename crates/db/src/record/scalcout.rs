@@ -173,10 +173,6 @@ impl Record for SCalcOut {
         Ok(())
     }
 
-    fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
-        self.common.is_active != 0
-    }
-
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         if step.is_completion {
             let is_delayed = std::mem::take(&mut step.lock().is_delayed) != 0;
@@ -252,7 +248,7 @@ fn execute(step: &mut Step<'_, '_, SCalcOut>) -> bool {
         }
     };
     let waits = step.lock().waits != 0;
-    let is_waiting = waits && step.drive_and_tell(|scalcout| &scalcout.output, value.clone(), 0);
+    let is_waiting = waits && step.drive_notifying(|scalcout| &scalcout.output, value.clone(), 0);
     if !is_waiting {
         // A broken link has raised its alarm; the event is posted all the same.
         let _ = step.drive("OUT", |scalcout| &scalcout.output, value);

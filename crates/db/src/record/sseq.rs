@@ -232,7 +232,7 @@ fn write_next(step: &mut Step<'_, '_, SSeq>) {
         };
         (value, sseq.waits[index] != 0)
     };
-    if is_waited_for && step.drive_and_tell(|sseq| &sseq.links[index], value.clone(), index as u8) {
+    if is_waited_for && step.drive_notifying(|sseq| &sseq.links[index], value.clone(), index as u8) {
         step.post(|sseq, posts| sseq.set_waiting(index, 1, posts));
         return;
     }

@@ -258,7 +258,7 @@ fn execute(step: &mut Step<'_, '_, SWait>) -> Outcome {
     let mut outcome = Outcome::Done;
     if output_state == OK {
         let value = if has_desired { desired(step) } else { step.lock().value };
-        if step.drive_and_tell(|swait| &swait.output, value, 0) {
+        if step.drive_notifying(|swait| &swait.output, value, 0) {
             step.lock().progress = Progress::Driven;
             outcome = Outcome::Held;
         }
