@@ -4,8 +4,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use fodo_conformance::place::{own_folder, program};
-use fodo_conformance::process::printed_by;
+use fodo_conformance::place::{free_port, own_folder, program};
+use fodo_conformance::process::{Process, confine, printed_by};
 
 /// What prints JSON, or is asked for its help elsewhere.
 const VERBS: [&str; 9] = ["get", "put", "monitor", "info", "search", "top", "why", "config", "ioc"];
@@ -48,6 +48,23 @@ fn the_page_on_json_has_the_keys_of_every_verb() {
         }
     }
     assert!(n_verbs >= 9, "{n_verbs}");
+}
+
+#[test]
+fn the_page_on_the_shell_holds_what_its_help_prints() {
+    let mut command = Command::new(program());
+    confine(&mut command, free_port());
+    let mut shell = Process::start("fodo ioc", command.arg("ioc")).expect("the program can be started");
+    shell.write_line("help").expect("it reads commands");
+    shell.write_line("echo end of help").expect("it reads commands");
+
+    let mut printed = Vec::new();
+    while printed.last().is_none_or(|line| line != "end of help") {
+        printed.push(shell.line(Duration::from_secs(5)).expect("it answers"));
+    }
+
+    printed.pop();
+    assert_eq!(blocks("shell.md"), [printed.join("\n")]);
 }
 
 #[test]

@@ -103,6 +103,52 @@ fn row_75_an_ioc_that_gets_too_few_descriptors_says_so_and_ends() {
     }
 }
 
+/// A command under a limit of bash, whose `-u` counts threads.
+fn ioc_limited(limit: &str, port: u16) -> Command {
+    let mut command = Command::new("bash");
+    command.args(["-c", "ulimit $1 $2; shift 2; exec \"$@\"", "bash"]).args(limit.split(' '));
+    command.arg(program()).args(["ioc", "-m", "P=f:", "-d"]).arg(database("records.db"));
+    command.args(["--interface", "127.0.0.1", "--port", &port.to_string()]);
+    confine(&mut command, port);
+    command
+}
+
+#[test]
+fn row_75_an_ioc_that_gets_too_few_threads_says_so_and_ends() {
+    // Nothing limits how many threads root has.
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    if !Command::new("setpriv").args(nobody).arg("true").status().is_ok_and(|status| status.success()) {
+        return println!("not tested: no other user can be become here");
+    }
+    for n_threads in [1, 2] {
+        let limited = ioc_limited(&format!("-u {n_threads}"), free_port());
+        let mut command = Command::new("setpriv");
+        command.args(nobody).arg(limited.get_program()).args(limited.get_args());
+        command.envs(limited.get_envs().filter_map(|(name, value)| Some((name, value?))));
+
+        let failure = printed_by("fodo ioc", &mut command, PATIENCE).unwrap_err();
+
+        assert!(failure.contains("exit status: 1") && failure.contains("temporarily unavailable"), "{failure}");
+        assert!(!failure.contains("panicked"), "{failure}");
+    }
+}
+
+#[test]
+fn row_75_an_ioc_that_gets_too_little_memory_serves_or_says_so_and_ends() {
+    let mut n_ended = 0;
+    for kib in (18_000..40_000).step_by(2000) {
+        let mut command = ioc_limited(&format!("-v {kib}"), free_port());
+        let mut process = Process::start("fodo ioc", &mut command).unwrap();
+        if let Err(failure) = process.line_that_begins("fodo ioc: serving", PATIENCE) {
+            let said = ["memory allocation", "temporarily unavailable", "Cannot allocate", "error while loading"];
+            assert!(said.iter().any(|said| failure.contains(said)), "{kib} KiB: {failure}");
+            assert!(!failure.contains("panicked"), "{kib} KiB: {failure}");
+            n_ended += 1;
+        }
+    }
+    assert!(n_ended > 0, "the limits limit");
+}
+
 #[test]
 fn row_76_a_server_that_is_stopped_and_continued_is_told_of_and_used_again() {
     let (ioc, server) = ioc(1024);

@@ -31,6 +31,13 @@ const RECORDS: &[(&str, &str)] = &[
     ("int64out", "int64out"),
     ("mbbiDirect", "mbbiDirect"),
     ("mbboDirect", "mbboDirect"),
+    ("lsi", "lsi"),
+    ("lso", "lso"),
+    ("aai", "aai"),
+    ("aao", "aao"),
+    ("subArray", "subArray"),
+    ("compress", "compress"),
+    ("printf", "printf"),
 ];
 
 /// Fields that are not compared, and why.

@@ -134,3 +134,6 @@ pub const SEARCH_LEAST_BYTES: usize = 1472;
 
 /// Sources that are told apart; later ones of the same time share what one has. More than a plant has hosts.
 pub const SEARCH_SOURCES: usize = 4096;
+
+/// What is shown of something that is no name.
+pub const SHOWN_BYTES: usize = 64;

@@ -87,13 +87,13 @@ impl Core {
 
     pub(crate) fn facts(&self, FieldRef { record, field }: FieldRef) -> Facts {
         let number = field & !LONG_STRING;
-        let (record_type, row, own) = match self.cell(record) {
+        let (record_type, row, own, text_size) = match self.cell(record) {
             Some(cell) => {
                 let kind = cell.record_type();
-                let own = if number == kind.value { with(cell, |body| body.value_facts()).flatten() } else { None };
-                (kind.name, row(kind.rows, number), own)
+                let (own, text_size) = with(cell, |body| (body.value_facts(), body.text_size())).unwrap_or_default();
+                (kind.name, row(kind.rows, number), own.filter(|_| number == kind.value), text_size)
             }
-            None => ("", None, None),
+            None => ("", None, None, 0),
         };
         let Some(row) = row.filter(|_| field != RTYP) else {
             return Facts { kind: Kind::Text, count_max: 1, is_read_only: true, record_type };
@@ -102,6 +102,7 @@ impl Core {
             Some((kind, count_max)) => (kind, count_max),
             None if field & LONG_STRING == 0 => (row.dbf.kind(), 1),
             None if row.dbf.is_link() => (Kind::U8, LINK_TEXT_BYTES),
+            None if row.size == 0 => (Kind::U8, text_size.into()),
             None => (Kind::U8, u32::from(row.size)),
         };
         Facts { kind, count_max, is_read_only: row.has(crate::field::NOMOD), record_type }

@@ -140,6 +140,10 @@ impl Database {
         self.engine().scans.skipped(scan)
     }
 
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
     fn engine(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,6 +8,7 @@ mod common;
 mod core;
 mod database;
 mod field;
+mod inspect;
 mod limit;
 mod line;
 mod link;
@@ -26,7 +27,8 @@ use std::fmt;
 use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Value};
 
 pub use database::Database;
-pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, expand, instances};
+pub use inspect::{LeadsTo, LinkFacts};
+pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};
 
 /// One field of one record; small, for ever valid in its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -23,6 +23,8 @@ pub(crate) const INCLUDE_DEPTH_MAX: usize = 20;
 pub(crate) const INSTANCES_MAX: usize = 1_000_000;
 /// Macros that may stand inside one another.
 pub(crate) const MACRO_DEPTH_MAX: usize = 32;
+/// Macros that one line may need, those inside others included: some milliseconds.
+pub(crate) const MACRO_REFERENCES_MAX: usize = 10_000;
 /// Bytes that one line may have after its macros are replaced.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 /// Brackets inside one another in a JSON value.

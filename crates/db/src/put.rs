@@ -91,6 +91,11 @@ impl Turn<'_> {
             keep_simulation_mode(body, row);
             body.common().scan
         });
+        let property = |body: &mut dyn crate::record::Record| {
+            let slot = if row.has(PROP) { body.slot(field) } else { None };
+            slot.map(|slot| slot.value())
+        };
+        let property_before = with(cell, property).flatten();
         let value = if row.dbf == Dbf::Array { value } else { core.to_field(record, field, &value)? };
         let is_set = with(cell, |body| set(body, field, row, value)).unwrap_or(Ok(()));
         is_set?;
@@ -105,7 +110,7 @@ impl Turn<'_> {
             if !(is_value && row.has(PP)) {
                 posts.post(body, field, CHANGED);
             }
-            if row.has(PROP) {
+            if property(body) != property_before {
                 posts.post_all(body, EventMask::PROPERTY);
             }
         });
@@ -209,6 +214,7 @@ fn keep_simulation_mode(body: &mut dyn crate::record::Record, row: &FieldInfo) {
 /// Puts a value of the field's own kind into its place.
 fn set(body: &mut dyn crate::record::Record, field: u16, row: &FieldInfo, value: Value) -> Result<(), PutError> {
     let facts = body.value_facts();
+    let size = usize::from(if row.size == 0 { body.text_size() } else { row.size });
     let Some(mut slot) = body.slot(field) else { return Err(PutError::ReadOnly) };
     if let Slot::Array(place) = &mut slot {
         let (kind, count_max) = facts.unwrap_or((Kind::F64, 1));
@@ -218,10 +224,7 @@ fn set(body: &mut dyn crate::record::Record, field: u16, row: &FieldInfo, value:
     }
     let Some(scalar) = value.first() else { return Err(PutError::Convert(ConvertError::Empty)) };
     let scalar = match scalar {
-        Scalar::Text(text) if text.len() >= usize::from(row.size) => {
-            let size = usize::from(row.size).saturating_sub(1);
-            Scalar::Text(Text::from_bytes(text.as_bytes().get(..size).unwrap_or_default()))
-        }
+        Scalar::Text(text) => Scalar::Text(crate::record::fitting_text(&text, size)),
         scalar => scalar,
     };
     if slot.set(scalar) { Ok(()) } else { Err(PutError::Rejected("the value is of another kind")) }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
+use crate::FieldRef;
 use crate::link::{Link, Modifiers, Target, Trigger};
 use crate::post::Posts;
 use crate::record::{Record, lock};
@@ -20,6 +21,8 @@ pub(crate) enum Outcome {
     Done,
     /// As done, but its input or output could not be reached: a PP link to it counts as broken.
     Failed,
+    /// It has taken a sample, and there is nothing to tell yet: no forward link.
+    Gathering,
     /// For a timer: the record stays active, and is called again to complete.
     Waiting,
 }
@@ -76,9 +79,10 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// As [`Step::fetch`], without the alarm.
     pub(crate) fn fetch_quietly<T: Element>(&mut self, link: impl Fn(&R) -> &Link) -> Result<Option<T>, Broken> {
-        match self.fetch_value(link, T::KIND)? {
+        let target = link(&lock(self.cell)).target();
+        match self.turn.fetch_one(self.record, target, T::KIND)? {
             None => Ok(None),
-            Some(value) => value.first().and_then(T::of).map(Some).ok_or(Broken),
+            Some(scalar) => T::of(scalar).map(Some).ok_or(Broken),
         }
     }
 
@@ -89,16 +93,30 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         kind: Kind,
     ) -> Result<Option<Value>, Broken> {
-        let fetched = self.fetch_value(link, kind);
+        let target = link(&lock(self.cell)).target();
+        let fetched = self.turn.fetch(self.record, target, kind);
         if fetched.is_err() {
             self.blame(name);
         }
         fetched
     }
 
-    fn fetch_value(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
+    /// How many elements fit what a link leads to; `None` when it leads to no field.
+    pub(crate) fn size_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<u32> {
         let target = link(&lock(self.cell)).target();
-        self.turn.fetch(self.record, target, kind)
+        match target {
+            Target::Field { record, field, .. } => Some(self.turn.core.facts(FieldRef { record, field }).count_max),
+            Target::Constant | Target::Missing => None,
+        }
+    }
+
+    /// The kind of what a link leads to; `None` when it leads to no field.
+    pub(crate) fn kind_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<Kind> {
+        let target = link(&lock(self.cell)).target();
+        match target {
+            Target::Field { record, field, .. } => Some(self.turn.core.facts(FieldRef { record, field }).kind),
+            Target::Constant | Target::Missing => None,
+        }
     }
 
     /// Writes through a link, and processes what it leads to if the link says so.
@@ -176,9 +194,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
                 own.common().user_tag = tag;
                 return;
             }
-            Target::Field { .. } | Target::Missing => match self.turn.fetch(self.record, target, Kind::I16) {
+            Target::Field { .. } | Target::Missing => match self.turn.fetch_one(self.record, target, Kind::I16) {
                 Ok(value) => {
-                    if let Some(Scalar::I16(event)) = value.and_then(|value| value.first()) {
+                    if let Some(Scalar::I16(event)) = value {
                         self.lock().common().time_event = event;
                     }
                 }

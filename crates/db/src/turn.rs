@@ -193,9 +193,9 @@ impl Turn<'_> {
             return;
         };
         if disable_link != Target::Constant {
-            match self.fetch(record, disable_link, Kind::I16) {
+            match self.fetch_one(record, disable_link, Kind::I16) {
                 Ok(value) => {
-                    if let Some(Scalar::I16(number)) = value.and_then(|value| value.first()) {
+                    if let Some(Scalar::I16(number)) = value {
                         self.with(record, |body, _| body.common().disable = number);
                     }
                 }
@@ -232,6 +232,9 @@ impl Turn<'_> {
         }
         self.with(record, |body, _| body.common().has_failed = outcome == Outcome::Failed);
         self.engine.work.push(Work::Finish(record));
+        if outcome == Outcome::Gathering {
+            return;
+        }
         let forward = self.with(record, |body, _| body.common().forward.target());
         if let Some(Target::Field { record: to, modifiers, .. }) = forward {
             if modifiers.trigger == Trigger::Channel {
@@ -324,16 +327,40 @@ impl Turn<'_> {
         if self.depth >= DEPTH_MAX {
             return Err(Broken);
         }
+        // Whoever waits for the target is found active by it.
+        let before = self.with(from, |body, _| {
+            let common = body.common();
+            (std::mem::replace(&mut common.is_active, 1), std::mem::replace(&mut common.is_in_chain, true))
+        });
         self.hand_on(from, to);
         self.depth += 1;
         self.process(to);
         self.depth -= 1;
+        self.with(from, |body, _| {
+            let common = body.common();
+            (common.is_active, common.is_in_chain) = before.unwrap_or_default();
+        });
         let has_failed = self.with(to, |body, _| body.common().has_failed);
         if has_failed == Some(false) { Ok(()) } else { Err(Broken) }
     }
 
     /// Reads what a link of `record` leads to, as elements of a kind. `None`: the link is constant.
     pub(crate) fn fetch(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Value>, Broken> {
+        self.fetch_at_least(0, record, target, kind)
+    }
+
+    /// The first element of what a link leads to; of an empty array there is none, so the link is broken.
+    pub(crate) fn fetch_one(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Scalar>, Broken> {
+        Ok(self.fetch_at_least(1, record, target, kind)?.and_then(|value| value.first()))
+    }
+
+    fn fetch_at_least(
+        &mut self,
+        n_elements: usize,
+        record: u32,
+        target: Target,
+        kind: Kind,
+    ) -> Result<Option<Value>, Broken> {
         let (from, field, modifiers) = match target {
             Target::Constant => return Ok(None),
             Target::Missing => return Err(Broken),
@@ -354,6 +381,9 @@ impl Turn<'_> {
             })
             .ok_or(Broken)?;
         let value = self.core.convert(from, field, value, kind).map_err(|_| Broken)?;
+        if value.len() < n_elements {
+            return Err(Broken);
+        }
         if from != record {
             self.with(record, |body, _| inherit(body.common(), modifiers.inherit, alarm));
         }
@@ -476,12 +506,12 @@ impl Turn<'_> {
 /// A record that is found active again and again goes into SCAN alarm.
 fn refuse_active(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     let common = body.common();
-    if common.status == Status::SCAN.0 || common.severity >= 3 {
+    if common.status == Status::SCAN.0 {
         return;
     }
     let count = common.lock_count;
-    common.lock_count = count.saturating_add(1);
-    if count < LOCK_COUNT_MAX {
+    common.lock_count = count.wrapping_add(1);
+    if count < LOCK_COUNT_MAX || common.severity >= 3 {
         return;
     }
     common.raise_saying(Status::SCAN, 3, "Async in progress".into());
@@ -501,7 +531,6 @@ fn refuse_disabled(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     common.status = Status::DISABLE.0;
     common.new_severity = 0;
     common.new_status = 0;
-    common.new_message = Text::EMPTY;
     posts.post(body, STAT, EventMask::VALUE);
     posts.post(body, SEVR, EventMask::VALUE);
     let value = body.record_type().value;

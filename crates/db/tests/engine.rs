@@ -377,3 +377,24 @@ fn readers_see_whole_readings_while_records_process() {
         }
     });
 }
+
+#[test]
+fn row_76_a_wall_clock_that_jumps_moves_no_scan_and_is_what_records_are_stamped_with() {
+    let db = "record(calc, n) { field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }";
+    let (mut steady, mut jumping) = (Ioc::new(db), Ioc::new(db));
+    jumping.now = steady.now;
+
+    for step in 0..100 {
+        for ioc in [&mut steady, &mut jumping] {
+            ioc.now = ioc.now + Duration::from_millis(100);
+        }
+        jumping.now.wall.unix_s = steady.now.wall.unix_s + [0, 3600, -3600, 0][step % 4];
+        for ioc in [&mut steady, &mut jumping] {
+            ioc.database.handle(Input::Tick, ioc.now, &mut ioc.events).unwrap();
+        }
+
+        assert_eq!(jumping.number("n"), steady.number("n"), "step {step}");
+        assert_eq!(jumping.database.read(jumping.field("n")).time, jumping.now.wall, "step {step}");
+    }
+    assert!(steady.number("n") >= 100.0, "{}", steady.number("n"));
+}

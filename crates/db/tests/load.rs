@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 
 use fodo_data::{Kind, Now, Value};
-use fodo_db::{Database, Input, LoadError, Loader};
+use fodo_db::{Database, Input, LoadError, Loader, Macros, Undefined};
 
 fn load_files(files: &[(&str, &str)], macros: &str) -> Result<Database, Vec<LoadError>> {
     let mut loader = Loader::default();
@@ -203,6 +203,39 @@ fn mutated_files_never_panic() {
             Ok(()) => drop(loader.finish()),
             Err(errors) => errors.iter().for_each(|error| drop(error.to_string())),
         }
+    }
+}
+
+/// The same for what stands before databases: substitutions and templates.
+#[test]
+fn mutated_substitutions_and_templates_never_panic() {
+    let seeds = [
+        "global { P=\"$(P)x\" }\nfile \"a$(N=1)\" { # c\n pattern { A, B } { 1, \"2\\\"\" } {'x' ${Y}}\n}\nfile b { {A=1,B=$(A,B=2)} }\ninclude f\n",
+        "record(ai, \"$(P)$(A=$(B,C='d'))\")\ninclude \"f\"\nsubstitute \"A=1,B=$(A)\"\n${X} $(Y\n",
+    ];
+    let mut state = 0x9e37_79b9_u64;
+    let mut random = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % n as u64) as usize
+    };
+    for round in 0..2_000 {
+        let mut bytes = seeds[round % 2].as_bytes().to_vec();
+        for _ in 0..=random(4) {
+            let place = random(bytes.len().max(1));
+            match random(3) {
+                0 if !bytes.is_empty() => bytes[place] = random(256) as u8,
+                1 => bytes.insert(place, b"(){}[]\"'\\$#,=\n "[random(15)]),
+                _ => bytes.truncate(place.max(1)),
+            }
+        }
+        let mut open = |_: &str| Ok(bytes.clone());
+        let macros = Macros::parse("P=y,Q=$(P)").unwrap();
+        // Only that an answer comes counts.
+        let _ = fodo_db::instances("f", &macros, &mut open);
+        let _ = fodo_db::expand("f", &macros, Undefined::Kept, &mut open);
+        let _ = fodo_db::expand("f", &macros, Undefined::Refused, &mut open);
     }
 }
 

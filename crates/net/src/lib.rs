@@ -28,4 +28,4 @@ pub use fodo_data::{
     Value,
 };
 pub use repeater::Repeater;
-pub use server::{Completion, Posts, PutRefusal, Pv, PvFacts, Server, ServerError, Source, UpdateCounts};
+pub use server::{ClientStatus, Completion, Posts, PutRefusal, Pv, PvFacts, Server, ServerError, Source, UpdateCounts};

@@ -174,3 +174,7 @@ pub const PUT_BYTES: usize = 256;
 
 /// How often the system asks a peer that has said nothing whether it is there.
 pub const PROBES: Duration = Duration::from_secs(15);
+
+/// The longest silence that the system can be told of: it counts milliseconds in 31 bits.
+#[cfg(target_os = "linux")]
+pub const SILENCE_MAX: Duration = Duration::from_millis(i32::MAX as u64);

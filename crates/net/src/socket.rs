@@ -43,7 +43,7 @@ pub fn accepted(stream: TcpStream, silence: Duration) -> io::Result<TcpStream> {
     socket.set_tcp_nodelay(true)?;
     keep_alive(&socket, silence)?;
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(silence))?;
+    socket.set_tcp_user_timeout(Some(silence.min(limit::SILENCE_MAX)))?;
     Ok(socket.into())
 }
 
@@ -130,6 +130,14 @@ mod tests {
         assert!(socket.keepalive().unwrap(), "for clients that are sent nothing");
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(15));
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(limit::CLIENT_GONE), "for those that are");
+    }
+
+    #[test]
+    fn a_silence_without_end_is_as_long_as_the_system_knows() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+
+        assert!(accepted(listener.accept().unwrap().0, Duration::MAX).is_ok());
     }
 
     #[test]

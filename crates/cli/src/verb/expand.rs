@@ -1,7 +1,7 @@
 //! `fodo expand`: templates and `.substitutions` files as the databases they mean, as `msi` does it.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::PathBuf;
 
 use fodo_db::{LoadError, Macros, Undefined};

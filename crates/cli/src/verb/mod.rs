@@ -1,5 +1,6 @@
 //! One file per verb: its flags, its help, what it does.
 
+pub mod check;
 pub mod completion;
 pub mod config;
 pub mod expand;

@@ -6,7 +6,7 @@ use std::fmt;
 /// expected, then shows the line with a caret below.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadError {
-    /// The file, as it was named when it was opened.
+    /// The file, as it was named when it was opened; empty for what stands in none.
     pub file: String,
     /// Counted from 1; 0 when the error belongs to no line.
     pub line: usize,
@@ -22,11 +22,10 @@ pub struct LoadError {
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line == 0 {
-            write!(f, "{}: {}", self.file, self.message)?;
-        } else {
-            write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)?;
+        if !self.file.is_empty() {
+            write!(f, "{}: ", self.place())?;
         }
+        f.write_str(&self.message)?;
         if !self.source.is_empty() {
             self.show_source(f)?;
         }
@@ -61,7 +60,7 @@ impl LoadError {
 impl std::error::Error for LoadError {}
 
 /// The candidate that is closest to a word, when one is close enough to be meant.
-pub(crate) fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const WORD_BYTES_MAX: usize = 64;
     if word.len() > WORD_BYTES_MAX {
         return None;

@@ -37,6 +37,13 @@ pub(crate) struct Place {
     offset: usize,
 }
 
+impl Place {
+    /// Some bytes further on the same line.
+    pub(crate) fn behind(self, n_bytes: usize) -> Place {
+        Place { offset: self.offset + n_bytes, ..self }
+    }
+}
+
 /// The words of one file.
 pub(crate) struct Lexer<'a> {
     file: &'a str,
@@ -118,6 +125,11 @@ impl<'a> Lexer<'a> {
     pub(crate) fn is_at_line_start(&mut self) -> bool {
         self.skip_blanks();
         self.text.get(..self.offset).is_some_and(|before| before.trim().is_empty())
+    }
+
+    /// Whether the next word is the first thing on its line.
+    pub(crate) fn is_at_column_one(&self) -> bool {
+        self.offset == 0
     }
 
     /// The next word, or a mark as a word; `None` at the end.

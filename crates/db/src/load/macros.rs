@@ -1,8 +1,9 @@
 //! Macros: `$(NAME)`, `${NAME=default}`, and lists of definitions.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
-use crate::limit::{LINE_BYTES_MAX, MACRO_DEPTH_MAX};
+use crate::limit::{LINE_BYTES_MAX, MACRO_DEPTH_MAX, MACRO_REFERENCES_MAX};
 
 /// Definitions of macros: for a database, a template, or a line of a shell.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +39,32 @@ pub struct MacroError {
     pub message: String,
 }
 
+/// How deep a reference is nested, and how many more one line may need: macros that each name two others double
+/// with every level, even when nothing comes of them.
+#[derive(Clone, Copy)]
+struct Nesting<'a> {
+    depth: usize,
+    n_left: &'a Cell<usize>,
+}
+
+impl Nesting<'_> {
+    fn deeper(self) -> Self {
+        Nesting { depth: self.depth + 1, ..self }
+    }
+
+    /// Counts one reference.
+    fn count(self) -> Result<(), String> {
+        let Some(n_left) = self.n_left.get().checked_sub(1) else {
+            return Err(format!("this line needs more than {MACRO_REFERENCES_MAX} macros"));
+        };
+        self.n_left.set(n_left);
+        if self.depth > MACRO_DEPTH_MAX {
+            return Err("macros are nested too deep, or contain themselves".into());
+        }
+        Ok(())
+    }
+}
+
 impl Macros {
     /// Reads `"P=X:,R=1"`. Blanks around names and values do not count; quotes and `\` protect.
     pub fn parse(list: &str) -> Result<Macros, String> {
@@ -63,8 +90,27 @@ impl Macros {
     /// Defines one. A value that mentions the name itself means what the name meant before: `P=$(P)A:`.
     pub fn define(&mut self, name: &str, value: &str) {
         let mentions_itself = ["$(", "${"].iter().any(|open| value.contains(&format!("{open}{name}")));
-        let value = if mentions_itself { self.nested(value, 0).ok() } else { None }.unwrap_or_else(|| value.to_owned());
-        self.values.insert(name.to_owned(), value);
+        let n_left = Cell::new(MACRO_REFERENCES_MAX);
+        let top = Nesting { depth: 0, n_left: &n_left };
+        let expanded = if mentions_itself { self.nested(value, top).ok() } else { None };
+        self.values.insert(name.to_owned(), expanded.unwrap_or_else(|| value.to_owned()));
+    }
+
+    /// What a name is defined as, its own macros not replaced.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
+    }
+
+    /// Every name, in alphabetical order.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.values.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// It is as if the name had never been defined.
+    pub fn forget(&mut self, name: &str) {
+        self.values.remove(name);
     }
 
     /// A line of a shell with its macros replaced; nothing in it is a comment.
@@ -80,6 +126,8 @@ impl Macros {
             expanded.steps.push((0, 0));
             return Ok(expanded);
         }
+        let n_left = Cell::new(MACRO_REFERENCES_MAX);
+        let top = Nesting { depth: 0, n_left: &n_left };
         let mut quote = None;
         let mut position = 0;
         let mut is_in_step = false;
@@ -101,7 +149,7 @@ impl Macros {
             }
             if quote != Some('\'') && (rest.starts_with("$(") || rest.starts_with("${")) {
                 let length_before = expanded.text.len();
-                position += match self.reference(rest, 0, &mut expanded.text) {
+                position += match self.reference(rest, top, &mut expanded.text) {
                     Ok(n) => n,
                     Err(_) if keep == Keep::Undefined => {
                         expanded.text.truncate(length_before);
@@ -126,10 +174,8 @@ impl Macros {
     }
 
     /// Replaces one reference at the start of `text`; says how long it is.
-    fn reference(&self, text: &str, depth: usize, out: &mut String) -> Result<usize, String> {
-        if depth > MACRO_DEPTH_MAX {
-            return Err("macros are nested too deep, or contain themselves".into());
-        }
+    fn reference(&self, text: &str, nesting: Nesting<'_>, out: &mut String) -> Result<usize, String> {
+        nesting.count()?;
         let length = length(text).ok_or_else(|| {
             let close = if text.starts_with("$(") { ')' } else { '}' };
             format!("'{close}' is missing at the end of this macro")
@@ -140,19 +186,19 @@ impl Macros {
         let mut scoped = None;
         for part in parts {
             if let Some((name, value)) = part.split_once('=') {
-                let name = self.nested(name.trim(), depth)?;
-                let value = self.nested(value.trim(), depth)?;
+                let name = self.nested(name.trim(), nesting)?;
+                let value = self.nested(value.trim(), nesting)?;
                 scoped.get_or_insert_with(|| self.clone()).values.insert(name, unquoted(&value));
             }
         }
         let macros = scoped.as_ref().unwrap_or(self);
         let mut halves = split(first, '=').into_iter();
-        let name = macros.nested(halves.next().unwrap_or_default().trim(), depth)?;
+        let name = macros.nested(halves.next().unwrap_or_default().trim(), nesting)?;
         let name_length = first.find('=').map(|_| split(first, '=')[0].len() + 1);
         let default = name_length.and_then(|start| first.get(start..));
         let value = match (macros.values.get(&name), default) {
-            (Some(value), _) => macros.nested(value, depth)?,
-            (None, Some(default)) => macros.nested(default, depth)?,
+            (Some(value), _) => macros.nested(value, nesting)?,
+            (None, Some(default)) => macros.nested(default, nesting)?,
             (None, None) => return Err(self.undefined(&name)),
         };
         out.push_str(&value);
@@ -163,12 +209,12 @@ impl Macros {
     }
 
     /// A text with its macros replaced.
-    fn nested(&self, text: &str, depth: usize) -> Result<String, String> {
+    fn nested(&self, text: &str, nesting: Nesting<'_>) -> Result<String, String> {
         let mut out = String::new();
         let mut position = 0;
         while let Some(rest) = text.get(position..).filter(|rest| !rest.is_empty()) {
             if rest.starts_with("$(") || rest.starts_with("${") {
-                position += self.reference(rest, depth + 1, &mut out)?;
+                position += self.reference(rest, nesting.deeper(), &mut out)?;
             } else if let Some(character) = rest.chars().next() {
                 out.push(character);
                 position += character.len_utf8();
@@ -181,9 +227,7 @@ impl Macros {
         if self.values.is_empty() {
             return format!("macro \"{name}\" is not defined; no macros were given");
         }
-        let mut names: Vec<&str> = self.values.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        let guess = super::error::suggestion(name, names.iter().copied());
+        let guess = super::error::suggestion(name, self.names().into_iter());
         format!("macro \"{name}\" is not defined{guess}")
     }
 }
@@ -291,6 +335,8 @@ mod tests {
             Err("macro \"PERFIX\" is not defined; did you mean \"PREFIX\"?".into())
         );
         assert!(expand("A=$(A)", "$(A)").is_err());
+        let doubling: Vec<String> = (0..40).map(|n| format!("A{n}=$(A{0}=)$(A{0}=)", n + 1)).collect();
+        assert!(expand(&doubling.join(","), "$(A10)").unwrap_err().contains("more than"));
         assert!(expand("", "$(A").is_err());
     }
 

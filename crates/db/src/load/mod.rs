@@ -5,6 +5,7 @@ mod error;
 mod lexer;
 mod macros;
 mod parse;
+mod remarks;
 mod substitutions;
 mod template;
 mod value;
@@ -14,7 +15,7 @@ use std::fmt;
 
 use fodo_data::Text;
 
-pub use error::LoadError;
+pub use error::{LoadError, closest};
 pub use macros::{MacroError, Macros};
 pub use substitutions::{Instance, instances};
 pub use template::{Undefined, expand};
@@ -25,6 +26,7 @@ use crate::database::Database;
 use crate::field::Slot;
 use crate::limit::{LOAD_ERRORS_MAX, SUGGESTED_NAMES_MAX};
 use crate::link::Link;
+use crate::load::remarks::Placed;
 use crate::post::LONG_STRING;
 use crate::record::{Cell, Record, RecordType, find, with};
 
@@ -43,6 +45,10 @@ pub struct Loader {
     infos: Vec<Info>,
     /// Records that a later file deleted; they go when all are loaded.
     deleted: HashSet<u32>,
+    /// Where fields are set, for who wants to know.
+    placed: Option<Vec<Placed>>,
+    remarks: Vec<LoadError>,
+    takes_records_once: bool,
 }
 
 impl fmt::Debug for Loader {
@@ -81,7 +87,12 @@ impl Loader {
         let mut errors: Vec<LoadError> = Vec::new();
         for instance in &instances {
             let mut found = Vec::new();
+            let (n_placed, n_remarks) = (stage.staged.placed.len(), stage.staged.remarks.len());
             parse::file(&mut stage, &instance.file, &instance.macros, &mut open, &mut found);
+            let placed = stage.staged.placed.iter_mut().skip(n_placed).map(|placed| &mut placed.at);
+            for error in placed.chain(stage.staged.remarks.iter_mut().skip(n_remarks)) {
+                error.from.push(instance.place.clone());
+            }
             for mut error in found {
                 let same = |other: &LoadError| {
                     (&other.file, other.line, &other.message) == (&error.file, error.line, &error.message)
@@ -100,9 +111,19 @@ impl Loader {
         Ok(())
     }
 
+    /// From now on a record that is there already is an error, as `dbRecordsOnceOnly` wants it. An addition that
+    /// says so, `record("*", name)`, is none.
+    pub fn allow_records_once(&mut self, once: bool) {
+        self.takes_records_once = once;
+    }
+
     /// What a file adds and changes, now that all of it is known to be right.
     fn take(&mut self, staged: Staged) {
-        let Staged { added, names, changed, index, infos, deleted } = staged;
+        let Staged { added, names, changed, index, infos, deleted, placed, remarks } = staged;
+        if let Some(all) = &mut self.placed {
+            all.extend(placed);
+        }
+        self.remarks.extend(remarks);
         for (record, cell) in changed {
             if let Some(place) = self.records.get_mut(record as usize) {
                 *place = cell;
@@ -216,6 +237,8 @@ struct Staged {
     index: HashMap<Name, Option<u32>>,
     infos: Vec<Info>,
     deleted: HashSet<u32>,
+    placed: Vec<Placed>,
+    remarks: Vec<LoadError>,
 }
 
 impl<'a> Stage<'a> {
@@ -273,6 +296,23 @@ impl<'a> Stage<'a> {
             self.staged.index.insert(Name(name.into()), None);
         }
         true
+    }
+
+    /// Whether anybody wants to know where fields are set.
+    pub(crate) fn keeps_places(&self) -> bool {
+        self.loader.placed.is_some()
+    }
+
+    pub(crate) fn takes_records_once(&self) -> bool {
+        self.loader.takes_records_once
+    }
+
+    pub(crate) fn place(&mut self, record: u32, field: u16, text: &Text, at: LoadError) {
+        self.staged.placed.push(Placed { record, field, text: text.clone(), at });
+    }
+
+    pub(crate) fn remark(&mut self, remark: LoadError) {
+        self.staged.remarks.push(remark);
     }
 
     pub(crate) fn info(&mut self, record: u32, name: &str, value: Text) {

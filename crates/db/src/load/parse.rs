@@ -111,6 +111,7 @@ impl Parser<'_, '_, '_, '_, '_> {
             match peeked {
                 None => return,
                 Some(word) if line_start && STARTS.contains(&word.as_str()) => return,
+                Some(word) if self.lexer.is_at_column_one() && is_statement(&word) => return,
                 Some(_) => {
                     // What was wrong is already reported.
                     if matches!(self.lexer.next(false), Ok((Token::End, _))) {
@@ -130,6 +131,10 @@ impl Parser<'_, '_, '_, '_, '_> {
         if kind_name == "#" {
             return self.delete(&name, name_place);
         }
+        let minds = self.stage.takes_records_once() || self.stage.keeps_places();
+        if minds && kind_name != "*" && self.stage.find(&name).is_some() {
+            self.repeated(&name, name_place);
+        }
         let record = match self.target(&kind_name, &name) {
             Ok(record) => Some(record),
             Err((is_name, message)) => {
@@ -142,12 +147,13 @@ impl Parser<'_, '_, '_, '_, '_> {
             return Ok(());
         }
         self.mark('{')?;
+        let mut seen = Vec::new();
         loop {
             let (token, place) = self.lexer.next(false)?;
             match &token {
                 Token::Mark('}') => return Ok(()),
                 Token::Mark(',') => {}
-                Token::Bare(word) if word == "field" => self.field(record)?,
+                Token::Bare(word) if word == "field" => self.field(record, &mut seen)?,
                 Token::Bare(word) if word == "info" => self.info(record)?,
                 Token::Bare(word) if word == "alias" => self.inner_alias(record)?,
                 token => {
@@ -192,7 +198,22 @@ impl Parser<'_, '_, '_, '_, '_> {
         Ok(self.stage.add(kind, name))
     }
 
-    fn field(&mut self, record: Option<u32>) -> Result<(), LoadError> {
+    /// A record whose name is there already.
+    fn repeated(&mut self, name: &str, place: Place) {
+        if self.stage.takes_records_once() {
+            let message = format!("record \"{name}\" is already there, and dbRecordsOnceOnly is set");
+            self.errors.push(self.lexer.error(place, message));
+        } else {
+            let message = format!(
+                "record \"{name}\" is already there; record(\"*\", \"{name}\") would say that fields are added"
+            );
+            let remark = self.lexer.error(place, message);
+            self.stage.remark(remark);
+        }
+    }
+
+    /// `seen`: the fields that this body has set before.
+    fn field(&mut self, record: Option<u32>, seen: &mut Vec<u16>) -> Result<(), LoadError> {
         self.mark('(')?;
         let (field, field_place) = self.text("a field name")?;
         self.mark(',')?;
@@ -201,7 +222,11 @@ impl Parser<'_, '_, '_, '_, '_> {
         let Some(record) = record else { return Ok(()) };
         let Some(kind) = self.stage.cell(record).map(|cell| cell.record_type()) else { return Ok(()) };
         let result = match number(kind.rows, &field) {
-            Some(number) => self.stage.set(record, number, &value).map_err(|message| (value_place, message)),
+            Some(number) => {
+                self.keep(record, number, &value, (field_place, value_place), seen);
+                let result = self.stage.set(record, number, &value);
+                result.map_err(|message| (value_place.behind(wrong_at(&field, &value)), message))
+            }
             None => {
                 let names = kind.rows.iter().chain(crate::common::Common::ROWS).map(|row: &FieldInfo| row.name);
                 let guess = suggestion(&field, names);
@@ -212,6 +237,21 @@ impl Parser<'_, '_, '_, '_, '_> {
             self.errors.push(self.lexer.error(place, message));
         }
         Ok(())
+    }
+
+    /// Remembers where a field is set, when somebody wants to know.
+    fn keep(&mut self, record: u32, field: u16, value: &Text, places: (Place, Place), seen: &mut Vec<u16>) {
+        if !self.stage.keeps_places() {
+            return;
+        }
+        let (field_place, value_place) = places;
+        if seen.contains(&field) {
+            let remark = self.lexer.error(field_place, "this field is set twice in one body; the last one counts");
+            self.stage.remark(remark);
+        }
+        seen.push(field);
+        let at = self.lexer.error(value_place, "");
+        self.stage.place(record, field, value, at);
     }
 
     fn info(&mut self, record: Option<u32>) -> Result<(), LoadError> {
@@ -230,10 +270,10 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark('(')?;
         let (alias, place) = self.text("another name")?;
         self.mark(')')?;
-        match record {
-            Some(record) => self.add_alias(record, &alias, place),
-            None => Ok(()),
+        if let Some(record) = record {
+            self.add_alias(record, &alias, place);
         }
+        Ok(())
     }
 
     fn top_alias(&mut self) -> Result<(), LoadError> {
@@ -246,20 +286,22 @@ impl Parser<'_, '_, '_, '_, '_> {
             Some(record) => self.add_alias(record, &alias, place),
             None => {
                 let message = format!("there is no record \"{name}\"{}", self.stage.name_like(&name));
-                Err(self.lexer.error(name_place, message))
+                self.errors.push(self.lexer.error(name_place, message));
             }
         }
+        Ok(())
     }
 
-    fn add_alias(&mut self, record: u32, alias: &str, place: Place) -> Result<(), LoadError> {
-        match self.stage.find(alias) {
-            Some(other) if other == record => return Ok(()),
-            Some(_) => return Err(self.lexer.error(place, format!("\"{alias}\" is already the name of a record"))),
-            None => {}
+    fn add_alias(&mut self, record: u32, alias: &str, place: Place) {
+        let wrong = match self.stage.find(alias) {
+            Some(other) if other == record => return,
+            Some(_) => Err(format!("\"{alias}\" is already the name of a record")),
+            None => check_name(alias),
+        };
+        match wrong {
+            Ok(()) => self.stage.alias(record, alias),
+            Err(message) => self.errors.push(self.lexer.error(place, message)),
         }
-        check_name(alias).map_err(|message| self.lexer.error(place, message))?;
-        self.stage.alias(record, alias);
-        Ok(())
     }
 
     fn include(&mut self) -> Result<(), LoadError> {
@@ -274,11 +316,18 @@ impl Parser<'_, '_, '_, '_, '_> {
                 found = Ok((name, bytes));
             }
         }
-        let (name, bytes) =
-            found.map_err(|error| self.lexer.error(place, format!("\"{file}\" cannot be read: {error}")))?;
+        let (name, bytes) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                self.errors.push(self.lexer.error(place, format!("\"{file}\" cannot be read: {error}")));
+                return Ok(());
+            }
+        };
         if self.files.within.contains(&name) || self.files.within.len() >= INCLUDE_DEPTH_MAX {
             let round = format!("{} -> {name}", self.files.within.join(" -> "));
-            return Err(self.lexer.error(place, format!("files include one another without end: {round}")));
+            let message = format!("files include one another without end: {round}");
+            self.errors.push(self.lexer.error(place, message));
+            return Ok(());
         }
         let mut inner = Vec::new();
         read(self.stage, &name, &bytes, self.files, &mut inner);
@@ -312,6 +361,20 @@ impl Parser<'_, '_, '_, '_, '_> {
             (token, place) => Err(self.lexer.error(place, format!("found {}, expected a value", token.shown()))),
         }
     }
+}
+
+/// How far behind the start of a value its mistake is, for expressions; 0 for everything else.
+fn wrong_at(field: &str, value: &Text) -> usize {
+    if !["CALC", "OCAL"].contains(&field) {
+        return 0;
+    }
+    // The quote before it counts as well.
+    crate::calc::Program::compile(&value.to_str()).err().map_or(0, |error| error.position + 1)
+}
+
+/// A word that, where a line begins with it, begins a statement, if perhaps a misspelt one.
+fn is_statement(word: &str) -> bool {
+    word.starts_with(|first: char| first.is_ascii_alphabetic()) && !ITEMS.contains(&word)
 }
 
 /// What a record may be called.

@@ -80,6 +80,7 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, Str
         };
     }
     match row.dbf {
+        Dbf::String if row.size == 0 => Err(format!("{} cannot be set in a file", row.name)),
         Dbf::String => {
             let bytes_max = usize::from(row.size).saturating_sub(1);
             if row.name == "NAME" {

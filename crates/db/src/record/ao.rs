@@ -80,7 +80,7 @@ record_fields! {
 
 record_type!(Ao, "ao", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
 leveled!(Ao, f64);
-simulated!(Ao, has_raw: false);
+simulated!(Ao, has_raw: true);
 
 const VAL: u16 = Ao::at("VAL");
 const OVAL: u16 = Ao::at("OVAL");
@@ -209,7 +209,7 @@ impl Output for Ao {
     }
 
     fn simulated_value(&self) -> Value {
-        self.output_value.into()
+        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.output_value.into() }
     }
 
     fn value_to_write(&mut self) -> Option<Value> {

@@ -53,7 +53,7 @@ record_fields! {
 }
 
 record_type!(Bo, "bo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
-simulated!(Bo, has_raw: false);
+simulated!(Bo, has_raw: true);
 
 const VAL: u16 = Bo::at("VAL");
 const RVAL: u16 = Bo::at("RVAL");
@@ -157,7 +157,7 @@ impl Output for Bo {
     }
 
     fn simulated_value(&self) -> Value {
-        self.value.into()
+        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.value.into() }
     }
 
     fn value_to_write(&mut self) -> Option<Value> {

@@ -61,7 +61,7 @@ record_fields! {
 }
 
 record_type!(Mbbo, "mbbo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
-simulated!(Mbbo, has_raw: false);
+simulated!(Mbbo, has_raw: true);
 
 const VAL: u16 = Mbbo::at("VAL");
 const RVAL: u16 = Mbbo::at("RVAL");
@@ -125,10 +125,18 @@ impl Record for Mbbo {
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let mut is_well = true;
+        let stamp = |step: &mut Step<'_, '_, Mbbo>| {
+            let simulated = time_source(step).map(|_| Target::Constant);
+            step.stamp(simulated);
+        };
+        // Where there is no value to drive there is no new time either, as in Base.
         if !step.is_completion && desired(step) {
-            let mut mbbo = step.lock();
-            mbbo.common.undefined = 0;
-            mbbo.convert();
+            {
+                let mut mbbo = step.lock();
+                mbbo.common.undefined = 0;
+                mbbo.convert();
+            }
+            stamp(step);
         }
         step.lock().check();
         match output::drive(step) {
@@ -136,8 +144,9 @@ impl Record for Mbbo {
             Driven::Done(is_written) => is_well = is_written,
             Driven::Waiting(outcome) => return outcome,
         }
-        let simulated = time_source(step).map(|_| Target::Constant);
-        step.stamp(simulated);
+        if step.is_completion {
+            stamp(step);
+        }
         step.post(Mbbo::monitor);
         Outcome::done(is_well)
     }
@@ -184,7 +193,7 @@ impl Output for Mbbo {
     }
 
     fn simulated_value(&self) -> Value {
-        self.value.into()
+        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.value.into() }
     }
 
     fn value_to_write(&mut self) -> Option<Value> {

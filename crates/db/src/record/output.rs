@@ -1,6 +1,6 @@
 //! What output records share: IVOA, and the way to the device or the simulation.
 
-use fodo_data::Value;
+use fodo_data::{Kind, Value};
 
 use crate::link::Link;
 use crate::record::device::Device;
@@ -27,6 +27,11 @@ pub(crate) trait Output: Simulated {
 
     /// What the device is given, raw where it wants it so; `None`: nothing this time.
     fn value_to_write(&mut self) -> Option<Value>;
+
+    /// A value as what a link leads to takes it; `None`: it is not even tried.
+    fn suited(value: Value, _to: Option<Kind>) -> Option<Value> {
+        Some(value)
+    }
 
     /// Hands the value to the device.
     fn write(step: &mut Step<'_, '_, Self>) -> Driven
@@ -61,7 +66,8 @@ pub(crate) fn drive<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
             }
         }
     }
-    match sink(step, R::simulated_value) {
+    let kind = step.kind_at(R::value_link);
+    match sink(step, |record| R::suited(record.simulated_value(), kind)) {
         Sink::Device => R::write(step),
         Sink::Done(is_well) => Driven::Done(is_well),
         Sink::Waiting(delay_s) => Driven::Waiting(step.complete_after(delay_s)),
@@ -74,7 +80,9 @@ pub(crate) fn write_link<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
     if is_async && step.is_completion {
         return Driven::Done(true);
     }
-    let Some(value) = step.lock().value_to_write() else { return Driven::Done(true) };
+    let kind = step.kind_at(R::output);
+    let value = step.lock().value_to_write();
+    let Some(value) = value.and_then(|value| R::suited(value, kind)) else { return Driven::Done(true) };
     if is_async && step.drive_notifying(R::output, value.clone()) {
         return Driven::Waiting(Outcome::Waiting);
     }

@@ -85,16 +85,25 @@ impl Record for StringOut {
                 stringout.common.raise(Status::UDF, severity);
             }
         }
+        if !step.is_completion {
+            stamp(step);
+        }
         match output::drive(step) {
             Driven::Not => {}
             Driven::Done(is_written) => is_well = is_written,
             Driven::Waiting(outcome) => return outcome,
         }
-        let simulated = time_source(step).map(|_| Target::Constant);
-        step.stamp(simulated);
+        if step.is_completion {
+            stamp(step);
+        }
         step.post(StringOut::monitor);
         Outcome::done(is_well)
     }
+}
+
+fn stamp(step: &mut Step<'_, '_, StringOut>) {
+    let simulated = time_source(step).map(|_| Target::Constant);
+    step.stamp(simulated);
 }
 
 impl Output for StringOut {

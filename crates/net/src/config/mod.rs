@@ -238,7 +238,12 @@ impl Default for ServerConfig {
 impl ServerConfig {
     /// From the process's environment.
     pub fn from_env() -> Result<ServerConfig, ConfigError> {
-        ServerConfig::from_environment(&Environment { lookup: &process })
+        ServerConfig::from_variables(&process)
+    }
+
+    /// The same from variables of the caller's, by name.
+    pub fn from_variables(lookup: &dyn Fn(&str) -> Option<String>) -> Result<ServerConfig, ConfigError> {
+        ServerConfig::from_environment(&Environment { lookup })
     }
 
     fn from_environment(environment: &Environment) -> Result<ServerConfig, ConfigError> {

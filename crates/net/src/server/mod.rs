@@ -20,6 +20,7 @@ use self::quota::Hosts;
 use self::reactor::{Inbox, Message, Reactor};
 use self::relay::Relay;
 pub use self::source::{Completion, PutRefusal, Pv, PvFacts, Source};
+pub use self::status::ClientStatus;
 use self::status::{Refresher, StatusSource};
 use crate::config::{Quotas, ServerConfig};
 use crate::log::Log;
@@ -142,6 +143,12 @@ impl Server {
     /// What became of the updates so far. Exact once the circuits are idle.
     pub fn update_counts(&self) -> UpdateCounts {
         self.tally.counts()
+    }
+
+    /// Every client there is now, those that keep something waiting for longest first. Waits for the threads of the
+    /// server, at most half a second each.
+    pub fn clients(&self) -> Vec<ClientStatus> {
+        status::clients(&self.inboxes)
     }
 
     /// The TCP port of the circuits.

@@ -14,6 +14,7 @@ pub(super) struct Hosts {
     quotas: Quotas,
     uses: Mutex<HashMap<IpAddr, Host>>,
     n_refused: AtomicU64,
+    n_flawed: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -43,7 +44,7 @@ pub(super) struct Share {
 
 impl Hosts {
     pub(super) fn new(quotas: Quotas) -> Hosts {
-        Hosts { quotas, uses: Mutex::default(), n_refused: AtomicU64::new(0) }
+        Hosts { quotas, uses: Mutex::default(), n_refused: AtomicU64::new(0), n_flawed: AtomicU64::new(0) }
     }
 
     /// Has a client in; `None` when its host has too many circuits.
@@ -67,6 +68,16 @@ impl Hosts {
     /// How often that was so.
     pub(super) fn n_refused(&self) -> u64 {
         self.n_refused.load(Ordering::Relaxed)
+    }
+
+    /// Counts a datagram with something wrong in it.
+    pub(super) fn flawed(&self) {
+        self.n_flawed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many there were.
+    pub(super) fn n_flawed(&self) -> u64 {
+        self.n_flawed.load(Ordering::Relaxed)
     }
 }
 

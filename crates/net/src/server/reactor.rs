@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fodo_ca::eca::Eca;
-use fodo_ca::search::{Datagram, Responder};
+use fodo_ca::search::{Datagram, Flaw, Responder};
 use fodo_ca::shares::Shares;
 use fodo_ca::{message, server};
 use fodo_data::Now;
@@ -358,12 +358,27 @@ impl Door {
                 n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
                 let is_own = self.edge.relay.as_ref().is_some_and(|relay| relay.is_own(from));
                 let is_ignored = is_own || matches!(from.ip(), IpAddr::V4(ip) if self.edge.ignored.contains(&ip));
-                if !is_ignored && self.shares.admits(from.ip(), n + message::HEADER_BYTES, now) {
-                    let mut serves = |name: &str| source.serves(name);
-                    self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
-                    if let (true, Some(relay)) = (is_unicast, &mut self.edge.relay) {
-                        relay.hand_on(&mut buffer[..n], from, index);
-                    }
+                if is_ignored {
+                    continue;
+                }
+                if !self.shares.admits(from.ip(), n + message::HEADER_BYTES, now) {
+                    self.hosts.refused();
+                    let what = "searches are not answered, since there are more than their host's share";
+                    self.log.tell(Level::Warning, what, Some(from), None, now);
+                    continue;
+                }
+                let mut serves = |name: &str| source.serves(name);
+                let flaw = self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
+                if let (true, Some(relay)) = (is_unicast, &mut self.edge.relay) {
+                    relay.hand_on(&mut buffer[..n], from, index);
+                }
+                if let Some(flaw) = flaw {
+                    self.hosts.flawed();
+                    let (what, name) = match &flaw {
+                        Flaw::Cut => ("a datagram that is cut within a message", None),
+                        Flaw::NoName(name) => ("a search for what is no name", Some(name.as_str())),
+                    };
+                    self.log.tell(Level::Warning, what, Some(from), name, now);
                 }
                 for datagram in self.datagrams.drain(..) {
                     if let Some(to) = datagram.to {

@@ -23,20 +23,25 @@ use crate::{clock, limit};
 
 /// One client as the server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ClientStatus {
-    pub(super) address: SocketAddr,
+pub struct ClientStatus {
+    /// Its end of the circuit.
+    pub address: SocketAddr,
     /// As it says itself.
-    pub(super) user: String,
-    pub(super) host: String,
-    pub(super) n_channels: usize,
-    pub(super) n_subscriptions: usize,
+    pub user: String,
+    /// Likewise.
+    pub host: String,
+    /// PVs it has a channel to, counted by channel.
+    pub n_channels: usize,
+    /// Running monitors.
+    pub n_subscriptions: usize,
     /// Bytes that it has not taken yet.
-    pub(super) queued_bytes: usize,
+    pub queued_bytes: usize,
     /// PVs with posts that are not among these bytes yet.
-    pub(super) n_pvs_waiting: usize,
-    pub(super) updates: UpdateCounts,
+    pub n_pvs_waiting: usize,
+    /// What became of its updates.
+    pub updates: UpdateCounts,
     /// For how long there has always been something that it had not taken.
-    pub(super) waiting: Option<Duration>,
+    pub waiting: Option<Duration>,
 }
 
 /// The PVs of the status and, behind them, whatever else is served.
@@ -62,7 +67,7 @@ struct StatusPv {
 }
 
 /// Names behind the prefix, with their units. All are doubles: counts of a long run need more than 32 bits.
-const NUMBERS: [(&str, &str); 12] = [
+const NUMBERS: [(&str, &str); 13] = [
     ("CLIENTS", ""),
     ("CHANNELS", ""),
     ("SUBSCRIPTIONS", ""),
@@ -73,6 +78,7 @@ const NUMBERS: [(&str, &str); 12] = [
     ("UPDATES_DROPPED", ""),
     ("SEARCHES", ""),
     ("REFUSED", ""),
+    ("FLAWED", ""),
     ("CPU", "%"),
     ("MEM_RSS", "B"),
 ];
@@ -88,6 +94,7 @@ struct Counts {
     n_dropped: u64,
     n_searches: u64,
     n_refused: u64,
+    n_flawed: u64,
 }
 
 /// What the numbers are; in their order.
@@ -150,6 +157,7 @@ impl Refresher {
                     n_dropped: sum(|inbox| &inbox.updates.dropped),
                     n_searches: source.n_searches.load(Ordering::Relaxed),
                     n_refused: hosts.n_refused(),
+                    n_flawed: hosts.n_flawed(),
                 };
                 let totals = Totals::of(&clients, &counts, &mut cpu);
                 source.post(&clients, &totals);
@@ -173,7 +181,7 @@ impl Drop for Refresher {
 }
 
 /// Every client, those that keep something waiting for longest first.
-fn clients(inboxes: &[Arc<Inbox>]) -> Vec<ClientStatus> {
+pub(super) fn clients(inboxes: &[Arc<Inbox>]) -> Vec<ClientStatus> {
     let mut clients = Vec::new();
     let asked: Vec<_> = inboxes
         .iter()
@@ -205,6 +213,7 @@ impl Totals {
             counts.n_dropped as f64,
             counts.n_searches as f64,
             counts.n_refused as f64,
+            counts.n_flawed as f64,
             cpu.percent(),
             resident_bytes(),
         ])

@@ -1,6 +1,6 @@
 //! What one client or host may cost, and that others do not pay for it.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -10,6 +10,8 @@ use fodo_ca::limit;
 use fodo_ca::message::Answer;
 use fodo_net::log::{Level, Line, Log};
 use fodo_net::{MonitorEvent, MonitorOptions, Quotas, Server, ServerConfig, Source};
+
+use socket2::{Domain, Socket, Type};
 
 use crate::PATIENCE;
 use crate::cell::{Cell, Table, client, local, number, quiet};
@@ -40,6 +42,16 @@ fn eventually_status(server: &Server, name: &str, mut is_wanted: impl FnMut(f64)
         }
     }
     unreachable!("{name} never comes to that");
+}
+
+/// Connected from another address of this host, which servers take for another host.
+fn connected_from(own: [u8; 4], port: u16) -> Raw {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((own, 0)).into()).unwrap();
+    socket.connect(&local(port).into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Raw { stream }
 }
 
 fn is_served(raw: &mut Raw) -> bool {
@@ -113,7 +125,7 @@ fn row_26_circuits_of_a_host_beyond_its_bound_are_told_so_and_other_hosts_are_se
     let mut beyond = Raw::connected(server.tcp_port());
     let told = beyond.hear().unwrap().0;
     let ended_after = beyond.ended_after();
-    let mut of_other_host = Raw::connected_from([127, 0, 0, 2], server.tcp_port());
+    let mut of_other_host = connected_from([127, 0, 0, 2], server.tcp_port());
     of_other_host.say(&[create(0, "x")]);
     of_other_host.until(|answer| matches!(answer, Answer::CreateChan { .. }));
 
@@ -207,4 +219,55 @@ fn row_77_what_speaks_another_protocol_is_logged_once_with_its_address() {
 
     let later: Vec<Line> = lines.try_iter().collect();
     assert!(later.len() <= 1, "one for each way to be none, not for each client: {later:?}");
+}
+
+#[test]
+fn row_1_and_4_datagrams_with_a_flaw_are_counted_and_logged_with_their_sender() {
+    let (server, lines) = serve_within(Quotas::default(), x());
+    let stranger = UdpSocket::bind("127.0.0.2:0").unwrap();
+    let whole = searches();
+
+    stranger.send_to(&whole[..7], local(server.udp_port())).unwrap();
+    let cut = lines.recv_timeout(PATIENCE).unwrap();
+    let mut nameless = whole[..40].to_vec();
+    nameless[32..].copy_from_slice(b"a\x1b[2J\xff\xfe\xfd");
+    stranger.send_to(&nameless, local(server.udp_port())).unwrap();
+    let no_name = lines.recv_timeout(PATIENCE).unwrap();
+
+    let sender = Some(stranger.local_addr().unwrap());
+    assert_eq!((cut.peer, no_name.peer), (sender, sender));
+    assert!(cut.what.contains("cut") && no_name.what.contains("no name"), "{cut:?} {no_name:?}");
+    assert_eq!(no_name.pv.as_deref(), Some("a\u{1b}[2J\u{fffd}\u{fffd}\u{fffd}"));
+    eventually_status(&server, "s:FLAWED", |n| n == 2.0);
+}
+
+#[test]
+fn row_49_the_slow_subscriber_of_many_is_named_first_with_what_it_keeps_waiting() {
+    let table = Table::of([("image", Cell::new(vec![0.0; 20_000]))]);
+    let (server, _lines) = serve_within(Quotas::default(), table.clone());
+    let image = client(&server).channel("image").unwrap();
+    let good: Vec<_> = (0..20).map(|_| image.monitor(MonitorOptions::default())).collect();
+    let mut slow = Raw::with_channel(server.tcp_port(), "image");
+    slow.say(&[subscribe(1)]);
+    let its_address = slow.stream.local_addr().unwrap().to_string();
+    let status = client(&server).channel("s:STATUS").unwrap();
+    let start = Instant::now();
+
+    let first = loop {
+        for _ in 0..20 {
+            let present = start.elapsed().as_secs_f64();
+            table.0["image"].set(vec![present; 20_000]);
+            let is_newest = |event| matches!(event, Some(MonitorEvent::Update(reading)) if number(&reading) == present);
+            good.iter().for_each(|monitor| while !is_newest(monitor.next(PATIENCE)) {});
+        }
+        let text = status.get(PATIENCE).unwrap().value.long_text().unwrap_or_default().to_str().into_owned();
+        let list = text.split_once("\"list\":[").map(|(_, list)| list.to_owned()).unwrap_or_default();
+        let first = list.split('}').next().unwrap_or_default().to_owned();
+        if first.contains(&its_address) && !first.contains("\"waiting_s\":null") {
+            break first;
+        }
+        assert!(start.elapsed() < PATIENCE, "{text}");
+    };
+
+    assert!(!first.contains("\"queued_bytes\":0,"), "{first}");
 }

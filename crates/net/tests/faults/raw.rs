@@ -1,14 +1,12 @@
 //! A client that says what it is told to, and no more.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::message::{self, Answer, Header, Request};
 use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
-
-use socket2::{Domain, Socket, Type};
 
 use crate::PATIENCE;
 
@@ -23,16 +21,6 @@ impl Raw {
     /// Connected, without a word.
     pub fn connected(port: u16) -> Raw {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Raw { stream }
-    }
-
-    /// Connected from another address of this host, which servers take for another host.
-    pub fn connected_from(own: [u8; 4], port: u16) -> Raw {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        socket.bind(&SocketAddr::from((own, 0)).into()).unwrap();
-        socket.connect(&SocketAddr::from(([127, 0, 0, 1], port)).into()).unwrap();
-        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Raw { stream }
     }
