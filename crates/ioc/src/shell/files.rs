@@ -29,9 +29,11 @@ fn load(
     load: impl FnOnce(&mut Loader, &mut OpenFile) -> Result<(), Vec<fodo_db::LoadError>>,
 ) -> Outcome {
     let mut open = shell.open_along(path);
+    let wanted_by = shell.places();
     let Stage::Loading(loader) = &mut shell.stage else {
         return Err("records can be loaded before iocInit only".to_owned().into());
     };
+    loader.say_who_wants(wanted_by);
     load(loader, &mut open).map_err(Failure::Files)?;
     Ok(Flow::Next)
 }
