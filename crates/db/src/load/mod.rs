@@ -49,6 +49,7 @@ pub struct Loader {
     placed: Option<Vec<Placed>>,
     remarks: Vec<LoadError>,
     takes_records_once: bool,
+    wanted_by: Vec<String>,
 }
 
 impl fmt::Debug for Loader {
@@ -117,9 +118,17 @@ impl Loader {
         self.takes_records_once = once;
     }
 
+    /// Who wants the files that are loaded from now on, innermost first: remarks on them say so.
+    pub fn say_who_wants(&mut self, places: Vec<String>) {
+        self.wanted_by = places;
+    }
+
     /// What a file adds and changes, now that all of it is known to be right.
     fn take(&mut self, staged: Staged) {
-        let Staged { added, names, changed, index, infos, deleted, placed, remarks } = staged;
+        let Staged { added, names, changed, index, infos, deleted, mut placed, mut remarks } = staged;
+        for error in placed.iter_mut().map(|placed| &mut placed.at).chain(&mut remarks) {
+            error.from.extend_from_slice(&self.wanted_by);
+        }
         if let Some(all) = &mut self.placed {
             all.extend(placed);
         }

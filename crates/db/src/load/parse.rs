@@ -2,11 +2,12 @@
 
 use fodo_data::Text;
 
-use crate::common::number;
+use crate::common::{number, row};
 use crate::field::FieldInfo;
 use crate::limit::{INCLUDE_DEPTH_MAX, LOAD_ERRORS_MAX, NAME_BYTES_MAX};
 use crate::load::error::suggestion;
 use crate::load::lexer::{Lexer, Place, Token, unescaped};
+use crate::load::remarks::is_looked_at;
 use crate::load::{LoadError, Macros, OpenFile, Stage, record_type};
 
 const STATEMENTS: [&str; 6] = ["record", "grecord", "alias", "include", "path", "addpath"];
@@ -250,8 +251,11 @@ impl Parser<'_, '_, '_, '_, '_> {
             self.stage.remark(remark);
         }
         seen.push(field);
-        let at = self.lexer.error(value_place, "");
-        self.stage.place(record, field, value, at);
+        let rows = self.stage.cell(record).map(|cell| cell.record_type().rows);
+        if rows.and_then(|rows| row(rows, field)).is_some_and(is_looked_at) {
+            let at = self.lexer.error(value_place, "");
+            self.stage.place(record, field, value, at);
+        }
     }
 
     fn info(&mut self, record: Option<u32>) -> Result<(), LoadError> {

@@ -33,6 +33,13 @@ const LIMITS: [(&str, &str); 4] = [("HIHI", "HHSV"), ("HIGH", "HSV"), ("LOW", "L
 /// Pairs of which the first must not be above the second.
 const RANGES: [(&str, &str); 2] = [("LOPR", "HOPR"), ("DRVL", "DRVH")];
 
+/// Whether a field can be remarked on at all; of the others no place is kept.
+pub(crate) fn is_looked_at(row: &FieldInfo) -> bool {
+    let is_limit = LIMITS.iter().any(|(limit, _)| *limit == row.name);
+    let is_range = RANGES.iter().any(|(_, high)| *high == row.name);
+    row.dbf.is_link() || is_limit || is_range || ["SCAN", "OMSL"].contains(&row.name)
+}
+
 impl Loader {
     /// A loader that remembers where every field was set, for [`Loader::remarks`].
     pub fn that_keeps_places() -> Loader {
