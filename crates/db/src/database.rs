@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::load::Info;
 use crate::post::reading;
-use crate::turn::{Deferred, Engine, Turn};
+use crate::turn::{Deferred, Engine, Turn, possible};
 use crate::{Event, Facts, FieldRef, Input, PutError, PutId};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
@@ -162,6 +162,7 @@ fn start(turn: &mut Turn) {
             let common = body.common();
             let watchers = common.watchers.as_deref();
             followers.extend(watchers.into_iter().flat_map(|watchers| watchers.followers.iter().copied()));
+            common.scan = possible(common.scan);
             (common.scan, common.phase, common.process_at_init)
         });
         if let Some((scan, phase, pini)) = facts {

@@ -350,7 +350,11 @@ impl Turn<'_> {
 
     /// SCAN or PHAS of a record changed; `before` is the scan list that it was in.
     pub(crate) fn rescan(&mut self, record: u32, before: u16) {
-        let place = self.with(record, |body, _| (body.common().scan, body.common().phase));
+        let place = self.with(record, |body, _| {
+            let common = body.common();
+            common.scan = possible(common.scan);
+            (common.scan, common.phase)
+        });
         if let Some((scan, phase)) = place {
             self.engine.scans.remove(before, record);
             self.engine.scans.add(scan, phase, record);
@@ -404,6 +408,12 @@ impl Turn<'_> {
             None => self.process(record),
         }
     }
+}
+
+/// No device here interrupts: with I/O Intr a record becomes passive, as in Base.
+pub(crate) fn possible(scan: u16) -> u16 {
+    const IO_INTR: u16 = 2;
+    if scan == IO_INTR { 0 } else { scan }
 }
 
 /// A record that is found active again and again goes into SCAN alarm.
