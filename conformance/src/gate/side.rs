@@ -12,9 +12,6 @@ use crate::Failure;
 use crate::client::OPERATION_DURATION_MAX;
 use crate::server::Server;
 
-/// How long a client may wait for the end of a put: some never end, on softIoc neither.
-const PUT_DURATION_MAX: Duration = Duration::from_secs(2);
-
 /// How many events of one subscription are kept.
 const EVENTS_MAX: usize = 1024;
 
@@ -109,11 +106,11 @@ impl Side {
             }
             Step::Put(Argument { pv, kind, text }) => {
                 let value = value_of(*kind, &text.replace("$(P)", &stage.prefix))?;
-                Ok(outcome(channel(pv)?.put(value, PUT_DURATION_MAX)))
+                Ok(outcome(channel(pv)?.put(value, OPERATION_DURATION_MAX)))
             }
             Step::Write(Argument { pv, kind, text }) => {
                 let value = value_of(*kind, &text.replace("$(P)", &stage.prefix))?;
-                Ok(outcome(channel(pv)?.put_unconfirmed(value, PUT_DURATION_MAX)))
+                Ok(outcome(channel(pv)?.put_unconfirmed(value, OPERATION_DURATION_MAX)))
             }
             Step::Get(Argument { pv, kind, text }) => {
                 let count = text.parse().unwrap_or_default();
