@@ -84,9 +84,10 @@ impl Pair {
 
     /// One step on both, what takes time at the same time; what their clients are told.
     fn step(&self, stages: &mut (Stage, Stage), step: &Step) -> Result<(String, String), Failure> {
+        stages.0.begin();
+        stages.1.begin();
         if let Step::Wait(_) = step {
             let told = self.theirs.run(&mut stages.0, step)?;
-            stages.1.events();
             return Ok((told.clone(), told));
         }
         Ok((self.theirs.run(&mut stages.0, step)?, self.ours.run(&mut stages.1, step)?))

@@ -92,7 +92,6 @@ impl Side {
             let channel = self.context.channel(&format!("{}{pv}", stage.prefix));
             channel.map_err(|error| error.to_string())
         };
-        stage.events.clear();
         match step {
             Step::Watch(pv) => {
                 let channel = channel(pv)?;
@@ -143,6 +142,11 @@ impl Stage {
     /// The names of the fields, in the order of [`Side::read`].
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Forgets the events of the step before.
+    pub fn begin(&mut self) {
+        self.events.clear();
     }
 
     /// What came of each subscription since the step began; more may yet come.
