@@ -160,10 +160,26 @@ impl Core {
         if scalar.kind() == kind {
             return Ok(Value::Scalar(scalar));
         }
+        if let (Kind::Enum, Kind::U16, Scalar::Text(text)) = (kind, facts_kind, &scalar) {
+            // An mbbo without states is a plain number; its text is read as that of an array, as in Base.
+            if text.is_empty() {
+                return Err(PutError::Convert(ConvertError::NotANumber(text.clone())));
+            }
+            let number = scalar.to_kind(Kind::U16, None).and_then(|number| number.to_kind(kind, None));
+            return number.map(Value::Scalar).map_err(PutError::Convert);
+        }
         let needs_labels = kind == Kind::Enum && scalar.kind() == Kind::Text;
         // A number becomes text with the digits of the record that takes it, as in Base.
         let needs_digits = kind == Kind::Text && matches!(scalar.kind(), Kind::F32 | Kind::F64);
         let meta = (needs_labels || needs_digits).then(|| self.meta_of(record, field, META_DEPTH_MAX));
+        if let (Some(meta), Scalar::Text(text), Dbf::Menu) = (&meta, &scalar, row.dbf)
+            && let Some(index) =
+                text.to_str().strip_prefix("0x").and_then(|digits| u16::from_str_radix(digits, 16).ok())
+            && usize::from(index) < meta.labels.len()
+        {
+            // The number of a choice, unlike that of a state, may be written so.
+            return Ok(Value::Scalar(Scalar::Enum(index)));
+        }
         if let (Some(meta), Scalar::Text(text)) = (&meta, &scalar)
             && facts_kind == Kind::Enum
             && meta.labels.is_empty()

@@ -13,7 +13,7 @@ use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::reading;
 use crate::scan::Place;
-use crate::turn::{Deferred, Engine, Turn, Waiter};
+use crate::turn::{Deferred, Engine, Turn, Waiter, possible};
 use crate::{Event, Facts, FieldRef, Input, PutError};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
@@ -162,6 +162,7 @@ fn start(turn: &mut Turn) {
             let common = body.common();
             let watchers = common.watchers.as_deref();
             followers.extend(watchers.into_iter().flat_map(|watchers| watchers.followers.iter().copied()));
+            common.scan = possible(common.scan);
             (Place::of(common), common.phase, common.process_at_init)
         });
         if let Some((place, phase, pini)) = facts {

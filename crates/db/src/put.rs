@@ -233,6 +233,13 @@ fn set(body: &mut dyn crate::record::Record, field: u16, row: &FieldInfo, value:
 /// The array as the field's kind, cut to what fits; moved when it already is what is wanted.
 pub(crate) fn fitting(value: Value, kind: Kind, count_max: u32) -> Result<Array, PutError> {
     let array = value.into_array();
+    if let Array::Text(texts) = &array {
+        // Unlike in a scalar field, an empty text is no number in an array, and no text is a state, as in Base.
+        let is_refused = |text: &&Text| kind == Kind::Enum || (kind != Kind::Text && text.is_empty());
+        if let Some(text) = texts.iter().find(is_refused) {
+            return Err(PutError::Convert(ConvertError::NotANumber(text.clone())));
+        }
+    }
     let array = if array.kind() == kind { array } else { array.to_kind(kind, None).map_err(PutError::Convert)? };
     let count_max = count_max as usize;
     Ok(if array.len() > count_max { array.truncated(count_max) } else { array })

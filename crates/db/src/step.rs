@@ -208,7 +208,11 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         let time = match (is_set_by_device, simulated) {
             (false, _) => now,
             (true, None) => return,
-            (true, Some(Target::Field { record, .. })) => self.turn.time_of(record).0,
+            (true, Some(Target::Field { record, .. })) => {
+                let (time, tag) = self.turn.time_of(record);
+                self.lock().common().user_tag = tag;
+                time
+            }
             (true, Some(_)) => now,
         };
         self.lock().common().time = time;

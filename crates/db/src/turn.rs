@@ -429,7 +429,12 @@ impl Turn<'_> {
 
     /// SCAN or PHAS of a record changed; `before` is the scan list that it was in.
     pub(crate) fn rescan(&mut self, record: u32, before: u16) {
-        if let Some(place) = self.with(record, |body, _| Place::of(body.common())) {
+        let place = self.with(record, |body, _| {
+            let common = body.common();
+            common.scan = possible(common.scan);
+            Place::of(common)
+        });
+        if let Some(place) = place {
             self.engine.scans.remove(before, record);
             self.engine.scans.add(&place, record);
         }
@@ -501,6 +506,12 @@ impl Turn<'_> {
             None => self.process(record),
         }
     }
+}
+
+/// No device here interrupts: with I/O Intr a record becomes passive, as in Base.
+pub(crate) fn possible(scan: u16) -> u16 {
+    const IO_INTR: u16 = 2;
+    if scan == IO_INTR { 0 } else { scan }
 }
 
 /// A record that is found active again and again goes into SCAN alarm.
