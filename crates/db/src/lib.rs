@@ -17,15 +17,18 @@ mod post;
 mod put;
 mod record;
 mod scan;
+mod site;
 mod step;
+mod strftime;
 mod turn;
 
 use std::fmt;
 
-use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Value};
+use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Text, Value};
 
 pub use database::Database;
 pub use load::{LoadError, Loader, OpenFile};
+pub use site::{Site, Zone};
 
 /// One field of one record; small, for ever valid in its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,11 +93,29 @@ pub enum Event {
         /// Value, alarm and time at that moment.
         reading: Reading,
     },
+    /// A record with the device support stdio writes a line.
+    Printed {
+        /// Where to.
+        stream: Stream,
+        /// The line without its end.
+        line: Text,
+    },
     /// All processing that the put began has ended.
     PutDone {
         /// The number that the put gave.
         put: PutId,
     },
+}
+
+/// Where the device support stdio writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// The standard output.
+    Out,
+    /// The standard error.
+    Error,
+    /// The log.
+    Log,
 }
 
 /// Why a put was refused; nothing was processed, and nothing changed but where a variant says so.

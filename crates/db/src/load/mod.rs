@@ -8,6 +8,7 @@ mod value;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use fodo_data::Text;
 
@@ -18,9 +19,12 @@ use crate::common::Common;
 use crate::core::{Core, Name};
 use crate::database::Database;
 use crate::field::Slot;
+use crate::limit::LOAD_ERRORS_MAX;
 use crate::link::Link;
 use crate::post::LONG_STRING;
-use crate::record::{Cell, Record, RecordType, find, with};
+use crate::record::device::Device;
+use crate::record::{Cell, Record, RecordType, find, number_of, with};
+use crate::site::{Nowhere, Site};
 
 /// Reads what `include` names and what is loaded by name: the bytes of a file.
 pub type OpenFile<'a> = dyn FnMut(&str) -> std::io::Result<Vec<u8>> + 'a;
@@ -35,6 +39,7 @@ pub struct Loader {
     names: Vec<Text>,
     index: HashMap<Name, u32>,
     infos: Vec<Info>,
+    site: Option<Arc<dyn Site>>,
 }
 
 impl fmt::Debug for Loader {
@@ -66,10 +71,23 @@ impl Loader {
         Ok(())
     }
 
+    /// Says who answers for the environment and the time zone; without this there is no environment, and UTC.
+    pub fn stand_at(&mut self, site: Arc<dyn Site>) {
+        self.site = Some(site);
+    }
+
     /// Joins links and scan lists.
     pub fn finish(self) -> Result<Database, Vec<LoadError>> {
-        let Loader { records, names, index, mut infos } = self;
-        let core = Core { records, index, names };
+        let Loader { records, names, index, mut infos, site } = self;
+        let core = Core { records, index, names, site: site.unwrap_or_else(|| Arc::new(Nowhere)) };
+        let errors: Vec<LoadError> = (0..core.records.len() as u32)
+            .filter_map(|record| core.with(record, check_device)?.err())
+            .take(LOAD_ERRORS_MAX)
+            .map(|message| bare_error("", message))
+            .collect();
+        if !errors.is_empty() {
+            return Err(errors);
+        }
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
         }
@@ -85,6 +103,16 @@ impl Loader {
         infos.sort_by_key(|(record, ..)| *record);
         Ok(Database::new(core, infos))
     }
+}
+
+/// Whether INP or OUT of a record is what its DTYP takes.
+fn check_device(body: &mut dyn Record) -> Result<(), String> {
+    let kind = body.record_type();
+    let device = Device::of(body);
+    let Some(field) = ["INP", "OUT"].into_iter().find_map(|name| number_of(body, name)) else { return Ok(()) };
+    let link = link_of(body, field).map(|link| link.clone()).unwrap_or_default();
+    let name = body.common().name.clone();
+    device.check(kind.name, &link).map_err(|reason| format!("{name} cannot have \"{}\": {reason}", link.text()))
 }
 
 /// Finds where each link of a record leads.

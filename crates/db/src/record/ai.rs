@@ -69,7 +69,7 @@ record_fields! {
     }
 }
 
-record_type!(Ai, "ai", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
+record_type!(Ai, "ai", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Soft Timestamp", "General Time"]);
 leveled!(Ai, f64);
 simulated!(Ai, has_raw: true);
 
@@ -169,7 +169,12 @@ fn read(step: &mut Step<'_, '_, Ai>) -> Read {
     match device::fetch(step) {
         Fetched::Nothing => Read::Value,
         Fetched::Value(value) => {
-            step.lock().take(value);
+            let mut ai = step.lock();
+            if device == Device::Soft || device == Device::Async {
+                ai.take(value);
+            } else {
+                ai.value = value;
+            }
             Read::Value
         }
         Fetched::Failed => {

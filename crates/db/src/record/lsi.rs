@@ -4,8 +4,10 @@ use fodo_data::{EventMask, Text};
 
 use crate::common::Common;
 use crate::field::record_fields;
+use crate::link::Link;
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::{Device, Input, check_environment};
 use crate::record::long_text::{SIZE_MIN, constant, fetch, fitting, length};
 use crate::record::simulation::{self, Plan, Simulated, plan, simulated, time_source};
 use crate::record::{CHANGED, Record, record_type};
@@ -38,7 +40,7 @@ record_fields! {
     }
 }
 
-record_type!(Lsi, "lsi", ["Soft Channel"]);
+record_type!(Lsi, "lsi", ["Soft Channel", "getenv"]);
 simulated!(Lsi, has_raw: false);
 
 const VAL: u16 = Lsi::at("VAL");
@@ -72,11 +74,16 @@ impl Record for Lsi {
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let fetched = match plan(step) {
             Plan::Device => {
-                let fetched = fetch(step, "INP", |lsi| &lsi.input);
-                if let Ok(Some(_)) = fetched {
-                    step.stamp_from(|lsi| &lsi.input);
+                if Device::of(&mut *step.lock()) == Device::Environment {
+                    let name = step.lock().input.address();
+                    Ok(Some(step.site().variable(&name.to_str()).unwrap_or(Text::EMPTY)))
+                } else {
+                    let fetched = fetch(step, "INP", Lsi::input);
+                    if let Ok(Some(_)) = fetched {
+                        step.stamp_from(Lsi::input);
+                    }
+                    fetched
                 }
-                fetched
             }
             Plan::Simulate { .. } => fetch(step, "SIOL", Lsi::value_link),
             Plan::Failed => Err(Broken),
@@ -88,10 +95,17 @@ impl Record for Lsi {
             Ok(None) => step.lock().common.undefined = 0,
             Err(Broken) => {}
         }
+        check_environment(step);
         let simulated = time_source(step);
         step.stamp(simulated);
         step.post(Lsi::monitor);
         Outcome::done(fetched.is_ok())
+    }
+}
+
+impl Input for Lsi {
+    fn input(&self) -> &Link {
+        &self.input
     }
 }
 

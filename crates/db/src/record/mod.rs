@@ -22,7 +22,7 @@ mod bo;
 mod c_format;
 mod calc;
 mod compress;
-mod device;
+pub(crate) mod device;
 mod int64in;
 mod int64out;
 mod levels;
