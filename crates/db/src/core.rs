@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, Value};
 
+use crate::breaktable::BreakTable;
 use crate::common::{Common, Follower, number, row};
 use crate::field::{Dbf, Slot};
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
@@ -19,6 +20,9 @@ use crate::{Facts, FieldRef, PutError};
 
 /// Digits after the point of numbers in records without PREC, as C prints them.
 const DIGITS: i16 = 6;
+
+/// Breakpoint tables by name.
+pub(crate) type BreakTables = HashMap<String, Arc<BreakTable>>;
 
 /// A record's name as a key that can be looked up without allocating.
 #[derive(Clone, Debug)]
@@ -52,6 +56,7 @@ pub(crate) struct Core {
     pub(crate) index: HashMap<Name, u32>,
     /// In the order of loading.
     pub(crate) names: Vec<Text>,
+    pub(crate) tables: BreakTables,
     pub(crate) site: Arc<dyn Site>,
 }
 

@@ -3,6 +3,7 @@
 //! [`Database`] is a machine: puts and the time go in, posts and completions come out.
 #![forbid(unsafe_code)]
 
+mod breaktable;
 mod calc;
 mod common;
 mod core;

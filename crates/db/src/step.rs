@@ -3,12 +3,14 @@
 //! Each method that follows a link takes the step mutably, as the lock on the record itself does,
 //! so the compiler sees to it that never two records are locked at once.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
+use crate::breaktable::BreakTable;
 use crate::link::{Link, Modifiers, Target, Trigger};
+use crate::menu;
 use crate::post::Posts;
 use crate::record::{Record, lock};
 use crate::site::Site;
@@ -222,6 +224,13 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             let time = self.turn.time_of(record).0;
             self.lock().common().time = time;
         }
+    }
+
+    /// The breakpoint table that a choice of LINR names.
+    pub(crate) fn break_table(&self, conversion: u16) -> Option<Arc<BreakTable>> {
+        const FIRST_TABLE: u16 = 3;
+        let name = menu::CONVERT.get(usize::from(conversion)).filter(|_| conversion >= FIRST_TABLE)?;
+        self.turn.core.tables.get(*name).cloned()
     }
 
     /// The wall clock.

@@ -15,8 +15,9 @@ use fodo_data::Text;
 pub use error::LoadError;
 pub(crate) use macros::Macros;
 
+use crate::breaktable::BreakTable;
 use crate::common::Common;
-use crate::core::{Core, Name};
+use crate::core::{BreakTables, Core, Name};
 use crate::database::Database;
 use crate::field::Slot;
 use crate::limit::LOAD_ERRORS_MAX;
@@ -39,6 +40,7 @@ pub struct Loader {
     names: Vec<Text>,
     index: HashMap<Name, u32>,
     infos: Vec<Info>,
+    tables: BreakTables,
     site: Option<Arc<dyn Site>>,
 }
 
@@ -58,7 +60,8 @@ impl Loader {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let Stage { added, names, changed, index, infos, .. } = stage;
+        let Stage { added, names, changed, index, infos, tables, .. } = stage;
+        self.tables.extend(tables);
         for (record, cell) in changed {
             if let Some(place) = self.records.get_mut(record as usize) {
                 *place = cell;
@@ -78,8 +81,8 @@ impl Loader {
 
     /// Joins links and scan lists.
     pub fn finish(self) -> Result<Database, Vec<LoadError>> {
-        let Loader { records, names, index, mut infos, site } = self;
-        let core = Core { records, index, names, site: site.unwrap_or_else(|| Arc::new(Nowhere)) };
+        let Loader { records, names, index, mut infos, tables, site } = self;
+        let core = Core { records, index, names, tables, site: site.unwrap_or_else(|| Arc::new(Nowhere)) };
         let errors: Vec<LoadError> = (0..core.records.len() as u32)
             .filter_map(|record| core.with(record, check_device)?.err())
             .take(LOAD_ERRORS_MAX)
@@ -155,6 +158,7 @@ pub(crate) struct Stage<'a> {
     changed: HashMap<u32, Box<dyn Cell>>,
     index: HashMap<Name, u32>,
     infos: Vec<Info>,
+    tables: Vec<(String, Arc<BreakTable>)>,
 }
 
 impl<'a> Stage<'a> {
@@ -166,6 +170,7 @@ impl<'a> Stage<'a> {
             changed: HashMap::new(),
             index: HashMap::new(),
             infos: Vec::new(),
+            tables: Vec::new(),
         }
     }
 

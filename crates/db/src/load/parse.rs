@@ -1,7 +1,10 @@
 //! Statements of a database file: record, field, info, alias, include, path.
 
+use std::sync::Arc;
+
 use fodo_data::Text;
 
+use crate::breaktable::BreakTable;
 use crate::common::number;
 use crate::field::FieldInfo;
 use crate::limit::{INCLUDE_DEPTH_MAX, LOAD_ERRORS_MAX, NAME_BYTES_MAX};
@@ -9,11 +12,10 @@ use crate::load::error::suggestion;
 use crate::load::lexer::{Lexer, Place, Token, unescaped};
 use crate::load::{LoadError, Macros, OpenFile, Stage, bare_error, record_type};
 
-const STATEMENTS: [&str; 6] = ["record", "grecord", "alias", "include", "path", "addpath"];
+const STATEMENTS: [&str; 7] = ["record", "grecord", "alias", "breaktable", "include", "path", "addpath"];
 const ITEMS: [&str; 3] = ["field", "info", "alias"];
 /// What stands in `.dbd` files, which describe what here is built in.
-const DESCRIPTIONS: [&str; 9] =
-    ["menu", "recordtype", "device", "driver", "link", "registrar", "function", "variable", "breaktable"];
+const DESCRIPTIONS: [&str; 8] = ["menu", "recordtype", "device", "driver", "link", "registrar", "function", "variable"];
 
 /// Reads a file into the stage; errors are added, at most [`LOAD_ERRORS_MAX`].
 pub(crate) fn file(stage: &mut Stage, file: &str, macros: &Macros, open: &mut OpenFile, errors: &mut Vec<LoadError>) {
@@ -79,6 +81,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         match word {
             "record" | "grecord" => self.record()?,
             "alias" => self.top_alias()?,
+            "breaktable" => self.break_table()?,
             "include" => self.include()?,
             "path" | "addpath" => {
                 let (path, _) = self.text("a path in quotes")?;
@@ -237,6 +240,31 @@ impl Parser<'_, '_, '_, '_, '_> {
         }
         check_name(alias).map_err(|message| self.lexer.error(place, message))?;
         self.stage.alias(record, alias);
+        Ok(())
+    }
+
+    /// A breakpoint table: its name, then raw values and values in engineering units.
+    fn break_table(&mut self) -> Result<(), LoadError> {
+        self.mark('(')?;
+        let (name, place) = self.text("the name of a table")?;
+        self.mark(')')?;
+        self.mark('{')?;
+        let mut numbers = Vec::new();
+        loop {
+            let (token, place) = self.lexer.next(false)?;
+            let number = match &token {
+                Token::Mark('}') => break,
+                Token::Mark(',') => continue,
+                Token::Bare(word) | Token::Quoted(word) => word.parse::<f64>().ok().filter(|number| number.is_finite()),
+                _ => None,
+            };
+            let message = || format!("found {}, expected a number", token.shown());
+            numbers.push(number.ok_or_else(|| self.lexer.error(place, message()))?);
+        }
+        match BreakTable::new(&numbers) {
+            Ok(table) => self.stage.tables.push((name, Arc::new(table))),
+            Err(reason) => self.errors.push(self.lexer.error(place, format!("the table \"{name}\" has {reason}"))),
+        }
         Ok(())
     }
 
