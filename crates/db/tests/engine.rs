@@ -351,3 +351,37 @@ fn a_dtyp_says_what_it_takes() {
     assert!(soft.contains("this DTYP takes no address"), "{soft}");
     assert!(none.contains("\"@HOME\""), "{none}");
 }
+
+#[test]
+fn a_put_waits_for_what_follows_a_record_that_waited() {
+    let mut ioc = Ioc::new(
+        "record(ao, start) { field(FLNK, first) }
+         record(ai, first) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) field(FLNK, second) }
+         record(ai, second) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) }
+         record(ai, source) { field(VAL, 7) }",
+    );
+
+    ioc.put("start", 1.0, Some(5)).unwrap();
+    ioc.step();
+    assert_eq!(ioc.done(), [0; 0]);
+    ioc.step();
+
+    assert_eq!(ioc.done(), [5]);
+    assert_eq!(ioc.number("second"), 7.0);
+}
+
+#[test]
+fn a_put_waits_for_an_output_through_a_channel_that_is_async() {
+    let mut ioc = Ioc::new(
+        "record(ao, out) { field(DTYP, \"Async Soft Channel\") field(OUT, \"slow.PROC CA\") field(FLNK, last) }
+         record(ai, slow) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) }
+         record(ai, source) { field(VAL, 7) }
+         record(calc, last) { field(CALC, \"VAL+1\") }",
+    );
+
+    ioc.put("out", 1.0, Some(3)).unwrap();
+    assert_eq!((ioc.done(), ioc.number("out.PACT"), ioc.number("last")), (vec![], 1.0, 0.0));
+    ioc.step();
+
+    assert_eq!((ioc.done(), ioc.number("out.PACT"), ioc.number("last")), (vec![3], 0.0, 1.0));
+}
