@@ -52,6 +52,7 @@ impl Record for Lsi {
         simulation::init(self);
         if let Some(text) = constant(&self.input) {
             self.take(&text);
+            self.common.undefined = 0;
             self.old_value = self.value.clone();
             self.old_length = self.length;
         }
@@ -72,28 +73,31 @@ impl Record for Lsi {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
-        let fetched = match plan(step) {
-            Plan::Device => {
-                if Device::of(&mut *step.lock()) == Device::Environment {
-                    let name = step.lock().input.address();
-                    Ok(Some(step.site().variable(&name.to_str()).unwrap_or(Text::EMPTY)))
-                } else {
-                    let fetched = fetch(step, "INP", Lsi::input);
-                    if let Ok(Some(_)) = fetched {
-                        step.stamp_from(Lsi::input);
-                    }
-                    fetched
-                }
+        let is_environment = Device::of(&mut *step.lock()) == Device::Environment;
+        let plan = plan(step);
+        // What Soft Channel reads leaves UDF as it is, as in Base.
+        let is_defined = is_environment || plan != Plan::Device;
+        let fetched = match plan {
+            Plan::Device if is_environment => {
+                let name = step.lock().input.address();
+                Ok(Some(step.site().variable(&name.to_str()).unwrap_or(Text::EMPTY)))
             }
+            Plan::Device => fetch(step, "INP", Lsi::input),
             Plan::Simulate { .. } => fetch(step, "SIOL", Lsi::value_link),
             Plan::Failed => Err(Broken),
             Plan::Waiting(delay_s) => return step.complete_after(delay_s),
         };
-        match &fetched {
-            Ok(Some(text)) => step.lock().take(text),
-            // Also where there is nothing to read, as in Base.
-            Ok(None) => step.lock().common.undefined = 0,
-            Err(Broken) => {}
+        if plan == Plan::Device && matches!(fetched, Ok(Some(_))) {
+            step.stamp_from(Lsi::input);
+        }
+        if let Ok(text) = &fetched {
+            let mut lsi = step.lock();
+            if let Some(text) = text {
+                lsi.take(text);
+            }
+            if is_defined {
+                lsi.common.undefined = 0;
+            }
         }
         check_environment(step);
         let simulated = time_source(step);
@@ -113,7 +117,6 @@ impl Lsi {
     fn take(&mut self, text: &Text) {
         self.value = fitting(text, self.size.into());
         self.length = length(&self.value);
-        self.common.undefined = 0;
     }
 
     fn monitor(&mut self, posts: &mut Posts) {
