@@ -347,7 +347,7 @@ fn a_dtyp_says_what_it_takes() {
     let soft = refused("record(ai, a) { field(INP, \"@TIME\") }");
     let none = refused("record(lsi, a) { field(DTYP, getenv) }");
 
-    assert!(unknown.contains("a cannot have \"@TOMORROW\": General Time takes \"@TIME\""), "{unknown}");
+    assert!(unknown.contains("INP of a cannot be \"@TOMORROW\": General Time takes \"@TIME\""), "{unknown}");
     assert!(soft.contains("this DTYP takes no address"), "{soft}");
     assert!(none.contains("\"@HOME\""), "{none}");
 }

@@ -20,6 +20,9 @@ pub struct LoadError {
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.file.is_empty() {
+            return f.write_str(&self.message);
+        }
         if self.line == 0 {
             return write!(f, "{}: {}", self.file, self.message);
         }

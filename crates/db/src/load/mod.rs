@@ -112,10 +112,15 @@ impl Loader {
 fn check_device(body: &mut dyn Record) -> Result<(), String> {
     let kind = body.record_type();
     let device = Device::of(body);
-    let Some(field) = ["INP", "OUT"].into_iter().find_map(|name| number_of(body, name)) else { return Ok(()) };
+    let fields = ["INP", "OUT"].into_iter();
+    let Some((place, field)) = fields.filter_map(|place| Some((place, number_of(body, place)?))).next() else {
+        return Ok(());
+    };
     let link = link_of(body, field).map(|link| link.clone()).unwrap_or_default();
     let name = body.common().name.clone();
-    device.check(kind.name, &link).map_err(|reason| format!("{name} cannot have \"{}\": {reason}", link.text()))
+    device
+        .check(kind.name, &link)
+        .map_err(|reason| format!("{place} of {name} cannot be \"{}\": {reason}", link.text()))
 }
 
 /// Finds where each link of a record leads.
