@@ -7,6 +7,7 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{Parsed, Side, Target, parse};
 use crate::post::{LONG_STRING, RTYP};
+use crate::record::device::Device;
 use crate::record::{CHANGED, number_of, with};
 use crate::turn::{Deferred, Turn, follows};
 
@@ -135,8 +136,16 @@ impl Turn<'_> {
             return Err(PutError::Rejected("no device takes this address"));
         }
         let core = self.core;
+        let link = crate::link::Link::from_parsed(&text, &parsed, side);
+        let is_device_link = matches!(row.name, "INP" | "OUT");
+        let checked = self.with(record, |body, _| match is_device_link {
+            true => Device::of(body).check(body.record_type().name, &link),
+            false if parsed == Parsed::Address => Err("no device takes this address"),
+            false => Ok(()),
+        });
+        checked.unwrap_or(Ok(())).map_err(PutError::Rejected)?;
         core.unfollow(record, field);
-        let link = core.join(record, field, crate::link::Link::from_parsed(&text, &parsed, side));
+        let link = core.join(record, field, link);
         let is_joined = matches!(link.target(), Target::Field { .. });
         let follows = follows(link.modifiers()).filter(|_| is_joined);
         self.with(record, |body, posts| {

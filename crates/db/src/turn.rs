@@ -1,7 +1,7 @@
 //! One turn of the crank: processing, links, timers, and what is put off until after it.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
@@ -34,6 +34,8 @@ pub(crate) struct Engine {
     /// Who waits for records before they begin; bounded by the puts that the network lets in.
     pub(crate) lines: HashMap<u32, Line>,
     work: Vec<Work>,
+    /// What Db State knows by name; a state that is not there is off.
+    pub(crate) states: HashSet<Text>,
     /// When work was left over: at once.
     pub(crate) resume_at: Option<Instant>,
 }

@@ -20,7 +20,9 @@ impl Stage<'_> {
             let words = text.to_str();
             let side = side(row.dbf);
             let parsed = parse(&words, side);
-            if parsed == Parsed::Unsupported {
+            let is_device_link = matches!(row.name, "INP" | "OUT");
+            if parsed == Parsed::Unsupported || parsed == Parsed::Address && !(is_device_link && takes_addresses(kind))
+            {
                 return Err(format!(
                     "{} cannot be \"{text}\": addresses and JSON links need a device support; {} has {}",
                     row.name,
@@ -49,6 +51,11 @@ impl Stage<'_> {
         with(cell, |body| body.slot(field).is_some_and(|mut slot| slot.set(scalar)));
         Ok(())
     }
+}
+
+/// Whether a DTYP of the record type takes an address.
+fn takes_addresses(kind: &RecordType) -> bool {
+    kind.devices.iter().any(|device| !device.ends_with("Soft Channel"))
 }
 
 fn devices(kind: &RecordType) -> String {

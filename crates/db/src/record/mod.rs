@@ -23,7 +23,7 @@ mod c_format;
 mod calc;
 mod calcout;
 mod compress;
-mod device;
+pub(crate) mod device;
 mod dfanout;
 mod event;
 mod fanout;
