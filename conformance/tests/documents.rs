@@ -36,6 +36,21 @@ fn the_reference_pages_hold_what_help_prints() {
 }
 
 #[test]
+fn the_page_on_json_has_the_keys_of_every_verb() {
+    let page = blocks("json.md");
+    let mut n_verbs = 0;
+    for verb in VERBS {
+        let help = help_of(verb);
+        let paragraphs = help.split("\n\n").filter(|paragraph| paragraph.contains("JSON keys"));
+        for paragraph in paragraphs.map(str::trim_end) {
+            assert!(page.iter().any(|block| block == paragraph), "json.md lacks, for fodo {verb}:\n{paragraph}");
+            n_verbs += 1;
+        }
+    }
+    assert!(n_verbs >= 9, "{n_verbs}");
+}
+
+#[test]
 fn the_page_on_the_shell_holds_what_its_help_prints() {
     let mut command = Command::new(program());
     confine(&mut command, free_port());
@@ -50,21 +65,6 @@ fn the_page_on_the_shell_holds_what_its_help_prints() {
 
     printed.pop();
     assert_eq!(blocks("shell.md"), [printed.join("\n")]);
-}
-
-#[test]
-fn the_page_on_json_has_the_keys_of_every_verb() {
-    let page = blocks("json.md");
-    let mut n_verbs = 0;
-    for verb in VERBS {
-        let help = help_of(verb);
-        let paragraphs = help.split("\n\n").filter(|paragraph| paragraph.contains("JSON keys"));
-        for paragraph in paragraphs.map(str::trim_end) {
-            assert!(page.iter().any(|block| block == paragraph), "json.md lacks, for fodo {verb}:\n{paragraph}");
-            n_verbs += 1;
-        }
-    }
-    assert!(n_verbs >= 9, "{n_verbs}");
 }
 
 #[test]

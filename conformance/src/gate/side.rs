@@ -12,9 +12,6 @@ use crate::Failure;
 use crate::client::OPERATION_DURATION_MAX;
 use crate::server::Server;
 
-/// How long a client may wait for the end of a put: some never end, on softIoc neither.
-const PUT_DURATION_MAX: Duration = Duration::from_secs(2);
-
 /// How many events of one subscription are kept.
 const EVENTS_MAX: usize = 1024;
 
@@ -95,7 +92,6 @@ impl Side {
             let channel = self.context.channel(&format!("{}{pv}", stage.prefix));
             channel.map_err(|error| error.to_string())
         };
-        stage.events.clear();
         match step {
             Step::Watch(pv) => {
                 let channel = channel(pv)?;
@@ -109,11 +105,11 @@ impl Side {
             }
             Step::Put(Argument { pv, kind, text }) => {
                 let value = value_of(*kind, &text.replace("$(P)", &stage.prefix))?;
-                Ok(outcome(channel(pv)?.put(value, PUT_DURATION_MAX)))
+                Ok(outcome(channel(pv)?.put(value, OPERATION_DURATION_MAX)))
             }
             Step::Write(Argument { pv, kind, text }) => {
                 let value = value_of(*kind, &text.replace("$(P)", &stage.prefix))?;
-                Ok(outcome(channel(pv)?.put_unconfirmed(value, PUT_DURATION_MAX)))
+                Ok(outcome(channel(pv)?.put_unconfirmed(value, OPERATION_DURATION_MAX)))
             }
             Step::Get(Argument { pv, kind, text }) => {
                 let count = text.parse().unwrap_or_default();
@@ -146,6 +142,11 @@ impl Stage {
     /// The names of the fields, in the order of [`Side::read`].
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Forgets the events of the step before.
+    pub fn begin(&mut self) {
+        self.events.clear();
     }
 
     /// What came of each subscription since the step began; more may yet come.

@@ -279,6 +279,21 @@ fn a_template_that_is_wrong_is_told_once_with_who_wanted_it() {
 }
 
 #[test]
+fn a_remark_says_which_line_of_a_script_wanted_the_file() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-wanted-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a.db"), "record(ai, \"$(P)a\") { field(INP, \"$(P)gone\") }\n").unwrap();
+    std::fs::write(folder.join("st.cmd"), "\niocshLoad(inner.cmd)\niocInit\n").unwrap();
+    std::fs::write(folder.join("inner.cmd"), "dbLoadRecords(a.db, \"P=x:\")\n").unwrap();
+
+    let output = run(fodo(free_port()).current_dir(&folder).args(["check", "--json", "st.cmd"]));
+
+    let finding: Json = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert_eq!((&finding["file"], &finding["level"]), (&"a.db".into(), &"warning".into()));
+    assert_eq!(finding["wanted_by"], serde_json::json!(["inner.cmd:1", "st.cmd:2"]));
+}
+
+#[test]
 fn a_file_that_is_right_is_told_to_be() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-right-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

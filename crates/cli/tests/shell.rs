@@ -149,6 +149,20 @@ fn macros_of_a_script_hold_for_that_script() {
 }
 
 #[test]
+fn databases_are_found_along_the_path_of_the_environment() {
+    let script = "epicsEnvSet(\"EPICS_DB_INCLUDE_PATH\", \"none:db\")\ndbLoadRecords(\"a.db\", \"P=x:\")\n\
+                  dbLoadTemplate(\"b.substitutions\", \"\", \"more\")\niocInit\ndbstat\nexit\n";
+    let folder = folder("path", script);
+    std::fs::create_dir_all(folder.join("more")).unwrap();
+    std::fs::write(folder.join("more/b.substitutions"), "file a.db { { P=y: } }\n").unwrap();
+
+    let output = end_of(ioc(&folder, &["st.cmd"]).spawn().unwrap());
+
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert_eq!(after(&text(&output.stdout), "dbstat")[2], "       4 records, 2 aliases");
+}
+
+#[test]
 fn softioc_flags_are_understood() {
     let folder = folder("flags", "");
 

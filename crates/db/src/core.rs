@@ -7,16 +7,21 @@ use std::sync::Arc;
 
 use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, Value};
 
+use crate::breaktable::BreakTable;
 use crate::common::{Common, Follower, number, row};
 use crate::field::{Dbf, Slot};
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::{Link, Modifiers, Target};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::{Cell, Record, labels, with};
+use crate::site::Site;
 use crate::{Facts, FieldRef, PutError};
 
 /// Digits after the point of numbers in records without PREC, as C prints them.
 const DIGITS: i16 = 6;
+
+/// Breakpoint tables by name.
+pub(crate) type BreakTables = HashMap<String, Arc<BreakTable>>;
 
 /// A record's name as a key that can be looked up without allocating.
 #[derive(Clone, Debug)]
@@ -43,13 +48,15 @@ impl Borrow<[u8]> for Name {
 }
 
 /// The records; never changes in number once the database runs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) records: Vec<Box<dyn Cell>>,
     /// By name and alias.
     pub(crate) index: HashMap<Name, u32>,
     /// In the order of loading.
     pub(crate) names: Vec<Text>,
+    pub(crate) tables: BreakTables,
+    pub(crate) site: Arc<dyn Site>,
 }
 
 impl Core {
@@ -125,7 +132,10 @@ impl Core {
         match row.dbf {
             Dbf::Float | Dbf::Double | Dbf::String => meta.precision = DIGITS,
             Dbf::Menu => meta.labels = labels(row.menu),
-            Dbf::Device => meta.labels = labels(kind.devices),
+            Dbf::Device => {
+                meta.labels = labels(kind.devices);
+                meta.unlabelled = Some(Text::EMPTY);
+            }
             _ => {}
         }
         let linked = with(cell, |body| body.meta(field, &mut meta)).flatten();
@@ -159,10 +169,26 @@ impl Core {
         if scalar.kind() == kind {
             return Ok(Value::Scalar(scalar));
         }
+        if let (Kind::Enum, Kind::U16, Scalar::Text(text)) = (kind, facts_kind, &scalar) {
+            // An mbbo without states is a plain number; its text is read as that of an array, as in Base.
+            if text.is_empty() {
+                return Err(PutError::Convert(ConvertError::NotANumber(text.clone())));
+            }
+            let number = scalar.to_kind(Kind::U16, None).and_then(|number| number.to_kind(kind, None));
+            return number.map(Value::Scalar).map_err(PutError::Convert);
+        }
         let needs_labels = kind == Kind::Enum && scalar.kind() == Kind::Text;
         // A number becomes text with the digits of the record that takes it, as in Base.
         let needs_digits = kind == Kind::Text && matches!(scalar.kind(), Kind::F32 | Kind::F64);
         let meta = (needs_labels || needs_digits).then(|| self.meta_of(record, field, META_DEPTH_MAX));
+        if let (Some(meta), Scalar::Text(text), Dbf::Menu) = (&meta, &scalar, row.dbf)
+            && let Some(index) =
+                text.to_str().strip_prefix("0x").and_then(|digits| u16::from_str_radix(digits, 16).ok())
+            && usize::from(index) < meta.labels.len()
+        {
+            // The number of a choice, unlike that of a state, may be written so.
+            return Ok(Value::Scalar(Scalar::Enum(index)));
+        }
         if let (Some(meta), Scalar::Text(text)) = (&meta, &scalar)
             && facts_kind == Kind::Enum
             && meta.labels.is_empty()

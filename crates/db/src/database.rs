@@ -13,7 +13,7 @@ use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::reading;
 use crate::scan::Place;
-use crate::turn::{Deferred, Engine, Turn, Waiter};
+use crate::turn::{Deferred, Engine, Turn, Waiter, settle_scan};
 use crate::{Event, Facts, FieldRef, Input, PutError};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
@@ -159,6 +159,7 @@ fn start(turn: &mut Turn) {
     let mut followers = Vec::new();
     for record in 0..turn.core.records.len() as u32 {
         let facts = turn.core.with(record, |body| {
+            settle_scan(body);
             let common = body.common();
             let watchers = common.watchers.as_deref();
             followers.extend(watchers.into_iter().flat_map(|watchers| watchers.followers.iter().copied()));

@@ -118,7 +118,9 @@ pub(crate) enum Parsed {
         name: String,
         modifiers: Modifiers,
     },
-    /// `@...`, `#...` or `{...}`: hardware addresses and JSON links, which no device here takes.
+    /// `@...`: what a device support does not read through a link.
+    Address,
+    /// `#...` or `{...}`: hardware addresses and JSON links, which no device here takes.
     Unsupported,
 }
 
@@ -140,6 +142,12 @@ impl Link {
 
     pub(crate) fn constant(&self) -> Option<&Constant> {
         self.0.as_ref().and_then(|body| body.constant.as_ref())
+    }
+
+    /// What follows the `@` of an address; empty when it is none.
+    pub(crate) fn address(&self) -> Text {
+        let text = self.text();
+        text.as_bytes().strip_prefix(b"@").map_or(Text::EMPTY, Text::from_bytes)
     }
 
     /// The name it leads to, when it leads to a name.
@@ -169,7 +177,7 @@ impl Link {
                 modifiers: *modifiers,
                 name: name.as_str().into(),
             },
-            Parsed::Unsupported => LinkBody {
+            Parsed::Address | Parsed::Unsupported => LinkBody {
                 text: text.trim().into(),
                 target: Target::Missing,
                 constant: None,
@@ -222,7 +230,10 @@ pub(crate) fn parse(text: &str, side: Side) -> Parsed {
     if matches!(side, Side::PlainIn | Side::PlainOut) {
         return Parsed::Name { name: text.to_owned(), modifiers: modifiers("", side) };
     }
-    if text.starts_with(['@', '#', '{']) {
+    if text.starts_with('@') {
+        return Parsed::Address;
+    }
+    if text.starts_with(['#', '{']) {
         return Parsed::Unsupported;
     }
     if let Some(inside) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {

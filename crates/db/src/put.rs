@@ -7,6 +7,7 @@ use crate::common::{Common, row};
 use crate::field::{Dbf, FieldInfo, NOMOD, PLAIN, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{Parsed, Side, Target, parse};
 use crate::post::{LONG_STRING, RTYP};
+use crate::record::device::Device;
 use crate::record::{CHANGED, number_of, with};
 use crate::turn::{Deferred, Turn};
 
@@ -135,8 +136,16 @@ impl Turn<'_> {
             return Err(PutError::Rejected("no device takes this address"));
         }
         let core = self.core;
+        let link = crate::link::Link::from_parsed(&text, &parsed, side);
+        let is_device_link = matches!(row.name, "INP" | "OUT");
+        let checked = self.with(record, |body, _| match is_device_link {
+            true => Device::of(body).check(body.record_type().name, &link),
+            false if parsed == Parsed::Address => Err("no device takes this address"),
+            false => Ok(()),
+        });
+        checked.unwrap_or(Ok(())).map_err(PutError::Rejected)?;
         core.unfollow(record, field);
-        let link = core.join(record, field, crate::link::Link::from_parsed(&text, &parsed, side));
+        let link = core.join(record, field, link);
         let is_joined = matches!(link.target(), Target::Field { .. });
         let follows = link.modifiers().follows(field).filter(|_| is_joined);
         self.with(record, |body, posts| {
@@ -235,6 +244,13 @@ fn set(body: &mut dyn crate::record::Record, field: u16, row: &FieldInfo, value:
 /// The array as the field's kind, cut to what fits; moved when it already is what is wanted.
 pub(crate) fn fitting(value: Value, kind: Kind, count_max: u32) -> Result<Array, PutError> {
     let array = value.into_array();
+    if let Array::Text(texts) = &array {
+        // Unlike in a scalar field, an empty text is no number in an array, and no text is a state, as in Base.
+        let is_refused = |text: &&Text| kind == Kind::Enum || (kind != Kind::Text && text.is_empty());
+        if let Some(text) = texts.iter().find(is_refused) {
+            return Err(PutError::Convert(ConvertError::NotANumber(text.clone())));
+        }
+    }
     let array = if array.kind() == kind { array } else { array.to_kind(kind, None).map_err(PutError::Convert)? };
     let count_max = count_max as usize;
     Ok(if array.len() > count_max { array.truncated(count_max) } else { array })

@@ -3,17 +3,20 @@
 //! Each method that follows a link takes the step mutably, as the lock on the record itself does,
 //! so the compiler sees to it that never two records are locked at once.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
-use crate::FieldRef;
+use crate::breaktable::BreakTable;
 use crate::calc::escaped;
 use crate::link::{Link, Modifiers, Target, Trigger};
+use crate::menu;
 use crate::post::Posts;
 use crate::record::{Record, lock};
+use crate::site::Site;
 use crate::turn::{Deferred, Timer, Turn, Waiter};
+use crate::{Event, FieldRef, Stream};
 
 /// Whether a record is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +234,11 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         let time = match (is_set_by_device, simulated) {
             (false, _) => now,
             (true, None) => return,
-            (true, Some(Target::Field { record, .. })) => self.turn.time_of(record).0,
+            (true, Some(Target::Field { record, .. })) => {
+                let (time, tag) = self.turn.time_of(record);
+                self.lock().common().user_tag = tag;
+                time
+            }
             (true, Some(_)) => now,
         };
         self.lock().common().time = time;
@@ -249,6 +256,42 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             let time = self.turn.time_of(record).0;
             self.lock().common().time = time;
         }
+    }
+
+    /// The breakpoint table that a choice of LINR names.
+    pub(crate) fn break_table(&self, conversion: u16) -> Option<Arc<BreakTable>> {
+        const FIRST_TABLE: u16 = 3;
+        let name = menu::CONVERT.get(usize::from(conversion)).filter(|_| conversion >= FIRST_TABLE)?;
+        self.turn.core.tables.get(*name).cloned()
+    }
+
+    /// The wall clock.
+    pub(crate) fn now(&self) -> TimeStamp {
+        self.turn.now.wall
+    }
+
+    /// The environment and the time zone.
+    pub(crate) fn site(&self) -> &dyn Site {
+        &*self.turn.core.site
+    }
+
+    /// Whether a state of Db State is on.
+    pub(crate) fn state(&self, name: &Text) -> bool {
+        self.turn.engine.states.contains(name)
+    }
+
+    /// Switches a state of Db State.
+    pub(crate) fn set_state(&mut self, name: Text, is_on: bool) {
+        if is_on {
+            self.turn.engine.states.insert(name);
+        } else {
+            self.turn.engine.states.remove(&name);
+        }
+    }
+
+    /// Writes a line.
+    pub(crate) fn print(&mut self, stream: Stream, line: Text) {
+        self.turn.events.push(Event::Printed { stream, line });
     }
 
     /// Seconds between `before` and the record's time.

@@ -1,7 +1,7 @@
 //! One turn of the crank: processing, links, timers, and what is put off until after it.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
@@ -34,6 +34,8 @@ pub(crate) struct Engine {
     /// Who waits for records before they begin; bounded by the puts that the network lets in.
     pub(crate) lines: HashMap<u32, Line>,
     work: Vec<Work>,
+    /// What Db State knows by name; a state that is not there is off.
+    pub(crate) states: HashSet<Text>,
     /// When work was left over: at once.
     pub(crate) resume_at: Option<Instant>,
 }
@@ -441,7 +443,11 @@ impl Turn<'_> {
 
     /// SCAN or PHAS of a record changed; `before` is the scan list that it was in.
     pub(crate) fn rescan(&mut self, record: u32, before: u16) {
-        if let Some(place) = self.with(record, |body, _| Place::of(body.common())) {
+        let place = self.with(record, |body, _| {
+            settle_scan(body);
+            Place::of(body.common())
+        });
+        if let Some(place) = place {
             self.engine.scans.remove(before, record);
             self.engine.scans.add(&place, record);
         }
@@ -527,6 +533,13 @@ impl Turn<'_> {
             Some(_) => {}
             None => self.process(record),
         }
+    }
+}
+
+/// No device here interrupts: with I/O Intr a record becomes passive, as in Base, unless its own links interrupt it.
+pub(crate) fn settle_scan(body: &mut dyn crate::record::Record) {
+    if body.common().scan == IO_INTERRUPT && !body.record_type().is_interrupted_by_links() {
+        body.common().scan = 0;
     }
 }
 

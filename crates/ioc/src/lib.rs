@@ -6,6 +6,7 @@
 mod limit;
 mod pv;
 pub mod shell;
+mod site;
 mod turn;
 
 use std::fmt;
@@ -59,6 +60,7 @@ impl Ioc {
     /// Loads files in order, each with its macros (`"P=X:,R=1"`).
     pub fn load(files: &[(PathBuf, String)]) -> Result<Ioc, IocError> {
         let mut loader = Loader::default();
+        loader.stand_at(Arc::new(site::Process::new()));
         for (path, macros) in files {
             let name = path.to_string_lossy();
             loader.load(&name, macros, &mut |file| std::fs::read(file)).map_err(IocError::Load)?;

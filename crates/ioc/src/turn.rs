@@ -152,6 +152,7 @@ impl Crank {
                         pv.post(Post { mask, reading });
                     }
                 }
+                Event::Printed { stream, line } => crate::site::print(stream, &line),
                 Event::PutDone { put } => {
                     if let Some(completion) = turn.puts.remove(&put) {
                         completion.done();

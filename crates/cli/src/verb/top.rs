@@ -45,8 +45,8 @@ sent has no WAITING; one whose WAITING grows does not, and MERGED counts the upd
 later ones. The totals are PVs of their own: PREFIX:CLIENTS, CHANNELS, SUBSCRIPTIONS, QUEUED_BYTES,
 UPDATES_POSTED (for subscriptions), and of these UPDATES_SENT, UPDATES_MERGED and UPDATES_DROPPED
 (waited for a subscription when it ended), the rest waits; SEARCHES, REFUSED (what went beyond the
-bounds of a client or its host), FLAWED (datagrams that are cut or ask for what is no name), CPU (per
-cent of a core), MEM_RSS (bytes).
+bounds of a client or its host), FLAWED (datagrams that are cut or ask for what is no name), CPU
+(per cent of a core), MEM_RSS (bytes).
 
 JSON keys: those names in lower case, and list: address, user, host, channels, subscriptions,
 queued_bytes, pvs_waiting (with updates that are not among these bytes), sent, merged, waiting_s

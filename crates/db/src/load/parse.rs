@@ -2,14 +2,15 @@
 
 use fodo_data::Text;
 
-use crate::common::number;
+use crate::common::{number, row};
 use crate::field::FieldInfo;
 use crate::limit::{INCLUDE_DEPTH_MAX, LOAD_ERRORS_MAX, NAME_BYTES_MAX};
 use crate::load::error::suggestion;
 use crate::load::lexer::{Lexer, Place, Token, unescaped};
+use crate::load::remarks::is_looked_at;
 use crate::load::{LoadError, Macros, OpenFile, Stage, record_type};
 
-const STATEMENTS: [&str; 6] = ["record", "grecord", "alias", "include", "path", "addpath"];
+const STATEMENTS: [&str; 7] = ["record", "grecord", "alias", "breaktable", "include", "path", "addpath"];
 /// Words that begin a statement wherever they begin a line.
 const STARTS: [&str; 6] = ["record", "grecord", "menu", "recordtype", "device", "breaktable"];
 const ITEMS: [&str; 3] = ["field", "info", "alias"];
@@ -63,7 +64,7 @@ fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: 
 
 pub(super) struct Parser<'a, 's, 'l, 'f, 'b> {
     pub(super) lexer: Lexer<'l>,
-    stage: &'a mut Stage<'s>,
+    pub(super) stage: &'a mut Stage<'s>,
     files: &'a mut Files<'f, 'b>,
     name: &'a str,
     pub(super) errors: &'a mut Vec<LoadError>,
@@ -250,8 +251,11 @@ impl Parser<'_, '_, '_, '_, '_> {
             self.stage.remark(remark);
         }
         seen.push(field);
-        let at = self.lexer.error(value_place, "");
-        self.stage.place(record, field, value, at);
+        let rows = self.stage.cell(record).map(|cell| cell.record_type().rows);
+        if rows.and_then(|rows| row(rows, field)).is_some_and(is_looked_at) {
+            let at = self.lexer.error(value_place, "");
+            self.stage.place(record, field, value, at);
+        }
     }
 
     fn info(&mut self, record: Option<u32>) -> Result<(), LoadError> {

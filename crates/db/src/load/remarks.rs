@@ -33,6 +33,13 @@ const LIMITS: [(&str, &str); 4] = [("HIHI", "HHSV"), ("HIGH", "HSV"), ("LOW", "L
 /// Pairs of which the first must not be above the second.
 const RANGES: [(&str, &str); 2] = [("LOPR", "HOPR"), ("DRVL", "DRVH")];
 
+/// Whether a field can be remarked on at all; of the others no place is kept.
+pub(crate) fn is_looked_at(row: &FieldInfo) -> bool {
+    let is_limit = LIMITS.iter().any(|(limit, _)| *limit == row.name);
+    let is_range = RANGES.iter().any(|(_, high)| *high == row.name);
+    row.dbf.is_link() || is_limit || is_range || ["SCAN", "OMSL"].contains(&row.name)
+}
+
 impl Loader {
     /// A loader that remembers where every field was set, for [`Loader::remarks`].
     pub fn that_keeps_places() -> Loader {
@@ -97,7 +104,8 @@ impl Loader {
                 let device =
                     self.menu(record, "DTYP").and_then(|device| kind.devices.get(usize::from(device)).copied());
                 let is_soft = device.is_none_or(|device| device.ends_with("Soft Channel"));
-                is_soft
+                let is_silent = is_soft && !kind.is_interrupted_by_links();
+                is_silent
                     .then(|| "nothing interrupts a soft record, so with SCAN \"I/O Intr\" it is never processed".into())
             }
             "Event" if self.text(record, "EVNT").is_some_and(|event| event.is_empty()) => {

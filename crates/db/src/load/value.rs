@@ -21,7 +21,9 @@ impl Stage<'_> {
             let words = text.to_str();
             let side = side(row);
             let parsed = parse(&words, side);
-            if parsed == Parsed::Unsupported {
+            let is_device_link = matches!(row.name, "INP" | "OUT");
+            if parsed == Parsed::Unsupported || parsed == Parsed::Address && !(is_device_link && takes_addresses(kind))
+            {
                 return Err(format!(
                     "{} cannot be \"{text}\": addresses and JSON links need a device support; {} has {}",
                     row.name,
@@ -60,6 +62,11 @@ fn compiled(kind: &RecordType, row: &FieldInfo, text: &str) -> Result<(), CalcEr
     let has_texts = ["scalcout", "transform"].contains(&kind.name);
     let compiled = if has_texts { Program::compile_text(text) } else { Program::compile(text) };
     compiled.map(|_| ())
+}
+
+/// Whether a DTYP of the record type takes an address.
+fn takes_addresses(kind: &RecordType) -> bool {
+    kind.devices.iter().any(|device| !device.ends_with("Soft Channel"))
 }
 
 fn devices(kind: &RecordType) -> String {

@@ -52,7 +52,7 @@ record_fields! {
     }
 }
 
-record_type!(Bo, "bo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
+record_type!(Bo, "bo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "General Time", "Db State"]);
 simulated!(Bo, has_raw: true);
 
 const VAL: u16 = Bo::at("VAL");
@@ -154,6 +154,23 @@ impl Output for Bo {
     fn use_invalid_value(&mut self) {
         self.value = self.invalid_value;
         self.convert();
+    }
+
+    fn write(step: &mut Step<'_, '_, Self>) -> Driven {
+        let device = Device::of(&mut *step.lock());
+        match device {
+            Device::State => {
+                let (name, is_on) = {
+                    let bo = step.lock();
+                    (bo.output.address(), bo.value != 0)
+                };
+                step.set_state(name, is_on);
+                Driven::Done(true)
+            }
+            // There are no errors of time providers to forget.
+            Device::GeneralTime => Driven::Done(true),
+            _ => output::write_link(step),
+        }
     }
 
     fn simulated_value(&self) -> Value {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fodo_data::{EventMask, Kind, Meta, Text};
 
 use crate::common::Common;
-use crate::field::{FieldInfo, Slot};
+use crate::field::{FieldInfo, PLAIN, Slot};
 use crate::link::Target;
 use crate::post::Posts;
 use crate::routine::Routines;
@@ -25,7 +25,7 @@ mod c_format;
 mod calc;
 mod calcout;
 mod compress;
-mod device;
+pub(crate) mod device;
 mod dfanout;
 mod event;
 mod fanout;
@@ -109,6 +109,13 @@ pub(crate) struct RecordType {
     /// The number of VAL.
     pub(crate) value: u16,
     pub(crate) create: fn() -> Box<dyn Cell>,
+}
+
+impl RecordType {
+    /// Whether a change of what its links lead to may process a record while its SCAN is I/O Intr.
+    pub(crate) fn is_interrupted_by_links(&self) -> bool {
+        self.rows.iter().any(|row| row.has(PLAIN))
+    }
 }
 
 impl fmt::Debug for RecordType {

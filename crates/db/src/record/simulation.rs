@@ -125,6 +125,7 @@ pub(crate) fn source<R: Simulated, T: Element>(step: &mut Step<'_, '_, R>) -> So
 }
 
 /// What SIMM asks for, before SIOL is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Plan {
     Device,
     Simulate { is_raw: bool },

@@ -41,7 +41,7 @@ record_fields! {
     }
 }
 
-record_type!(StringOut, "stringout", ["Soft Channel", "Async Soft Channel"]);
+record_type!(StringOut, "stringout", ["Soft Channel", "Async Soft Channel", "stdio"]);
 simulated!(StringOut, has_raw: false);
 
 const VAL: u16 = StringOut::at("VAL");

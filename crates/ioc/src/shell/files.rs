@@ -12,24 +12,28 @@ type Outcome = Result<Flow, Failure>;
 pub(super) fn load_records(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let file = call.needed(1, "a database")?;
     let macros = call.argument(2).unwrap_or_default();
-    load(shell, |loader, open| loader.load(file, macros, open))
+    load(shell, "", |loader, open| loader.load(file, macros, open))
 }
 
-/// `dbLoadTemplate("file.substitutions", "P=x:")`
+/// `dbLoadTemplate("file.substitutions", "P=x:", "folder:folder")`
 pub(super) fn load_template(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let file = call.needed(1, "a .substitutions file")?;
     let macros = call.argument(2).unwrap_or_default();
-    load(shell, |loader, open| loader.load_template(file, macros, open))
+    let path = call.argument(3).unwrap_or_default();
+    load(shell, path, |loader, open| loader.load_template(file, macros, open))
 }
 
 fn load(
     shell: &mut Shell,
+    path: &str,
     load: impl FnOnce(&mut Loader, &mut OpenFile) -> Result<(), Vec<fodo_db::LoadError>>,
 ) -> Outcome {
+    let mut open = shell.open_along(path);
+    let wanted_by = shell.places();
     let Stage::Loading(loader) = &mut shell.stage else {
         return Err("records can be loaded before iocInit only".to_owned().into());
     };
-    let mut open = Shell::open_from(&shell.folder);
+    loader.say_who_wants(wanted_by);
     load(loader, &mut open).map_err(Failure::Files)?;
     Ok(Flow::Next)
 }

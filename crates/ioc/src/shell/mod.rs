@@ -203,10 +203,22 @@ impl Shell {
         self.folder.join(name)
     }
 
-    /// Reads files for a loader, from the shell's folder.
-    fn open_from(folder: &Path) -> impl FnMut(&str) -> io::Result<Vec<u8>> + use<> {
-        let folder = folder.to_owned();
-        move |name| std::fs::read(folder.join(name))
+    /// Reads files for a loader: from the shell's folder, else from the folders that `path` and then
+    /// EPICS_DB_INCLUDE_PATH name, separated by ':'.
+    fn open_along(&self, path: &str) -> impl FnMut(&str) -> io::Result<Vec<u8>> + use<> {
+        let variable = self.macros.value("EPICS_DB_INCLUDE_PATH").unwrap_or_default();
+        let named = path.split(':').chain(variable.split(':')).filter(|folder| !folder.is_empty());
+        let folders: Vec<PathBuf> = std::iter::once("").chain(named).map(|folder| self.folder.join(folder)).collect();
+        move |name| {
+            let mut missing = io::Error::from(io::ErrorKind::NotFound);
+            for folder in &folders {
+                match std::fs::read(folder.join(name)) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => missing = error,
+                    result => return result,
+                }
+            }
+            Err(missing)
+        }
     }
 
     fn say(&mut self, text: &str) {

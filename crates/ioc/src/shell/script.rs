@@ -243,26 +243,30 @@ impl Shell {
                 self.deliver(Weight::Error, error);
             }
             Failure::Files(errors) => {
+                let places = self.places();
                 for mut error in errors {
-                    error
-                        .from
-                        .extend(self.within.iter().rev().map(|within| format!("{}:{}", within.name, within.number)));
+                    error.from.extend_from_slice(&places);
                     self.deliver(Weight::Error, error);
                 }
             }
         }
     }
 
+    /// The lines in hand, of the innermost script first.
+    pub(super) fn places(&self) -> Vec<String> {
+        self.within.iter().rev().map(|within| format!("{}:{}", within.name, within.number)).collect()
+    }
+
     /// `column` 0: the line as a whole.
     fn at(&self, column: usize, message: String) -> LoadError {
-        match self.within.split_last() {
-            Some((innermost, outer)) => LoadError {
+        match self.within.last() {
+            Some(innermost) => LoadError {
                 file: innermost.name.clone(),
                 line: innermost.number,
                 column: column.max(1),
                 message,
                 source: innermost.source.clone(),
-                from: outer.iter().rev().map(|within| format!("{}:{}", within.name, within.number)).collect(),
+                from: self.places().split_off(1),
             },
             None => LoadError { message, ..LoadError::default() },
         }

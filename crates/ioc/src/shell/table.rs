@@ -37,7 +37,7 @@ commands! {
     "date" " [format]" "The time, as strftime writes it" false environment::date;
     "dbLoadDatabase" "(\"file.dbd\")" "Accepted: record types and menus are built in" false files::accept;
     "dbLoadRecords" "(\"file.db\", \"P=x:,R=1\")" "Load records, before iocInit" true files::load_records;
-    "dbLoadTemplate" "(\"file.substitutions\", \"P=x:\")" "Load the databases of a substitutions file" true files::load_template;
+    "dbLoadTemplate" "(\"file.substitutions\", \"P=x:\", \"folders\")" "Load the databases of a substitutions file" true files::load_template;
     "dbcar" " [record]" "Links that lead to no record here" false records::lost_links;
     "dbgf" " record.field" "Show a value" true records::show_field;
     "dbgrep" " pattern" "Names of records; * and ? stand for anything" false records::grep;

@@ -369,6 +369,9 @@ impl Door {
                 }
                 let mut serves = |name: &str| source.serves(name);
                 let flaw = self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
+                if let (true, Some(relay)) = (is_unicast, &mut self.edge.relay) {
+                    relay.hand_on(&mut buffer[..n], from, index);
+                }
                 if let Some(flaw) = flaw {
                     self.hosts.flawed();
                     let (what, name) = match &flaw {
@@ -376,9 +379,6 @@ impl Door {
                         Flaw::NoName(name) => ("a search for what is no name", Some(name.as_str())),
                     };
                     self.log.tell(Level::Warning, what, Some(from), name, now);
-                }
-                if let (true, Some(relay)) = (is_unicast, &mut self.edge.relay) {
-                    relay.hand_on(&mut buffer[..n], from, index);
                 }
                 for datagram in self.datagrams.drain(..) {
                     if let Some(to) = datagram.to {
