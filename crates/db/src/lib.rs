@@ -27,7 +27,9 @@ use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Value};
 
 pub use database::Database;
 pub use inspect::{LeadsTo, LinkFacts};
-pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};
+pub use load::{
+    Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances, unescaped,
+};
 
 /// One field of one record; small, for ever valid in its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
