@@ -108,16 +108,40 @@ pub(super) fn show_field(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let name = call.needed(1, "the name of a field")?;
     let database = shell.database()?;
     let field = field_of(database, name).map_err(|message| Failure::Word(1, message))?;
-    // States are texts here, and texts are quoted, as in Base.
-    let (kind, text) = match database.facts(field).kind {
-        Kind::Enum | Kind::Text => (Kind::Text, format!("\"{}\"", shown(database, field))),
-        kind => (kind, shown(database, field)),
-    };
-    let line = format!("{:<19} {text}\n", format!("{}:", kind_name(kind)));
+    let line = field_line(database, field);
     if !shell.is_check() {
         shell.say(&line);
     }
     Ok(Flow::Next)
+}
+
+/// Kind and value as Base shows them: states are texts, texts are quoted, whole numbers are hexadecimal as well.
+fn field_line(database: &Database, field: FieldRef) -> String {
+    let value = database.read(field).value;
+    let (kind, text) = (value.kind(), shown(database, field));
+    let label = match &value {
+        Value::Array(array) => format!("{}[{}]:", kind_name(kind), array.len()),
+        Value::Scalar(_) if kind == Kind::Enum => "DBF_STRING:".to_owned(),
+        Value::Scalar(_) => format!("{}:", kind_name(kind)),
+    };
+    let text = match &value {
+        Value::Array(array) if array.is_empty() => "(empty)".to_owned(),
+        Value::Array(_) if matches!(kind, Kind::I8 | Kind::U8) => format!("\"{text}\""),
+        Value::Array(_) => text,
+        Value::Scalar(scalar) => match scalar {
+            Scalar::Enum(_) | Scalar::Text(_) => format!("\"{text}\""),
+            Scalar::I8(number) => format!("{number} = {:#x}", i32::from(*number)),
+            Scalar::U8(number) => format!("{number} = {number:#x}"),
+            Scalar::I16(number) => format!("{number} = {:#x}", i32::from(*number)),
+            Scalar::U16(number) => format!("{number} = {number:#x}"),
+            Scalar::I32(number) => format!("{number} = {number:#x}"),
+            Scalar::U32(number) => format!("{number} = {number:#x}"),
+            Scalar::I64(number) => format!("{number} = {number:#x}"),
+            Scalar::U64(number) => format!("{number} = {number:#x}"),
+            Scalar::F32(_) | Scalar::F64(_) => text,
+        },
+    };
+    format!("{label:<19} {text}\n")
 }
 
 /// `dbpf("record.field", "value")`
