@@ -126,10 +126,10 @@ fn field_line(database: &Database, field: FieldRef) -> String {
     };
     let text = match &value {
         Value::Array(array) if array.is_empty() => "(empty)".to_owned(),
-        Value::Array(_) if matches!(kind, Kind::I8 | Kind::U8) => format!("\"{text}\""),
+        Value::Array(_) if matches!(kind, Kind::I8 | Kind::U8) => quoted(&text),
         Value::Array(_) => text,
         Value::Scalar(scalar) => match scalar {
-            Scalar::Enum(_) | Scalar::Text(_) => format!("\"{text}\""),
+            Scalar::Enum(_) | Scalar::Text(_) => quoted(&text),
             Scalar::I8(number) => format!("{number} = {:#x}", i32::from(*number)),
             Scalar::U8(number) => format!("{number} = {number:#x}"),
             Scalar::I16(number) => format!("{number} = {:#x}", i32::from(*number)),
@@ -142,6 +142,19 @@ fn field_line(database: &Database, field: FieldRef) -> String {
         },
     };
     format!("{label:<19} {text}\n")
+}
+
+/// In quotes, and what would end them or command a terminal as an escape.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            control if control.is_control() => out.extend(control.escape_default()),
+            other => out.push(other),
+        }
+    }
+    out + "\""
 }
 
 /// `dbpf("record.field", "value")`
@@ -251,7 +264,7 @@ pub(super) fn list(shell: &mut Shell, call: &Call<'_>) -> Outcome {
             text += name;
             for field in fields.iter().map(|field| database.field(&format!("{record}.{field}"))) {
                 let value = field.map_or(String::new(), |field| shown(database, field));
-                text += &format!(", \"{value}\"");
+                text += &format!(", {}", quoted(&value));
             }
             text.push('\n');
         }
