@@ -25,11 +25,10 @@ use std::fmt;
 
 use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Value};
 
+pub use crate::load::unescaped;
 pub use database::Database;
 pub use inspect::{LeadsTo, LinkFacts};
-pub use load::{
-    Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances, unescaped,
-};
+pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};
 
 /// One field of one record; small, for ever valid in its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
