@@ -30,6 +30,7 @@ use std::fmt;
 
 use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Text, Value};
 
+pub use crate::load::unescaped;
 pub use database::Database;
 pub use inspect::{LeadsTo, LinkFacts};
 pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};

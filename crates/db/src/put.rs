@@ -97,7 +97,17 @@ impl Turn<'_> {
             slot.map(|slot| slot.value())
         };
         let property_before = with(cell, property).flatten();
-        let value = if row.dbf == Dbf::Array { value } else { core.to_field(record, field, &value)? };
+        let value = if row.dbf == Dbf::Array { Ok(value) } else { core.to_field(record, field, &value) };
+        let value = match value {
+            Ok(value) => value,
+            Err(refused) => {
+                if row.has(SPECIAL) {
+                    // The record is told all the same, as in Base; it cannot refuse once more.
+                    let _ = cell.after_put(field, &mut self.posts(record));
+                }
+                return Err(refused);
+            }
+        };
         let is_set = with(cell, |body| set(body, field, row, value)).unwrap_or(Ok(()));
         is_set?;
         let mut posts = self.posts(record);

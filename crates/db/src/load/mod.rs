@@ -17,6 +17,7 @@ use std::sync::Arc;
 use fodo_data::Text;
 
 pub use error::{LoadError, closest};
+pub use lexer::unescaped;
 pub use macros::{MacroError, Macros};
 pub use substitutions::{Instance, instances};
 pub use template::{Undefined, expand};
