@@ -66,7 +66,7 @@ pub fn domain(record_type: &str, field: &str) -> Domain {
             "Transition To Non-zero",
         ]),
         "MPST" | "APST" => Domain::OneOf(&["Always", "On Change"]),
-        "CALC" => Domain::OneOf(&["A+B", "A>B?C:D", "A&B|4", "VAL+1", "A/B", "A:=A+1;A", "MIN(A,B,C)", "A+"]),
+        "CALC" => Domain::OneOf(&["A+B", "A>B?C:D", "A&B|4", "VAL+1", "A/B", "A:=A+1;A", "MIN(A,B,C)"]),
         "HHSV" | "HSV" | "LSV" | "LLSV" | "ZSV" | "OSV" | "COSV" | "SIMS" | "DISS" | "UDFS" | "UNSV" | "ZRSV"
         | "ONSV" | "TWSV" | "THSV" => Domain::OneOf(SEVERITIES),
         "ZNAM" | "ZRST" => Domain::OneOf(&["zero", "off"]),

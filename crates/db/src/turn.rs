@@ -186,11 +186,11 @@ impl Turn<'_> {
     fn begin(&mut self, record: u32) {
         let Some(disable_link) = self
             .with(record, |body, posts| {
-                body.common().has_failed = false;
                 if body.common().is_active != 0 {
                     refuse_active(body, posts);
                     return None;
                 }
+                body.common().has_failed = false;
                 body.common().lock_count = 0;
                 Some(body.common().disable_link.target())
             })
@@ -346,6 +346,7 @@ impl Turn<'_> {
             let common = body.common();
             (std::mem::replace(&mut common.is_active, 1), std::mem::replace(&mut common.is_in_chain, true))
         });
+        let was_active = self.with(to, |body, _| body.common().is_active != 0).unwrap_or(false);
         self.hand_on(from, to);
         self.depth += 1;
         self.process(to);
@@ -354,7 +355,8 @@ impl Turn<'_> {
             let common = body.common();
             (common.is_active, common.is_in_chain) = before.unwrap_or_default();
         });
-        let has_failed = self.with(to, |body, _| body.common().has_failed);
+        // A record that was found active has not failed, as in Base.
+        let has_failed = self.with(to, |body, _| body.common().has_failed && !was_active);
         if has_failed == Some(false) { Ok(()) } else { Err(Broken) }
     }
 
