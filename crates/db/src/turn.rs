@@ -578,24 +578,3 @@ fn refuse_disabled(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     let value = body.record_type().value;
     posts.post(body, value, EventMask::VALUE | EventMask::ALARM);
 }
-
-/// An alarm on its way along a link.
-struct Raised {
-    status: u16,
-    severity: u16,
-    message: Text,
-}
-
-/// Source: EPICS Base 7.0, recGblInheritSevr; that MSS takes the message too was seen with softIoc.
-fn inherit(common: &mut Common, how: Inherit, alarm: Raised) {
-    match how {
-        Inherit::Not => {}
-        Inherit::Invalid if alarm.severity < 3 => {}
-        Inherit::Invalid | Inherit::Severity => {
-            common.raise(Status::LINK, alarm.severity);
-        }
-        Inherit::Status => {
-            common.raise_saying(Status(alarm.status), alarm.severity, alarm.message);
-        }
-    }
-}
