@@ -9,12 +9,14 @@ use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, V
 
 use crate::common::{Common, Follower, number, row};
 use crate::field::{Dbf, Slot};
+use crate::filter::filters;
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::{Link, Modifiers, Target};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::{Cell, Record, labels, with};
+use crate::state::States;
 use crate::turn::follows;
-use crate::{Facts, FieldRef, PutError};
+use crate::{Channel, ChannelError, Facts, FieldRef, FilterError, FilterFault, PutError};
 
 /// Digits after the point of numbers in records without PREC, as C prints them.
 const DIGITS: i16 = 6;
@@ -51,6 +53,7 @@ pub(crate) struct Core {
     pub(crate) index: HashMap<Name, u32>,
     /// In the order of loading.
     pub(crate) names: Vec<Text>,
+    pub(crate) states: States,
 }
 
 impl Core {
@@ -63,26 +66,56 @@ impl Core {
         with(self.cell(record)?, visit)
     }
 
-    /// What a channel name means.
+    /// The field a channel name means, when it has no filters.
     pub(crate) fn find(&self, name: &str) -> Option<FieldRef> {
-        let (name, is_long) = match name.strip_suffix('$') {
-            Some(name) => (name, true),
-            None => (name, false),
-        };
-        let (record, field) = name.split_once('.').unwrap_or((name, ""));
+        let (field, rest) = self.find_part(name)?;
+        match rest {
+            "" => Some(field),
+            "$" => self.as_characters(field),
+            _ => None,
+        }
+    }
+
+    /// The field at the beginning of a name, and what is behind it: `$`, a range, filters, or what makes no sense.
+    ///
+    /// Source: EPICS Base 7.0, dbFindRecordPart and dbFindFieldPart.
+    pub(crate) fn find_part<'n>(&self, name: &'n str) -> Option<(FieldRef, &'n str)> {
+        let (record, rest) = name.split_once('.').unwrap_or((name, ""));
         let record = *self.index.get(record.as_bytes())?;
         let kind = self.cell(record)?.record_type();
+        let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        let n_bytes = match rest.starts_with(|first: char| first.is_ascii_digit()) {
+            true => 0,
+            false => rest.find(|character| !is_part(character)).unwrap_or(rest.len()),
+        };
+        let (field, rest) = rest.split_at_checked(n_bytes)?;
         let field = match field {
             "" => kind.value,
-            "RTYP" if !is_long => return Some(FieldRef { record, field: RTYP }),
+            "RTYP" => RTYP,
             field => number(kind.rows, field)?,
         };
-        if !is_long {
-            return Some(FieldRef { record, field });
-        }
-        let row = row(kind.rows, field)?;
+        Some((FieldRef { record, field }, rest))
+    }
+
+    /// A text or a link as an array of characters.
+    pub(crate) fn as_characters(&self, FieldRef { record, field }: FieldRef) -> Option<FieldRef> {
+        let row = row(self.cell(record)?.record_type().rows, field).filter(|_| field != RTYP)?;
         let is_text = row.dbf == Dbf::String || row.dbf.is_link();
         is_text.then_some(FieldRef { record, field: field | LONG_STRING })
+    }
+
+    /// What a channel name means, filters and all.
+    pub(crate) fn channel(&self, name: &str) -> Result<Channel, ChannelError> {
+        let (field, rest) = self.find_part(name).ok_or(ChannelError::Unknown)?;
+        let at = name.len() - rest.len();
+        let (field, rest_at) = match rest.starts_with('$') {
+            true => (self.as_characters(field), at + 1),
+            false => (Some(field), at),
+        };
+        let no_text = FilterError { at, fault: FilterFault::NoText };
+        let field = field.ok_or(ChannelError::Filter(no_text))?;
+        let filters = filters(name, rest_at, &self.states).map_err(ChannelError::Filter)?;
+        Ok(Channel { field, filters })
     }
 
     pub(crate) fn facts(&self, FieldRef { record, field }: FieldRef) -> Facts {

@@ -11,8 +11,9 @@ use crate::core::Core;
 use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::load::Info;
 use crate::post::reading;
+use crate::state::States;
 use crate::turn::{Deferred, Engine, Turn};
-use crate::{Event, Facts, FieldRef, Input, PutError, PutId};
+use crate::{Channel, ChannelError, Event, Facts, FieldRef, Input, PutError, PutId};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
 #[derive(Debug)]
@@ -31,6 +32,27 @@ impl Database {
     /// The field a channel name means: `rec`, `rec.`, `rec.FIELD`, `rec.FIELD$` (long string).
     pub fn field(&self, name: &str) -> Option<FieldRef> {
         self.core.find(name)
+    }
+
+    /// What a channel name means, with the filters in it.
+    pub fn channel(&self, name: &str) -> Result<Channel, ChannelError> {
+        self.core.channel(name)
+    }
+
+    /// Whether a search for the name is answered: as in Base its record and field decide, and what is wrong behind
+    /// these is told when the channel is made.
+    pub fn claims(&self, name: &str) -> bool {
+        self.core.find_part(name).is_some()
+    }
+
+    /// The named states that filters, links and records of this database share.
+    pub fn states(&self) -> &States {
+        &self.core.states
+    }
+
+    /// The record's UTAG.
+    pub fn user_tag(&self, field: FieldRef) -> u64 {
+        self.core.with(field.record, |body| body.common().user_tag).unwrap_or_default()
     }
 
     /// The name of every record, in the order of loading.

@@ -8,6 +8,8 @@ mod common;
 mod core;
 mod database;
 mod field;
+mod filter;
+mod json;
 mod limit;
 mod link;
 mod load;
@@ -17,6 +19,7 @@ mod post;
 mod put;
 mod record;
 mod scan;
+mod state;
 mod step;
 mod turn;
 
@@ -25,7 +28,9 @@ use std::fmt;
 use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Value};
 
 pub use database::Database;
+pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, TimeForm};
 pub use load::{LoadError, Loader, OpenFile};
+pub use state::{State, States};
 
 /// One field of one record; small, for ever valid in its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +50,24 @@ pub struct Facts {
     pub is_read_only: bool,
     /// The record's type, as `DBR_CLASS_NAME` gives it.
     pub record_type: &'static str,
+}
+
+/// What the name of a channel means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Channel {
+    /// The field.
+    pub field: FieldRef,
+    /// What its readings go through, first things first; most often nothing.
+    pub filters: Vec<Filter>,
+}
+
+/// Why a name is the name of no channel.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChannelError {
+    /// There is no such record or field.
+    Unknown,
+    /// There is, but what stands behind it cannot be.
+    Filter(FilterError),
 }
 
 /// The number of a put that wants to know when its processing is complete.

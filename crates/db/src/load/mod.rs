@@ -21,6 +21,7 @@ use crate::field::Slot;
 use crate::link::Link;
 use crate::post::LONG_STRING;
 use crate::record::{Cell, Record, RecordType, find, with};
+use crate::state::States;
 
 /// Reads what `include` names and what is loaded by name: the bytes of a file.
 pub type OpenFile<'a> = dyn FnMut(&str) -> std::io::Result<Vec<u8>> + 'a;
@@ -35,6 +36,7 @@ pub struct Loader {
     names: Vec<Text>,
     index: HashMap<Name, u32>,
     infos: Vec<Info>,
+    states: States,
 }
 
 impl fmt::Debug for Loader {
@@ -66,10 +68,15 @@ impl Loader {
         Ok(())
     }
 
+    /// The named states that the database will have; filters find those only that somebody has made.
+    pub fn states(&self) -> &States {
+        &self.states
+    }
+
     /// Joins links and scan lists.
     pub fn finish(self) -> Result<Database, Vec<LoadError>> {
-        let Loader { records, names, index, mut infos } = self;
-        let core = Core { records, index, names };
+        let Loader { records, names, index, mut infos, states } = self;
+        let core = Core { records, index, names, states };
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
         }
