@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod limit;
+mod local_time;
 mod pv;
 mod turn;
 

@@ -21,6 +21,9 @@ pub(super) fn value(form: TimeForm, is_unix: bool, time: TimeStamp, local_offset
 
 /// Local time with microseconds: rounded, and held to 999999 rather than carried, as libCom does.
 fn text(form: TimeForm, time: TimeStamp, local_offset_s: fn(i64) -> i32) -> String {
+    if time == TimeStamp::NEVER {
+        return "<undefined>".to_owned();
+    }
     let offset_s = local_offset_s(time.unix_s);
     let local_s = time.unix_s.saturating_add(offset_s.into());
     let (year, month, day) = date(local_s.div_euclid(DAY_S));
@@ -81,5 +84,6 @@ mod tests {
         assert_eq!(read(TimeForm::Both, true), Value::from(vec![1_800_000_000_u32, 123_456_500]));
         assert_eq!(read(TimeForm::EpicsText, false), Value::from("2027-01-15 09:00:00.123457"));
         assert_eq!(value(TimeForm::IsoText, false, time, west), Value::from("2027-01-15T04:30:00.123457-0330"));
+        assert_eq!(value(TimeForm::IsoText, false, TimeStamp::NEVER, west), Value::from("<undefined>"));
     }
 }

@@ -355,7 +355,14 @@ impl Circuit {
 
     fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
         let Some(pv) = source.open(name) else {
-            self.log.tell(log::Level::Debug, "a channel is refused", Some(self.peer), Some(name), now);
+            let shown = name.get(..name.floor_char_boundary(limit::NAME_BYTES));
+            match source.refusal(name) {
+                Some(why) => {
+                    let text = format!("a channel is refused: {why}");
+                    self.log.tell(log::Level::Warning, &text, Some(self.peer), shown, now);
+                }
+                None => self.log.tell(log::Level::Debug, "a channel is refused", Some(self.peer), shown, now),
+            }
             return self.machine.create_failed(cid);
         };
         let facts = pv.facts();
@@ -415,15 +422,17 @@ impl Circuit {
         };
         let mut first = None;
         pv.attach(&mut |reading| {
-            first = Some((reading, pv.posts().with_ring(|ring| ring.cursor(mask))));
+            first = Some((pv.first_update(reading, mask), pv.posts().with_ring(|ring| ring.cursor(mask))));
         });
-        let Some((mut reading, cursor)) = first else { return };
+        let Some((reading, cursor)) = first else { return };
         let Watch { subscriptions, n_slots, .. } = &mut self.watches[watch];
         let slot = subscriptions.insert(Subscription { id, sid, dbr, count, cursor });
         *n_slots = (*n_slots).max(slot + 1);
         self.places.insert(id, (watch, slot));
-        complete(&mut reading, &*pv, dbr);
-        update(&mut self.machine, sid, dbr, count, id, &reading);
+        if let Some(mut reading) = reading {
+            complete(&mut reading, &*pv, dbr);
+            update(&mut self.machine, sid, dbr, count, id, &reading);
+        }
     }
 
     /// Begins to listen to a PV.
