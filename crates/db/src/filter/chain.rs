@@ -1,6 +1,6 @@
 //! The filters of one channel and what they remember.
 
-use fodo_data::{Array, EventMask, Kind, Reading, Value};
+use fodo_data::{Array, EventMask, Kind, Reading, Scalar, Value};
 
 use super::{Filter, Moment, SyncMode, TimeForm, time};
 use crate::Facts;
@@ -150,11 +150,11 @@ impl Gate {
     }
 }
 
-/// What a deadband compares: numbers, and texts that are some; no arrays.
+/// What a deadband compares: numbers; arrays and texts pass whatever they are.
 fn number(value: &Value) -> Option<f64> {
     match value {
+        Value::Scalar(Scalar::Text(_)) | Value::Array(_) => None,
         Value::Scalar(scalar) => scalar.to_f64().ok(),
-        Value::Array(_) => None,
     }
 }
 

@@ -355,14 +355,9 @@ impl Circuit {
 
     fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
         let Some(pv) = source.open(name) else {
-            let shown = name.get(..name.floor_char_boundary(limit::NAME_BYTES));
-            match source.refusal(name) {
-                Some(why) => {
-                    let text = format!("a channel is refused: {why}");
-                    self.log.tell(log::Level::Warning, &text, Some(self.peer), shown, now);
-                }
-                None => self.log.tell(log::Level::Debug, "a channel is refused", Some(self.peer), shown, now),
-            }
+            let why = source.refusal(name).map_or(String::new(), |why| format!(": {why}"));
+            let level = if why.is_empty() { log::Level::Debug } else { log::Level::Warning };
+            self.log.tell(level, &format!("a channel is refused{why}"), Some(self.peer), Some(name), now);
             return self.machine.create_failed(cid);
         };
         let facts = pv.facts();
