@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, Value};
+use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, TimeStamp, Value};
 
 use crate::common::{Common, Follower, number, row};
 use crate::field::{Dbf, Slot};
-use crate::filter::filters;
+use crate::filter::{Chain, Moment, filters};
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
-use crate::link::{Link, Modifiers, Target};
+use crate::link::{Link, Modifiers, Special, Target};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::{Cell, Record, labels, with};
 use crate::state::States;
@@ -54,6 +54,8 @@ pub(crate) struct Core {
     /// In the order of loading.
     pub(crate) names: Vec<Text>,
     pub(crate) states: States,
+    /// How many seconds the local time is ahead of UTC at a moment, given in seconds since 1970.
+    pub(crate) local_offset_s: Option<fn(i64) -> i32>,
 }
 
 impl Core {
@@ -140,6 +142,12 @@ impl Core {
         Facts { kind, count_max, is_read_only: row.has(crate::field::NOMOD), record_type }
     }
 
+    /// What filters need to know, for a field of this record.
+    pub(crate) fn moment(&self, record: u32, now: TimeStamp) -> Moment {
+        let user_tag = self.with(record, |body| body.common().user_tag).unwrap_or_default();
+        Moment { now, user_tag, local_offset_s: self.local_offset_s.unwrap_or(|_| 0) }
+    }
+
     /// Units, limits and labels.
     pub(crate) fn meta(&self, FieldRef { record, field }: FieldRef) -> Arc<Meta> {
         let mut meta = self.meta_of(record, field & !LONG_STRING, META_DEPTH_MAX);
@@ -213,12 +221,19 @@ impl Core {
 
     /// Finds where a link leads, and lets a CP link follow its target.
     pub(crate) fn join(&self, record: u32, field: u16, mut link: Link) -> Link {
+        if let Some(Special::Json(json)) = link.special().map(|special| &**special) {
+            json.open(&self.states);
+        }
         let Some(name) = link.name().cloned() else { return link };
         let (name, is_time) = match name.to_str().strip_suffix(".TIME") {
             Some(record_name) if field == Common::at("TSEL") => (Text::from(record_name), true),
             _ => (name, false),
         };
-        if let Some(found) = self.find(&name.to_str()) {
+        // A name that makes no sense leads nowhere, as one that nobody has.
+        if let Ok(Channel { field: found, filters }) = self.channel(&name.to_str()) {
+            if !filters.is_empty() {
+                link.filter(Chain::new(filters, &mut self.facts(found)));
+            }
             let modifiers = Modifiers { is_time, ..link.modifiers() };
             link.lead_to(Target::Field { record: found.record, field: found.field, modifiers });
             if let Some(if_passive) = follows(modifiers) {

@@ -13,7 +13,7 @@ use crate::load::Info;
 use crate::post::reading;
 use crate::state::States;
 use crate::turn::{Deferred, Engine, Turn};
-use crate::{Channel, ChannelError, Event, Facts, FieldRef, Input, PutError, PutId};
+use crate::{Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError, PutId};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
 #[derive(Debug)]
@@ -50,9 +50,15 @@ impl Database {
         &self.core.states
     }
 
-    /// The record's UTAG.
-    pub fn user_tag(&self, field: FieldRef) -> u64 {
-        self.core.with(field.record, |body| body.common().user_tag).unwrap_or_default()
+    /// Texts of time stamps are in local time from now on, in UTC before. `offset_s`: how many seconds it is ahead of UTC
+    /// at a moment, given in seconds since 1970.
+    pub fn set_local_time(&mut self, offset_s: fn(i64) -> i32) {
+        self.core.local_offset_s = Some(offset_s);
+    }
+
+    /// What filters of a channel to the field need to know.
+    pub fn moment(&self, field: FieldRef, now: TimeStamp) -> Moment {
+        self.core.moment(field.record, now)
     }
 
     /// The name of every record, in the order of loading.

@@ -9,6 +9,7 @@ mod core;
 mod database;
 mod field;
 mod filter;
+mod jlink;
 mod json;
 mod limit;
 mod link;

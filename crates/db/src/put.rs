@@ -129,6 +129,9 @@ impl Turn<'_> {
         if parsed == Parsed::Unsupported {
             return Err(PutError::Rejected("no device takes this address"));
         }
+        if matches!(parsed, Parsed::Wrong(_)) {
+            return Err(PutError::Rejected("this is no JSON link"));
+        }
         let core = self.core;
         core.unfollow(record, field);
         let link = core.join(record, field, crate::link::Link::from_parsed(&text, &parsed, side));

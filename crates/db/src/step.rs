@@ -97,8 +97,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     }
 
     fn fetch_value(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
-        let target = link(&lock(self.cell)).target();
-        self.turn.fetch(self.record, target, kind)
+        let path = link(&lock(self.cell)).path();
+        self.turn.fetch_along(self.record, &path, kind)
     }
 
     /// Writes through a link, and processes what it leads to if the link says so.
@@ -108,8 +108,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         value: impl Into<Value>,
     ) -> Result<(), Broken> {
-        let target = link(&lock(self.cell)).target();
-        let driven = self.turn.drive(self.record, target, value.into());
+        let path = link(&lock(self.cell)).path();
+        let driven = self.turn.drive_along(self.record, &path, value.into());
         if driven.is_err() {
             self.blame(name);
         }

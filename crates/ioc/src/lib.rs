@@ -62,7 +62,9 @@ impl Ioc {
             let name = path.to_string_lossy();
             loader.load(&name, macros, &mut |file| std::fs::read(file)).map_err(IocError::Load)?;
         }
-        Ok(Ioc { database: loader.finish().map_err(IocError::Load)? })
+        let mut database = loader.finish().map_err(IocError::Load)?;
+        database.set_local_time(local_time::offset_s);
+        Ok(Ioc { database })
     }
 
     /// The named states of its filters, links and records; filters find those only that somebody has made.

@@ -10,8 +10,8 @@ use fodo_data::{Now, Value};
 use fodo_db::{Database, Event, FieldRef, Input, Moment, PutError, PutId};
 use fodo_net::{Completion, Post};
 
+use crate::limit;
 use crate::pv::RecordPv;
-use crate::{limit, local_time};
 
 /// The database with the one lock around its processing.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Crank {
 
     /// What filters of a channel to the field need to know.
     pub fn moment(&self, field: FieldRef) -> Moment {
-        Moment { now: now().wall, user_tag: self.database.user_tag(field), local_offset_s: local_time::offset_s }
+        self.database.moment(field, now().wall)
     }
 
     /// Does something while no change can be posted.

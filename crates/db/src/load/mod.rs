@@ -76,7 +76,7 @@ impl Loader {
     /// Joins links and scan lists.
     pub fn finish(self) -> Result<Database, Vec<LoadError>> {
         let Loader { records, names, index, mut infos, states } = self;
-        let core = Core { records, index, names, states };
+        let core = Core { records, index, names, states, local_offset_s: None };
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
         }

@@ -20,9 +20,12 @@ impl Stage<'_> {
             let words = text.to_str();
             let side = side(row.dbf);
             let parsed = parse(&words, side);
+            if let Parsed::Wrong(why) = parsed {
+                return Err(format!("{} cannot be \"{text}\": {why}", row.name));
+            }
             if parsed == Parsed::Unsupported {
                 return Err(format!(
-                    "{} cannot be \"{text}\": addresses and JSON links need a device support; {} has {}",
+                    "{} cannot be \"{text}\": addresses need a device support; {} has {}",
                     row.name,
                     kind.name,
                     devices(kind)
