@@ -1,5 +1,6 @@
 //! Channels with filters, and links with filters or JSON, are told by our IOC as softIoc tells them.
 #![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
