@@ -3,6 +3,7 @@
 //! [`Database`] is a machine: puts and the time go in, posts and completions come out.
 #![forbid(unsafe_code)]
 
+mod along;
 mod calc;
 mod common;
 mod core;

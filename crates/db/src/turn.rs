@@ -8,10 +8,8 @@ use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::common::Common;
 use crate::core::Core;
-use crate::filter::Chain;
-use crate::jlink::Raises;
 use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
-use crate::link::{Inherit, Modifiers, Path, Special, Target, Trigger};
+use crate::link::{Inherit, Modifiers, Target, Trigger};
 use crate::post::Posts;
 use crate::record::{CHANGED, with};
 use crate::scan::Scans;
@@ -260,46 +258,6 @@ impl Turn<'_> {
 
     /// Reads what a link of `record` leads to, as elements of a kind. `None`: the link is constant.
     pub(crate) fn fetch(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Value>, Broken> {
-        self.fetch_through(record, target, None, kind)
-    }
-
-    /// As [`Turn::fetch`], for every kind of link.
-    pub(crate) fn fetch_along(&mut self, record: u32, path: &Path, kind: Kind) -> Result<Option<Value>, Broken> {
-        let json = match path.special.as_deref() {
-            None => return self.fetch(record, path.target, kind),
-            Some(Special::Filtered(chain)) => return self.fetch_through(record, path.target, Some(chain), kind),
-            Some(Special::Json(json)) => json,
-        };
-        let (value, raises) = json.read(&self.core.states);
-        self.raise(record, raises);
-        value.ok_or(Broken)?.to_kind(kind, None).map(Some).map_err(|_| Broken)
-    }
-
-    /// As [`Turn::drive`], for every kind of link.
-    pub(crate) fn drive_along(&mut self, record: u32, path: &Path, value: Value) -> Result<(), Broken> {
-        let json = match path.special.as_deref() {
-            // Filters are for what is read.
-            None | Some(Special::Filtered(_)) => return self.drive(record, path.target, value),
-            Some(Special::Json(json)) => json,
-        };
-        let raises = json.write(&value, &self.core.states).map_err(|()| Broken)?;
-        self.raise(record, raises);
-        Ok(())
-    }
-
-    fn raise(&mut self, record: u32, raises: Option<Raises>) {
-        if let Some(Raises { severity, message }) = raises {
-            self.with(record, |body, _| body.common().raise_saying(Status::LINK, severity, message.into()));
-        }
-    }
-
-    fn fetch_through(
-        &mut self,
-        record: u32,
-        target: Target,
-        chain: Option<&Chain>,
-        kind: Kind,
-    ) -> Result<Option<Value>, Broken> {
         let (from, field, modifiers) = match target {
             Target::Constant => return Ok(None),
             Target::Missing => return Err(Broken),
@@ -312,17 +270,13 @@ impl Turn<'_> {
             // Base reads no link through a link.
             return Err(Broken);
         }
-        let (reading, alarm) = self
+        let (value, alarm) = self
             .with(from, |body, _| {
-                let reading = crate::post::reading(body, field);
+                let value = crate::post::reading(body, field).value;
                 let common = body.common();
-                (reading, Raised { status: common.status, severity: common.severity, message: common.message.clone() })
+                (value, Raised { status: common.status, severity: common.severity, message: common.message.clone() })
             })
             .ok_or(Broken)?;
-        let value = match chain {
-            Some(chain) => chain.read(reading, &self.core.moment(from, self.now.wall)).value,
-            None => reading.value,
-        };
         let value = self.core.convert(from, field, value, kind).map_err(|_| Broken)?;
         if from != record {
             self.with(record, |body, _| inherit(body.common(), modifiers.inherit, alarm));

@@ -42,7 +42,7 @@ impl Chain {
                 // A single element cannot be cut.
                 Filter::Slice { .. } if facts.count_max <= 1 => {}
                 Filter::Slice { start, step, end } => {
-                    facts.count_max = cut(start, step, end, facts.count_max as usize).1 as u32;
+                    facts.count_max = cut_max(start, step, end, facts.count_max as usize) as u32;
                     chain.shapes.push(Shape::Slice { start, step, end });
                 }
                 Filter::Time { form, is_unix } => {
@@ -181,6 +181,14 @@ fn cut(start: i32, step: i32, end: i32, length: usize) -> (usize, usize) {
     (start as usize, n as usize)
 }
 
+/// How many elements a range has at most in arrays up to a length. One from near the end to a place counted from the
+/// beginning has most of them in shorter arrays, in which both meet.
+fn cut_max(start: i32, step: i32, end: i32, length_max: usize) -> usize {
+    let met = if start < 0 { length_max.min(start.unsigned_abs() as usize) } else { length_max };
+    let n = |length| cut(start, step, end, length).1;
+    n(length_max).max(n(met))
+}
+
 fn slice(array: &Array, start: i32, step: i32, end: i32) -> Array {
     let (start, n) = cut(start, step, end, array.len());
     array.strided(start, step.unsigned_abs().max(1) as usize, n)
@@ -303,6 +311,7 @@ mod tests {
         assert_eq!(cut("[1:2:-1]", &[0, 1, 2, 3, 4, 5]), (5, vec![1, 3, 5]));
         assert_eq!(cut("[4]", &[0, 1]), (1, vec![]));
         assert_eq!(cut("[5:2]", &[0, 1, 2, 3, 4, 5]), (0, vec![]));
+        assert_eq!(cut("[-4:2]", &[0, 1, 2, 3]), (3, vec![0, 1, 2]));
         assert_eq!(cut("[2:6]{arr:{s:-2}}", &[0, 1, 2, 3, 4]), (2, vec![3, 4]));
     }
 
