@@ -318,6 +318,10 @@ fn json_links_and_links_with_filters_do_what_they_do_in_softioc() {
         ("bad_filter.INP", json!("{state:\"s\"}")),
         ("two.INPC", json!("{const:9}")),
         ("two.INPA", json!("P:longs.[1] NPP NMS")),
+        ("watched", json!(2)),
+        ("watched", json!(4)),
+        ("watched", json!(5)),
+        ("watched", json!(8)),
     ];
     assert!(names.len() > 25, "{names:?}");
 
@@ -328,6 +332,7 @@ fn json_links_and_links_with_filters_do_what_they_do_in_softioc() {
                 "sets" | "sets_above" | "sets_by_text" => "OUT",
                 "desired_from_const" | "watched" => "DOL",
                 "two" => "INPC",
+                "follows" | "follows_some" => "INPA",
                 _ => "INP",
             };
             for field in ["VAL", "SEVR", "STAT", link] {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, TimeStamp, Value};
 
-use crate::common::{Common, Follower, number, row};
+use crate::common::{Common, Follower, Gate, number, row};
 use crate::field::{Dbf, Slot};
 use crate::filter::{Chain, Moment, filters};
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
@@ -231,15 +231,19 @@ impl Core {
         };
         // A name that makes no sense leads nowhere, as one that nobody has.
         if let Ok(Channel { field: found, filters }) = self.channel(&name.to_str()) {
-            if !filters.is_empty() {
-                link.filter(Chain::new(filters, &mut self.facts(found)));
+            let chain = (!filters.is_empty()).then(|| Chain::new(filters, &mut self.facts(found)));
+            if let Some(chain) = &chain {
+                link.filter(chain.clone());
             }
             let modifiers = Modifiers { is_time, ..link.modifiers() };
             link.lead_to(Target::Field { record: found.record, field: found.field, modifiers });
             if let Some(if_passive) = follows(modifiers) {
-                let follower = Follower { field: found.field, record, by: field, if_passive };
+                let follower =
+                    Follower { field: found.field, record, by: field, if_passive, is_gated: chain.is_some() };
                 self.with(found.record, |body| {
-                    body.common().watchers.get_or_insert_default().followers.push(follower);
+                    let watchers = body.common().watchers.get_or_insert_default();
+                    watchers.followers.push(follower);
+                    watchers.gates.extend(chain.map(|chain| Gate { follower, chain, is_primed: false }));
                 });
             }
         }
@@ -256,6 +260,7 @@ impl Core {
             self.with(followed, |body| {
                 if let Some(watchers) = &mut body.common().watchers {
                     watchers.followers.retain(|follower| (follower.record, follower.by) != (record, field));
+                    watchers.gates.retain(|gate| (gate.follower.record, gate.follower.by) != (record, field));
                 }
             });
         }

@@ -10,7 +10,7 @@ use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
 use crate::core::Core;
 use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::load::Info;
-use crate::post::reading;
+use crate::post::{prime, reading};
 use crate::state::States;
 use crate::turn::{Deferred, Engine, Turn};
 use crate::{Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError, PutId};
@@ -184,12 +184,15 @@ fn start(turn: &mut Turn) {
     }
     const RUNS: [u16; 3] = [1, 2, 3];
     let mut at_init: Vec<(u16, i16, u32)> = Vec::new();
-    let mut followers = Vec::new();
+    let (mut followers, mut gated) = (Vec::new(), Vec::new());
     for record in 0..turn.core.records.len() as u32 {
         let facts = turn.core.with(record, |body| {
             let common = body.common();
             let watchers = common.watchers.as_deref();
             followers.extend(watchers.into_iter().flat_map(|watchers| watchers.followers.iter().copied()));
+            if watchers.is_some_and(|watchers| !watchers.gates.is_empty()) {
+                gated.push(record);
+            }
             (common.scan, common.phase, common.process_at_init)
         });
         if let Some((scan, phase, pini)) = facts {
@@ -202,6 +205,9 @@ fn start(turn: &mut Turn) {
     at_init.sort_by_key(|(pini, phase, _)| (*pini, *phase));
     for (_, _, record) in at_init {
         turn.process(record);
+    }
+    for record in gated {
+        turn.core.with(record, prime);
     }
     turn.engine.scans.start(turn.now.monotonic);
     // A link whose source PINI has just changed has its first round already.

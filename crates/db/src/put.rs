@@ -5,7 +5,7 @@ use fodo_data::{Array, EventMask, Kind, Scalar, Severity, Status, Text, Value};
 use crate::common::{Common, row};
 use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{Parsed, Side, Target, parse};
-use crate::post::{LONG_STRING, RTYP};
+use crate::post::{LONG_STRING, RTYP, prime};
 use crate::record::{CHANGED, number_of, with};
 use crate::turn::{Deferred, Turn, follows};
 use crate::{ConvertError, PutError, PutId};
@@ -136,6 +136,9 @@ impl Turn<'_> {
         core.unfollow(record, field);
         let link = core.join(record, field, crate::link::Link::from_parsed(&text, &parsed, side));
         let is_joined = matches!(link.target(), Target::Field { .. });
+        if let Target::Field { record: followed, .. } = link.target() {
+            self.with(followed, |body, _| prime(body));
+        }
         let follows = follows(link.modifiers()).filter(|_| is_joined);
         self.with(record, |body, posts| {
             if let Some(Slot::InLink(place) | Slot::OutLink(place) | Slot::FwdLink(place)) = body.slot(field) {

@@ -270,3 +270,26 @@ fn readers_see_whole_readings_while_records_process() {
         }
     });
 }
+
+#[test]
+fn a_record_that_follows_another_through_a_filter_processes_at_what_passes() {
+    let mut ioc = Ioc::new(
+        "record(ao, a) { field(VAL, 10) field(PINI, YES) }
+         record(calc, near) { field(INPA, \"a.{dbnd:{abs:2}} CP\") field(CALC, \"VAL+1\") }
+         record(calc, every) { field(INPA, \"a CP\") field(CALC, \"VAL+1\") }
+         record(calc, later) { field(CALC, \"VAL+1\") }",
+    );
+    assert_eq!((ioc.number("near"), ioc.number("every")), (1.0, 1.0));
+
+    for value in [11.0, 12.0, 13.0, 14.0, 16.0] {
+        ioc.put("a", value, None).unwrap();
+    }
+    ioc.put("later.INPA", "a.{dec:{n:2}} CP", None).unwrap();
+    for value in [17.0, 18.0, 19.0] {
+        ioc.put("a", value, None).unwrap();
+    }
+
+    assert_eq!((ioc.number("near"), ioc.number("near.A")), (4.0, 19.0));
+    assert_eq!(ioc.number("every"), 9.0);
+    assert_eq!((ioc.number("later"), ioc.number("later.A")), (2.0, 18.0));
+}
