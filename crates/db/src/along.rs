@@ -1,24 +1,58 @@
 //! Links with filters and links without a field, followed.
 
-use fodo_data::{Kind, Status, Value};
+use fodo_data::{Kind, Scalar, Status, Value};
 
 use crate::jlink::Raises;
 use crate::link::{Path, Special, Target};
 use crate::step::Broken;
 use crate::turn::Turn;
-use crate::{FieldRef, filter::Chain};
+use crate::{Facts, FieldRef, filter::Chain};
 
 impl Turn<'_> {
     /// As [`Turn::fetch`], for every kind of link.
     pub(crate) fn fetch_along(&mut self, record: u32, path: &Path, kind: Kind) -> Result<Option<Value>, Broken> {
         let json = match path.special.as_deref() {
             None => return self.fetch(record, path.target, kind),
-            Some(Special::Filtered(chain)) => return self.fetch_filtered(record, path.target, chain, kind),
+            Some(Special::Filtered { chain, .. }) => return self.fetch_filtered(record, path.target, chain, kind),
             Some(Special::Json(json)) => json,
         };
         let (value, raises) = json.read(&self.core.states);
         self.raise(record, raises);
         value.ok_or(Broken)?.to_kind(kind, None).map(Some).map_err(|_| Broken)
+    }
+
+    /// As [`Turn::fetch_one`], for every kind of link.
+    pub(crate) fn fetch_one_along(&mut self, record: u32, path: &Path, kind: Kind) -> Result<Option<Scalar>, Broken> {
+        if path.special.is_none() {
+            return self.fetch_one(record, path.target, kind);
+        }
+        let value = self.fetch_along(record, path, kind)?;
+        value.map(|value| value.first().ok_or(Broken)).transpose()
+    }
+
+    /// How many elements fit what a link leads to; `None` when it leads to nothing that can be read.
+    pub(crate) fn size_along(&self, path: &Path) -> Option<u32> {
+        match path.special.as_deref() {
+            Some(Special::Json(_)) => Some(1),
+            Some(Special::Filtered { facts, .. }) => Some(facts.count_max),
+            None => Some(self.facts_at(path.target)?.count_max),
+        }
+    }
+
+    /// The kind of what a link leads to; `None` when it leads to nothing that can be read.
+    pub(crate) fn kind_along(&self, path: &Path) -> Option<Kind> {
+        match path.special.as_deref() {
+            Some(Special::Json(json)) => Some(json.kind()),
+            Some(Special::Filtered { facts, .. }) => Some(facts.kind),
+            None => Some(self.facts_at(path.target)?.kind),
+        }
+    }
+
+    fn facts_at(&self, target: Target) -> Option<Facts> {
+        match target {
+            Target::Field { record, field, .. } => Some(self.core.facts(FieldRef { record, field })),
+            Target::Constant | Target::Missing => None,
+        }
     }
 
     /// Reads the field as any link does, for all that this brings with it, and then once more for the filters.
@@ -40,7 +74,7 @@ impl Turn<'_> {
     /// As [`Turn::drive`], for every kind of link. Filters are for what is read.
     pub(crate) fn drive_along(&mut self, record: u32, path: &Path, value: Value) -> Result<(), Broken> {
         match path.special.as_deref() {
-            None | Some(Special::Filtered(_)) => self.drive(record, path.target, value),
+            None | Some(Special::Filtered { .. }) => self.drive(record, path.target, value),
             Some(Special::Json(json)) => {
                 let raises = json.write(&value, &self.core.states).map_err(|()| Broken)?;
                 self.raise(record, raises);

@@ -7,19 +7,25 @@ use std::sync::Arc;
 
 use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, TimeStamp, Value};
 
+use crate::breaktable::BreakTable;
 use crate::common::{Common, Follower, Gate, number, row};
 use crate::field::{Dbf, Slot};
 use crate::filter::{Chain, Moment, filters};
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::{Link, Modifiers, Special, Target};
 use crate::post::{LONG_STRING, RTYP};
+use crate::record::device::Device;
 use crate::record::{Cell, Record, labels, with};
+use crate::site::Site;
 use crate::state::States;
 use crate::turn::follows;
 use crate::{Channel, ChannelError, Facts, FieldRef, FilterError, FilterFault, PutError};
 
 /// Digits after the point of numbers in records without PREC, as C prints them.
 const DIGITS: i16 = 6;
+
+/// Breakpoint tables by name.
+pub(crate) type BreakTables = HashMap<String, Arc<BreakTable>>;
 
 /// A record's name as a key that can be looked up without allocating.
 #[derive(Clone, Debug)]
@@ -46,16 +52,16 @@ impl Borrow<[u8]> for Name {
 }
 
 /// The records; never changes in number once the database runs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) records: Vec<Box<dyn Cell>>,
     /// By name and alias.
     pub(crate) index: HashMap<Name, u32>,
     /// In the order of loading.
     pub(crate) names: Vec<Text>,
+    pub(crate) tables: BreakTables,
+    pub(crate) site: Arc<dyn Site>,
     pub(crate) states: States,
-    /// How many seconds the local time is ahead of UTC at a moment, given in seconds since 1970.
-    pub(crate) local_offset_s: Option<fn(i64) -> i32>,
 }
 
 impl Core {
@@ -122,13 +128,13 @@ impl Core {
 
     pub(crate) fn facts(&self, FieldRef { record, field }: FieldRef) -> Facts {
         let number = field & !LONG_STRING;
-        let (record_type, row, own) = match self.cell(record) {
+        let (record_type, row, own, text_size) = match self.cell(record) {
             Some(cell) => {
                 let kind = cell.record_type();
-                let own = if number == kind.value { with(cell, |body| body.value_facts()).flatten() } else { None };
-                (kind.name, row(kind.rows, number), own)
+                let (own, text_size) = with(cell, |body| (body.value_facts(), body.text_size())).unwrap_or_default();
+                (kind.name, row(kind.rows, number), own.filter(|_| number == kind.value), text_size)
             }
-            None => ("", None, None),
+            None => ("", None, None, 0),
         };
         let Some(row) = row.filter(|_| field != RTYP) else {
             return Facts { kind: Kind::Text, count_max: 1, is_read_only: true, record_type };
@@ -137,15 +143,16 @@ impl Core {
             Some((kind, count_max)) => (kind, count_max),
             None if field & LONG_STRING == 0 => (row.dbf.kind(), 1),
             None if row.dbf.is_link() => (Kind::U8, LINK_TEXT_BYTES),
+            None if row.size == 0 => (Kind::U8, text_size.into()),
             None => (Kind::U8, u32::from(row.size)),
         };
         Facts { kind, count_max, is_read_only: row.has(crate::field::NOMOD), record_type }
     }
 
     /// What filters need to know, for a field of this record.
-    pub(crate) fn moment(&self, record: u32, now: TimeStamp) -> Moment {
+    pub(crate) fn moment(&self, record: u32, now: TimeStamp) -> Moment<'_> {
         let user_tag = self.with(record, |body| body.common().user_tag).unwrap_or_default();
-        Moment { now, user_tag, local_offset_s: self.local_offset_s.unwrap_or(|_| 0) }
+        Moment { now, user_tag, site: &*self.site }
     }
 
     /// Units, limits and labels.
@@ -166,7 +173,10 @@ impl Core {
         match row.dbf {
             Dbf::Float | Dbf::Double | Dbf::String => meta.precision = DIGITS,
             Dbf::Menu => meta.labels = labels(row.menu),
-            Dbf::Device => meta.labels = labels(kind.devices),
+            Dbf::Device => {
+                meta.labels = labels(kind.devices);
+                meta.unlabelled = Some(Text::EMPTY);
+            }
             _ => {}
         }
         let linked = with(cell, |body| body.meta(field, &mut meta)).flatten();
@@ -200,10 +210,26 @@ impl Core {
         if scalar.kind() == kind {
             return Ok(Value::Scalar(scalar));
         }
+        if let (Kind::Enum, Kind::U16, Scalar::Text(text)) = (kind, facts_kind, &scalar) {
+            // An mbbo without states is a plain number; its text is read as that of an array, as in Base.
+            if text.is_empty() {
+                return Err(PutError::Convert(ConvertError::NotANumber(text.clone())));
+            }
+            let number = scalar.to_kind(Kind::U16, None).and_then(|number| number.to_kind(kind, None));
+            return number.map(Value::Scalar).map_err(PutError::Convert);
+        }
         let needs_labels = kind == Kind::Enum && scalar.kind() == Kind::Text;
         // A number becomes text with the digits of the record that takes it, as in Base.
         let needs_digits = kind == Kind::Text && matches!(scalar.kind(), Kind::F32 | Kind::F64);
         let meta = (needs_labels || needs_digits).then(|| self.meta_of(record, field, META_DEPTH_MAX));
+        if let (Some(meta), Scalar::Text(text), Dbf::Menu) = (&meta, &scalar, row.dbf)
+            && let Some(index) =
+                text.to_str().strip_prefix("0x").and_then(|digits| u16::from_str_radix(digits, 16).ok())
+            && usize::from(index) < meta.labels.len()
+        {
+            // The number of a choice, unlike that of a state, may be written so.
+            return Ok(Value::Scalar(Scalar::Enum(index)));
+        }
         if let (Some(meta), Scalar::Text(text)) = (&meta, &scalar)
             && facts_kind == Kind::Enum
             && meta.labels.is_empty()
@@ -224,6 +250,9 @@ impl Core {
         if let Some(Special::Json(json)) = link.special().map(|special| &**special) {
             json.open(&self.states);
         }
+        if self.with(record, |body| Device::of(body)) == Some(Device::State) && !link.address().is_empty() {
+            self.states.create(&link.address().to_str());
+        }
         let Some(name) = link.name().cloned() else { return link };
         let (name, is_time) = match name.to_str().strip_suffix(".TIME") {
             Some(record_name) if field == Common::at("TSEL") => (Text::from(record_name), true),
@@ -231,9 +260,10 @@ impl Core {
         };
         // A name that makes no sense leads nowhere, as one that nobody has.
         if let Ok(Channel { field: found, filters }) = self.channel(&name.to_str()) {
-            let chain = (!filters.is_empty()).then(|| Chain::new(filters, &mut self.facts(found)));
+            let mut facts = self.facts(found);
+            let chain = (!filters.is_empty()).then(|| Chain::new(filters, &mut facts));
             if let Some(chain) = &chain {
-                link.filter(chain.clone());
+                link.filter(chain.clone(), facts);
             }
             let modifiers = Modifiers { is_time, ..link.modifiers() };
             link.lead_to(Target::Field { record: found.record, field: found.field, modifiers });

@@ -9,11 +9,13 @@ use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
 
 use crate::core::Core;
 use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
+use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::{prime, reading};
+use crate::scan::Place;
 use crate::state::States;
-use crate::turn::{Deferred, Engine, Turn};
-use crate::{Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError, PutId};
+use crate::turn::{Deferred, Engine, Turn, Waiter, possible};
+use crate::{Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
 #[derive(Debug)]
@@ -50,14 +52,8 @@ impl Database {
         &self.core.states
     }
 
-    /// Texts of time stamps are in local time from now on, in UTC before. `offset_s`: how many seconds it is ahead of UTC
-    /// at a moment, given in seconds since 1970.
-    pub fn set_local_time(&mut self, offset_s: fn(i64) -> i32) {
-        self.core.local_offset_s = Some(offset_s);
-    }
-
     /// What filters of a channel to the field need to know.
-    pub fn moment(&self, field: FieldRef, now: TimeStamp) -> Moment {
+    pub fn moment(&self, field: FieldRef, now: TimeStamp) -> Moment<'_> {
         self.core.moment(field.record, now)
     }
 
@@ -120,7 +116,7 @@ impl Database {
     /// time is inside (the caller holds its own lock around call and delivery).
     pub fn handle(&self, input: Input, now: Now, out: &mut Vec<Event>) -> Result<(), PutError> {
         let mut engine = self.engine();
-        let mut turn = Turn { core: &self.core, engine: &mut engine, now, events: out, put: None, depth: 0 };
+        let mut turn = Turn { core: &self.core, engine: &mut engine, now, events: out, waiters: Vec::new(), depth: 0 };
         let result = match input {
             Input::Start => {
                 start(&mut turn);
@@ -130,7 +126,14 @@ impl Database {
                 tick(&mut turn);
                 Ok(())
             }
-            Input::Put { field, value, put } => put_field(&mut turn, field, value, put),
+            Input::Put { field, value, put: None } => turn.put_field(field.record, field.field, value),
+            Input::Put { field: FieldRef { record, field }, value, put: Some(put) } => {
+                turn.notify(record, Waiter::Put(put), Wanted::Put { field, value })
+            }
+            Input::GiveUp { field, put } => {
+                turn.give_up(field.record, Waiter::Put(put));
+                Ok(())
+            }
             Input::Acknowledge { field, transient, severity } => {
                 turn.acknowledge(field.record, transient, severity);
                 Ok(())
@@ -159,22 +162,13 @@ impl Database {
         self.engine().scans.skipped(scan)
     }
 
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
     fn engine(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A client's put, and its completion if nothing of its chain waits.
-fn put_field(turn: &mut Turn, field: FieldRef, value: Value, put: Option<PutId>) -> Result<(), PutError> {
-    turn.put = put;
-    let result = turn.put_field(field.record, field.field, value, put);
-    turn.put = None;
-    if let (Ok(()), Some(put)) = (&result, put)
-        && !turn.engine.waits.iter().any(|(waiting, _)| *waiting == put)
-    {
-        turn.events.push(Event::PutDone { put });
-    }
-    result
 }
 
 /// Scan lists, PINI, and the first round of CP links.
@@ -193,10 +187,11 @@ fn start(turn: &mut Turn) {
             if watchers.is_some_and(|watchers| !watchers.gates.is_empty()) {
                 gated.push(record);
             }
-            (common.scan, common.phase, common.process_at_init)
+            common.scan = possible(common.scan);
+            (Place::of(common), common.phase, common.process_at_init)
         });
-        if let Some((scan, phase, pini)) = facts {
-            turn.engine.scans.add(scan, phase, record);
+        if let Some((place, phase, pini)) = facts {
+            turn.engine.scans.add(&place, record);
             if RUNS.contains(&pini) {
                 at_init.push((pini, phase, record));
             }

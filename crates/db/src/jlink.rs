@@ -162,6 +162,19 @@ impl JsonLink {
         }
     }
 
+    /// The kind of what it reads as.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            JsonLink::State { .. } => Kind::I16,
+            JsonLink::Calc(_) => Kind::F64,
+        }
+    }
+
+    /// Whether it counts as a link that may lose what it leads to, as in Base.
+    pub(crate) fn is_volatile(&self) -> bool {
+        matches!(self, JsonLink::Calc(_))
+    }
+
     /// What it reads as, and what alarm that raises; `None`: the expression has no result.
     pub(crate) fn read(&self, states: &States) -> (Option<Value>, Option<Raises>) {
         match self {

@@ -4,15 +4,18 @@
 #![forbid(unsafe_code)]
 
 mod along;
+mod breaktable;
 mod calc;
 mod common;
 mod core;
 mod database;
 mod field;
 mod filter;
+mod inspect;
 mod jlink;
 mod json;
 mod limit;
+mod line;
 mod link;
 mod load;
 mod menu;
@@ -21,17 +24,21 @@ mod post;
 mod put;
 mod record;
 mod scan;
+mod site;
 mod state;
 mod step;
+mod strftime;
 mod turn;
 
 use std::fmt;
 
-use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Value};
+use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Text, Value};
 
 pub use database::Database;
 pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, TimeForm};
-pub use load::{LoadError, Loader, OpenFile};
+pub use inspect::{LeadsTo, LinkFacts};
+pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};
+pub use site::{Site, Zone};
 pub use state::{State, States};
 
 /// One field of one record; small, for ever valid in its database.
@@ -83,7 +90,8 @@ pub enum Input {
     Start,
     /// Time has passed; see [`Database::deadline`].
     Tick,
-    /// Somebody writes a field. `put`: completion is told by [`Event::PutDone`].
+    /// Somebody writes a field. `put`: completion is told by [`Event::PutDone`]; while the record is active such a put
+    /// waits in line, and is refused by [`Event::PutRefused`] if that is what comes of it.
     Put {
         /// The field.
         field: FieldRef,
@@ -91,6 +99,13 @@ pub enum Input {
         value: Value,
         /// The number to tell completion with.
         put: Option<PutId>,
+    },
+    /// Who gave a put has gone: it does not begin if it still waits for its record.
+    GiveUp {
+        /// The field.
+        field: FieldRef,
+        /// The number that the put gave.
+        put: PutId,
     },
     /// Alarm acknowledgement (ACKT, ACKS).
     Acknowledge {
@@ -115,11 +130,36 @@ pub enum Event {
         /// Value, alarm and time at that moment.
         reading: Reading,
     },
+    /// A record with the device support stdio writes a line.
+    Printed {
+        /// Where to.
+        stream: Stream,
+        /// The line without its end.
+        line: Text,
+    },
     /// All processing that the put began has ended.
     PutDone {
         /// The number that the put gave.
         put: PutId,
     },
+    /// A put that had to wait for its record was refused when its turn came.
+    PutRefused {
+        /// The number that the put gave.
+        put: PutId,
+        /// Why.
+        error: PutError,
+    },
+}
+
+/// Where the device support stdio writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// The standard output.
+    Out,
+    /// The standard error.
+    Error,
+    /// The log.
+    Log,
 }
 
 /// Why a put was refused; nothing was processed, and nothing changed but where a variant says so.

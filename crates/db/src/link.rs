@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fodo_data::{Scalar, Text};
 
+use crate::Facts;
 use crate::filter::Chain;
 use crate::jlink::{self, JsonLink, Said};
 use crate::json;
@@ -34,8 +35,8 @@ pub(crate) struct Path {
 /// What a link does besides leading to a field, or instead.
 #[derive(Clone, Debug)]
 pub(crate) enum Special {
-    /// Reads through filters.
-    Filtered(Chain),
+    /// Reads through filters; what the channel then tells of itself.
+    Filtered { chain: Chain, facts: Facts },
     /// Leads to no field.
     Json(JsonLink),
 }
@@ -119,7 +120,9 @@ pub(crate) enum Parsed {
     Json(JsonLink),
     /// JSON that is no link, and why.
     Wrong(String),
-    /// `@...`, `#...`: hardware addresses, which no device here takes.
+    /// `@...`: what a device support does not read through a link.
+    Address,
+    /// `#...`: hardware addresses, which no device here takes.
     Unsupported,
 }
 
@@ -141,6 +144,12 @@ impl Link {
 
     pub(crate) fn constant(&self) -> Option<&Constant> {
         self.0.as_ref().and_then(|body| body.constant.as_ref())
+    }
+
+    /// What follows the `@` of an address; empty when it is none.
+    pub(crate) fn address(&self) -> Text {
+        let text = self.text();
+        text.as_bytes().strip_prefix(b"@").map_or(Text::EMPTY, Text::from_bytes)
     }
 
     /// The name it leads to, when it leads to a name.
@@ -174,7 +183,7 @@ impl Link {
                 ..plain
             },
             Parsed::Json(link) => LinkBody { special: Some(Arc::new(Special::Json(link.clone()))), ..plain },
-            Parsed::Wrong(_) | Parsed::Unsupported => plain,
+            Parsed::Wrong(_) | Parsed::Address | Parsed::Unsupported => plain,
         };
         Link(Some(Box::new(body)))
     }
@@ -189,9 +198,9 @@ impl Link {
     }
 
     /// What it reads goes through filters.
-    pub(crate) fn filter(&mut self, chain: Chain) {
+    pub(crate) fn filter(&mut self, chain: Chain, facts: Facts) {
         if let Some(body) = &mut self.0 {
-            body.special = Some(Arc::new(Special::Filtered(chain)));
+            body.special = Some(Arc::new(Special::Filtered { chain, facts }));
         }
     }
 
@@ -231,7 +240,10 @@ pub(crate) fn parse(text: &str, side: Side) -> Parsed {
     if text.is_empty() {
         return Parsed::Empty;
     }
-    if text.starts_with(['@', '#']) {
+    if text.starts_with('@') {
+        return Parsed::Address;
+    }
+    if text.starts_with('#') {
         return Parsed::Unsupported;
     }
     if text.starts_with(['{', '[']) {

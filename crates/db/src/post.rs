@@ -7,6 +7,7 @@ use fodo_data::{EventMask, Reading, Value};
 use crate::common::{Common, Follower};
 use crate::filter::Moment;
 use crate::record::Record;
+use crate::site::Nowhere;
 use crate::turn::Deferred;
 use crate::{Event, FieldRef};
 
@@ -68,8 +69,6 @@ impl Posts<'_> {
         if common.message != common.new_message {
             common.message = std::mem::take(&mut common.new_message);
             mask = EventMask::ALARM;
-        } else {
-            common.new_message = fodo_data::Text::EMPTY;
         }
         let status = std::mem::take(&mut common.new_status);
         let severity = std::mem::take(&mut common.new_severity).min(3);
@@ -121,7 +120,7 @@ fn through_gates(
     let reading = reading(record, field);
     let common = record.common();
     // It decides what passes, and gives the value to nobody.
-    let moment = Moment { now: common.time, user_tag: common.user_tag, local_offset_s: |_| 0 };
+    let moment = Moment { now: common.time, user_tag: common.user_tag, site: &Nowhere };
     let gates = common.watchers.iter_mut().flat_map(|watchers| &mut watchers.gates);
     for gate in gates.filter(|gate| gate.follower.field == field && gate.is_primed != is_new) {
         gate.is_primed = true;

@@ -2,11 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fodo_data::{Alarm, Array, EventMask, Kind, Now, Scalar, Severity, Status, Value};
-use fodo_db::{Database, Event, FieldRef, Input, Loader, PutError, PutId};
+use fodo_data::{Alarm, Array, EventMask, Kind, Now, Scalar, Severity, Status, Text, TimeStamp, Value};
+use fodo_db::{Database, Event, FieldRef, Input, Loader, PutError, PutId, Site, Stream, Zone};
 
 struct Ioc {
     database: Database,
@@ -16,7 +17,16 @@ struct Ioc {
 
 impl Ioc {
     fn new(db: &str) -> Ioc {
+        Ioc::loaded(Loader::default(), db)
+    }
+
+    fn at(site: Arc<dyn Site>, db: &str) -> Ioc {
         let mut loader = Loader::default();
+        loader.stand_at(site);
+        Ioc::loaded(loader, db)
+    }
+
+    fn loaded(mut loader: Loader, db: &str) -> Ioc {
         loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
         let mut ioc = Ioc { database: loader.finish().unwrap(), now: Now::for_test(), events: Vec::new() };
         ioc.database.handle(Input::Start, ioc.now, &mut ioc.events).unwrap();
@@ -42,6 +52,10 @@ impl Ioc {
 
     fn number(&self, name: &str) -> f64 {
         self.database.read(self.field(name)).value.first().unwrap().to_f64().unwrap()
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.database.read(self.field(name)).value.first().unwrap().to_text(None).to_string()
     }
 
     fn done(&mut self) -> Vec<u64> {
@@ -117,20 +131,127 @@ fn a_put_is_complete_when_a_record_that_waits_is_done() {
 }
 
 #[test]
-fn a_put_while_the_record_waits_processes_it_once_more() {
+fn a_put_waits_for_what_records_that_waited_have_started() {
     let mut ioc = Ioc::new(
-        "record(ao, a) { field(SIMM, YES) field(SIOL, sink) field(SDLY, 1) field(FLNK, count) }
-         record(ao, sink) {} record(calc, count) { field(CALC, \"VAL+1\") }",
+        "record(seq, first) { field(DLY0, 1) field(DOL0, 1) field(LNK0, \"second PP\") }
+         record(calcout, second) { field(ODLY, 2) field(CALC, 7) field(FLNK, third) }
+         record(seq, third) { field(DOL0, 5) field(LNK0, sink) } record(ao, sink) {}",
     );
 
+    ioc.put("first.PROC", 1_i32, Some(5)).unwrap();
+    ioc.step();
+    assert_eq!((ioc.number("first.PACT"), ioc.number("second.PACT")), (0.0, 1.0));
+    assert_eq!(ioc.done(), [0; 0]);
+
+    ioc.step();
+    assert_eq!((ioc.number("second.PACT"), ioc.number("sink")), (0.0, 5.0));
+    assert_eq!(ioc.done(), [5]);
+}
+
+#[test]
+fn an_event_that_posts_itself_goes_on_call_by_call_and_does_not_hang() {
+    let mut ioc = Ioc::new(
+        "record(calcout, a) { field(CALC, \"VAL+1\") field(OEVT, ring) field(SCAN, Event) field(EVNT, ring) }
+         record(calcout, kick) { field(OEVT, ring) }",
+    );
+
+    ioc.put("kick.PROC", 1_i32, None).unwrap();
+
+    assert!(ioc.number("a") > 100.0);
+    assert_eq!(ioc.database.deadline(), Some(ioc.now.monotonic));
+}
+
+const BUSY: &str = "record(ao, a) { field(SIMM, YES) field(SIOL, sink) field(SDLY, 1) field(FLNK, count) }
+     record(ao, sink) {} record(calc, count) { field(CALC, \"VAL+1\") }
+     record(ao, front) { field(FLNK, a) }";
+
+#[test]
+fn a_put_that_nobody_waits_for_is_written_while_the_record_waits_and_processes_it_once_more() {
+    let mut ioc = Ioc::new(BUSY);
+
     ioc.put("a", 1.0, Some(1)).unwrap();
-    ioc.put("a", 2.0, Some(2)).unwrap();
-    assert_eq!(ioc.number("a.RPRO"), 1.0);
+    ioc.put("a", 2.0, None).unwrap();
+    assert_eq!((ioc.number("a"), ioc.number("a.RPRO")), (2.0, 1.0));
     assert!(ioc.step());
+    assert_eq!(ioc.done(), [1]);
     assert!(ioc.step());
 
     assert_eq!((ioc.number("sink"), ioc.number("count")), (2.0, 2.0));
-    assert_eq!(ioc.done(), [1, 2]);
+}
+
+#[test]
+fn puts_that_are_waited_for_are_written_one_after_the_other_as_the_record_is_done() {
+    let mut ioc = Ioc::new(BUSY);
+
+    ioc.put("a", 1.0, Some(1)).unwrap();
+    ioc.put("a", 2.0, Some(2)).unwrap();
+    ioc.put("a.DESC", "three", Some(3)).unwrap();
+    ioc.put("a", 4.0, Some(4)).unwrap();
+
+    let mut seen = vec![(ioc.number("a"), ioc.done())];
+    while ioc.step() {
+        seen.push((ioc.number("a"), ioc.done()));
+    }
+    assert_eq!(seen, [(1.0, vec![]), (2.0, vec![1]), (4.0, vec![2, 3]), (4.0, vec![4])]);
+    assert_eq!((ioc.number("sink"), ioc.number("count")), (4.0, 3.0));
+}
+
+#[test]
+fn a_put_waits_for_a_record_that_is_busy_with_a_put_of_nobody() {
+    let mut ioc = Ioc::new(BUSY);
+
+    ioc.put("a", 6.0, None).unwrap();
+    ioc.put("a", 7.0, Some(1)).unwrap();
+    assert_eq!(ioc.number("a"), 6.0);
+    ioc.step();
+    assert_eq!((ioc.number("a"), ioc.done()), (7.0, vec![]));
+    ioc.step();
+
+    assert_eq!((ioc.number("sink"), ioc.done()), (7.0, vec![1]));
+}
+
+#[test]
+fn a_record_that_is_done_while_its_chain_is_not_takes_the_next_put_at_once() {
+    let mut ioc = Ioc::new(BUSY);
+
+    ioc.put("front", 1.0, Some(1)).unwrap();
+    ioc.put("front", 2.0, Some(2)).unwrap();
+
+    assert_eq!((ioc.number("front"), ioc.done()), (2.0, vec![2]));
+    ioc.step();
+    assert_eq!(ioc.done(), [1]);
+}
+
+#[test]
+fn a_put_that_is_given_up_does_not_begin_and_one_that_has_begun_runs_to_its_end() {
+    let mut ioc = Ioc::new(BUSY);
+    ioc.put("a", 1.0, Some(1)).unwrap();
+    ioc.put("a", 2.0, Some(2)).unwrap();
+    ioc.put("a", 3.0, Some(3)).unwrap();
+
+    for put in [1, 2] {
+        let input = Input::GiveUp { field: ioc.field("a"), put: PutId(put) };
+        ioc.database.handle(input, ioc.now, &mut ioc.events).unwrap();
+    }
+    ioc.step();
+    assert_eq!((ioc.number("sink"), ioc.number("a"), ioc.done()), (1.0, 3.0, vec![1]));
+    while ioc.step() {}
+
+    assert_eq!((ioc.number("sink"), ioc.number("count"), ioc.done()), (3.0, 2.0, vec![3]));
+}
+
+#[test]
+fn a_put_is_refused_when_its_turn_comes_and_the_next_one_has_its_own() {
+    let mut ioc = Ioc::new(BUSY);
+    ioc.put("a", 1.0, Some(1)).unwrap();
+    ioc.put("a", "none", Some(2)).unwrap();
+    ioc.put("a", 3.0, Some(3)).unwrap();
+
+    while ioc.step() {}
+
+    let refused = |event: &Event| matches!(event, Event::PutRefused { put: PutId(2), error: PutError::Convert(_) });
+    assert_eq!(ioc.events.iter().filter(|event| refused(event)).count(), 1, "{:?}", ioc.events);
+    assert_eq!((ioc.number("sink"), ioc.done()), (3.0, vec![1, 3]));
 }
 
 #[test]
@@ -292,4 +413,173 @@ fn a_record_that_follows_another_through_a_filter_processes_at_what_passes() {
     assert_eq!((ioc.number("near"), ioc.number("near.A")), (4.0, 19.0));
     assert_eq!(ioc.number("every"), 9.0);
     assert_eq!((ioc.number("later"), ioc.number("later.A")), (2.0, 18.0));
+}
+
+#[test]
+fn row_76_a_wall_clock_that_jumps_moves_no_scan_and_is_what_records_are_stamped_with() {
+    let db = "record(calc, n) { field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }";
+    let (mut steady, mut jumping) = (Ioc::new(db), Ioc::new(db));
+    jumping.now = steady.now;
+
+    for step in 0..100 {
+        for ioc in [&mut steady, &mut jumping] {
+            ioc.now = ioc.now + Duration::from_millis(100);
+        }
+        jumping.now.wall.unix_s = steady.now.wall.unix_s + [0, 3600, -3600, 0][step % 4];
+        for ioc in [&mut steady, &mut jumping] {
+            ioc.database.handle(Input::Tick, ioc.now, &mut ioc.events).unwrap();
+        }
+
+        assert_eq!(jumping.number("n"), steady.number("n"), "step {step}");
+        assert_eq!(jumping.database.read(jumping.field("n")).time, jumping.now.wall, "step {step}");
+    }
+    assert!(steady.number("n") >= 100.0, "{}", steady.number("n"));
+}
+
+#[derive(Debug)]
+struct Oslo;
+
+impl Site for Oslo {
+    fn variable(&self, name: &str) -> Option<Text> {
+        (name == "HOME").then(|| "/home/of/a/very/long/name/that/no/string/of/epics/holds".into())
+    }
+
+    fn zone(&self, _at: TimeStamp) -> Zone {
+        Zone { offset_s: 3_600, name: "CET".into() }
+    }
+}
+
+#[test]
+fn a_state_is_the_same_for_db_state_links_and_filters() {
+    let mut ioc = Ioc::new(
+        "record(bo, switch) { field(DTYP, \"Db State\") field(OUT, \"@red\") }
+         record(bi, flag) { field(DTYP, \"Db State\") field(INP, \"@red\") }
+         record(bo, out) { field(OUT, {state:\"red\"}) field(FLNK, flag) }
+         record(calc, in) { field(INPA, {state:\"red\"}) field(CALC, A) }",
+    );
+    assert!(ioc.database.channel("in.{sync:{while:'red'}}").is_ok());
+
+    ioc.put("switch", 1_i32, None).unwrap();
+    for record in ["flag", "in"] {
+        ioc.put(&format!("{record}.PROC"), 1_i32, None).unwrap();
+    }
+    assert_eq!((ioc.number("flag"), ioc.number("in")), (1.0, 1.0));
+
+    ioc.put("out", 0_i32, None).unwrap();
+    assert_eq!(ioc.number("flag"), 0.0);
+    assert!(!ioc.database.states().find("red").unwrap().is_on());
+}
+
+#[test]
+fn every_link_that_is_read_takes_filters_and_json() {
+    let mut ioc = Ioc::at(
+        Arc::new(Oslo),
+        "record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 4) }
+         record(compress, two) { field(INP, \"w.[2:3]\") field(NSAM, 4) field(ALG, \"Circular Buffer\") }
+         record(ai, later) { field(DTYP, \"Async Soft Channel\") field(INP, {calc:{expr:\"3\"}}) }
+         record(ai, stamped) { field(TSEL, \"w.[1]\") }
+         record(calc, off) { field(SDIS, {state:\"red\"}) field(DISV, 0) field(CALC, 5) }
+         record(lsi, iso) { field(INP, \"w.{ts:{str:'iso'}}\") }
+         record(lsi, three) { field(INP, {calc:{expr:\"3\"}}) }
+         record(calcout, states) { field(INPA, {state:\"red\"}) field(INPB, {calc:{expr:\"3\"}}) field(INPC, none) }",
+    );
+
+    ioc.put("w", Value::from(vec![1.0, 2.0, 3.0, 4.0]), None).unwrap();
+    for record in ["two", "later", "stamped", "off", "iso", "three"] {
+        ioc.put(&format!("{record}.PROC"), 1_i32, None).unwrap();
+    }
+
+    assert_eq!((ioc.number("two.INPN"), ioc.number("two.NUSE"), ioc.number("two")), (2.0, 2.0, 3.0));
+    assert_eq!((ioc.number("later"), ioc.number("stamped.TSE"), ioc.number("off")), (3.0, 2.0, 0.0));
+    assert_eq!((ioc.text("iso"), ioc.text("three")), ("2027-01-15T09:00:00.000000+0100".into(), "3".into()));
+    let said = ["states.INAV", "states.INBV", "states.INCV"].map(|field| ioc.number(field));
+    assert_eq!(said, [2.0, 1.0, 0.0]);
+}
+
+#[test]
+fn clock_and_environment_are_read_by_dtyp() {
+    let mut ioc = Ioc::at(
+        Arc::new(Oslo),
+        "record(ai, clock) { field(DTYP, \"General Time\") field(INP, \"@TIME\") }
+         record(ai, stamp) { field(DTYP, \"Soft Timestamp\") }
+         record(stringin, text) { field(DTYP, \"Soft Timestamp\") field(INP, \"@%Y-%m-%d %H:%M:%S.%03f %Z\") }
+         record(stringin, home) { field(DTYP, getenv) field(INP, \"@HOME\") }
+         record(lsi, longhome) { field(DTYP, getenv) field(INP, \"@HOME\") field(SIZV, 80) }",
+    );
+    for record in ["clock", "stamp", "text", "home", "longhome"] {
+        ioc.put(&format!("{record}.PROC"), 1_i32, None).unwrap();
+    }
+
+    let epics_s = 1_800_000_000.0 - 631_152_000.0;
+    assert_eq!((ioc.number("clock"), ioc.number("stamp")), (epics_s, epics_s));
+    assert_eq!(ioc.text("text"), "2027-01-15 09:00:00.000 CET");
+    assert_eq!(ioc.text("home"), "/home/of/a/very/long/name/that/no/strin");
+    assert_eq!(ioc.text("longhome"), "/home/of/a/very/long/name/that/no/string/of/epics/holds");
+}
+
+#[test]
+fn stdio_writes_a_line_in_each_round() {
+    let mut ioc = Ioc::new(
+        "record(stringout, short) { field(DTYP, stdio) field(OUT, \"@stdout\") }
+         record(lso, long) { field(DTYP, stdio) field(OUT, \"@stderr\") }
+         record(printf, made) { field(DTYP, stdio) field(OUT, \"@errlog\") field(FMT, \"%03d\") field(INP0, 7) }",
+    );
+
+    ioc.put("short", "one", None).unwrap();
+    ioc.put("long", "two", None).unwrap();
+    ioc.put("made.PROC", 1_i32, None).unwrap();
+
+    let printed = [(Stream::Out, "one"), (Stream::Error, "two"), (Stream::Log, "007")];
+    assert_eq!(ioc.events, printed.map(|(stream, line)| Event::Printed { stream, line: line.into() }));
+}
+
+#[test]
+fn a_dtyp_says_what_it_takes() {
+    let refused = |db: &str| {
+        let mut loader = Loader::default();
+        loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
+        loader.finish().unwrap_err().iter().map(ToString::to_string).collect::<String>()
+    };
+
+    let unknown = refused("record(ai, a) { field(DTYP, \"General Time\") field(INP, \"@TOMORROW\") }");
+    let soft = refused("record(ai, a) { field(INP, \"@TIME\") }");
+    let none = refused("record(lsi, a) { field(DTYP, getenv) }");
+
+    assert!(unknown.contains("INP of a cannot be \"@TOMORROW\": General Time takes \"@TIME\""), "{unknown}");
+    assert!(soft.contains("this DTYP takes no address"), "{soft}");
+    assert!(none.contains("\"@HOME\""), "{none}");
+}
+
+#[test]
+fn a_put_waits_for_what_follows_a_record_that_waited() {
+    let mut ioc = Ioc::new(
+        "record(ao, start) { field(FLNK, first) }
+         record(ai, first) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) field(FLNK, second) }
+         record(ai, second) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) }
+         record(ai, source) { field(VAL, 7) }",
+    );
+
+    ioc.put("start", 1.0, Some(5)).unwrap();
+    ioc.step();
+    assert_eq!(ioc.done(), [0; 0]);
+    ioc.step();
+
+    assert_eq!(ioc.done(), [5]);
+    assert_eq!(ioc.number("second"), 7.0);
+}
+
+#[test]
+fn a_put_waits_for_an_output_through_a_channel_that_is_async() {
+    let mut ioc = Ioc::new(
+        "record(ao, out) { field(DTYP, \"Async Soft Channel\") field(OUT, \"slow.PROC CA\") field(FLNK, last) }
+         record(ai, slow) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) }
+         record(ai, source) { field(VAL, 7) }
+         record(calc, last) { field(CALC, \"VAL+1\") }",
+    );
+
+    ioc.put("out", 1.0, Some(3)).unwrap();
+    assert_eq!((ioc.done(), ioc.number("out.PACT"), ioc.number("last")), (vec![], 1.0, 0.0));
+    ioc.step();
+
+    assert_eq!((ioc.done(), ioc.number("out.PACT"), ioc.number("last")), (vec![3], 0.0, 1.0));
 }

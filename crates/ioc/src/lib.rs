@@ -4,18 +4,20 @@
 #![forbid(unsafe_code)]
 
 mod limit;
-mod local_time;
 mod pv;
+pub mod shell;
+mod site;
 mod turn;
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
-use fodo_net::{Server, ServerConfig, ServerError};
+use fodo_net::{ClientStatus, Server, ServerConfig, ServerError};
 
 use crate::turn::Crank;
 
@@ -58,13 +60,17 @@ impl Ioc {
     /// Loads files in order, each with its macros (`"P=X:,R=1"`).
     pub fn load(files: &[(PathBuf, String)]) -> Result<Ioc, IocError> {
         let mut loader = Loader::default();
+        loader.stand_at(Arc::new(site::Process::new()));
         for (path, macros) in files {
             let name = path.to_string_lossy();
             loader.load(&name, macros, &mut |file| std::fs::read(file)).map_err(IocError::Load)?;
         }
-        let mut database = loader.finish().map_err(IocError::Load)?;
-        database.set_local_time(local_time::offset_s);
-        Ok(Ioc { database })
+        Ioc::of(loader)
+    }
+
+    /// What a loader has collected, joined.
+    pub fn of(loader: Loader) -> Result<Ioc, IocError> {
+        Ok(Ioc { database: loader.finish().map_err(IocError::Load)? })
     }
 
     /// The named states of its filters, links and records; filters find those only that somebody has made.
@@ -80,6 +86,7 @@ impl Ioc {
     /// As [`Ioc::serve`], and what happens on the network is told to `log`.
     pub fn serve_telling(self, config: ServerConfig, log: Log) -> Result<RunningIoc, IocError> {
         let n_records = self.database.record_names().count();
+        let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
         let crank = Crank::new(self.database);
         crank.start();
         let records = Arc::new(pv::Records::new(crank.clone()));
@@ -89,7 +96,7 @@ impl Ioc {
             .name("fodo-scan".into())
             .spawn(move || scans.run_scans())
             .map_err(IocError::System)?;
-        Ok(RunningIoc { crank, server: Some(server), scans: Some(thread), n_records })
+        Ok(RunningIoc { crank, server: Some(server), scans: Some(thread), n_records, address })
     }
 }
 
@@ -100,12 +107,27 @@ pub struct RunningIoc {
     server: Option<Server>,
     scans: Option<JoinHandle<()>>,
     n_records: usize,
+    address: Ipv4Addr,
 }
 
 impl RunningIoc {
     /// How many records it has.
     pub fn n_records(&self) -> usize {
         self.n_records
+    }
+
+    /// The first address it serves on; the unspecified one for all.
+    pub fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// Every client there is now; waits half a second at most for each of the server's threads.
+    pub fn clients(&self) -> Vec<ClientStatus> {
+        self.server.as_ref().map_or(Vec::new(), Server::clients)
+    }
+
+    fn crank(&self) -> Arc<Crank> {
+        self.crank.clone()
     }
 
     /// The TCP port of the circuits.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
-use fodo_db::{Chain, Channel, ChannelError, Facts, FieldRef, Filter, Input, PutError};
+use fodo_db::{Chain, Channel, ChannelError, Facts, FieldRef, Filter, Input, PutError, PutId};
 use fodo_net::{Completion, Post, Posts, PutRefusal, Pv, PvFacts, Source};
 
 use crate::limit;
@@ -186,6 +186,10 @@ impl Pv for RecordPv {
         self.crank.put(self.field, value, completion).map_err(refusal)
     }
 
+    fn give_up(&self, put: u64) {
+        self.crank.give_up(self.field, PutId(put));
+    }
+
     fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal> {
         self.crank.input(Input::Acknowledge { field: self.field, transient, severity }).map_err(refusal)
     }
@@ -213,7 +217,8 @@ impl Pv for RecordPv {
     }
 }
 
-fn refusal(error: PutError) -> PutRefusal {
+/// As the network says it.
+pub fn refusal(error: PutError) -> PutRefusal {
     match error {
         PutError::ReadOnly => PutRefusal::ReadOnly,
         other => PutRefusal::Rejected(other.to_string()),

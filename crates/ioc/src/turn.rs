@@ -11,7 +11,7 @@ use fodo_db::{Database, Event, FieldRef, Input, Moment, PutError, PutId};
 use fodo_net::{Completion, Post};
 
 use crate::limit;
-use crate::pv::RecordPv;
+use crate::pv::{RecordPv, refusal};
 
 /// The database with the one lock around its processing.
 #[derive(Debug)]
@@ -29,7 +29,6 @@ struct Turn {
     events: Vec<Event>,
     watched: HashMap<FieldRef, Arc<RecordPv>>,
     puts: HashMap<PutId, Completion>,
-    put_next: u64,
     is_stopped: bool,
 }
 
@@ -98,8 +97,7 @@ impl Crank {
     pub fn put(&self, field: FieldRef, value: Value, completion: Option<Completion>) -> Result<(), PutError> {
         let mut turn = self.lock();
         let put = completion.map(|completion| {
-            let put = PutId(turn.put_next);
-            turn.put_next += 1;
+            let put = PutId(completion.number());
             turn.puts.insert(put, completion);
             put
         });
@@ -108,6 +106,14 @@ impl Crank {
             turn.puts.remove(&put);
         }
         result
+    }
+
+    /// Forgets a put, which then does not begin if it still waits for its record.
+    pub fn give_up(&self, field: FieldRef, put: PutId) {
+        let mut turn = self.lock();
+        // Nothing is refused of that.
+        let _ = self.handle(&mut turn, Input::GiveUp { field, put });
+        turn.puts.remove(&put);
     }
 
     /// Everything else that goes in.
@@ -130,7 +136,7 @@ impl Crank {
     }
 
     /// What filters of a channel to the field need to know.
-    pub fn moment(&self, field: FieldRef) -> Moment {
+    pub fn moment(&self, field: FieldRef) -> Moment<'_> {
         self.database.moment(field, now().wall)
     }
 
@@ -152,9 +158,15 @@ impl Crank {
                         pv.post(Post { mask, reading });
                     }
                 }
+                Event::Printed { stream, line } => crate::site::print(stream, &line),
                 Event::PutDone { put } => {
                     if let Some(completion) = turn.puts.remove(&put) {
                         completion.done();
+                    }
+                }
+                Event::PutRefused { put, error } => {
+                    if let Some(completion) = turn.puts.remove(&put) {
+                        completion.refused(refusal(error));
                     }
                 }
             }

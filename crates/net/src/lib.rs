@@ -21,11 +21,11 @@ pub use client::{
     Channel, ChannelState, Context, Counts, Detail, Error, Executor, Facts, Given, Job, Monitor, MonitorEvent,
     MonitorOptions, Notice, Operation, Priority, Refusal, Request, WhenFull, many,
 };
-pub use config::{ClientConfig, ConfigError, Host, ServerConfig};
+pub use config::{ClientConfig, ConfigError, Host, Quotas, ServerConfig};
 pub use fodo_ca::ring::Post;
 pub use fodo_data::{
     Alarm, Array, ConvertError, EventMask, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp,
     Value,
 };
 pub use repeater::Repeater;
-pub use server::{Completion, Posts, PutRefusal, Pv, PvFacts, Server, ServerError, Source, UpdateCounts};
+pub use server::{ClientStatus, Completion, Posts, PutRefusal, Pv, PvFacts, Server, ServerError, Source, UpdateCounts};

@@ -1,22 +1,27 @@
-//! `fodo ioc`: serves the records of `.db` files until a signal ends it.
+//! `fodo ioc`: serves the records of `.db` files and runs `st.cmd` scripts, until a signal or a command ends it.
 
-use std::io::{self, Write as _};
+use std::io::{self, BufRead as _, Write as _};
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use clap::ArgMatches;
+use fodo_ioc::RunningIoc;
+use fodo_ioc::shell::{Flow, Purpose, Shell, Start};
 use fodo_net::ServerConfig;
 use fodo_net::config::{self, Side};
 use fodo_net::log::{Level, Line, Log};
 use serde_json::Map;
 
+use crate::client::seconds;
 use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
 use crate::local_time::Clock;
+use crate::terminal;
 
-/// Serve the records of .db files
+/// Serve the records of .db files, run st.cmd scripts
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// A database, as softIoc takes it
@@ -25,8 +30,8 @@ pub struct Arguments {
     /// Macros for the databases that follow, or, behind the last one, for those without any: "P=x:,R=1"
     #[arg(short = 'm', long, value_name = "MACROS")]
     macros: Vec<String>,
-    /// More databases
-    #[arg(value_name = "FILE", required_unless_present = "databases")]
+    /// More databases; what ends in .substitutions names templates, what ends in .cmd or .iocsh is a script
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// UDP port of searches, and TCP port where it is free; 0 for any. Instead of EPICS_CAS_SERVER_PORT
     #[arg(long, value_name = "N")]
@@ -37,15 +42,30 @@ pub struct Arguments {
     /// Serve what the server knows of itself and its clients as PREFIX:CLIENTS and so on, see `fodo top`
     #[arg(long, value_name = "PREFIX")]
     status_prefix: Option<String>,
+    /// Let go of a client that takes nothing it is sent, or answers no probe, for so long
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    client_silence: Duration,
     /// Lines that matter less are not told on stderr
     #[arg(long, value_name = "LEVEL", default_value = "warning")]
     log_level: LogLevel,
     /// How these lines look; JSON is one object per line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
-    /// No shell, which there is none of: for command lines made for softIoc
-    #[arg(short = 'S', hide = true)]
+    /// Read no commands from stdin
+    #[arg(short = 'S', long)]
     no_shell: bool,
+    /// Show the commands that the arguments mean
+    #[arg(short, long)]
+    verbose: bool,
+    /// Accepted: record types and menus are built in. For command lines made for softIoc, as are -s and -a
+    #[arg(short = 'D', value_name = "FILE", hide = true)]
+    descriptions: Vec<PathBuf>,
+    /// Read commands, which it does anyway
+    #[arg(short = 's', hide = true)]
+    shell: bool,
+    /// An access security file
+    #[arg(short = 'a', long = "access", value_name = "FILE", hide = true)]
+    access: Option<String>,
     /// Do not print the line that tells when it serves
     #[arg(short, long)]
     quiet: bool,
@@ -73,15 +93,25 @@ pub enum LogFormat {
 pub const HELP: &str = "\
 Examples:
   fodo ioc plant.db
+  fodo ioc st.cmd
   fodo ioc -d motor.db -m P=x:,M=1
   fodo ioc -m P=x: -d motor.db -m P=y: -d motor.db
+  fodo ioc -m P=x: plant.substitutions
   fodo ioc --interface 127.0.0.1 --port 0 plant.db
 
 When it serves it prints one line on stdout, which scripts may wait for:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA)
 or, where searches have another port than the circuits:
   fodo ioc: serving 102 records on 127.0.0.1:40001 (CA, searches on UDP 5064)
-SIGINT and SIGTERM stop it cleanly, with exit code 0. It reads no input and needs no terminal.
+SIGINT and SIGTERM stop it cleanly, with exit code 0.
+
+Databases are served at once. A script says iocInit itself; its lines are shown as they are read, but
+those that start with #-. fodo check st.cmd tells beforehand what is wrong with it.
+
+Then commands are read from stdin, with history and completion at a terminal; help lists them. exit
+stops it, with a code if one is given, and at a terminal so do Ctrl-D and Ctrl-C. The end of any other
+input stops nothing: with /dev/null as stdin, in the background, or with -S it serves until a signal.
+When a script cannot be read, was ended by `on error break`, or input ends before iocInit, the code is 1.
 
 What happens meanwhile is told on stderr: errors of this host, warnings of clients that send what
 they must not, with --log-level info clients that come and go, with debug channels that are refused.
@@ -112,42 +142,212 @@ pub fn files(matches: &ArgMatches) -> Vec<(PathBuf, String)> {
     files.into_iter().map(|(place, file)| (file, macros_of(place).unwrap_or_default())).collect()
 }
 
-/// Does it. `matches` tells the order in which the arguments came.
-pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
-    let mut config = match ServerConfig::from_env() {
-        Ok(config) => config,
-        Err(error) => return refuse(&error.to_string(), outlet),
-    };
-    if let Some(port) = arguments.port {
-        config.port = port;
-    }
-    if !arguments.interface.is_empty() {
-        config.interfaces.clone_from(&arguments.interface);
-    }
-    config.status_prefix.clone_from(&arguments.status_prefix);
-    let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
+/// What a file on the command line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Records.
+    Database,
+    /// Which templates with which macros.
+    Substitutions,
+    /// Commands.
+    Script,
+}
 
-    // Asked for first, so that a signal during a long load stops it cleanly as well.
-    let (sender, stop) = mpsc::channel();
-    // It fails only when nobody waits any more, and then it is stopping already.
-    crate::stop::on_signal(move || sender.send(()).unwrap_or_default())?;
-    let ioc = match fodo_ioc::Ioc::load(&files(matches)) {
-        Ok(ioc) => ioc,
-        Err(error) => return refuse(&error.to_string(), outlet),
-    };
-    let running = match ioc.serve_telling(config, log(arguments)) {
-        Ok(running) => running,
-        Err(error) => return refuse(&error.to_string(), outlet),
-    };
-    if !arguments.quiet {
-        let (tcp, udp) = (running.tcp_port(), running.udp_port());
-        outlet.out.write_all(ready(running.n_records(), address, tcp, udp).as_bytes())?;
-        outlet.out.flush()?;
+impl Sort {
+    /// By what the name ends in.
+    pub fn of(file: &Path) -> Sort {
+        match file.extension().and_then(|extension| extension.to_str()) {
+            Some("cmd" | "iocsh") => Sort::Script,
+            Some("substitutions" | "subs" | "sub") => Sort::Substitutions,
+            _ => Sort::Database,
+        }
     }
-    // An error would mean that nobody can ask it to stop any more.
-    let _ = stop.recv();
-    running.stop();
-    Ok(Exit::Done)
+}
+
+/// Why it ends.
+enum End {
+    Signal,
+    /// `exit`, or the end of input at a terminal.
+    Exit(u8),
+    /// Nothing is read any more, and what serves goes on.
+    Silence,
+    /// It does not start; it is told why.
+    Failed,
+}
+
+/// Does it and gives the exit code, which a script may choose. `matches` tells the order in which the arguments came.
+pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>) -> io::Result<u8> {
+    let files = files(matches);
+    // Asked for first, so that a signal during a long load stops it cleanly as well.
+    let (sender, ends) = mpsc::channel();
+    let by_signal = sender.clone();
+    // It fails only when nobody waits any more, and then it is stopping already.
+    crate::stop::on_signal(move || by_signal.send(End::Signal).unwrap_or_default())?;
+    let mut shell = shell(arguments)?;
+    let place = shell.place();
+    let has_person = !arguments.no_shell && terminal::has_person();
+    let restore = has_person.then(terminal::Restore::later);
+    outlet.out.flush()?;
+
+    let work = Work {
+        is_verbose: arguments.verbose,
+        access: arguments.access.clone(),
+        input: match (arguments.no_shell, has_person) {
+            (true, _) => Input::None,
+            (false, true) => Input::Person,
+            (false, false) if io::IsTerminal::is_terminal(&io::stdin()) => Input::None,
+            (false, false) => Input::Lines,
+        },
+    };
+    std::thread::Builder::new().name("fodo-shell".into()).spawn(move || {
+        let end = work.run(&mut shell, &files).unwrap_or_else(|error| {
+            // Nothing is left to do when stderr fails as well.
+            let _ = writeln!(io::stderr(), "fodo ioc: {error}");
+            End::Failed
+        });
+        // Nobody waits any more when a signal came first.
+        let _ = sender.send(end);
+    })?;
+    let code = loop {
+        match ends.recv() {
+            Ok(End::Silence) => {}
+            // An error would mean that nobody can ask it to stop any more.
+            Ok(End::Signal) | Err(_) => break 0,
+            Ok(End::Exit(code)) => break code,
+            Ok(End::Failed) => break Exit::Other.code(),
+        }
+    };
+    let running = place.lock().map(|mut place| place.take()).unwrap_or_default();
+    if let Some(running) = running {
+        running.stop();
+    }
+    drop(restore);
+    Ok(code)
+}
+
+/// Where commands come from after the arguments.
+enum Input {
+    None,
+    /// A pipe or a file.
+    Lines,
+    Person,
+}
+
+/// What the shell's thread does.
+struct Work {
+    is_verbose: bool,
+    access: Option<String>,
+    input: Input,
+}
+
+impl Work {
+    fn run(&self, shell: &mut Shell, files: &[(PathBuf, String)]) -> io::Result<End> {
+        if let Some(end) = self.files(shell, files)? {
+            return Ok(end);
+        }
+        let end = match self.input {
+            Input::None => End::Silence,
+            Input::Lines => self.lines(shell)?,
+            Input::Person => self.person(shell)?,
+        };
+        if matches!(end, End::Silence) && !shell.is_running() {
+            return self.refuse("iocInit never came, so nothing is served");
+        }
+        Ok(end)
+    }
+
+    /// Loads the databases, starts them, then runs the scripts; tells the end, if that is one.
+    fn files(&self, shell: &mut Shell, files: &[(PathBuf, String)]) -> io::Result<Option<End>> {
+        if let Some(access) = &self.access {
+            self.command(shell, &["asSetFilename", access])?;
+        }
+        let (scripts, databases): (Vec<_>, Vec<_>) = files.iter().partition(|(file, _)| Sort::of(file) == Sort::Script);
+        for (file, macros) in &databases {
+            let sort = Sort::of(file);
+            let command = if sort == Sort::Substitutions { "dbLoadTemplate" } else { "dbLoadRecords" };
+            if !self.command(shell, &[command, &file.to_string_lossy(), macros])? {
+                return Ok(Some(End::Failed));
+            }
+        }
+        if !databases.is_empty() && !self.command(shell, &["iocInit"])? {
+            return Ok(Some(End::Failed));
+        }
+        for (script, _) in scripts {
+            match shell.run_script(&script.to_string_lossy()) {
+                Flow::Next => {}
+                Flow::Broken => return Ok(Some(End::Failed)),
+                Flow::Halted => return Ok(Some(End::Silence)),
+                Flow::Exit(code) => return Ok(Some(End::Exit(code))),
+            }
+        }
+        Ok(None)
+    }
+
+    fn command(&self, shell: &mut Shell, words: &[&str]) -> io::Result<bool> {
+        if self.is_verbose {
+            writeln!(io::stdout(), "{}", words.join(" "))?;
+        }
+        let Err(errors) = shell.attempt(words) else { return Ok(true) };
+        for error in errors {
+            self.refuse(&error.to_string())?;
+        }
+        Ok(false)
+    }
+
+    /// Tells why it does not serve, a line for every reason.
+    fn refuse(&self, reasons: &str) -> io::Result<End> {
+        for reason in reasons.lines() {
+            writeln!(io::stderr(), "fodo ioc: {reason}")?;
+        }
+        Ok(End::Failed)
+    }
+
+    fn lines(&self, shell: &mut Shell) -> io::Result<End> {
+        for line in io::stdin().lock().split(b'\n') {
+            match shell.run_line(&String::from_utf8_lossy(&line?)) {
+                Flow::Exit(code) => return Ok(End::Exit(code)),
+                Flow::Halted => break,
+                Flow::Next | Flow::Broken => {}
+            }
+        }
+        Ok(End::Silence)
+    }
+
+    fn person(&self, shell: &mut Shell) -> io::Result<End> {
+        let mut lines = terminal::Lines::new(shell.completer())?;
+        loop {
+            let prompt = shell.variable("IOCSH_PS1").unwrap_or("epics> ").to_owned();
+            let Some(line) = lines.next(&prompt)? else { return Ok(End::Exit(0)) };
+            if let Flow::Exit(code) = shell.run_line(&line) {
+                return Ok(End::Exit(code));
+            }
+        }
+    }
+}
+
+fn shell(arguments: &Arguments) -> io::Result<Shell> {
+    let (port, interfaces) = (arguments.port, arguments.interface.clone());
+    let (prefix, silence, is_quiet) = (arguments.status_prefix.clone(), arguments.client_silence, arguments.quiet);
+    let configure = move |lookup: &fodo_ioc::shell::Lookup<'_>| {
+        let mut config = ServerConfig::from_variables(lookup)?;
+        config.port = port.unwrap_or(config.port);
+        if !interfaces.is_empty() {
+            config.interfaces.clone_from(&interfaces);
+        }
+        config.status_prefix.clone_from(&prefix);
+        config.quotas.silence = silence;
+        Ok(config)
+    };
+    let start = Start {
+        configure: Box::new(configure),
+        ready: Box::new(move |running| if is_quiet { String::new() } else { ready(running) }),
+        date: Box::new(|format| Clock::local().formatted(format)),
+        log: Some(log(arguments)),
+    };
+    let environment = std::env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+    let folder = std::env::current_dir()?;
+    Ok(Shell::new(Purpose::Run(start), &folder, environment, Box::new(io::stdout()), Box::new(io::stderr())))
 }
 
 fn log(arguments: &Arguments) -> Log {
@@ -190,17 +390,13 @@ fn told(line: &Line, format: LogFormat) -> String {
     format!("{} {level}: {}{pv}{peer}{left_out}\n", time.unwrap_or_default(), line.what)
 }
 
-fn ready(n_records: usize, address: Ipv4Addr, tcp_port: u16, udp_port: u16) -> String {
-    let searches = if udp_port == tcp_port { String::new() } else { format!(", searches on UDP {udp_port}") };
-    format!("fodo ioc: serving {n_records} records on {address}:{tcp_port} (CA{searches})\n")
+fn ready(running: &RunningIoc) -> String {
+    ready_line(running.n_records(), running.address(), running.tcp_port(), running.udp_port())
 }
 
-/// Tells why it does not serve, a line for every reason.
-fn refuse(reasons: &str, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
-    for reason in reasons.lines() {
-        writeln!(outlet.err, "fodo ioc: {reason}")?;
-    }
-    Ok(Exit::Other)
+fn ready_line(n_records: usize, address: Ipv4Addr, tcp_port: u16, udp_port: u16) -> String {
+    let searches = if udp_port == tcp_port { String::new() } else { format!(", searches on UDP {udp_port}") };
+    format!("fodo ioc: serving {n_records} records on {address}:{tcp_port} (CA{searches})\n")
 }
 
 #[cfg(test)]
@@ -253,7 +449,7 @@ mod tests {
     fn the_ready_line_is_the_documented_one() {
         let address = Ipv4Addr::LOCALHOST;
 
-        assert!(HELP.contains(ready(102, address, 5064, 5064).trim_end()));
-        assert!(HELP.contains(ready(102, address, 40001, 5064).trim_end()));
+        assert!(HELP.contains(ready_line(102, address, 5064, 5064).trim_end()));
+        assert!(HELP.contains(ready_line(102, address, 40001, 5064).trim_end()));
     }
 }

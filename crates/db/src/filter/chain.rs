@@ -92,7 +92,7 @@ impl Chain {
                     Value::Array(array) => Value::Array(slice(array, start, step, end)),
                     Value::Scalar(_) => reading.value,
                 },
-                Shape::Time { form, is_unix } => time::value(form, is_unix, reading.time, moment.local_offset_s),
+                Shape::Time { form, is_unix } => time::value(form, is_unix, reading.time, moment.site),
             };
         }
         reading
@@ -200,14 +200,15 @@ mod tests {
 
     use super::*;
     use crate::filter::filters;
+    use crate::site::Nowhere;
     use crate::state::States;
 
     const VALUE: EventMask = EventMask::VALUE;
     const ALARM: EventMask = EventMask::ALARM;
     const PROPERTY: EventMask = EventMask::PROPERTY;
 
-    fn moment() -> Moment {
-        Moment { now: TimeStamp { unix_s: 1_800_000_000, nanos: 5 }, user_tag: 0, local_offset_s: |_| 0 }
+    fn moment() -> Moment<'static> {
+        Moment { now: TimeStamp { unix_s: 1_800_000_000, nanos: 5 }, user_tag: 0, site: &Nowhere }
     }
 
     fn chain_of(text: &str, states: &States, kind: Kind, count_max: u32) -> (Chain, Facts) {

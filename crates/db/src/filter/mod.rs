@@ -12,6 +12,7 @@ use fodo_data::TimeStamp;
 
 pub use self::chain::Chain;
 pub(crate) use self::parse::filters;
+use crate::site::Site;
 use crate::state::State;
 
 /// One filter as a channel's name asks for it; what it remembers is in its [`Chain`].
@@ -99,13 +100,13 @@ pub enum SyncMode {
 
 /// What filters need to know of the moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct Moment<'a> {
     /// The time on the wall.
     pub now: TimeStamp,
     /// The record's UTAG.
     pub user_tag: u64,
-    /// How many seconds the local time is ahead of UTC at a moment, given in seconds since 1970.
-    pub local_offset_s: fn(i64) -> i32,
+    /// Who knows the local time.
+    pub site: &'a dyn Site,
 }
 
 /// What is wrong with a filter, and where in the channel's name.

@@ -20,10 +20,12 @@ impl Stage<'_> {
             let words = text.to_str();
             let side = side(row.dbf);
             let parsed = parse(&words, side);
-            if let Parsed::Wrong(why) = parsed {
+            if let Parsed::Wrong(why) = &parsed {
                 return Err(format!("{} cannot be \"{text}\": {why}", row.name));
             }
-            if parsed == Parsed::Unsupported {
+            let is_device_link = matches!(row.name, "INP" | "OUT");
+            if parsed == Parsed::Unsupported || parsed == Parsed::Address && !(is_device_link && takes_addresses(kind))
+            {
                 return Err(format!(
                     "{} cannot be \"{text}\": addresses need a device support; {} has {}",
                     row.name,
@@ -40,8 +42,9 @@ impl Stage<'_> {
             return Ok(());
         }
         let scalar = scalar(kind, row, text)?;
-        if row.name == "CALC" && row.has(SPECIAL) {
-            let error = |error| format!("CALC cannot be \"{text}\": {error}");
+        let is_unused = row.name == "OCAL" && text.is_empty();
+        if ["CALC", "OCAL"].contains(&row.name) && row.has(SPECIAL) && !is_unused {
+            let error = |error| format!("{} cannot be \"{text}\": {error}", row.name);
             crate::calc::Program::compile(&text.to_str()).map_err(error)?;
         }
         if field == kind.value {
@@ -51,6 +54,11 @@ impl Stage<'_> {
         with(cell, |body| body.slot(field).is_some_and(|mut slot| slot.set(scalar)));
         Ok(())
     }
+}
+
+/// Whether a DTYP of the record type takes an address.
+fn takes_addresses(kind: &RecordType) -> bool {
+    kind.devices.iter().any(|device| !device.ends_with("Soft Channel"))
 }
 
 fn devices(kind: &RecordType) -> String {
@@ -82,6 +90,7 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, Str
         };
     }
     match row.dbf {
+        Dbf::String if row.size == 0 => Err(format!("{} cannot be set in a file", row.name)),
         Dbf::String => {
             let bytes_max = usize::from(row.size).saturating_sub(1);
             if row.name == "NAME" {

@@ -1,12 +1,16 @@
 //! ai: an analog input, converted, smoothed and watched.
 
+use std::sync::Arc;
+
 use fodo_data::{EventMask, Meta};
 
+use crate::breaktable::{BreakTable, Chosen};
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
-use crate::link::Target;
+use crate::link::{Link, Target};
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::{self, Device, Fetched, Input, Read};
 use crate::record::levels::{self, Filter, leveled, moved};
 use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
 use crate::record::{Record, record_type};
@@ -64,11 +68,12 @@ record_fields! {
     }
     private {
         common: Common;
+        table: Chosen;
         has_read: bool;
     }
 }
 
-record_type!(Ai, "ai", ["Soft Channel", "Raw Soft Channel"]);
+record_type!(Ai, "ai", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Soft Timestamp", "General Time"]);
 leveled!(Ai, f64);
 simulated!(Ai, has_raw: true);
 
@@ -76,17 +81,6 @@ const VAL: u16 = Ai::at("VAL");
 const RVAL: u16 = Ai::at("RVAL");
 const SIMM: u16 = Ai::at("SIMM");
 const LINEAR: u16 = 2;
-const RAW: u16 = 1;
-
-/// What a read leaves to do.
-#[derive(Clone, Copy, PartialEq)]
-enum Read {
-    /// RVAL is to be converted to VAL.
-    Raw,
-    /// VAL is there.
-    Value,
-    Failed,
-}
 
 impl Record for Ai {
     fn init(&mut self) {
@@ -98,7 +92,7 @@ impl Record for Ai {
         if self.unit_slope == 1.0 && self.unit_offset == 0.0 && self.conversion != 1 {
             self.unit_offset = self.units_low;
         }
-        if self.common.device == RAW {
+        if Device::of(self) == Device::Raw {
             self.raw_value = constant(&self.input).unwrap_or(self.raw_value);
         } else if let Some(value) = constant(&self.input) {
             self.value = value;
@@ -134,12 +128,17 @@ impl Record for Ai {
             Source::Failed => Read::Failed,
             Source::Waiting(delay_s) => return step.complete_after(delay_s),
         };
+        if read == Read::Waiting {
+            return Outcome::Waiting;
+        }
         let simulated = time_source(step);
         step.stamp(simulated);
         let elapsed_s = step.elapsed_s(before);
+        let conversion = step.lock().conversion;
+        let table = step.break_table(conversion);
         step.post(|ai, posts| {
             if read == Read::Raw {
-                ai.convert();
+                ai.convert(table.as_ref());
             }
             if read != Read::Failed {
                 ai.common.undefined = u8::from(ai.value.is_nan());
@@ -155,9 +154,16 @@ impl Record for Ai {
     }
 }
 
+impl Input for Ai {
+    fn input(&self) -> &Link {
+        &self.input
+    }
+}
+
 fn read(step: &mut Step<'_, '_, Ai>) -> Read {
-    if step.lock().common.device == RAW {
-        return match step.fetch("INP", |ai| &ai.input) {
+    let device = Device::of(&mut *step.lock());
+    if device == Device::Raw {
+        return match step.fetch("INP", Ai::input) {
             Ok(raw) => {
                 let mut ai = step.lock();
                 ai.raw_value = raw.unwrap_or(ai.raw_value);
@@ -166,16 +172,23 @@ fn read(step: &mut Step<'_, '_, Ai>) -> Read {
             Err(Broken) => Read::Failed,
         };
     }
-    match step.fetch::<f64>("INP", |ai| &ai.input) {
-        Ok(None) => return Read::Value,
-        Ok(Some(value)) => step.lock().take(value),
-        Err(Broken) => {
-            step.lock().has_read = false;
-            return Read::Failed;
+    match device::fetch(step) {
+        Fetched::Nothing => Read::Value,
+        Fetched::Value(value) => {
+            let mut ai = step.lock();
+            if device == Device::Soft || device == Device::Async {
+                ai.take(value);
+            } else {
+                ai.value = value;
+            }
+            Read::Value
         }
+        Fetched::Failed => {
+            step.lock().has_read = false;
+            Read::Failed
+        }
+        Fetched::Waiting => Read::Waiting,
     }
-    step.stamp_from(|ai| &ai.input);
-    Read::Value
 }
 
 impl Ai {
@@ -200,7 +213,7 @@ impl Ai {
     /// Raw counts to engineering units.
     ///
     /// Source: EPICS record reference, ai, "Units Conversion".
-    fn convert(&mut self) {
+    fn convert(&mut self, found: Option<&Arc<BreakTable>>) {
         let mut value = f64::from(self.raw_value) + f64::from(self.raw_offset);
         if self.adjust_slope != 0.0 {
             value *= self.adjust_slope;
@@ -210,7 +223,12 @@ impl Ai {
             0 => {}
             1 | LINEAR => value = value * self.unit_slope + self.unit_offset,
             _ => {
-                self.common.raise(fodo_data::Status::SOFT, 2);
+                let table = self.table.renew(found, self.is_initial != 0, &mut self.last_break);
+                let converted = table.map(|table| table.to_units(value, &mut self.last_break));
+                value = converted.map_or(value, |converted| converted.value);
+                if !converted.is_some_and(|converted| converted.is_inside) {
+                    self.common.raise(fodo_data::Status::SOFT, 2);
+                }
             }
         }
         if self.smoothing != 0.0 && self.value.is_finite() {

@@ -1,12 +1,16 @@
 //! ao: an analog output, limited, ramped, converted and driven.
 
+use std::sync::Arc;
+
 use fodo_data::{EventMask, Limits, Meta, Value};
 
+use crate::breaktable::{BreakTable, Chosen, Converted};
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
-use crate::link::Target;
+use crate::link::{Link, Target};
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::Device;
 use crate::record::levels::{self, is_spanned, leveled, moved};
 use crate::record::output::{self, Driven, Output};
 use crate::record::simulation::{self, constant, simulated, time_source};
@@ -74,12 +78,15 @@ record_fields! {
     }
     private {
         common: Common;
+        /// The table that LINR names now.
+        found: Option<Arc<BreakTable>>;
+        table: Chosen;
     }
 }
 
-record_type!(Ao, "ao", ["Soft Channel", "Raw Soft Channel"]);
+record_type!(Ao, "ao", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
 leveled!(Ao, f64);
-simulated!(Ao, has_raw: false);
+simulated!(Ao, has_raw: true);
 
 const VAL: u16 = Ao::at("VAL");
 const OVAL: u16 = Ao::at("OVAL");
@@ -87,7 +94,6 @@ const RVAL: u16 = Ao::at("RVAL");
 const RBV: u16 = Ao::at("RBV");
 const SIMM: u16 = Ao::at("SIMM");
 const LINEAR: u16 = 2;
-const RAW: u16 = 1;
 
 impl Record for Ao {
     fn init(&mut self) {
@@ -142,6 +148,9 @@ impl Record for Ao {
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let mut is_well = true;
         if !step.is_completion {
+            let conversion = step.lock().conversion;
+            let table = step.break_table(conversion);
+            step.lock().found = table;
             let value = desired(step);
             is_well = value.is_some();
             {
@@ -196,6 +205,10 @@ fn desired(step: &mut Step<'_, '_, Ao>) -> Option<f64> {
 }
 
 impl Output for Ao {
+    fn output(&self) -> &Link {
+        &self.output
+    }
+
     fn invalid_action(&self) -> u16 {
         self.invalid_action
     }
@@ -205,15 +218,11 @@ impl Output for Ao {
     }
 
     fn simulated_value(&self) -> Value {
-        self.output_value.into()
+        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.output_value.into() }
     }
 
-    fn write(step: &mut Step<'_, '_, Self>) -> bool {
-        let value = {
-            let ao = step.lock();
-            if ao.common.device == RAW { Value::from(ao.raw_value) } else { Value::from(ao.output_value) }
-        };
-        step.drive("OUT", |ao| &ao.output, value).is_ok()
+    fn value_to_write(&mut self) -> Option<Value> {
+        Some(if Device::of(self) == Device::Raw { self.raw_value.into() } else { self.output_value.into() })
     }
 }
 
@@ -247,8 +256,15 @@ impl Ao {
             1 | LINEAR if self.unit_slope == 0.0 => value = 0.0,
             1 | LINEAR => value = (value - self.unit_offset) / self.unit_slope,
             _ => {
-                self.common.raise(fodo_data::Status::SOFT, 2);
-                return;
+                let table = self.table.renew(self.found.as_ref(), self.is_initial != 0, &mut self.last_break);
+                let converted = table.map(|table| table.to_raw(value, &mut self.last_break));
+                match converted {
+                    Some(Converted { value: raw, is_inside: true }) => value = raw,
+                    _ => {
+                        self.common.raise(fodo_data::Status::SOFT, 2);
+                        return;
+                    }
+                }
             }
         }
         value -= self.adjust_offset;
