@@ -27,6 +27,8 @@ const RECORDS: &[(&str, &str)] = &[
     ("calcout", "calcout"),
     ("seq", "seq"),
     ("event", "event"),
+    ("sel", "sel"),
+    ("sub", "sub"),
     ("int64in", "int64in"),
     ("int64out", "int64out"),
     ("mbbiDirect", "mbbiDirect"),

@@ -156,11 +156,13 @@ impl Stage {
                 let events = self.events.entry(name.clone()).or_default();
                 match event {
                     MonitorEvent::Update(reading) => {
-                        // softIoc copies texts and arrays when it sends them, and leaves out what is overtaken by then.
                         if reading.value.kind() == Kind::Text || matches!(reading.value, Value::Array(_)) {
-                            events.clear();
+                            // softIoc copies these when it sends them and leaves out what is overtaken by then; what
+                            // they are in the end is compared by their fields.
+                            *events = vec![format!("{}/{}", reading.alarm.status, reading.alarm.severity)];
+                        } else {
+                            events.push(told(&reading, &self.prefix));
                         }
-                        events.push(told(&reading, &self.prefix));
                     }
                     MonitorEvent::Connected(_) => {}
                     other => events.push(format!("{other:?}")),

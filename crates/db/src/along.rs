@@ -6,7 +6,7 @@ use crate::jlink::Raises;
 use crate::link::{Path, Special, Target};
 use crate::step::Broken;
 use crate::turn::Turn;
-use crate::{Facts, FieldRef, filter::Chain};
+use crate::{FieldRef, filter::Chain};
 
 impl Turn<'_> {
     /// As [`Turn::fetch`], for every kind of link.
@@ -30,29 +30,15 @@ impl Turn<'_> {
         value.map(|value| value.first().ok_or(Broken)).transpose()
     }
 
-    /// How many elements fit what a link leads to; `None` when it leads to nothing that can be read.
-    pub(crate) fn size_along(&self, path: &Path) -> Option<u32> {
-        match path.special.as_deref() {
-            Some(Special::Json(_)) => Some(1),
-            Some(Special::Filtered { facts, .. }) => Some(facts.count_max),
-            None => Some(self.facts_at(path.target)?.count_max),
-        }
-    }
-
-    /// The kind of what a link leads to; `None` when it leads to nothing that can be read.
-    pub(crate) fn kind_along(&self, path: &Path) -> Option<Kind> {
-        match path.special.as_deref() {
-            Some(Special::Json(json)) => Some(json.kind()),
-            Some(Special::Filtered { facts, .. }) => Some(facts.kind),
-            None => Some(self.facts_at(path.target)?.kind),
-        }
-    }
-
-    fn facts_at(&self, target: Target) -> Option<Facts> {
-        match target {
-            Target::Field { record, field, .. } => Some(self.core.facts(FieldRef { record, field })),
-            Target::Constant | Target::Missing => None,
-        }
+    /// The kind and the most elements of what a link leads to; `None` when it leads to nothing that can be read.
+    pub(crate) fn facts_along(&self, path: &Path) -> Option<(Kind, u32)> {
+        let facts = match (path.special.as_deref(), path.target) {
+            (Some(Special::Json(json)), _) => return Some((json.kind(), 1)),
+            (Some(Special::Filtered { facts, .. }), _) => facts.clone(),
+            (None, Target::Field { record, field, .. }) => self.core.facts(FieldRef { record, field }),
+            (None, Target::Constant | Target::Missing) => return None,
+        };
+        Some((facts.kind, facts.count_max))
     }
 
     /// Reads the field as any link does, for all that this brings with it, and then once more for the filters.

@@ -18,7 +18,6 @@ use crate::record::device::Device;
 use crate::record::{Cell, Record, labels, with};
 use crate::site::Site;
 use crate::state::States;
-use crate::turn::follows;
 use crate::{Channel, ChannelError, Facts, FieldRef, FilterError, FilterFault, PutError};
 
 /// Digits after the point of numbers in records without PREC, as C prints them.
@@ -267,9 +266,8 @@ impl Core {
             }
             let modifiers = Modifiers { is_time, ..link.modifiers() };
             link.lead_to(Target::Field { record: found.record, field: found.field, modifiers });
-            if let Some(if_passive) = follows(modifiers) {
-                let follower =
-                    Follower { field: found.field, record, by: field, if_passive, is_gated: chain.is_some() };
+            if let Some(when) = modifiers.follows(field) {
+                let follower = Follower { field: found.field, record, by: field, when, is_gated: chain.is_some() };
                 self.with(found.record, |body| {
                     let watchers = body.common().watchers.get_or_insert_default();
                     watchers.followers.push(follower);

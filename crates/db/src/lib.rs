@@ -23,6 +23,7 @@ mod meta;
 mod post;
 mod put;
 mod record;
+mod routine;
 mod scan;
 mod site;
 mod state;
@@ -34,10 +35,12 @@ use std::fmt;
 
 use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Text, Value};
 
+pub use crate::load::unescaped;
 pub use database::Database;
 pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, TimeForm};
 pub use inspect::{LeadsTo, LinkFacts};
 pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};
+pub use routine::{Call, Routine, RoutineFailed};
 pub use site::{Site, Zone};
 pub use state::{State, States};
 

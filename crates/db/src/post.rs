@@ -101,7 +101,7 @@ impl Posts<'_> {
 }
 
 fn follow(deferred: &mut VecDeque<Deferred>, follower: &Follower) {
-    let follow = Deferred::Follow { record: follower.record, if_passive: follower.if_passive };
+    let follow = Deferred::Follow { record: follower.record, when: follower.when };
     if deferred.back() != Some(&follow) {
         deferred.push_back(follow);
     }

@@ -4,12 +4,12 @@ use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, 
 
 use crate::PutError;
 use crate::common::{Common, row};
-use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot};
+use crate::field::{Dbf, FieldInfo, NOMOD, PLAIN, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{Parsed, Side, Target, parse};
 use crate::post::{LONG_STRING, RTYP, prime};
 use crate::record::device::Device;
 use crate::record::{CHANGED, number_of, with};
-use crate::turn::{Deferred, Turn, follows};
+use crate::turn::{Deferred, Turn};
 
 const DISP: u16 = Common::at("DISP");
 const PROC: u16 = Common::at("PROC");
@@ -97,7 +97,17 @@ impl Turn<'_> {
             slot.map(|slot| slot.value())
         };
         let property_before = with(cell, property).flatten();
-        let value = if row.dbf == Dbf::Array { value } else { core.to_field(record, field, &value)? };
+        let value = if row.dbf == Dbf::Array { Ok(value) } else { core.to_field(record, field, &value) };
+        let value = match value {
+            Ok(value) => value,
+            Err(refused) => {
+                if row.has(SPECIAL) {
+                    // The record is told all the same, as in Base; it cannot refuse once more.
+                    let _ = cell.after_put(field, &mut self.posts(record));
+                }
+                return Err(refused);
+            }
+        };
         let is_set = with(cell, |body| set(body, field, row, value)).unwrap_or(Ok(()));
         is_set?;
         let mut posts = self.posts(record);
@@ -130,7 +140,7 @@ impl Turn<'_> {
             None => Text::EMPTY,
         };
         let text = text.to_str();
-        let side = side(row.dbf);
+        let side = side(row);
         let parsed = parse(&text, side);
         if parsed == Parsed::Unsupported {
             return Err(PutError::Rejected("no device takes this address"));
@@ -153,7 +163,7 @@ impl Turn<'_> {
         if let Target::Field { record: followed, .. } = link.target() {
             self.with(followed, |body, _| prime(body));
         }
-        let follows = follows(link.modifiers()).filter(|_| is_joined);
+        let follows = link.modifiers().follows(field).filter(|_| is_joined);
         self.with(record, |body, posts| {
             if let Some(Slot::InLink(place) | Slot::OutLink(place) | Slot::FwdLink(place)) = body.slot(field) {
                 *place = link;
@@ -165,9 +175,9 @@ impl Turn<'_> {
         {
             cell.after_put(field, &mut self.posts(record)).map_err(PutError::Rejected)?;
         }
-        if let Some(if_passive) = follows {
+        if let Some(when) = follows {
             // The first value of a CP link's target counts as a change.
-            self.engine.deferred.push_back(Deferred::Follow { record, if_passive });
+            self.engine.deferred.push_back(Deferred::Follow { record, when });
         }
         Ok(())
     }
@@ -200,9 +210,11 @@ impl Turn<'_> {
     }
 }
 
-/// The side of a link that its field's type says.
-pub(crate) fn side(dbf: Dbf) -> Side {
-    match dbf {
+/// The side of a link that its field says.
+pub(crate) fn side(row: &FieldInfo) -> Side {
+    match row.dbf {
+        Dbf::OutLink if row.has(PLAIN) => Side::PlainOut,
+        Dbf::InLink if row.has(PLAIN) => Side::PlainIn,
         Dbf::OutLink => Side::Out,
         Dbf::FwdLink => Side::Forward,
         _ => Side::In,

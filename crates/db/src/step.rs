@@ -9,6 +9,7 @@ use std::time::Duration;
 use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::breaktable::BreakTable;
+use crate::calc::escaped;
 use crate::link::{Link, Target, Trigger};
 use crate::menu;
 use crate::post::Posts;
@@ -24,8 +25,10 @@ pub(crate) enum Outcome {
     Done,
     /// As done, but its input or output could not be reached: a PP link to it counts as broken.
     Failed,
-    /// It has taken a sample, and there is nothing to tell yet: no forward link.
-    Gathering,
+    /// As done, but the forward link is not followed.
+    Alone,
+    /// As done, but whoever waits for it waits on, and the forward link with them: a busy record that is busy.
+    Held,
     /// For a timer: the record stays active, and is called again to complete.
     Waiting,
 }
@@ -104,16 +107,36 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         fetched
     }
 
+    /// Reads through a link as a text; an array of characters with what cannot be printed as C writes it.
+    pub(crate) fn fetch_text(
+        &mut self,
+        name: &'static str,
+        link: impl Fn(&R) -> &Link,
+    ) -> Result<Option<Text>, Broken> {
+        match self.target_facts(&link) {
+            Some((kind @ (Kind::I8 | Kind::U8), 2..)) => {
+                let value = self.fetch_array(name, &link, kind)?;
+                let bytes = value.and_then(|value| value.long_text());
+                Ok(bytes.map(|bytes| Text::from_bytes(&escaped(bytes.as_bytes()))))
+            }
+            _ => self.fetch(name, link),
+        }
+    }
+
     /// How many elements fit what a link leads to; `None` when it leads to nothing that can be read.
     pub(crate) fn size_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<u32> {
-        let path = link(&lock(self.cell)).path();
-        self.turn.size_along(&path)
+        self.target_facts(link).map(|(_, count_max)| count_max)
     }
 
     /// The kind of what a link leads to; `None` when it leads to nothing that can be read.
     pub(crate) fn kind_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<Kind> {
+        self.target_facts(link).map(|(kind, _)| kind)
+    }
+
+    /// The kind and the most elements of what a link leads to; `None` when it leads to nothing that can be read.
+    pub(crate) fn target_facts(&mut self, link: impl Fn(&R) -> &Link) -> Option<(Kind, u32)> {
         let path = link(&lock(self.cell)).path();
-        self.turn.kind_along(&path)
+        self.turn.facts_along(&path)
     }
 
     /// Writes through a link, and processes what it leads to if the link says so.
@@ -148,16 +171,16 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         true
     }
 
-    /// Writes through a channel (a link with CA), and completes this record when all that this starts has ended; false
-    /// for any other link.
-    pub(crate) fn drive_notifying(&mut self, link: impl Fn(&R) -> &Link, value: Value) -> bool {
+    /// Writes through a channel (a link with CA), and tells this record under a number of its own when all that this
+    /// starts has ended, see [`Record::written`]; false for any other link.
+    pub(crate) fn drive_notifying(&mut self, link: impl Fn(&R) -> &Link, value: impl Into<Value>, number: u8) -> bool {
         let target = link(&lock(self.cell)).target();
         let Target::Field { record, field, modifiers } = target else { return false };
         if modifiers.trigger != Trigger::Channel {
             return false;
         }
-        let waiter = Some(Waiter::Record(self.record));
-        self.turn.engine.deferred.push_back(Deferred::Put { record, field, value, waiter });
+        let waiter = Some(Waiter::Record { record: self.record, number });
+        self.turn.engine.deferred.push_back(Deferred::Put { record, field, value: value.into(), waiter });
         true
     }
 

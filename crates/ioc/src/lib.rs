@@ -60,7 +60,6 @@ impl Ioc {
     /// Loads files in order, each with its macros (`"P=X:,R=1"`).
     pub fn load(files: &[(PathBuf, String)]) -> Result<Ioc, IocError> {
         let mut loader = Loader::default();
-        loader.stand_at(Arc::new(site::Process::new()));
         for (path, macros) in files {
             let name = path.to_string_lossy();
             loader.load(&name, macros, &mut |file| std::fs::read(file)).map_err(IocError::Load)?;
@@ -69,7 +68,8 @@ impl Ioc {
     }
 
     /// What a loader has collected, joined.
-    pub fn of(loader: Loader) -> Result<Ioc, IocError> {
+    pub fn of(mut loader: Loader) -> Result<Ioc, IocError> {
+        loader.stand_at(Arc::new(site::Process::new()));
         Ok(Ioc { database: loader.finish().map_err(IocError::Load)? })
     }
 

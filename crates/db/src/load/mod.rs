@@ -17,6 +17,7 @@ use std::sync::Arc;
 use fodo_data::Text;
 
 pub use error::{LoadError, closest};
+pub use lexer::unescaped;
 pub use macros::{MacroError, Macros};
 pub use substitutions::{Instance, instances};
 pub use template::{Undefined, expand};
@@ -32,6 +33,7 @@ use crate::load::remarks::Placed;
 use crate::post::LONG_STRING;
 use crate::record::device::Device;
 use crate::record::{Cell, Record, RecordType, find, number_of, with};
+use crate::routine::{Routine, Routines};
 use crate::site::{Nowhere, Site};
 use crate::state::States;
 
@@ -48,6 +50,7 @@ pub struct Loader {
     names: Vec<Text>,
     index: HashMap<Name, u32>,
     infos: Vec<Info>,
+    routines: Routines,
     /// Records that a later file deleted; they go when all are loaded.
     deleted: HashSet<u32>,
     /// Where fields are set, for who wants to know.
@@ -190,6 +193,11 @@ impl Loader {
             .collect();
     }
 
+    /// A routine that sub records may name in SNAM and INAM. One of the same name is replaced.
+    pub fn routine(&mut self, name: &str, routine: Routine) {
+        self.routines.add(name, routine);
+    }
+
     /// Says who answers for the environment and the time zone; without this there is no environment, and UTC.
     pub fn stand_at(&mut self, site: Arc<dyn Site>) {
         self.site = Some(site);
@@ -203,7 +211,8 @@ impl Loader {
     /// Joins links and scan lists.
     pub fn finish(mut self) -> Result<Database, Vec<LoadError>> {
         self.compact();
-        let Loader { records, names, index, mut infos, tables, site, states, .. } = self;
+        let Loader { records, names, index, mut infos, routines, tables, site, states, .. } = self;
+        let routines = Arc::new(routines);
         let core = Core { records, index, names, tables, site: site.unwrap_or_else(|| Arc::new(Nowhere)), states };
         let errors: Vec<LoadError> = (0..core.records.len() as u32)
             .filter_map(|record| core.with(record, check_device)?.err())
@@ -222,6 +231,7 @@ impl Loader {
                 if common.undefined != 0 && common.status == fodo_data::Status::UDF.0 {
                     common.severity = common.undefined_severity;
                 }
+                body.learn(&routines);
                 body.init();
             });
         }

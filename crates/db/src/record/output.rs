@@ -91,7 +91,7 @@ pub(crate) fn write_link<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
         return Driven::Done(true);
     }
     let Some(value) = value.and_then(|value| R::suited(value, kind)) else { return Driven::Done(true) };
-    if is_async && step.drive_notifying(R::output, value.clone()) {
+    if is_async && step.drive_notifying(R::output, value.clone(), 0) {
         return Driven::Waiting(Outcome::Waiting);
     }
     let is_well = step.drive("OUT", R::output, value).is_ok();

@@ -95,7 +95,7 @@ fn write(step: &mut Step<'_, '_, Printf>) -> (bool, bool) {
     let kind = step.kind_at(|printf| &printf.output);
     let value = Value::from(step.lock().value.clone());
     let Some(value) = long_text::suited(value, kind) else { return (true, false) };
-    if device == Device::Async && step.drive_notifying(|printf| &printf.output, value.clone()) {
+    if device == Device::Async && step.drive_notifying(|printf| &printf.output, value.clone(), 0) {
         return (true, true);
     }
     (step.drive("OUT", |printf| &printf.output, value).is_ok(), false)

@@ -1,6 +1,6 @@
 //! Simulation mode: SIMM, SIML, SIOL, SIMS, SSCN and SDLY, the same in every record with a device.
 
-use fodo_data::{Scalar, Status, Value};
+use fodo_data::{Kind, Scalar, Status, Value};
 
 use crate::link::{Constant, Link, Target};
 use crate::record::Record;
@@ -217,6 +217,10 @@ fn raise_and_delay<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<f64> {
 /// A constant link as an element.
 pub(crate) fn constant<T: Element>(link: &Link) -> Option<T> {
     match link.constant()? {
+        // A number is the text that the file has, not one that is made of it; in JSON it is only a number.
+        Constant::One(_) if T::KIND == Kind::Text && !link.text().as_bytes().starts_with(b"{") => {
+            T::of(Scalar::Text(link.text()))
+        }
         Constant::One(scalar) => to(scalar),
         Constant::Many(scalars) => to(scalars.first()?),
     }
