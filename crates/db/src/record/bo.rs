@@ -192,7 +192,8 @@ impl Bo {
     }
 
     fn check(&mut self) {
-        if self.common.undefined != 0 {
+        // Base compares with TRUE: a client may have put 2.
+        if self.common.undefined == 1 {
             self.common.raise(Status::UDF, self.common.undefined_severity);
         }
         let severity = if self.value == 0 { self.zero_severity } else { self.one_severity };

@@ -112,32 +112,17 @@ pub(crate) trait Input: Record {
 
 /// Reads INP for Soft Channel and Async Soft Channel, and takes over its time where TSE says so.
 pub(crate) fn fetch<R: Input, T: Element>(step: &mut Step<'_, '_, R>) -> Fetched<T> {
-    let value = match fetch_value(step, T::KIND) {
-        Fetched::Value(value) => value,
-        Fetched::Nothing => return Fetched::Nothing,
-        Fetched::Failed => return Fetched::Failed,
-        Fetched::Waiting => return Fetched::Waiting,
-    };
-    match value.first().and_then(T::of) {
-        Some(element) => Fetched::Value(element),
-        None => {
-            step.blame("INP");
-            Fetched::Failed
-        }
-    }
-}
-
-/// As [`fetch`], all elements.
-pub(crate) fn fetch_value<R: Input>(step: &mut Step<'_, '_, R>, kind: Kind) -> Fetched<Value> {
     let device = Device::of(&mut *step.lock());
     let is_async = device == Device::Async;
-    if let Some(value) = told(step, device, kind) {
-        return value.to_kind(kind, None).map_or(Fetched::Failed, Fetched::Value);
+    if let Some(value) = told(step, device, T::KIND) {
+        let told = value.to_kind(T::KIND, None).ok().and_then(|value| value.first()).and_then(T::of);
+        return told.map_or(Fetched::Failed, Fetched::Value);
     }
+    let first = |value: Value| value.first().and_then(T::of).ok_or(Broken);
     let fetched = match is_async {
         true if !step.is_completion && step.notify(R::input) => return Fetched::Waiting,
-        true => step.fetch_only(R::input, kind),
-        false => step.fetch_array("INP", R::input, kind),
+        true => step.fetch_only(R::input, T::KIND).and_then(|value| value.map(first).transpose()),
+        false => step.fetch("INP", R::input),
     };
     match fetched {
         Ok(None) => Fetched::Nothing,

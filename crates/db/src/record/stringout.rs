@@ -80,7 +80,7 @@ impl Record for StringOut {
         }
         {
             let mut stringout = step.lock();
-            if stringout.common.undefined != 0 {
+            if stringout.common.undefined == 1 {
                 let severity = stringout.common.undefined_severity;
                 stringout.common.raise(Status::UDF, severity);
             }
