@@ -558,7 +558,8 @@ impl Inner {
         if minor < 4 {
             return self.complain(header, Eca::DEFUNCT, "clients before version 4.4 are not served");
         }
-        let Some(name) = message::text(payload).filter(|name| name.len() <= limit::NAME_BYTES) else {
+        // Long ones are refused like others that nobody has: a gateway must not lose its other channels.
+        let Some(name) = message::text(payload) else {
             return self.close(Closed::Misbehaved("a channel name without end"));
         };
         if !self.has_room_for(limit::CHANNEL_BYTES) {

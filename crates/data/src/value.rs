@@ -57,6 +57,16 @@ macro_rules! kinds {
                 }
                 match self { $(Array::$kind(elements) => Array::$kind(Arc::new(elements[..n].to_vec())),)* }
             }
+
+            /// Every `step`th element from `start` on, at most `n`; fewer when the array ends before.
+            pub fn strided(&self, start: usize, step: usize, n: usize) -> Array {
+                match self {
+                    $(Array::$kind(elements) => {
+                        let chosen = elements.iter().skip(start).step_by(step.max(1)).take(n);
+                        Array::$kind(Arc::new(chosen.cloned().collect()))
+                    })*
+                }
+            }
         }
 
         impl Array {
@@ -215,12 +225,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cloning_an_array_shares_its_elements() {
+    fn cloning_an_array_shares_its_elements_and_parts_are_copies() {
         let array = Array::I32(Arc::new(vec![1, 2, 3]));
 
         let Array::I32(copy) = array.clone() else { unreachable!() };
         let Array::I32(original) = &array else { unreachable!() };
         assert!(Arc::ptr_eq(original, &copy));
         assert_eq!(array.truncated(2), Array::I32(Arc::new(vec![1, 2])));
+        assert_eq!(array.strided(0, 2, 9), Array::I32(Arc::new(vec![1, 3])));
     }
 }

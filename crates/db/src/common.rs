@@ -3,6 +3,7 @@
 use fodo_data::{Alarm, Severity, Status, Text, TimeStamp};
 
 use crate::field::{FieldInfo, position, record_fields};
+use crate::filter::Chain;
 use crate::link::When;
 use crate::menu;
 
@@ -62,6 +63,17 @@ pub(crate) struct Watchers {
     pub(crate) posted: Vec<u16>,
     /// Records with a CP or CPP link to a field of this one.
     pub(crate) followers: Vec<Follower>,
+    /// The filters of those whose links have some.
+    pub(crate) gates: Vec<Gate>,
+}
+
+/// What stands between a field and a record that follows it through filters.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    pub(crate) follower: Follower,
+    pub(crate) chain: Chain,
+    /// Whether it knows with what value the follower began.
+    pub(crate) is_primed: bool,
 }
 
 /// A record that processes when a field of another changes.
@@ -72,6 +84,8 @@ pub(crate) struct Follower {
     /// The field that is the link.
     pub(crate) by: u16,
     pub(crate) when: When,
+    /// Changes go through filters first.
+    pub(crate) is_gated: bool,
 }
 
 impl Common {

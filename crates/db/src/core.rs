@@ -5,17 +5,20 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, Value};
+use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, TimeStamp, Value};
 
 use crate::breaktable::BreakTable;
-use crate::common::{Common, Follower, number, row};
+use crate::common::{Common, Follower, Gate, number, row};
 use crate::field::{Dbf, Slot};
+use crate::filter::{Chain, Moment, filters};
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
-use crate::link::{Link, Modifiers, Target};
+use crate::link::{Link, Modifiers, Special, Target};
 use crate::post::{LONG_STRING, RTYP};
+use crate::record::device::Device;
 use crate::record::{Cell, Record, labels, with};
 use crate::site::Site;
-use crate::{Facts, FieldRef, PutError};
+use crate::state::States;
+use crate::{Channel, ChannelError, Facts, FieldRef, FilterError, FilterFault, PutError};
 
 /// Digits after the point of numbers in records without PREC, as C prints them.
 const DIGITS: i16 = 6;
@@ -57,6 +60,7 @@ pub(crate) struct Core {
     pub(crate) names: Vec<Text>,
     pub(crate) tables: BreakTables,
     pub(crate) site: Arc<dyn Site>,
+    pub(crate) states: States,
 }
 
 impl Core {
@@ -69,26 +73,56 @@ impl Core {
         with(self.cell(record)?, visit)
     }
 
-    /// What a channel name means.
+    /// The field a channel name means, when it has no filters.
     pub(crate) fn find(&self, name: &str) -> Option<FieldRef> {
-        let (name, is_long) = match name.strip_suffix('$') {
-            Some(name) => (name, true),
-            None => (name, false),
-        };
-        let (record, field) = name.split_once('.').unwrap_or((name, ""));
+        let (field, rest) = self.find_part(name)?;
+        match rest {
+            "" => Some(field),
+            "$" => self.as_characters(field),
+            _ => None,
+        }
+    }
+
+    /// The field at the beginning of a name, and what is behind it: `$`, a range, filters, or what makes no sense.
+    ///
+    /// Source: EPICS Base 7.0, dbFindRecordPart and dbFindFieldPart.
+    pub(crate) fn find_part<'n>(&self, name: &'n str) -> Option<(FieldRef, &'n str)> {
+        let (record, rest) = name.split_once('.').unwrap_or((name, ""));
         let record = *self.index.get(record.as_bytes())?;
         let kind = self.cell(record)?.record_type();
+        let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        let n_bytes = match rest.starts_with(|first: char| first.is_ascii_digit()) {
+            true => 0,
+            false => rest.find(|character| !is_part(character)).unwrap_or(rest.len()),
+        };
+        let (field, rest) = rest.split_at_checked(n_bytes)?;
         let field = match field {
             "" => kind.value,
-            "RTYP" if !is_long => return Some(FieldRef { record, field: RTYP }),
+            "RTYP" => RTYP,
             field => number(kind.rows, field)?,
         };
-        if !is_long {
-            return Some(FieldRef { record, field });
-        }
-        let row = row(kind.rows, field)?;
+        Some((FieldRef { record, field }, rest))
+    }
+
+    /// A text or a link as an array of characters.
+    pub(crate) fn as_characters(&self, FieldRef { record, field }: FieldRef) -> Option<FieldRef> {
+        let row = row(self.cell(record)?.record_type().rows, field).filter(|_| field != RTYP)?;
         let is_text = row.dbf == Dbf::String || row.dbf.is_link();
         is_text.then_some(FieldRef { record, field: field | LONG_STRING })
+    }
+
+    /// What a channel name means, filters and all.
+    pub(crate) fn channel(&self, name: &str) -> Result<Channel, ChannelError> {
+        let (field, rest) = self.find_part(name).ok_or(ChannelError::Unknown)?;
+        let at = name.len() - rest.len();
+        let (field, rest_at) = match rest.starts_with('$') {
+            true => (self.as_characters(field), at + 1),
+            false => (Some(field), at),
+        };
+        let no_text = FilterError { at, fault: FilterFault::NoText };
+        let field = field.ok_or(ChannelError::Filter(no_text))?;
+        let filters = filters(name, rest_at, &self.states).map_err(ChannelError::Filter)?;
+        Ok(Channel { field, filters })
     }
 
     pub(crate) fn facts(&self, FieldRef { record, field }: FieldRef) -> Facts {
@@ -112,6 +146,12 @@ impl Core {
             None => (Kind::U8, u32::from(row.size)),
         };
         Facts { kind, count_max, is_read_only: row.has(crate::field::NOMOD), record_type }
+    }
+
+    /// What filters need to know, for a field of this record.
+    pub(crate) fn moment(&self, record: u32, now: TimeStamp) -> Moment<'_> {
+        let user_tag = self.with(record, |body| body.common().user_tag).unwrap_or_default();
+        Moment { now, user_tag, site: &*self.site }
     }
 
     /// Units, limits and labels.
@@ -206,18 +246,32 @@ impl Core {
 
     /// Finds where a link leads, and lets a CP link follow its target.
     pub(crate) fn join(&self, record: u32, field: u16, mut link: Link) -> Link {
+        if let Some(Special::Json(json)) = link.special().map(|special| &**special) {
+            json.open(&self.states);
+        }
+        if self.with(record, |body| Device::of(body)) == Some(Device::State) && !link.address().is_empty() {
+            self.states.create(&link.address().to_str());
+        }
         let Some(name) = link.name().cloned() else { return link };
         let (name, is_time) = match name.to_str().strip_suffix(".TIME") {
             Some(record_name) if field == Common::at("TSEL") => (Text::from(record_name), true),
             _ => (name, false),
         };
-        if let Some(found) = self.find(&name.to_str()) {
+        // A name that makes no sense leads nowhere, as one that nobody has.
+        if let Ok(Channel { field: found, filters }) = self.channel(&name.to_str()) {
+            let mut facts = self.facts(found);
+            let chain = (!filters.is_empty()).then(|| Chain::new(filters, &mut facts));
+            if let Some(chain) = &chain {
+                link.filter(chain.clone(), facts);
+            }
             let modifiers = Modifiers { is_time, ..link.modifiers() };
             link.lead_to(Target::Field { record: found.record, field: found.field, modifiers });
             if let Some(when) = modifiers.follows(field) {
-                let follower = Follower { field: found.field, record, by: field, when };
+                let follower = Follower { field: found.field, record, by: field, when, is_gated: chain.is_some() };
                 self.with(found.record, |body| {
-                    body.common().watchers.get_or_insert_default().followers.push(follower);
+                    let watchers = body.common().watchers.get_or_insert_default();
+                    watchers.followers.push(follower);
+                    watchers.gates.extend(chain.map(|chain| Gate { follower, chain, is_primed: false }));
                 });
             }
         }
@@ -234,6 +288,7 @@ impl Core {
             self.with(followed, |body| {
                 if let Some(watchers) = &mut body.common().watchers {
                     watchers.followers.retain(|follower| (follower.record, follower.by) != (record, field));
+                    watchers.gates.retain(|gate| (gate.follower.record, gate.follower.by) != (record, field));
                 }
             });
         }

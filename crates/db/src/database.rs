@@ -11,10 +11,11 @@ use crate::core::Core;
 use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::line::Wanted;
 use crate::load::Info;
-use crate::post::reading;
+use crate::post::{prime, reading};
 use crate::scan::Place;
+use crate::state::States;
 use crate::turn::{Deferred, Engine, Turn, Waiter, settle_scan};
-use crate::{Event, Facts, FieldRef, Input, PutError};
+use crate::{Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
 #[derive(Debug)]
@@ -33,6 +34,27 @@ impl Database {
     /// The field a channel name means: `rec`, `rec.`, `rec.FIELD`, `rec.FIELD$` (long string).
     pub fn field(&self, name: &str) -> Option<FieldRef> {
         self.core.find(name)
+    }
+
+    /// What a channel name means, with the filters in it.
+    pub fn channel(&self, name: &str) -> Result<Channel, ChannelError> {
+        self.core.channel(name)
+    }
+
+    /// Whether a search for the name is answered: as in Base its record and field decide, and what is wrong behind
+    /// these is told when the channel is made.
+    pub fn claims(&self, name: &str) -> bool {
+        self.core.find_part(name).is_some()
+    }
+
+    /// The named states that filters, links and records of this database share.
+    pub fn states(&self) -> &States {
+        &self.core.states
+    }
+
+    /// What filters of a channel to the field need to know.
+    pub fn moment(&self, field: FieldRef, now: TimeStamp) -> Moment<'_> {
+        self.core.moment(field.record, now)
     }
 
     /// The name of every record, in the order of loading.
@@ -157,7 +179,7 @@ fn start(turn: &mut Turn) {
     const RUNS: [u16; 3] = [1, 2, 3];
     // Within a phase in the order of their types' names, as in Base.
     let mut at_init: Vec<(u16, i16, &str, u32)> = Vec::new();
-    let mut followers = Vec::new();
+    let (mut followers, mut gated) = (Vec::new(), Vec::new());
     for record in 0..turn.core.records.len() as u32 {
         let facts = turn.core.with(record, |body| {
             settle_scan(body);
@@ -165,6 +187,9 @@ fn start(turn: &mut Turn) {
             let common = body.common();
             let watchers = common.watchers.as_deref();
             followers.extend(watchers.into_iter().flat_map(|watchers| watchers.followers.iter().copied()));
+            if watchers.is_some_and(|watchers| !watchers.gates.is_empty()) {
+                gated.push(record);
+            }
             (Place::of(common), common.phase, type_name, common.process_at_init)
         });
         if let Some((place, phase, type_name, pini)) = facts {
@@ -177,6 +202,9 @@ fn start(turn: &mut Turn) {
     at_init.sort_by_key(|(pini, phase, type_name, _)| (*pini, *phase, *type_name));
     for (.., record) in at_init {
         turn.process(record);
+    }
+    for record in gated {
+        turn.core.with(record, prime);
     }
     turn.engine.scans.start(turn.now.monotonic);
     // A link whose source PINI has just changed has its first round already.

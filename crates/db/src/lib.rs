@@ -3,14 +3,21 @@
 //! [`Database`] is a machine: puts and the time go in, posts and completions come out.
 #![forbid(unsafe_code)]
 
+mod along;
 mod breaktable;
 mod calc;
 mod common;
 mod core;
 mod database;
 mod field;
+
 mod inherit;
+
+mod filter;
+
 mod inspect;
+mod jlink;
+mod json;
 mod limit;
 mod line;
 mod link;
@@ -23,6 +30,7 @@ mod record;
 mod routine;
 mod scan;
 mod site;
+mod state;
 mod step;
 mod strftime;
 mod turn;
@@ -33,10 +41,12 @@ use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Text, Value};
 
 pub use crate::load::unescaped;
 pub use database::Database;
+pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, TimeForm};
 pub use inspect::{LeadsTo, LinkFacts};
 pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};
 pub use routine::{Call, Routine, RoutineFailed};
 pub use site::{Site, Zone};
+pub use state::{State, States};
 
 /// One field of one record; small, for ever valid in its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +66,24 @@ pub struct Facts {
     pub is_read_only: bool,
     /// The record's type, as `DBR_CLASS_NAME` gives it.
     pub record_type: &'static str,
+}
+
+/// What the name of a channel means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Channel {
+    /// The field.
+    pub field: FieldRef,
+    /// What its readings go through, first things first; most often nothing.
+    pub filters: Vec<Filter>,
+}
+
+/// Why a name is the name of no channel.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChannelError {
+    /// There is no such record or field.
+    Unknown,
+    /// There is, but what stands behind it cannot be.
+    Filter(FilterError),
 }
 
 /// The number of a put that wants to know when its processing is complete.

@@ -33,3 +33,5 @@ pub(crate) const JSON_DEPTH_MAX: usize = 64;
 pub(crate) const ELEMENTS_MAX: u32 = 1 << 27;
 /// Bytes of a record's name, as in Base.
 pub(crate) const NAME_BYTES_MAX: usize = 60;
+/// Bytes of a channel's name that has filters, as searches may have. All filters with every argument take half of it.
+pub(crate) const FILTER_BYTES_MAX: usize = 1024;

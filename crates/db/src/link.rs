@@ -1,6 +1,13 @@
 //! Links: what the text in INP, OUT, FLNK means, and where it leads.
 
+use std::sync::Arc;
+
 use fodo_data::{Scalar, Text};
+
+use crate::Facts;
+use crate::filter::Chain;
+use crate::jlink::{self, JsonLink, Said};
+use crate::json;
 
 /// A link field: 8 bytes when it is empty, else what it says and where it leads.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +22,23 @@ struct LinkBody {
     modifiers: Modifiers,
     /// The name of the record and the field as the link gives them, while it leads nowhere.
     name: Text,
+    special: Option<Arc<Special>>,
+}
+
+/// All that reading and writing through a link needs to know; taken out of the record before it is followed.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    pub(crate) target: Target,
+    pub(crate) special: Option<Arc<Special>>,
+}
+
+/// What a link does besides leading to a field, or instead.
+#[derive(Clone, Debug)]
+pub(crate) enum Special {
+    /// Reads through filters; what the channel then tells of itself.
+    Filtered { chain: Chain, facts: Facts },
+    /// Leads to no field.
+    Json(JsonLink),
 }
 
 /// What a constant link says.
@@ -118,9 +142,13 @@ pub(crate) enum Parsed {
         name: String,
         modifiers: Modifiers,
     },
+    /// `{...}` that is no constant.
+    Json(JsonLink),
+    /// JSON that is no link, and why.
+    Wrong(String),
     /// `@...`: what a device support does not read through a link.
     Address,
-    /// `#...` or `{...}`: hardware addresses and JSON links, which no device here takes.
+    /// `#...`: hardware addresses, which no device here takes.
     Unsupported,
 }
 
@@ -161,31 +189,45 @@ impl Link {
 
     /// A link whose text was parsed; a name leads nowhere until [`Link::lead_to`].
     pub(crate) fn from_parsed(text: &str, parsed: &Parsed, side: Side) -> Link {
+        let plain = LinkBody {
+            text: text.trim().into(),
+            target: Target::Missing,
+            constant: None,
+            modifiers: Modifiers::default(),
+            name: Text::EMPTY,
+            special: None,
+        };
         let body = match parsed {
             Parsed::Empty => return Link::NONE,
-            Parsed::Constant(constant) => LinkBody {
-                text: text.trim().into(),
-                target: Target::Constant,
-                constant: Some(constant.clone()),
-                modifiers: Modifiers::default(),
-                name: Text::EMPTY,
-            },
+            Parsed::Constant(constant) => {
+                LinkBody { target: Target::Constant, constant: Some(constant.clone()), ..plain }
+            }
             Parsed::Name { name, modifiers } => LinkBody {
                 text: canonical(name, *modifiers, side).into(),
-                target: Target::Missing,
-                constant: None,
                 modifiers: *modifiers,
                 name: name.as_str().into(),
+                ..plain
             },
-            Parsed::Address | Parsed::Unsupported => LinkBody {
-                text: text.trim().into(),
-                target: Target::Missing,
-                constant: None,
-                modifiers: Modifiers::default(),
-                name: Text::EMPTY,
-            },
+            Parsed::Json(link) => LinkBody { special: Some(Arc::new(Special::Json(link.clone()))), ..plain },
+            Parsed::Wrong(_) | Parsed::Address | Parsed::Unsupported => plain,
         };
         Link(Some(Box::new(body)))
+    }
+
+    pub(crate) fn path(&self) -> Path {
+        Path { target: self.target(), special: self.special().cloned() }
+    }
+
+    /// What it does besides leading to a field, or instead.
+    pub(crate) fn special(&self) -> Option<&Arc<Special>> {
+        self.0.as_ref().and_then(|body| body.special.as_ref())
+    }
+
+    /// What it reads goes through filters.
+    pub(crate) fn filter(&mut self, chain: Chain, facts: Facts) {
+        if let Some(body) = &mut self.0 {
+            body.special = Some(Arc::new(Special::Filtered { chain, facts }));
+        }
     }
 
     /// Says where the name leads.
@@ -233,11 +275,11 @@ pub(crate) fn parse(text: &str, side: Side) -> Parsed {
     if text.starts_with('@') {
         return Parsed::Address;
     }
-    if text.starts_with(['#', '{']) {
+    if text.starts_with('#') {
         return Parsed::Unsupported;
     }
-    if let Some(inside) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        return constants(inside).map_or(Parsed::Unsupported, |many| Parsed::Constant(Constant::Many(many)));
+    if text.starts_with(['{', '[']) {
+        return parse_json(text, side).unwrap_or_else(Parsed::Wrong);
     }
     if let Some(number) = number(text) {
         return Parsed::Constant(Constant::One(number));
@@ -301,37 +343,20 @@ fn number(text: &str) -> Option<Scalar> {
     text.parse::<f64>().ok().map(Scalar::F64)
 }
 
-fn quoted(text: &str) -> Option<&str> {
-    let inside = text.strip_prefix('"')?.strip_suffix('"')?;
-    (!inside.contains('"')).then_some(inside)
-}
-
-/// The elements of `[1, 2.5, "a"]`; no nesting.
-fn constants(inside: &str) -> Option<Vec<Scalar>> {
-    if inside.trim().is_empty() {
-        return Some(Vec::new());
+/// A list of constants, or a JSON link.
+fn parse_json(text: &str, side: Side) -> Result<Parsed, String> {
+    let json = json::read(text).map_err(|error| format!("{} at character {}", error.what, error.at + 1))?;
+    if side == Side::Forward {
+        return Err("a forward link leads to a record".into());
     }
-    let mut elements = Vec::new();
-    let mut rest = inside.trim();
-    while !rest.is_empty() {
-        let end = match rest.strip_prefix('"') {
-            Some(text) => text.find('"')? + 2,
-            None => rest.find(',').unwrap_or(rest.len()),
-        };
-        let (element, tail) = rest.split_at_checked(end)?;
-        let element = element.trim();
-        elements.push(match quoted(element) {
-            Some(text) => Scalar::Text(text.into()),
-            None => number(element)?,
-        });
-        let tail = tail.trim_start();
-        rest = match tail.strip_prefix(',') {
-            Some(more) => more.trim(),
-            None if tail.is_empty() => "",
-            None => return None,
-        };
+    if text.starts_with('[') {
+        let constant = jlink::constant(&json).ok_or("a list has numbers, or texts")?;
+        return Ok(Parsed::Constant(constant));
     }
-    Some(elements)
+    Ok(match jlink::said(&json, side == Side::Out)? {
+        Said::Constant(constant) => Parsed::Constant(constant),
+        Said::Link(link) => Parsed::Json(link),
+    })
 }
 
 #[cfg(test)]
@@ -366,6 +391,8 @@ mod tests {
         assert_eq!(parse("1.5", Side::In), Parsed::Constant(Constant::One(Scalar::F64(1.5))));
         assert_eq!(parse(" 0x10 ", Side::In), Parsed::Constant(Constant::One(Scalar::I64(16))));
         assert_eq!(parse("[1, 2]", Side::In), Parsed::Constant(Constant::Many(vec![Scalar::I64(1), Scalar::I64(2)])));
+        assert_eq!(parse("[1, 2.5]", Side::In), parse("{const:[1.0,2.5]}", Side::In));
+        assert!(matches!(parse("[\"a\", 1]", Side::In), Parsed::Wrong(_)));
         assert_eq!(parse("  ", Side::In), Parsed::Empty);
     }
 

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 
 use fodo_data::{EventMask, Reading, Value};
 
-use crate::common::Common;
+use crate::common::{Common, Follower};
+use crate::filter::Moment;
 use crate::record::Record;
+use crate::site::Nowhere;
 use crate::turn::Deferred;
 use crate::{Event, FieldRef};
 
@@ -33,12 +35,13 @@ impl Posts<'_> {
         let Some(watchers) = record.common().watchers.as_deref() else { return };
         let is_plain = watchers.posted.contains(&field);
         let is_long = watchers.posted.contains(&(field | LONG_STRING));
+        let is_gated = !watchers.gates.is_empty();
         if mask.meets(EventMask::VALUE | EventMask::ALARM) {
-            for follower in watchers.followers.iter().filter(|follower| follower.field == field) {
-                let deferred = Deferred::Follow { record: follower.record, when: follower.when };
-                if self.deferred.back() != Some(&deferred) {
-                    self.deferred.push_back(deferred);
-                }
+            for follower in watchers.followers.iter().filter(|follower| follower.field == field && !follower.is_gated) {
+                follow(self.deferred, follower);
+            }
+            if is_gated {
+                through_gates(record, field, mask, false, |follower| follow(self.deferred, follower));
             }
         }
         if is_plain {
@@ -94,6 +97,47 @@ impl Posts<'_> {
     fn emit(&mut self, record: &mut dyn Record, field: u16, mask: EventMask) {
         let reading = reading(record, field);
         self.events.push(Event::Posted { field: FieldRef { record: self.record, field }, mask, reading });
+    }
+}
+
+fn follow(deferred: &mut VecDeque<Deferred>, follower: &Follower) {
+    let follow = Deferred::Follow { record: follower.record, when: follower.when };
+    if deferred.back() != Some(&follow) {
+        deferred.push_back(follow);
+    }
+}
+
+/// Calls `passed` for every follower of the field whose filters let the change pass. `is_new`: those that are not primed.
+fn through_gates(
+    record: &mut dyn Record,
+    field: u16,
+    mask: EventMask,
+    is_new: bool,
+    mut passed: impl FnMut(&Follower),
+) {
+    // What a CP link subscribes to in Base.
+    let mask = EventMask(mask.0 & (EventMask::VALUE | EventMask::ALARM).0);
+    let reading = reading(record, field);
+    let common = record.common();
+    // It decides what passes, and gives the value to nobody.
+    let moment = Moment { now: common.time, user_tag: common.user_tag, site: &Nowhere };
+    let gates = common.watchers.iter_mut().flat_map(|watchers| &mut watchers.gates);
+    for gate in gates.filter(|gate| gate.follower.field == field && gate.is_primed != is_new) {
+        gate.is_primed = true;
+        if gate.chain.update(mask, reading.clone(), &moment).is_some() {
+            passed(&gate.follower);
+        }
+    }
+}
+
+/// Tells the filters of new followers with what value these begin.
+pub(crate) fn prime(record: &mut dyn Record) {
+    let new = |record: &mut dyn Record| {
+        let gates = &record.common().watchers.as_deref()?.gates;
+        gates.iter().find(|gate| !gate.is_primed).map(|gate| gate.follower.field)
+    };
+    while let Some(field) = new(record) {
+        through_gates(record, field, EventMask::VALUE | EventMask::ALARM, true, |_| {});
     }
 }
 

@@ -6,7 +6,7 @@ use crate::PutError;
 use crate::common::{Common, row};
 use crate::field::{Dbf, FieldInfo, NOMOD, PLAIN, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{Parsed, Side, Target, parse};
-use crate::post::{LONG_STRING, RTYP};
+use crate::post::{LONG_STRING, RTYP, prime};
 use crate::record::device::Device;
 use crate::record::{CHANGED, number_of, with};
 use crate::turn::{Deferred, Turn};
@@ -145,6 +145,9 @@ impl Turn<'_> {
         if parsed == Parsed::Unsupported {
             return Err(PutError::Rejected("no device takes this address"));
         }
+        if matches!(parsed, Parsed::Wrong(_)) {
+            return Err(PutError::Rejected("this is no JSON link"));
+        }
         let core = self.core;
         let link = crate::link::Link::from_parsed(&text, &parsed, side);
         let is_device_link = matches!(row.name, "INP" | "OUT");
@@ -157,6 +160,9 @@ impl Turn<'_> {
         core.unfollow(record, field);
         let link = core.join(record, field, link);
         let is_joined = matches!(link.target(), Target::Field { .. });
+        if let Target::Field { record: followed, .. } = link.target() {
+            self.with(followed, |body, _| prime(body));
+        }
         let follows = link.modifiers().follows(field).filter(|_| is_joined);
         self.with(record, |body, posts| {
             if let Some(Slot::InLink(place) | Slot::OutLink(place) | Slot::FwdLink(place)) = body.slot(field) {

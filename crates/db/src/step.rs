@@ -10,13 +10,13 @@ use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::breaktable::BreakTable;
 use crate::calc::escaped;
-use crate::link::{Link, Modifiers, Target, Trigger};
+use crate::link::{Link, Target, Trigger};
 use crate::menu;
 use crate::post::Posts;
 use crate::record::{Record, lock};
 use crate::site::Site;
 use crate::turn::{Deferred, Timer, Turn, Waiter};
-use crate::{Event, FieldRef, Stream};
+use crate::{Event, Stream};
 
 /// Whether a record is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +85,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// As [`Step::fetch`], without the alarm.
     pub(crate) fn fetch_quietly<T: Element>(&mut self, link: impl Fn(&R) -> &Link) -> Result<Option<T>, Broken> {
-        let target = link(&lock(self.cell)).target();
-        match self.turn.fetch_one(self.record, target, T::KIND)? {
+        let path = link(&lock(self.cell)).path();
+        match self.turn.fetch_one_along(self.record, &path, T::KIND)? {
             None => Ok(None),
             Some(scalar) => T::of(scalar).map(Some).ok_or(Broken),
         }
@@ -99,8 +99,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         kind: Kind,
     ) -> Result<Option<Value>, Broken> {
-        let target = link(&lock(self.cell)).target();
-        let fetched = self.turn.fetch(self.record, target, kind);
+        let path = link(&lock(self.cell)).path();
+        let fetched = self.turn.fetch_along(self.record, &path, kind);
         if fetched.is_err() {
             self.blame(name);
         }
@@ -123,26 +123,20 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
     }
 
-    /// How many elements fit what a link leads to; `None` when it leads to no field.
+    /// How many elements fit what a link leads to; `None` when it leads to nothing that can be read.
     pub(crate) fn size_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<u32> {
         self.target_facts(link).map(|(_, count_max)| count_max)
     }
 
-    /// The kind of what a link leads to; `None` when it leads to no field.
+    /// The kind of what a link leads to; `None` when it leads to nothing that can be read.
     pub(crate) fn kind_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<Kind> {
         self.target_facts(link).map(|(kind, _)| kind)
     }
 
-    /// The kind and the most elements of what a link leads to; `None` when it leads to no field.
+    /// The kind and the most elements of what a link leads to; `None` when it leads to nothing that can be read.
     pub(crate) fn target_facts(&mut self, link: impl Fn(&R) -> &Link) -> Option<(Kind, u32)> {
-        let target = link(&lock(self.cell)).target();
-        match target {
-            Target::Field { record, field, .. } => {
-                let facts = self.turn.core.facts(FieldRef { record, field });
-                Some((facts.kind, facts.count_max))
-            }
-            Target::Constant | Target::Missing => None,
-        }
+        let path = link(&lock(self.cell)).path();
+        self.turn.facts_along(&path)
     }
 
     /// Writes through a link, and processes what it leads to if the link says so.
@@ -152,8 +146,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         value: impl Into<Value>,
     ) -> Result<(), Broken> {
-        let target = link(&lock(self.cell)).target();
-        let driven = self.turn.drive(self.record, target, value.into());
+        let path = link(&lock(self.cell)).path();
+        let driven = self.turn.drive_along(self.record, &path, value.into());
         if driven.is_err() {
             self.blame(name);
         }
@@ -192,13 +186,11 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// Reads through a link without processing what it leads to, and without an alarm of its own.
     pub(crate) fn fetch_only(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
-        let target = match link(&lock(self.cell)).target() {
-            Target::Field { record, field, modifiers } => {
-                Target::Field { record, field, modifiers: Modifiers { trigger: Trigger::None, ..modifiers } }
-            }
-            target => target,
-        };
-        self.turn.fetch(self.record, target, kind)
+        let mut path = link(&lock(self.cell)).path();
+        if let Target::Field { modifiers, .. } = &mut path.target {
+            modifiers.trigger = Trigger::None;
+        }
+        self.turn.fetch_along(self.record, &path, kind)
     }
 
     /// Raises the alarm of a link that is broken.
@@ -210,8 +202,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     ///
     /// Source: EPICS Base 7.0, recGblGetTimeStampSimm.
     pub(crate) fn stamp(&mut self, simulated: Option<Target>) {
-        let target = self.lock().common().time_link.target();
-        match target {
+        let path = self.lock().common().time_link.path();
+        match path.target {
             Target::Constant => {}
             Target::Field { record, modifiers, .. } if modifiers.is_time => {
                 let (time, tag) = self.turn.time_of(record);
@@ -220,7 +212,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
                 own.common().user_tag = tag;
                 return;
             }
-            Target::Field { .. } | Target::Missing => match self.turn.fetch_one(self.record, target, Kind::I16) {
+            Target::Field { .. } | Target::Missing => match self.turn.fetch_one_along(self.record, &path, Kind::I16) {
                 Ok(value) => {
                     if let Some(Scalar::I16(event)) = value {
                         self.lock().common().time_event = event;
@@ -275,18 +267,14 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         &*self.turn.core.site
     }
 
-    /// Whether a state of Db State is on.
+    /// Whether a named state is on.
     pub(crate) fn state(&self, name: &Text) -> bool {
-        self.turn.engine.states.contains(name)
+        self.turn.core.states.create(&name.to_str()).is_on()
     }
 
-    /// Switches a state of Db State.
-    pub(crate) fn set_state(&mut self, name: Text, is_on: bool) {
-        if is_on {
-            self.turn.engine.states.insert(name);
-        } else {
-            self.turn.engine.states.remove(&name);
-        }
+    /// Switches a named state.
+    pub(crate) fn set_state(&mut self, name: &Text, is_on: bool) {
+        self.turn.core.states.create(&name.to_str()).set(is_on);
     }
 
     /// Writes a line.

@@ -1,7 +1,7 @@
 //! One turn of the crank: processing, links, timers, and what is put off until after it.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
@@ -35,8 +35,6 @@ pub(crate) struct Engine {
     /// Who waits for records before they begin; bounded by the puts that the network lets in.
     pub(crate) lines: HashMap<u32, Line>,
     work: Vec<Work>,
-    /// What Db State knows by name; a state that is not there is off.
-    pub(crate) states: HashSet<Text>,
     /// When work was left over: at once.
     pub(crate) resume_at: Option<Instant>,
 }
@@ -193,14 +191,14 @@ impl Turn<'_> {
                 }
                 body.common().has_failed = false;
                 body.common().lock_count = 0;
-                Some(body.common().disable_link.target())
+                Some(body.common().disable_link.path())
             })
             .flatten()
         else {
             return;
         };
-        if disable_link != Target::Constant {
-            match self.fetch_one(record, disable_link, Kind::I16) {
+        if disable_link.target != Target::Constant {
+            match self.fetch_one_along(record, &disable_link, Kind::I16) {
                 Ok(value) => {
                     if let Some(Scalar::I16(number)) = value {
                         self.with(record, |body, _| body.common().disable = number);

@@ -1,6 +1,9 @@
 //! The machine as a whole: chains, loops, timers, completion, scans, threads.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "engine/links.rs"]
+mod links;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -50,7 +50,7 @@ fn records_aliases_infos_and_appended_fields_are_taken() {
     assert_eq!(text_of(&database, "X:a.HIGH"), "16.000");
     assert_eq!(text_of(&database, "X:outer.RTYP"), "ao");
     let infos: Vec<_> = database.infos("X:a").map(|(name, value)| format!("{name}={value}")).collect();
-    assert_eq!(infos, ["archive={period: 1, \"list\": [1, 2]}"]);
+    assert_eq!(infos, ["archive={period:1,\"list\":[1,2]}"]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use fodo_db::{Database, LoadError, Loader};
+use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
 use fodo_net::{ClientStatus, Server, ServerConfig, ServerError};
 
@@ -71,6 +71,11 @@ impl Ioc {
     pub fn of(mut loader: Loader) -> Result<Ioc, IocError> {
         loader.stand_at(Arc::new(site::Process::new()));
         Ok(Ioc { database: loader.finish().map_err(IocError::Load)? })
+    }
+
+    /// The named states of its filters, links and records; filters find those only that somebody has made.
+    pub fn states(&self) -> &States {
+        self.database.states()
     }
 
     /// Serves the records and starts the scans; both end when the result is dropped.

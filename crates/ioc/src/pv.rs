@@ -1,10 +1,11 @@
 //! Record fields as PVs.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use fodo_data::{Meta, Reading, Severity, Value};
-use fodo_db::{FieldRef, Input, PutError, PutId};
+use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
+use fodo_db::{Chain, Channel, ChannelError, Facts, FieldRef, Filter, Input, PutError, PutId};
 use fodo_net::{Completion, Post, Posts, PutRefusal, Pv, PvFacts, Source};
 
 use crate::limit;
@@ -33,14 +34,29 @@ impl Records {
 
 impl Source for Records {
     fn serves(&self, name: &str) -> bool {
-        self.crank.database().field(name).is_some()
+        self.crank.database().claims(name)
     }
 
     fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
-        let field = self.crank.database().field(name)?;
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Channel { field, filters } = self.crank.database().channel(name).ok()?;
+        let pv = self.open_field(field);
+        // Filters remember what has passed, each channel's its own.
+        Some(if filters.is_empty() { pv } else { RecordPv::filtered(pv, filters) })
+    }
+
+    fn refusal(&self, name: &str) -> Option<String> {
+        match self.crank.database().channel(name) {
+            Err(ChannelError::Filter(error)) => Some(error.to_string()),
+            Err(ChannelError::Unknown) | Ok(_) => None,
+        }
+    }
+}
+
+impl Records {
+    fn open_field(&self, field: FieldRef) -> Arc<RecordPv> {
+        let mut open = lock(&self.open);
         if let Some(pv) = open.pvs.get(&field).and_then(Weak::upgrade) {
-            return Some(pv);
+            return pv;
         }
         let pv = RecordPv::new(self.crank.clone(), field);
         if open.pvs.len() >= open.prune_at {
@@ -48,26 +64,55 @@ impl Source for Records {
             open.prune_at = (2 * open.pvs.len()).max(1024);
         }
         open.pvs.insert(field, Arc::downgrade(&pv));
-        Some(pv)
+        pv
     }
 }
 
-/// One field of one record.
+/// One field of one record, or one channel to it whose name has filters.
 #[derive(Debug)]
 pub struct RecordPv {
     crank: Arc<Crank>,
     field: FieldRef,
     posts: Posts,
     me: Weak<RecordPv>,
+    filtered: Option<Box<Filtered>>,
+    /// The channels with filters that somebody listens to; they get what this gets.
+    fed: OnceLock<Mutex<Vec<Arc<RecordPv>>>>,
+}
+
+/// What a channel with filters has besides.
+#[derive(Debug)]
+struct Filtered {
+    /// The field without them.
+    of: Arc<RecordPv>,
+    facts: Facts,
+    chain: Mutex<Chain>,
+    /// The kinds of changes that were subscribed to: filters do not see others.
+    wanted: AtomicU8,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl RecordPv {
     fn new(crank: Arc<Crank>, field: FieldRef) -> Arc<RecordPv> {
-        let n_posts = match crank.database().facts(field).count_max {
-            1 => limit::SCALAR_POSTS,
-            _ => limit::ARRAY_POSTS,
-        };
-        Arc::new_cyclic(|me| RecordPv { crank, field, posts: Posts::new(n_posts), me: me.clone() })
+        let count_max = crank.database().facts(field).count_max;
+        RecordPv::with(crank, field, count_max, None)
+    }
+
+    fn filtered(of: Arc<RecordPv>, filters: Vec<Filter>) -> Arc<RecordPv> {
+        let (crank, field) = (of.crank.clone(), of.field);
+        let mut facts = crank.database().facts(field);
+        let chain = Mutex::new(Chain::new(filters, &mut facts));
+        let count_max = facts.count_max;
+        RecordPv::with(crank, field, count_max, Some(Box::new(Filtered { of, facts, chain, wanted: AtomicU8::new(0) })))
+    }
+
+    fn with(crank: Arc<Crank>, field: FieldRef, count_max: u32, filtered: Option<Box<Filtered>>) -> Arc<RecordPv> {
+        let n_posts = if count_max == 1 { limit::SCALAR_POSTS } else { limit::ARRAY_POSTS };
+        let posts = Posts::new(n_posts);
+        Arc::new_cyclic(|me| RecordPv { crank, field, posts, me: me.clone(), filtered, fed: OnceLock::new() })
     }
 
     pub fn field(&self) -> FieldRef {
@@ -75,27 +120,66 @@ impl RecordPv {
     }
 
     pub fn has_listeners(&self) -> bool {
-        self.posts.has_listeners()
+        self.posts.has_listeners() || self.fed.get().is_some_and(|fed| !lock(fed).is_empty())
+    }
+
+    /// The PV that is to be watched for this one: itself, or the one that feeds it from now on, or no longer.
+    pub fn fed_by(self: &Arc<RecordPv>) -> &Arc<RecordPv> {
+        let Some(filtered) = &self.filtered else { return self };
+        let mut fed = lock(filtered.of.fed.get_or_init(Mutex::default));
+        fed.retain(|other| !Arc::ptr_eq(other, self));
+        if self.posts.has_listeners() {
+            fed.push(self.clone());
+        }
+        &filtered.of
     }
 
     pub fn post(&self, post: Post) {
+        if let Some(fed) = self.fed.get() {
+            lock(fed).iter().for_each(|pv| pv.feed(post.mask, &post.reading));
+        }
         self.posts.push(post);
+    }
+
+    /// Posts what the filters of this channel make of a change.
+    fn feed(&self, mask: EventMask, reading: &Reading) {
+        let Some(filtered) = &self.filtered else { return };
+        let mask = EventMask(mask.0 & filtered.wanted.load(Ordering::Relaxed));
+        if mask.is_empty() {
+            return;
+        }
+        let moment = self.crank.moment(self.field);
+        if let Some((mask, reading)) = lock(&filtered.chain).update(mask, reading.clone(), &moment) {
+            self.posts.push(Post { mask, reading });
+        }
     }
 }
 
 impl Pv for RecordPv {
     fn facts(&self) -> PvFacts {
-        let facts = self.crank.database().facts(self.field);
+        let facts = match &self.filtered {
+            Some(filtered) => filtered.facts.clone(),
+            None => self.crank.database().facts(self.field),
+        };
         let is_read_only = facts.is_read_only;
         PvFacts { kind: facts.kind, count_max: facts.count_max, is_read_only, class_name: facts.record_type }
     }
 
     fn read(&self) -> Reading {
-        self.crank.database().read(self.field)
+        let reading = self.crank.database().read(self.field);
+        match &self.filtered {
+            Some(filtered) => lock(&filtered.chain).read(reading, &self.crank.moment(self.field)),
+            None => reading,
+        }
     }
 
     fn meta(&self) -> Arc<Meta> {
-        self.crank.database().meta(self.field)
+        let meta = self.crank.database().meta(self.field);
+        match &self.filtered {
+            // Whole numbers of a time stamp have no digits after the point, whatever the record says.
+            Some(filtered) if filtered.facts.kind == Kind::U32 => Arc::new(Meta { precision: 0, ..(*meta).clone() }),
+            _ => meta,
+        }
     }
 
     fn put(&self, value: Value, completion: Option<Completion>) -> Result<(), PutRefusal> {
@@ -121,7 +205,15 @@ impl Pv for RecordPv {
     }
 
     fn attach(&self, attach: &mut dyn FnMut(Reading)) {
-        self.crank.hold(&mut || attach(self.read()));
+        self.crank.hold(&mut || attach(self.crank.database().read(self.field)));
+    }
+
+    fn first_update(&self, reading: Reading, mask: EventMask) -> Option<Reading> {
+        let Some(filtered) = &self.filtered else { return Some(reading) };
+        filtered.wanted.fetch_or(mask.0, Ordering::Relaxed);
+        let moment = self.crank.moment(self.field);
+        let (_, reading) = lock(&filtered.chain).update(mask, reading, &moment)?;
+        Some(reading)
     }
 }
 

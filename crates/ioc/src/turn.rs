@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use fodo_data::{Now, Value};
-use fodo_db::{Database, Event, FieldRef, Input, PutError, PutId};
+use fodo_db::{Database, Event, FieldRef, Input, Moment, PutError, PutId};
 use fodo_net::{Completion, Post};
 
 use crate::limit;
@@ -126,12 +126,18 @@ impl Crank {
     /// Who comes and who goes may call this in either order, so what holds is looked up here.
     pub fn watch(&self, pv: &Arc<RecordPv>) {
         let mut turn = self.lock();
+        let pv = pv.fed_by();
         let is_watched = pv.has_listeners();
         match is_watched {
             true => turn.watched.insert(pv.field(), pv.clone()),
             false => turn.watched.remove(&pv.field()),
         };
         self.database.watch(pv.field(), is_watched);
+    }
+
+    /// What filters of a channel to the field need to know.
+    pub fn moment(&self, field: FieldRef) -> Moment<'_> {
+        self.database.moment(field, now().wall)
     }
 
     /// Does something while no change can be posted.

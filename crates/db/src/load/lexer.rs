@@ -170,7 +170,7 @@ impl<'a> Lexer<'a> {
         Err(self.error(place, "the closing '\"' is missing on this line"))
     }
 
-    /// A JSON value as it stands, up to the bracket that closes it.
+    /// A JSON value up to the bracket that closes it; as in Base, blanks outside its texts are left out.
     fn json(&mut self, place: Place) -> Result<String, LoadError> {
         let mut out = String::new();
         let mut open = Vec::new();
@@ -183,6 +183,9 @@ impl<'a> Lexer<'a> {
                 continue;
             };
             self.offset += character.len_utf8();
+            if quote.is_none() && character.is_whitespace() {
+                continue;
+            }
             out.push(character);
             match (character, quote) {
                 _ if is_escaped => is_escaped = false,

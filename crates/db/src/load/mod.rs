@@ -35,6 +35,7 @@ use crate::record::device::Device;
 use crate::record::{Cell, Record, RecordType, find, number_of, with};
 use crate::routine::{Routine, Routines};
 use crate::site::{Nowhere, Site};
+use crate::state::States;
 
 /// Reads what `include` names and what is loaded by name: the bytes of a file.
 pub type OpenFile<'a> = dyn FnMut(&str) -> std::io::Result<Vec<u8>> + 'a;
@@ -59,6 +60,7 @@ pub struct Loader {
     wanted_by: Vec<String>,
     tables: BreakTables,
     site: Option<Arc<dyn Site>>,
+    states: States,
 }
 
 impl fmt::Debug for Loader {
@@ -201,12 +203,17 @@ impl Loader {
         self.site = Some(site);
     }
 
+    /// The named states that the database will have; filters find those only that somebody has made.
+    pub fn states(&self) -> &States {
+        &self.states
+    }
+
     /// Joins links and scan lists.
     pub fn finish(mut self) -> Result<Database, Vec<LoadError>> {
         self.compact();
-        let Loader { records, names, index, mut infos, routines, tables, site, .. } = self;
+        let Loader { records, names, index, mut infos, routines, tables, site, states, .. } = self;
         let routines = Arc::new(routines);
-        let core = Core { records, index, names, tables, site: site.unwrap_or_else(|| Arc::new(Nowhere)) };
+        let core = Core { records, index, names, tables, site: site.unwrap_or_else(|| Arc::new(Nowhere)), states };
         let errors: Vec<LoadError> = (0..core.records.len() as u32)
             .filter_map(|record| core.with(record, check_device)?.err())
             .take(LOAD_ERRORS_MAX)

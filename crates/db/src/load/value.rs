@@ -21,11 +21,14 @@ impl Stage<'_> {
             let words = text.to_str();
             let side = side(row);
             let parsed = parse(&words, side);
+            if let Parsed::Wrong(why) = &parsed {
+                return Err(format!("{} cannot be \"{text}\": {why}", row.name));
+            }
             let is_device_link = matches!(row.name, "INP" | "OUT");
             if parsed == Parsed::Unsupported || parsed == Parsed::Address && !(is_device_link && takes_addresses(kind))
             {
                 return Err(format!(
-                    "{} cannot be \"{text}\": addresses and JSON links need a device support; {} has {}",
+                    "{} cannot be \"{text}\": addresses need a device support; {} has {}",
                     row.name,
                     kind.name,
                     devices(kind)

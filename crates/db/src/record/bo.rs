@@ -164,7 +164,7 @@ impl Output for Bo {
                     let bo = step.lock();
                     (bo.output.address(), bo.value != 0)
                 };
-                step.set_state(name, is_on);
+                step.set_state(&name, is_on);
                 Driven::Done(true)
             }
             // There are no errors of time providers to forget.

@@ -1,6 +1,6 @@
 //! What calcout, scalcout and transform tell of their links.
 
-use crate::link::{Link, Target, Trigger};
+use crate::link::{Link, Special, Target, Trigger};
 
 /// What INAV, OUTV and their like say of a link: a channel, even to a record that is here, is external.
 pub(crate) fn state_of(link: &Link) -> u16 {
@@ -8,6 +8,9 @@ pub(crate) fn state_of(link: &Link) -> u16 {
     const CONNECTED: u16 = 1;
     const LOCAL: u16 = 2;
     const CONSTANT: u16 = 3;
+    if let Some(Special::Json(json)) = link.special().map(|special| &**special) {
+        return if json.is_volatile() { CONNECTED } else { LOCAL };
+    }
     match link.target() {
         Target::Constant => CONSTANT,
         Target::Missing => NOT_CONNECTED,

@@ -217,8 +217,10 @@ fn raise_and_delay<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<f64> {
 /// A constant link as an element.
 pub(crate) fn constant<T: Element>(link: &Link) -> Option<T> {
     match link.constant()? {
-        // A number is the text that the file has, not one that is made of it.
-        Constant::One(_) if T::KIND == Kind::Text => T::of(Scalar::Text(link.text())),
+        // A number is the text that the file has, not one that is made of it; in JSON it is only a number.
+        Constant::One(_) if T::KIND == Kind::Text && !link.text().as_bytes().starts_with(b"{") => {
+            T::of(Scalar::Text(link.text()))
+        }
         Constant::One(scalar) => to(scalar),
         Constant::Many(scalars) => to(scalars.first()?),
     }

@@ -362,7 +362,9 @@ impl Circuit {
 
     fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
         let Some(pv) = source.open(name) else {
-            self.log.tell(log::Level::Debug, "a channel is refused", Some(self.peer), Some(name), now);
+            let why = source.refusal(name).map_or(String::new(), |why| format!(": {why}"));
+            let level = if why.is_empty() { log::Level::Debug } else { log::Level::Warning };
+            self.log.tell(level, &format!("a channel is refused{why}"), Some(self.peer), Some(name), now);
             return self.machine.create_failed(cid);
         };
         let facts = pv.facts();
@@ -423,15 +425,17 @@ impl Circuit {
         let listener = self.watches[watch].listener.clone();
         let mut first = None;
         pv.attach(&mut |reading| {
-            first = Some((reading, pv.posts().subscribe(&listener, mask)));
+            first = Some((pv.first_update(reading, mask), pv.posts().subscribe(&listener, mask)));
         });
-        let Some((mut reading, cursor)) = first else { return };
+        let Some((reading, cursor)) = first else { return };
         let Watch { subscriptions, n_slots, .. } = &mut self.watches[watch];
         let slot = subscriptions.insert(Subscription { id, sid, dbr, count, cursor });
         *n_slots = (*n_slots).max(slot + 1);
         self.places.insert(id, (watch, slot));
-        complete(&mut reading, &*pv, dbr);
-        update(&mut self.machine, sid, dbr, count, id, &reading);
+        if let Some(mut reading) = reading {
+            complete(&mut reading, &*pv, dbr);
+            update(&mut self.machine, sid, dbr, count, id, &reading);
+        }
     }
 
     /// Begins to listen to a PV.

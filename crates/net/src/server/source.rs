@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fodo_data::{Kind, Meta, Reading, Severity, Value};
+use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
 
 use super::posts::Posts;
 use super::reactor::{CircuitKey, Inbox, Message};
@@ -11,8 +11,13 @@ pub trait Source: Send + Sync + 'static {
     /// Whether `name` is served. Answers searches.
     fn serves(&self, name: &str) -> bool;
 
-    /// The PV of that name; the same object for every channel to the same field.
+    /// The PV of that name; the same object for every channel to the same field, but for those whose names have filters.
     fn open(&self, name: &str) -> Option<Arc<dyn Pv>>;
+
+    /// Why [`Source::open`] gives nothing for a name, where there is more to say than that nobody has it: for the log.
+    fn refusal(&self, _name: &str) -> Option<String> {
+        None
+    }
 }
 
 /// What clients are told of a PV when they connect.
@@ -60,6 +65,12 @@ pub trait Pv: Send + Sync {
 
     /// Calls `attach` once with the present reading while no change can be posted.
     fn attach(&self, attach: &mut dyn FnMut(Reading));
+
+    /// What a subscription to changes of these kinds begins with; called within [`Pv::attach`] with its reading. A PV with
+    /// filters may have nothing to tell yet.
+    fn first_update(&self, reading: Reading, _mask: EventMask) -> Option<Reading> {
+        Some(reading)
+    }
 }
 
 /// Why a put was refused; nothing was changed.

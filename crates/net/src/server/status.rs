@@ -134,6 +134,10 @@ impl Source for StatusSource {
             None => self.inner.open(name),
         }
     }
+
+    fn refusal(&self, name: &str) -> Option<String> {
+        self.inner.refusal(name)
+    }
 }
 
 impl Refresher {

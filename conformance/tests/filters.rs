@@ -1,0 +1,355 @@
+//! Channels with filters, and links with filters or JSON, are told by our IOC as softIoc tells them.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use fodo_conformance::client::{Client, ClientKind, Sample, Shape, Way, start};
+use fodo_conformance::ours::Ours;
+use fodo_conformance::place::{self, database, free_port, program, python, script};
+use fodo_conformance::process::{Process, confine};
+use fodo_conformance::server::{Server, ServerKind};
+use fodo_net::{ClientConfig, Context, Error, EventMask, Refusal};
+use serde_json::{Value as Json, json};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One of the two servers, and our client to it.
+struct Side {
+    /// Ends with this.
+    _process: Process,
+    server: SocketAddr,
+    prefix: String,
+    client: Ours,
+}
+
+impl Side {
+    fn start(file: &str, is_ours: bool) -> Side {
+        let (port, prefix) = (free_port(), place::prefix());
+        let mut command = Command::new(if is_ours { program() } else { python() });
+        let macros = format!("P={prefix}");
+        if is_ours {
+            command.args(["ioc", "-m", &macros, "-d"]).arg(database(file));
+            command.args(["--interface", "127.0.0.1", "--port", &port.to_string()]);
+        } else {
+            command.arg(script("softioc_server.py")).arg(database(file)).arg(macros);
+        }
+        confine(&mut command, port);
+        let mut process = Process::start(if is_ours { "fodo ioc" } else { "softIoc" }, &mut command).unwrap();
+        process.line_that_begins(if is_ours { "fodo ioc: serving" } else { "ready" }, PATIENCE).unwrap();
+        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Side { _process: process, server, prefix, client: Ours::new(server, Way::Unicast) }
+    }
+
+    fn pair(file: &str) -> [Side; 2] {
+        [Side::start(file, false), Side::start(file, true)]
+    }
+
+    fn pv(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn put(&mut self, name: &str, value: &Json) {
+        let value = match value {
+            Json::String(text) => json!(text.replace("P:", &self.prefix)),
+            value => value.clone(),
+        };
+        self.client.put(&self.pv(name), &value, true).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+
+    /// All that a client learns of a channel but the time, without the prefix.
+    fn told(&mut self, name: &str, shapes: &[Shape]) -> String {
+        let pv = self.pv(name);
+        let mut text = match self.client.connect(&pv) {
+            Ok(about) => format!("{about:?}"),
+            Err(error) => return error,
+        };
+        for shape in shapes {
+            let sample = self.client.get(&pv, *shape).map(|sample| Sample { time_ns: None, ..sample });
+            text.push_str(&format!("\n{sample:?}"));
+        }
+        text.replace(&self.prefix, "")
+    }
+}
+
+fn assert_same(what: &str, [theirs, ours]: [String; 2]) {
+    assert!(theirs == ours, "{what}:\nsoftIoc {theirs}\nfodo    {ours}");
+}
+
+/// Names whose facts and readings are compared. The values of the records stay as the file has them.
+const READ: &[&str] = &[
+    "ao.{}",
+    "ao.[0]",
+    "ao.{dbnd:{abs:1}}",
+    "ao.{dbnd:{d:1,m:'rel'}}",
+    "ao.{\"dbnd\":{\"a\":\"1\"}}",
+    "ao.{dec:{n:3}}",
+    "ao.{utag:{M:1,V:1}}",
+    "ao.{ts:{num:'dbl'}}",
+    "ao.{ts:{num:'sec'}}",
+    "ao.{ts:{num:'nsec',epoch:'unix'}}",
+    "ao.{ts:{str:'epics'}}",
+    "ao.{ts:{str:'iso'}}",
+    "ao.EGU{dec:{n:1}}",
+    "ao.STAT{dec:{n:1}}",
+    "mode.{dec:{n:1}}",
+    "mode.{ts:{num:'sec'}}",
+    "bit.{dec:{n:1}}",
+    "text.{dbnd:{abs:1}}",
+    "text.[0:2]",
+    "wave.[2]",
+    "wave.VAL[2:4]",
+    "wave.[-3:-1]",
+    "wave.[:]",
+    "wave.[3:]",
+    "wave.[1:3:7]",
+    "wave.[0x2:010]",
+    "wave.[0:-5:3]",
+    "wave.{\"arr\":{\"s\":1,\"i\":2,\"e\":-1}}",
+    "wave.{arr:{s:'2',i:0}}",
+    "wave.{arr:{s:1.7,e:3}}",
+    "wave.[1:6]{arr:{s:2,e:3}}",
+    "wave.[2:4]{dec:{n:2},ts:{}}",
+    "wave.{ts:{num:'ts'}}",
+    "wave.NELM[0:1]",
+    "texts.[1:2]",
+    "texts.[-2]",
+];
+
+#[test]
+fn channels_with_filters_are_told_as_softioc_tells_them() {
+    let mut sides = Side::pair("filters.db");
+
+    for name in READ {
+        assert_same(name, sides.each_mut().map(|side| side.told(name, &[Shape::Value, Shape::Text, Shape::Control])));
+    }
+}
+
+#[test]
+fn other_clients_get_what_ours_gets_of_channels_with_filters() {
+    let server = Server::start(ServerKind::Fodo).unwrap();
+    let wave = (server.pv("wf_LONG"), json!([5, 6, 7, 8]));
+    Ours::new(server.address(), Way::Unicast).put(&wave.0, &wave.1, true).unwrap();
+
+    for kind in [ClientKind::Aioca, ClientKind::Pyepics, ClientKind::Caproto] {
+        let mut client = start(kind, &server, Way::Unicast).unwrap();
+        // With channels of its own each time: filters remember what passed.
+        let mut ours = Ours::new(server.address(), Way::Unicast);
+        // caproto reads these names itself, and knows no JSON5 and not every filter.
+        for name in [r#"ao.{"dbnd":{"abs":1}}"#, "wf_LONG.[1:2]", r#"wf_LONG.{"arr":{"s":-2}}"#] {
+            let pv = server.pv(name);
+            let told = |client: &mut dyn Client| {
+                let monitor = client.monitor(&pv).unwrap();
+                let mut first = client.take(monitor, 1, PATIENCE).unwrap();
+                (client.get(&pv, Shape::Value).unwrap().value, first.remove(0).value)
+            };
+            assert_eq!(told(&mut *client), told(&mut ours), "{kind:?} {name}");
+        }
+    }
+}
+
+/// Names that are found and then refused.
+const REFUSED: &[&str] = &[
+    "ao.{",
+    "ao.{dbnd",
+    "ao.{dbnd:{abs:1}}x",
+    "ao.{dbnd:{abs:1}}}",
+    "ao.{dbnd:{abs:1}}[1]",
+    "ao.{dbnd:1}",
+    "ao.{dbnd:[1]}",
+    "ao.{dbnd:{nope:1}}",
+    "ao.{nope:{}}",
+    "ao.{dec:{}}",
+    "ao.{dec:{n:0}}",
+    "ao.{dec:{n:'3'}}",
+    "ao.{ts:{num:2}}",
+    "ao.{sync:{while:'nobody'}}",
+    "ao.{sync:{m:'while'}}",
+    "ao.$",
+    "ao.1",
+    "wave.[",
+    "wave.[]",
+    "wave.[a]",
+    "wave.[1:2:3:4]",
+];
+
+#[test]
+fn what_softioc_refuses_is_refused() {
+    let sides = Side::pair("filters.db");
+
+    for side in &sides {
+        let context = Context::new(ClientConfig::at(vec![side.server]));
+        let refused: Vec<_> =
+            REFUSED.iter().map(|name| context.channel(&side.pv(name)).unwrap().start_connect()).collect();
+        // Channels that are refused are looked for again; all of them have been answered by then.
+        for (name, result) in REFUSED.iter().zip(fodo_net::many::wait(refused, Duration::from_secs(3))) {
+            let is_refused = matches!(&result, Err(Error::Refused { refusal: Refusal::Channel, .. }));
+            assert!(is_refused, "{} {name}: {result:?}", side.prefix);
+        }
+    }
+}
+
+/// Names whose updates are compared.
+const MONITORED: &[&str] = &[
+    "ao",
+    "ao.{dbnd:{abs:1}}",
+    "ao.{dbnd:{rel:10}}",
+    "ao.{dbnd:{abs:1000}}",
+    "ao.{dec:{n:1}}",
+    "ao.{dec:{n:3}}",
+    "ao.{utag:{M:1,V:1}}",
+    "ao.{ts:{}}",
+    "ao.{dbnd:{abs:1},dec:{n:2}}",
+    "ao.{dec:{n:2},dbnd:{abs:1}}",
+    "long.{dbnd:{abs:1}}",
+    "bit.{dbnd:{abs:1}}",
+    "text.{dbnd:{abs:1}}",
+    "ao.PREC{dbnd:{abs:1}}",
+    "ao.SEVR{dec:{n:2}}",
+    "wave.[1:3]",
+    "wave.[-2:-1]",
+    "wave.{dec:{n:2}}",
+    "wave.{dbnd:{abs:100}}",
+    "wave.[2:4]{dec:{n:2}}",
+];
+
+/// What is put meanwhile.
+fn puts() -> Vec<(&'static str, Json)> {
+    let mut puts = Vec::new();
+    let mut all = |name, values: &[f64]| puts.extend(values.iter().map(|value| (name, json!(value))));
+    all("ao", &[3.5, 5.0, 5.2, -4.0, 150.0, 151.0, 90.0, 90.0, 91.0]);
+    all("ao.HIHI", &[80.0]);
+    all("ao", &[92.0, 1.0, 1.0, 2.0, 3.0, 4.0]);
+    all("long", &[8.0, 9.0, 10.0, -11.0, -12.0]);
+    all("bit", &[1.0, 0.0, 1.0]);
+    all("ao.PREC", &[4.0, 5.0, 7.0]);
+    puts.extend(["13", "abc", ""].map(|text| ("text", json!(text))));
+    puts.extend([json!([1, 2, 3, 4]), json!([5, 6, 7, 8, 9, 10]), json!([4, 4, 4, 4, 4])].map(|list| ("wave", list)));
+    puts
+}
+
+#[test]
+fn filters_pass_the_updates_that_softioc_passes() {
+    for mask in [EventMask::VALUE | EventMask::ALARM, EventMask::LOG, EventMask::ALARM] {
+        let sides = Side::pair("filters.db").map(|mut side| {
+            let monitors: Vec<usize> =
+                MONITORED.iter().map(|name| side.client.monitor_masked(&side.pv(name), mask).unwrap()).collect();
+            // Each is there before the first put once it has connected and was read.
+            MONITORED.iter().for_each(|name| drop(side.client.get(&side.pv(name), Shape::Value).unwrap()));
+            puts().iter().for_each(|(name, value)| side.put(name, value));
+            let mut take = |monitor, timeout| side.client.take(monitor, usize::MAX, timeout).unwrap();
+            // Nothing tells of the last one.
+            let first = take(monitors[0], Duration::from_secs(1));
+            let rest = monitors[1..].iter().map(|monitor| take(*monitor, Duration::from_millis(100)));
+            [first].into_iter().chain(rest.collect::<Vec<_>>()).collect::<Vec<Vec<Sample>>>()
+        });
+
+        for (index, name) in MONITORED.iter().enumerate() {
+            let passed = |side: &Vec<Vec<Sample>>| {
+                let passed = side[index].iter().map(|sample| format!("{} {:?}", sample.value, sample.severity));
+                passed.collect::<Vec<_>>().join(", ")
+            };
+            assert_same(&format!("{name} {mask:?}"), sides.each_ref().map(passed));
+        }
+    }
+}
+
+#[test]
+fn updates_pass_as_a_state_goes_on_and_off_as_in_softioc() {
+    const MODES: [&str; 8] = [
+        "{sync:{m:'before',s:'s'}}",
+        "{sync:{m:'first',s:'s'}}",
+        "{sync:{m:'last',s:'s'}}",
+        "{sync:{m:'after',s:'s'}}",
+        "{sync:{m:'while',s:'s'}}",
+        "{sync:{m:'unless',s:'s'}}",
+        "{sync:{while:'s'},dec:{n:2}}",
+        "{dec:{n:2},sync:{unless:'s'}}",
+    ];
+
+    let passed = Side::pair("links.db").map(|mut side| {
+        let names = MODES.map(|mode| side.pv(&format!("watched.{mode}")));
+        let monitors = names.each_ref().map(|name| {
+            let monitor = side.client.monitor(name).unwrap();
+            side.client.get(name, Shape::Value).unwrap();
+            monitor
+        });
+        // A link of the record `sets` has made the state.
+        for (is_on, values) in [(0, [2, 3]), (1, [4, 5]), (0, [6, 7]), (1, [8, 9]), (0, [10, 11])] {
+            side.put("sets", &json!(is_on));
+            values.iter().for_each(|value| side.put("watched", &json!(value)));
+        }
+        monitors.map(|monitor| {
+            let updates = side.client.take(monitor, usize::MAX, Duration::from_millis(300)).unwrap();
+            updates.iter().map(|update| format!("{} ", update.value)).collect::<String>()
+        })
+    });
+
+    for (index, mode) in MODES.iter().enumerate() {
+        assert_same(mode, passed.each_ref().map(|passed| passed[index].clone()));
+        assert!(!passed[0][index].is_empty(), "{mode}");
+    }
+}
+
+/// The records of `links.db`, in whose file each name stands once.
+fn linked() -> Vec<String> {
+    let text = std::fs::read_to_string(database("links.db")).unwrap();
+    let names = text.lines().filter_map(|line| line.split("$(P)").nth(1)?.split('"').next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn json_links_and_links_with_filters_do_what_they_do_in_softioc() {
+    let mut sides = Side::pair("links.db");
+    let names = linked();
+    let puts = [
+        ("sets", json!(1)),
+        ("sets_above", json!(3)),
+        ("sets_above", json!(6)),
+        ("sets_by_text", json!("yes")),
+        ("sets_by_text", json!("")),
+        ("longs", json!([9, 8, 7, 6])),
+        ("from_const.PROC", json!(1)),
+        ("computed.PROC", json!(1)),
+        ("third.INP", json!("[5]")),
+        ("last.INP", json!("{calc:{expr:\"4\"}}")),
+        ("bad_filter.INP", json!("{state:\"s\"}")),
+        ("two.INPC", json!("{const:9}")),
+        ("two.INPA", json!("P:longs.[1] NPP NMS")),
+        ("watched", json!(2)),
+        ("watched", json!(4)),
+        ("watched", json!(5)),
+        ("watched", json!(8)),
+    ];
+    assert!(names.len() > 25, "{names:?}");
+
+    for (name, value) in [("sets", json!(0))].iter().chain(&puts) {
+        sides.iter_mut().for_each(|side| side.put(name, value));
+        for record in &names {
+            let link = match record.as_str() {
+                "sets" | "sets_above" | "sets_by_text" => "OUT",
+                "desired_from_const" | "watched" => "DOL",
+                "two" => "INPC",
+                "follows" | "follows_some" => "INPA",
+                _ => "INP",
+            };
+            for field in ["VAL", "SEVR", "STAT", link] {
+                agree(&mut sides, &format!("{record}.{field}"), &format!("after {name} = {value}"));
+            }
+        }
+    }
+}
+
+/// Both tell the same of a field, once records that scan have had their turn.
+fn agree(sides: &mut [Side; 2], field: &str, when: &str) {
+    let start = Instant::now();
+    loop {
+        let told = sides.each_mut().map(|side| side.told(field, &[Shape::Value]));
+        if told[0] == told[1] || start.elapsed() > Duration::from_secs(3) {
+            return assert_same(&format!("{field} {when}"), told);
+        }
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,332 @@
+//! The filters of one channel and what they remember.
+
+use fodo_data::{Array, EventMask, Kind, Reading, Scalar, Value};
+
+use super::{Filter, Moment, SyncMode, TimeForm, time};
+use crate::Facts;
+use crate::state::State;
+
+const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
+
+/// The filters of one channel, and what they remember of its updates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    /// Those that pass updates on or not; all of them come before the others, as in Base.
+    gates: Vec<Gate>,
+    shapes: Vec<Shape>,
+}
+
+/// A filter that lets updates pass, or changes which time they have.
+#[derive(Clone, Debug, PartialEq)]
+enum Gate {
+    Deadband { by: f64, is_relative: bool, last: f64, band: f64 },
+    Stamp,
+    Sync { mode: SyncMode, state: State, was_on: bool, last: Option<(EventMask, Reading)> },
+    Decimate { n: i32, place: i32 },
+    Tag { mask: i32, value: i32, is_first: bool },
+}
+
+/// A filter that makes another value of a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shape {
+    Slice { start: i32, step: i32, end: i32 },
+    Time { form: TimeForm, is_unix: bool },
+}
+
+impl Chain {
+    /// The filters of a new channel to a field with these facts, which become those of the channel.
+    pub fn new(filters: Vec<Filter>, facts: &mut Facts) -> Chain {
+        let mut chain = Chain { gates: Vec::new(), shapes: Vec::new() };
+        for filter in filters {
+            match filter {
+                // A single element cannot be cut.
+                Filter::Slice { .. } if facts.count_max <= 1 => {}
+                Filter::Slice { start, step, end } => {
+                    facts.count_max = cut_max(start, step, end, facts.count_max as usize) as u32;
+                    chain.shapes.push(Shape::Slice { start, step, end });
+                }
+                Filter::Time { form, is_unix } => {
+                    (facts.kind, facts.count_max) = match form {
+                        TimeForm::Double => (Kind::F64, 1),
+                        TimeForm::Seconds | TimeForm::Nanos => (Kind::U32, 1),
+                        TimeForm::Both => (Kind::U32, 2),
+                        TimeForm::EpicsText | TimeForm::IsoText => (Kind::Text, 1),
+                    };
+                    chain.shapes.push(Shape::Time { form, is_unix });
+                }
+                Filter::Deadband { by, is_relative } => {
+                    chain.gates.push(Gate::Deadband { by, is_relative, last: f64::NAN, band: by });
+                }
+                Filter::Stamp => chain.gates.push(Gate::Stamp),
+                Filter::Sync { mode, state } => {
+                    chain.gates.push(Gate::Sync { mode, state, was_on: false, last: None });
+                }
+                Filter::Decimate { n } => chain.gates.push(Gate::Decimate { n, place: 0 }),
+                Filter::Tag { mask, value } => chain.gates.push(Gate::Tag { mask, value, is_first: true }),
+            }
+        }
+        chain
+    }
+
+    /// What becomes of a reading that is asked for: none is held back, and nothing is remembered.
+    pub fn read(&self, mut reading: Reading, moment: &Moment) -> Reading {
+        if self.gates.contains(&Gate::Stamp) {
+            reading.time = moment.now;
+        }
+        self.shape(reading, moment)
+    }
+
+    /// What becomes of an update: it passes, an earlier one does in its place, or none.
+    pub fn update(&mut self, mask: EventMask, reading: Reading, moment: &Moment) -> Option<(EventMask, Reading)> {
+        let (mask, reading) = self
+            .gates
+            .iter_mut()
+            .try_fold((mask, reading), |(mask, reading), gate| gate.pass(mask, reading, moment))?;
+        Some((mask, self.shape(reading, moment)))
+    }
+
+    fn shape(&self, mut reading: Reading, moment: &Moment) -> Reading {
+        for shape in &self.shapes {
+            reading.value = match *shape {
+                Shape::Slice { start, step, end } => match &reading.value {
+                    Value::Array(array) => Value::Array(slice(array, start, step, end)),
+                    Value::Scalar(_) => reading.value,
+                },
+                Shape::Time { form, is_unix } => time::value(form, is_unix, reading.time, moment.site),
+            };
+        }
+        reading
+    }
+}
+
+impl Gate {
+    fn pass(&mut self, mask: EventMask, mut reading: Reading, moment: &Moment) -> Option<(EventMask, Reading)> {
+        let is_property = mask.meets(EventMask::PROPERTY);
+        match self {
+            Gate::Deadband { by, is_relative, last, band } => {
+                let Some(value) = number(&reading.value) else { return Some((mask, reading)) };
+                let mut passed = EventMask(mask.0 & !CHANGED.0);
+                if distance(*last, value) > *band {
+                    passed = mask;
+                    *last = value;
+                }
+                if passed.is_empty() {
+                    return None;
+                }
+                if *is_relative {
+                    *band = value * *by / 100.0;
+                }
+                return Some((passed, reading));
+            }
+            Gate::Stamp => reading.time = moment.now,
+            Gate::Sync { .. } | Gate::Decimate { .. } | Gate::Tag { .. } if is_property => {}
+            Gate::Sync { mode, state, was_on, last } => {
+                let is_on = state.is_on();
+                let (went_on, went_off) = (is_on && !*was_on, !is_on && *was_on);
+                *was_on = is_on;
+                return match mode {
+                    SyncMode::Before => last.replace((mask, reading)).filter(|_| went_on),
+                    SyncMode::Last => last.replace((mask, reading)).filter(|_| went_off),
+                    SyncMode::First => went_on.then_some((mask, reading)),
+                    SyncMode::After => went_off.then_some((mask, reading)),
+                    SyncMode::While => is_on.then_some((mask, reading)),
+                    SyncMode::Unless => (!is_on).then_some((mask, reading)),
+                };
+            }
+            Gate::Decimate { n, place } => {
+                let is_passed = *place == 0;
+                *place = (*place + 1) % *n;
+                return is_passed.then_some((mask, reading));
+            }
+            Gate::Tag { mask: bits, value, is_first } => {
+                // Base compares a tag of 64 bits with numbers of 32, whose sign goes along.
+                let is_wanted = moment.user_tag & i64::from(*bits).cast_unsigned() == i64::from(*value).cast_unsigned();
+                if !std::mem::take(is_first) && !is_wanted {
+                    return None;
+                }
+            }
+        }
+        Some((mask, reading))
+    }
+}
+
+/// What a deadband compares: numbers; arrays and texts pass whatever they are.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Scalar(Scalar::Text(_)) | Value::Array(_) => None,
+        Value::Scalar(scalar) => scalar.to_f64().ok(),
+    }
+}
+
+/// How far a value moved; without end where only one of both is a number.
+///
+/// Source: EPICS Base 7.0, recGblCheckDeadband.
+fn distance(last: f64, value: f64) -> f64 {
+    if last.is_finite() && value.is_finite() {
+        return (last - value).abs();
+    }
+    let is_same_kind = last.is_nan() == value.is_nan() && last.is_infinite() == value.is_infinite();
+    if is_same_kind && (value.is_nan() || last == value) { 0.0 } else { f64::INFINITY }
+}
+
+/// Where a range begins in an array of `length`, and how many elements it has there.
+fn cut(start: i32, step: i32, end: i32, length: usize) -> (usize, usize) {
+    let length = length as i64;
+    let from_end = |index: i32| {
+        let index = i64::from(index);
+        if index < 0 { (length + index).max(0) } else { index }
+    };
+    let (start, end) = (from_end(start).min(length), from_end(end).min(length - 1));
+    let n = if end >= start { 1 + (end - start) / i64::from(step.max(1)) } else { 0 };
+    (start as usize, n as usize)
+}
+
+/// How many elements a range has at most in arrays up to a length. One from near the end to a place counted from the
+/// beginning has most of them in shorter arrays, in which both meet.
+fn cut_max(start: i32, step: i32, end: i32, length_max: usize) -> usize {
+    let met = if start < 0 { length_max.min(start.unsigned_abs() as usize) } else { length_max };
+    let n = |length| cut(start, step, end, length).1;
+    n(length_max).max(n(met))
+}
+
+fn slice(array: &Array, start: i32, step: i32, end: i32) -> Array {
+    let (start, n) = cut(start, step, end, array.len());
+    array.strided(start, step.unsigned_abs().max(1) as usize, n)
+}
+
+#[cfg(test)]
+mod tests {
+    use fodo_data::TimeStamp;
+
+    use super::*;
+    use crate::filter::filters;
+    use crate::site::Nowhere;
+    use crate::state::States;
+
+    const VALUE: EventMask = EventMask::VALUE;
+    const ALARM: EventMask = EventMask::ALARM;
+    const PROPERTY: EventMask = EventMask::PROPERTY;
+
+    fn moment() -> Moment<'static> {
+        Moment { now: TimeStamp { unix_s: 1_800_000_000, nanos: 5 }, user_tag: 0, site: &Nowhere }
+    }
+
+    fn chain_of(text: &str, states: &States, kind: Kind, count_max: u32) -> (Chain, Facts) {
+        let mut facts = Facts { kind, count_max, is_read_only: false, record_type: "any" };
+        let chain = Chain::new(filters(text, 0, states).unwrap(), &mut facts);
+        (chain, facts)
+    }
+
+    fn scalar_chain(text: &str) -> Chain {
+        chain_of(text, &States::default(), Kind::F64, 1).0
+    }
+
+    /// The values that pass of updates with these masks.
+    fn passed(chain: &mut Chain, updates: &[(EventMask, f64)]) -> Vec<(EventMask, f64)> {
+        let passed = updates.iter().filter_map(|(mask, value)| {
+            let (mask, reading) = chain.update(*mask, Reading::bare(Value::from(*value)), &moment())?;
+            Some((mask, number(&reading.value)?))
+        });
+        passed.collect()
+    }
+
+    fn values(chain: &mut Chain, values: &[f64]) -> Vec<f64> {
+        let updates: Vec<(EventMask, f64)> = values.iter().map(|value| (VALUE, *value)).collect();
+        passed(chain, &updates).into_iter().map(|(_, value)| value).collect()
+    }
+
+    #[test]
+    fn a_deadband_passes_values_that_moved_by_more_than_it() {
+        let mut absolute = scalar_chain("{dbnd:{abs:1.5}}");
+        let mut relative = scalar_chain("{dbnd:{rel:50}}");
+
+        assert_eq!(values(&mut absolute, &[0.0, 1.5, 1.6, 1.6, f64::NAN, f64::NAN, 1.6]).len(), 4);
+        assert_eq!(values(&mut relative, &[10.0, 14.0, 16.0, 23.0, 25.0]), [10.0, 16.0, 25.0]);
+    }
+
+    #[test]
+    fn a_deadband_lets_alarms_and_properties_pass_without_the_value() {
+        let mut chain = scalar_chain("{dbnd:{abs:5}}");
+        let updates = [(VALUE, 0.0), (VALUE | ALARM, 1.0), (PROPERTY, 2.0), (VALUE, 4.0), (VALUE | ALARM, 9.0)];
+
+        let passed = passed(&mut chain, &updates);
+
+        assert_eq!(passed, [(VALUE, 0.0), (ALARM, 1.0), (PROPERTY, 2.0), (VALUE | ALARM, 9.0)]);
+    }
+
+    #[test]
+    fn one_of_n_updates_passes_and_every_property() {
+        let mut chain = scalar_chain("{dec:{n:3}}");
+
+        assert_eq!(values(&mut chain, &[0.0, 1.0, 2.0, 3.0, 4.0]), [0.0, 3.0]);
+        assert_eq!(passed(&mut chain, &[(PROPERTY, 5.0), (VALUE, 6.0)]), [(PROPERTY, 5.0)]);
+    }
+
+    #[test]
+    fn each_mode_of_sync_passes_its_part_of_what_a_state_divides() {
+        let part = |mode: &str| {
+            let states = States::default();
+            let state = states.create("on");
+            let (mut chain, _) = chain_of(&format!("{{sync:{{m:'{mode}',s:'on'}}}}"), &states, Kind::F64, 1);
+            let mut all = Vec::new();
+            for (is_on, updates) in [(false, [1.0, 2.0]), (true, [3.0, 4.0]), (false, [5.0, 6.0])] {
+                state.set(is_on);
+                all.extend(values(&mut chain, &updates));
+            }
+            all
+        };
+
+        assert_eq!(part("before"), [2.0]);
+        assert_eq!(part("first"), [3.0]);
+        assert_eq!(part("last"), [4.0]);
+        assert_eq!(part("after"), [5.0]);
+        assert_eq!(part("while"), [3.0, 4.0]);
+        assert_eq!(part("unless"), [1.0, 2.0, 5.0, 6.0]);
+    }
+
+    #[test]
+    fn tags_are_compared_behind_the_first_update() {
+        let mut chain = scalar_chain("{utag:{M:0xf,V:2}}");
+        let mut update = |user_tag| {
+            let moment = Moment { user_tag, ..moment() };
+            chain.update(VALUE, Reading::bare(Value::from(1.0)), &moment).is_some()
+        };
+
+        assert_eq!([1, 1, 0x12, 2, 3].map(&mut update), [true, false, true, true, false]);
+    }
+
+    #[test]
+    fn parts_of_arrays_are_cut_and_a_channel_tells_how_many_it_may_have() {
+        let cut = |text: &str, elements: &[i32]| {
+            let (chain, facts) = chain_of(text, &States::default(), Kind::I32, 10);
+            let Value::Array(Array::I32(part)) =
+                chain.read(Reading::bare(Value::from(elements.to_vec())), &moment()).value
+            else {
+                panic!("no array")
+            };
+            (facts.count_max, part.to_vec())
+        };
+
+        assert_eq!(cut("[2:4]", &[0, 1, 2, 3, 4, 5]), (3, vec![2, 3, 4]));
+        assert_eq!(cut("[-3:-1]", &[0, 1, 2, 3, 4, 5]), (3, vec![3, 4, 5]));
+        assert_eq!(cut("[1:2:-1]", &[0, 1, 2, 3, 4, 5]), (5, vec![1, 3, 5]));
+        assert_eq!(cut("[4]", &[0, 1]), (1, vec![]));
+        assert_eq!(cut("[5:2]", &[0, 1, 2, 3, 4, 5]), (0, vec![]));
+        assert_eq!(cut("[-4:2]", &[0, 1, 2, 3]), (3, vec![0, 1, 2]));
+        assert_eq!(cut("[2:6]{arr:{s:-2}}", &[0, 1, 2, 3, 4]), (2, vec![3, 4]));
+    }
+
+    #[test]
+    fn time_stamps_become_values_and_the_present_a_time_stamp() {
+        let time = TimeStamp { unix_s: 1_700_000_000, nanos: 250_000_000 };
+        let reading = Reading { time, ..Reading::bare(Value::from(1.0)) };
+        let (chain, facts) = chain_of("{ts:{num:'dbl',epoch:'unix'}}", &States::default(), Kind::Text, 40);
+
+        let read = chain.read(reading.clone(), &moment());
+        let stamped = scalar_chain("{ts:{}}").read(reading, &moment());
+
+        assert_eq!((facts.kind, facts.count_max), (Kind::F64, 1));
+        assert_eq!((read.value, read.time), (Value::from(1_700_000_000.25), time));
+        assert_eq!((stamped.value, stamped.time), (Value::from(1.0), moment().now));
+    }
+}

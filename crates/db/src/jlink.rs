@@ -1,0 +1,307 @@
+//! JSON links: `{const:..}`, `{state:..}` and `{calc:{..}}`.
+//!
+//! Source: EPICS Base 7.0.10, lnkConst, lnkState and lnkCalc.
+
+use fodo_data::{Kind, Scalar, Value};
+
+use crate::calc::{N_ARGS, Program};
+use crate::json::{Entry, Json};
+use crate::link::Constant;
+use crate::state::States;
+
+/// A link that is neither a constant nor leads to a field.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum JsonLink {
+    /// Reads or sets a named state; `!` before the name turns it round.
+    State {
+        name: String,
+        is_inverted: bool,
+    },
+    Calc(Box<CalcLink>),
+}
+
+/// An expression of constants, states and others of its kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct CalcLink {
+    expression: Option<Program>,
+    args: Vec<Arg>,
+    /// Raise an alarm where they are not 0.
+    major: Option<Program>,
+    minor: Option<Program>,
+    /// Where an output goes.
+    out: Option<JsonLink>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Arg {
+    Number(f64),
+    Link(JsonLink),
+}
+
+/// The alarm that a calc link raises in its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Raises {
+    pub(crate) severity: u16,
+    pub(crate) message: &'static str,
+}
+
+/// What a JSON link says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Said {
+    Constant(Constant),
+    Link(JsonLink),
+}
+
+/// What the one member of a JSON link says, in an input or an output.
+pub(crate) fn said(json: &Json, is_output: bool) -> Result<Said, String> {
+    let Json::Map(entries) = json else { return Err("a JSON link is a map".into()) };
+    let [Entry { name, value, .. }] = &entries[..] else { return Err("a JSON link has one member".into()) };
+    match &**name {
+        "const" if is_output => Err("an output cannot lead to a constant".into()),
+        "const" => constant(value).map(Said::Constant).ok_or_else(|| "const takes numbers, or texts".into()),
+        "state" => state(value).map(Said::Link).ok_or_else(|| "state takes a name".into()),
+        "calc" => calc(value, is_output).map(|calc| Said::Link(JsonLink::Calc(Box::new(calc)))),
+        _ => Err(format!("there is no JSON link \"{name}\"; there are const, state, calc")),
+    }
+}
+
+/// A number, a text, or a list of either.
+pub(crate) fn constant(json: &Json) -> Option<Constant> {
+    let Json::List(elements) = json else { return scalar(json).map(Constant::One) };
+    let scalars = elements.iter().map(scalar).collect::<Option<Vec<Scalar>>>()?;
+    let has = |kind| scalars.iter().any(|scalar| scalar.kind() == kind);
+    match (has(Kind::Text), has(Kind::F64), has(Kind::I64)) {
+        (true, false, false) | (false, _, false) | (false, false, true) => Some(Constant::Many(scalars)),
+        (false, true, true) => {
+            let real = |scalar: &Scalar| scalar.to_f64().ok().map(Scalar::F64);
+            scalars.iter().map(real).collect::<Option<Vec<Scalar>>>().map(Constant::Many)
+        }
+        // Numbers and texts in one list.
+        (true, ..) => None,
+    }
+}
+
+fn scalar(json: &Json) -> Option<Scalar> {
+    match json {
+        Json::Whole(number) => Some(Scalar::I64(*number)),
+        Json::Bool(is_set) => Some(Scalar::I64(i64::from(*is_set))),
+        Json::Real(number) => Some(Scalar::F64(*number)),
+        Json::Text(text) => Some(Scalar::Text(text.as_str().into())),
+        Json::Null | Json::List(_) | Json::Map(_) => None,
+    }
+}
+
+fn state(json: &Json) -> Option<JsonLink> {
+    let Json::Text(text) = json else { return None };
+    let (name, is_inverted) = match text.strip_prefix('!') {
+        Some(name) if !name.is_empty() => (name, true),
+        _ => (text.as_str(), false),
+    };
+    Some(JsonLink::State { name: name.to_owned(), is_inverted })
+}
+
+fn calc(json: &Json, is_output: bool) -> Result<CalcLink, String> {
+    let Json::Map(entries) = json else { return Err("calc takes a map".into()) };
+    let mut calc = CalcLink::default();
+    for Entry { name, value, .. } in entries {
+        match (&**name, value) {
+            ("expr", Json::Text(text)) => calc.expression = Some(program(name, text)?),
+            ("major", Json::Text(text)) => calc.major = Some(program(name, text)?),
+            ("minor", Json::Text(text)) => calc.minor = Some(program(name, text)?),
+            ("args", Json::List(args)) => calc.args = args.iter().map(arg).collect::<Result<_, _>>()?,
+            ("args", single) => calc.args = vec![arg(single)?],
+            ("out", map) if is_output => match said(map, true)? {
+                Said::Link(link) => calc.out = Some(link),
+                Said::Constant(_) => return Err("out takes a link".into()),
+            },
+            // Nobody asks a link of this kind for them, and its inputs have no time.
+            ("units", Json::Text(_)) | ("prec", Json::Whole(_)) => {}
+            ("time", Json::Text(input)) if input.len() == 1 => {}
+            _ => return Err(format!("calc has no \"{name}\" of this kind")),
+        }
+    }
+    match (is_output, &calc.expression, &calc.out) {
+        (false, None, _) => Err("calc needs expr".into()),
+        (true, _, None) => Err("calc needs out".into()),
+        _ if calc.args.len() > N_ARGS => Err(format!("calc takes {N_ARGS} args")),
+        _ => Ok(calc),
+    }
+}
+
+fn program(name: &str, text: &str) -> Result<Program, String> {
+    Program::compile(text).map_err(|error| format!("{name}: {error}"))
+}
+
+fn arg(json: &Json) -> Result<Arg, String> {
+    let number = |scalar: &Scalar| scalar.to_f64().ok().map(Arg::Number);
+    match json {
+        Json::Whole(_) | Json::Real(_) => scalar(json).as_ref().and_then(number).ok_or_else(String::new),
+        Json::Map(_) => match said(json, false)? {
+            Said::Link(link) => Ok(Arg::Link(link)),
+            Said::Constant(Constant::One(scalar)) => number(&scalar).ok_or_else(|| "args takes numbers".into()),
+            Said::Constant(Constant::Many(scalars)) => {
+                scalars.first().and_then(number).ok_or_else(|| "args takes numbers".into())
+            }
+        },
+        _ => Err("args takes numbers and JSON links".into()),
+    }
+}
+
+impl JsonLink {
+    /// Makes the states that it names.
+    pub(crate) fn open(&self, states: &States) {
+        match self {
+            JsonLink::State { name, .. } => drop(states.create(name)),
+            JsonLink::Calc(calc) => {
+                let links = calc.args.iter().filter_map(|arg| match arg {
+                    Arg::Link(link) => Some(link),
+                    Arg::Number(_) => None,
+                });
+                links.chain(&calc.out).for_each(|link| link.open(states));
+            }
+        }
+    }
+
+    /// The kind of what it reads as.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            JsonLink::State { .. } => Kind::I16,
+            JsonLink::Calc(_) => Kind::F64,
+        }
+    }
+
+    /// Whether it counts as a link that may lose what it leads to, as in Base.
+    pub(crate) fn is_volatile(&self) -> bool {
+        matches!(self, JsonLink::Calc(_))
+    }
+
+    /// What it reads as, and what alarm that raises; `None`: the expression has no result.
+    pub(crate) fn read(&self, states: &States) -> (Option<Value>, Option<Raises>) {
+        match self {
+            JsonLink::State { name, is_inverted } => {
+                let is_on = states.create(name).is_on() != *is_inverted;
+                (Some(Value::from(i16::from(is_on))), None)
+            }
+            JsonLink::Calc(calc) => {
+                let (value, raises) = calc.run(0.0, states);
+                (value.map(Value::from), raises)
+            }
+        }
+    }
+
+    /// Writes a value; `Err`: it cannot be taken. What alarm that raises.
+    pub(crate) fn write(&self, value: &Value, states: &States) -> Result<Option<Raises>, ()> {
+        let scalar = value.first().ok_or(())?;
+        match self {
+            JsonLink::State { name, is_inverted } => {
+                let is_set = match &scalar {
+                    // As in Base: only these two texts are false.
+                    Scalar::Text(text) => !matches!(text.as_bytes(), b"" | b"0"),
+                    number => number.to_f64().map_err(drop)? != 0.0,
+                };
+                states.create(name).set(is_set != *is_inverted);
+                Ok(None)
+            }
+            JsonLink::Calc(calc) => {
+                let (result, raises) = calc.run(scalar.to_f64().map_err(drop)?, states);
+                let (result, out) = (result.ok_or(())?, calc.out.as_ref().ok_or(())?);
+                Ok(out.write(&Value::from(result), states)?.or(raises))
+            }
+        }
+    }
+}
+
+impl CalcLink {
+    /// The result, with `value` as VAL; without an expression that is the result.
+    fn run(&self, value: f64, states: &States) -> (Option<f64>, Option<Raises>) {
+        let mut args = [0.0; N_ARGS];
+        for (place, arg) in args.iter_mut().zip(&self.args) {
+            *place = match arg {
+                Arg::Number(number) => *number,
+                Arg::Link(link) => match link.read(states).0.and_then(|value| value.to_f64().ok()) {
+                    Some(number) => number,
+                    None => return (None, None),
+                },
+            };
+        }
+        let result = match &self.expression {
+            Some(expression) => expression.run(&mut args, value),
+            None => Some(value),
+        };
+        let Some(result) = result else { return (None, None) };
+        let mut holds = |program: &Option<Program>| {
+            let verdict = program.as_ref().map(|program| program.run(&mut args, result));
+            verdict.is_some_and(|verdict| verdict.is_some_and(|number| number != 0.0))
+        };
+        let raises = if holds(&self.major) {
+            Some(Raises { severity: 2, message: "post_major error" })
+        } else if holds(&self.minor) {
+            Some(Raises { severity: 1, message: "post_minor error" })
+        } else {
+            None
+        };
+        (Some(result), raises)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::read;
+
+    fn link(text: &str, is_output: bool) -> JsonLink {
+        match said(&read(text).unwrap(), is_output) {
+            Ok(Said::Link(link)) => link,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_state_is_read_and_set_also_the_other_way_round() {
+        let states = States::default();
+        let (plain, inverted) = (link("{state:'red'}", true), link("{state:'!red'}", true));
+
+        plain.write(&Value::from(2.5), &states).unwrap();
+        assert_eq!(plain.read(&states).0, Some(Value::from(1_i16)));
+        assert_eq!(inverted.read(&states).0, Some(Value::from(0_i16)));
+        inverted.write(&Value::from("yes"), &states).unwrap();
+        assert!(!states.create("red").is_on());
+    }
+
+    #[test]
+    fn a_calc_link_computes_from_constants_states_and_others_and_raises_alarms() {
+        let states = States::default();
+        let calc = link(
+            "{calc:{expr:'A+10*B+100*C',args:[1,{state:'on'},{calc:{expr:'A*A',args:{const:3}}}],major:'VAL>905'}}",
+            false,
+        );
+
+        assert_eq!(calc.read(&states), (Some(Value::from(901.0)), None));
+        states.create("on").set(true);
+        let raises = Raises { severity: 2, message: "post_major error" };
+        assert_eq!(calc.read(&states), (Some(Value::from(911.0)), Some(raises)));
+    }
+
+    #[test]
+    fn an_output_is_computed_on_its_way() {
+        let states = States::default();
+        let out = link("{calc:{expr:'VAL>5',out:{state:'high'}}}", true);
+
+        out.write(&Value::from(7.0), &states).unwrap();
+        assert!(states.create("high").is_on());
+        out.write(&Value::from(3.0), &states).unwrap();
+        assert!(!states.create("high").is_on());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_json_link_is_told() {
+        let error = |text: &str, is_output| said(&read(text).unwrap(), is_output).unwrap_err();
+
+        assert_eq!(error("{pva:'x'}", false), "there is no JSON link \"pva\"; there are const, state, calc");
+        assert_eq!(error("{const:[1,'a']}", false), "const takes numbers, or texts");
+        assert_eq!(error("{calc:{expr:'A+'}}", false), "expr: a value is missing at character 3");
+        assert_eq!(error("{calc:{args:[1]}}", false), "calc needs expr");
+        assert_eq!(error("{calc:{expr:'1'}}", true), "calc needs out");
+        assert_eq!(error("{const:1}", true), "an output cannot lead to a constant");
+    }
+}

@@ -1,0 +1,280 @@
+//! JSON as Base reads it in filters and links: JSON5, with names, comments and numbers as people write them.
+
+use crate::limit::JSON_DEPTH_MAX;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Json {
+    Null,
+    Bool(bool),
+    Whole(i64),
+    Real(f64),
+    Text(String),
+    List(Vec<Json>),
+    /// In the order of the text; a name may come twice.
+    Map(Vec<Entry>),
+}
+
+/// One member of a map.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    /// Where the name starts, in bytes.
+    pub(crate) at: usize,
+    pub(crate) value: Json,
+}
+
+/// What cannot be read, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JsonError {
+    /// In bytes from the start of the text.
+    pub(crate) at: usize,
+    pub(crate) what: &'static str,
+}
+
+/// Reads a text that is one value and nothing else.
+pub(crate) fn read(text: &str) -> Result<Json, JsonError> {
+    let mut reader = Reader { text, at: 0 };
+    let value = reader.value(0)?;
+    reader.blanks()?;
+    match reader.peek() {
+        None => Ok(value),
+        Some(_) => Err(reader.error("nothing may follow the closing bracket")),
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn error(&self, what: &'static str) -> JsonError {
+        JsonError { at: self.at, what }
+    }
+
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let next = self.peek()?;
+        self.at += next.len_utf8();
+        Some(next)
+    }
+
+    fn takes(&mut self, wanted: char) -> bool {
+        let is_there = self.peek() == Some(wanted);
+        if is_there {
+            self.at += wanted.len_utf8();
+        }
+        is_there
+    }
+
+    /// Blanks and comments.
+    fn blanks(&mut self) -> Result<(), JsonError> {
+        loop {
+            let rest = self.rest();
+            let trimmed = rest.trim_start();
+            self.at += rest.len() - trimmed.len();
+            let n_bytes = match (trimmed.strip_prefix("//"), trimmed.strip_prefix("/*")) {
+                (Some(line), _) => line.find('\n').unwrap_or(line.len()) + 2,
+                (_, Some(block)) => block.find("*/").ok_or_else(|| self.error("this comment is not closed"))? + 4,
+                _ => return Ok(()),
+            };
+            self.at += n_bytes;
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Json, JsonError> {
+        if depth > JSON_DEPTH_MAX {
+            return Err(self.error("this is nested too deep"));
+        }
+        self.blanks()?;
+        match self.peek() {
+            Some('{') => self.map(depth),
+            Some('[') => self.list(depth),
+            Some('"' | '\'') => self.text().map(Json::Text),
+            Some(_) => self.word(),
+            None => Err(self.error("a value is missing")),
+        }
+    }
+
+    fn map(&mut self, depth: usize) -> Result<Json, JsonError> {
+        self.next();
+        let mut entries = Vec::new();
+        loop {
+            self.blanks()?;
+            if self.takes('}') {
+                return Ok(Json::Map(entries));
+            }
+            let at = self.at;
+            let name = match self.peek() {
+                Some('"' | '\'') => self.text()?,
+                _ => self.name()?,
+            };
+            self.blanks()?;
+            if !self.takes(':') {
+                return Err(self.error("expected ':'"));
+            }
+            let value = self.value(depth + 1)?;
+            entries.push(Entry { name, at, value });
+            self.blanks()?;
+            if !self.takes(',') && self.peek() != Some('}') {
+                return Err(self.error("expected ',' or '}'"));
+            }
+        }
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Json, JsonError> {
+        self.next();
+        let mut elements = Vec::new();
+        loop {
+            self.blanks()?;
+            if self.takes(']') {
+                return Ok(Json::List(elements));
+            }
+            elements.push(self.value(depth + 1)?);
+            self.blanks()?;
+            if !self.takes(',') && self.peek() != Some(']') {
+                return Err(self.error("expected ',' or ']'"));
+            }
+        }
+    }
+
+    /// A name without quotes.
+    fn name(&mut self) -> Result<String, JsonError> {
+        let is_part = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '$');
+        let rest = self.rest();
+        let n_bytes = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
+        let name = rest.get(..n_bytes).unwrap_or_default().to_owned();
+        if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
+            return Err(self.error("expected a name"));
+        }
+        self.at += n_bytes;
+        Ok(name)
+    }
+
+    fn text(&mut self) -> Result<String, JsonError> {
+        let unclosed = JsonError { at: self.at, what: "this text is not closed" };
+        let quote = self.next().ok_or(unclosed)?;
+        let mut text = String::new();
+        loop {
+            match self.next().ok_or(unclosed)? {
+                '\\' => text.extend(self.escaped()?),
+                character if character == quote => return Ok(text),
+                character => text.push(character),
+            }
+        }
+    }
+
+    /// What stands behind a backslash; nothing for a line that goes on.
+    fn escaped(&mut self) -> Result<Option<char>, JsonError> {
+        Ok(Some(match self.next().ok_or_else(|| self.error("this text is not closed"))? {
+            'n' => '\n',
+            't' => '\t',
+            'r' => '\r',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'v' => '\u{b}',
+            '0' => '\0',
+            'x' => self.coded(2)?,
+            'u' => self.coded(4)?,
+            '\n' => return Ok(None),
+            character => character,
+        }))
+    }
+
+    fn coded(&mut self, n_digits: usize) -> Result<char, JsonError> {
+        let digits = self.rest().get(..n_digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let code = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let character = code.and_then(char::from_u32).ok_or_else(|| self.error("this is the code of no character"))?;
+        self.at += n_digits;
+        Ok(character)
+    }
+
+    /// A number, or one of the words that are values.
+    fn word(&mut self) -> Result<Json, JsonError> {
+        let is_part = |character: char| character.is_ascii_alphanumeric() || matches!(character, '+' | '-' | '.' | '_');
+        let rest = self.rest();
+        let word = rest.get(..rest.find(|character| !is_part(character)).unwrap_or(rest.len())).unwrap_or_default();
+        let value = match word {
+            "null" => Json::Null,
+            "true" => Json::Bool(true),
+            "false" => Json::Bool(false),
+            _ => number(word).ok_or_else(|| self.error("expected a value"))?,
+        };
+        self.at += word.len();
+        Ok(value)
+    }
+}
+
+/// A number as JSON5 writes it: also hexadecimal, with a sign or a bare point, `Infinity` and `NaN`.
+fn number(word: &str) -> Option<Json> {
+    let (is_negative, unsigned) = match word.strip_prefix('-') {
+        Some(unsigned) => (true, unsigned),
+        None => (false, word.strip_prefix('+').unwrap_or(word)),
+    };
+    if unsigned.starts_with(['+', '-']) {
+        return None;
+    }
+    let hexadecimal = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X"));
+    if let Some(digits) = hexadecimal {
+        let whole = i64::from_str_radix(digits, 16).ok()?;
+        return Some(Json::Whole(if is_negative { -whole } else { whole }));
+    }
+    if unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
+        return format!("{}{unsigned}", if is_negative { "-" } else { "" }).parse().ok().map(Json::Whole);
+    }
+    let real = match unsigned {
+        "Infinity" => f64::INFINITY,
+        "NaN" => f64::NAN,
+        // Rust reads more words as numbers than JSON5 has.
+        digits if digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') => digits.parse().ok()?,
+        _ => return None,
+    };
+    Some(Json::Real(if is_negative { -real } else { real }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_may_be_written_as_people_write_it() {
+        let plain = read(r#"{"a":[1,-2.5,true,null],"b":"x\u0041"}"#).unwrap();
+        let loose = read("{ a : [+1, -2.5, true, null,], /* both */ 'b': 'x\\x41', } // end").unwrap();
+
+        let (Json::Map(plain), Json::Map(loose)) = (plain, loose) else { panic!("no maps") };
+        let values =
+            |entries: Vec<Entry>| entries.into_iter().map(|entry| (entry.name, entry.value)).collect::<Vec<_>>();
+        assert_eq!(values(plain), values(loose));
+        assert_eq!(read("-0x10"), Ok(Json::Whole(-16)));
+        assert_eq!(read(".5"), Ok(Json::Real(0.5)));
+        assert_eq!(read("-Infinity"), Ok(Json::Real(f64::NEG_INFINITY)));
+    }
+
+    #[test]
+    fn what_is_no_json_is_told_with_its_place() {
+        let error = |text| read(text).unwrap_err();
+
+        assert_eq!(error(r#"{"a" 1}"#), JsonError { at: 5, what: "expected ':'" });
+        assert_eq!(error("[1 2]"), JsonError { at: 3, what: "expected ',' or ']'" });
+        assert_eq!(error("{a:1}x").at, 5);
+        assert_eq!(error("{a:").what, "a value is missing");
+        assert_eq!(error("'abc").at, 0);
+        assert_eq!(error("inf").what, "expected a value");
+        assert_eq!(error("/* x").what, "this comment is not closed");
+    }
+
+    #[test]
+    fn a_hundred_thousand_brackets_end_where_the_limit_is() {
+        let error = read(&"[".repeat(100_000)).unwrap_err();
+
+        assert_eq!(error, JsonError { at: JSON_DEPTH_MAX + 1, what: "this is nested too deep" });
+    }
+}

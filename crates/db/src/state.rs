@@ -1,0 +1,89 @@
+//! Named states: switches that filters, links and records of an IOC share (`dbState` in Base).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fodo_data::Text;
+
+/// All states of an IOC, by name. Clones are the same states.
+#[derive(Clone, Debug, Default)]
+pub struct States(Arc<Mutex<Vec<State>>>);
+
+/// One state, off at first. Clones are the same state.
+#[derive(Clone, Debug)]
+pub struct State {
+    name: Text,
+    is_on: Arc<AtomicBool>,
+}
+
+impl States {
+    /// The state of that name, made if there is none.
+    pub fn create(&self, name: &str) -> State {
+        let mut states = self.lock();
+        if let Some(state) = find(&states, name) {
+            return state;
+        }
+        let state = State { name: name.into(), is_on: Arc::default() };
+        states.push(state.clone());
+        state
+    }
+
+    /// The state of that name, if somebody has made it.
+    pub fn find(&self, name: &str) -> Option<State> {
+        find(&self.lock(), name)
+    }
+
+    /// Every state, in the order in which they were made.
+    pub fn all(&self) -> Vec<State> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<State>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn find(states: &[State], name: &str) -> Option<State> {
+    states.iter().find(|state| state.name.as_bytes() == name.as_bytes()).cloned()
+}
+
+impl State {
+    /// What it is called.
+    pub fn name(&self) -> &Text {
+        &self.name
+    }
+
+    /// Turns it on or off. Nothing is processed by that; who asks next sees it.
+    pub fn set(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Release);
+    }
+
+    /// Whether it is on.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Acquire)
+    }
+}
+
+impl PartialEq for State {
+    /// Whether they are the same state, not only called the same.
+    fn eq(&self, other: &State) -> bool {
+        Arc::ptr_eq(&self.is_on, &other.is_on)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_one_for_all_who_name_it() {
+        let states = States::default();
+
+        states.create("beam").set(true);
+
+        assert!(states.clone().create("beam").is_on());
+        assert_eq!(states.find("beam"), Some(states.create("beam")));
+        assert_eq!(states.find("lost"), None);
+        assert_eq!(states.all().len(), 1);
+    }
+}

@@ -1,0 +1,80 @@
+//! Links with filters, JSON and named states.
+
+use std::sync::Arc;
+
+use fodo_data::Value;
+
+use super::{Ioc, Oslo};
+
+#[test]
+fn a_record_that_follows_another_through_a_filter_processes_at_what_passes() {
+    let mut ioc = Ioc::new(
+        "record(ao, a) { field(VAL, 10) field(PINI, YES) }
+         record(calc, near) { field(INPA, \"a.{dbnd:{abs:2}} CP\") field(CALC, \"VAL+1\") }
+         record(calc, every) { field(INPA, \"a CP\") field(CALC, \"VAL+1\") }
+         record(calc, later) { field(CALC, \"VAL+1\") }",
+    );
+    assert_eq!((ioc.number("near"), ioc.number("every")), (1.0, 1.0));
+
+    for value in [11.0, 12.0, 13.0, 14.0, 16.0] {
+        ioc.put("a", value, None).unwrap();
+    }
+    ioc.put("later.INPA", "a.{dec:{n:2}} CP", None).unwrap();
+    for value in [17.0, 18.0, 19.0] {
+        ioc.put("a", value, None).unwrap();
+    }
+
+    assert_eq!((ioc.number("near"), ioc.number("near.A")), (4.0, 19.0));
+    assert_eq!(ioc.number("every"), 9.0);
+    assert_eq!((ioc.number("later"), ioc.number("later.A")), (2.0, 18.0));
+}
+
+#[test]
+fn a_state_is_the_same_for_db_state_links_and_filters() {
+    let mut ioc = Ioc::new(
+        "record(bo, switch) { field(DTYP, \"Db State\") field(OUT, \"@red\") }
+         record(bi, flag) { field(DTYP, \"Db State\") field(INP, \"@red\") }
+         record(bo, out) { field(OUT, {state:\"red\"}) field(FLNK, flag) }
+         record(calc, in) { field(INPA, {state:\"red\"}) field(CALC, A) }",
+    );
+    assert!(ioc.database.channel("in.{sync:{while:'red'}}").is_ok());
+
+    ioc.put("switch", 1_i32, None).unwrap();
+    for record in ["flag", "in"] {
+        ioc.put(&format!("{record}.PROC"), 1_i32, None).unwrap();
+    }
+    assert_eq!((ioc.number("flag"), ioc.number("in")), (1.0, 1.0));
+
+    ioc.put("out", 0_i32, None).unwrap();
+    assert_eq!(ioc.number("flag"), 0.0);
+    assert!(!ioc.database.states().find("red").unwrap().is_on());
+}
+
+#[test]
+fn every_link_that_is_read_takes_filters_and_json() {
+    let mut ioc = Ioc::at(
+        Arc::new(Oslo),
+        "record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 4) }
+         record(compress, two) { field(INP, \"w.[2:3]\") field(NSAM, 4) field(ALG, \"Circular Buffer\") }
+         record(ai, later) { field(DTYP, \"Async Soft Channel\") field(INP, {calc:{expr:\"3\"}}) }
+         record(ai, stamped) { field(TSEL, \"w.[1]\") }
+         record(calc, off) { field(SDIS, {state:\"red\"}) field(DISV, 0) field(CALC, 5) }
+         record(lsi, iso) { field(INP, \"w.{ts:{str:'iso'}}\") }
+         record(stringin, word) { field(INP, {const:\"a text\"}) }
+         record(stringin, number) { field(INP, {const:5}) }
+         record(lsi, three) { field(INP, {calc:{expr:\"3\"}}) }
+         record(calcout, states) { field(INPA, {state:\"red\"}) field(INPB, {calc:{expr:\"3\"}}) field(INPC, none) }",
+    );
+
+    ioc.put("w", Value::from(vec![1.0, 2.0, 3.0, 4.0]), None).unwrap();
+    for record in ["two", "later", "stamped", "off", "iso", "three"] {
+        ioc.put(&format!("{record}.PROC"), 1_i32, None).unwrap();
+    }
+
+    assert_eq!((ioc.number("two.INPN"), ioc.number("two.NUSE"), ioc.number("two")), (2.0, 2.0, 3.0));
+    assert_eq!((ioc.number("later"), ioc.number("stamped.TSE"), ioc.number("off")), (3.0, 2.0, 0.0));
+    assert_eq!((ioc.text("iso"), ioc.text("three")), ("2027-01-15T09:00:00.000000+0100".into(), "3".into()));
+    assert_eq!((ioc.text("word"), ioc.text("number")), ("a text".into(), "5".into()));
+    let said = ["states.INAV", "states.INBV", "states.INCV"].map(|field| ioc.number(field));
+    assert_eq!(said, [2.0, 1.0, 0.0]);
+}

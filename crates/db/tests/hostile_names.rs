@@ -1,0 +1,126 @@
+//! Names of channels and texts of links as a hostile peer would write them.
+#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+
+use fodo_data::{EventMask, Now, Value};
+use fodo_db::{Chain, Database, Input, Loader};
+
+const RECORDS: &str = r#"
+record(waveform, "wave") { field(FTVL, "LONG") field(NELM, "8") field(INP, "[1,2,3,4,5]") }
+record(ai, "ai") { field(INP, "3") }
+record(stringin, "text") { field(INP, "{const:'words'}") }
+"#;
+
+/// What is put together and mutilated.
+const PARTS: &[&str] = &[
+    ".",
+    "$",
+    "[1]",
+    "[-3:2:-1]",
+    "[::",
+    "[2147483647:2:-2147483648]",
+    "{",
+    "}",
+    "{arr:{s:-2147483648,i:2147483647,e:2147483647}}",
+    "{dbnd:{abs:NaN}}",
+    "{\"dbnd\":{\"rel\":-Infinity}}",
+    "{dec:{n:2147483647}}",
+    "{ts:{num:'ts',epoch:'unix'}}",
+    "{ts:{str:'iso'}}",
+    "{ts:{}}",
+    "{utag:{M:-1,V:-1}}",
+    "{sync:{while:'on'}}",
+    "{sync:{m:'before',s:'on'}}",
+    ":",
+    ",",
+    "'",
+    "\"",
+    "\\u0000",
+    "\\",
+    "/*",
+    "//",
+    "\u{e9}",
+    "0x8000000000000000",
+    "-9223372036854775809",
+    "1e999",
+    " ",
+    "{const:",
+    "{state:'on'}",
+    "{calc:{expr:'A/0',args:[",
+    "{calc:{expr:'A',args:{state:'!on'},major:'VAL'}}",
+    "]}}",
+    "null",
+];
+
+/// The next number of a sequence without end.
+fn next(seed: &mut u64) -> usize {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    usize::try_from(*seed >> 33).unwrap()
+}
+
+/// Some parts, of which now and then a character is left out or doubled.
+fn text(seed: &mut u64) -> String {
+    let mut text = String::new();
+    for _ in 0..=next(seed) % 5 {
+        text.push_str(PARTS[next(seed) % PARTS.len()]);
+    }
+    let mut characters: Vec<char> = text.chars().collect();
+    let at = next(seed) % characters.len();
+    match next(seed) % 4 {
+        0 => drop(characters.remove(at)),
+        1 => characters.insert(at, characters[at]),
+        _ => {}
+    }
+    characters.into_iter().collect()
+}
+
+fn database() -> Database {
+    let mut loader = Loader::default();
+    loader.states().create("on");
+    loader.load("hostile.db", "", &mut |_| Ok(RECORDS.as_bytes().to_vec())).unwrap();
+    loader.finish().unwrap()
+}
+
+#[test]
+fn whatever_a_name_says_it_is_a_channel_that_works_or_is_refused() {
+    let database = database();
+    let (mut seed, mut n_filtered, mut n_refused) = (0x9e37_79b9_7f4a_7c15, 0, 0);
+
+    for _ in 0..100_000 {
+        let field = ["wave.", "wave.VAL", "ai.", "text.DESC", "text.DESC$"][next(&mut seed) % 5];
+        let name = format!("{field}{}", text(&mut seed));
+        match database.channel(&name) {
+            Ok(channel) => {
+                n_filtered += usize::from(!channel.filters.is_empty());
+                let mut facts = database.facts(channel.field);
+                let mut chain = Chain::new(channel.filters, &mut facts);
+                let moment = database.moment(channel.field, Now::for_test().wall);
+                let read = chain.read(database.read(channel.field), &moment);
+                assert!(read.value.len() <= facts.count_max as usize, "{name}");
+                for _ in 0..3 {
+                    chain.update(EventMask::VALUE, database.read(channel.field), &moment);
+                }
+            }
+            Err(error) => n_refused += usize::from(!format!("{error:?}").is_empty()),
+        }
+    }
+
+    assert!(n_filtered > 1000 && n_refused > 1000, "{n_filtered} {n_refused}");
+}
+
+#[test]
+fn whatever_is_put_to_a_link_the_record_processes_on() {
+    let database = database();
+    let (link, process) = (database.field("ai.INP").unwrap(), database.field("ai.PROC").unwrap());
+    let mut events = Vec::new();
+    let mut put = |field, value| database.handle(Input::Put { field, value, put: None }, Now::for_test(), &mut events);
+    let (mut seed, mut n_taken) = (0x2545_f491_4f6c_dd1d, 0);
+
+    for _ in 0..20_000 {
+        n_taken += usize::from(put(link, Value::from(text(&mut seed).as_str())).is_ok());
+        put(process, Value::from(1_i32)).unwrap();
+    }
+
+    assert!(n_taken > 1000, "{n_taken}");
+}

@@ -1,0 +1,221 @@
+//! Channels with filters, from the name that a client asks for to the updates that it gets.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use fodo_ca::Cid;
+use fodo_ca::message::{self, Answer, Header, Request};
+use fodo_db::States;
+use fodo_ioc::{Ioc, RunningIoc};
+use fodo_net::log::{Level, Line, Log};
+use fodo_net::{Channel, ClientConfig, Context, Error, MonitorEvent, MonitorOptions, Refusal, ServerConfig, Value};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const RECORDS: &str = r#"
+record(ao, "f:ao") { field(VAL, "3") field(PINI, "YES") }
+record(waveform, "f:wave") { field(FTVL, "LONG") field(NELM, "8") field(INP, "[10,11,12,13,14,15]") }
+"#;
+
+type Lines = Arc<Mutex<Vec<Line>>>;
+
+/// An IOC with the records, and what it says.
+fn ioc() -> (RunningIoc, States, Lines) {
+    static FILE: OnceLock<PathBuf> = OnceLock::new();
+    let file = FILE.get_or_init(|| {
+        let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("filters.db");
+        std::fs::write(&file, RECORDS).unwrap();
+        file
+    });
+    let ioc = Ioc::load(&[(file.clone(), String::new())]).unwrap();
+    let states = ioc.states().clone();
+    let config = ServerConfig {
+        interfaces: vec![Ipv4Addr::LOCALHOST],
+        port: 0,
+        beacon_addresses: Vec::new(),
+        beacons_to_interfaces: false,
+        ..ServerConfig::default()
+    };
+    let lines = Lines::default();
+    let kept = lines.clone();
+    let log = Log::new(Level::Warning, move |line| kept.lock().unwrap().push(line.clone()));
+    (ioc.serve_telling(config, log).unwrap(), states, lines)
+}
+
+fn client(ioc: &RunningIoc) -> Context {
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
+    Context::new(ClientConfig::at(vec![server]))
+}
+
+fn value(channel: &Channel) -> Value {
+    channel.get(PATIENCE).unwrap().value
+}
+
+#[test]
+fn a_part_of_an_array_is_read_and_monitored_and_the_channel_tells_its_size() {
+    let (ioc, ..) = ioc();
+    let context = client(&ioc);
+    let whole = context.channel("f:wave").unwrap();
+    let part = context.channel("f:wave.[-3:-1]").unwrap();
+
+    let facts = part.connect(PATIENCE).unwrap();
+    let monitor = part.monitor(MonitorOptions::default());
+    let first = next_values(&monitor, 1);
+    whole.put(vec![1, 2, 3, 4], PATIENCE).unwrap();
+
+    assert_eq!(facts.count_max, 3);
+    assert_eq!(first, [Value::from(vec![13, 14, 15])]);
+    assert_eq!(next_values(&monitor, 1), [Value::from(vec![2, 3, 4])]);
+    assert_eq!(value(&part), Value::from(vec![2, 3, 4]));
+    assert_eq!(value(&whole), Value::from(vec![1, 2, 3, 4]));
+}
+
+/// The next updates of a monitor.
+fn next_values(monitor: &fodo_net::Monitor, n: usize) -> Vec<Value> {
+    let mut values = Vec::new();
+    while values.len() < n {
+        match monitor.next(PATIENCE).expect("an update") {
+            MonitorEvent::Update(update) => values.push(update.value),
+            MonitorEvent::Connected(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    values
+}
+
+#[test]
+fn each_channel_remembers_for_itself_what_passed_and_gets_pass_always() {
+    let (ioc, ..) = ioc();
+    let context = client(&ioc);
+    let ao = context.channel("f:ao").unwrap();
+    let monitors: Vec<_> = ["f:ao", "f:ao.{dbnd:{abs:1.5}}", "f:ao.{dec:{n:3}}"]
+        .into_iter()
+        .map(|name| {
+            let channel = context.channel(name).unwrap();
+            let monitor = channel.monitor(MonitorOptions::default());
+            assert_eq!(next_values(&monitor, 1), [Value::from(3.0)], "{name}");
+            (channel, monitor)
+        })
+        .collect();
+
+    for number in [4.0, 5.0, 6.0, 7.0, 20.0] {
+        ao.put(number, PATIENCE).unwrap();
+        assert!(monitors.iter().all(|(channel, _)| value(channel) == Value::from(number)), "{number}");
+    }
+
+    assert_eq!(next_values(&monitors[0].1, 5), [4.0, 5.0, 6.0, 7.0, 20.0].map(Value::from));
+    assert_eq!(next_values(&monitors[1].1, 3), [5.0, 7.0, 20.0].map(Value::from));
+    assert_eq!(next_values(&monitors[2].1, 1), [6.0].map(Value::from));
+}
+
+#[test]
+fn a_subscription_that_waits_for_a_state_begins_with_nothing() {
+    let (ioc, states, _) = ioc();
+    let beam = states.create("beam");
+    let context = client(&ioc);
+    let ao = context.channel("f:ao").unwrap();
+    let waiting = context.channel("f:ao.{sync:{while:'beam'}}").unwrap();
+    let monitor = waiting.monitor(MonitorOptions::default());
+    // Answers come in the order of requests, so the subscription is there before the put.
+    assert_eq!(value(&waiting), Value::from(3.0));
+
+    for (is_on, number) in [(false, 1.0), (true, 2.0), (false, 4.0), (true, 5.0)] {
+        beam.set(is_on);
+        ao.put(number, PATIENCE).unwrap();
+    }
+
+    assert_eq!(next_values(&monitor, 2), [2.0, 5.0].map(Value::from));
+    assert_eq!(monitor.counts().delivered, 2);
+}
+
+#[test]
+fn a_time_stamp_is_read_as_the_value_and_put_as_the_field() {
+    let (ioc, ..) = ioc();
+    let context = client(&ioc);
+    let stamp = context.channel("f:ao.{ts:{num:'dbl',epoch:'unix'}}").unwrap();
+
+    stamp.put(5.0, PATIENCE).unwrap();
+
+    let at = context.channel("f:ao").unwrap().get(PATIENCE).unwrap();
+    assert_eq!(at.value, Value::from(5.0));
+    let expected = at.time.unix_s as f64 + f64::from(at.time.nanos) * 1e-9;
+    assert_eq!(value(&stamp), Value::from(expected));
+}
+
+/// A connection that has said which version it speaks.
+fn raw(ioc: &RunningIoc) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", ioc.tcp_port())).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut bytes = Vec::new();
+    Request::Version { priority: 0, minor: 13, sequence: 0 }.header(0).encode(&mut bytes);
+    stream.write_all(&bytes).unwrap();
+    stream
+}
+
+/// What a request to create a channel is answered.
+fn created(stream: &mut TcpStream, cid: u32, name: &str) -> Answer {
+    let mut bytes = Vec::new();
+    let request = Request::CreateChan { cid: Cid(cid), minor: 13 };
+    message::encode_text(&mut bytes, |size| request.header(size), name.as_bytes());
+    stream.write_all(&bytes).unwrap();
+    loop {
+        let mut bytes = [0; message::HEADER_BYTES];
+        stream.read_exact(&mut bytes).unwrap();
+        let (header, _) = Header::decode(&bytes).unwrap();
+        std::io::copy(&mut stream.take(header.payload_bytes.into()), &mut std::io::sink()).unwrap();
+        let answer = Answer::from_header(&header);
+        if matches!(answer, Answer::CreateChan { .. } | Answer::CreateChFail { .. }) {
+            return answer;
+        }
+    }
+}
+
+#[test]
+fn row_29_a_bad_filter_fails_its_channel_and_the_log_says_why_once() {
+    let (ioc, _, lines) = ioc();
+    let mut gateway = raw(&ioc);
+    let deep = format!("f:ao.{{dbnd:{}", "{a:".repeat(300));
+    let bad = ["f:ao.{dbnd:{abs:1}", "f:ao.{nope:{}}", "f:ao.[1", "f:ao.{sync:{while:'dark'}}", &deep];
+
+    for cid in 0..40 {
+        for name in bad {
+            assert_eq!(created(&mut gateway, cid, name), Answer::CreateChFail { cid: Cid(cid) }, "{name}");
+        }
+    }
+
+    let lines = lines.lock().unwrap();
+    assert_eq!(lines.len(), bad.len(), "{lines:?}");
+    let said: Vec<&str> = lines.iter().map(|line| line.what.as_str()).collect();
+    assert!(said[0].starts_with("a channel is refused: expected ',' or '}'"), "{said:?}");
+    assert!(said[1].contains("there is no filter \"nope\""), "{said:?}");
+    assert!(said[4].contains("nested too deep"), "{said:?}");
+    assert!(matches!(created(&mut gateway, 99, "f:ao.{dbnd:{abs:1}}"), Answer::CreateChan { .. }));
+}
+
+#[test]
+fn row_29_a_name_of_fifteen_thousand_brackets_fails_its_channel_and_no_other() {
+    let (ioc, _, lines) = ioc();
+    let mut gateway = raw(&ioc);
+    assert!(matches!(created(&mut gateway, 1, "f:ao"), Answer::CreateChan { .. }));
+
+    let answer = created(&mut gateway, 2, &format!("f:ao.{}", "{".repeat(15_000)));
+
+    assert_eq!(answer, Answer::CreateChFail { cid: Cid(2) });
+    assert!(matches!(created(&mut gateway, 3, "f:wave.[1]"), Answer::CreateChan { .. }));
+    let lines = lines.lock().unwrap();
+    assert!(lines[0].what.contains("a name with filters takes 1024 bytes"), "{lines:?}");
+    assert!(lines[0].pv.as_ref().is_some_and(|pv| pv.len() < 1024), "{lines:?}");
+}
+
+#[test]
+fn a_client_is_told_that_a_channel_with_a_bad_filter_is_refused() {
+    let (ioc, ..) = ioc();
+
+    let refused = client(&ioc).channel("f:ao.{dbnd:1}").unwrap().get(Duration::from_secs(1)).unwrap_err();
+
+    assert!(matches!(refused, Error::Refused { refusal: Refusal::Channel, .. }), "{refused:?}");
+}
