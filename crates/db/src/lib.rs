@@ -10,11 +10,8 @@ mod common;
 mod core;
 mod database;
 mod field;
-
-mod inherit;
-
 mod filter;
-
+mod inherit;
 mod inspect;
 mod jlink;
 mod json;
