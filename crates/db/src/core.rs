@@ -8,13 +8,13 @@ use std::sync::Arc;
 use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, Value};
 
 use crate::common::{Common, Follower, number, row};
-use crate::field::{Dbf, Slot};
+use crate::field::{ASL0, Dbf, Slot};
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::{Link, Modifiers, Target};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::{Cell, Record, labels, with};
 use crate::turn::follows;
-use crate::{Facts, FieldRef, PutError};
+use crate::{AccessLevel, Facts, FieldRef, PutError};
 
 /// Digits after the point of numbers in records without PREC, as C prints them.
 const DIGITS: i16 = 6;
@@ -105,6 +105,14 @@ impl Core {
             None => (Kind::U8, u32::from(row.size)),
         };
         Facts { kind, count_max, is_read_only: row.has(crate::field::NOMOD), record_type }
+    }
+
+    pub(crate) fn access_level(&self, FieldRef { record, field }: FieldRef) -> AccessLevel {
+        let row = self.cell(record).and_then(|cell| row(cell.record_type().rows, field & !LONG_STRING));
+        match row.is_some_and(|row| row.has(ASL0)) {
+            true => AccessLevel::Asl0,
+            false => AccessLevel::Asl1,
+        }
     }
 
     /// Units, limits and labels.

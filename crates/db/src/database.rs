@@ -12,7 +12,7 @@ use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::load::Info;
 use crate::post::reading;
 use crate::turn::{Deferred, Engine, Turn};
-use crate::{Event, Facts, FieldRef, Input, PutError, PutId};
+use crate::{AccessLevel, Event, Facts, FieldRef, Input, PutError, PutId};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
 #[derive(Debug)]
@@ -66,6 +66,12 @@ impl Database {
     /// Units, limits, labels and acknowledge state of a field.
     pub fn meta(&self, field: FieldRef) -> Arc<Meta> {
         self.core.meta(field)
+    }
+
+    /// The access security group of a field's record (ASG), and the level of the field.
+    pub fn access_group(&self, field: FieldRef) -> (Text, AccessLevel) {
+        let group = self.core.with(field.record, |body| body.common().access_group.clone());
+        (group.unwrap_or_default(), self.core.access_level(field))
     }
 
     /// From now on changes of the field are posted, or no longer.

@@ -17,6 +17,7 @@ mod post;
 mod put;
 mod record;
 mod scan;
+mod security;
 mod step;
 mod turn;
 
@@ -26,6 +27,7 @@ use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Value};
 
 pub use database::Database;
 pub use load::{LoadError, Loader, OpenFile};
+pub use security::{Access, AccessFile, AccessInput, AccessLevel, Granted, Security};
 
 /// One field of one record; small, for ever valid in its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +97,8 @@ pub enum Event {
         /// The number that the put gave.
         put: PutId,
     },
+    /// A record has another access security group (ASG) now.
+    Regrouped,
 }
 
 /// Why a put was refused; nothing was processed, and nothing changed but where a variant says so.

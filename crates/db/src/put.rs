@@ -8,12 +8,13 @@ use crate::link::{Parsed, Side, Target, parse};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::{CHANGED, number_of, with};
 use crate::turn::{Deferred, Turn, follows};
-use crate::{ConvertError, PutError, PutId};
+use crate::{ConvertError, Event, PutError, PutId};
 
 const DISP: u16 = Common::at("DISP");
 const PROC: u16 = Common::at("PROC");
 const ACKS: u16 = Common::at("ACKS");
 const ACKT: u16 = Common::at("ACKT");
+const ASG: u16 = Common::at("ASG");
 
 impl Turn<'_> {
     /// A client's put: refused where DISP says so; processes the record where the field says so.
@@ -112,6 +113,9 @@ impl Turn<'_> {
         let after = self.with(record, |body, _| body.common().scan);
         if let (Some(before), true) = (before, row.has(SCAN) || before != after) {
             self.rescan(record, before);
+        }
+        if field == ASG {
+            self.events.push(Event::Regrouped);
         }
         Ok(())
     }
