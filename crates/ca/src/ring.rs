@@ -36,6 +36,13 @@ pub struct Cursor {
     pub merged: u64,
 }
 
+impl Cursor {
+    /// Which posts it meets.
+    pub fn mask(&self) -> EventMask {
+        self.mask
+    }
+}
+
 impl Ring {
     /// A ring of `n_posts`, at least one.
     pub fn new(n_posts: usize) -> Ring {

@@ -107,6 +107,14 @@ impl Core {
         Facts { kind, count_max, is_read_only: row.has(crate::field::NOMOD), record_type }
     }
 
+    pub(crate) fn name(&self, FieldRef { record, field }: FieldRef) -> String {
+        let name = self.names.get(record as usize).cloned().unwrap_or_default();
+        let row = self.cell(record).and_then(|cell| row(cell.record_type().rows, field & !LONG_STRING));
+        let field_name = row.filter(|_| field != RTYP).map_or("RTYP", |row| row.name);
+        let mark = if field & LONG_STRING == 0 { "" } else { "$" };
+        format!("{}.{field_name}{mark}", name.to_str())
+    }
+
     pub(crate) fn access_level(&self, FieldRef { record, field }: FieldRef) -> AccessLevel {
         let row = self.cell(record).and_then(|cell| row(cell.record_type().rows, field & !LONG_STRING));
         match row.is_some_and(|row| row.has(ASL0)) {

@@ -68,6 +68,11 @@ impl Database {
         self.core.meta(field)
     }
 
+    /// The whole name of a field: `rec.VAL`, `rec.DESC$`.
+    pub fn name(&self, field: FieldRef) -> String {
+        self.core.name(field)
+    }
+
     /// The access security group of a field's record (ASG), and the level of the field.
     pub fn access_group(&self, field: FieldRef) -> (Text, AccessLevel) {
         let group = self.core.with(field.record, |body| body.common().access_group.clone());

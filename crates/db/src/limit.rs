@@ -27,8 +27,8 @@ pub(crate) const JSON_DEPTH_MAX: usize = 64;
 pub(crate) const ELEMENTS_MAX: u32 = 1 << 27;
 /// Bytes of a record's name, as in Base.
 pub(crate) const NAME_BYTES_MAX: usize = 60;
-/// Bytes of an access file. Plants list some hundred users and hosts; a bound keeps a wrong path, to a log or a device, from
-/// filling memory.
+/// Bytes of an access file. Plants list some hundred users and hosts; a log that was named by mistake
+/// is not read to its end.
 pub(crate) const ACCESS_FILE_BYTES_MAX: usize = 4 << 20;
 /// Brackets inside one another in a block that is skipped, since what it says is not known here.
 pub(crate) const ACCESS_DEPTH_MAX: usize = 64;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fodo_data::{Meta, Reading, Severity, Value};
 use fodo_db::{FieldRef, Input, PutError};
-use fodo_net::{Completion, Post, Posts, PutRefusal, Pv, PvFacts, Source};
+use fodo_net::{Completion, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Rights, Source};
 
 use crate::limit;
 use crate::turn::Crank;
@@ -98,8 +98,12 @@ impl Pv for RecordPv {
         self.crank.database().meta(self.field)
     }
 
-    fn put(&self, value: Value, completion: Option<Completion>) -> Result<(), PutRefusal> {
-        self.crank.put(self.field, value, completion).map_err(refusal)
+    fn allowed(&self, by: &Peer) -> Rights {
+        self.crank.guard().allowed(self.crank.database(), self.field, by)
+    }
+
+    fn put(&self, value: Value, by: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal> {
+        self.crank.put(self.field, value, by, completion).map_err(refusal)
     }
 
     fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal> {

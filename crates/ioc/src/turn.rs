@@ -8,8 +8,9 @@ use std::time::{Instant, SystemTime};
 
 use fodo_data::{Now, Value};
 use fodo_db::{Database, Event, FieldRef, Input, PutError, PutId};
-use fodo_net::{Completion, Post};
+use fodo_net::{Completion, Peer, Post, RightsSignal};
 
+use crate::guard::{Guard, Inputs, PutNote, Rules};
 use crate::limit;
 use crate::pv::RecordPv;
 
@@ -17,6 +18,7 @@ use crate::pv::RecordPv;
 #[derive(Debug)]
 pub struct Crank {
     database: Database,
+    guard: Guard,
     turn: Mutex<Turn>,
     /// The next deadline may be another, or the IOC stops.
     changed: Condvar,
@@ -28,9 +30,21 @@ pub struct Crank {
 struct Turn {
     events: Vec<Event>,
     watched: HashMap<FieldRef, Arc<RecordPv>>,
+    /// Fields that rules depend on.
+    inputs: Inputs,
+    /// Tells the server that clients may have other rights.
+    signal: Option<RightsSignal>,
     puts: HashMap<PutId, Completion>,
     put_next: u64,
     is_stopped: bool,
+}
+
+impl Turn {
+    fn tell_rights(&self) {
+        if let Some(signal) = &self.signal {
+            signal.changed();
+        }
+    }
 }
 
 fn now() -> Now {
@@ -38,8 +52,36 @@ fn now() -> Now {
 }
 
 impl Crank {
-    pub fn new(database: Database) -> Arc<Crank> {
-        Arc::new(Crank { database, turn: Mutex::default(), changed: Condvar::new(), n_waiting: AtomicUsize::new(0) })
+    pub fn new(database: Database, guard: Guard) -> Arc<Crank> {
+        let (turn, changed, n_waiting) = (Mutex::default(), Condvar::new(), AtomicUsize::new(0));
+        Arc::new(Crank { database, guard, turn, changed, n_waiting })
+    }
+
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// From now on these rules hold, with what their inputs are at this moment.
+    pub fn set_rules(&self, rules: Rules) {
+        let mut turn = self.lock();
+        let before = std::mem::replace(&mut turn.inputs, rules.inputs);
+        for field in before.into_keys().filter(|field| !turn.inputs.contains_key(field)) {
+            self.database.watch(field, turn.watched.contains_key(&field));
+        }
+        self.guard.set_rules(rules.security);
+        for (field, inputs) in &turn.inputs {
+            self.database.watch(*field, true);
+            self.guard.set_input(inputs, &self.database.read(*field));
+        }
+        turn.tell_rights();
+    }
+
+    /// Whom to tell that clients may have other rights.
+    pub fn set_signal(&self, signal: RightsSignal) {
+        let mut turn = self.lock();
+        turn.signal = Some(signal);
+        // Clients may have come before this.
+        turn.tell_rights();
     }
 
     pub fn database(&self) -> &Database {
@@ -95,8 +137,16 @@ impl Crank {
     }
 
     /// Writes a field and processes what that starts, on this thread.
-    pub fn put(&self, field: FieldRef, value: Value, completion: Option<Completion>) -> Result<(), PutError> {
+    pub fn put(
+        &self,
+        field: FieldRef,
+        value: Value,
+        by: &Peer,
+        completion: Option<Completion>,
+    ) -> Result<(), PutError> {
+        let tell = self.guard.tell_put(&self.database, field, by);
         let mut turn = self.lock();
+        let old = tell.map(|_| self.database.read(field).value);
         let put = completion.map(|completion| {
             let put = PutId(turn.put_next);
             turn.put_next += 1;
@@ -106,6 +156,10 @@ impl Crank {
         let result = self.handle(&mut turn, Input::Put { field, value, put });
         if let (Err(_), Some(put)) = (&result, put) {
             turn.puts.remove(&put);
+        }
+        if let (Ok(()), Some(tell), Some(old)) = (&result, tell, old) {
+            let new = self.database.read(field).value;
+            tell(PutNote { time: now().wall, by: by.clone(), pv: self.database.name(field), old, new });
         }
         result
     }
@@ -125,7 +179,7 @@ impl Crank {
             true => turn.watched.insert(pv.field(), pv.clone()),
             false => turn.watched.remove(&pv.field()),
         };
-        self.database.watch(pv.field(), is_watched);
+        self.database.watch(pv.field(), is_watched || turn.inputs.contains_key(&pv.field()));
     }
 
     /// Does something while no change can be posted.
@@ -139,9 +193,13 @@ impl Crank {
         let mut events = std::mem::take(&mut turn.events);
         let before = self.database.deadline();
         let result = self.database.handle(input, now(), &mut events);
+        let mut are_rights_new = false;
         for event in events.drain(..) {
             match event {
                 Event::Posted { field, mask, reading } => {
+                    if let Some(inputs) = turn.inputs.get(&field) {
+                        are_rights_new |= self.guard.set_input(inputs, &reading);
+                    }
                     if let Some(pv) = turn.watched.get(&field) {
                         pv.post(Post { mask, reading });
                     }
@@ -151,9 +209,11 @@ impl Crank {
                         completion.done();
                     }
                 }
-                // Nobody's rights depend on it yet.
-                Event::Regrouped => {}
+                Event::Regrouped => are_rights_new |= self.guard.has_rules(),
             }
+        }
+        if are_rights_new {
+            turn.tell_rights();
         }
         turn.events = events;
         if self.database.deadline() != before {

@@ -6,12 +6,18 @@ use super::{Access, AccessFile, DEFAULT, Granted, Group, Rule};
 use crate::calc::Program;
 use crate::limit::{ACCESS_DEPTH_MAX, ACCESS_FILE_BYTES_MAX};
 use crate::load::lexer::{Lexer, Place, Token};
-use crate::load::{LoadError, Macros, bare_error};
+use crate::load::{LoadError, Macros, OpenFile, bare_error};
 
 /// Words that no name may be, unless in quotes.
 const KEYWORDS: [&str; 5] = ["UAG", "HAG", "ASG", "RULE", "CALC"];
 
 impl AccessFile {
+    /// Reads a file. `macros`: `"P=X:,R=1"`. Fails as [`AccessFile::parse`].
+    pub fn load(file: &str, macros: &str, open: &mut OpenFile) -> Result<AccessFile, LoadError> {
+        let bytes = open(file).map_err(|error| bare_error(file, format!("cannot be read: {error}")))?;
+        AccessFile::parse(file, &bytes, macros)
+    }
+
     /// Reads the bytes of a file. `file`: its name in errors. `macros`: `"P=X:,R=1"`.
     ///
     /// As Base, an unknown item of the file is skipped with a warning, a rule with an unknown condition or an unknown right

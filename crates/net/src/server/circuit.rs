@@ -1,5 +1,8 @@
 //! One client's connection: its channels, its watches on PVs, its puts in progress.
 
+mod puts;
+mod rights;
+
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,16 +14,18 @@ use fodo_ca::dbr::{DbrType, Level};
 use fodo_ca::eca::Eca;
 use fodo_ca::ring::Cursor;
 use fodo_ca::server::{Circuit as Machine, Closed, Config, Event, ReadReply};
-use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId};
-use fodo_data::{EventMask, Now, Reading, Scalar, Severity, Value};
+use fodo_ca::{Cid, Rights, Sid, SubscriptionId};
+use fodo_data::{EventMask, Now, Reading, Value};
 use mio::Poll;
 use mio::unix::SourceFd;
 use slab::Slab;
 
+use self::puts::Put;
+use self::rights::{Checking, Denied};
 use super::posts::Listener;
 use super::reactor::{CircuitKey, Inbox};
 use super::status::ClientStatus;
-use super::{Completion, PutRefusal, Pv, Source, UpdateCounts, UpdateTally};
+use super::{Peer, Pv, Source, UpdateCounts, UpdateTally};
 use crate::limit;
 use crate::log::{self, Log};
 
@@ -52,7 +57,7 @@ pub(super) struct Circuit {
     machine: Machine,
     key: CircuitKey,
     inbox: Arc<Inbox>,
-    peer: SocketAddr,
+    peer: Peer,
     channels: Vec<Option<Channel>>,
     watches: Slab<Watch>,
     watch_of_pv: HashMap<usize, usize>,
@@ -76,15 +81,17 @@ pub(super) struct Circuit {
     closes_by: Option<Instant>,
     /// Since when something has always waited for the peer to take it.
     waits_since: Option<Instant>,
-    /// Who the client says it is.
-    user: String,
-    host: String,
+    checking: Checking,
+    /// Subscriptions to what the client may not read now.
+    denied: HashMap<SubscriptionId, Denied>,
     counts: UpdateCounts,
     log: Arc<Log>,
 }
 
 struct Channel {
     pv: Arc<dyn Pv>,
+    /// What the client may do, whatever the PV lets anybody do.
+    allowed: Rights,
 }
 
 /// One PV that this circuit has subscriptions on.
@@ -109,31 +116,23 @@ struct Subscription {
     cursor: Cursor,
 }
 
-/// A put whose processing goes on.
-struct Put {
-    sid: Sid,
-    dbr: DbrType,
-    count: u32,
-    ioid: Option<Ioid>,
-}
-
 impl Circuit {
     pub(super) fn new(
         stream: TcpStream,
-        peer: SocketAddr,
+        address: SocketAddr,
         key: CircuitKey,
         inbox: Arc<Inbox>,
         payload_bytes_max: usize,
         log: Arc<Log>,
         now: Now,
     ) -> Circuit {
-        log.tell(log::Level::Info, "a client has connected", Some(peer), None, now);
+        log.tell(log::Level::Info, "a client has connected", Some(address), None, now);
         Circuit {
             stream,
             machine: Machine::new(&Config { payload_bytes_max }, now),
             key,
             inbox,
-            peer,
+            peer: Peer { user: String::new(), host: String::new(), address },
             channels: Vec::new(),
             watches: Slab::new(),
             watch_of_pv: HashMap::new(),
@@ -149,8 +148,8 @@ impl Circuit {
             peer_has_ended: false,
             closes_by: None,
             waits_since: None,
-            user: String::new(),
-            host: String::new(),
+            checking: Checking::Done,
+            denied: HashMap::new(),
             counts: UpdateCounts::default(),
             log,
         }
@@ -158,17 +157,17 @@ impl Circuit {
 
     /// Tells that this is over, however it has come.
     pub(super) fn tell_end(&self, now: Now) {
-        self.log.tell(log::Level::Info, "a client has gone", Some(self.peer), None, now);
+        self.log.tell(log::Level::Info, "a client has gone", Some(self.peer.address), None, now);
     }
 
     /// What is to be known of the client.
     pub(super) fn status(&self, now: Now) -> ClientStatus {
         ClientStatus {
-            address: self.peer,
-            user: self.user.clone(),
-            host: self.host.clone(),
+            address: self.peer.address,
+            user: self.peer.user.clone(),
+            host: self.peer.host.clone(),
             n_channels: self.channels.iter().flatten().count(),
-            n_subscriptions: self.places.len(),
+            n_subscriptions: self.places.len() + self.denied.len(),
             queued_bytes: self.machine.pending_bytes(),
             n_pvs_waiting: self.unsent.len() - self.n_unsent_ended,
             updates: self.counts,
@@ -182,13 +181,6 @@ impl Circuit {
             && !std::mem::replace(&mut found.is_unsent, true)
         {
             self.unsent.push((watch, found.number));
-        }
-    }
-
-    /// The processing of a put has ended.
-    pub(super) fn put_done(&mut self, put: u64) {
-        if let Some(Put { sid, dbr, count, ioid }) = self.puts.remove(&put) {
-            self.machine.write_done(sid, dbr, count, ioid, Ok(()));
         }
     }
 
@@ -234,7 +226,13 @@ impl Circuit {
 
     /// Whether all that was asked so far is answered, and more may be.
     fn may_read(&self) -> bool {
-        self.may_answer() && self.asked.is_empty()
+        self.may_answer() && self.asked.is_empty() && self.checking == Checking::Done
+    }
+
+    /// Whether updates may go out. What was asked may be the end of a subscription, which its client knows of already, and what
+    /// is not checked may be no longer the client's to read.
+    fn may_update(&self) -> bool {
+        !self.machine.events_off() && self.asked.is_empty() && self.checking == Checking::Done
     }
 
     fn rest(&self, may_read: bool, now: Now) -> Turn {
@@ -256,7 +254,7 @@ impl Circuit {
             self.counts.sent += counts.sent;
             self.counts.merged += counts.merged;
             match self.flush(&mut n_budget)? {
-                Sent::All if !self.unsent.is_empty() && !self.machine.events_off() && self.asked.is_empty() => {}
+                Sent::All if !self.unsent.is_empty() && self.may_update() => {}
                 sent => return Ok(sent),
             }
         }
@@ -322,12 +320,14 @@ impl Circuit {
     /// client takes memory and time of its own, however few bytes asked for it.
     fn answer(&mut self, source: &dyn Source, now: Now) {
         self.asked.extend(self.events.drain(..));
+        self.check_channels();
         while self.may_answer()
+            && self.knows_rights()
             && let Some(event) = self.asked.pop_front()
         {
             match event {
                 Event::Read { sid, dbr, count, reply } => self.read(sid, dbr, count, reply),
-                Event::Write { sid, dbr, value, ioid } => self.write(sid, dbr, value, ioid),
+                Event::Write { sid, dbr, value, ioid } => self.write(sid, dbr, value, ioid, now),
                 Event::Subscribe { sid, dbr, count, mask, subscription } => {
                     self.subscribe(sid, dbr, count, mask, subscription);
                 }
@@ -339,75 +339,58 @@ impl Circuit {
                     self.machine.searched(asked, port.filter(|_| source.serves(&name)));
                 }
                 Event::Clear { sid } => self.clear(sid),
-                Event::Identity { user, host } => (self.user, self.host) = (user, host),
+                Event::Identity { user, host } => (self.peer.user, self.peer.host) = (user, host),
                 Event::Closed(reason) => {
                     let (why, what) = match reason {
                         Closed::Malformed(what) => ("its bytes cannot be read", what),
                         Closed::Misbehaved(what) => ("it breaks a rule", what),
                     };
                     let text = format!("a client is closed, since {why}: {what}");
-                    self.log.tell(log::Level::Warning, &text, Some(self.peer), None, now);
+                    self.log.tell(log::Level::Warning, &text, Some(self.peer.address), None, now);
                     self.closes_by = Some(now.monotonic + limit::CLOSING);
                 }
             }
         }
+        self.check_subscriptions();
     }
 
     fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
         let Some(pv) = source.open(name) else {
-            self.log.tell(log::Level::Debug, "a channel is refused", Some(self.peer), Some(name), now);
+            self.log.tell(log::Level::Debug, "a channel is refused", Some(self.peer.address), Some(name), now);
             return self.machine.create_failed(cid);
         };
         let facts = pv.facts();
         let native = DbrType::of(facts.kind, Level::Plain);
-        let sid = self.machine.created(cid, native, facts.count_max, Rights { read: true, write: !facts.is_read_only });
+        let allowed = pv.allowed(&self.peer);
+        let sid = self.machine.created(cid, native, facts.count_max, rights::told(&*pv, allowed));
         let index = sid.0 as usize;
         if self.channels.len() <= index {
             self.channels.resize_with(index + 1, || None);
         }
-        self.channels[index] = Some(Channel { pv });
+        self.channels[index] = Some(Channel { pv, allowed });
     }
 
-    fn pv(&self, sid: Sid) -> Option<&Arc<dyn Pv>> {
-        self.channels.get(sid.0 as usize)?.as_ref().map(|channel| &channel.pv)
+    fn channel(&self, sid: Sid) -> Option<&Channel> {
+        self.channels.get(sid.0 as usize)?.as_ref()
     }
 
     fn read(&mut self, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply) {
-        let Some(pv) = self.pv(sid) else { return };
+        let Some(Channel { pv, allowed }) = self.channel(sid) else { return };
+        if !allowed.read {
+            return self.machine.read_done(sid, dbr, count, reply, Err(Eca::NORDACCESS));
+        }
         let reading = read(&**pv, dbr);
         self.machine.read_done(sid, dbr, count, reply, Ok(&reading));
     }
 
-    fn write(&mut self, sid: Sid, dbr: DbrType, value: Value, ioid: Option<Ioid>) {
-        let Some(pv) = self.pv(sid).cloned() else { return };
-        let count = value.len() as u32;
-        if dbr == DbrType::PUT_ACKT || dbr == DbrType::PUT_ACKS {
-            let result = acknowledge(&*pv, dbr, &value);
-            return self.machine.write_done(sid, dbr, count, ioid, result);
-        }
-        if ioid.is_some() && self.puts.len() >= limit::PUTS {
-            return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::ALLOCMEM));
-        }
-        let put = self.put_next;
-        let completion = ioid.map(|ioid| {
-            self.puts.insert(put, Put { sid, dbr, count, ioid: Some(ioid) });
-            self.put_next += 1;
-            Completion::new(self.inbox.clone(), self.key, put)
-        });
-        if let Err(refusal) = pv.put(value, completion) {
-            self.puts.remove(&put);
-            let status = match refusal {
-                PutRefusal::ReadOnly => Eca::NOWTACCESS,
-                PutRefusal::Rejected(_) => Eca::PUTFAIL,
-            };
-            self.machine.write_done(sid, dbr, count, ioid, Err(status));
-        }
-    }
-
     fn subscribe(&mut self, sid: Sid, dbr: DbrType, count: u32, mask: EventMask, id: SubscriptionId) {
-        let Some(pv) = self.pv(sid).cloned() else { return };
+        let Some(Channel { pv, allowed }) = self.channel(sid) else { return };
+        let (pv, may_read) = (pv.clone(), allowed.read);
         // In the place of another with its number.
         self.cancel(id);
+        if !may_read {
+            return self.deny(id, Denied { sid, dbr, count, mask });
+        }
         let address = Arc::as_ptr(&pv).cast::<()>().addr();
         let watch = match self.watch_of_pv.get(&address) {
             Some(&watch) => watch,
@@ -449,6 +432,7 @@ impl Circuit {
     }
 
     fn cancel(&mut self, id: SubscriptionId) {
+        self.denied.remove(&id);
         let Some((index, slot)) = self.places.remove(&id) else { return };
         let watch = &mut self.watches[index];
         watch.subscriptions.try_remove(slot);
@@ -484,8 +468,7 @@ impl Circuit {
     /// not go out now stays in the rings, where later posts replace it and are counted.
     fn send_updates(&mut self) -> UpdateCounts {
         let mut counts = UpdateCounts::default();
-        // What was asked may be the end of a subscription, which its client knows of already.
-        if self.machine.events_off() || !self.asked.is_empty() {
+        if !self.may_update() {
             return counts;
         }
         let mut n_sent = 0;
@@ -520,7 +503,7 @@ impl Circuit {
 
 impl std::fmt::Debug for Circuit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Circuit").field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("Circuit").field("peer", &self.peer.address).finish_non_exhaustive()
     }
 }
 
@@ -581,15 +564,4 @@ fn complete(reading: &mut Reading, pv: &dyn Pv, dbr: DbrType) {
     if reading.meta.is_none() && dbr.needs_meta(reading.value.kind()) {
         reading.meta = Some(pv.meta());
     }
-}
-
-fn acknowledge(pv: &dyn Pv, dbr: DbrType, value: &Value) -> Result<(), Eca> {
-    let Some(Scalar::U16(word) | Scalar::Enum(word)) = value.first() else {
-        return Err(Eca::PUTFAIL);
-    };
-    let result = match dbr == DbrType::PUT_ACKT {
-        true => pv.acknowledge(Some(word != 0), None),
-        false => pv.acknowledge(None, Some(Severity::from_code(word))),
-    };
-    result.map_err(|_| Eca::PUTFAIL)
 }

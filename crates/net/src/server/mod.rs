@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 pub use self::posts::Posts;
 use self::reactor::{Inbox, Message, Reactor};
-pub use self::source::{Completion, PutRefusal, Pv, PvFacts, Source};
+pub use self::source::{Completion, Peer, PutRefusal, Pv, PvFacts, RightsSignal, Source};
 use self::status::{Refresher, StatusSource};
 use crate::config::ServerConfig;
 use crate::log::Log;
@@ -137,6 +137,11 @@ impl Server {
     /// What became of the updates so far. Exact once the circuits are idle.
     pub fn update_counts(&self) -> UpdateCounts {
         self.tally.counts()
+    }
+
+    /// Tells this server that what clients may do may have changed; for whoever decides it.
+    pub fn rights_signal(&self) -> RightsSignal {
+        RightsSignal(self.inboxes.clone())
     }
 
     /// The TCP port of the circuits.

@@ -16,7 +16,7 @@ use fodo_ca::ring::Post;
 use fodo_data::{Alarm, EventMask, Kind, Meta, Reading, Severity, TimeStamp, Value};
 
 use super::reactor::{Inbox, Message};
-use super::{Completion, Posts, PutRefusal, Pv, PvFacts, Source, UpdateCounts, UpdateTally};
+use super::{Completion, Peer, Posts, PutRefusal, Pv, PvFacts, Source, UpdateCounts, UpdateTally};
 use crate::sync::lock;
 use crate::{clock, limit};
 
@@ -258,7 +258,7 @@ impl Pv for StatusPv {
         self.meta.clone()
     }
 
-    fn put(&self, _: Value, _: Option<Completion>) -> Result<(), PutRefusal> {
+    fn put(&self, _: Value, _: &Peer, _: Option<Completion>) -> Result<(), PutRefusal> {
         Err(PutRefusal::ReadOnly)
     }
 

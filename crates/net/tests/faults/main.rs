@@ -6,6 +6,7 @@ mod cell;
 mod client;
 mod flow;
 mod raw;
+mod rights;
 mod server;
 
 use std::time::{Duration, Instant};
