@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use fodo_data::{Severity, TimeStamp, Value};
+use fodo_data::{Meta, Severity, TimeStamp, Value};
 use fodo_db::{Access, AccessFile, AccessInput, Database, FieldRef, Granted, LoadError, Security};
 use fodo_net::{Peer, Reading, Rights};
 
@@ -42,6 +42,8 @@ pub struct PutNote {
     pub old: Value,
     /// What it is after the put.
     pub new: Value,
+    /// The field's labels, among others.
+    pub meta: Arc<Meta>,
 }
 
 /// What holds of a policy while the IOC runs.

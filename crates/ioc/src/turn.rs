@@ -159,7 +159,8 @@ impl Crank {
         }
         if let (Ok(()), Some(tell), Some(old)) = (&result, tell, old) {
             let new = self.database.read(field).value;
-            tell(PutNote { time: now().wall, by: by.clone(), pv: self.database.name(field), old, new });
+            let (pv, meta) = (self.database.name(field), self.database.meta(field));
+            tell(PutNote { time: now().wall, by: by.clone(), pv, old, new, meta });
         }
         result
     }
