@@ -1,4 +1,4 @@
-//! Records, fields, links, scans, alarms, calc and `.db` files. No network, no IO, no clock.
+//! Records, fields, links, scans, alarms, calc, access rules, `.db` and `.acf` files. No network, no IO, no clock.
 //!
 //! [`Database`] is a machine: puts and the time go in, posts and completions come out.
 #![forbid(unsafe_code)]
