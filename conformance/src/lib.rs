@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod gate;
 pub mod matrix;
 pub mod ours;
 pub mod place;

@@ -1,6 +1,7 @@
 //! Servers under test.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -68,6 +69,7 @@ pub struct Server {
     pub port: u16,
     /// What every name begins with.
     pub prefix: String,
+    database: PathBuf,
     process: Process,
 }
 
@@ -77,19 +79,33 @@ impl Server {
         Server::start_with(kind, Ears::Loopback)
     }
 
+    /// Starts one that [serves a database](ServerKind::serves_a_database), on loopback with this one.
+    pub fn start_on(kind: ServerKind, database: &Path) -> Result<Server, Failure> {
+        Server::start_at(kind, Ears::Loopback, database.to_path_buf())
+    }
+
     /// The same, listening there.
     pub fn start_with(kind: ServerKind, ears: Ears) -> Result<Server, Failure> {
+        Server::start_at(kind, ears, place::database("records.db"))
+    }
+
+    fn start_at(kind: ServerKind, ears: Ears, database: PathBuf) -> Result<Server, Failure> {
         let port = place::free_port();
         let prefix = place::prefix();
-        let process = start(kind, ears, port, &prefix)?;
-        Ok(Server { kind, ears, port, prefix, process })
+        let process = start(kind, ears, port, &prefix, &database)?;
+        Ok(Server { kind, ears, port, prefix, database, process })
     }
 
     /// Kills it, and starts it again at the same place.
     pub fn restart(&mut self) -> Result<(), Failure> {
         self.process.kill();
-        self.process = start(self.kind, self.ears, self.port, &self.prefix)?;
+        self.process = start(self.kind, self.ears, self.port, &self.prefix, &self.database)?;
         Ok(())
+    }
+
+    /// What happened, with its last words.
+    pub fn failure(&self, what: &str) -> Failure {
+        self.process.failure(what)
     }
 
     /// Where searches for its names go.
@@ -102,14 +118,21 @@ impl Server {
         format!("{}{name}", self.prefix)
     }
 
+    /// Its memory in use.
+    pub fn resident_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(self.process.account()?.join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1024)
+    }
+
     /// Ends it as a user would, and tells how it ended.
     pub fn stop(self, signal: rustix::process::Signal) -> Result<std::process::ExitStatus, Failure> {
         self.process.stop(signal, Duration::from_secs(5))
     }
 }
 
-fn start(kind: ServerKind, ears: Ears, port: u16, prefix: &str) -> Result<Process, Failure> {
-    let mut command = command(kind, ears, port, prefix);
+fn start(kind: ServerKind, ears: Ears, port: u16, prefix: &str, database: &Path) -> Result<Process, Failure> {
+    let mut command = command(kind, ears, port, prefix, database);
     confine(&mut command, port);
     if ears == Ears::Everywhere {
         command.env_remove("EPICS_CAS_INTF_ADDR_LIST");
@@ -120,8 +143,7 @@ fn start(kind: ServerKind, ears: Ears, port: u16, prefix: &str) -> Result<Proces
     Ok(process)
 }
 
-fn command(kind: ServerKind, ears: Ears, port: u16, prefix: &str) -> Command {
-    let database = place::database("records.db");
+fn command(kind: ServerKind, ears: Ears, port: u16, prefix: &str, database: &Path) -> Command {
     let interface = match ears {
         Ears::Loopback => "127.0.0.1",
         Ears::Everywhere => "0.0.0.0",

@@ -3,18 +3,54 @@
 
 #[path = "../../fuzz/src/ca.rs"]
 mod ca;
+#[path = "../../fuzz/src/codec.rs"]
+mod codec;
+#[path = "../../fuzz/src/datagrams.rs"]
+mod datagrams;
+#[path = "../../fuzz/src/operations.rs"]
+mod operations;
 
-#[test]
-fn every_kept_input_is_taken_without_a_panic() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/ca");
+/// Feeds every input of a target's folder.
+fn replay(target: &str, feed: fn(&[u8])) {
+    let folder = format!("{}/../fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
     let mut n_inputs = 0;
 
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         println!("{}", path.display());
-        ca::feed(&std::fs::read(path).unwrap());
+        feed(&std::fs::read(path).unwrap());
         n_inputs += 1;
     }
 
     assert!(n_inputs > 0);
+}
+
+#[test]
+fn every_kept_input_of_circuits_and_searches_is_taken_without_a_panic() {
+    replay("ca", ca::feed);
+}
+
+#[test]
+fn every_kept_input_of_the_codecs_comes_back_as_it_was() {
+    replay("codec", codec::feed);
+}
+
+#[test]
+fn every_kept_row_of_datagrams_is_heard_without_a_panic() {
+    replay("datagrams", datagrams::feed);
+}
+
+#[test]
+fn every_kept_sequence_of_operations_comes_to_its_end() {
+    replay("operations", operations::feed);
+}
+
+#[test]
+fn every_target_has_its_test_here() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/fuzz_targets");
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+
+    assert_eq!(names, ["ca.rs", "codec.rs", "datagrams.rs", "operations.rs"]);
 }

@@ -4,8 +4,11 @@
 use std::process::Command;
 use std::time::Duration;
 
-use fodo_conformance::place::{own_folder, program};
-use fodo_conformance::process::printed_by;
+use fodo_conformance::place::{free_port, own_folder, program};
+use fodo_conformance::process::{Process, confine, printed_by};
+
+/// What prints JSON, or is asked for its help elsewhere.
+const VERBS: [&str; 9] = ["get", "put", "monitor", "info", "search", "top", "why", "config", "ioc"];
 
 /// The blocks in a page's fences marked `text`.
 fn blocks(page: &str) -> Vec<String> {
@@ -21,7 +24,7 @@ fn help_of(verb: &str) -> String {
 
 #[test]
 fn the_reference_pages_hold_what_help_prints() {
-    let help = help_of("get") + &help_of("ioc") + &help_of("config");
+    let help: String = VERBS.into_iter().map(help_of).collect();
 
     for page in ["environment.md", "exit-codes.md", "json.md"] {
         let blocks = blocks(page);
@@ -30,6 +33,38 @@ fn the_reference_pages_hold_what_help_prints() {
             assert!(help.contains(&block), "{page} holds\n{block}\nbut --help prints\n{help}");
         }
     }
+}
+
+#[test]
+fn the_page_on_json_has_the_keys_of_every_verb() {
+    let page = blocks("json.md");
+    let mut n_verbs = 0;
+    for verb in VERBS {
+        let help = help_of(verb);
+        let paragraphs = help.split("\n\n").filter(|paragraph| paragraph.contains("JSON keys"));
+        for paragraph in paragraphs.map(str::trim_end) {
+            assert!(page.iter().any(|block| block == paragraph), "json.md lacks, for fodo {verb}:\n{paragraph}");
+            n_verbs += 1;
+        }
+    }
+    assert!(n_verbs >= 9, "{n_verbs}");
+}
+
+#[test]
+fn the_page_on_the_shell_holds_what_its_help_prints() {
+    let mut command = Command::new(program());
+    confine(&mut command, free_port());
+    let mut shell = Process::start("fodo ioc", command.arg("ioc")).expect("the program can be started");
+    shell.write_line("help").expect("it reads commands");
+    shell.write_line("echo end of help").expect("it reads commands");
+
+    let mut printed = Vec::new();
+    while printed.last().is_none_or(|line| line != "end of help") {
+        printed.push(shell.line(Duration::from_secs(5)).expect("it answers"));
+    }
+
+    printed.pop();
+    assert_eq!(blocks("shell.md"), [printed.join("\n")]);
 }
 
 #[test]

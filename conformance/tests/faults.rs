@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use fodo_conformance::place::{database, free_port, program};
 use fodo_conformance::process::{Process, confine, printed_by};
+use fodo_conformance::server::{Server, ServerKind};
 use fodo_net::{Channel, ClientConfig, Context, MonitorEvent, MonitorOptions, Value};
 use rustix::process::Signal;
 
@@ -102,6 +103,52 @@ fn row_75_an_ioc_that_gets_too_few_descriptors_says_so_and_ends() {
     }
 }
 
+/// A command under a limit of bash, whose `-u` counts threads.
+fn ioc_limited(limit: &str, port: u16) -> Command {
+    let mut command = Command::new("bash");
+    command.args(["-c", "ulimit $1 $2; shift 2; exec \"$@\"", "bash"]).args(limit.split(' '));
+    command.arg(program()).args(["ioc", "-m", "P=f:", "-d"]).arg(database("records.db"));
+    command.args(["--interface", "127.0.0.1", "--port", &port.to_string()]);
+    confine(&mut command, port);
+    command
+}
+
+#[test]
+fn row_75_an_ioc_that_gets_too_few_threads_says_so_and_ends() {
+    // Nothing limits how many threads root has.
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    if !Command::new("setpriv").args(nobody).arg("true").status().is_ok_and(|status| status.success()) {
+        return println!("not tested: no other user can be become here");
+    }
+    for n_threads in [1, 2] {
+        let limited = ioc_limited(&format!("-u {n_threads}"), free_port());
+        let mut command = Command::new("setpriv");
+        command.args(nobody).arg(limited.get_program()).args(limited.get_args());
+        command.envs(limited.get_envs().filter_map(|(name, value)| Some((name, value?))));
+
+        let failure = printed_by("fodo ioc", &mut command, PATIENCE).unwrap_err();
+
+        assert!(failure.contains("exit status: 1") && failure.contains("temporarily unavailable"), "{failure}");
+        assert!(!failure.contains("panicked"), "{failure}");
+    }
+}
+
+#[test]
+fn row_75_an_ioc_that_gets_too_little_memory_serves_or_says_so_and_ends() {
+    let mut n_ended = 0;
+    for kib in (18_000..40_000).step_by(2000) {
+        let mut command = ioc_limited(&format!("-v {kib}"), free_port());
+        let mut process = Process::start("fodo ioc", &mut command).unwrap();
+        if let Err(failure) = process.line_that_begins("fodo ioc: serving", PATIENCE) {
+            let said = ["memory allocation", "temporarily unavailable", "Cannot allocate", "error while loading"];
+            assert!(said.iter().any(|said| failure.contains(said)), "{kib} KiB: {failure}");
+            assert!(!failure.contains("panicked"), "{kib} KiB: {failure}");
+            n_ended += 1;
+        }
+    }
+    assert!(n_ended > 0, "the limits limit");
+}
+
 #[test]
 fn row_76_a_server_that_is_stopped_and_continued_is_told_of_and_used_again() {
     let (ioc, server) = ioc(1024);
@@ -136,4 +183,30 @@ fn row_76_a_monitor_that_is_stopped_while_its_pv_changes_has_the_newest_value_wh
     longout.put(4711, PATIENCE).unwrap();
 
     assert!(monitor.line_that_begins("f:longout", PATIENCE).unwrap().ends_with(" 4711"));
+}
+
+#[test]
+fn row_19_fodo_clients_that_take_nothing_cost_softioc_no_more_the_longer_they_do() {
+    let server = Server::start(ServerKind::SoftIoc).unwrap();
+    let longout = channel(server.address(), &server.pv("longout"));
+    // One whose thread reads and whose program does not, and one that does not even read.
+    let unread = longout.monitor(MonitorOptions::default());
+    let mut stopped = Command::new(program());
+    stopped.arg("monitor").args(vec![server.pv("longout"); 50]);
+    confine(&mut stopped, server.port);
+    let mut stopped = Process::start("fodo monitor", &mut stopped).unwrap();
+    stopped.line_that_begins(&server.pv("longout"), PATIENCE).unwrap();
+    stopped.signal(Signal::STOP).unwrap();
+    let write = |values: std::ops::Range<i32>| values.for_each(|value| longout.put(value, PATIENCE).unwrap());
+
+    // Until the sockets of the second are full: they take some megabytes, and this is twenty of them.
+    write(0..10_000);
+    let before = server.resident_bytes().unwrap();
+    write(10_000..30_000);
+    let grown = server.resident_bytes().unwrap().saturating_sub(before);
+
+    assert!(grown < 512 * 1024, "{grown} bytes for 50 times 20 000 updates that were not taken");
+    assert!(unread.counts().merged > 0, "it merges here and not there: {:?}", unread.counts());
+    stopped.signal(Signal::CONT).unwrap();
+    while !stopped.line_that_begins(&server.pv("longout"), PATIENCE).unwrap().ends_with(" 29999") {}
 }

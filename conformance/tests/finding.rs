@@ -198,3 +198,43 @@ fn row_59_an_interface_that_comes_up_later_is_searched() {
 
     assert!(printed.contains("one") && printed.contains("11"), "{printed}");
 }
+
+/// A host 10.9.0.1 with servers, and another, from which `asks` asks that address alone.
+fn asked_from_another_host(servers: &str, asks: &str) -> Option<String> {
+    printed_alone(&format!(
+        "{ALONE}
+        ip link add here0 type veth peer name there0
+        ip address add 10.9.0.1/24 broadcast 10.9.0.255 dev here0; ip link set here0 up
+        export EPICS_CAS_AUTO_BEACON_ADDR_LIST=NO
+        {servers}
+        cat > there.sh <<'end'
+        echo there > is
+        until ip link set there0 up 2> /dev/null; do sleep 0.02; done
+        ip link set lo up; ip address add 10.9.0.2/24 broadcast 10.9.0.255 dev there0
+        export EPICS_CA_ADDR_LIST=10.9.0.1 EPICS_CA_AUTO_ADDR_LIST=NO
+        {asks}
+end
+        unshare --net bash -eu there.sh & there=$!
+        until_line is there
+        ip link set there0 netns $there
+        wait $there"
+    ))
+    .unwrap()
+}
+
+#[test]
+fn all_servers_of_a_host_are_found_by_a_unicast_search_from_another() {
+    let (python, softioc) = (python().display().to_string(), script("softioc_server.py").display().to_string());
+    let fodo = |name| format!("fodo ioc {name}.db > log{name} & until_line log{name} '^fodo ioc: serving'");
+    let softioc = format!("(sleep 60 | {python} {softioc} two.db '' > log2 2>&1) & until_line log2 ready");
+    for servers in [[fodo("one"), fodo("three"), softioc.clone()], [softioc.clone(), fodo("one"), fodo("three")]] {
+        let asks =
+            format!("fodo get one two three; {python} -c \"{PYEPICS_GET}\" one; {python} -c \"{PYEPICS_GET}\" two");
+        let Some(printed) = asked_from_another_host(&servers.join("\n"), &asks) else { return };
+
+        for value in ["11", "22", "33"] {
+            assert!(printed.lines().take(3).any(|line| line.split_whitespace().nth(1) == Some(value)), "{printed}");
+        }
+        assert!(printed.contains("value 11") && printed.contains("value 22"), "libca: {printed}");
+    }
+}

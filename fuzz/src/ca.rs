@@ -50,6 +50,7 @@ fn feed_server(bytes: &[u8], length: usize) {
                     // A type that no double can become is refused; the circuit tells the client.
                     let _ = circuit.update(sid, dbr, count.min(1000), subscription, Ok(&reading));
                 }
+                server::Event::Reply(answers) => circuit.reply(&answers),
                 server::Event::Closed(_) => return,
                 _ => {}
             }

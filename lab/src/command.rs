@@ -34,11 +34,12 @@ floor, a raw socket that moves as many bytes. A number is only printed when ever
 
 const AFTER_HELP: &str = "\
 Examples:
-  fodo lab run quick                          every question of the studies, all clients: less than two minutes
+  fodo lab run quick                          every question of the studies, all clients: two minutes or less
   fodo lab run quick --json today.json        and every repetition, for programs
   fodo lab run quick --question Q16 --client fodo    one question, one client
   fodo lab run full --json full.json          the points of the studies, within the hour
   fodo lab run full --json full.json --resume goes on where an interrupted run was
+  fodo lab run ioc                            what records and idle clients cost fodo ioc and softIoc
   fodo lab run --against PV PV --seconds 10   existing PVs of a plant, only reading
   fodo lab list                               what is measured, and what there is to compare with
 
@@ -123,10 +124,12 @@ struct RunArguments {
 /// The suites by the names that people give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Chosen {
-    /// Every question at a point or two, by every client: less than two minutes.
+    /// Every question at a point or two, by every client: two minutes or less.
     Quick,
     /// Every question at the points of the studies, by every client from every server: at most an hour.
     Full,
+    /// What records and idle clients cost `fodo ioc` and softIoc: two minutes.
+    Ioc,
 }
 
 impl Chosen {
@@ -134,13 +137,14 @@ impl Chosen {
         match self {
             Chosen::Quick => Suite::Quick,
             Chosen::Full => Suite::Full,
+            Chosen::Ioc => Suite::Ioc,
         }
     }
 
     /// Servers when none is named.
     fn servers(self) -> &'static [ServerKind] {
         match self {
-            Chosen::Quick => &[ServerKind::Fodo, ServerKind::SoftIoc],
+            Chosen::Quick | Chosen::Ioc => &[ServerKind::Fodo, ServerKind::SoftIoc],
             Chosen::Full => &[ServerKind::Fodo, ServerKind::SoftIoc, ServerKind::Caproto],
         }
     }
@@ -289,8 +293,8 @@ fn list() -> ExitCode {
         text += &format!("\n{}  {}{also}\n", scenario.question, scenario.title);
         text += &format!("     {}\n", scenario.method.trim_end().replace('\n', "\n     "));
         text += &format!("     Before: {}\n     Proof: {}\n", scenario.preconditions, scenario.verification);
-        for suite in [Suite::Quick, Suite::Full] {
-            let points = scenario.points(suite);
+        for suite in Suite::ALL {
+            let Some(points) = scenario.points(suite) else { continue };
             let of: Vec<String> = scenario
                 .variants
                 .iter()
@@ -305,8 +309,7 @@ fn list() -> ExitCode {
     };
     text += "\nLoads of the same runs (`fodo lab load` makes them of any size):\n";
     for load in loads {
-        let suites: Vec<&str> =
-            [Suite::Quick, Suite::Full].into_iter().filter(|suite| load.is_of(*suite)).map(Suite::text).collect();
+        let suites: Vec<&str> = Suite::ALL.into_iter().filter(|suite| load.is_of(*suite)).map(Suite::text).collect();
         text += &format!("\n{}  {} ({})\n", load.question, load.title, suites.join(", "));
         text += &format!("     {}\n     Proof: {}\n", load.method, load.verification);
     }

@@ -192,6 +192,7 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
     result.duration_s = start.elapsed().as_secs_f64();
     result.machine = bench.machine(&machine, hosts.as_ref())?;
     result.settings = map(settings)?;
+    result.settings.insert("resumed".into(), keeping.is_some_and(|keep| keep.is_resumed).into());
     result.peers = peers_of(settings, peers, &hellos, &missing);
     lines.finish(&scenarios, settings.seed, &mut result);
     result.rows.append(&mut rows);

@@ -80,15 +80,19 @@ fn foot(result: &ResultFile, studies: &[Published]) -> String {
         "\nAverage of one operation: the median of the repetitions, and half the distance of its quartiles in per \
          cent.\np99 is of all single times. Loopback; every value was checked.\n",
     );
-    let least = result.rows.iter().filter(|row| row.is_measured()).map(|row| row.samples.len()).min();
-    let wanted = result.settings.get("repetitions").and_then(serde_json::Value::as_u64);
-    if let (Some(least), Some(wanted)) = (least, wanted.filter(|wanted| least.is_some_and(|n| (n as u64) < *wanted))) {
-        let _ = writeln!(text, "The time of the run was over: some numbers have {least} repetitions, not {wanted}.");
+    let wanted = result.settings.get("repetitions").and_then(serde_json::Value::as_u64).unwrap_or_default();
+    let counts = result.rows.iter().filter(|row| row.is_measured()).map(|row| row.samples.len());
+    let fewer: Vec<usize> = counts.filter(|n| (*n as u64) < wanted).collect();
+    if let Some(least) = fewer.iter().min() {
+        let n = fewer.len();
+        let _ = writeln!(text, "{n} numbers have fewer than {wanted} repetitions, {least} at least.");
     }
     for study in studies {
         let _ = writeln!(text, "{}: {}, another machine, one host, one run.", study.name(), study.title);
     }
-    let _ = writeln!(text, "{:.0} s.", result.duration_s);
+    let is_resumed = result.settings.get("resumed").and_then(serde_json::Value::as_bool).unwrap_or_default();
+    let since = if is_resumed { " since it was resumed" } else { "" };
+    let _ = writeln!(text, "{:.0} s{since}.", result.duration_s);
     text
 }
 

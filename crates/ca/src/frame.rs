@@ -88,7 +88,11 @@ impl Framer {
 
     /// Takes one message, or what can be planned of it, off the front; 0 when bytes are missing.
     fn start(&mut self, bytes: &[u8], receiver: &mut impl Receiver) -> Result<usize, &'static str> {
-        let Some((header, n_header)) = Header::decode(bytes) else { return Ok(0) };
+        let Some((header, n_header)) = Header::decode(bytes) else {
+            // Who speaks another protocol may say no more than a word, and no command needs this byte.
+            let is_known = Header::least_command(bytes).is_none_or(|command| receiver.knows(command));
+            return if is_known { Ok(0) } else { Err("a command that is none") };
+        };
         let n_taken = self.start_with(&header, n_header, bytes, receiver)?;
         if n_taken == 0 && !receiver.knows(header.command) {
             // Who speaks another protocol would let us wait for what never comes.

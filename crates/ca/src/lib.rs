@@ -17,6 +17,7 @@ pub mod repeater;
 pub mod ring;
 pub mod search;
 pub mod server;
+pub mod shares;
 mod subscriptions;
 pub mod traffic;
 

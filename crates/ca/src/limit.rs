@@ -38,11 +38,14 @@ pub const MESSAGE: Duration = Duration::from_secs(60);
 /// How long a server may take to answer an echo; libca waits as long.
 pub const ECHO_ANSWER: Duration = Duration::from_secs(5);
 
-/// Channels of one circuit. Far above what a client opens, far below what fills the memory.
-pub const CHANNELS: usize = 4 * 1024 * 1024;
+/// What the channels and subscriptions of one circuit may cost, unless its host says otherwise: a million of each fit.
+pub const HELD_BYTES: usize = 1024 * 1024 * 1024;
 
-/// Subscriptions of one circuit, likewise.
-pub const SUBSCRIPTIONS: usize = 4 * 1024 * 1024;
+/// What a channel costs, here and where it is served, as was measured; the PV is there without it.
+pub const CHANNEL_BYTES: usize = 128;
+
+/// What a subscription costs, likewise, with the watch on a PV that nobody else of its circuit listens to.
+pub const SUBSCRIPTION_BYTES: usize = 768;
 
 /// The shortest time between two searches for a name, and the first wait for an answer.
 pub const SEARCH_PERIOD_MIN: Duration = Duration::from_millis(32);
@@ -116,3 +119,21 @@ pub const TRAFFIC_ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// How late one way of a search may be behind another. Clients ask again after 32 ms at the soonest.
 pub const TRAFFIC_DETOUR: Duration = Duration::from_millis(20);
+
+/// For so long the searches of a source count together; who has had its share waits no longer than that.
+pub const SEARCH_SHARE: Duration = Duration::from_millis(250);
+
+/// Bytes of searches of one source in that time: a hundred thousand names at once, which nobody asks for more often.
+pub const SEARCH_SOURCE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The same of all sources together. A server that answers so many has a core busy with half of it.
+pub const SEARCH_ALL_BYTES: usize = 16 * 1024 * 1024;
+
+/// What each source has when these are used up, however many there are: a full datagram.
+pub const SEARCH_LEAST_BYTES: usize = 1472;
+
+/// Sources that are told apart; later ones of the same time share what one has. More than a plant has hosts.
+pub const SEARCH_SOURCES: usize = 4096;
+
+/// What is shown of something that is no name.
+pub const SHOWN_BYTES: usize = 64;

@@ -55,6 +55,11 @@ impl Header {
         Some((header, EXTENDED_BYTES))
     }
 
+    /// The least command that a message with this first byte can have.
+    pub fn least_command(bytes: &[u8]) -> Option<u16> {
+        Some(u16::from_be_bytes([*bytes.first()?, 0]))
+    }
+
     /// Appends the form that fits: extended from 0xffff bytes or elements on, as rsrv does.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let is_extended = self.payload_bytes >= 0xffff || self.count >= 0xffff;

@@ -37,7 +37,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Which posts it meets.
+    /// Which posts it is there for.
     pub fn mask(&self) -> EventMask {
         self.mask
     }
@@ -76,6 +76,11 @@ impl Ring {
     pub fn cursor(&self, mask: EventMask) -> Cursor {
         let n_present = self.posts.iter().filter(|post| post.mask.meets(mask)).count() as u64;
         Cursor { mask, n_accounted: self.evicted(mask) + n_present, merged: 0 }
+    }
+
+    /// Posts that meet the cursor's mask and that it has not had, whether they are still there or not.
+    pub fn n_waiting(&self, cursor: &Cursor) -> u64 {
+        self.cursor(cursor.mask).n_accounted - cursor.n_accounted
     }
 
     /// The oldest post that meets the cursor's mask and that it has not had; moves it on.

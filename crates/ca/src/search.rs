@@ -313,17 +313,27 @@ pub(crate) fn is_endpoint(address: SocketAddr) -> bool {
     is_one && address.port() != 0
 }
 
-/// Calls `work` with every message of a datagram; ends at the first that is not whole.
-pub(crate) fn each_message(bytes: &[u8], mut work: impl FnMut(&Header, &[u8])) {
+/// Calls `work` with every message of a datagram; ends at the first that is not whole. True when none was cut.
+pub(crate) fn each_message(bytes: &[u8], mut work: impl FnMut(&Header, &[u8])) -> bool {
     let mut rest = bytes;
     while let Some((header, n_header)) = Header::decode(rest) {
         let end = n_header.checked_add(header.payload_bytes as usize);
         let Some((payload, next)) = end.and_then(|end| Some((rest.get(n_header..end)?, rest.get(end..)?))) else {
-            return;
+            return false;
         };
         work(&header, payload);
         rest = next;
     }
+    rest.is_empty()
+}
+
+/// What was wrong with a datagram of searches; what was right is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// It ends within a message, or before one.
+    Cut,
+    /// It asks for what is no name: without end, empty, too long or no UTF-8. The start of the first such name.
+    NoName(String),
 }
 
 /// The server's side: answers searches and says with beacons that it is there.
@@ -334,6 +344,25 @@ pub struct Responder {
     beacon_period: Duration,
     beacon_period_max: Duration,
     beacon_at: Instant,
+}
+
+/// The sequence number of a datagram with searches or with answers to them; `None` for any other.
+pub fn sequence(bytes: &[u8]) -> Option<u32> {
+    let (header, _) = Header::decode(bytes)?;
+    match Request::from_header(&header) {
+        Request::Version { sequence, .. } => Some(sequence),
+        _ => None,
+    }
+}
+
+/// Gives such a datagram another sequence number, and tells the one that it had.
+pub fn renumber(bytes: &mut [u8], sequence: u32) -> Option<u32> {
+    let before = self::sequence(bytes)?;
+    let (header, n_header) = Header::decode(bytes)?;
+    let mut renumbered = Vec::new();
+    Header { p1: sequence, ..header }.encode(&mut renumbered);
+    bytes.get_mut(..n_header)?.copy_from_slice(renumbered.get(..n_header)?);
+    Some(before)
 }
 
 impl Responder {
@@ -350,25 +379,29 @@ impl Responder {
 
     /// Takes a datagram in, asks `serves` of every name in it and appends the answers.
     ///
-    /// Nothing is said to a datagram that does not start with VERSION, as by rsrv.
+    /// Nothing is said to a datagram that does not start with VERSION, as by rsrv. Gives what was wrong with it.
     pub fn handle(
         &mut self,
         from: SocketAddr,
         bytes: &[u8],
         serves: &mut dyn FnMut(&str) -> bool,
         out: &mut Vec<Datagram>,
-    ) {
+    ) -> Option<Flaw> {
         if !is_endpoint(from) {
-            return;
+            return None;
         }
         let mut version = None;
         let mut packet = Vec::new();
-        each_message(bytes, |header, payload| match (Request::from_header(header), version) {
+        let mut no_name = None;
+        let is_whole = each_message(bytes, |header, payload| match (Request::from_header(header), version) {
             (Request::Version { minor, sequence, .. }, None) if minor >= 4 => version = Some((minor, sequence)),
             (Request::Search { cid, .. }, Some((_, sequence))) => {
                 let name = message::text(payload).filter(|name| !name.is_empty() && name.len() <= limit::NAME_BYTES);
-                let is_served = name.and_then(|name| std::str::from_utf8(name).ok()).is_some_and(&mut *serves);
-                if !is_served {
+                let Some(name) = name.and_then(|name| std::str::from_utf8(name).ok()) else {
+                    no_name.get_or_insert_with(|| start_of(payload));
+                    return;
+                };
+                if !serves(name) {
                     return;
                 }
                 if packet.len() + 24 > limit::ANSWER_BYTES {
@@ -386,6 +419,10 @@ impl Responder {
         });
         if !packet.is_empty() {
             out.push(Datagram { to: Some(from), bytes: packet });
+        }
+        match no_name {
+            Some(name) => Some(Flaw::NoName(name)),
+            None => (!is_whole || bytes.is_empty()).then_some(Flaw::Cut),
         }
     }
 
@@ -408,6 +445,12 @@ impl Responder {
     pub fn deadline(&self) -> Option<Instant> {
         Some(self.beacon_at)
     }
+}
+
+/// As much of what stands in place of a name as people need to see.
+fn start_of(payload: &[u8]) -> String {
+    let start = &payload[..payload.len().min(limit::SHOWN_BYTES)];
+    String::from_utf8_lossy(start).trim_end_matches('\0').to_owned()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The server's end of one circuit.
 
+mod event;
 mod refusal;
 
 use std::time::Instant;
@@ -7,6 +8,7 @@ use std::time::Instant;
 use fodo_data::{ConvertError, EventMask, Now, Reading, Value};
 use slab::Slab;
 
+pub use self::event::{Asked, Closed, Config, Event, ReadReply};
 use crate::dbr::{self, DbrType};
 use crate::eca::Eca;
 use crate::frame::{Framer, Plan, Receiver};
@@ -14,64 +16,6 @@ use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::subscriptions::{Subscription, Subscriptions};
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit, search};
-
-/// How a server treats a circuit.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Largest payload that is accepted, in bytes.
-    pub payload_bytes_max: usize,
-}
-
-/// What the client asks. Every `sid` was checked to be a channel of this circuit.
-#[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the variants and the types of their fields say it")]
-pub enum Event {
-    /// Who the client says it is; either part may come again before the first channel.
-    Identity { user: String, host: String },
-    /// A name is asked for, as of a name server: answer with [`Circuit::searched`].
-    Search { asked: Asked, name: String },
-    /// A channel is asked for: answer with [`Circuit::created`] or [`Circuit::create_failed`].
-    Create { cid: Cid, name: String },
-    /// A value is asked for: answer with [`Circuit::read_done`].
-    Read { sid: Sid, dbr: DbrType, count: u32, reply: ReadReply },
-    /// A put: answer with [`Circuit::write_done`], at once or later; without an `ioid` only failures are told.
-    Write { sid: Sid, dbr: DbrType, value: Value, ioid: Option<Ioid> },
-    /// A subscription: answer with a first [`Circuit::update`].
-    Subscribe { sid: Sid, dbr: DbrType, count: u32, mask: EventMask, subscription: SubscriptionId },
-    /// A subscription ends, by itself or with its channel; the circuit has already confirmed it.
-    Cancel { sid: Sid, subscription: SubscriptionId },
-    /// A channel is given up, its subscriptions before it; the circuit has already confirmed it.
-    Clear { sid: Sid },
-    /// The circuit is to be closed once what is ready has been sent; nothing follows.
-    Closed(Closed),
-}
-
-/// A search as its answer refers to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
-    reply: u16,
-    minor: u32,
-    cid: Cid,
-    again: u32,
-}
-
-/// To which message a value is the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadReply {
-    /// READ_NOTIFY, with its number.
-    Notify(Ioid),
-    /// The old READ, with its number.
-    Plain(Ioid),
-}
-
-/// Why a circuit is closed from our side.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Closed {
-    /// The client's bytes cannot be read on.
-    Malformed(&'static str),
-    /// The client broke a rule of the protocol.
-    Misbehaved(&'static str),
-}
 
 /// The server's end of one circuit.
 #[derive(Debug)]
@@ -96,6 +40,9 @@ struct Inner {
     events_off: bool,
     is_closed: bool,
     payload_bytes_max: usize,
+    held_bytes_max: usize,
+    /// Whether the caller's answer to one of the latest events comes before whatever is answered now.
+    is_asking: bool,
 }
 
 #[derive(Debug)]
@@ -124,6 +71,8 @@ impl Circuit {
             events_off: false,
             is_closed: false,
             payload_bytes_max: config.payload_bytes_max,
+            held_bytes_max: limit::HELD_BYTES,
+            is_asking: false,
         };
         Circuit { framer: Framer::default(), inner }
     }
@@ -230,6 +179,21 @@ impl Circuit {
         }
     }
 
+    /// What the client's channels and subscriptions cost, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.inner.held_bytes()
+    }
+
+    /// Sets what they may cost from now on; a client that asks for more is told and closed.
+    pub fn set_held_bytes_max(&mut self, bytes: usize) {
+        self.inner.held_bytes_max = bytes;
+    }
+
+    /// Sends what an [`Event::Reply`] holds.
+    pub fn reply(&mut self, answers: &[u8]) {
+        self.inner.outbox.push(|bytes| bytes.extend_from_slice(answers));
+    }
+
     /// Whether the client asked for no more updates for now (EVENTS_OFF).
     pub fn events_off(&self) -> bool {
         self.inner.events_off
@@ -244,6 +208,7 @@ impl Circuit {
         if let Err(reason) = self.framer.feed(bytes, now, &mut self.inner) {
             self.inner.close(Closed::Malformed(reason));
         }
+        self.inner.is_asking = false;
         std::mem::swap(&mut self.inner.events, events);
     }
 
@@ -275,6 +240,23 @@ impl Circuit {
     pub fn pending_bytes(&self) -> usize {
         self.inner.outbox.pending_bytes()
     }
+}
+
+/// Appends what a client is told that gets no circuit: the complaint about a request that it need not have made.
+pub fn refusal(status: Eca, text: &str, out: &mut Vec<u8>) {
+    let request = Request::Version { priority: 0, minor: u32::from(MINOR_VERSION), sequence: 0 }.header(0);
+    complaint(&request, Cid(u32::MAX), status, text, out);
+}
+
+/// Appends a complaint: the header of the request and a text.
+fn complaint(request: &Header, cid: Cid, status: Eca, text: &str, out: &mut Vec<u8>) {
+    let mut payload = Vec::new();
+    request.encode(&mut payload);
+    payload.extend_from_slice(text.as_bytes());
+    payload.push(0);
+    payload.resize(message::padded(payload.len()), 0);
+    Answer::Error { cid, status }.header(payload.len()).encode(out);
+    out.append(&mut payload);
 }
 
 /// Whether a put may carry this type.
@@ -330,7 +312,7 @@ impl Receiver for Inner {
             Request::EventCancel { sid, subscription, .. } => self.cancel(header, sid, subscription),
             Request::CreateChan { cid, minor } => self.create(header, cid, minor, payload),
             Request::ClearChannel { sid, cid } => self.clear(header, sid, cid),
-            Request::Echo {} | Request::ReadSync {} => self.outbox.push(|bytes| {
+            Request::Echo {} | Request::ReadSync {} => self.answer(|bytes| {
                 header.encode(bytes);
                 bytes.extend_from_slice(payload);
             }),
@@ -342,7 +324,7 @@ impl Receiver for Inner {
             Request::Search { reply, minor, cid, again } => {
                 let name = message::text(payload).and_then(|name| std::str::from_utf8(name).ok());
                 if let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= limit::NAME_BYTES) {
-                    self.events.push(Event::Search { asked: Asked { reply, minor, cid, again }, name: name.into() });
+                    self.ask(Event::Search { asked: Asked { reply, minor, cid, again }, name: name.into() });
                 }
             }
             Request::RepeaterRegister { .. } | Request::Unknown(_) => {
@@ -366,10 +348,39 @@ impl Receiver for Inner {
 }
 
 impl Inner {
+    /// Hands on what the caller answers.
+    fn ask(&mut self, event: Event) {
+        self.is_asking = true;
+        self.events.push(event);
+    }
+
+    /// Answers at once, or behind what was asked before: a client takes the answer to an echo as the end of all before it.
+    fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if !self.is_asking {
+            return self.outbox.push(write);
+        }
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        self.events.push(Event::Reply(bytes));
+    }
+
     fn close(&mut self, reason: Closed) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.events.push(Event::Closed(reason));
         }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.channels.len() * limit::CHANNEL_BYTES + self.subscriptions.len() * limit::SUBSCRIPTION_BYTES
+    }
+
+    fn has_room_for(&self, bytes: usize) -> bool {
+        self.held_bytes() + bytes <= self.held_bytes_max
+    }
+
+    fn exceed(&mut self, request: &Header) {
+        self.complain(request, Eca::ALLOCMEM, "more channels and subscriptions than this client or its host may have");
+        self.close(Closed::Exceeded("more channels and subscriptions than it or its host may have"));
     }
 
     /// The client's number for one of its channels; all ones for what is none.
@@ -403,7 +414,7 @@ impl Inner {
             (true, true) => Eca::TOLARGE,
             (true, false) => {
                 let count = if matches!(reply, ReadReply::Plain(_)) { count.max(1) } else { count };
-                return self.events.push(Event::Read { sid, dbr, count, reply });
+                return self.ask(Event::Read { sid, dbr, count, reply });
             }
         };
         match reply {
@@ -431,7 +442,7 @@ impl Inner {
         dbr::encode(dbr, 1, reading, &mut payload)?;
         let n_text = payload.iter().position(|&byte| byte == 0).unwrap_or(payload.len() - 1);
         payload.truncate(message::padded(n_text + 1));
-        self.outbox.push(|bytes| {
+        self.answer(|bytes| {
             header(payload.len(), 1).encode(bytes);
             bytes.extend_from_slice(&payload);
         });
@@ -458,9 +469,9 @@ impl Inner {
         }
         match Request::from_header(header) {
             Request::WriteNotify { dbr, ioid, .. } => {
-                self.events.push(Event::Write { sid, dbr, value, ioid: Some(ioid) });
+                self.ask(Event::Write { sid, dbr, value, ioid: Some(ioid) });
             }
-            _ => self.events.push(Event::Write { sid, dbr: DbrType(header.data_type), value, ioid: None }),
+            _ => self.ask(Event::Write { sid, dbr: DbrType(header.data_type), value, ioid: None }),
         }
     }
 
@@ -484,14 +495,13 @@ impl Inner {
             self.complain(header, Eca::ALLOCMEM, "the subscription cannot be installed");
             return self.close(Closed::Misbehaved("a subscription without mask, type or number of its own"));
         }
-        if self.subscriptions.len() >= limit::SUBSCRIPTIONS {
-            self.complain(header, Eca::ALLOCMEM, "too many subscriptions on one circuit");
-            return self.close(Closed::Misbehaved("too many subscriptions"));
+        if !self.has_room_for(limit::SUBSCRIPTION_BYTES) {
+            return self.exceed(header);
         }
         self.subscriptions.insert(subscription, Subscription { sid, dbr, count });
         // Bits beyond the four kinds of change never meet one.
         let mask = EventMask((mask & 0x0f) as u8);
-        self.events.push(Event::Subscribe { sid, dbr, count, mask, subscription });
+        self.ask(Event::Subscribe { sid, dbr, count, mask, subscription });
     }
 
     fn cancel(&mut self, header: &Header, sid: Sid, subscription: SubscriptionId) {
@@ -503,7 +513,7 @@ impl Inner {
                 self.subscriptions.remove(subscription);
                 // rsrv answers with EVENT_ADD without payload and the channel in the status word.
                 let status = Eca(sid.0);
-                self.outbox.push(|bytes| Answer::EventAdd { dbr, count, status, subscription }.encode(bytes));
+                self.answer(|bytes| Answer::EventAdd { dbr, count, status, subscription }.encode(bytes));
                 self.events.push(Event::Cancel { sid, subscription });
             }
             _ => {
@@ -521,13 +531,12 @@ impl Inner {
         let Some(name) = message::text(payload).filter(|name| name.len() <= limit::NAME_BYTES) else {
             return self.close(Closed::Misbehaved("a channel name without end"));
         };
-        if self.channels.len() >= limit::CHANNELS {
-            self.complain(header, Eca::ALLOCMEM, "too many channels on one circuit");
-            return self.close(Closed::Misbehaved("too many channels"));
+        if !self.has_room_for(limit::CHANNEL_BYTES) {
+            return self.exceed(header);
         }
         match std::str::from_utf8(name) {
-            Ok(name) => self.events.push(Event::Create { cid, name: name.to_owned() }),
-            Err(_) => self.outbox.push(|bytes| Answer::CreateChFail { cid }.encode(bytes)),
+            Ok(name) => self.ask(Event::Create { cid, name: name.to_owned() }),
+            Err(_) => self.answer(|bytes| Answer::CreateChFail { cid }.encode(bytes)),
         }
     }
 
@@ -541,7 +550,7 @@ impl Inner {
         }
         let Inner { subscriptions, events, .. } = self;
         subscriptions.remove_channel(sid, |subscription| events.push(Event::Cancel { sid, subscription }));
-        self.outbox.push(|bytes| Answer::ClearChannel { sid, cid }.encode(bytes));
+        self.answer(|bytes| Answer::ClearChannel { sid, cid }.encode(bytes));
         self.events.push(Event::Clear { sid });
     }
 

@@ -368,12 +368,16 @@ impl Replay<'_> {
         let mut said = drain_server(&mut replay.circuit);
         for (_, _, messages) in recording.turns().into_iter().filter(|turn| turn.0 == Way::ToServer) {
             let bytes: Vec<u8> = messages.iter().flat_map(|message| replay.with_our_sid(message).bytes()).collect();
-            let n_before = replay.events.len();
-            bytes.chunks(piece).for_each(|piece| replay.circuit.received(piece, now, &mut replay.events));
-            let events = replay.events[n_before..].to_vec();
-            events.iter().for_each(|event| replay.answer(event));
+            for piece in bytes.chunks(piece) {
+                let n_before = replay.events.len();
+                replay.circuit.received(piece, now, &mut replay.events);
+                let events = replay.events[n_before..].to_vec();
+                events.iter().for_each(|event| replay.answer(event));
+            }
             said.extend(drain_server(&mut replay.circuit));
         }
+        // Whether the circuit answers for itself at once or in its turn depends on what comes together.
+        replay.events.retain(|event| !matches!(event, server::Event::Reply(_)));
         (replay.events, recording::messages(&said))
     }
 
@@ -419,6 +423,7 @@ impl Replay<'_> {
                 let result = if status.is_success() { Ok(()) } else { Err(status) };
                 self.circuit.write_done(*sid, *dbr, value.len() as u32, *ioid, result);
             }
+            server::Event::Reply(answers) => self.circuit.reply(answers),
             server::Event::Subscribe { sid, dbr, count, subscription, .. } => {
                 for message in std::mem::take(&mut self.updates) {
                     if message.header.p2 != subscription.0 {

@@ -36,7 +36,7 @@ pub struct ValueFlags {
     /// Enums as numbers
     #[arg(short = 'n', long)]
     pub numeric: bool,
-    /// Arrays of char as text
+    /// Arrays of char as text; names that end with $ are that anyway
     #[arg(short = 'S', long)]
     pub string: bool,
     /// All elements of an array, also at a terminal

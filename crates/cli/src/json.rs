@@ -36,7 +36,7 @@ pub fn reading(pv: &str, reading: &Reading, look: &Look) -> Map<String, Json> {
     let kind = reading.value.kind();
     let mut object = Map::new();
     object.insert("pv".into(), pv.into());
-    object.insert("value".into(), value(&reading.value, meta, look));
+    object.insert("value".into(), value(&reading.value, meta, &look.of(pv)));
     if kind == Kind::Enum {
         let numbers = Look { numeric: true, ..look.clone() };
         object.insert("index".into(), value(&reading.value, meta, &numbers));
@@ -195,6 +195,8 @@ mod tests {
 
         assert_eq!(reading("x", &of(0.1_f32, Meta::default()), &look())["value"], json!(0.1));
         assert_eq!(reading("x", &of(b"ab\0c".to_vec(), Meta::default()), &text)["value"], json!("ab"));
+        assert_eq!(reading("x.DESC$", &of(b"ab\0".to_vec(), Meta::default()), &look())["value"], json!("ab"));
+        assert_eq!(reading("x", &of(b"a".to_vec(), Meta::default()), &look())["value"], json!([97]));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod notices;
 mod put_log;
 pub mod show;
 mod stop;
+mod terminal;
 pub mod verb;
 mod watch;
 
@@ -21,11 +22,11 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::epics::Outlet;
 use crate::exit::{EXIT_CODES, Exit, client_environment};
-use crate::verb::{completion, config, get, info, ioc, lab, monitor, put, repeater, search, top, why};
+use crate::verb::{check, completion, config, expand, get, info, ioc, lab, monitor, put, repeater, search, top, why};
 
 /// One program for process variables: serve, get, put, monitor, inspect
 #[derive(Parser)]
@@ -38,6 +39,8 @@ struct Program {
 const AFTER_HELP: &str = "\
 Examples:
   fodo ioc plant.db                 serve the records of a file
+  fodo check st.cmd                 what is wrong with files, without starting anything
+  fodo expand motors.substitutions  the database that a file with macros means
   fodo get x:motor.RBV              read
   fodo put x:motor 12.5             write, and wait until it is done
   fodo monitor x:motor.RBV          watch
@@ -62,6 +65,8 @@ enum Verb {
     Top(top::Arguments),
     Config(config::Arguments),
     Ioc(ioc::Arguments),
+    Check(check::Arguments),
+    Expand(expand::Arguments),
     Repeater(repeater::Arguments),
     /// Measure this machine, and compare with other implementations
     #[command(disable_help_flag = true)]
@@ -130,17 +135,18 @@ fn dispatch(arguments: Vec<OsString>) -> io::Result<u8> {
     // Neither is kept locked: threads of an IOC tell their troubles on stderr as well.
     let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::LineWriter::new(io::stderr()));
     let mut outlet = Outlet { out: &mut out, err: &mut err };
-    let exit = run_verb(&parsed.verb, &matches, &mut program, &mut outlet)?;
+    let code = match &parsed.verb {
+        Verb::Ioc(arguments) => {
+            let of_verb = matches.subcommand_matches("ioc").unwrap_or(&matches);
+            ioc::run(arguments, of_verb, &mut outlet)?
+        }
+        verb => run_verb(verb, &mut program, &mut outlet)?.code(),
+    };
     out.flush()?;
-    Ok(exit.code())
+    Ok(code)
 }
 
-fn run_verb(
-    verb: &Verb,
-    matches: &ArgMatches,
-    program: &mut clap::Command,
-    outlet: &mut Outlet<'_>,
-) -> io::Result<Exit> {
+fn run_verb(verb: &Verb, program: &mut clap::Command, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     match verb {
         Verb::Get(arguments) => get::run(arguments, outlet),
         Verb::Put(arguments) => put::run(arguments, outlet),
@@ -150,14 +156,15 @@ fn run_verb(
         Verb::Search(arguments) => search::run(arguments, outlet),
         Verb::Top(arguments) => top::run(arguments, outlet),
         Verb::Config(arguments) => config::run(arguments, outlet),
-        Verb::Ioc(arguments) => {
-            let of_verb = matches.subcommand_matches("ioc").unwrap_or(matches);
-            ioc::run(arguments, of_verb, outlet)
-        }
+        Verb::Check(arguments) => check::run(arguments, outlet),
+        Verb::Expand(arguments) => expand::run(arguments, outlet),
         Verb::Repeater(arguments) => repeater::run(arguments, outlet),
         Verb::Completion(arguments) => completion::run(arguments, program, outlet),
-        // They are recognised before clap is asked, as clap knows no flag `-0x` with a value.
-        Verb::Lab(_) | Verb::Caget(_) | Verb::Caput(_) | Verb::Camonitor(_) | Verb::Cainfo(_) => Ok(Exit::Other),
+        // Who calls this does the first himself, since it chooses its code. The others are recognised before clap is
+        // asked, as clap knows no flag `-0x` with a value.
+        Verb::Ioc(_) | Verb::Lab(_) | Verb::Caget(_) | Verb::Caput(_) | Verb::Camonitor(_) | Verb::Cainfo(_) => {
+            Ok(Exit::Other)
+        }
     }
 }
 
@@ -175,6 +182,8 @@ fn command() -> clap::Command {
         ("top", format!("{}\n\n{client_environment}", top::HELP)),
         ("config", config::help()),
         ("ioc", format!("{}\n\n{}", ioc::HELP, ioc::environment())),
+        ("check", check::HELP.to_owned()),
+        ("expand", expand::HELP.to_owned()),
         ("repeater", repeater::HELP.to_owned()),
         ("completion", completion::HELP.to_owned()),
     ];
@@ -234,8 +243,20 @@ mod tests {
         let mut command = command();
         command.clone().debug_assert();
 
-        for verb in ["get", "put", "monitor", "info", "why", "search", "top", "config", "ioc", "repeater", "completion"]
-        {
+        for verb in [
+            "get",
+            "put",
+            "monitor",
+            "info",
+            "why",
+            "search",
+            "top",
+            "config",
+            "ioc",
+            "expand",
+            "repeater",
+            "completion",
+        ] {
             let help = command.find_subcommand_mut(verb).unwrap().render_long_help().to_string();
             assert!(help.contains("Examples:"), "{verb}");
             assert!(help.contains("Exit codes:"), "{verb}");

@@ -45,6 +45,12 @@ impl Clock {
         }
     }
 
+    /// Now, as a `strftime` format wants it; the format itself where it makes no sense.
+    pub fn formatted(&self, format: &str) -> String {
+        let now = self.zoned(Timestamp::now());
+        jiff::fmt::strtime::format(format, &now).unwrap_or_else(|_| format.to_owned())
+    }
+
     fn zoned(&self, moment: Timestamp) -> Zoned {
         moment.to_zoned(self.0.clone())
     }

@@ -42,6 +42,11 @@ impl Look {
         Look { numeric: false, text: false, with_meta: false, full: false, is_terminal: false, colour: false, clock }
     }
 
+    /// The look of one PV: a field that is asked for as a long string, `x.DESC$`, is text to whoever asks.
+    pub fn of(&self, pv: &str) -> Look {
+        Look { text: self.text || is_long_string(pv), ..self.clone() }
+    }
+
     /// The value with its units: `1.500 mm`, `[1, 2.5, 3] A`, `Switched on`.
     pub fn value(&self, reading: &Reading) -> String {
         let meta = reading.meta.as_deref();
@@ -170,6 +175,11 @@ pub fn columns(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Whether a name asks for a text as an array of char, as `x.DESC$` does; a filter may follow.
+pub fn is_long_string(pv: &str) -> bool {
+    pv.split(['{', '[']).next().is_some_and(|name| name.ends_with('$'))
 }
 
 #[cfg(test)]

@@ -59,6 +59,15 @@ macro_rules! kinds {
             }
         }
 
+        impl Array {
+            /// The elements after the first `n`; none when it has no more.
+            pub fn skipped(&self, n: usize) -> Array {
+                match self {
+                    $(Array::$kind(elements) => Array::$kind(Arc::new(elements.iter().skip(n).cloned().collect())),)*
+                }
+            }
+        }
+
         impl From<Scalar> for Array {
             fn from(scalar: Scalar) -> Array {
                 match scalar { $(Scalar::$kind(element) => Array::$kind(Arc::new(vec![element])),)* }

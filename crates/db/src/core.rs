@@ -87,13 +87,13 @@ impl Core {
 
     pub(crate) fn facts(&self, FieldRef { record, field }: FieldRef) -> Facts {
         let number = field & !LONG_STRING;
-        let (record_type, row, own) = match self.cell(record) {
+        let (record_type, row, own, text_size) = match self.cell(record) {
             Some(cell) => {
                 let kind = cell.record_type();
-                let own = if number == kind.value { with(cell, |body| body.value_facts()).flatten() } else { None };
-                (kind.name, row(kind.rows, number), own)
+                let (own, text_size) = with(cell, |body| (body.value_facts(), body.text_size())).unwrap_or_default();
+                (kind.name, row(kind.rows, number), own.filter(|_| number == kind.value), text_size)
             }
-            None => ("", None, None),
+            None => ("", None, None, 0),
         };
         let Some(row) = row.filter(|_| field != RTYP) else {
             return Facts { kind: Kind::Text, count_max: 1, is_read_only: true, record_type };
@@ -102,6 +102,7 @@ impl Core {
             Some((kind, count_max)) => (kind, count_max),
             None if field & LONG_STRING == 0 => (row.dbf.kind(), 1),
             None if row.dbf.is_link() => (Kind::U8, LINK_TEXT_BYTES),
+            None if row.size == 0 => (Kind::U8, text_size.into()),
             None => (Kind::U8, u32::from(row.size)),
         };
         Facts { kind, count_max, is_read_only: row.has(crate::field::NOMOD), record_type }
@@ -175,10 +176,26 @@ impl Core {
         if scalar.kind() == kind {
             return Ok(Value::Scalar(scalar));
         }
+        if let (Kind::Enum, Kind::U16, Scalar::Text(text)) = (kind, facts_kind, &scalar) {
+            // An mbbo without states is a plain number; its text is read as that of an array, as in Base.
+            if text.is_empty() {
+                return Err(PutError::Convert(ConvertError::NotANumber(text.clone())));
+            }
+            let number = scalar.to_kind(Kind::U16, None).and_then(|number| number.to_kind(kind, None));
+            return number.map(Value::Scalar).map_err(PutError::Convert);
+        }
         let needs_labels = kind == Kind::Enum && scalar.kind() == Kind::Text;
         // A number becomes text with the digits of the record that takes it, as in Base.
         let needs_digits = kind == Kind::Text && matches!(scalar.kind(), Kind::F32 | Kind::F64);
         let meta = (needs_labels || needs_digits).then(|| self.meta_of(record, field, META_DEPTH_MAX));
+        if let (Some(meta), Scalar::Text(text), Dbf::Menu) = (&meta, &scalar, row.dbf)
+            && let Some(index) =
+                text.to_str().strip_prefix("0x").and_then(|digits| u16::from_str_radix(digits, 16).ok())
+            && usize::from(index) < meta.labels.len()
+        {
+            // The number of a choice, unlike that of a state, may be written so.
+            return Ok(Value::Scalar(Scalar::Enum(index)));
+        }
         if let (Some(meta), Scalar::Text(text)) = (&meta, &scalar)
             && facts_kind == Kind::Enum
             && meta.labels.is_empty()

@@ -9,9 +9,11 @@ use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
 
 use crate::core::Core;
 use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
+use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::reading;
-use crate::turn::{Deferred, Engine, Turn};
+use crate::scan::Place;
+use crate::turn::{Deferred, Engine, Turn, Waiter, possible};
 use crate::{AccessLevel, Event, Facts, FieldRef, Input, PutError, PutId};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
@@ -103,7 +105,7 @@ impl Database {
     /// time is inside (the caller holds its own lock around call and delivery).
     pub fn handle(&self, input: Input, now: Now, out: &mut Vec<Event>) -> Result<(), PutError> {
         let mut engine = self.engine();
-        let mut turn = Turn { core: &self.core, engine: &mut engine, now, events: out, put: None, depth: 0 };
+        let mut turn = Turn { core: &self.core, engine: &mut engine, now, events: out, waiters: Vec::new(), depth: 0 };
         let result = match input {
             Input::Start => {
                 start(&mut turn);
@@ -113,7 +115,14 @@ impl Database {
                 tick(&mut turn);
                 Ok(())
             }
-            Input::Put { field, value, put } => put_field(&mut turn, field, value, put),
+            Input::Put { field, value, put: None } => turn.put_field(field.record, field.field, value),
+            Input::Put { field: FieldRef { record, field }, value, put: Some(put) } => {
+                turn.notify(record, Waiter::Put(put), Wanted::Put { field, value })
+            }
+            Input::GiveUp { field, put } => {
+                turn.give_up(field.record, Waiter::Put(put));
+                Ok(())
+            }
             Input::Acknowledge { field, transient, severity } => {
                 turn.acknowledge(field.record, transient, severity);
                 Ok(())
@@ -126,6 +135,11 @@ impl Database {
         let has_more = !turn.engine.deferred.is_empty() || !turn.engine.scans.pending.is_empty();
         engine.resume_at = has_more.then_some(now.monotonic);
         result
+    }
+
+    /// Whether a put still waits for its record, so that nothing of it is written. `field`: what it is for.
+    pub fn waits(&self, field: FieldRef, put: PutId) -> bool {
+        self.engine().lines.get(&field.record).is_some_and(|line| line.has(Waiter::Put(put)))
     }
 
     /// The latest moment to call with [`Input::Tick`].
@@ -142,22 +156,13 @@ impl Database {
         self.engine().scans.skipped(scan)
     }
 
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
     fn engine(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A client's put, and its completion if nothing of its chain waits.
-fn put_field(turn: &mut Turn, field: FieldRef, value: Value, put: Option<PutId>) -> Result<(), PutError> {
-    turn.put = put;
-    let result = turn.put_field(field.record, field.field, value, put);
-    turn.put = None;
-    if let (Ok(()), Some(put)) = (&result, put)
-        && !turn.engine.waits.iter().any(|(waiting, _)| *waiting == put)
-    {
-        turn.events.push(Event::PutDone { put });
-    }
-    result
 }
 
 /// Scan lists, PINI, and the first round of CP links.
@@ -173,10 +178,11 @@ fn start(turn: &mut Turn) {
             let common = body.common();
             let watchers = common.watchers.as_deref();
             followers.extend(watchers.into_iter().flat_map(|watchers| watchers.followers.iter().copied()));
-            (common.scan, common.phase, common.process_at_init)
+            common.scan = possible(common.scan);
+            (Place::of(common), common.phase, common.process_at_init)
         });
-        if let Some((scan, phase, pini)) = facts {
-            turn.engine.scans.add(scan, phase, record);
+        if let Some((place, phase, pini)) = facts {
+            turn.engine.scans.add(&place, record);
             if RUNS.contains(&pini) {
                 at_init.push((pini, phase, record));
             }

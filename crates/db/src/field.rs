@@ -211,14 +211,14 @@ macro_rules! record_fields {
         fields { $($name:literal $field:ident: $dbf:ident $(($arg:expr))? $(= $initial:expr)? $(, $($flag:ident)+)?;)* }
         arrays { $($family:ident: [$fdbf:ident $farg:tt; $n:literal] $fflags:tt
             { $($fname:literal $index:literal),* $(,)? })* }
-        private { $($private:ident: $ptype:ty;)* }
+        private { $($(#[$private_doc:meta])* $private:ident: $ptype:ty;)* }
     ) => {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub(crate) struct $record {
             $(pub(crate) $field: $crate::field::dbf::$dbf,)*
             $(pub(crate) $family: [$crate::field::dbf::$fdbf; $n],)*
-            $(pub(crate) $private: $ptype,)*
+            $($(#[$private_doc])* pub(crate) $private: $ptype,)*
         }
 
         impl Default for $record {

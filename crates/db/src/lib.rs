@@ -8,7 +8,9 @@ mod common;
 mod core;
 mod database;
 mod field;
+mod inspect;
 mod limit;
+mod line;
 mod link;
 mod load;
 mod menu;
@@ -26,7 +28,8 @@ use std::fmt;
 use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Value};
 
 pub use database::Database;
-pub use load::{LoadError, Loader, OpenFile};
+pub use inspect::{LeadsTo, LinkFacts};
+pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};
 pub use security::{Access, AccessFile, AccessInput, AccessLevel, Granted, Security};
 
 /// One field of one record; small, for ever valid in its database.
@@ -60,7 +63,8 @@ pub enum Input {
     Start,
     /// Time has passed; see [`Database::deadline`].
     Tick,
-    /// Somebody writes a field. `put`: completion is told by [`Event::PutDone`].
+    /// Somebody writes a field. `put`: completion is told by [`Event::PutDone`]; while the record is active such a put
+    /// waits in line, and is refused by [`Event::PutRefused`] if that is what comes of it.
     Put {
         /// The field.
         field: FieldRef,
@@ -68,6 +72,13 @@ pub enum Input {
         value: Value,
         /// The number to tell completion with.
         put: Option<PutId>,
+    },
+    /// Who gave a put has gone: it does not begin if it still waits for its record.
+    GiveUp {
+        /// The field.
+        field: FieldRef,
+        /// The number that the put gave.
+        put: PutId,
     },
     /// Alarm acknowledgement (ACKT, ACKS).
     Acknowledge {
@@ -99,6 +110,13 @@ pub enum Event {
     },
     /// A record has another access security group (ASG) now.
     Regrouped,
+    /// A put that had to wait for its record was refused when its turn came.
+    PutRefused {
+        /// The number that the put gave.
+        put: PutId,
+        /// Why.
+        error: PutError,
+    },
 }
 
 /// Why a put was refused; nothing was processed, and nothing changed but where a variant says so.

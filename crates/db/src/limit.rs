@@ -14,11 +14,17 @@ pub(crate) const META_DEPTH_MAX: u8 = 8;
 /// Bytes of a link field read as a long string, as in Base.
 pub(crate) const LINK_TEXT_BYTES: u32 = 1024;
 /// Errors that one file reports before it gives up.
-pub(crate) const LOAD_ERRORS_MAX: usize = 20;
+pub(crate) const LOAD_ERRORS_MAX: usize = 100;
+/// Names of records that are compared with a wrong one to suggest the right one: some milliseconds.
+pub(crate) const SUGGESTED_NAMES_MAX: usize = 20_000;
 /// Files that may include one another.
 pub(crate) const INCLUDE_DEPTH_MAX: usize = 20;
+/// Databases that one `.substitutions` file may ask for; a plant has some thousands.
+pub(crate) const INSTANCES_MAX: usize = 1_000_000;
 /// Macros that may stand inside one another.
 pub(crate) const MACRO_DEPTH_MAX: usize = 32;
+/// Macros that one line may need, those inside others included: some milliseconds.
+pub(crate) const MACRO_REFERENCES_MAX: usize = 10_000;
 /// Bytes that one line may have after its macros are replaced.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 /// Brackets inside one another in a JSON value.

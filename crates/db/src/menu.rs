@@ -8,10 +8,16 @@ macro_rules! menus {
 
 menus! {
     AO_OIF ["Full", "Incremental"];
-    LONGOUT_OOPT [
+    OOPT [
         "Every Time", "On Change", "When Zero", "When Non-zero", "Transition To Zero", "Transition To Non-zero",
     ];
     ALARM_SEVR ["NO_ALARM", "MINOR", "MAJOR", "INVALID"];
+    CALCOUT_DOPT ["Use CALC", "Use OCAL"];
+    CALCOUT_INAV ["Ext PV NC", "Ext PV OK", "Local PV", "Constant"];
+    BUFFER_ALG ["FIFO Buffer", "LIFO Buffer"];
+    COMPRESS_ALG [
+        "N to 1 Low Value", "N to 1 High Value", "N to 1 Average", "Average", "Circular Buffer", "N to 1 Median",
+    ];
     CONVERT [
         "NO CONVERSION", "SLOPE", "LINEAR", "typeKdegF", "typeKdegC", "typeJdegF", "typeJdegC", "typeEdegF(ixe only)",
         "typeEdegC(ixe only)", "typeTdegF", "typeTdegC", "typeRdegF", "typeRdegC", "typeSdegF", "typeSdegC",
@@ -27,10 +33,12 @@ menus! {
         "Passive", "Event", "I/O Intr", "10 second", "5 second", "2 second", "1 second", ".5 second", ".2 second",
         ".1 second",
     ];
+    SELM ["All", "Specified", "Mask"];
     SIMM ["NO", "YES", "RAW"];
     YES_NO ["NO", "YES"];
+    POST ["On Change", "Always"];
     STRING_POST ["On Change", "Always"];
-    WAVEFORM_POST ["Always", "On Change"];
+    ARRAY_POST ["Always", "On Change"];
 }
 
 /// The statuses of alarms, shared with everybody who reads one.

@@ -66,8 +66,6 @@ impl Posts<'_> {
         if common.message != common.new_message {
             common.message = std::mem::take(&mut common.new_message);
             mask = EventMask::ALARM;
-        } else {
-            common.new_message = fodo_data::Text::EMPTY;
         }
         let status = std::mem::take(&mut common.new_status);
         let severity = std::mem::take(&mut common.new_severity).min(3);

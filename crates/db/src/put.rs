@@ -1,6 +1,6 @@
 //! Puts: a value into a field, whoever gives it.
 
-use fodo_data::{Array, EventMask, Kind, Scalar, Severity, Status, Text, Value};
+use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, Text, Value};
 
 use crate::common::{Common, row};
 use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot};
@@ -8,7 +8,7 @@ use crate::link::{Parsed, Side, Target, parse};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::{CHANGED, number_of, with};
 use crate::turn::{Deferred, Turn, follows};
-use crate::{ConvertError, Event, PutError, PutId};
+use crate::{Event, PutError};
 
 const DISP: u16 = Common::at("DISP");
 const PROC: u16 = Common::at("PROC");
@@ -20,13 +20,7 @@ impl Turn<'_> {
     /// A client's put: refused where DISP says so; processes the record where the field says so.
     ///
     /// Source: EPICS Base 7.0, dbPutField.
-    pub(crate) fn put_field(
-        &mut self,
-        record: u32,
-        field: u16,
-        value: Value,
-        put: Option<PutId>,
-    ) -> Result<(), PutError> {
+    pub(crate) fn put_field(&mut self, record: u32, field: u16, value: Value) -> Result<(), PutError> {
         let number = field & !LONG_STRING;
         let Some((row, is_disabled)) = self
             .with(record, |body, _| {
@@ -48,10 +42,17 @@ impl Turn<'_> {
             return self.put_link(record, number, row, &value);
         }
         self.write(record, number, value)?;
+        self.process_wanted(record, number == PROC, row.has(PP));
+        Ok(())
+    }
+
+    /// Processes a record for somebody who waits: always, or if it is passive. One that is active is processed once
+    /// more when it is done.
+    pub(crate) fn process_wanted(&mut self, record: u32, always: bool, if_passive: bool) {
         let is_active = self.with(record, |body, _| {
             let common = body.common();
-            let is_processed = number == PROC || (row.has(PP) && common.scan == 0);
-            if !is_processed {
+            let is_wanted = always || (if_passive && common.scan == 0);
+            if !is_wanted {
                 return None;
             }
             let is_active = common.is_active != 0;
@@ -62,12 +63,11 @@ impl Turn<'_> {
             }
             Some(is_active)
         });
-        match (is_active.flatten(), put) {
-            (Some(false), _) => self.process(record),
-            (Some(true), Some(put)) => self.engine.waits.push((put, record)),
-            (Some(true), None) | (None, _) => {}
+        match is_active.flatten() {
+            Some(false) => self.process(record),
+            Some(true) => self.wait_for(record),
+            None => {}
         }
-        Ok(())
     }
 
     /// Sets a field to a value: converts, tells the record, posts. Does not process.
@@ -92,6 +92,11 @@ impl Turn<'_> {
             keep_simulation_mode(body, row);
             body.common().scan
         });
+        let property = |body: &mut dyn crate::record::Record| {
+            let slot = if row.has(PROP) { body.slot(field) } else { None };
+            slot.map(|slot| slot.value())
+        };
+        let property_before = with(cell, property).flatten();
         let value = if row.dbf == Dbf::Array { value } else { core.to_field(record, field, &value)? };
         let is_set = with(cell, |body| set(body, field, row, value)).unwrap_or(Ok(()));
         is_set?;
@@ -106,7 +111,7 @@ impl Turn<'_> {
             if !(is_value && row.has(PP)) {
                 posts.post(body, field, CHANGED);
             }
-            if row.has(PROP) {
+            if property(body) != property_before {
                 posts.post_all(body, EventMask::PROPERTY);
             }
         });
@@ -213,6 +218,7 @@ fn keep_simulation_mode(body: &mut dyn crate::record::Record, row: &FieldInfo) {
 /// Puts a value of the field's own kind into its place.
 fn set(body: &mut dyn crate::record::Record, field: u16, row: &FieldInfo, value: Value) -> Result<(), PutError> {
     let facts = body.value_facts();
+    let size = usize::from(if row.size == 0 { body.text_size() } else { row.size });
     let Some(mut slot) = body.slot(field) else { return Err(PutError::ReadOnly) };
     if let Slot::Array(place) = &mut slot {
         let (kind, count_max) = facts.unwrap_or((Kind::F64, 1));
@@ -222,10 +228,7 @@ fn set(body: &mut dyn crate::record::Record, field: u16, row: &FieldInfo, value:
     }
     let Some(scalar) = value.first() else { return Err(PutError::Convert(ConvertError::Empty)) };
     let scalar = match scalar {
-        Scalar::Text(text) if text.len() >= usize::from(row.size) => {
-            let size = usize::from(row.size).saturating_sub(1);
-            Scalar::Text(Text::from_bytes(text.as_bytes().get(..size).unwrap_or_default()))
-        }
+        Scalar::Text(text) => Scalar::Text(crate::record::fitting_text(&text, size)),
         scalar => scalar,
     };
     if slot.set(scalar) { Ok(()) } else { Err(PutError::Rejected("the value is of another kind")) }
@@ -234,6 +237,13 @@ fn set(body: &mut dyn crate::record::Record, field: u16, row: &FieldInfo, value:
 /// The array as the field's kind, cut to what fits; moved when it already is what is wanted.
 pub(crate) fn fitting(value: Value, kind: Kind, count_max: u32) -> Result<Array, PutError> {
     let array = value.into_array();
+    if let Array::Text(texts) = &array {
+        // Unlike in a scalar field, an empty text is no number in an array, and no text is a state, as in Base.
+        let is_refused = |text: &&Text| kind == Kind::Enum || (kind != Kind::Text && text.is_empty());
+        if let Some(text) = texts.iter().find(is_refused) {
+            return Err(PutError::Convert(ConvertError::NotANumber(text.clone())));
+        }
+    }
     let array = if array.kind() == kind { array } else { array.to_kind(kind, None).map_err(PutError::Convert)? };
     let count_max = count_max as usize;
     Ok(if array.len() > count_max { array.truncated(count_max) } else { array })

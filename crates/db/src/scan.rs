@@ -1,17 +1,57 @@
-//! Scan lists: which records process at which period, in the order of PHAS.
+//! Scan lists: which records process at which period or event, in the order of PHAS.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use fodo_data::Text;
+
+use crate::common::Common;
 use crate::menu::SCAN_PERIODS_MS;
+
+/// The number of SCAN's choice "Event".
+pub(crate) const EVENT: u16 = 1;
+
+/// What decides in which list a record is, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    scan: u16,
+    phase: i16,
+    priority: u16,
+    event: Text,
+}
+
+impl Place {
+    pub(crate) fn of(common: &Common) -> Place {
+        Place { scan: common.scan, phase: common.phase, priority: common.priority, event: common.event.clone() }
+    }
+}
+
+/// The event that a text names: without the blanks around it, and a number from 1 to 255 without its decimals, as
+/// numbers that became texts on their way have them. `None`: empty, or the number 0.
+///
+/// Source: EPICS Base 7.0, eventNameToHandle.
+pub(crate) fn event_name(text: &Text) -> Option<Text> {
+    let words = text.to_str();
+    let words = words.trim();
+    match words.parse::<f64>() {
+        Ok(number) if (0.0..1.0).contains(&number) => None,
+        Ok(number) if (1.0..256.0).contains(&number) => Some(Text::from(number.trunc().to_string())),
+        _ => (!words.is_empty()).then(|| Text::from(words)),
+    }
+}
 
 /// The periodic scan lists and what is left of a scan in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Scans {
     lists: [List; SCAN_PERIODS_MS.len()],
+    /// By name; each sorted by priority, the highest first, then by phase.
+    events: HashMap<Text, Vec<(EventOrder, u32)>>,
     /// Records of scans that are due, not yet processed.
     pub(crate) pending: VecDeque<u32>,
 }
+
+type EventOrder = (Reverse<u16>, i16);
 
 #[derive(Debug, Default)]
 struct List {
@@ -22,18 +62,35 @@ struct List {
 }
 
 impl Scans {
-    pub(crate) fn add(&mut self, scan: u16, phase: i16, record: u32) {
-        let is_periodic = SCAN_PERIODS_MS.get(usize::from(scan)).is_some_and(|period| *period > 0);
-        if let (true, Some(list)) = (is_periodic, self.lists.get_mut(usize::from(scan))) {
-            let place = list.records.partition_point(|(other, _)| *other <= phase);
-            list.records.insert(place, (phase, record));
+    pub(crate) fn add(&mut self, place: &Place, record: u32) {
+        if place.scan == EVENT {
+            if let Some(name) = event_name(&place.event) {
+                insert(self.events.entry(name).or_default(), (Reverse(place.priority), place.phase), record);
+            }
+            return;
+        }
+        let is_periodic = SCAN_PERIODS_MS.get(usize::from(place.scan)).is_some_and(|period| *period > 0);
+        if let (true, Some(list)) = (is_periodic, self.lists.get_mut(usize::from(place.scan))) {
+            insert(&mut list.records, place.phase, record);
         }
     }
 
+    /// Takes a record out of the list of a choice of SCAN; out of every event's, since EVNT may have changed.
     pub(crate) fn remove(&mut self, scan: u16, record: u32) {
-        if let Some(list) = self.lists.get_mut(usize::from(scan)) {
+        if scan == EVENT {
+            for list in self.events.values_mut() {
+                list.retain(|(_, other)| *other != record);
+            }
+            self.events.retain(|_, list| !list.is_empty());
+        } else if let Some(list) = self.lists.get_mut(usize::from(scan)) {
             list.records.retain(|(_, other)| *other != record);
         }
+    }
+
+    /// The records that wait for an event.
+    pub(crate) fn of_event(&self, name: &Text) -> Vec<u32> {
+        let list = self.events.get(name);
+        list.into_iter().flatten().map(|(_, record)| *record).collect()
     }
 
     /// All periods begin now.
@@ -72,15 +129,25 @@ impl Scans {
     }
 }
 
+/// Behind all that come before it or at the same place.
+fn insert<K: PartialOrd>(list: &mut Vec<(K, u32)>, key: K, record: u32) {
+    let place = list.partition_point(|(other, _)| *other <= key);
+    list.insert(place, (key, record));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn place(scan: u16, phase: i16) -> Place {
+        Place { scan, phase, priority: 0, event: "alarm".into() }
+    }
 
     #[test]
     fn a_late_scan_keeps_its_beat_and_counts_what_it_skipped() {
         let start = Instant::now();
         let mut scans = Scans::default();
-        scans.add(6, 0, 7);
+        scans.add(&place(6, 0), 7);
         scans.start(start);
         scans.collect(start);
         scans.pending.clear();
@@ -97,12 +164,35 @@ mod tests {
         let start = Instant::now();
         let mut scans = Scans::default();
         for (phase, record) in [(1, 10), (0, 11), (1, 12), (-1, 13)] {
-            scans.add(9, phase, record);
+            scans.add(&place(9, phase), record);
         }
         scans.start(start);
 
         scans.collect(start);
 
         assert_eq!(scans.pending, [13, 11, 10, 12]);
+    }
+
+    #[test]
+    fn records_of_an_event_run_in_the_order_of_priority_and_phase() {
+        let mut scans = Scans::default();
+        scans.add(&place(EVENT, 1), 10);
+        scans.add(&place(EVENT, 0), 11);
+        scans.add(&Place { priority: 2, ..place(EVENT, 5) }, 12);
+        scans.add(&Place { event: "other".into(), ..place(EVENT, 0) }, 13);
+
+        assert_eq!(scans.of_event(&"alarm".into()), [12, 11, 10]);
+        scans.remove(EVENT, 11);
+        assert_eq!(scans.of_event(&"alarm".into()), [12, 10]);
+    }
+
+    #[test]
+    fn a_number_that_became_a_text_is_the_event_of_its_whole_part() {
+        let name = |text: &str| event_name(&text.into()).map(|name| name.to_string());
+
+        assert_eq!(name(" 5.00 "), Some("5".into()));
+        assert_eq!(name("300.5"), Some("300.5".into()));
+        assert_eq!(name(" beam lost "), Some("beam lost".into()));
+        assert_eq!((name("0.5"), name("  ")), (None, None));
     }
 }

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
-use crate::link::{Link, Target};
+use crate::FieldRef;
+use crate::link::{Link, Modifiers, Target, Trigger};
 use crate::post::Posts;
 use crate::record::{Record, lock};
-use crate::turn::{Timer, Turn};
+use crate::turn::{Deferred, Timer, Turn, Waiter};
 
 /// Whether a record is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) enum Outcome {
     Done,
     /// As done, but its input or output could not be reached: a PP link to it counts as broken.
     Failed,
+    /// It has taken a sample, and there is nothing to tell yet: no forward link.
+    Gathering,
     /// For a timer: the record stays active, and is called again to complete.
     Waiting,
 }
@@ -76,9 +79,10 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// As [`Step::fetch`], without the alarm.
     pub(crate) fn fetch_quietly<T: Element>(&mut self, link: impl Fn(&R) -> &Link) -> Result<Option<T>, Broken> {
-        match self.fetch_value(link, T::KIND)? {
+        let target = link(&lock(self.cell)).target();
+        match self.turn.fetch_one(self.record, target, T::KIND)? {
             None => Ok(None),
-            Some(value) => value.first().and_then(T::of).map(Some).ok_or(Broken),
+            Some(scalar) => T::of(scalar).map(Some).ok_or(Broken),
         }
     }
 
@@ -89,16 +93,30 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         kind: Kind,
     ) -> Result<Option<Value>, Broken> {
-        let fetched = self.fetch_value(link, kind);
+        let target = link(&lock(self.cell)).target();
+        let fetched = self.turn.fetch(self.record, target, kind);
         if fetched.is_err() {
             self.blame(name);
         }
         fetched
     }
 
-    fn fetch_value(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
+    /// How many elements fit what a link leads to; `None` when it leads to no field.
+    pub(crate) fn size_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<u32> {
         let target = link(&lock(self.cell)).target();
-        self.turn.fetch(self.record, target, kind)
+        match target {
+            Target::Field { record, field, .. } => Some(self.turn.core.facts(FieldRef { record, field }).count_max),
+            Target::Constant | Target::Missing => None,
+        }
+    }
+
+    /// The kind of what a link leads to; `None` when it leads to no field.
+    pub(crate) fn kind_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<Kind> {
+        let target = link(&lock(self.cell)).target();
+        match target {
+            Target::Field { record, field, .. } => Some(self.turn.core.facts(FieldRef { record, field }).kind),
+            Target::Constant | Target::Missing => None,
+        }
     }
 
     /// Writes through a link, and processes what it leads to if the link says so.
@@ -116,7 +134,49 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         driven
     }
 
-    fn blame(&mut self, name: &'static str) {
+    /// Processes what a forward link leads to, before this record goes on.
+    pub(crate) fn forward(&mut self, name: &'static str, link: impl Fn(&R) -> &Link) {
+        let target = link(&lock(self.cell)).target();
+        if self.turn.forward_now(self.record, target).is_err() {
+            self.blame(name);
+        }
+    }
+
+    /// Processes what a link leads to, and completes this record when all of that has ended; false when it leads to no
+    /// field here.
+    pub(crate) fn notify(&mut self, link: impl Fn(&R) -> &Link) -> bool {
+        let target = link(&lock(self.cell)).target();
+        let Target::Field { record: to, .. } = target else { return false };
+        self.turn.engine.deferred.push_back(Deferred::Notify { from: self.record, to });
+        true
+    }
+
+    /// Writes through a channel (a link with CA), and completes this record when all that this starts has ended; false
+    /// for any other link.
+    pub(crate) fn drive_notifying(&mut self, link: impl Fn(&R) -> &Link, value: Value) -> bool {
+        let target = link(&lock(self.cell)).target();
+        let Target::Field { record, field, modifiers } = target else { return false };
+        if modifiers.trigger != Trigger::Channel {
+            return false;
+        }
+        let waiter = Some(Waiter::Record(self.record));
+        self.turn.engine.deferred.push_back(Deferred::Put { record, field, value, waiter });
+        true
+    }
+
+    /// Reads through a link without processing what it leads to, and without an alarm of its own.
+    pub(crate) fn fetch_only(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
+        let target = match link(&lock(self.cell)).target() {
+            Target::Field { record, field, modifiers } => {
+                Target::Field { record, field, modifiers: Modifiers { trigger: Trigger::None, ..modifiers } }
+            }
+            target => target,
+        };
+        self.turn.fetch(self.record, target, kind)
+    }
+
+    /// Raises the alarm of a link that is broken.
+    pub(crate) fn blame(&mut self, name: &'static str) {
         self.lock().common().raise_saying(Status::LINK, 3, format!("field {name}").into());
     }
 
@@ -134,9 +194,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
                 own.common().user_tag = tag;
                 return;
             }
-            Target::Field { .. } | Target::Missing => match self.turn.fetch(self.record, target, Kind::I16) {
+            Target::Field { .. } | Target::Missing => match self.turn.fetch_one(self.record, target, Kind::I16) {
                 Ok(value) => {
-                    if let Some(Scalar::I16(event)) = value.and_then(|value| value.first()) {
+                    if let Some(Scalar::I16(event)) = value {
                         self.lock().common().time_event = event;
                     }
                 }
@@ -148,7 +208,11 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         let time = match (is_set_by_device, simulated) {
             (false, _) => now,
             (true, None) => return,
-            (true, Some(Target::Field { record, .. })) => self.turn.time_of(record).0,
+            (true, Some(Target::Field { record, .. })) => {
+                let (time, tag) = self.turn.time_of(record);
+                self.lock().common().user_tag = tag;
+                time
+            }
             (true, Some(_)) => now,
         };
         self.lock().common().time = time;
@@ -178,6 +242,17 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     pub(crate) fn complete_after(&mut self, delay_s: f64) -> Outcome {
         self.turn.start_timer(delay(delay_s), Timer::Complete(self.record));
         Outcome::Waiting
+    }
+
+    /// Asks to be completed once the chain in hand is done, as Base's callback tasks do it.
+    pub(crate) fn complete_next(&mut self) -> Outcome {
+        self.turn.engine.deferred.push_back(Deferred::Complete { record: self.record });
+        Outcome::Waiting
+    }
+
+    /// Processes the records that wait for an event, once the chain in hand is done.
+    pub(crate) fn post_event(&mut self, name: Text) {
+        self.turn.post_event(name);
     }
 
     /// Asks for the end of a momentary output.
@@ -219,4 +294,4 @@ macro_rules! element {
     )*};
 }
 
-element! { f64, F64; i32, I32; u32, U32; u16, U16; i16, I16; Text, Text; }
+element! { f64, F64; i64, I64; i32, I32; u32, U32; u16, U16; i16, I16; Text, Text; }

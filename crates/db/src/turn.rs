@@ -1,7 +1,7 @@
 //! One turn of the crank: processing, links, timers, and what is put off until after it.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
@@ -9,10 +9,11 @@ use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 use crate::common::Common;
 use crate::core::Core;
 use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
+use crate::line::{Line, Wanted};
 use crate::link::{Inherit, Modifiers, Target, Trigger};
 use crate::post::Posts;
 use crate::record::{CHANGED, with};
-use crate::scan::Scans;
+use crate::scan::{EVENT, Place, Scans};
 use crate::step::{Broken, Outcome};
 use crate::{Event, PutId};
 
@@ -28,11 +29,22 @@ pub(crate) struct Engine {
     pub(crate) timers: BinaryHeap<Reverse<(Instant, u64, Timer)>>,
     pub(crate) n_timers: u64,
     pub(crate) deferred: VecDeque<Deferred>,
-    /// Puts that wait for records which are active.
-    pub(crate) waits: Vec<(PutId, u32)>,
+    /// Who waits for records which are active.
+    pub(crate) waits: Vec<(Waiter, u32)>,
+    /// Who waits for records before they begin; bounded by the puts that the network lets in.
+    pub(crate) lines: HashMap<u32, Line>,
     work: Vec<Work>,
     /// When work was left over: at once.
     pub(crate) resume_at: Option<Instant>,
+}
+
+/// Who hears of the end of all processing that it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A client's put.
+    Put(PutId),
+    /// A record with Async Soft Channel, which then completes.
+    Record(u32),
 }
 
 /// What a timer does to its record.
@@ -47,12 +59,20 @@ pub(crate) enum Timer {
 /// Work that waits until the chain in hand is done.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Deferred {
+    /// The record is done, and others wait for that.
+    Next { record: u32 },
     /// RPRO: a put came while the record was active.
     Reprocess { record: u32 },
     /// A CP or CPP link's target changed.
     Follow { record: u32, if_passive: bool },
-    /// An output through a channel (CA) to a record that is here.
-    Put { record: u32, field: u16, value: Value },
+    /// An output through a channel (CA) to a record that is here; `waiter` waits for all that it starts.
+    Put { record: u32, field: u16, value: Value, waiter: Option<Waiter> },
+    /// Async Soft Channel processes what its record reads.
+    Notify { from: u32, to: u32 },
+    /// An event was posted: records whose SCAN is Event and whose EVNT names it.
+    Event { name: Text },
+    /// All that the record waited for has ended; at least the chain in hand.
+    Complete { record: u32 },
 }
 
 /// Steps of processing on the explicit stack, so that no FLNK chain is too long for the thread's.
@@ -71,8 +91,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) now: Now,
     pub(crate) events: &'a mut Vec<Event>,
-    /// The put whose chain is being processed.
-    pub(crate) put: Option<PutId>,
+    /// Those whose chain is being processed; one, but for a record that several wait for.
+    pub(crate) waiters: Vec<Waiter>,
     pub(crate) depth: u16,
 }
 
@@ -99,7 +119,47 @@ impl Turn<'_> {
 
     /// The second half of a record that waited.
     pub(crate) fn complete(&mut self, record: u32) {
-        self.run(Work::Complete(record));
+        // Those who wait for it also wait for what comes of it.
+        let waits = &self.engine.waits;
+        let waiters = waits.iter().filter(|(_, of)| *of == record).map(|(waiter, _)| *waiter).collect();
+        self.with_waiters(waiters, |turn| turn.run(Work::Complete(record)));
+    }
+
+    /// Posts an event; one that is posted again before its records have processed counts once.
+    pub(crate) fn post_event(&mut self, name: Text) {
+        let event = Deferred::Event { name };
+        if !self.engine.deferred.contains(&event) {
+            self.engine.deferred.push_back(event);
+        }
+    }
+
+    /// Does something for `waiters`, and tells those who then wait for nothing more.
+    pub(crate) fn with_waiters<T>(&mut self, waiters: Vec<Waiter>, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.waiters, waiters);
+        let result = work(self);
+        for waiter in std::mem::replace(&mut self.waiters, before) {
+            self.tell_if_done(waiter);
+        }
+        result
+    }
+
+    /// Those whose chain is in hand also wait for a record that is active.
+    pub(crate) fn wait_for(&mut self, record: u32) {
+        for waiter in &self.waiters {
+            if !self.engine.waits.contains(&(*waiter, record)) {
+                self.engine.waits.push((*waiter, record));
+            }
+        }
+    }
+
+    pub(crate) fn tell_if_done(&mut self, waiter: Waiter) {
+        if self.engine.waits.iter().any(|(waiting, _)| *waiting == waiter) {
+            return;
+        }
+        match waiter {
+            Waiter::Put(put) => self.events.push(Event::PutDone { put }),
+            Waiter::Record(record) => self.engine.deferred.push_back(Deferred::Complete { record }),
+        }
     }
 
     fn run(&mut self, first: Work) {
@@ -133,9 +193,9 @@ impl Turn<'_> {
             return;
         };
         if disable_link != Target::Constant {
-            match self.fetch(record, disable_link, Kind::I16) {
+            match self.fetch_one(record, disable_link, Kind::I16) {
                 Ok(value) => {
-                    if let Some(Scalar::I16(number)) = value.and_then(|value| value.first()) {
+                    if let Some(Scalar::I16(number)) = value {
                         self.with(record, |body, _| body.common().disable = number);
                     }
                 }
@@ -167,22 +227,39 @@ impl Turn<'_> {
         let outcome = cell.process(self, record, is_completion);
         if outcome == Outcome::Waiting {
             self.with(record, |body, _| body.common().is_in_chain = false);
-            if let Some(put) = self.put {
-                self.engine.waits.push((put, record));
-            }
+            self.wait_for(record);
             return;
         }
         self.with(record, |body, _| body.common().has_failed = outcome == Outcome::Failed);
         self.engine.work.push(Work::Finish(record));
+        if outcome == Outcome::Gathering {
+            return;
+        }
         let forward = self.with(record, |body, _| body.common().forward.target());
         if let Some(Target::Field { record: to, modifiers, .. }) = forward {
             if modifiers.trigger == Trigger::Channel {
                 let value = Value::from(1u8);
-                self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value });
+                self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value, waiter: None });
             } else {
                 self.engine.work.push(Work::Forward { from: record, to });
             }
         }
+    }
+
+    /// Processes the target of a forward link at once, inside the processing of `from`.
+    pub(crate) fn forward_now(&mut self, from: u32, target: Target) -> Result<(), Broken> {
+        let Target::Field { record: to, modifiers, .. } = target else { return Ok(()) };
+        if modifiers.trigger == Trigger::Channel {
+            let value = Value::from(1u8);
+            self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value, waiter: None });
+            return Ok(());
+        }
+        if self.depth >= DEPTH_MAX {
+            return Err(Broken);
+        }
+        // What became of the target is its own affair.
+        let _ = self.process_target(from, to);
+        Ok(())
     }
 
     fn forward(&mut self, from: u32, to: u32) {
@@ -201,21 +278,23 @@ impl Turn<'_> {
             common.is_in_chain = false;
             std::mem::take(&mut common.reprocess) != 0
         });
+        // Base lets them race; whoever waits in line goes first here.
+        self.call_next(record);
         if is_wanted_again == Some(true) {
             self.engine.deferred.push_back(Deferred::Reprocess { record });
-        } else if !self.engine.waits.is_empty() {
-            let put = self.put;
-            let events = &mut *self.events;
+        }
+        if !self.engine.waits.is_empty() {
             let mut ended = Vec::new();
-            self.engine.waits.retain(|&(waiting, of)| {
-                let is_over = of == record && Some(waiting) != put;
-                if is_over {
-                    ended.push(waiting);
+            self.engine.waits.retain(|&(waiter, of)| {
+                // Those in hand hear of it when their chain is done.
+                if of == record && !self.waiters.contains(&waiter) {
+                    ended.push(waiter);
                 }
                 of != record
             });
-            ended.retain(|put| !self.engine.waits.iter().any(|(waiting, _)| waiting == put));
-            events.extend(ended.into_iter().map(|put| Event::PutDone { put }));
+            for waiter in ended {
+                self.tell_if_done(waiter);
+            }
         }
     }
 
@@ -248,16 +327,40 @@ impl Turn<'_> {
         if self.depth >= DEPTH_MAX {
             return Err(Broken);
         }
+        // Whoever waits for the target is found active by it.
+        let before = self.with(from, |body, _| {
+            let common = body.common();
+            (std::mem::replace(&mut common.is_active, 1), std::mem::replace(&mut common.is_in_chain, true))
+        });
         self.hand_on(from, to);
         self.depth += 1;
         self.process(to);
         self.depth -= 1;
+        self.with(from, |body, _| {
+            let common = body.common();
+            (common.is_active, common.is_in_chain) = before.unwrap_or_default();
+        });
         let has_failed = self.with(to, |body, _| body.common().has_failed);
         if has_failed == Some(false) { Ok(()) } else { Err(Broken) }
     }
 
     /// Reads what a link of `record` leads to, as elements of a kind. `None`: the link is constant.
     pub(crate) fn fetch(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Value>, Broken> {
+        self.fetch_at_least(0, record, target, kind)
+    }
+
+    /// The first element of what a link leads to; of an empty array there is none, so the link is broken.
+    pub(crate) fn fetch_one(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Scalar>, Broken> {
+        Ok(self.fetch_at_least(1, record, target, kind)?.and_then(|value| value.first()))
+    }
+
+    fn fetch_at_least(
+        &mut self,
+        n_elements: usize,
+        record: u32,
+        target: Target,
+        kind: Kind,
+    ) -> Result<Option<Value>, Broken> {
         let (from, field, modifiers) = match target {
             Target::Constant => return Ok(None),
             Target::Missing => return Err(Broken),
@@ -278,6 +381,9 @@ impl Turn<'_> {
             })
             .ok_or(Broken)?;
         let value = self.core.convert(from, field, value, kind).map_err(|_| Broken)?;
+        if value.len() < n_elements {
+            return Err(Broken);
+        }
         if from != record {
             self.with(record, |body, _| inherit(body.common(), modifiers.inherit, alarm));
         }
@@ -292,7 +398,7 @@ impl Turn<'_> {
             Target::Field { record, field, modifiers } => (record, field, modifiers),
         };
         if modifiers.trigger == Trigger::Channel {
-            self.engine.deferred.push_back(Deferred::Put { record: to, field, value });
+            self.engine.deferred.push_back(Deferred::Put { record: to, field, value, waiter: None });
             return Ok(());
         }
         let written = self.write(to, field, value);
@@ -323,26 +429,49 @@ impl Turn<'_> {
 
     /// SCAN or PHAS of a record changed; `before` is the scan list that it was in.
     pub(crate) fn rescan(&mut self, record: u32, before: u16) {
-        let place = self.with(record, |body, _| (body.common().scan, body.common().phase));
-        if let Some((scan, phase)) = place {
+        let place = self.with(record, |body, _| {
+            let common = body.common();
+            common.scan = possible(common.scan);
+            Place::of(common)
+        });
+        if let Some(place) = place {
             self.engine.scans.remove(before, record);
-            self.engine.scans.add(scan, phase, record);
+            self.engine.scans.add(&place, record);
         }
     }
 
     /// Does one thing that was put off.
     pub(crate) fn run_deferred(&mut self, deferred: Deferred) {
         match deferred {
+            Deferred::Next { record } => self.next_in_line(record),
             Deferred::Reprocess { record } => self.process(record),
+            Deferred::Complete { record } => self.complete(record),
+            Deferred::Event { name } => {
+                for record in self.engine.scans.of_event(&name) {
+                    if self.with(record, |body, _| body.common().scan) == Some(EVENT) {
+                        self.process(record);
+                    }
+                }
+            }
+            Deferred::Notify { from, to } => {
+                // Processing is never refused.
+                let _ = self.notify(to, Waiter::Record(from), Wanted::Processing);
+            }
             Deferred::Follow { record, if_passive } => {
                 let is_passive = self.with(record, |body, _| body.common().scan == 0).unwrap_or(false);
                 if is_passive || !if_passive {
                     self.process(record);
                 }
             }
-            Deferred::Put { record, field, value } => {
-                // As for a client through a channel: a refusal has nobody to go to.
-                let _ = self.put_field(record, field, value, None);
+            Deferred::Put { record, field, value, waiter } => {
+                let Some(waiter) = waiter else {
+                    // As for a client through a channel: a refusal has nobody to go to.
+                    let _ = self.put_field(record, field, value);
+                    return;
+                };
+                if self.notify(record, waiter, Wanted::Put { field, value }).is_err() {
+                    self.tell_if_done(waiter);
+                }
             }
         }
     }
@@ -379,15 +508,21 @@ impl Turn<'_> {
     }
 }
 
+/// No device here interrupts: with I/O Intr a record becomes passive, as in Base.
+pub(crate) fn possible(scan: u16) -> u16 {
+    const IO_INTR: u16 = 2;
+    if scan == IO_INTR { 0 } else { scan }
+}
+
 /// A record that is found active again and again goes into SCAN alarm.
 fn refuse_active(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     let common = body.common();
-    if common.status == Status::SCAN.0 || common.severity >= 3 {
+    if common.status == Status::SCAN.0 {
         return;
     }
     let count = common.lock_count;
-    common.lock_count = count.saturating_add(1);
-    if count < LOCK_COUNT_MAX {
+    common.lock_count = count.wrapping_add(1);
+    if count < LOCK_COUNT_MAX || common.severity >= 3 {
         return;
     }
     common.raise_saying(Status::SCAN, 3, "Async in progress".into());
@@ -407,7 +542,6 @@ fn refuse_disabled(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     common.status = Status::DISABLE.0;
     common.new_severity = 0;
     common.new_status = 0;
-    common.new_message = Text::EMPTY;
     posts.post(body, STAT, EventMask::VALUE);
     posts.post(body, SEVR, EventMask::VALUE);
     let value = body.record_type().value;

@@ -117,20 +117,127 @@ fn a_put_is_complete_when_a_record_that_waits_is_done() {
 }
 
 #[test]
-fn a_put_while_the_record_waits_processes_it_once_more() {
+fn a_put_waits_for_what_records_that_waited_have_started() {
     let mut ioc = Ioc::new(
-        "record(ao, a) { field(SIMM, YES) field(SIOL, sink) field(SDLY, 1) field(FLNK, count) }
-         record(ao, sink) {} record(calc, count) { field(CALC, \"VAL+1\") }",
+        "record(seq, first) { field(DLY0, 1) field(DOL0, 1) field(LNK0, \"second PP\") }
+         record(calcout, second) { field(ODLY, 2) field(CALC, 7) field(FLNK, third) }
+         record(seq, third) { field(DOL0, 5) field(LNK0, sink) } record(ao, sink) {}",
     );
 
+    ioc.put("first.PROC", 1_i32, Some(5)).unwrap();
+    ioc.step();
+    assert_eq!((ioc.number("first.PACT"), ioc.number("second.PACT")), (0.0, 1.0));
+    assert_eq!(ioc.done(), [0; 0]);
+
+    ioc.step();
+    assert_eq!((ioc.number("second.PACT"), ioc.number("sink")), (0.0, 5.0));
+    assert_eq!(ioc.done(), [5]);
+}
+
+#[test]
+fn an_event_that_posts_itself_goes_on_call_by_call_and_does_not_hang() {
+    let mut ioc = Ioc::new(
+        "record(calcout, a) { field(CALC, \"VAL+1\") field(OEVT, ring) field(SCAN, Event) field(EVNT, ring) }
+         record(calcout, kick) { field(OEVT, ring) }",
+    );
+
+    ioc.put("kick.PROC", 1_i32, None).unwrap();
+
+    assert!(ioc.number("a") > 100.0);
+    assert_eq!(ioc.database.deadline(), Some(ioc.now.monotonic));
+}
+
+const BUSY: &str = "record(ao, a) { field(SIMM, YES) field(SIOL, sink) field(SDLY, 1) field(FLNK, count) }
+     record(ao, sink) {} record(calc, count) { field(CALC, \"VAL+1\") }
+     record(ao, front) { field(FLNK, a) }";
+
+#[test]
+fn a_put_that_nobody_waits_for_is_written_while_the_record_waits_and_processes_it_once_more() {
+    let mut ioc = Ioc::new(BUSY);
+
     ioc.put("a", 1.0, Some(1)).unwrap();
-    ioc.put("a", 2.0, Some(2)).unwrap();
-    assert_eq!(ioc.number("a.RPRO"), 1.0);
+    ioc.put("a", 2.0, None).unwrap();
+    assert_eq!((ioc.number("a"), ioc.number("a.RPRO")), (2.0, 1.0));
     assert!(ioc.step());
+    assert_eq!(ioc.done(), [1]);
     assert!(ioc.step());
 
     assert_eq!((ioc.number("sink"), ioc.number("count")), (2.0, 2.0));
-    assert_eq!(ioc.done(), [1, 2]);
+}
+
+#[test]
+fn puts_that_are_waited_for_are_written_one_after_the_other_as_the_record_is_done() {
+    let mut ioc = Ioc::new(BUSY);
+
+    ioc.put("a", 1.0, Some(1)).unwrap();
+    ioc.put("a", 2.0, Some(2)).unwrap();
+    ioc.put("a.DESC", "three", Some(3)).unwrap();
+    ioc.put("a", 4.0, Some(4)).unwrap();
+
+    let mut seen = vec![(ioc.number("a"), ioc.done())];
+    while ioc.step() {
+        seen.push((ioc.number("a"), ioc.done()));
+    }
+    assert_eq!(seen, [(1.0, vec![]), (2.0, vec![1]), (4.0, vec![2, 3]), (4.0, vec![4])]);
+    assert_eq!((ioc.number("sink"), ioc.number("count")), (4.0, 3.0));
+}
+
+#[test]
+fn a_put_waits_for_a_record_that_is_busy_with_a_put_of_nobody() {
+    let mut ioc = Ioc::new(BUSY);
+
+    ioc.put("a", 6.0, None).unwrap();
+    ioc.put("a", 7.0, Some(1)).unwrap();
+    assert_eq!(ioc.number("a"), 6.0);
+    ioc.step();
+    assert_eq!((ioc.number("a"), ioc.done()), (7.0, vec![]));
+    ioc.step();
+
+    assert_eq!((ioc.number("sink"), ioc.done()), (7.0, vec![1]));
+}
+
+#[test]
+fn a_record_that_is_done_while_its_chain_is_not_takes_the_next_put_at_once() {
+    let mut ioc = Ioc::new(BUSY);
+
+    ioc.put("front", 1.0, Some(1)).unwrap();
+    ioc.put("front", 2.0, Some(2)).unwrap();
+
+    assert_eq!((ioc.number("front"), ioc.done()), (2.0, vec![2]));
+    ioc.step();
+    assert_eq!(ioc.done(), [1]);
+}
+
+#[test]
+fn a_put_that_is_given_up_does_not_begin_and_one_that_has_begun_runs_to_its_end() {
+    let mut ioc = Ioc::new(BUSY);
+    ioc.put("a", 1.0, Some(1)).unwrap();
+    ioc.put("a", 2.0, Some(2)).unwrap();
+    ioc.put("a", 3.0, Some(3)).unwrap();
+
+    for put in [1, 2] {
+        let input = Input::GiveUp { field: ioc.field("a"), put: PutId(put) };
+        ioc.database.handle(input, ioc.now, &mut ioc.events).unwrap();
+    }
+    ioc.step();
+    assert_eq!((ioc.number("sink"), ioc.number("a"), ioc.done()), (1.0, 3.0, vec![1]));
+    while ioc.step() {}
+
+    assert_eq!((ioc.number("sink"), ioc.number("count"), ioc.done()), (3.0, 2.0, vec![3]));
+}
+
+#[test]
+fn a_put_is_refused_when_its_turn_comes_and_the_next_one_has_its_own() {
+    let mut ioc = Ioc::new(BUSY);
+    ioc.put("a", 1.0, Some(1)).unwrap();
+    ioc.put("a", "none", Some(2)).unwrap();
+    ioc.put("a", 3.0, Some(3)).unwrap();
+
+    while ioc.step() {}
+
+    let refused = |event: &Event| matches!(event, Event::PutRefused { put: PutId(2), error: PutError::Convert(_) });
+    assert_eq!(ioc.events.iter().filter(|event| refused(event)).count(), 1, "{:?}", ioc.events);
+    assert_eq!((ioc.number("sink"), ioc.done()), (3.0, vec![1, 3]));
 }
 
 #[test]
@@ -285,4 +392,25 @@ fn a_put_to_asg_is_told_and_counts_for_every_field_of_its_record() {
     ioc.put("b", "third", None).unwrap();
     assert_eq!(ioc.events, [Event::Regrouped]);
     assert_eq!(ioc.database.access_group(value).0, "third".into());
+}
+
+#[test]
+fn row_76_a_wall_clock_that_jumps_moves_no_scan_and_is_what_records_are_stamped_with() {
+    let db = "record(calc, n) { field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }";
+    let (mut steady, mut jumping) = (Ioc::new(db), Ioc::new(db));
+    jumping.now = steady.now;
+
+    for step in 0..100 {
+        for ioc in [&mut steady, &mut jumping] {
+            ioc.now = ioc.now + Duration::from_millis(100);
+        }
+        jumping.now.wall.unix_s = steady.now.wall.unix_s + [0, 3600, -3600, 0][step % 4];
+        for ioc in [&mut steady, &mut jumping] {
+            ioc.database.handle(Input::Tick, ioc.now, &mut ioc.events).unwrap();
+        }
+
+        assert_eq!(jumping.number("n"), steady.number("n"), "step {step}");
+        assert_eq!(jumping.database.read(jumping.field("n")).time, jumping.now.wall, "step {step}");
+    }
+    assert!(steady.number("n") >= 100.0, "{}", steady.number("n"));
 }

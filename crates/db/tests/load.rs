@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 
 use fodo_data::{Kind, Now, Value};
-use fodo_db::{Database, Input, LoadError, Loader};
+use fodo_db::{Database, Input, LoadError, Loader, Macros, Undefined};
 
 fn load_files(files: &[(&str, &str)], macros: &str) -> Result<Database, Vec<LoadError>> {
     let mut loader = Loader::default();
@@ -138,6 +138,37 @@ fn long_strings_read_as_characters_with_a_nul() {
     assert_eq!(text_of(&database, "a.DESC"), "hi");
 }
 
+#[test]
+fn a_record_that_is_deleted_is_gone_with_its_aliases_and_an_alias_goes_alone() {
+    let database = load(
+        "record(ai, a) { alias(aa) info(x, y) }\nrecord(ai, b) { alias(bb) info(n, of_b) }\nrecord(ai, c) { field(INP, b) }\n\
+         record(\"#\", a) {}\nrecord(\"#\", bb)\nrecord(ao, a) { field(EGU, new) }\n",
+        "",
+    )
+    .unwrap();
+
+    assert_eq!(database.record_names().collect::<Vec<_>>(), ["b", "c", "a"]);
+    assert!(database.field("aa").is_none() && database.field("bb").is_none());
+    assert_eq!(text_of(&database, "a.EGU"), "new");
+    assert_eq!(text_of(&database, "b.NAME"), "b");
+    assert_eq!(database.infos("b").map(|(_, value)| value.to_string()).collect::<Vec<_>>(), ["of_b"]);
+    assert!(complaints("record(ai, abc) {}\nrecord(\"#\", abd) {}\n", "")[0].contains("did you mean \"abc\"?"));
+}
+
+#[test]
+fn what_dbd_files_describe_is_accepted_where_it_is_here() {
+    let text = "menu(menuScan) { choice(menuScanPassive, \"Passive\") choice(menuScan1_second, \"1 second\") }\n\
+                recordtype(ai) {\n%#include \"link.h\"\n field(VAL, DBF_DOUBLE) { prompt(\"Value\") asl(ASL0) }\n}\n\
+                device(ai, CONSTANT, devAiSoft, \"Soft Channel\")\nregistrar(rsrvRegistrar) variable(atExit, int)\n\
+                driver(drvX) breaktable(typeX) { 0 10, 1 20 }\nrecord(ai, a) {}\n";
+    assert!(load(text, "").unwrap().field("a").is_some());
+
+    let wrong = "menu(menuScan) { choice(menuScan20_second, \"20 second\") }\nrecordtype(motor) { field(VAL, DBF_DOUBLE) {} }\n\
+                 device(ai, INST_IO, devX, \"asynInt32\")\nbreaktable(t) { 0 1 0 2 }\nrecordtype(ai) { field(VALU, X) {} }\n";
+    let lines: Vec<usize> = load(wrong, "").unwrap_err().iter().map(|error| error.line).collect();
+    assert_eq!(lines, [1, 2, 3, 4, 5]);
+}
+
 /// Whatever the bytes, an answer comes and not a panic.
 #[test]
 fn mutated_files_never_panic() {
@@ -175,6 +206,39 @@ fn mutated_files_never_panic() {
     }
 }
 
+/// The same for what stands before databases: substitutions and templates.
+#[test]
+fn mutated_substitutions_and_templates_never_panic() {
+    let seeds = [
+        "global { P=\"$(P)x\" }\nfile \"a$(N=1)\" { # c\n pattern { A, B } { 1, \"2\\\"\" } {'x' ${Y}}\n}\nfile b { {A=1,B=$(A,B=2)} }\ninclude f\n",
+        "record(ai, \"$(P)$(A=$(B,C='d'))\")\ninclude \"f\"\nsubstitute \"A=1,B=$(A)\"\n${X} $(Y\n",
+    ];
+    let mut state = 0x9e37_79b9_u64;
+    let mut random = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % n as u64) as usize
+    };
+    for round in 0..2_000 {
+        let mut bytes = seeds[round % 2].as_bytes().to_vec();
+        for _ in 0..=random(4) {
+            let place = random(bytes.len().max(1));
+            match random(3) {
+                0 if !bytes.is_empty() => bytes[place] = random(256) as u8,
+                1 => bytes.insert(place, b"(){}[]\"'\\$#,=\n "[random(15)]),
+                _ => bytes.truncate(place.max(1)),
+            }
+        }
+        let mut open = |_: &str| Ok(bytes.clone());
+        let macros = Macros::parse("P=y,Q=$(P)").unwrap();
+        // Only that an answer comes counts.
+        let _ = fodo_db::instances("f", &macros, &mut open);
+        let _ = fodo_db::expand("f", &macros, Undefined::Kept, &mut open);
+        let _ = fodo_db::expand("f", &macros, Undefined::Refused, &mut open);
+    }
+}
+
 /// `cargo test --release -p fodo-db --test load -- --ignored --nocapture` prints the time.
 #[test]
 #[ignore = "prints a time and asserts none: for whoever works on loading, in a release build"]
@@ -194,4 +258,31 @@ fn a_hundred_thousand_records_load_in_about_a_second() {
     let database = load(&text, "P=X:").unwrap();
 
     println!("{} records in {:?}", database.record_names().count(), start.elapsed());
+}
+
+#[test]
+fn a_substitutions_file_loads_all_of_its_databases_or_nothing() {
+    let template = "record(ai, \"$(P)$(N)\") { field(PREC, \"$(PREC=2)\") }\n";
+    let good = "global { P=x: }\nfile motor.template { pattern { N, PREC } { 1, 3 } { 2 } }\n";
+    let bad = "file motor.template { {P=y:, N=1, PREC=3} {P=y:, N=2, PREC=high} {P=y:, N=3, PREC=low} }\n";
+    let mut open = |name: &str| match name {
+        "good" => Ok(good.as_bytes().to_vec()),
+        "bad" => Ok(bad.as_bytes().to_vec()),
+        "motor.template" => Ok(template.as_bytes().to_vec()),
+        _ => Err(ErrorKind::NotFound.into()),
+    };
+    let mut loader = Loader::default();
+
+    loader.load_template("good", "", &mut open).unwrap();
+    let errors = loader.load_template("bad", "", &mut open).unwrap_err();
+
+    let shown: Vec<String> = errors.iter().map(|error| format!("{} {:?}", error.place(), error.from)).collect();
+    assert_eq!(
+        shown,
+        ["motor.template:1:38 [\"bad:1:43\"]", "motor.template:1:38 [\"bad:1:66\"]"],
+        "both rows, each with its own value"
+    );
+    let database = loader.finish().unwrap();
+    assert_eq!(database.record_names().collect::<Vec<_>>(), ["x:1", "x:2"]);
+    assert_eq!(text_of(&database, "x:1.PREC"), "3");
 }

@@ -93,7 +93,10 @@ impl Replay {
             "put" => {
                 let (name, value) = rest.split_once(' ').unwrap_or((rest, ""));
                 self.n_puts += 1;
-                let put = Some(PutId(self.n_puts));
+                // softIoc was asked without completion; with one, a put to an active record would wait.
+                let record = name.split('.').next().unwrap_or(name);
+                let is_active = self.database.read(self.field(&format!("{record}.PACT"))).value != Value::from(0_u8);
+                let put = (!is_active).then_some(PutId(self.n_puts));
                 let input = Input::Put { field: self.field(name), value: parsed(value), put };
                 if let Err(error) = self.database.handle(input, self.now, &mut events) {
                     writeln!(out, "  refused: {error}").unwrap();
@@ -128,6 +131,7 @@ impl Replay {
                 Event::PutDone { put } if put.0 == self.n_puts => {}
                 Event::PutDone { put } => writeln!(out, "  put {} done", put.0).unwrap(),
                 Event::Regrouped => writeln!(out, "  regrouped").unwrap(),
+                Event::PutRefused { put, error } => writeln!(out, "  put {} refused: {error}", put.0).unwrap(),
             }
         }
     }

@@ -114,9 +114,16 @@ impl Guard {
         Rights { read: access >= Access::Read, write: access >= Access::Write && !self.policy.is_read_only }
     }
 
-    /// What takes note of this client's puts to the field.
-    pub fn tell_put(&self, database: &Database, field: FieldRef, by: &Peer) -> Option<&TellPut> {
-        self.policy.tell_put.as_ref().filter(|_| self.granted(database, field, by).is_trapped)
+    /// Whether this client's puts to the field are told.
+    pub fn tells_puts(&self, database: &Database, field: FieldRef, by: &Peer) -> bool {
+        self.policy.tell_put.is_some() && self.granted(database, field, by).is_trapped
+    }
+
+    /// Tells a put that went through.
+    pub fn tell_put(&self, note: PutNote) {
+        if let Some(tell) = &self.policy.tell_put {
+            tell(note);
+        }
     }
 
     fn granted(&self, database: &Database, field: FieldRef, by: &Peer) -> Granted {

@@ -6,9 +6,11 @@
 mod guard;
 mod limit;
 mod pv;
+pub mod shell;
 mod turn;
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -17,7 +19,7 @@ pub use guard::{Policy, PutNote, TellPut};
 
 use fodo_db::{Database, LoadError, Loader};
 use fodo_net::log::Log;
-use fodo_net::{Server, ServerConfig, ServerError};
+use fodo_net::{ClientStatus, Server, ServerConfig, ServerError};
 
 use crate::guard::{Guard, Rules};
 use crate::turn::Crank;
@@ -67,6 +69,11 @@ impl Ioc {
             let name = path.to_string_lossy();
             loader.load(&name, macros, &mut |file| std::fs::read(file)).map_err(IocError::Load)?;
         }
+        Ioc::of(loader)
+    }
+
+    /// What a loader has collected, joined.
+    pub fn of(loader: Loader) -> Result<Ioc, IocError> {
         let database = loader.finish().map_err(IocError::Load)?;
         Ok(Ioc { database, guard: Guard::open(), rules: Rules::none() })
     }
@@ -93,6 +100,7 @@ impl Ioc {
     /// As [`Ioc::serve`], and what happens on the network is told to `log`.
     pub fn serve_telling(self, config: ServerConfig, log: Log) -> Result<RunningIoc, IocError> {
         let n_records = self.database.record_names().count();
+        let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
         let crank = Crank::new(self.database, self.guard);
         crank.set_rules(self.rules);
         crank.start();
@@ -104,7 +112,7 @@ impl Ioc {
             .name("fodo-scan".into())
             .spawn(move || scans.run_scans())
             .map_err(IocError::System)?;
-        Ok(RunningIoc { crank, server: Some(server), scans: Some(thread), n_records })
+        Ok(RunningIoc { crank, server: Some(server), scans: Some(thread), n_records, address })
     }
 }
 
@@ -115,6 +123,7 @@ pub struct RunningIoc {
     server: Option<Server>,
     scans: Option<JoinHandle<()>>,
     n_records: usize,
+    address: Ipv4Addr,
 }
 
 impl RunningIoc {
@@ -133,6 +142,20 @@ impl RunningIoc {
     /// How many records it has.
     pub fn n_records(&self) -> usize {
         self.n_records
+    }
+
+    /// The first address it serves on; the unspecified one for all.
+    pub fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// Every client there is now; waits half a second at most for each of the server's threads.
+    pub fn clients(&self) -> Vec<ClientStatus> {
+        self.server.as_ref().map_or(Vec::new(), Server::clients)
+    }
+
+    fn crank(&self) -> Arc<Crank> {
+        self.crank.clone()
     }
 
     /// The TCP port of the circuits.

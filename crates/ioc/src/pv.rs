@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fodo_data::{Meta, Reading, Severity, Value};
-use fodo_db::{FieldRef, Input, PutError};
+use fodo_db::{FieldRef, Input, PutError, PutId};
 use fodo_net::{Completion, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Rights, Source};
 
 use crate::limit;
@@ -103,7 +103,11 @@ impl Pv for RecordPv {
     }
 
     fn put(&self, value: Value, by: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal> {
-        self.crank.put(self.field, value, by, completion).map_err(refusal)
+        self.crank.put(self.field, value, Some(by), completion).map_err(refusal)
+    }
+
+    fn give_up(&self, put: u64) {
+        self.crank.give_up(self.field, PutId(put));
     }
 
     fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal> {
@@ -125,7 +129,8 @@ impl Pv for RecordPv {
     }
 }
 
-fn refusal(error: PutError) -> PutRefusal {
+/// As the network says it.
+pub fn refusal(error: PutError) -> PutRefusal {
     match error {
         PutError::ReadOnly => PutRefusal::ReadOnly,
         other => PutRefusal::Rejected(other.to_string()),

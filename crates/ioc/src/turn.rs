@@ -12,7 +12,7 @@ use fodo_net::{Completion, Peer, Post, RightsSignal};
 
 use crate::guard::{Guard, Inputs, PutNote, Rules};
 use crate::limit;
-use crate::pv::RecordPv;
+use crate::pv::{RecordPv, refusal};
 
 /// The database with the one lock around its processing.
 #[derive(Debug)]
@@ -34,9 +34,24 @@ struct Turn {
     inputs: Inputs,
     /// Tells the server that clients may have other rights.
     signal: Option<RightsSignal>,
-    puts: HashMap<PutId, Completion>,
-    put_next: u64,
+    puts: HashMap<PutId, Pending>,
     is_stopped: bool,
+}
+
+/// A put that has not ended.
+#[derive(Debug)]
+struct Pending {
+    completion: Completion,
+    /// What is to be told once it is written, where it waits for its record.
+    written: Option<Written>,
+}
+
+/// What is known of a put before it is written.
+#[derive(Debug)]
+struct Written {
+    field: FieldRef,
+    by: Peer,
+    old: Value,
 }
 
 impl Turn {
@@ -136,33 +151,52 @@ impl Crank {
         self.changed.notify_all();
     }
 
-    /// Writes a field and processes what that starts, on this thread.
+    /// Writes a field and processes what that starts, on this thread. `by`: none for the shell, whose puts nobody notes.
     pub fn put(
         &self,
         field: FieldRef,
         value: Value,
-        by: &Peer,
+        by: Option<&Peer>,
         completion: Option<Completion>,
     ) -> Result<(), PutError> {
-        let tell = self.guard.tell_put(&self.database, field, by);
+        let by = by.filter(|by| self.guard.tells_puts(&self.database, field, by));
         let mut turn = self.lock();
-        let old = tell.map(|_| self.database.read(field).value);
+        let written = by.map(|by| Written { field, by: by.clone(), old: self.database.read(field).value });
         let put = completion.map(|completion| {
-            let put = PutId(turn.put_next);
-            turn.put_next += 1;
-            turn.puts.insert(put, completion);
+            let put = PutId(completion.number());
+            turn.puts.insert(put, Pending { completion, written: None });
             put
         });
         let result = self.handle(&mut turn, Input::Put { field, value, put });
         if let (Err(_), Some(put)) = (&result, put) {
             turn.puts.remove(&put);
         }
-        if let (Ok(()), Some(tell), Some(old)) = (&result, tell, old) {
-            let new = self.database.read(field).value;
-            let (pv, meta) = (self.database.name(field), self.database.meta(field));
-            tell(PutNote { time: now().wall, by: by.clone(), pv, old, new, meta });
+        if let (Ok(()), Some(written)) = (&result, written) {
+            let waiting = put.filter(|put| self.database.waits(field, *put));
+            match waiting.and_then(|put| turn.puts.get_mut(&put)) {
+                Some(pending) => pending.written = Some(written),
+                None => self.tell_put(written),
+            }
         }
         result
+    }
+
+    fn tell_put(&self, Written { field, by, old }: Written) {
+        let new = self.database.read(field).value;
+        let (pv, meta) = (self.database.name(field), self.database.meta(field));
+        self.guard.tell_put(PutNote { time: now().wall, by, pv, old, new, meta });
+    }
+
+    /// Forgets a put, which then does not begin if it still waits for its record.
+    pub fn give_up(&self, field: FieldRef, put: PutId) {
+        let mut turn = self.lock();
+        let is_unwritten = self.database.waits(field, put);
+        // Nothing is refused of that.
+        let _ = self.handle(&mut turn, Input::GiveUp { field, put });
+        let written = turn.puts.remove(&put).and_then(|pending| pending.written);
+        if let Some(written) = written.filter(|_| !is_unwritten) {
+            self.tell_put(written);
+        }
     }
 
     /// Everything else that goes in.
@@ -206,8 +240,14 @@ impl Crank {
                     }
                 }
                 Event::PutDone { put } => {
-                    if let Some(completion) = turn.puts.remove(&put) {
+                    if let Some(Pending { completion, written }) = turn.puts.remove(&put) {
+                        written.into_iter().for_each(|written| self.tell_put(written));
                         completion.done();
+                    }
+                }
+                Event::PutRefused { put, error } => {
+                    if let Some(Pending { completion, .. }) = turn.puts.remove(&put) {
+                        completion.refused(refusal(error));
                     }
                 }
                 Event::Regrouped => are_rights_new |= self.guard.has_rules(),

@@ -15,6 +15,8 @@ const DATABASE: &str = r#"
 record(ao, "x") { field(VAL, "1") field(ASG, "CALCULATED") }
 record(ao, "key") { field(VAL, "0") }
 record(ao, "free") { field(VAL, "1") }
+record(calcout, "slow") { field(CALC, "A") field(ODLY, "0.2") }
+record(calcout, "endless") { field(CALC, "A") field(ODLY, "1000") }
 "#;
 
 const ACCESS: &str = r#"
@@ -178,12 +180,58 @@ fn hosts_go_by_their_addresses_where_that_is_wanted() {
     }
 }
 
-#[test]
-fn puts_under_trapwrite_are_noted_with_what_was_and_what_is() {
-    let folder = Folder::new("notes");
+/// Every put is noted, whoever may put.
+fn noting() -> (Policy, Arc<Mutex<Vec<PutNote>>>) {
     let notes: Arc<Mutex<Vec<PutNote>>> = Arc::default();
     let kept = notes.clone();
     let tell_put = Some(Box::new(move |note| kept.lock().unwrap().push(note)) as fodo_ioc::TellPut);
+    (Policy { tell_put, ..Policy::default() }, notes)
+}
+
+#[test]
+fn a_put_that_waits_for_its_record_is_noted_once_it_is_written() {
+    let folder = Folder::new("waits");
+    let (policy, notes) = noting();
+    let (_running, context) = folder.serve(policy);
+    let slow = channel(&context, "slow.A");
+
+    let puts = [slow.start_put(1.0), slow.start_put(2.0)];
+    puts.into_iter().for_each(|put| put.wait(PATIENCE).unwrap());
+
+    let notes = notes.lock().unwrap();
+    let seen: Vec<_> = notes.iter().map(|note| (note.old.clone(), note.new.clone())).collect();
+    assert_eq!(seen, [(0.0.into(), 1.0.into()), (1.0.into(), 2.0.into())]);
+}
+
+#[test]
+fn a_put_whose_client_goes_before_its_turn_is_not_noted() {
+    let folder = Folder::new("goes");
+    let (policy, notes) = noting();
+    let (running, context) = folder.serve(policy);
+    let first = channel(&context, "endless.A");
+    let _goes_on = first.start_put(1.0);
+    first.get(PATIENCE).unwrap();
+    let place = SocketAddr::from((Ipv4Addr::LOCALHOST, running.udp_port()));
+    let other = Context::new(ClientConfig::at(vec![place]));
+    let second = channel(&other, "endless.A");
+    let _waits = second.start_put(2.0);
+    second.get(PATIENCE).unwrap();
+
+    other.close();
+    let start = Instant::now();
+    while running.clients().len() > 1 {
+        assert!(start.elapsed() < PATIENCE, "the client does not go");
+    }
+
+    let notes = notes.lock().unwrap();
+    assert_eq!(notes.iter().map(|note| note.new.clone()).collect::<Vec<_>>(), [1.0.into()]);
+    assert_eq!(first.get(PATIENCE).unwrap().value, 1.0.into());
+}
+
+#[test]
+fn puts_under_trapwrite_are_noted_with_what_was_and_what_is() {
+    let folder = Folder::new("notes");
+    let (Policy { tell_put, .. }, notes) = noting();
     let (_running, context) = folder.serve(Policy { tell_put, ..folder.policy() });
     let (x, key) = (channel(&context, "x"), channel(&context, "key"));
 

@@ -9,7 +9,7 @@ use crate::sync::lock;
 
 /// Every host of the loopback network; where there is such a broadcast (Linux), it reaches all
 /// servers of this host, while a datagram to 127.0.0.1 reaches one of them.
-const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
+pub const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
 
 /// Where searches go when nothing is configured: the broadcast address of every interface, and
 /// this host itself, so that a client finds a server beside it without any network.

@@ -21,7 +21,7 @@ pub use client::{
     Channel, ChannelState, Context, Counts, Detail, Error, Executor, Facts, Given, Job, Monitor, MonitorEvent,
     MonitorOptions, Notice, Operation, Priority, Refusal, Request, WhenFull, many,
 };
-pub use config::{ClientConfig, ConfigError, Host, ServerConfig};
+pub use config::{ClientConfig, ConfigError, Host, Quotas, ServerConfig};
 pub use fodo_ca::Rights;
 pub use fodo_ca::ring::Post;
 pub use fodo_data::{
@@ -30,5 +30,6 @@ pub use fodo_data::{
 };
 pub use repeater::Repeater;
 pub use server::{
-    Completion, Peer, Posts, PutRefusal, Pv, PvFacts, RightsSignal, Server, ServerError, Source, UpdateCounts,
+    ClientStatus, Completion, Peer, Posts, PutRefusal, Pv, PvFacts, RightsSignal, Server, ServerError, Source,
+    UpdateCounts,
 };

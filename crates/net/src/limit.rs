@@ -45,7 +45,6 @@ pub const CLOSING: Duration = Duration::from_secs(5);
 /// How long a client may take none of what is sent to it, or answer no probe, before the system ends its connection:
 /// longer than a program is stopped or a network away for a minute, short enough that what waits for a client without
 /// power is not kept for the quarter of an hour for which TCP tries. One that is idle, but there, is never ended.
-#[cfg(target_os = "linux")]
 pub const CLIENT_GONE: Duration = Duration::from_secs(120);
 
 /// Server reactors: more bring nothing before the network is full.
@@ -159,3 +158,27 @@ pub const LOG_TEXTS: usize = 4096;
 /// Channels or subscriptions of one circuit whose rights are looked at in one turn; each may ask the rules. A turn stays below a
 /// millisecond or so, however many channels a client has.
 pub const CHECKS: usize = 1024;
+
+/// What all circuits of one host may cost together. One circuit may have half of it, which a million channels with a
+/// million subscriptions fit into.
+pub const HOST_BYTES: usize = 2048 * 1024 * 1024;
+
+/// Circuits of one host: far above the programs that run on one, so that what is bounded is a fault or an attack.
+pub const HOST_CIRCUITS: usize = 16 * 1024;
+
+/// What a circuit costs before it has a channel: its buffers here, and those of the system that it uses as a rule.
+pub const CIRCUIT_BYTES: usize = 16 * 1024;
+
+/// Unicast searches handed on to the other servers of the host whose answers are known again: those of a second or so
+/// of many clients; an answer that comes later is lost, and asked for again.
+pub const RELAYED_SEARCHES: usize = 4096;
+
+/// What a put in progress costs here and in the source.
+pub const PUT_BYTES: usize = 256;
+
+/// How often the system asks a peer that has said nothing whether it is there.
+pub const PROBES: Duration = Duration::from_secs(15);
+
+/// The longest silence that the system can be told of: it counts milliseconds in 31 bits.
+#[cfg(target_os = "linux")]
+pub const SILENCE_MAX: Duration = Duration::from_millis(i32::MAX as u64);

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::limit;
+
 /// A TCP connection that has begun to open; it never blocks.
 pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
-    keep_alive(&socket)?;
+    keep_alive(&socket, limit::PROBES * 8)?;
     match socket.connect(&to.into()) {
         Ok(()) => {}
         Err(error) if is_under_way(&error) => {}
@@ -25,20 +27,23 @@ fn is_under_way(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
 }
 
-/// Lets the system find out about hosts that have gone without a word.
-fn keep_alive(socket: &Socket) -> io::Result<()> {
-    let probes = socket2::TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(15));
+/// Lets the system find out about hosts that have gone without a word, in about that time.
+fn keep_alive(socket: &Socket, silence: Duration) -> io::Result<()> {
+    // In whole seconds, as the system counts.
+    let period = (silence / 8).clamp(Duration::from_secs(1), limit::PROBES);
+    let probes = socket2::TcpKeepalive::new().with_time(period).with_interval(period);
     socket.set_tcp_keepalive(&probes)
 }
 
-/// Prepares a connection that a listener has accepted.
-pub fn accepted(stream: TcpStream) -> io::Result<TcpStream> {
+/// Prepares a connection that a listener has accepted. `silence`: how long its client may take nothing that is sent to
+/// it, or answer no probe, before the system ends it, where the system can be told so.
+pub fn accepted(stream: TcpStream, silence: Duration) -> io::Result<TcpStream> {
     let socket = Socket::from(stream);
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
-    keep_alive(&socket)?;
+    keep_alive(&socket, silence)?;
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(crate::limit::CLIENT_GONE))?;
+    socket.set_tcp_user_timeout(Some(silence.min(limit::SILENCE_MAX)))?;
     Ok(socket.into())
 }
 
@@ -108,13 +113,12 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::limit;
 
     /// Both ends of a connection, the server's prepared.
     fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (client, accepted(listener.accept().unwrap().0).unwrap())
+        (client, accepted(listener.accept().unwrap().0, limit::CLIENT_GONE).unwrap())
     }
 
     #[test]
@@ -126,6 +130,14 @@ mod tests {
         assert!(socket.keepalive().unwrap(), "for clients that are sent nothing");
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(15));
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(limit::CLIENT_GONE), "for those that are");
+    }
+
+    #[test]
+    fn a_silence_without_end_is_as_long_as_the_system_knows() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+
+        assert!(accepted(listener.accept().unwrap().0, Duration::MAX).is_ok());
     }
 
     #[test]

@@ -5,7 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fodo_net::{ClientConfig, Context, Pv, Server, ServerConfig, Source, Value};
+use fodo_net::{ClientConfig, Context, MonitorOptions, Pv, Server, ServerConfig, Source, Value};
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod served;
+
+use served::{Cell, Table};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -23,6 +28,10 @@ impl Source for Nothing {
 }
 
 fn serve() -> Result<(Server, Context), fodo_net::ServerError> {
+    serve_with(Arc::new(Nothing))
+}
+
+fn serve_with(source: Arc<dyn Source>) -> Result<(Server, Context), fodo_net::ServerError> {
     let config = ServerConfig {
         interfaces: vec![Ipv4Addr::LOCALHOST],
         port: 0,
@@ -30,7 +39,7 @@ fn serve() -> Result<(Server, Context), fodo_net::ServerError> {
         status_prefix: Some("s".to_owned()),
         ..ServerConfig::default()
     };
-    let server = Server::start(config, Arc::new(Nothing))?;
+    let server = Server::start(config, source)?;
     let udp = SocketAddr::from((Ipv4Addr::LOCALHOST, server.udp_port()));
     Ok((server, Context::new(ClientConfig::at(vec![udp]))))
 }
@@ -91,4 +100,32 @@ fn a_client_that_does_not_read_is_named_first_with_what_waits_for_it() {
     let address = guilty.local_addr().unwrap().to_string();
     assert!(list.starts_with(&format!("{{\"address\":\"{address}\"")), "{status}");
     assert!(first_number(&status, "queued_bytes").is_some_and(|queued| queued >= 60_000.0), "{status}");
+}
+
+#[test]
+fn every_update_that_was_posted_was_sent_merged_or_dropped() {
+    let table = Arc::new(Table::default().with("n", Cell::new(0i32)));
+    let (_server, context) = serve_with(table.clone()).unwrap();
+    let n = context.channel("n").unwrap();
+    let (stays, goes) = (n.monitor(MonitorOptions::default()), n.monitor(MonitorOptions::default()));
+    let is_subscribed = |value: &Value| *value == Value::from(2.0);
+    read_until(&context, "s:SUBSCRIPTIONS", is_subscribed).unwrap();
+
+    (1..=500).for_each(|value| table.0["n"].set(Value::from(value)));
+    drop(goes);
+    read_until(&context, "s:SUBSCRIPTIONS", |value| *value == Value::from(1.0)).unwrap();
+    (1..=300).for_each(|value| table.0["n"].set(Value::from(-value)));
+
+    let number = |status: &str, key: &str| {
+        let (_, rest) = status.split_once(&format!("\"{key}\":")).unwrap();
+        rest.split([',', '}']).next().unwrap().parse::<u64>().unwrap()
+    };
+    let nothing_waits = |value: &Value| {
+        let status = text(value);
+        number(&status, "updates_posted") == 2 * 500 + 300 && number(&status, "pvs_waiting") == 0
+    };
+    let status = text(&read_until(&context, "s:STATUS", nothing_waits).unwrap());
+    let n_accounted = ["sent", "merged", "dropped"].map(|what| number(&status, &format!("updates_{what}")));
+    assert_eq!(n_accounted.iter().sum::<u64>(), 1300, "{status}");
+    assert!(stays.counts().received > 0);
 }

@@ -52,6 +52,11 @@ impl Raw {
         self.circuit.as_mut().ok_or_else(not_open)
     }
 
+    /// Sends one request and waits for its answer.
+    pub fn round_trip(&mut self, exchange: Exchange) -> Result<(), Failure> {
+        self.circuit()?.exchange(exchange, 1, 1)
+    }
+
     fn stream(&mut self) -> Result<&mut TcpStream, Failure> {
         Ok(&mut self.circuit()?.stream)
     }

@@ -38,7 +38,7 @@ impl Cast {
             let client = watcher(load, numbers, placement, seats, ports)?;
             return Ok(Cast { server, client, port: ports.server, _black_box: None });
         }
-        let file = Database::write(load.n_pvs, numbers).map_err(|why| unavailable("the database", &why))?;
+        let file = Database::write(&database(load.n_pvs, numbers)).map_err(|why| unavailable("the database", &why))?;
         let black_box = Server::start(load.server, file.path(), seats.server_cpu, None, &peers::present())?;
         let ports = black_box.ports();
         let mut words: Vec<OsString> = vec!["produce-load".into(), "--pvs".into(), load.n_pvs.to_string().into()];
@@ -162,18 +162,18 @@ fn when_ready(launch: &Launch) -> Result<Process, Failure> {
 
 /// The records of a load in a file of its own; removed when dropped.
 #[derive(Debug)]
-struct Database(PathBuf);
+pub(super) struct Database(PathBuf);
 
 impl Database {
-    fn write(n_pvs: u32, numbers: Numbers) -> std::io::Result<Database> {
+    pub(super) fn write(records: &str) -> std::io::Result<Database> {
         // Two loads of one process are told apart by a port that nobody else has now.
         let name = format!("fodo-lab-load-{}-{}.db", std::process::id(), Ports::free()?.server);
         let file = Database(std::env::temp_dir().join(name));
-        std::fs::write(file.path(), database(n_pvs, numbers))?;
+        std::fs::write(file.path(), records)?;
         Ok(file)
     }
 
-    fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.0
     }
 }

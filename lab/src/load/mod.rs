@@ -12,6 +12,7 @@ mod cast;
 pub mod command;
 pub mod double;
 pub mod idle;
+pub mod ioc;
 pub mod ladder;
 pub mod produce;
 pub mod reconnect;

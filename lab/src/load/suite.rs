@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::double::Double;
-use super::{FanOut, Outcome, Producer, absent, idle, ladder, reconnect};
+use super::{FanOut, Outcome, Producer, absent, idle, ioc, ladder, reconnect};
 use crate::driver::{Client, Failure};
 use crate::placement::{Placement, Seats};
 use crate::result::{Per, Row, Verdict};
@@ -49,6 +49,16 @@ pub enum Kind {
     Idle { n: u32, n_pvs: u32 },
     /// See [`absent`].
     Absent { n_names: u32, after_seconds: f64, for_seconds: f64 },
+    /// See [`ioc::Bench::load`].
+    Records { n: u32 },
+    /// See [`ioc::Bench::idle_clients`].
+    IdleClients { n: u32 },
+    /// See [`ioc::Bench::scans`].
+    Scans { n: u32, seconds: f64 },
+    /// See [`ioc::Bench::chain`].
+    Chain { n: u32, n_puts: u32 },
+    /// See [`ioc::Bench::round_trips`].
+    RoundTrips { n_puts: u32 },
     /// The highest rate up to that of `offered` at which all is well.
     Sustained { offered: Offered, p99_ms_max: f64 },
 }
@@ -147,6 +157,17 @@ impl Asked<'_> {
                 vec![self.absent(*n_names, seconds(*after_seconds), seconds(*for_seconds))]
             }
             Kind::Sustained { offered, p99_ms_max } => vec![self.sustained(offered, *p99_ms_max)],
+            Kind::Records { n } => self.records(*n),
+            Kind::IdleClients { n } => self.idle_clients(*n),
+            Kind::Scans { n, seconds: counted } => {
+                let row = self.row("processor time in each second", u64::from(*n), "ns");
+                vec![self.asked_of_ioc(row, |bench| bench.scans(*n, seconds(*counted)).map(|cpu_s| cpu_s * 1e9))]
+            }
+            Kind::Chain { n, n_puts } => {
+                let row = self.row("by FLNK", u64::from(*n), "records/s");
+                vec![self.asked_of_ioc(row, |bench| bench.chain(*n, *n_puts))]
+            }
+            Kind::RoundTrips { n_puts } => self.round_trips(*n_puts),
         }
     }
 
@@ -250,6 +271,51 @@ impl Asked<'_> {
             of("channel, server", |idle| idle.server_channel),
             of("subscription, client", |idle| idle.client_subscription),
             of("subscription, server", |idle| idle.server_subscription),
+        ]
+    }
+
+    fn bench(&self) -> ioc::Bench<'_> {
+        ioc::Bench { server: self.server, placement: self.placement, seats: self.seats }
+    }
+
+    fn asked_of_ioc(&self, row: Row, work: impl Fn(&ioc::Bench<'_>) -> Result<f64, Failure>) -> Row {
+        let (samples, failure) = self.repeat(|| work(&self.bench()));
+        self.measured(row, samples, None, failure)
+    }
+
+    fn records(&self, n: u32) -> Vec<Row> {
+        let (found, failure) = self.repeat(|| self.bench().load(n));
+        let of = |variant: &str, unit: &str, number: fn(&ioc::Loaded) -> f64| {
+            let samples = found.iter().map(number).collect();
+            self.measured(self.row(variant, u64::from(n), unit), samples, None, failure.clone())
+        };
+        vec![
+            of("memory of each ao", "bytes", |loaded| loaded.record_bytes),
+            of("loading all", "ns", |loaded| loaded.time.as_nanos() as f64),
+        ]
+    }
+
+    fn idle_clients(&self, n: u32) -> Vec<Row> {
+        let (found, failure) = self.repeat(|| self.bench().idle_clients(n));
+        let of = |variant: &str, unit: &str, number: fn(&ioc::Clients) -> f64| {
+            let samples = found.iter().map(number).collect();
+            self.measured(self.row(variant, u64::from(n), unit), samples, None, failure.clone())
+        };
+        vec![
+            of("memory for each", "bytes", |clients| clients.client_bytes),
+            of("threads for each", "threads", |clients| clients.client_threads),
+        ]
+    }
+
+    fn round_trips(&self, n_puts: u32) -> Vec<Row> {
+        let (found, failure) = self.repeat(|| self.bench().round_trips(n_puts));
+        let of = |variant: &str, unit: &str, number: fn(&ioc::RoundTrips) -> f64| {
+            let samples = found.iter().map(number).collect();
+            self.measured(self.row(variant, u64::from(n_puts), unit), samples, None, failure.clone())
+        };
+        vec![
+            of("each put", "ns", |trips| trips.put.as_nanos() as f64),
+            of("floors", "x", |trips| trips.put.as_secs_f64() / trips.floor.as_secs_f64().max(f64::MIN_POSITIVE)),
         ]
     }
 
@@ -402,7 +468,7 @@ mod tests {
     fn every_load_is_understood_and_each_suite_has_some() {
         let loads = Load::all().unwrap();
 
-        for suite in [Suite::Quick, Suite::Full] {
+        for suite in Suite::ALL {
             assert!(loads.iter().any(|load| load.is_of(suite)), "{suite:?}");
         }
         assert!(loads.iter().all(|load| load.repetitions > 0 && !load.pairs.is_empty()));

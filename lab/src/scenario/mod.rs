@@ -49,14 +49,20 @@ pub enum Suite {
     Quick,
     /// Every question at the points of the studies: at most an hour.
     Full,
+    /// What records and clients cost a soft IOC: loads alone, no question of the studies.
+    Ioc,
 }
 
 impl Suite {
+    /// All of them.
+    pub const ALL: [Suite; 3] = [Suite::Quick, Suite::Full, Suite::Ioc];
+
     /// Its name.
     pub fn text(self) -> &'static str {
         match self {
             Suite::Quick => "quick",
             Suite::Full => "full",
+            Suite::Ioc => "ioc",
         }
     }
 }
@@ -166,11 +172,12 @@ impl Scenario {
         FILES.iter().map(|text| toml::from_str(text)).collect()
     }
 
-    /// The points of a suite.
-    pub fn points(&self, suite: Suite) -> &Points {
+    /// The points of a suite that asks it.
+    pub fn points(&self, suite: Suite) -> Option<&Points> {
         match suite {
-            Suite::Quick => &self.quick,
-            Suite::Full => &self.full,
+            Suite::Quick => Some(&self.quick),
+            Suite::Full => Some(&self.full),
+            Suite::Ioc => None,
         }
     }
 }
@@ -248,7 +255,7 @@ impl Task {
 pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
     for (index, scenario) in scenarios.iter().enumerate() {
-        let points = scenario.points(suite);
+        let Some(points) = scenario.points(suite) else { continue };
         for &variant in &scenario.variants {
             for &point in points.of(variant) {
                 if scenario.request == Request::MoveArray && point > elements_max {
@@ -311,7 +318,7 @@ mod tests {
     fn every_scenario_has_points_in_both_suites_and_says_how_it_is_proven() {
         for scenario in Scenario::all().unwrap() {
             for suite in [Suite::Quick, Suite::Full] {
-                let points = scenario.points(suite);
+                let points = scenario.points(suite).unwrap();
                 assert!(!points.points.is_empty() && points.cap_s > 0.0, "{}", scenario.question);
                 let known = |variant: &Variant, n: usize| points.of(*variant).contains(&n);
                 let external = points.external.iter().flatten();

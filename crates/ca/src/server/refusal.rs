@@ -1,6 +1,6 @@
 //! What a client is told when it does not get what it asks for.
 
-use super::Inner;
+use super::{Inner, complaint};
 use crate::dbr::DbrType;
 use crate::eca::Eca;
 use crate::message::{self, Answer, Header, Request};
@@ -9,11 +9,6 @@ use crate::{Ioid, Sid, SubscriptionId, limit};
 impl Inner {
     /// Says what was wrong with a request, with its header and a text.
     pub(super) fn complain(&mut self, request: &Header, status: Eca, text: &str) {
-        let mut payload = Vec::new();
-        request.encode(&mut payload);
-        payload.extend_from_slice(text.as_bytes());
-        payload.push(0);
-        payload.resize(message::padded(payload.len()), 0);
         // Only some requests name a channel in that word.
         let sid = match Request::from_header(request) {
             Request::EventAdd { sid, .. } | Request::EventCancel { sid, .. } | Request::ClearChannel { sid, .. } => sid,
@@ -22,17 +17,14 @@ impl Inner {
             _ => Sid(u32::MAX),
         };
         let cid = self.cid(sid);
-        self.outbox.push(|bytes| {
-            Answer::Error { cid, status }.header(payload.len()).encode(bytes);
-            bytes.extend_from_slice(&payload);
-        });
+        self.answer(|bytes| complaint(request, cid, status, text, bytes));
     }
 
     /// Says why there is no value. Zeros stand in its place, as from rsrv, unless they were many.
     pub(super) fn refuse_read(&mut self, dbr: DbrType, count: u32, ioid: Ioid, status: Eca) {
         let zeros = dbr.payload_bytes(count).map_or(0, message::padded);
         let (zeros, count) = if zeros <= limit::REFUSAL_BYTES { (zeros, count) } else { (0, 0) };
-        self.outbox.push(|bytes| {
+        self.answer(|bytes| {
             Answer::ReadNotify { dbr, count, status, ioid }.header(zeros).encode(bytes);
             bytes.resize(bytes.len() + zeros, 0);
         });
@@ -56,7 +48,7 @@ impl Inner {
         match Request::from_header(header) {
             Request::WriteNotify { dbr, count, ioid, .. } => {
                 let answer = Answer::WriteNotify { dbr, count, status, ioid };
-                self.outbox.push(|bytes| answer.encode(bytes));
+                self.answer(|bytes| answer.encode(bytes));
             }
             _ => self.complain(header, status, "the value cannot be written"),
         }

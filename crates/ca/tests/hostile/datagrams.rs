@@ -2,6 +2,7 @@
 
 use fodo_ca::beacon::Beacons;
 use fodo_ca::repeater::Repeater;
+use fodo_ca::search::Flaw;
 
 use super::*;
 
@@ -27,6 +28,34 @@ fn row_1_datagrams_that_end_early_are_not_answered() {
 
     for n_bytes in 0..whole.len() {
         assert_eq!(answers(&whole[..n_bytes]), [], "{n_bytes} bytes");
+    }
+}
+
+fn flaw(bytes: &[u8]) -> Option<Flaw> {
+    Responder::new(6000, Now::for_test()).handle(HERE, bytes, &mut |_| true, &mut Vec::new())
+}
+
+#[test]
+fn row_1_a_datagram_that_is_cut_anywhere_but_between_messages_is_told_as_such() {
+    let whole = search(b"x");
+    let cuts: Vec<usize> = (0..=whole.len()).filter(|&n_bytes| flaw(&whole[..n_bytes]).is_none()).collect();
+
+    assert_eq!(cuts, [16, whole.len()], "behind VERSION, and at the end");
+    assert_eq!(flaw(&whole[..20]), Some(Flaw::Cut));
+}
+
+#[test]
+fn row_4_what_is_no_name_is_told_with_its_start() {
+    let mut unended = search(b"1234567");
+    *unended.last_mut().unwrap() = b'8';
+
+    for (bytes, start) in [
+        (unended, "12345678".to_owned()),
+        (search(b""), String::new()),
+        (search(&[b'x'; 60_000]), "x".repeat(limit::SHOWN_BYTES)),
+        (search(b"a\xff"), "a\u{fffd}".to_owned()),
+    ] {
+        assert_eq!(flaw(&bytes), Some(Flaw::NoName(start)));
     }
 }
 

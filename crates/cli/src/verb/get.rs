@@ -79,7 +79,7 @@ fn print(
 fn table(rows: &[(&String, &Reading)], look: &Look) -> String {
     let cells: Vec<Vec<String>> = rows
         .iter()
-        .map(|(pv, reading)| vec![(*pv).clone(), look.value(reading), look.time(reading), look.alarm(reading)])
+        .map(|(pv, reading)| vec![(*pv).clone(), look.of(pv).value(reading), look.time(reading), look.alarm(reading)])
         .collect();
     let lines = columns(&cells);
     let mut text = String::new();

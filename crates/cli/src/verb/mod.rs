@@ -1,7 +1,9 @@
 //! One file per verb: its flags, its help, what it does.
 
+pub mod check;
 pub mod completion;
 pub mod config;
+pub mod expand;
 pub mod get;
 pub mod info;
 pub mod ioc;

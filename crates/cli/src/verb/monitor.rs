@@ -198,7 +198,7 @@ impl Known {
             object.insert("event".into(), Json::from("update"));
             return json::line(object);
         }
-        let (time, value, alarm) = (look.time(&reading), look.value(&reading), look.alarm(&reading));
+        let (time, value, alarm) = (look.time(&reading), look.of(pv).value(&reading), look.alarm(&reading));
         format!("{}\n", format!("{pv:<width$}  {time}  {value}  {alarm}").trim_end())
     }
 

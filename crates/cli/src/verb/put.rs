@@ -11,7 +11,7 @@ use crate::client::{ClientFlags, Deadline, META, ValueFlags, kind_name, meta_of}
 use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
-use crate::show::Look;
+use crate::show::{Look, is_long_string};
 
 /// Bytes of a string in Channel Access, without its NUL.
 const STRING_BYTES_MAX: usize = 39;
@@ -119,7 +119,7 @@ fn lines(pv: &str, old: Option<&Reading>, new: Option<&Reading>, look: &Look) ->
     for (name, reading) in [("old", old), ("new", new)] {
         let mut row = vec![name.to_owned(), pv.to_owned()];
         match reading {
-            Some(reading) => row.extend([look.value(reading), look.time(reading), look.alarm(reading)]),
+            Some(reading) => row.extend([look.of(pv).value(reading), look.time(reading), look.alarm(reading)]),
             None => row.push("(cannot be read)".to_owned()),
         }
         rows.push(row);
@@ -133,7 +133,8 @@ fn value(arguments: &Arguments, facts: &Facts, meta: Option<&Meta>) -> Result<Va
         // The server would say the same, after a round trip; asking it keeps the exit code its own.
         return Ok(Value::from(""));
     }
-    let is_text = arguments.value.string && matches!(facts.kind, Kind::U8 | Kind::I8);
+    let is_text =
+        (arguments.value.string || is_long_string(&arguments.pv)) && matches!(facts.kind, Kind::U8 | Kind::I8);
     let given: Vec<Scalar> = match &arguments.from_json {
         Some(text) => from_json(text)?,
         None => arguments.values.iter().map(|word| Scalar::Text(word.as_str().into())).collect(),

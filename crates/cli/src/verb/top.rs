@@ -39,11 +39,14 @@ Examples:
   fodo top x:ioc
   fodo top --once --json x:ioc | jq '.list[0]'
 
-It reads the PV PREFIX:STATUS, which a server with a status prefix refreshes every second: totals and
-the clients, those first for whom something waits, longest first. A client that reads what it is
+It reads the PV PREFIX:STATUS, which a server with a status prefix refreshes every second: totals
+and the clients, those first for whom something waits, longest first. A client that reads what it is
 sent has no WAITING; one whose WAITING grows does not, and MERGED counts the updates that it lost to
 later ones. The totals are PVs of their own: PREFIX:CLIENTS, CHANNELS, SUBSCRIPTIONS, QUEUED_BYTES,
-UPDATES_SENT, UPDATES_MERGED, SEARCHES, CPU (per cent of a core), MEM_RSS (bytes).
+UPDATES_POSTED (for subscriptions), and of these UPDATES_SENT, UPDATES_MERGED and UPDATES_DROPPED
+(waited for a subscription when it ended), the rest waits; SEARCHES, REFUSED (what went beyond the
+bounds of a client or its host), FLAWED (datagrams that are cut or ask for what is no name), CPU
+(per cent of a core), MEM_RSS (bytes).
 
 JSON keys: those names in lower case, and list: address, user, host, channels, subscriptions,
 queued_bytes, pvs_waiting (with updates that are not among these bytes), sent, merged, waiting_s
@@ -97,12 +100,13 @@ fn parsed(pv: &str, text: &str) -> Result<Map<String, Json>, Error> {
 fn table(status: &Map<String, Json>, n_rows: usize) -> String {
     let total = |key: &str| status.get(key).and_then(Json::as_f64).unwrap_or(f64::NAN);
     let mut text = format!(
-        "{} clients, {} channels, {} subscriptions; {} queued; {} updates sent, {} merged; {} searches; CPU {:.1} %, \
+        "{} clients, {} channels, {} subscriptions; {} queued; {} updates posted, {} sent, {} merged; {} searches; CPU {:.1} %, \
          memory {}\n",
         total("clients"),
         total("channels"),
         total("subscriptions"),
         bytes(total("queued_bytes")),
+        total("updates_posted"),
         total("updates_sent"),
         total("updates_merged"),
         total("searches"),

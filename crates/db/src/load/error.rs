@@ -4,9 +4,9 @@ use std::fmt;
 
 /// What is wrong in a database file, and where. `Display` names file, line, column and what was
 /// expected, then shows the line with a caret below.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadError {
-    /// The file, as it was named when it was opened.
+    /// The file, as it was named when it was opened; empty for what stands in none.
     pub file: String,
     /// Counted from 1; 0 when the error belongs to no line.
     pub line: usize,
@@ -16,17 +16,38 @@ pub struct LoadError {
     pub message: String,
     /// The line itself, before its macros were replaced.
     pub source: String,
+    /// Who wanted the file with these macros, innermost first: `plant.substitutions:12:3`.
+    pub from: Vec<String>,
 }
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line == 0 {
-            return write!(f, "{}: {}", self.file, self.message);
+        if !self.file.is_empty() {
+            write!(f, "{}: ", self.place())?;
         }
-        write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)?;
-        if self.source.is_empty() {
-            return Ok(());
+        f.write_str(&self.message)?;
+        if !self.source.is_empty() {
+            self.show_source(f)?;
         }
+        self.from.iter().try_for_each(|place| write!(f, "\n  wanted by {place}"))
+    }
+}
+
+impl LoadError {
+    /// What concerns a file and none of its lines.
+    pub fn of_file(file: &str, message: String) -> LoadError {
+        LoadError { file: file.to_owned(), message, ..LoadError::default() }
+    }
+
+    /// `file:line:column`, as much of it as is known.
+    pub fn place(&self) -> String {
+        match self.line {
+            0 => self.file.clone(),
+            line => format!("{}:{line}:{}", self.file, self.column),
+        }
+    }
+
+    fn show_source(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n  {}\n  ", self.source)?;
         for character in self.source.chars().take(self.column.saturating_sub(1)) {
             // A tab below a tab keeps the caret in its column.
@@ -39,7 +60,7 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 /// The candidate that is closest to a word, when one is close enough to be meant.
-pub(crate) fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const WORD_BYTES_MAX: usize = 64;
     if word.len() > WORD_BYTES_MAX {
         return None;
@@ -86,11 +107,13 @@ mod tests {
             column: 9,
             message: "no field \"VLA\" in record type ai; did you mean \"VAL\"?".into(),
             source: "  field(VLA, 1)".into(),
+            from: vec!["plant.substitutions:3:2".into()],
         };
 
         assert_eq!(
             error.to_string(),
-            "file.db:12:9: no field \"VLA\" in record type ai; did you mean \"VAL\"?\n    field(VLA, 1)\n          ^"
+            "file.db:12:9: no field \"VLA\" in record type ai; did you mean \"VAL\"?\n    field(VLA, 1)\n          ^\n  \
+             wanted by plant.substitutions:3:2"
         );
     }
 

@@ -2,7 +2,7 @@
 
 use crate::limit::JSON_DEPTH_MAX;
 use crate::load::error::LoadError;
-use crate::load::macros::Macros;
+use crate::load::macros::{Keep, Macros};
 
 /// A word of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,13 @@ pub(crate) struct Place {
     line: usize,
     /// Bytes from the start of the expanded line.
     offset: usize,
+}
+
+impl Place {
+    /// Some bytes further on the same line.
+    pub(crate) fn behind(self, n_bytes: usize) -> Place {
+        Place { offset: self.offset + n_bytes, ..self }
+    }
 }
 
 /// The words of one file.
@@ -80,12 +87,13 @@ impl<'a> Lexer<'a> {
             column,
             message: message.into(),
             source: source.to_owned(),
+            from: Vec::new(),
         }
     }
 
     fn steps_of(&self, line: usize) -> Vec<(usize, usize)> {
         let line = self.lines.get(line).copied().unwrap_or_default();
-        self.macros.expand(line).map(|expanded| expanded.steps).unwrap_or_default()
+        self.macros.expand(line, Keep::Comments).map(|expanded| expanded.steps).unwrap_or_default()
     }
 
     /// The next word and where it starts. `is_value`: brackets open a JSON value.
@@ -117,6 +125,11 @@ impl<'a> Lexer<'a> {
     pub(crate) fn is_at_line_start(&mut self) -> bool {
         self.skip_blanks();
         self.text.get(..self.offset).is_some_and(|before| before.trim().is_empty())
+    }
+
+    /// Whether the next word is the first thing on its line.
+    pub(crate) fn is_at_column_one(&self) -> bool {
+        self.offset == 0
     }
 
     /// The next word, or a mark as a word; `None` at the end.
@@ -200,7 +213,9 @@ impl<'a> Lexer<'a> {
             let rest = self.rest();
             let trimmed = rest.trim_start();
             let n_blanks = rest.len() - trimmed.len();
-            let is_over = trimmed.is_empty() || trimmed.starts_with('#');
+            // In a .dbd file a line that starts with % holds C code.
+            let is_code = self.offset == 0 && trimmed.starts_with('%');
+            let is_over = trimmed.is_empty() || trimmed.starts_with('#') || is_code;
             self.offset += n_blanks;
             if !is_over || !self.read_line_after() {
                 if is_over {
@@ -228,7 +243,7 @@ impl<'a> Lexer<'a> {
     fn read_line(&mut self) {
         self.offset = 0;
         let line = self.lines.get(self.line).copied().unwrap_or_default();
-        match self.macros.expand(line) {
+        match self.macros.expand(line, Keep::Comments) {
             Ok(expanded) => {
                 self.text = expanded.text;
                 self.steps = expanded.steps;

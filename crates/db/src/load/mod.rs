@@ -1,24 +1,32 @@
 //! Loading `.db` files: words, macros, statements, and the records they make.
 
+mod describe;
 mod error;
 pub(crate) mod lexer;
 mod macros;
 mod parse;
+mod remarks;
+mod substitutions;
+mod template;
 mod value;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use fodo_data::Text;
 
-pub use error::LoadError;
-pub(crate) use macros::Macros;
+pub use error::{LoadError, closest};
+pub use macros::{MacroError, Macros};
+pub use substitutions::{Instance, instances};
+pub use template::{Undefined, expand};
 
 use crate::common::Common;
 use crate::core::{Core, Name};
 use crate::database::Database;
 use crate::field::Slot;
+use crate::limit::{LOAD_ERRORS_MAX, SUGGESTED_NAMES_MAX};
 use crate::link::Link;
+use crate::load::remarks::Placed;
 use crate::post::LONG_STRING;
 use crate::record::{Cell, Record, RecordType, find, with};
 
@@ -35,6 +43,13 @@ pub struct Loader {
     names: Vec<Text>,
     index: HashMap<Name, u32>,
     infos: Vec<Info>,
+    /// Records that a later file deleted; they go when all are loaded.
+    deleted: HashSet<u32>,
+    /// Where fields are set, for who wants to know.
+    placed: Option<Vec<Placed>>,
+    remarks: Vec<LoadError>,
+    takes_records_once: bool,
+    wanted_by: Vec<String>,
 }
 
 impl fmt::Debug for Loader {
@@ -46,14 +61,78 @@ impl fmt::Debug for Loader {
 impl Loader {
     /// Loads one `.db` file. `macros`: `"P=X:,R=1"`. All of the file is taken or nothing.
     pub fn load(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
-        let macros = Macros::parse(macros).map_err(|message| vec![bare_error(file, message)])?;
+        let macros = Macros::parse(macros).map_err(|message| vec![LoadError::of_file(file, message)])?;
         let mut stage = Stage::new(self);
         let mut errors = Vec::new();
         parse::file(&mut stage, file, &macros, open, &mut errors);
         if !errors.is_empty() {
             return Err(errors);
         }
-        let Stage { added, names, changed, index, infos, .. } = stage;
+        let staged = stage.staged;
+        self.take(staged);
+        Ok(())
+    }
+
+    /// Loads every database that a `.substitutions` file asks for, as `dbLoadTemplate` does. All of them are taken
+    /// or nothing.
+    pub fn load_template(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
+        let macros = Macros::parse(macros).map_err(|message| vec![LoadError::of_file(file, message)])?;
+        let instances = instances(file, &macros, open)?;
+        // Hundreds of instances share a handful of files.
+        let mut read: HashMap<String, Vec<u8>> = HashMap::new();
+        let mut open = |name: &str| match read.get(name) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => open(name).inspect(|bytes| drop(read.insert(name.to_owned(), bytes.clone()))),
+        };
+        let mut stage = Stage::new(self);
+        let mut errors: Vec<LoadError> = Vec::new();
+        for instance in &instances {
+            let mut found = Vec::new();
+            let (n_placed, n_remarks) = (stage.staged.placed.len(), stage.staged.remarks.len());
+            parse::file(&mut stage, &instance.file, &instance.macros, &mut open, &mut found);
+            let placed = stage.staged.placed.iter_mut().skip(n_placed).map(|placed| &mut placed.at);
+            for error in placed.chain(stage.staged.remarks.iter_mut().skip(n_remarks)) {
+                error.from.push(instance.place.clone());
+            }
+            for mut error in found {
+                let same = |other: &LoadError| {
+                    (&other.file, other.line, &other.message) == (&error.file, error.line, &error.message)
+                };
+                if !errors.iter().any(same) && errors.len() < LOAD_ERRORS_MAX {
+                    error.from.push(instance.place.clone());
+                    errors.push(error);
+                }
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let staged = stage.staged;
+        self.take(staged);
+        Ok(())
+    }
+
+    /// From now on a record that is there already is an error, as `dbRecordsOnceOnly` wants it. An addition that
+    /// says so, `record("*", name)`, is none.
+    pub fn allow_records_once(&mut self, once: bool) {
+        self.takes_records_once = once;
+    }
+
+    /// Who wants the files that are loaded from now on, innermost first: remarks on them say so.
+    pub fn say_who_wants(&mut self, places: Vec<String>) {
+        self.wanted_by = places;
+    }
+
+    /// What a file adds and changes, now that all of it is known to be right.
+    fn take(&mut self, staged: Staged) {
+        let Staged { added, names, changed, index, infos, deleted, mut placed, mut remarks } = staged;
+        for error in placed.iter_mut().map(|placed| &mut placed.at).chain(&mut remarks) {
+            error.from.extend_from_slice(&self.wanted_by);
+        }
+        if let Some(all) = &mut self.placed {
+            all.extend(placed);
+        }
+        self.remarks.extend(remarks);
         for (record, cell) in changed {
             if let Some(place) = self.records.get_mut(record as usize) {
                 *place = cell;
@@ -61,14 +140,51 @@ impl Loader {
         }
         self.records.extend(added);
         self.names.extend(names);
-        self.index.extend(index);
+        for (name, record) in index {
+            match record {
+                Some(record) => drop(self.index.insert(name, record)),
+                None => drop(self.index.remove(name.0.as_bytes())),
+            }
+        }
         self.infos.extend(infos);
-        Ok(())
+        self.deleted.extend(deleted);
+    }
+
+    /// Deleted records go, and those behind them move up.
+    fn compact(&mut self) {
+        if self.deleted.is_empty() {
+            return;
+        }
+        let deleted = std::mem::take(&mut self.deleted);
+        let mut moved = Vec::with_capacity(self.records.len());
+        let mut next = 0;
+        for record in 0..self.records.len() as u32 {
+            let is_kept = !deleted.contains(&record);
+            moved.push(is_kept.then_some(next));
+            next += u32::from(is_kept);
+        }
+        let is_kept = |index: &mut usize| {
+            *index += 1;
+            moved.get(*index - 1).copied().flatten().is_some()
+        };
+        let (mut record, mut name) = (0, 0);
+        self.records.retain(|_| is_kept(&mut record));
+        self.names.retain(|_| is_kept(&mut name));
+        let place = |record: u32| moved.get(record as usize).copied().flatten();
+        self.index = std::mem::take(&mut self.index)
+            .into_iter()
+            .filter_map(|(name, record)| Some((name, place(record)?)))
+            .collect();
+        self.infos = std::mem::take(&mut self.infos)
+            .into_iter()
+            .filter_map(|(record, name, value)| Some((place(record)?, name, value)))
+            .collect();
     }
 
     /// Joins links and scan lists.
-    pub fn finish(self) -> Result<Database, Vec<LoadError>> {
-        let Loader { records, names, index, mut infos } = self;
+    pub fn finish(mut self) -> Result<Database, Vec<LoadError>> {
+        self.compact();
+        let Loader { records, names, index, mut infos, .. } = self;
         let core = Core { records, index, names };
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
@@ -115,35 +231,37 @@ fn link_of(body: &mut dyn Record, field: u16) -> Option<&mut Link> {
     }
 }
 
-pub(crate) fn bare_error(file: &str, message: String) -> LoadError {
-    LoadError { file: file.to_owned(), line: 0, column: 0, message, source: String::new() }
-}
-
 /// What a file adds and changes, until all of it is known to be right.
 pub(crate) struct Stage<'a> {
     loader: &'a Loader,
+    staged: Staged,
+}
+
+#[derive(Default)]
+struct Staged {
     added: Vec<Box<dyn Cell>>,
     names: Vec<Text>,
     changed: HashMap<u32, Box<dyn Cell>>,
-    index: HashMap<Name, u32>,
+    /// By name; `None` for an alias that is deleted.
+    index: HashMap<Name, Option<u32>>,
     infos: Vec<Info>,
+    deleted: HashSet<u32>,
+    placed: Vec<Placed>,
+    remarks: Vec<LoadError>,
 }
 
 impl<'a> Stage<'a> {
     fn new(loader: &'a Loader) -> Stage<'a> {
-        Stage {
-            loader,
-            added: Vec::new(),
-            names: Vec::new(),
-            changed: HashMap::new(),
-            index: HashMap::new(),
-            infos: Vec::new(),
-        }
+        Stage { loader, staged: Staged::default() }
     }
 
     /// The record of a name or alias.
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
-        self.index.get(name.as_bytes()).or_else(|| self.loader.index.get(name.as_bytes())).copied()
+        let found = match self.staged.index.get(name.as_bytes()) {
+            Some(found) => *found,
+            None => self.loader.index.get(name.as_bytes()).copied(),
+        };
+        found.filter(|record| !self.staged.deleted.contains(record) && !self.loader.deleted.contains(record))
     }
 
     /// A record ready to be changed.
@@ -151,30 +269,69 @@ impl<'a> Stage<'a> {
         let n_before = self.loader.records.len();
         let index = record as usize;
         if index >= n_before {
-            return self.added.get(index - n_before).map(|cell| &**cell);
+            return self.staged.added.get(index - n_before).map(|cell| &**cell);
         }
         let original = self.loader.records.get(index)?;
-        Some(&**self.changed.entry(record).or_insert_with(|| original.duplicate()))
+        Some(&**self.staged.changed.entry(record).or_insert_with(|| original.duplicate()))
     }
 
     /// A new record.
     pub(crate) fn add(&mut self, kind: &'static RecordType, name: &str) -> u32 {
-        let record = (self.loader.records.len() + self.added.len()) as u32;
+        let record = (self.loader.records.len() + self.staged.added.len()) as u32;
         let name = Text::from(name);
         let cell = (kind.create)();
         with(&*cell, |body| body.common().name = name.clone());
-        self.added.push(cell);
-        self.names.push(name.clone());
-        self.index.insert(Name(name), record);
+        self.staged.added.push(cell);
+        self.staged.names.push(name.clone());
+        self.staged.index.insert(Name(name), Some(record));
         record
     }
 
     pub(crate) fn alias(&mut self, record: u32, alias: &str) {
-        self.index.insert(Name(alias.into()), record);
+        self.staged.index.insert(Name(alias.into()), Some(record));
+    }
+
+    /// Deletes a record, or of an alias the alias alone; false when nothing has the name.
+    pub(crate) fn delete(&mut self, name: &str) -> bool {
+        let Some(record) = self.find(name) else { return false };
+        let n_before = self.loader.names.len();
+        let own = match (record as usize).checked_sub(n_before) {
+            Some(index) => self.staged.names.get(index),
+            None => self.loader.names.get(record as usize),
+        };
+        if own.is_some_and(|own| own.as_bytes() == name.as_bytes()) {
+            self.staged.deleted.insert(record);
+        } else {
+            self.staged.index.insert(Name(name.into()), None);
+        }
+        true
+    }
+
+    /// Whether anybody wants to know where fields are set.
+    pub(crate) fn keeps_places(&self) -> bool {
+        self.loader.placed.is_some()
+    }
+
+    pub(crate) fn takes_records_once(&self) -> bool {
+        self.loader.takes_records_once
+    }
+
+    pub(crate) fn place(&mut self, record: u32, field: u16, text: &Text, at: LoadError) {
+        self.staged.placed.push(Placed { record, field, text: text.clone(), at });
+    }
+
+    pub(crate) fn remark(&mut self, remark: LoadError) {
+        self.staged.remarks.push(remark);
     }
 
     pub(crate) fn info(&mut self, record: u32, name: &str, value: Text) {
-        self.infos.push((record, name.into(), value));
+        self.staged.infos.push((record, name.into(), value));
+    }
+
+    /// `; did you mean "X"?` with the closest name of a record, or nothing.
+    pub(crate) fn name_like(&self, name: &str) -> String {
+        let names = self.loader.names.iter().chain(&self.staged.names).take(SUGGESTED_NAMES_MAX);
+        error::suggestion(name, names.filter_map(|name| std::str::from_utf8(name.as_bytes()).ok()))
     }
 }
 

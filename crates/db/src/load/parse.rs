@@ -2,25 +2,25 @@
 
 use fodo_data::Text;
 
-use crate::common::number;
+use crate::common::{number, row};
 use crate::field::FieldInfo;
 use crate::limit::{INCLUDE_DEPTH_MAX, LOAD_ERRORS_MAX, NAME_BYTES_MAX};
 use crate::load::error::suggestion;
 use crate::load::lexer::{Lexer, Place, Token, unescaped};
-use crate::load::{LoadError, Macros, OpenFile, Stage, bare_error, record_type};
+use crate::load::remarks::is_looked_at;
+use crate::load::{LoadError, Macros, OpenFile, Stage, record_type};
 
 const STATEMENTS: [&str; 6] = ["record", "grecord", "alias", "include", "path", "addpath"];
+/// Words that begin a statement wherever they begin a line.
+const STARTS: [&str; 6] = ["record", "grecord", "menu", "recordtype", "device", "breaktable"];
 const ITEMS: [&str; 3] = ["field", "info", "alias"];
-/// What stands in `.dbd` files, which describe what here is built in.
-const DESCRIPTIONS: [&str; 9] =
-    ["menu", "recordtype", "device", "driver", "link", "registrar", "function", "variable", "breaktable"];
 
 /// Reads a file into the stage; errors are added, at most [`LOAD_ERRORS_MAX`].
 pub(crate) fn file(stage: &mut Stage, file: &str, macros: &Macros, open: &mut OpenFile, errors: &mut Vec<LoadError>) {
-    let mut files = Files { macros, open, paths: Vec::new(), depth: 0 };
+    let mut files = Files { macros, open, paths: Vec::new(), within: Vec::new() };
     match (files.open)(file) {
         Ok(bytes) => read(stage, file, &bytes, &mut files, errors),
-        Err(error) => errors.push(bare_error(file, format!("cannot be read: {error}"))),
+        Err(error) => errors.push(LoadError::of_file(file, format!("cannot be read: {error}"))),
     }
     errors.truncate(LOAD_ERRORS_MAX);
 }
@@ -30,17 +30,19 @@ struct Files<'a, 'b> {
     open: &'a mut OpenFile<'b>,
     /// Folders that `path` and `addpath` name.
     paths: Vec<String>,
-    depth: usize,
+    /// The files that include the one that is read, and itself.
+    within: Vec<String>,
 }
 
 fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: &mut Vec<LoadError>) {
     let source = Text::from_bytes(bytes);
     if source.len() != bytes.len() {
-        errors.push(bare_error(name, format!("byte {} is a NUL: this is no text", source.len() + 1)));
+        errors.push(LoadError::of_file(name, format!("byte {} is a NUL: this is no text", source.len() + 1)));
         return;
     }
     let source = source.to_str();
     let macros = files.macros;
+    files.within.push(name.to_owned());
     let mut parser = Parser { lexer: Lexer::new(name, &source, macros), stage, files, name, errors };
     while parser.errors.len() < LOAD_ERRORS_MAX {
         match parser.statement() {
@@ -53,18 +55,19 @@ fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: 
         }
     }
     let found = std::mem::take(&mut parser.lexer.errors);
+    files.within.pop();
     // A line whose macros are wrong is wrong in other ways because of it.
     errors.retain(|error| error.file != name || found.iter().all(|other| other.line != error.line));
     errors.extend(found);
     errors.sort_by(|a, b| (a.file != name).cmp(&(b.file != name)).then(a.line.cmp(&b.line)));
 }
 
-struct Parser<'a, 's, 'l, 'f, 'b> {
-    lexer: Lexer<'l>,
+pub(super) struct Parser<'a, 's, 'l, 'f, 'b> {
+    pub(super) lexer: Lexer<'l>,
     stage: &'a mut Stage<'s>,
     files: &'a mut Files<'f, 'b>,
     name: &'a str,
-    errors: &'a mut Vec<LoadError>,
+    pub(super) errors: &'a mut Vec<LoadError>,
 }
 
 impl Parser<'_, '_, '_, '_, '_> {
@@ -87,11 +90,11 @@ impl Parser<'_, '_, '_, '_, '_> {
                 }
                 self.files.paths.extend(path.split(':').map(str::to_owned));
             }
-            word if DESCRIPTIONS.contains(&word) => {
-                let message =
-                    format!("\"{word}\" belongs into a .dbd file; record types, menus and devices are built in");
-                return Err(self.lexer.error(place, message));
-            }
+            "menu" => self.menu()?,
+            "recordtype" => self.described_type()?,
+            "device" => self.device()?,
+            "driver" | "link" | "registrar" | "function" | "variable" => self.code()?,
+            "breaktable" => self.breaktable()?,
             word => {
                 let guess = suggestion(word, STATEMENTS.into_iter());
                 let message = format!("found {}, expected record, alias or include{guess}", token.shown());
@@ -108,7 +111,8 @@ impl Parser<'_, '_, '_, '_, '_> {
             let peeked = self.lexer.peek_word();
             match peeked {
                 None => return,
-                Some(word) if line_start && (STATEMENTS[..2].contains(&word.as_str())) => return,
+                Some(word) if line_start && STARTS.contains(&word.as_str()) => return,
+                Some(word) if self.lexer.is_at_column_one() && is_statement(&word) => return,
                 Some(_) => {
                     // What was wrong is already reported.
                     if matches!(self.lexer.next(false), Ok((Token::End, _))) {
@@ -125,6 +129,13 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark(',')?;
         let (name, name_place) = self.text("a record name")?;
         self.mark(')')?;
+        if kind_name == "#" {
+            return self.delete(&name, name_place);
+        }
+        let minds = self.stage.takes_records_once() || self.stage.keeps_places();
+        if minds && kind_name != "*" && self.stage.find(&name).is_some() {
+            self.repeated(&name, name_place);
+        }
         let record = match self.target(&kind_name, &name) {
             Ok(record) => Some(record),
             Err((is_name, message)) => {
@@ -137,12 +148,13 @@ impl Parser<'_, '_, '_, '_, '_> {
             return Ok(());
         }
         self.mark('{')?;
+        let mut seen = Vec::new();
         loop {
             let (token, place) = self.lexer.next(false)?;
             match &token {
                 Token::Mark('}') => return Ok(()),
                 Token::Mark(',') => {}
-                Token::Bare(word) if word == "field" => self.field(record)?,
+                Token::Bare(word) if word == "field" => self.field(record, &mut seen)?,
                 Token::Bare(word) if word == "info" => self.info(record)?,
                 Token::Bare(word) if word == "alias" => self.inner_alias(record)?,
                 token => {
@@ -155,11 +167,25 @@ impl Parser<'_, '_, '_, '_, '_> {
         }
     }
 
+    /// `record("#", name)`; a name that nothing has is none to delete, as in Base. Only an empty body may follow.
+    fn delete(&mut self, name: &str, place: Place) -> Result<(), LoadError> {
+        if !self.stage.delete(name) {
+            let message = format!("there is no record \"{name}\" to delete{}", self.stage.name_like(name));
+            self.errors.push(self.lexer.error(place, message));
+        }
+        if self.lexer.peek_mark() == Some('{') {
+            self.mark('{')?;
+            self.mark('}')?;
+        }
+        Ok(())
+    }
+
     /// The record that a record statement is about. The flag: it is the name that is wrong.
     fn target(&mut self, kind_name: &str, name: &str) -> Result<u32, (bool, String)> {
         let found = self.stage.find(name);
         if kind_name == "*" {
-            return found.ok_or_else(|| (true, format!("there is no record \"{name}\" to add to")));
+            let missing = || format!("there is no record \"{name}\" to add to{}", self.stage.name_like(name));
+            return found.ok_or_else(|| (true, missing()));
         }
         let kind = record_type(kind_name).map_err(|message| (false, message))?;
         if let Some(record) = found {
@@ -173,7 +199,22 @@ impl Parser<'_, '_, '_, '_, '_> {
         Ok(self.stage.add(kind, name))
     }
 
-    fn field(&mut self, record: Option<u32>) -> Result<(), LoadError> {
+    /// A record whose name is there already.
+    fn repeated(&mut self, name: &str, place: Place) {
+        if self.stage.takes_records_once() {
+            let message = format!("record \"{name}\" is already there, and dbRecordsOnceOnly is set");
+            self.errors.push(self.lexer.error(place, message));
+        } else {
+            let message = format!(
+                "record \"{name}\" is already there; record(\"*\", \"{name}\") would say that fields are added"
+            );
+            let remark = self.lexer.error(place, message);
+            self.stage.remark(remark);
+        }
+    }
+
+    /// `seen`: the fields that this body has set before.
+    fn field(&mut self, record: Option<u32>, seen: &mut Vec<u16>) -> Result<(), LoadError> {
         self.mark('(')?;
         let (field, field_place) = self.text("a field name")?;
         self.mark(',')?;
@@ -182,7 +223,11 @@ impl Parser<'_, '_, '_, '_, '_> {
         let Some(record) = record else { return Ok(()) };
         let Some(kind) = self.stage.cell(record).map(|cell| cell.record_type()) else { return Ok(()) };
         let result = match number(kind.rows, &field) {
-            Some(number) => self.stage.set(record, number, &value).map_err(|message| (value_place, message)),
+            Some(number) => {
+                self.keep(record, number, &value, (field_place, value_place), seen);
+                let result = self.stage.set(record, number, &value);
+                result.map_err(|message| (value_place.behind(wrong_at(&field, &value)), message))
+            }
             None => {
                 let names = kind.rows.iter().chain(crate::common::Common::ROWS).map(|row: &FieldInfo| row.name);
                 let guess = suggestion(&field, names);
@@ -193,6 +238,24 @@ impl Parser<'_, '_, '_, '_, '_> {
             self.errors.push(self.lexer.error(place, message));
         }
         Ok(())
+    }
+
+    /// Remembers where a field is set, when somebody wants to know.
+    fn keep(&mut self, record: u32, field: u16, value: &Text, places: (Place, Place), seen: &mut Vec<u16>) {
+        if !self.stage.keeps_places() {
+            return;
+        }
+        let (field_place, value_place) = places;
+        if seen.contains(&field) {
+            let remark = self.lexer.error(field_place, "this field is set twice in one body; the last one counts");
+            self.stage.remark(remark);
+        }
+        seen.push(field);
+        let rows = self.stage.cell(record).map(|cell| cell.record_type().rows);
+        if rows.and_then(|rows| row(rows, field)).is_some_and(is_looked_at) {
+            let at = self.lexer.error(value_place, "");
+            self.stage.place(record, field, value, at);
+        }
     }
 
     fn info(&mut self, record: Option<u32>) -> Result<(), LoadError> {
@@ -211,10 +274,10 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark('(')?;
         let (alias, place) = self.text("another name")?;
         self.mark(')')?;
-        match record {
-            Some(record) => self.add_alias(record, &alias, place),
-            None => Ok(()),
+        if let Some(record) = record {
+            self.add_alias(record, &alias, place);
         }
+        Ok(())
     }
 
     fn top_alias(&mut self) -> Result<(), LoadError> {
@@ -225,26 +288,28 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark(')')?;
         match self.stage.find(&name) {
             Some(record) => self.add_alias(record, &alias, place),
-            None => Err(self.lexer.error(name_place, format!("there is no record \"{name}\""))),
+            None => {
+                let message = format!("there is no record \"{name}\"{}", self.stage.name_like(&name));
+                self.errors.push(self.lexer.error(name_place, message));
+            }
         }
+        Ok(())
     }
 
-    fn add_alias(&mut self, record: u32, alias: &str, place: Place) -> Result<(), LoadError> {
-        match self.stage.find(alias) {
-            Some(other) if other == record => return Ok(()),
-            Some(_) => return Err(self.lexer.error(place, format!("\"{alias}\" is already the name of a record"))),
-            None => {}
+    fn add_alias(&mut self, record: u32, alias: &str, place: Place) {
+        let wrong = match self.stage.find(alias) {
+            Some(other) if other == record => return,
+            Some(_) => Err(format!("\"{alias}\" is already the name of a record")),
+            None => check_name(alias),
+        };
+        match wrong {
+            Ok(()) => self.stage.alias(record, alias),
+            Err(message) => self.errors.push(self.lexer.error(place, message)),
         }
-        check_name(alias).map_err(|message| self.lexer.error(place, message))?;
-        self.stage.alias(record, alias);
-        Ok(())
     }
 
     fn include(&mut self) -> Result<(), LoadError> {
         let (file, place) = self.text("a file name in quotes")?;
-        if self.files.depth >= INCLUDE_DEPTH_MAX {
-            return Err(self.lexer.error(place, "files include one another without end"));
-        }
         let mut found = (self.files.open)(&file).map(|bytes| (file.clone(), bytes));
         for path in self.files.paths.clone() {
             if found.is_ok() {
@@ -255,17 +320,26 @@ impl Parser<'_, '_, '_, '_, '_> {
                 found = Ok((name, bytes));
             }
         }
-        let (name, bytes) =
-            found.map_err(|error| self.lexer.error(place, format!("\"{file}\" cannot be read: {error}")))?;
-        self.files.depth += 1;
+        let (name, bytes) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                self.errors.push(self.lexer.error(place, format!("\"{file}\" cannot be read: {error}")));
+                return Ok(());
+            }
+        };
+        if self.files.within.contains(&name) || self.files.within.len() >= INCLUDE_DEPTH_MAX {
+            let round = format!("{} -> {name}", self.files.within.join(" -> "));
+            let message = format!("files include one another without end: {round}");
+            self.errors.push(self.lexer.error(place, message));
+            return Ok(());
+        }
         let mut inner = Vec::new();
         read(self.stage, &name, &bytes, self.files, &mut inner);
         self.errors.extend(inner);
-        self.files.depth -= 1;
         Ok(())
     }
 
-    fn mark(&mut self, wanted: char) -> Result<(), LoadError> {
+    pub(super) fn mark(&mut self, wanted: char) -> Result<(), LoadError> {
         let (token, place) = self.lexer.next(false)?;
         if token == Token::Mark(wanted) {
             return Ok(());
@@ -274,7 +348,7 @@ impl Parser<'_, '_, '_, '_, '_> {
     }
 
     /// A word, with or without quotes.
-    fn text(&mut self, what: &str) -> Result<(String, Place), LoadError> {
+    pub(super) fn text(&mut self, what: &str) -> Result<(String, Place), LoadError> {
         match self.lexer.next(false)? {
             (Token::Bare(text) | Token::Quoted(text), place) => Ok((text, place)),
             (token, place) => {
@@ -284,13 +358,27 @@ impl Parser<'_, '_, '_, '_, '_> {
     }
 
     /// A value: a word, or JSON.
-    fn value(&mut self) -> Result<(Text, Place), LoadError> {
+    pub(super) fn value(&mut self) -> Result<(Text, Place), LoadError> {
         match self.lexer.next(true)? {
             (Token::Quoted(text), place) => Ok((Text::from_bytes(&unescaped(&text)), place)),
             (Token::Bare(text) | Token::Json(text), place) => Ok((text.into(), place)),
             (token, place) => Err(self.lexer.error(place, format!("found {}, expected a value", token.shown()))),
         }
     }
+}
+
+/// How far behind the start of a value its mistake is, for expressions; 0 for everything else.
+fn wrong_at(field: &str, value: &Text) -> usize {
+    if !["CALC", "OCAL"].contains(&field) {
+        return 0;
+    }
+    // The quote before it counts as well.
+    crate::calc::Program::compile(&value.to_str()).err().map_or(0, |error| error.position + 1)
+}
+
+/// A word that, where a line begins with it, begins a statement, if perhaps a misspelt one.
+fn is_statement(word: &str) -> bool {
+    word.starts_with(|first: char| first.is_ascii_alphabetic()) && !ITEMS.contains(&word)
 }
 
 /// What a record may be called.

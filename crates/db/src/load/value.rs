@@ -37,8 +37,9 @@ impl Stage<'_> {
             return Ok(());
         }
         let scalar = scalar(kind, row, text)?;
-        if row.name == "CALC" && row.has(SPECIAL) {
-            let error = |error| format!("CALC cannot be \"{text}\": {error}");
+        let is_unused = row.name == "OCAL" && text.is_empty();
+        if ["CALC", "OCAL"].contains(&row.name) && row.has(SPECIAL) && !is_unused {
+            let error = |error| format!("{} cannot be \"{text}\": {error}", row.name);
             crate::calc::Program::compile(&text.to_str()).map_err(error)?;
         }
         if field == kind.value {
@@ -79,6 +80,7 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, Str
         };
     }
     match row.dbf {
+        Dbf::String if row.size == 0 => Err(format!("{} cannot be set in a file", row.name)),
         Dbf::String => {
             let bytes_max = usize::from(row.size).saturating_sub(1);
             if row.name == "NAME" {

@@ -4,9 +4,10 @@ use fodo_data::{EventMask, Meta};
 
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
-use crate::link::Target;
+use crate::link::{Link, Target};
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::{self, Device, Fetched, Input, Read};
 use crate::record::levels::{self, Filter, leveled, moved};
 use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
 use crate::record::{Record, record_type};
@@ -68,7 +69,7 @@ record_fields! {
     }
 }
 
-record_type!(Ai, "ai", ["Soft Channel", "Raw Soft Channel"]);
+record_type!(Ai, "ai", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
 leveled!(Ai, f64);
 simulated!(Ai, has_raw: true);
 
@@ -76,17 +77,6 @@ const VAL: u16 = Ai::at("VAL");
 const RVAL: u16 = Ai::at("RVAL");
 const SIMM: u16 = Ai::at("SIMM");
 const LINEAR: u16 = 2;
-const RAW: u16 = 1;
-
-/// What a read leaves to do.
-#[derive(Clone, Copy, PartialEq)]
-enum Read {
-    /// RVAL is to be converted to VAL.
-    Raw,
-    /// VAL is there.
-    Value,
-    Failed,
-}
 
 impl Record for Ai {
     fn init(&mut self) {
@@ -98,7 +88,7 @@ impl Record for Ai {
         if self.unit_slope == 1.0 && self.unit_offset == 0.0 && self.conversion != 1 {
             self.unit_offset = self.units_low;
         }
-        if self.common.device == RAW {
+        if Device::of(self) == Device::Raw {
             self.raw_value = constant(&self.input).unwrap_or(self.raw_value);
         } else if let Some(value) = constant(&self.input) {
             self.value = value;
@@ -134,6 +124,9 @@ impl Record for Ai {
             Source::Failed => Read::Failed,
             Source::Waiting(delay_s) => return step.complete_after(delay_s),
         };
+        if read == Read::Waiting {
+            return Outcome::Waiting;
+        }
         let simulated = time_source(step);
         step.stamp(simulated);
         let elapsed_s = step.elapsed_s(before);
@@ -155,9 +148,16 @@ impl Record for Ai {
     }
 }
 
+impl Input for Ai {
+    fn input(&self) -> &Link {
+        &self.input
+    }
+}
+
 fn read(step: &mut Step<'_, '_, Ai>) -> Read {
-    if step.lock().common.device == RAW {
-        return match step.fetch("INP", |ai| &ai.input) {
+    let device = Device::of(&mut *step.lock());
+    if device == Device::Raw {
+        return match step.fetch("INP", Ai::input) {
             Ok(raw) => {
                 let mut ai = step.lock();
                 ai.raw_value = raw.unwrap_or(ai.raw_value);
@@ -166,16 +166,18 @@ fn read(step: &mut Step<'_, '_, Ai>) -> Read {
             Err(Broken) => Read::Failed,
         };
     }
-    match step.fetch::<f64>("INP", |ai| &ai.input) {
-        Ok(None) => return Read::Value,
-        Ok(Some(value)) => step.lock().take(value),
-        Err(Broken) => {
-            step.lock().has_read = false;
-            return Read::Failed;
+    match device::fetch(step) {
+        Fetched::Nothing => Read::Value,
+        Fetched::Value(value) => {
+            step.lock().take(value);
+            Read::Value
         }
+        Fetched::Failed => {
+            step.lock().has_read = false;
+            Read::Failed
+        }
+        Fetched::Waiting => Read::Waiting,
     }
-    step.stamp_from(|ai| &ai.input);
-    Read::Value
 }
 
 impl Ai {

@@ -4,9 +4,10 @@ use fodo_data::{EventMask, Limits, Meta, Value};
 
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
-use crate::link::Target;
+use crate::link::{Link, Target};
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::Device;
 use crate::record::levels::{self, is_spanned, leveled, moved};
 use crate::record::output::{self, Driven, Output};
 use crate::record::simulation::{self, constant, simulated, time_source};
@@ -77,9 +78,9 @@ record_fields! {
     }
 }
 
-record_type!(Ao, "ao", ["Soft Channel", "Raw Soft Channel"]);
+record_type!(Ao, "ao", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
 leveled!(Ao, f64);
-simulated!(Ao, has_raw: false);
+simulated!(Ao, has_raw: true);
 
 const VAL: u16 = Ao::at("VAL");
 const OVAL: u16 = Ao::at("OVAL");
@@ -87,7 +88,6 @@ const RVAL: u16 = Ao::at("RVAL");
 const RBV: u16 = Ao::at("RBV");
 const SIMM: u16 = Ao::at("SIMM");
 const LINEAR: u16 = 2;
-const RAW: u16 = 1;
 
 impl Record for Ao {
     fn init(&mut self) {
@@ -196,6 +196,10 @@ fn desired(step: &mut Step<'_, '_, Ao>) -> Option<f64> {
 }
 
 impl Output for Ao {
+    fn output(&self) -> &Link {
+        &self.output
+    }
+
     fn invalid_action(&self) -> u16 {
         self.invalid_action
     }
@@ -205,15 +209,11 @@ impl Output for Ao {
     }
 
     fn simulated_value(&self) -> Value {
-        self.output_value.into()
+        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.output_value.into() }
     }
 
-    fn write(step: &mut Step<'_, '_, Self>) -> bool {
-        let value = {
-            let ao = step.lock();
-            if ao.common.device == RAW { Value::from(ao.raw_value) } else { Value::from(ao.output_value) }
-        };
-        step.drive("OUT", |ao| &ao.output, value).is_ok()
+    fn value_to_write(&mut self) -> Option<Value> {
+        Some(if Device::of(self) == Device::Raw { self.raw_value.into() } else { self.output_value.into() })
     }
 }
 

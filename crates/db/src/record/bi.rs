@@ -4,9 +4,10 @@ use fodo_data::{Meta, Status};
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::link::Target;
+use crate::link::{Link, Target};
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::{self, Device, Fetched, Input, Read};
 use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
 use crate::record::states::{UNNAMED, binary_labels};
 use crate::record::{CHANGED, Record, record_type};
@@ -44,12 +45,11 @@ record_fields! {
     }
 }
 
-record_type!(Bi, "bi", ["Soft Channel", "Raw Soft Channel"]);
+record_type!(Bi, "bi", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
 simulated!(Bi, has_raw: true);
 
 const VAL: u16 = Bi::at("VAL");
 const RVAL: u16 = Bi::at("RVAL");
-const RAW: u16 = 1;
 
 impl Record for Bi {
     fn init(&mut self) {
@@ -57,7 +57,7 @@ impl Record for Bi {
         if let Some(value) = constant::<u16>(&self.simulation_value_link) {
             self.simulation_value = value.into();
         }
-        if self.common.device == RAW {
+        if Device::of(self) == Device::Raw {
             self.raw_value = constant(&self.input).unwrap_or(self.raw_value);
         } else if let Some(value) = constant(&self.input) {
             self.value = value;
@@ -82,52 +82,63 @@ impl Record for Bi {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
-        // Whether RVAL is to be converted; none when nothing was read.
-        let is_raw = match source(step) {
-            Source::Device => read(step).ok(),
+        let read = match source(step) {
+            Source::Device => read(step),
             Source::Simulation(value, is_raw) => {
                 step.lock().simulate(value, is_raw);
-                Some(is_raw)
+                Read::simulated(is_raw)
             }
-            Source::Failed => None,
+            Source::Failed => Read::Failed,
             Source::Waiting(delay_s) => return step.complete_after(delay_s),
         };
+        if read == Read::Waiting {
+            return Outcome::Waiting;
+        }
         let simulated = time_source(step);
         step.stamp(simulated);
         step.post(|bi, posts| {
-            if is_raw == Some(true) {
+            if read == Read::Raw {
                 bi.value = u16::from(bi.raw_value != 0);
                 bi.common.undefined = 0;
             }
             bi.check();
             bi.monitor(posts);
         });
-        Outcome::done(is_raw.is_some())
+        Outcome::done(read != Read::Failed)
     }
 }
 
-/// Reads the device; whether RVAL is to be converted.
-fn read(step: &mut Step<'_, '_, Bi>) -> Result<bool, Broken> {
-    if step.lock().common.device == RAW {
-        let fetched = step.fetch("INP", |bi| &bi.input)?;
-        let mut bi = step.lock();
-        bi.raw_value = fetched.unwrap_or(bi.raw_value);
-        if bi.mask != 0 {
-            bi.raw_value &= bi.mask;
-        }
-        return Ok(true);
+impl Input for Bi {
+    fn input(&self) -> &Link {
+        &self.input
     }
-    let fetched = step.fetch("INP", |bi| &bi.input)?;
-    {
-        let mut bi = step.lock();
-        bi.value = fetched.unwrap_or(bi.value);
-        // Also where there is nothing to read, as in Base.
-        bi.common.undefined = 0;
+}
+
+fn read(step: &mut Step<'_, '_, Bi>) -> Read {
+    if Device::of(&mut *step.lock()) == Device::Raw {
+        return match step.fetch("INP", Bi::input) {
+            Ok(raw) => {
+                let mut bi = step.lock();
+                bi.raw_value = raw.unwrap_or(bi.raw_value);
+                if bi.mask != 0 {
+                    bi.raw_value &= bi.mask;
+                }
+                Read::Raw
+            }
+            Err(Broken) => Read::Failed,
+        };
     }
-    if fetched.is_some() {
-        step.stamp_from(|bi| &bi.input);
-    }
-    Ok(false)
+    let value = match device::fetch(step) {
+        Fetched::Nothing => None,
+        Fetched::Value(value) => Some(value),
+        Fetched::Failed => return Read::Failed,
+        Fetched::Waiting => return Read::Waiting,
+    };
+    let mut bi = step.lock();
+    bi.value = value.unwrap_or(bi.value);
+    // Also where there is nothing to read, as in Base.
+    bi.common.undefined = 0;
+    Read::Value
 }
 
 impl Bi {

@@ -4,9 +4,10 @@ use fodo_data::{Limits, Meta, Status, Value};
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::link::Target;
+use crate::link::{Link, Target};
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::Device;
 use crate::record::output::{self, Driven, Output};
 use crate::record::simulation::{self, constant, simulated, time_source};
 use crate::record::states::{UNNAMED, binary_labels};
@@ -51,14 +52,13 @@ record_fields! {
     }
 }
 
-record_type!(Bo, "bo", ["Soft Channel", "Raw Soft Channel"]);
-simulated!(Bo, has_raw: false);
+record_type!(Bo, "bo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
+simulated!(Bo, has_raw: true);
 
 const VAL: u16 = Bo::at("VAL");
 const RVAL: u16 = Bo::at("RVAL");
 const RBV: u16 = Bo::at("RBV");
 const HIGH: u16 = Bo::at("HIGH");
-const RAW: u16 = 1;
 
 impl Record for Bo {
     fn init(&mut self) {
@@ -143,6 +143,10 @@ impl Record for Bo {
 }
 
 impl Output for Bo {
+    fn output(&self) -> &Link {
+        &self.output
+    }
+
     fn invalid_action(&self) -> u16 {
         self.invalid_action
     }
@@ -153,15 +157,11 @@ impl Output for Bo {
     }
 
     fn simulated_value(&self) -> Value {
-        self.value.into()
+        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.value.into() }
     }
 
-    fn write(step: &mut Step<'_, '_, Self>) -> bool {
-        let value = {
-            let bo = step.lock();
-            if bo.common.device == RAW { Value::from(bo.raw_value) } else { Value::from(bo.value) }
-        };
-        step.drive("OUT", |bo| &bo.output, value).is_ok()
+    fn value_to_write(&mut self) -> Option<Value> {
+        Some(if Device::of(self) == Device::Raw { self.raw_value.into() } else { self.value.into() })
     }
 }
 

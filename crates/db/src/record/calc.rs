@@ -8,10 +8,10 @@ use crate::field::{Dbf, record_fields};
 use crate::link::Target;
 use crate::menu;
 use crate::post::Posts;
+use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, Filter, leveled, moved};
-use crate::record::simulation::constant;
-use crate::record::{CHANGED, Record, record_type};
-use crate::step::{Broken, Outcome, Step};
+use crate::record::{Record, record_type};
+use crate::step::{Outcome, Step};
 
 record_fields! {
     /// An expression of its inputs.
@@ -59,43 +59,21 @@ record_fields! {
 
 record_type!(Calc, "calc", []);
 leveled!(Calc, f64);
+inputs!(Calc);
 
 const VAL: u16 = Calc::at("VAL");
-const A: u16 = Calc::at("A");
-const LA: u16 = Calc::at("LA");
 const CALC: u16 = Calc::at("CALC");
-const N_ARGS: u16 = 21;
-
-/// The names of the inputs, for messages.
-const INPUTS: [&str; N_ARGS as usize] = [
-    "INPA", "INPB", "INPC", "INPD", "INPE", "INPF", "INPG", "INPH", "INPI", "INPJ", "INPK", "INPL", "INPM", "INPN",
-    "INPO", "INPP", "INPQ", "INPR", "INPS", "INPT", "INPU",
-];
 
 impl Record for Calc {
     fn init(&mut self) {
-        for (arg, input) in self.args.iter_mut().zip(&self.inputs) {
-            if let Some(value) = constant(input) {
-                *arg = value;
-            }
-        }
+        inputs::init(self);
         self.program = Program::compile(&self.expression.to_str()).ok();
     }
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         let row = row(Calc::ROWS, field)?;
         levels::meta(self, row, Dbf::Double, Some(self.precision), meta);
-        let input = [A, LA].into_iter().find_map(|first| {
-            let index = field.checked_sub(first)?;
-            self.inputs.get(usize::from(index))
-        })?;
-        let target = input.target();
-        if !matches!(target, Target::Field { .. }) {
-            meta.units = Default::default();
-            meta.precision = self.precision;
-            meta.display = Default::default();
-        }
-        Some(target)
+        inputs::meta(self, field, self.precision, meta)
     }
 
     fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
@@ -109,18 +87,7 @@ impl Record for Calc {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
-        let mut is_complete = true;
-        for (index, name) in INPUTS.iter().enumerate() {
-            if step.lock().inputs[index].is_constant() {
-                continue;
-            }
-            match step.fetch(name, |calc| &calc.inputs[index]) {
-                Ok(Some(value)) => step.lock().args[index] = value,
-                Ok(None) => {}
-                Err(Broken) => is_complete = false,
-            }
-        }
-        if is_complete {
+        if inputs::fetch_all(step) {
             step.lock().evaluate();
         }
         let before = step.lock().common.time;
@@ -165,12 +132,6 @@ impl Calc {
         if !mask.is_empty() {
             posts.post(self, VAL, mask);
         }
-        for index in 0..usize::from(N_ARGS) {
-            let (now, before) = (self.args[index], self.last_args[index]);
-            if now != before || mask.meets(EventMask::ALARM) {
-                posts.post(self, A + index as u16, mask | CHANGED);
-                self.last_args[index] = now;
-            }
-        }
+        inputs::post(self, posts, mask, mask.meets(EventMask::ALARM));
     }
 }

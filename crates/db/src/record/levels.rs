@@ -6,46 +6,94 @@ use crate::field::{Dbf, FieldInfo};
 use crate::meta::{precision, ranges};
 use crate::record::Record;
 
+/// What levels are made of: 64 bits of a whole number do not fit a double.
+pub(crate) trait Number: Copy + PartialOrd {
+    fn plus(self, other: Self) -> Self;
+
+    fn minus(self, other: Self) -> Self;
+
+    fn to_f64(self) -> f64;
+}
+
+impl Number for f64 {
+    fn plus(self, other: f64) -> f64 {
+        self + other
+    }
+
+    fn minus(self, other: f64) -> f64 {
+        self - other
+    }
+
+    fn to_f64(self) -> f64 {
+        self
+    }
+}
+
+macro_rules! whole_number {
+    ($($number:ty),*) => {$(
+        impl Number for $number {
+            fn plus(self, other: $number) -> $number {
+                self.saturating_add(other)
+            }
+
+            fn minus(self, other: $number) -> $number {
+                self.saturating_sub(other)
+            }
+
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+        }
+    )*};
+}
+
+whole_number!(i32, i64);
+
 /// The numbers that alarms and limits are made of.
 #[derive(Clone, Debug)]
-pub(crate) struct Levels {
-    pub(crate) value: f64,
-    pub(crate) hysteresis: f64,
-    pub(crate) last_alarmed: f64,
-    pub(crate) hihi: (u16, f64),
-    pub(crate) lolo: (u16, f64),
-    pub(crate) high: (u16, f64),
-    pub(crate) low: (u16, f64),
+pub(crate) struct Levels<N> {
+    pub(crate) value: N,
+    pub(crate) hysteresis: N,
+    pub(crate) last_alarmed: N,
+    pub(crate) hihi: (u16, N),
+    pub(crate) lolo: (u16, N),
+    pub(crate) high: (u16, N),
+    pub(crate) low: (u16, N),
     pub(crate) display: Limits,
     pub(crate) units: Text,
 }
 
 /// A record with alarm levels; [`leveled!`] writes it.
 pub(crate) trait Leveled: Record {
-    fn levels(&self) -> Levels;
+    type Number: Number;
 
-    fn set_last_alarmed(&mut self, level: f64);
+    fn levels(&self) -> Levels<Self::Number>;
+
+    fn set_last_alarmed(&mut self, level: Self::Number);
 }
 
 macro_rules! leveled {
     ($record:ident, $number:ty) => {
         impl $crate::record::levels::Leveled for $record {
-            fn levels(&self) -> $crate::record::levels::Levels {
+            type Number = $number;
+
+            fn levels(&self) -> $crate::record::levels::Levels<$number> {
+                use $crate::record::levels::Number as _;
                 $crate::record::levels::Levels {
-                    value: self.value.into(),
-                    hysteresis: self.hysteresis.into(),
-                    last_alarmed: self.last_alarmed.into(),
-                    hihi: (self.hihi_severity, self.hihi.into()),
-                    lolo: (self.lolo_severity, self.lolo.into()),
-                    high: (self.high_severity, self.high.into()),
-                    low: (self.low_severity, self.low.into()),
-                    display: fodo_data::Limits { low: self.display_low.into(), high: self.display_high.into() },
+                    value: self.value,
+                    hysteresis: self.hysteresis,
+                    last_alarmed: self.last_alarmed,
+                    hihi: (self.hihi_severity, self.hihi),
+                    lolo: (self.lolo_severity, self.lolo),
+                    high: (self.high_severity, self.high),
+                    low: (self.low_severity, self.low),
+                    display: fodo_data::Limits { low: self.display_low.to_f64(), high: self.display_high.to_f64() },
                     units: self.units.clone(),
                 }
             }
 
-            fn set_last_alarmed(&mut self, level: f64) {
-                self.last_alarmed = level as $number;
+            fn set_last_alarmed(&mut self, level: $number) {
+                self.last_alarmed = level;
             }
         }
     };
@@ -70,14 +118,14 @@ pub(crate) struct Filter<'a> {
     pub(crate) elapsed_s: f64,
 }
 
-impl Levels {
+impl<N: Number> Levels<N> {
     fn range(&self) -> Range {
-        let is_last = |level: f64| self.last_alarmed == level;
-        let above = |(severity, level): (u16, f64)| {
-            severity != 0 && (self.value >= level || is_last(level) && self.value >= level - self.hysteresis)
+        let is_last = |level: N| self.last_alarmed == level;
+        let above = |(severity, level): (u16, N)| {
+            severity != 0 && (self.value >= level || is_last(level) && self.value >= level.minus(self.hysteresis))
         };
-        let below = |(severity, level): (u16, f64)| {
-            severity != 0 && (self.value <= level || is_last(level) && self.value <= level + self.hysteresis)
+        let below = |(severity, level): (u16, N)| {
+            severity != 0 && (self.value <= level || is_last(level) && self.value <= level.plus(self.hysteresis))
         };
         if above(self.hihi) {
             Range::Hihi
@@ -93,7 +141,7 @@ impl Levels {
     }
 
     /// Severity, level and status of a range.
-    fn alarm(&self, range: Range) -> (u16, f64, Status) {
+    fn alarm(&self, range: Range) -> (u16, N, Status) {
         let ((severity, level), status) = match range {
             Range::Hihi => (self.hihi, Status::HIHI),
             Range::High => (self.high, Status::HIGH),
@@ -178,7 +226,9 @@ pub(crate) fn meta<R: Leveled>(record: &R, row: &FieldInfo, dbf: Dbf, digits: Op
         meta.control = levels.display;
     }
     if row.name == "VAL" {
-        let level = |(severity, level): (u16, f64)| if severity == 0 { f64::NAN } else { level };
+        // int64in and int64out tell their levels whatever the severity, as in Base.
+        let is_told = |severity| severity != 0 || row.dbf == Dbf::Int64;
+        let level = |(severity, level): (u16, R::Number)| if is_told(severity) { level.to_f64() } else { f64::NAN };
         meta.alarm = Limits { low: level(levels.lolo), high: level(levels.hihi) };
         meta.warning = Limits { low: level(levels.low), high: level(levels.high) };
     }
@@ -208,8 +258,11 @@ pub(crate) fn moved(last: &mut f64, value: f64, deadband: f64) -> bool {
 }
 
 /// As [`moved`], for whole numbers: a negative deadband always posts.
-pub(crate) fn moved_whole(last: &mut i32, value: i32, deadband: i32) -> bool {
-    let is_out = u32::try_from(deadband).map_or(true, |deadband| last.abs_diff(value) > deadband);
+pub(crate) fn moved_whole<N: Copy + Into<i64>>(last: &mut N, value: N, deadband: N) -> bool {
+    let is_out = match u64::try_from(deadband.into()) {
+        Ok(deadband) => Into::<i64>::into(*last).abs_diff(value.into()) > deadband,
+        Err(_) => true,
+    };
     if is_out {
         *last = value;
     }

@@ -4,9 +4,10 @@ use fodo_data::{Meta, Status};
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::link::Target;
+use crate::link::{Link, Target};
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::{self, Device, Fetched, Input, Read};
 use crate::record::levels::{Filter, filtered};
 use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
 use crate::record::states::{are_defined, labels, mask_of_bits, severity, shifted_left, shifted_right};
@@ -56,7 +57,7 @@ record_fields! {
     }
 }
 
-record_type!(Mbbi, "mbbi", ["Soft Channel", "Raw Soft Channel"]);
+record_type!(Mbbi, "mbbi", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
 simulated!(Mbbi, has_raw: true);
 
 const VAL: u16 = Mbbi::at("VAL");
@@ -64,7 +65,6 @@ const RVAL: u16 = Mbbi::at("RVAL");
 const SIMM: u16 = Mbbi::at("SIMM");
 const FIRST_NAME: u16 = Mbbi::at("ZRST");
 const LAST_NAME: u16 = Mbbi::at("FFST");
-const RAW: u16 = 1;
 const UNKNOWN: u16 = u16::MAX;
 
 impl Record for Mbbi {
@@ -76,7 +76,7 @@ impl Record for Mbbi {
         if self.mask == 0 {
             self.mask = mask_of_bits(self.bits).unwrap_or(0);
         }
-        if self.common.device == RAW {
+        if Device::of(self) == Device::Raw {
             self.raw_value = constant(&self.input).unwrap_or(self.raw_value);
             if self.mask == 0 {
                 self.mask = u32::MAX;
@@ -114,49 +114,61 @@ impl Record for Mbbi {
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let before = step.lock().common.time;
-        // Whether RVAL is to be converted; none when nothing was read.
-        let is_raw = match source(step) {
-            Source::Device => read(step).ok(),
+        let read = match source(step) {
+            Source::Device => read(step),
             Source::Simulation(value, is_raw) => {
                 step.lock().simulate(value, is_raw);
-                Some(is_raw)
+                Read::simulated(is_raw)
             }
-            Source::Failed => None,
+            Source::Failed => Read::Failed,
             Source::Waiting(delay_s) => return step.complete_after(delay_s),
         };
+        if read == Read::Waiting {
+            return Outcome::Waiting;
+        }
         let simulated = time_source(step);
         step.stamp(simulated);
         let elapsed_s = step.elapsed_s(before);
         step.post(|mbbi, posts| {
-            if is_raw == Some(true) {
+            if read == Read::Raw {
                 mbbi.convert();
             }
             mbbi.check(elapsed_s);
             mbbi.monitor(posts);
         });
-        Outcome::done(is_raw.is_some())
+        Outcome::done(read != Read::Failed)
     }
 }
 
-/// Reads the device; whether RVAL is to be converted.
-fn read(step: &mut Step<'_, '_, Mbbi>) -> Result<bool, Broken> {
-    if step.lock().common.device == RAW {
-        let fetched = step.fetch::<u32>("INP", |mbbi| &mbbi.input)?;
-        let mut mbbi = step.lock();
-        mbbi.raw_value = fetched.unwrap_or(mbbi.raw_value) & mbbi.mask;
-        return Ok(true);
+impl Input for Mbbi {
+    fn input(&self) -> &Link {
+        &self.input
     }
-    let fetched = step.fetch("INP", |mbbi| &mbbi.input)?;
-    {
-        let mut mbbi = step.lock();
-        mbbi.value = fetched.unwrap_or(mbbi.value);
-        // Also where there is nothing to read, as in Base.
-        mbbi.common.undefined = 0;
+}
+
+fn read(step: &mut Step<'_, '_, Mbbi>) -> Read {
+    if Device::of(&mut *step.lock()) == Device::Raw {
+        return match step.fetch("INP", Mbbi::input) {
+            Ok(raw) => {
+                let mut mbbi = step.lock();
+                mbbi.raw_value = raw.unwrap_or(mbbi.raw_value);
+                mbbi.raw_value &= mbbi.mask;
+                Read::Raw
+            }
+            Err(Broken) => Read::Failed,
+        };
     }
-    if fetched.is_some() {
-        step.stamp_from(|mbbi| &mbbi.input);
-    }
-    Ok(false)
+    let value = match device::fetch(step) {
+        Fetched::Nothing => None,
+        Fetched::Value(value) => Some(value),
+        Fetched::Failed => return Read::Failed,
+        Fetched::Waiting => return Read::Waiting,
+    };
+    let mut mbbi = step.lock();
+    mbbi.value = value.unwrap_or(mbbi.value);
+    // Also where there is nothing to read, as in Base.
+    mbbi.common.undefined = 0;
+    Read::Value
 }
 
 impl Mbbi {

@@ -4,9 +4,10 @@ use fodo_data::{Kind, Meta, Status, Value};
 
 use crate::common::Common;
 use crate::field::record_fields;
-use crate::link::Target;
+use crate::link::{Link, Target};
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::Device;
 use crate::record::output::{self, Driven, Output};
 use crate::record::simulation::{self, constant, simulated, time_source};
 use crate::record::states::{are_defined, labels, mask_of_bits, severity, shifted_left};
@@ -59,8 +60,8 @@ record_fields! {
     }
 }
 
-record_type!(Mbbo, "mbbo", ["Soft Channel", "Raw Soft Channel"]);
-simulated!(Mbbo, has_raw: false);
+record_type!(Mbbo, "mbbo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
+simulated!(Mbbo, has_raw: true);
 
 const VAL: u16 = Mbbo::at("VAL");
 const RVAL: u16 = Mbbo::at("RVAL");
@@ -70,7 +71,6 @@ const LAST_NAME: u16 = Mbbo::at("FFST");
 const FIRST_VALUE: u16 = Mbbo::at("ZRVL");
 const LAST_VALUE: u16 = Mbbo::at("FFVL");
 const SIMM: u16 = Mbbo::at("SIMM");
-const RAW: u16 = 1;
 
 impl Record for Mbbo {
     fn init(&mut self) {
@@ -82,7 +82,7 @@ impl Record for Mbbo {
         if self.mask == 0 {
             self.mask = mask_of_bits(self.bits).unwrap_or(0);
         }
-        if self.common.device == RAW {
+        if Device::of(self) == Device::Raw {
             if self.mask == 0 {
                 self.mask = u32::MAX;
             }
@@ -125,10 +125,18 @@ impl Record for Mbbo {
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let mut is_well = true;
+        let stamp = |step: &mut Step<'_, '_, Mbbo>| {
+            let simulated = time_source(step).map(|_| Target::Constant);
+            step.stamp(simulated);
+        };
+        // Where there is no value to drive there is no new time either, as in Base.
         if !step.is_completion && desired(step) {
-            let mut mbbo = step.lock();
-            mbbo.common.undefined = 0;
-            mbbo.convert();
+            {
+                let mut mbbo = step.lock();
+                mbbo.common.undefined = 0;
+                mbbo.convert();
+            }
+            stamp(step);
         }
         step.lock().check();
         match output::drive(step) {
@@ -136,8 +144,9 @@ impl Record for Mbbo {
             Driven::Done(is_written) => is_well = is_written,
             Driven::Waiting(outcome) => return outcome,
         }
-        let simulated = time_source(step).map(|_| Target::Constant);
-        step.stamp(simulated);
+        if step.is_completion {
+            stamp(step);
+        }
         step.post(Mbbo::monitor);
         Outcome::done(is_well)
     }
@@ -168,6 +177,12 @@ fn desired(step: &mut Step<'_, '_, Mbbo>) -> bool {
 }
 
 impl Output for Mbbo {
+    const TELLS_FAILURE: bool = false;
+
+    fn output(&self) -> &Link {
+        &self.output
+    }
+
     fn invalid_action(&self) -> u16 {
         self.invalid_action
     }
@@ -178,17 +193,11 @@ impl Output for Mbbo {
     }
 
     fn simulated_value(&self) -> Value {
-        self.value.into()
+        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.value.into() }
     }
 
-    fn write(step: &mut Step<'_, '_, Self>) -> bool {
-        let value = {
-            let mbbo = step.lock();
-            if mbbo.common.device == RAW { Value::from(mbbo.raw_value & mbbo.mask) } else { Value::from(mbbo.value) }
-        };
-        // A broken link has raised its alarm; Base's device support for mbbo tells nobody else.
-        let _ = step.drive("OUT", |mbbo| &mbbo.output, value);
-        true
+    fn value_to_write(&mut self) -> Option<Value> {
+        Some(if Device::of(self) == Device::Raw { (self.raw_value & self.mask).into() } else { self.value.into() })
     }
 }
 

@@ -12,21 +12,43 @@ use crate::post::Posts;
 use crate::step::{Outcome, Step};
 use crate::turn::Turn;
 
+mod aai;
+mod aao;
 mod ai;
 mod ao;
+mod array;
 mod bi;
 mod bo;
+mod c_format;
 mod calc;
+mod calcout;
+mod compress;
+mod device;
+mod dfanout;
+mod event;
+mod fanout;
+mod inputs;
+mod int64in;
+mod int64out;
 mod levels;
+mod long_text;
 mod longin;
 mod longout;
+mod lsi;
+mod lso;
 mod mbbi;
+mod mbbi_direct;
 mod mbbo;
+mod mbbo_direct;
 mod output;
+mod printf;
+mod selection;
+mod seq;
 mod simulation;
 mod states;
 mod stringin;
 mod stringout;
+mod sub_array;
 mod waveform;
 
 /// Every record type there is.
@@ -43,6 +65,22 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &stringin::TYPE,
     &stringout::TYPE,
     &waveform::TYPE,
+    &fanout::TYPE,
+    &dfanout::TYPE,
+    &calcout::TYPE,
+    &seq::TYPE,
+    &event::TYPE,
+    &int64in::TYPE,
+    &int64out::TYPE,
+    &mbbi_direct::TYPE,
+    &mbbo_direct::TYPE,
+    &lsi::TYPE,
+    &lso::TYPE,
+    &aai::TYPE,
+    &aao::TYPE,
+    &sub_array::TYPE,
+    &compress::TYPE,
+    &printf::TYPE,
 ];
 
 /// What is the same for all records of a type.
@@ -89,6 +127,11 @@ pub(crate) trait Record: Fields + Send {
     /// The kind of VAL and how many elements it holds, where that is the record's own affair.
     fn value_facts(&self) -> Option<(Kind, u32)> {
         None
+    }
+
+    /// Bytes, NUL included, of a text field without a size of its own.
+    fn text_size(&self) -> u16 {
+        0
     }
 
     /// One of its own fields was set by a put; those with SPECIAL, and arrays.
@@ -227,6 +270,8 @@ pub(crate) fn number_of(record: &mut dyn Record, name: &str) -> Option<u16> {
 
 /// VALUE and LOG.
 pub(crate) const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
+
+pub(crate) use long_text::fitting as fitting_text;
 
 /// The labels of a menu as texts.
 pub(crate) fn labels(choices: &[&str]) -> Vec<Text> {

@@ -1,12 +1,21 @@
 //! What output records share: IVOA, and the way to the device or the simulation.
 
-use fodo_data::Value;
+use fodo_data::{Kind, Value};
 
+use crate::link::Link;
+use crate::record::device::Device;
 use crate::record::simulation::{Simulated, Sink, sink};
 use crate::step::{Outcome, Step};
 
 /// A record that drives something.
 pub(crate) trait Output: Simulated {
+    /// Whether an OUT that cannot be written makes a link to this record fail; some device supports of Base keep it
+    /// to themselves, and the alarm tells of it.
+    const TELLS_FAILURE: bool = true;
+
+    /// OUT.
+    fn output(&self) -> &Link;
+
     /// IVOA.
     fn invalid_action(&self) -> u16;
 
@@ -16,10 +25,21 @@ pub(crate) trait Output: Simulated {
     /// What SIOL is given.
     fn simulated_value(&self) -> Value;
 
-    /// Hands the value to the device; whether that went well.
-    fn write(step: &mut Step<'_, '_, Self>) -> bool
+    /// What the device is given, raw where it wants it so; `None`: nothing this time.
+    fn value_to_write(&mut self) -> Option<Value>;
+
+    /// A value as what a link leads to takes it; `None`: it is not even tried.
+    fn suited(value: Value, _to: Option<Kind>) -> Option<Value> {
+        Some(value)
+    }
+
+    /// Hands the value to the device.
+    fn write(step: &mut Step<'_, '_, Self>) -> Driven
     where
-        Self: Sized;
+        Self: Sized,
+    {
+        write_link(step)
+    }
 }
 
 /// What became of an output.
@@ -46,9 +66,26 @@ pub(crate) fn drive<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
             }
         }
     }
-    match sink(step, R::simulated_value) {
-        Sink::Device => Driven::Done(R::write(step)),
+    let kind = step.kind_at(R::value_link);
+    match sink(step, |record| R::suited(record.simulated_value(), kind)) {
+        Sink::Device => R::write(step),
         Sink::Done(is_well) => Driven::Done(is_well),
         Sink::Waiting(delay_s) => Driven::Waiting(step.complete_after(delay_s)),
     }
+}
+
+/// Writes the value through OUT: Soft Channel, Raw and Async Soft Channel.
+pub(crate) fn write_link<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
+    let is_async = Device::of(&mut *step.lock()) == Device::Async;
+    if is_async && step.is_completion {
+        return Driven::Done(true);
+    }
+    let kind = step.kind_at(R::output);
+    let value = step.lock().value_to_write();
+    let Some(value) = value.and_then(|value| R::suited(value, kind)) else { return Driven::Done(true) };
+    if is_async && step.drive_notifying(R::output, value.clone()) {
+        return Driven::Waiting(Outcome::Waiting);
+    }
+    let is_well = step.drive("OUT", R::output, value).is_ok();
+    Driven::Done(is_well || !R::TELLS_FAILURE)
 }

@@ -6,6 +6,9 @@ use crate::link::{Constant, Link, Target};
 use crate::record::Record;
 use crate::step::{Broken, Element, Step};
 
+/// The choice RAW of SIMM.
+pub(crate) const RAW: u16 = 2;
+
 /// The fields of simulation; [`simulated!`] lends them.
 pub(crate) struct Simulation<'a> {
     pub(crate) mode: &'a mut u16,
@@ -133,9 +136,9 @@ pub(crate) enum Plan {
 pub(crate) fn plan<R: Simulated>(step: &mut Step<'_, '_, R>) -> Plan {
     match mode(step) {
         0 => Plan::Device,
-        mode @ (1 | 2) if mode == 1 || R::HAS_RAW => match raise_and_delay(step) {
+        mode if mode == 1 || R::HAS_RAW && mode == RAW => match raise_and_delay(step) {
             Some(delay_s) => Plan::Waiting(delay_s),
-            None => Plan::Simulate { is_raw: mode == 2 },
+            None => Plan::Simulate { is_raw: mode == RAW },
         },
         _ => {
             step.lock().common().raise(Status::SOFT, 3);
@@ -144,15 +147,15 @@ pub(crate) fn plan<R: Simulated>(step: &mut Step<'_, '_, R>) -> Plan {
     }
 }
 
-/// Reads SIML, and writes the value to SIOL in simulation.
-pub(crate) fn sink<R: Simulated, V: Into<Value>>(step: &mut Step<'_, '_, R>, value: impl Fn(&R) -> V) -> Sink {
+/// Reads SIML, and writes the value to SIOL in simulation; `None`: nothing is to be written.
+pub(crate) fn sink<R: Simulated>(step: &mut Step<'_, '_, R>, value: impl Fn(&R) -> Option<Value>) -> Sink {
     match mode(step) {
         0 => Sink::Device,
-        1 => {
+        mode if mode == 1 || R::HAS_RAW && mode == RAW => {
             if let Some(delay_s) = raise_and_delay(step) {
                 return Sink::Waiting(delay_s);
             }
-            let value = value(&step.lock());
+            let Some(value) = value(&step.lock()) else { return Sink::Done(true) };
             Sink::Done(step.drive("SIOL", R::value_link, value).is_ok())
         }
         _ => {

@@ -1,4 +1,4 @@
-//! What mbbi and mbbo share: sixteen states with values, names and severities.
+//! What mbbi, mbbo and their direct forms share: sixteen states with values, names and severities; bits of a word.
 
 use fodo_data::Text;
 
@@ -31,6 +31,11 @@ pub(crate) fn shifted_left(value: u32, shift: u16) -> u32 {
 /// A number moved back by SHFT.
 pub(crate) fn shifted_right(value: u32, shift: u16) -> u32 {
     value.checked_shr(u32::from(shift)).unwrap_or(0)
+}
+
+/// One bit of a word, 0 or 1.
+pub(crate) fn bit(word: i32, index: usize) -> u8 {
+    u8::from(word.cast_unsigned().checked_shr(index as u32).unwrap_or(0) & 1 != 0)
 }
 
 /// What a bi or bo calls a value that is neither of its two states.

@@ -4,11 +4,13 @@ use fodo_data::EventMask;
 
 use crate::common::Common;
 use crate::field::record_fields;
+use crate::link::Link;
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::{self, Fetched, Input};
 use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
 use crate::record::{CHANGED, Record, record_type};
-use crate::step::{Broken, Outcome, Step};
+use crate::step::{Outcome, Step};
 
 record_fields! {
     /// A text read.
@@ -35,7 +37,7 @@ record_fields! {
     }
 }
 
-record_type!(StringIn, "stringin", ["Soft Channel"]);
+record_type!(StringIn, "stringin", ["Soft Channel", "Async Soft Channel"]);
 simulated!(StringIn, has_raw: false);
 
 const VAL: u16 = StringIn::at("VAL");
@@ -61,13 +63,11 @@ impl Record for StringIn {
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let mut is_read = true;
         match source(step) {
-            Source::Device => match step.fetch::<fodo_data::Text>("INP", |stringin| &stringin.input) {
-                Ok(None) => {}
-                Ok(Some(value)) => {
-                    step.lock().take(value);
-                    step.stamp_from(|stringin| &stringin.input);
-                }
-                Err(Broken) => is_read = false,
+            Source::Device => match device::fetch(step) {
+                Fetched::Nothing => {}
+                Fetched::Value(value) => step.lock().take(value),
+                Fetched::Failed => is_read = false,
+                Fetched::Waiting => return Outcome::Waiting,
             },
             Source::Simulation(value, _) => {
                 let mut stringin = step.lock();
@@ -84,6 +84,12 @@ impl Record for StringIn {
         step.stamp(simulated);
         step.post(StringIn::monitor);
         Outcome::done(is_read)
+    }
+}
+
+impl Input for StringIn {
+    fn input(&self) -> &Link {
+        &self.input
     }
 }
 

@@ -4,6 +4,7 @@ use fodo_data::{EventMask, Status, Value};
 
 use crate::common::Common;
 use crate::field::record_fields;
+use crate::link::{Link, Target};
 use crate::menu;
 use crate::post::Posts;
 use crate::record::output::{self, Driven, Output};
@@ -40,7 +41,7 @@ record_fields! {
     }
 }
 
-record_type!(StringOut, "stringout", ["Soft Channel"]);
+record_type!(StringOut, "stringout", ["Soft Channel", "Async Soft Channel"]);
 simulated!(StringOut, has_raw: false);
 
 const VAL: u16 = StringOut::at("VAL");
@@ -84,19 +85,32 @@ impl Record for StringOut {
                 stringout.common.raise(Status::UDF, severity);
             }
         }
+        if !step.is_completion {
+            stamp(step);
+        }
         match output::drive(step) {
             Driven::Not => {}
             Driven::Done(is_written) => is_well = is_written,
             Driven::Waiting(outcome) => return outcome,
         }
-        let simulated = time_source(step).map(|_| crate::link::Target::Constant);
-        step.stamp(simulated);
+        if step.is_completion {
+            stamp(step);
+        }
         step.post(StringOut::monitor);
         Outcome::done(is_well)
     }
 }
 
+fn stamp(step: &mut Step<'_, '_, StringOut>) {
+    let simulated = time_source(step).map(|_| Target::Constant);
+    step.stamp(simulated);
+}
+
 impl Output for StringOut {
+    fn output(&self) -> &Link {
+        &self.output
+    }
+
     fn invalid_action(&self) -> u16 {
         self.invalid_action
     }
@@ -109,9 +123,8 @@ impl Output for StringOut {
         self.value.clone().into()
     }
 
-    fn write(step: &mut Step<'_, '_, Self>) -> bool {
-        let value = step.lock().value.clone();
-        step.drive("OUT", |stringout| &stringout.output, value).is_ok()
+    fn value_to_write(&mut self) -> Option<Value> {
+        Some(self.value.clone().into())
     }
 }
 

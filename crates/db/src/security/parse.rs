@@ -6,7 +6,7 @@ use super::{Access, AccessFile, DEFAULT, Granted, Group, Rule};
 use crate::calc::Program;
 use crate::limit::{ACCESS_DEPTH_MAX, ACCESS_FILE_BYTES_MAX};
 use crate::load::lexer::{Lexer, Place, Token};
-use crate::load::{LoadError, Macros, OpenFile, bare_error};
+use crate::load::{LoadError, Macros, OpenFile};
 
 /// Words that no name may be, unless in quotes.
 const KEYWORDS: [&str; 5] = ["UAG", "HAG", "ASG", "RULE", "CALC"];
@@ -14,7 +14,7 @@ const KEYWORDS: [&str; 5] = ["UAG", "HAG", "ASG", "RULE", "CALC"];
 impl AccessFile {
     /// Reads a file. `macros`: `"P=X:,R=1"`. Fails as [`AccessFile::parse`].
     pub fn load(file: &str, macros: &str, open: &mut OpenFile) -> Result<AccessFile, LoadError> {
-        let bytes = open(file).map_err(|error| bare_error(file, format!("cannot be read: {error}")))?;
+        let bytes = open(file).map_err(|error| LoadError::of_file(file, format!("cannot be read: {error}")))?;
         AccessFile::parse(file, &bytes, macros)
     }
 
@@ -24,9 +24,9 @@ impl AccessFile {
     /// as well, so that it gives nothing; everything else that is wrong refuses the whole file.
     pub fn parse(file: &str, bytes: &[u8], macros: &str) -> Result<AccessFile, LoadError> {
         if bytes.len() > ACCESS_FILE_BYTES_MAX {
-            return Err(bare_error(file, format!("an access file has at most {ACCESS_FILE_BYTES_MAX} bytes")));
+            return Err(LoadError::of_file(file, format!("an access file has at most {ACCESS_FILE_BYTES_MAX} bytes")));
         }
-        let macros = Macros::parse(macros).map_err(|message| bare_error(file, message))?;
+        let macros = Macros::parse(macros).map_err(|message| LoadError::of_file(file, message))?;
         let source = String::from_utf8_lossy(bytes);
         let mut parser = Parser::new(file, &source, &macros)?;
         let read = parser.items();

@@ -90,6 +90,36 @@ pub struct ServerConfig {
     /// The server's own status is served as PVs with names that begin with this and a colon; `None`:
     /// it is not. No variable sets it.
     pub status_prefix: Option<String>,
+    /// What clients may cost. No variable sets it.
+    pub quotas: Quotas,
+}
+
+/// What clients may cost a server. Each is far above what a well-behaved client needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quotas {
+    /// Bytes for all circuits of one host together: what they hold, and what waits for them. One circuit may hold half.
+    pub host_bytes: usize,
+    /// Circuits of one host.
+    pub host_circuits: usize,
+    /// Bytes of searches that one source has answered in a quarter of a second.
+    pub source_search_bytes: usize,
+    /// The same for all sources together; when it is used up, each has an equal part of it.
+    pub all_search_bytes: usize,
+    /// How long a client may take none of what is sent to it, or answer no probe of the system, before its connection
+    /// ends. Only Linux can be told so.
+    pub silence: Duration,
+}
+
+impl Default for Quotas {
+    fn default() -> Quotas {
+        Quotas {
+            host_bytes: limit::HOST_BYTES,
+            host_circuits: limit::HOST_CIRCUITS,
+            source_search_bytes: fodo_ca::limit::SEARCH_SOURCE_BYTES,
+            all_search_bytes: fodo_ca::limit::SEARCH_ALL_BYTES,
+            silence: limit::CLIENT_GONE,
+        }
+    }
 }
 
 /// A variable that cannot be understood.
@@ -200,6 +230,7 @@ impl Default for ServerConfig {
             multicast_ttl: 1,
             payload_bytes_max: automatic_payload_bytes(),
             status_prefix: None,
+            quotas: Quotas::default(),
         }
     }
 }
@@ -207,7 +238,12 @@ impl Default for ServerConfig {
 impl ServerConfig {
     /// From the process's environment.
     pub fn from_env() -> Result<ServerConfig, ConfigError> {
-        ServerConfig::from_environment(&Environment { lookup: &process })
+        ServerConfig::from_variables(&process)
+    }
+
+    /// The same from variables of the caller's, by name.
+    pub fn from_variables(lookup: &dyn Fn(&str) -> Option<String>) -> Result<ServerConfig, ConfigError> {
+        ServerConfig::from_environment(&Environment { lookup })
     }
 
     fn from_environment(environment: &Environment) -> Result<ServerConfig, ConfigError> {
@@ -227,6 +263,7 @@ impl ServerConfig {
             multicast_ttl: environment.routers(&variable::MCAST_TTL)?,
             payload_bytes_max: payload_bytes(environment)?,
             status_prefix: None,
+            quotas: Quotas::default(),
         })
     }
 }

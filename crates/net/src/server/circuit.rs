@@ -2,17 +2,17 @@
 
 mod puts;
 mod rights;
+mod watch;
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use fodo_ca::dbr::{DbrType, Level};
 use fodo_ca::eca::Eca;
-use fodo_ca::ring::Cursor;
 use fodo_ca::server::{Circuit as Machine, Closed, Config, Event, ReadReply};
 use fodo_ca::{Cid, Rights, Sid, SubscriptionId};
 use fodo_data::{EventMask, Now, Reading, Value};
@@ -22,7 +22,9 @@ use slab::Slab;
 
 use self::puts::Put;
 use self::rights::{Checking, Denied};
+use self::watch::{Subscription, Watch, complete, send_watch, update};
 use super::posts::Listener;
+use super::quota::Share;
 use super::reactor::{CircuitKey, Inbox};
 use super::status::ClientStatus;
 use super::{Peer, Pv, Source, UpdateCounts, UpdateTally};
@@ -68,8 +70,10 @@ pub(super) struct Circuit {
     /// How many of these are of watches that have ended; never more than half of them.
     n_unsent_ended: usize,
     watch_next: u64,
+    /// By the numbers of their completions.
     puts: HashMap<u64, Put>,
-    put_next: u64,
+    /// What the values of these take while they wait for their records.
+    puts_bytes: usize,
     events: Vec<Event>,
     /// Requests that are not answered before there is room for their answers; nothing is decoded before.
     asked: VecDeque<Event>,
@@ -85,6 +89,7 @@ pub(super) struct Circuit {
     /// Subscriptions to what the client may not read now.
     denied: HashMap<SubscriptionId, Denied>,
     counts: UpdateCounts,
+    share: Share,
     log: Arc<Log>,
 }
 
@@ -94,45 +99,24 @@ struct Channel {
     allowed: Rights,
 }
 
-/// One PV that this circuit has subscriptions on.
-struct Watch {
-    pv: Arc<dyn Pv>,
-    listener: Arc<Listener>,
-    /// Tells it from others that have its index before or after it.
-    number: u64,
-    is_unsent: bool,
-    subscriptions: Slab<Subscription>,
-    /// How many slots these ever took.
-    n_slots: usize,
-    /// The slot whose turn is first.
-    first_slot: usize,
-}
-
-struct Subscription {
-    id: SubscriptionId,
-    sid: Sid,
-    dbr: DbrType,
-    count: u32,
-    cursor: Cursor,
-}
-
 impl Circuit {
     pub(super) fn new(
         stream: TcpStream,
-        address: SocketAddr,
         key: CircuitKey,
         inbox: Arc<Inbox>,
         payload_bytes_max: usize,
+        share: Share,
         log: Arc<Log>,
         now: Now,
     ) -> Circuit {
-        log.tell(log::Level::Info, "a client has connected", Some(address), None, now);
+        let peer = Peer { user: String::new(), host: String::new(), address: share.peer() };
+        log.tell(log::Level::Info, "a client has connected", Some(peer.address), None, now);
         Circuit {
             stream,
             machine: Machine::new(&Config { payload_bytes_max }, now),
             key,
             inbox,
-            peer: Peer { user: String::new(), host: String::new(), address },
+            peer,
             channels: Vec::new(),
             watches: Slab::new(),
             watch_of_pv: HashMap::new(),
@@ -141,7 +125,7 @@ impl Circuit {
             n_unsent_ended: 0,
             watch_next: 0,
             puts: HashMap::new(),
-            put_next: 0,
+            puts_bytes: 0,
             events: Vec::new(),
             asked: VecDeque::new(),
             unread: Vec::new(),
@@ -151,6 +135,7 @@ impl Circuit {
             checking: Checking::Done,
             denied: HashMap::new(),
             counts: UpdateCounts::default(),
+            share,
             log,
         }
     }
@@ -205,6 +190,7 @@ impl Circuit {
             }
         }
         let sent = self.send(tally);
+        self.tell_use();
         self.waits_since = match sent {
             Ok(Sent::All) if self.unsent.is_empty() => None,
             _ => self.waits_since.or(Some(now.monotonic)),
@@ -221,7 +207,18 @@ impl Circuit {
 
     /// Whether there is room for an answer.
     fn may_answer(&self) -> bool {
-        self.closes_by.is_none() && self.machine.pending_bytes() < limit::ANSWER_BYTES
+        self.closes_by.is_none() && self.machine.pending_bytes() < self.queue_bytes_max(limit::ANSWER_BYTES)
+    }
+
+    /// What may wait before no more is added: as much as usual, or nothing while too much waits for this host.
+    fn queue_bytes_max(&self, usual: usize) -> usize {
+        if self.share.has_room() { usual } else { 1 }
+    }
+
+    /// Tells what this costs now, and the machine what its client may have.
+    fn tell_use(&mut self) {
+        let held = self.machine.held_bytes() + self.puts.len() * limit::PUT_BYTES + self.puts_bytes;
+        self.share.set(limit::CIRCUIT_BYTES + held, self.machine.pending_bytes() + self.unread.len());
     }
 
     /// Whether all that was asked so far is answered, and more may be.
@@ -288,6 +285,8 @@ impl Circuit {
         let mut pieces = bytes.chunks(limit::REQUEST_PIECE_BYTES);
         while self.may_read() {
             let Some(piece) = pieces.next() else { return };
+            self.tell_use();
+            self.machine.set_held_bytes_max(self.share.held_bytes_max());
             self.machine.received(piece, now, &mut self.events);
             self.answer(source, now);
         }
@@ -339,11 +338,16 @@ impl Circuit {
                     self.machine.searched(asked, port.filter(|_| source.serves(&name)));
                 }
                 Event::Clear { sid } => self.clear(sid),
+                Event::Reply(answers) => self.machine.reply(&answers),
                 Event::Identity { user, host } => (self.peer.user, self.peer.host) = (user, host),
                 Event::Closed(reason) => {
                     let (why, what) = match reason {
                         Closed::Malformed(what) => ("its bytes cannot be read", what),
                         Closed::Misbehaved(what) => ("it breaks a rule", what),
+                        Closed::Exceeded(what) => {
+                            self.share.refused();
+                            ("it asks for too much", what)
+                        }
                     };
                     let text = format!("a client is closed, since {why}: {what}");
                     self.log.tell(log::Level::Warning, &text, Some(self.peer.address), None, now);
@@ -396,9 +400,10 @@ impl Circuit {
             Some(&watch) => watch,
             None => self.watch(address, &pv),
         };
+        let listener = self.watches[watch].listener.clone();
         let mut first = None;
         pv.attach(&mut |reading| {
-            first = Some((reading, pv.posts().with_ring(|ring| ring.cursor(mask))));
+            first = Some((reading, pv.posts().subscribe(&listener, mask)));
         });
         let Some((mut reading, cursor)) = first else { return };
         let Watch { subscriptions, n_slots, .. } = &mut self.watches[watch];
@@ -435,7 +440,9 @@ impl Circuit {
         self.denied.remove(&id);
         let Some((index, slot)) = self.places.remove(&id) else { return };
         let watch = &mut self.watches[index];
-        watch.subscriptions.try_remove(slot);
+        if let Some(subscription) = watch.subscriptions.try_remove(slot) {
+            watch.pv.posts().unsubscribe(&watch.listener, &subscription.cursor);
+        }
         if watch.subscriptions.is_empty() {
             self.unwatch(index);
         }
@@ -453,14 +460,32 @@ impl Circuit {
             }
         }
         self.watch_of_pv.remove(&Arc::as_ptr(&watch.pv).cast::<()>().addr());
+        for (_, subscription) in &watch.subscriptions {
+            watch.pv.posts().unsubscribe(&watch.listener, &subscription.cursor);
+        }
         watch.pv.posts().unlisten(&watch.listener);
         watch.pv.listeners_changed();
     }
 
     fn clear(&mut self, sid: Sid) {
-        if self.channels.get_mut(sid.0 as usize).and_then(Option::take).is_some() {
-            // Their ends find nobody, and the number may soon be another channel's.
-            self.puts.retain(|_, put| put.sid != sid);
+        // The ends of its puts find nobody, and the number may soon be another channel's.
+        self.give_up_puts(Some(sid));
+        if let Some(channel) = self.channels.get_mut(sid.0 as usize) {
+            *channel = None;
+        }
+    }
+
+    /// Forgets the puts of a channel, or all.
+    fn give_up_puts(&mut self, of: Option<Sid>) {
+        let ended = self.puts.extract_if(|_, put| of.is_none_or(|sid| put.sid == sid));
+        let mut ended: Vec<(u64, Put)> = ended.collect();
+        // The first that waits is found first.
+        ended.sort_unstable_by_key(|(number, _)| *number);
+        for (number, put) in ended {
+            self.puts_bytes -= put.value_bytes;
+            if let Some(Channel { pv, .. }) = self.channel(put.sid) {
+                pv.give_up(number);
+            }
         }
     }
 
@@ -471,6 +496,7 @@ impl Circuit {
         if !self.may_update() {
             return counts;
         }
+        let queue_bytes_max = self.queue_bytes_max(limit::UPDATE_BYTES);
         let mut n_sent = 0;
         let mut is_full = false;
         while let (Some(&(index, number)), false) = (self.unsent.get(n_sent), is_full) {
@@ -479,7 +505,7 @@ impl Circuit {
                 n_sent += 1;
                 continue;
             };
-            is_full = !send_watch(watch, &mut self.machine, &mut counts);
+            is_full = !send_watch(watch, &mut self.machine, queue_bytes_max, &mut counts);
             watch.is_unsent = is_full;
             n_sent += usize::from(!is_full);
         }
@@ -496,6 +522,7 @@ impl Circuit {
         // It was registered when it was adopted.
         let _ = poll.registry().deregister(&mut SourceFd(&self.stream.as_raw_fd()));
         self.watches.iter_mut().for_each(|(_, watch)| watch.is_unsent = false);
+        self.give_up_puts(None);
         let watches: Vec<usize> = self.watches.iter().map(|(index, _)| index).collect();
         watches.into_iter().for_each(|index| self.unwatch(index));
     }
@@ -507,49 +534,6 @@ impl std::fmt::Debug for Circuit {
     }
 }
 
-/// Sends what a watch's subscriptions have not had; false when the circuit has enough for now.
-fn send_watch(watch: &mut Watch, machine: &mut Machine, counts: &mut UpdateCounts) -> bool {
-    watch.listener.looks();
-    let Watch { pv, subscriptions, n_slots, first_slot, .. } = watch;
-    // Asked for before the ring is held: a source may post while it holds what this needs.
-    let kind = pv.facts().kind;
-    let meta = subscriptions.iter().any(|(_, subscription)| subscription.dbr.needs_meta(kind)).then(|| pv.meta());
-    let filled_by = pv.posts().with_ring(|ring| {
-        let mut slots = (*first_slot..*n_slots).chain(0..*first_slot);
-        slots.find(|&slot| {
-            let Some(Subscription { id, sid, dbr, count, cursor }) = subscriptions.get_mut(slot) else { return false };
-            while machine.pending_bytes() < limit::UPDATE_BYTES {
-                let merged_before = cursor.merged;
-                let next = ring.next(cursor);
-                counts.merged += cursor.merged - merged_before;
-                let Some(post) = next else { return false };
-                counts.sent += 1;
-                if dbr.needs_meta(kind) {
-                    let mut reading = post.reading.clone();
-                    reading.meta.clone_from(&meta);
-                    update(machine, *sid, *dbr, *count, *id, &reading);
-                } else {
-                    update(machine, *sid, *dbr, *count, *id, &post.reading);
-                }
-            }
-            true
-        })
-    });
-    if let Some(slot) = filled_by {
-        // Its fellows are first next time.
-        *first_slot = (slot + 1) % (*n_slots).max(1);
-    }
-    filled_by.is_none()
-}
-
-/// Sends an update; a value that cannot become the wanted type is told as such.
-fn update(machine: &mut Machine, sid: Sid, dbr: DbrType, count: u32, id: SubscriptionId, reading: &Reading) {
-    if machine.update(sid, dbr, count, id, Ok(reading)).is_err() {
-        // A status has nothing to convert, so this cannot fail again.
-        let _ = machine.update(sid, dbr, count, id, Err(Eca::GETFAIL));
-    }
-}
-
 /// The present reading with what `dbr` needs.
 fn read(pv: &dyn Pv, dbr: DbrType) -> Reading {
     if dbr == DbrType::CLASS_NAME {
@@ -558,10 +542,4 @@ fn read(pv: &dyn Pv, dbr: DbrType) -> Reading {
     let mut reading = pv.read();
     complete(&mut reading, pv, dbr);
     reading
-}
-
-fn complete(reading: &mut Reading, pv: &dyn Pv, dbr: DbrType) {
-    if reading.meta.is_none() && dbr.needs_meta(reading.value.kind()) {
-        reading.meta = Some(pv.meta());
-    }
 }

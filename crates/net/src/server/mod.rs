@@ -2,7 +2,9 @@
 
 mod circuit;
 mod posts;
+mod quota;
 mod reactor;
+mod relay;
 mod source;
 mod status;
 
@@ -14,10 +16,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use self::posts::Posts;
+use self::quota::Hosts;
 use self::reactor::{Inbox, Message, Reactor};
+use self::relay::Relay;
 pub use self::source::{Completion, Peer, PutRefusal, Pv, PvFacts, RightsSignal, Source};
+pub use self::status::ClientStatus;
 use self::status::{Refresher, StatusSource};
-use crate::config::ServerConfig;
+use crate::config::{Quotas, ServerConfig};
 use crate::log::Log;
 use crate::places::{Automatic, Places};
 use crate::{interfaces, limit, socket};
@@ -108,6 +113,7 @@ impl Server {
         let tally = Arc::new(UpdateTally::default());
         let status = config.status_prefix.map(|prefix| Arc::new(StatusSource::new(&prefix, source.clone())));
         let source = status.clone().map_or(source, |status| status as Arc<dyn Source>);
+        let hosts = Arc::new(Hosts::new(config.quotas.clone()));
         let mut reactors = Vec::new();
         for _ in 0..n_threads {
             let reactor = Reactor::new(source.clone(), config.payload_bytes_max, tally.clone(), log.clone());
@@ -119,7 +125,7 @@ impl Server {
         let mut edge = Some(edge);
         for (index, mut reactor) in reactors.into_iter().enumerate() {
             if let Some(edge) = edge.take() {
-                reactor.take_edge(edge, inboxes.clone()).map_err(ServerError::System)?;
+                reactor.take_edge(edge, inboxes.clone(), hosts.clone()).map_err(ServerError::System)?;
             }
             let thread = std::thread::Builder::new()
                 .name(format!("fodo-server-{index}"))
@@ -128,7 +134,7 @@ impl Server {
             server.threads.push(thread);
         }
         if let Some(status) = status {
-            let started = Refresher::start(status, inboxes, server.tally.clone());
+            let started = Refresher::start(status, inboxes, server.tally.clone(), hosts);
             server.refresher = Some(started.map_err(ServerError::System)?);
         }
         Ok(server)
@@ -142,6 +148,12 @@ impl Server {
     /// Tells this server that what clients may do may have changed; for whoever decides it.
     pub fn rights_signal(&self) -> RightsSignal {
         RightsSignal(self.inboxes.clone())
+    }
+
+    /// Every client there is now, those that keep something waiting for longest first. Waits for the threads of the
+    /// server, at most half a second each.
+    pub fn clients(&self) -> Vec<ClientStatus> {
+        status::clients(&self.inboxes)
     }
 
     /// The TCP port of the circuits.
@@ -176,6 +188,8 @@ struct Edge {
     ignored: Vec<Ipv4Addr>,
     beacon_places: Places,
     beacon_period_max: Duration,
+    quotas: Quotas,
+    relay: Option<Relay>,
     tcp_port: u16,
     udp_port: u16,
 }
@@ -186,6 +200,8 @@ struct Answering {
     socket: UdpSocket,
     /// The one that answers them: itself, or the one with the address of the same interface.
     replies_from: usize,
+    /// Whether it hears what was sent to this host alone, and nothing else.
+    is_unicast: bool,
 }
 
 impl Edge {
@@ -196,6 +212,7 @@ impl Edge {
             some => some,
         };
         let (mut answering, udp_port) = bind_udp(interfaces, config.port)?;
+        let relay = relay(interfaces, udp_port, &mut answering)?;
         for group in groups {
             join(group, interfaces, udp_port, &mut answering)?;
         }
@@ -211,7 +228,8 @@ impl Edge {
         let beacon_places = Places::new(&config.beacon_addresses, &config.beacon_hosts, automatic, Instant::now());
         let beacon_period_max = config.beacon_period_max;
         let ignored = config.ignored.clone();
-        Ok(Edge { listeners, answering, ignored, beacon_places, beacon_period_max, tcp_port, udp_port })
+        let quotas = config.quotas.clone();
+        Ok(Edge { listeners, answering, ignored, beacon_places, beacon_period_max, quotas, tcp_port, udp_port, relay })
     }
 }
 
@@ -230,7 +248,7 @@ fn join(
         return joined.reduce(Result::or).unwrap_or(Err(io::ErrorKind::AddrNotAvailable.into())).map_err(failed);
     }
     let socket = socket::member(group, interfaces, port).map_err(failed)?;
-    answering.push(Answering { socket, replies_from: 0 });
+    answering.push(Answering { socket, replies_from: 0, is_unicast: false });
     Ok(())
 }
 
@@ -244,16 +262,32 @@ fn bind_udp(interfaces: &[Ipv4Addr], port: u16) -> Result<(Vec<Answering>, u16),
         let socket = socket::answering(interface, port).map_err(failed)?;
         port = socket.local_addr().map_err(failed)?.port();
         let replies_from = sockets.len();
-        sockets.push(Answering { socket, replies_from });
+        sockets.push(Answering { socket, replies_from, is_unicast: !interface.is_unspecified() });
         if !interface.is_unspecified()
             && let Some(broadcast) = interfaces::broadcast_of(interface)
         {
             // Systems that let nobody bind a broadcast address still deliver unicast searches.
             let hears_broadcasts = socket::answering(broadcast, port).ok();
-            sockets.extend(hears_broadcasts.map(|socket| Answering { socket, replies_from }));
+            sockets.extend(hears_broadcasts.map(|socket| Answering { socket, replies_from, is_unicast: false }));
         }
     }
     Ok((sockets, port))
+}
+
+/// What hands unicast searches on. Where all interfaces are heard by one socket, which knows of no datagram to whom it
+/// was sent, those to the host alone get sockets of their own.
+fn relay(interfaces: &[Ipv4Addr], port: u16, answering: &mut Vec<Answering>) -> Result<Option<Relay>, ServerError> {
+    if !cfg!(target_os = "linux") {
+        return Ok(None);
+    }
+    if interfaces == [Ipv4Addr::UNSPECIFIED] {
+        for own in interfaces::own_addresses().into_iter().filter(|own| !own.is_loopback()) {
+            // An address that has just gone; unicast searches still come in by the socket of all.
+            let Ok(socket) = socket::answering(own, port) else { continue };
+            answering.push(Answering { socket, replies_from: answering.len(), is_unicast: true });
+        }
+    }
+    Relay::new(port).map(Some).map_err(ServerError::System)
 }
 
 /// Listens on every interface at one port: the wanted one, or any that is free.

@@ -1,7 +1,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fodo_ca::ring::{Post, Ring};
+use fodo_ca::ring::{Cursor, Post, Ring};
+use fodo_data::EventMask;
 
 use super::reactor::{CircuitKey, Inbox, Message};
 use crate::sync::lock;
@@ -18,7 +19,14 @@ pub struct Posts {
 #[derive(Debug)]
 struct State {
     ring: Ring,
-    listeners: Vec<Arc<Listener>>,
+    listeners: Vec<Listening>,
+}
+
+/// A listener with the masks of its subscriptions and how many have each: nearly always one.
+#[derive(Debug)]
+struct Listening {
+    listener: Arc<Listener>,
+    masks: Vec<(EventMask, u64)>,
 }
 
 /// One circuit's watch on one PV.
@@ -39,8 +47,13 @@ impl Posts {
     /// A change: kept in the ring, and the circuits that listen are told. Never blocks on a client.
     pub fn push(&self, post: Post) {
         let mut state = lock(&self.state);
+        let mask = post.mask;
         state.ring.push(post);
-        state.listeners.iter().for_each(|listener| listener.tell());
+        for Listening { listener, masks } in &state.listeners {
+            let n_updates = masks.iter().filter(|(wanted, _)| mask.meets(*wanted)).map(|(_, n)| n).sum();
+            listener.inbox.updates.posted.fetch_add(n_updates, Ordering::Relaxed);
+            listener.tell();
+        }
     }
 
     /// Whether anybody listens; if not, nothing needs to be posted.
@@ -54,11 +67,41 @@ impl Posts {
     }
 
     pub(super) fn listen(&self, listener: Arc<Listener>) {
-        lock(&self.state).listeners.push(listener);
+        lock(&self.state).listeners.push(Listening { listener, masks: Vec::new() });
     }
 
+    /// A subscription begins: for what is posted from now on.
+    pub(super) fn subscribe(&self, listener: &Arc<Listener>, mask: EventMask) -> Cursor {
+        let mut state = lock(&self.state);
+        if let Some(masks) = state.masks(listener) {
+            match masks.iter_mut().find(|(known, _)| *known == mask) {
+                Some((_, n)) => *n += 1,
+                None => masks.push((mask, 1)),
+            }
+        }
+        state.ring.cursor(mask)
+    }
+
+    /// A subscription ends; what waited for it is counted.
+    pub(super) fn unsubscribe(&self, listener: &Arc<Listener>, cursor: &Cursor) {
+        let mut state = lock(&self.state);
+        let n_waiting = state.ring.n_waiting(cursor);
+        listener.inbox.updates.dropped.fetch_add(n_waiting, Ordering::Relaxed);
+        if let Some(masks) = state.masks(listener) {
+            masks.iter_mut().filter(|(mask, _)| *mask == cursor.mask()).for_each(|(_, n)| *n -= 1);
+        }
+    }
+
+    /// Its subscriptions have ended.
     pub(super) fn unlisten(&self, listener: &Arc<Listener>) {
-        lock(&self.state).listeners.retain(|known| !Arc::ptr_eq(known, listener));
+        lock(&self.state).listeners.retain(|known| !Arc::ptr_eq(&known.listener, listener));
+    }
+}
+
+impl State {
+    fn masks(&mut self, listener: &Arc<Listener>) -> Option<&mut Vec<(EventMask, u64)>> {
+        let known = self.listeners.iter_mut().find(|known| Arc::ptr_eq(&known.listener, listener))?;
+        Some(&mut known.masks)
     }
 }
 

@@ -1,23 +1,26 @@
 //! A thread that serves some circuits: its own poller, its own slab, and an inbox for the others.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::io::{self, Write as _};
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fodo_ca::message;
-use fodo_ca::search::{Datagram, Responder};
+use fodo_ca::eca::Eca;
+use fodo_ca::search::{Datagram, Flaw, Responder};
+use fodo_ca::shares::Shares;
+use fodo_ca::{message, server};
 use fodo_data::Now;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
 use super::circuit::{Circuit, Turn};
+use super::quota::{Hosts, Share};
 use super::status::ClientStatus;
-use super::{Answering, Edge, Source, UpdateTally};
+use super::{Answering, Edge, PutRefusal, Source, UpdateTally};
 use crate::log::{Level, Log};
 use crate::sync::lock;
 use crate::timers::Timers;
@@ -34,11 +37,11 @@ pub(super) struct CircuitKey {
 #[derive(Debug)]
 pub(super) enum Message {
     /// A client has connected.
-    Accepted(TcpStream, SocketAddr),
+    Accepted(TcpStream, Share),
     /// A PV that this circuit watches has changed.
     Posted { circuit: CircuitKey, watch: usize },
     /// The processing of a put has ended.
-    PutDone { circuit: CircuitKey, put: u64 },
+    PutDone { circuit: CircuitKey, put: u64, result: Result<(), PutRefusal> },
     /// What clients may do may have changed.
     CheckRights,
     /// What is known of every client here is wanted.
@@ -55,7 +58,17 @@ pub(super) struct Inbox {
     messages: Mutex<Vec<Message>>,
     is_awake: AtomicBool,
     checks_rights: AtomicBool,
+    pub(super) updates: PostedUpdates,
     waker: Waker,
+}
+
+/// Updates of the circuits here as those know them who post; the rest is known to the circuits.
+#[derive(Debug, Default)]
+pub(super) struct PostedUpdates {
+    /// Posts times the subscriptions that they were for.
+    pub(super) posted: AtomicU64,
+    /// Those among them that waited for a subscription when it ended.
+    pub(super) dropped: AtomicU64,
 }
 
 impl Inbox {
@@ -97,6 +110,8 @@ pub(super) struct Reactor {
 struct Door {
     edge: Edge,
     responder: Responder,
+    shares: Shares,
+    hosts: Arc<Hosts>,
     inboxes: Vec<Arc<Inbox>>,
     log: Arc<Log>,
     inbox_next: usize,
@@ -119,6 +134,7 @@ impl Reactor {
             messages: Mutex::default(),
             is_awake: AtomicBool::new(false),
             checks_rights: AtomicBool::new(false),
+            updates: PostedUpdates::default(),
             waker,
         };
         Ok(Reactor {
@@ -141,18 +157,22 @@ impl Reactor {
     }
 
     /// Makes this the reactor that accepts clients and answers searches.
-    pub(super) fn take_edge(&mut self, edge: Edge, inboxes: Vec<Arc<Inbox>>) -> io::Result<()> {
+    pub(super) fn take_edge(&mut self, edge: Edge, inboxes: Vec<Arc<Inbox>>, hosts: Arc<Hosts>) -> io::Result<()> {
         let listeners = edge.listeners.iter().map(AsRawFd::as_raw_fd);
         let answering = edge.answering.iter().map(|answering| answering.socket.as_raw_fd());
-        for (index, descriptor) in listeners.chain(answering).enumerate() {
+        let relay = edge.relay.iter().map(|relay| relay.socket().as_raw_fd());
+        for (index, descriptor) in listeners.chain(answering).chain(relay).enumerate() {
             let token = Token(EDGE + index);
             self.poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
         }
         let mut responder = Responder::new(edge.tcp_port, clock::now());
         responder.set_beacon_period_max(edge.beacon_period_max);
+        let shares = Shares::new(edge.quotas.source_search_bytes, edge.quotas.all_search_bytes);
         self.door = Some(Door {
             edge,
             responder,
+            shares,
+            hosts,
             inboxes,
             log: self.log.clone(),
             inbox_next: 0,
@@ -225,16 +245,16 @@ impl Reactor {
         std::mem::swap(messages, &mut lock(&self.inbox.messages));
         for message in messages.drain(..) {
             match message {
-                Message::Accepted(stream, peer) => due.extend(self.adopt(stream, peer, now)),
+                Message::Accepted(stream, share) => due.extend(self.adopt(stream, share, now)),
                 Message::Posted { circuit, watch } => {
                     if let Some(found) = self.circuit(circuit) {
                         found.posted(watch);
                         due.push(circuit.index);
                     }
                 }
-                Message::PutDone { circuit, put } => {
+                Message::PutDone { circuit, put, result } => {
                     if let Some(found) = self.circuit(circuit) {
-                        found.put_done(put);
+                        found.put_done(put, &result);
                         due.push(circuit.index);
                     }
                 }
@@ -262,7 +282,7 @@ impl Reactor {
     }
 
     /// Takes a new client in; gives its index.
-    fn adopt(&mut self, stream: TcpStream, peer: SocketAddr, now: Now) -> Option<usize> {
+    fn adopt(&mut self, stream: TcpStream, share: Share, now: Now) -> Option<usize> {
         let entry = self.circuits.vacant_entry();
         let key = CircuitKey { index: entry.key(), generation: self.generation_next };
         self.generation_next += 1;
@@ -270,8 +290,8 @@ impl Reactor {
         let registered = self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(key.index), interest);
         // A client that cannot be registered sees its connection close.
         registered.ok()?;
-        let circuit =
-            Circuit::new(stream, peer, key, self.inbox.clone(), self.payload_bytes_max, self.log.clone(), now);
+        let inbox = self.inbox.clone();
+        let circuit = Circuit::new(stream, key, inbox, self.payload_bytes_max, share, self.log.clone(), now);
         entry.insert((key.generation, circuit));
         Some(key.index)
     }
@@ -300,7 +320,7 @@ impl Reactor {
         let Some(door) = &mut self.door else { return };
         if is_readable || door.has_more || door.accepts_again_at.is_some_and(|at| at <= now.monotonic) {
             door.accept(now);
-            door.answer(&*self.source, &mut self.buffer);
+            door.answer(&*self.source, &mut self.buffer, now);
         }
         door.responder.tick(now, &mut door.datagrams);
         door.send_beacons(now);
@@ -320,10 +340,15 @@ impl Door {
                 match listener.accept() {
                     Ok((stream, peer)) => {
                         // A client that is gone already is none.
-                        if let Ok(stream) = socket::accepted(stream) {
-                            self.inboxes[self.inbox_next].push(Message::Accepted(stream, peer));
-                            self.inbox_next = (self.inbox_next + 1) % self.inboxes.len();
-                        }
+                        let Ok(stream) = socket::accepted(stream, self.edge.quotas.silence) else { continue };
+                        let Some(share) = self.hosts.enter(peer) else {
+                            let what = "a client is closed, since its host has too many circuits";
+                            self.log.tell(Level::Warning, what, Some(peer), None, now);
+                            turn_away(&stream);
+                            continue;
+                        };
+                        self.inboxes[self.inbox_next].push(Message::Accepted(stream, share));
+                        self.inbox_next = (self.inbox_next + 1) % self.inboxes.len();
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -340,19 +365,38 @@ impl Door {
     }
 
     /// Answers the searches that wait.
-    fn answer(&mut self, source: &dyn Source, buffer: &mut [u8]) {
+    fn answer(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) {
         self.has_more = false;
-        for Answering { socket, replies_from } in &self.edge.answering {
+        for (index, Answering { socket, replies_from, is_unicast }) in self.edge.answering.iter().enumerate() {
             let reply_socket = self.edge.answering.get(*replies_from).map_or(socket, |other| &other.socket);
             let mut n_left = limit::TURN_SEARCH_BYTES;
             while n_left > 0 {
                 let Ok((n, from)) = socket.recv_from(buffer) else { break };
                 // An empty one costs something as well.
                 n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
-                let is_ignored = matches!(from.ip(), IpAddr::V4(ip) if self.edge.ignored.contains(&ip));
-                if !is_ignored {
-                    let mut serves = |name: &str| source.serves(name);
-                    self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
+                let is_own = self.edge.relay.as_ref().is_some_and(|relay| relay.is_own(from));
+                let is_ignored = is_own || matches!(from.ip(), IpAddr::V4(ip) if self.edge.ignored.contains(&ip));
+                if is_ignored {
+                    continue;
+                }
+                if !self.shares.admits(from.ip(), n + message::HEADER_BYTES, now) {
+                    self.hosts.refused();
+                    let what = "searches are not answered, since there are more than their host's share";
+                    self.log.tell(Level::Warning, what, Some(from), None, now);
+                    continue;
+                }
+                let mut serves = |name: &str| source.serves(name);
+                let flaw = self.responder.handle(from, &buffer[..n], &mut serves, &mut self.datagrams);
+                if let (true, Some(relay)) = (is_unicast, &mut self.edge.relay) {
+                    relay.hand_on(&mut buffer[..n], from, index);
+                }
+                if let Some(flaw) = flaw {
+                    self.hosts.flawed();
+                    let (what, name) = match &flaw {
+                        Flaw::Cut => ("a datagram that is cut within a message", None),
+                        Flaw::NoName(name) => ("a search for what is no name", Some(name.as_str())),
+                    };
+                    self.log.tell(Level::Warning, what, Some(from), name, now);
                 }
                 for datagram in self.datagrams.drain(..) {
                     if let Some(to) = datagram.to {
@@ -364,6 +408,22 @@ impl Door {
             // The poller would not tell again of what is left in the socket.
             self.has_more |= n_left == 0;
         }
+        self.relay_answers(buffer);
+    }
+
+    /// Hands the answers of this host's other servers to who asked.
+    fn relay_answers(&mut self, buffer: &mut [u8]) {
+        let Some(relay) = &self.edge.relay else { return };
+        let mut n_left = limit::TURN_SEARCH_BYTES;
+        while n_left > 0 {
+            let Some((n, client, heard_by)) = relay.answer(buffer) else { return };
+            n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
+            if let Some(answering) = self.edge.answering.get(heard_by) {
+                // As one that is lost: the client asks again.
+                let _ = answering.socket.send_to(&buffer[..n], client);
+            }
+        }
+        self.has_more = true;
     }
 
     fn send_beacons(&mut self, now: Now) {
@@ -381,4 +441,11 @@ impl Door {
             }
         }
     }
+}
+
+/// Says to a client why it is not served. What does not go out at once is lost, as nobody waits for it.
+fn turn_away(mut stream: &TcpStream) {
+    let mut bytes = Vec::new();
+    server::refusal(Eca::ALLOCMEM, "too many circuits of one host", &mut bytes);
+    let _ = stream.write(&bytes);
 }

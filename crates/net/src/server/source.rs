@@ -1,5 +1,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fodo_ca::Rights;
 use fodo_data::{Kind, Meta, Reading, Severity, Value};
@@ -59,8 +60,14 @@ pub trait Pv: Send + Sync {
     }
 
     /// Writes. The end of the processing that this begins is told through `completion`, within
-    /// this call or later; a refusal is told by the result alone.
+    /// this call or later; a refusal is told by the result, or later by [`Completion::refused`].
     fn put(&self, value: Value, by: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal>;
+
+    /// The client of a put that has not ended has gone: what has not begun of it need not begin.
+    /// `put`: its [`Completion::number`].
+    fn give_up(&self, put: u64) {
+        let _ = put;
+    }
 
     /// Acknowledges alarms (`DBR_PUT_ACKT`, `DBR_PUT_ACKS`).
     fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal>;
@@ -103,19 +110,33 @@ pub struct Completion {
     inbox: Arc<Inbox>,
     circuit: CircuitKey,
     put: u64,
+    refusal: Option<PutRefusal>,
 }
 
 impl Completion {
-    pub(super) fn new(inbox: Arc<Inbox>, circuit: CircuitKey, put: u64) -> Completion {
-        Completion { inbox, circuit, put }
+    pub(super) fn new(inbox: Arc<Inbox>, circuit: CircuitKey) -> Completion {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let put = NEXT.fetch_add(1, Ordering::Relaxed);
+        Completion { inbox, circuit, put, refusal: None }
+    }
+
+    /// No other put of this process has it, and later ones have greater ones.
+    pub fn number(&self) -> u64 {
+        self.put
     }
 
     /// Processing has ended.
     pub fn done(self) {}
+
+    /// The put had to wait and was refused when its turn came.
+    pub fn refused(mut self, refusal: PutRefusal) {
+        self.refusal = Some(refusal);
+    }
 }
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        self.inbox.push(Message::PutDone { circuit: self.circuit, put: self.put });
+        let result = self.refusal.take().map_or(Ok(()), Err);
+        self.inbox.push(Message::PutDone { circuit: self.circuit, put: self.put, result });
     }
 }

@@ -15,6 +15,7 @@ use std::{fmt, io};
 use fodo_ca::ring::Post;
 use fodo_data::{Alarm, EventMask, Kind, Meta, Reading, Severity, TimeStamp, Value};
 
+use super::quota::Hosts;
 use super::reactor::{Inbox, Message};
 use super::{Completion, Peer, Posts, PutRefusal, Pv, PvFacts, Source, UpdateCounts, UpdateTally};
 use crate::sync::lock;
@@ -22,20 +23,25 @@ use crate::{clock, limit};
 
 /// One client as the server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ClientStatus {
-    pub(super) address: SocketAddr,
+pub struct ClientStatus {
+    /// Its end of the circuit.
+    pub address: SocketAddr,
     /// As it says itself.
-    pub(super) user: String,
-    pub(super) host: String,
-    pub(super) n_channels: usize,
-    pub(super) n_subscriptions: usize,
+    pub user: String,
+    /// Likewise.
+    pub host: String,
+    /// PVs it has a channel to, counted by channel.
+    pub n_channels: usize,
+    /// Running monitors.
+    pub n_subscriptions: usize,
     /// Bytes that it has not taken yet.
-    pub(super) queued_bytes: usize,
+    pub queued_bytes: usize,
     /// PVs with posts that are not among these bytes yet.
-    pub(super) n_pvs_waiting: usize,
-    pub(super) updates: UpdateCounts,
+    pub n_pvs_waiting: usize,
+    /// What became of its updates.
+    pub updates: UpdateCounts,
     /// For how long there has always been something that it had not taken.
-    pub(super) waiting: Option<Duration>,
+    pub waiting: Option<Duration>,
 }
 
 /// The PVs of the status and, behind them, whatever else is served.
@@ -61,20 +67,35 @@ struct StatusPv {
 }
 
 /// Names behind the prefix, with their units. All are doubles: counts of a long run need more than 32 bits.
-const NUMBERS: [(&str, &str); 9] = [
+const NUMBERS: [(&str, &str); 13] = [
     ("CLIENTS", ""),
     ("CHANNELS", ""),
     ("SUBSCRIPTIONS", ""),
     ("QUEUED_BYTES", "B"),
+    ("UPDATES_POSTED", ""),
     ("UPDATES_SENT", ""),
     ("UPDATES_MERGED", ""),
+    ("UPDATES_DROPPED", ""),
     ("SEARCHES", ""),
+    ("REFUSED", ""),
+    ("FLAWED", ""),
     ("CPU", "%"),
     ("MEM_RSS", "B"),
 ];
 
 /// The name of all in one, as JSON in an array of char.
 const JSON: &str = "STATUS";
+
+/// What was counted since the server began.
+#[derive(Debug)]
+struct Counts {
+    updates: UpdateCounts,
+    n_posted: u64,
+    n_dropped: u64,
+    n_searches: u64,
+    n_refused: u64,
+    n_flawed: u64,
+}
 
 /// What the numbers are; in their order.
 #[derive(Debug, Default)]
@@ -121,13 +142,24 @@ impl Refresher {
         source: Arc<StatusSource>,
         inboxes: Vec<Arc<Inbox>>,
         tally: Arc<UpdateTally>,
+        hosts: Arc<Hosts>,
     ) -> io::Result<Refresher> {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new().name("fodo-status".into()).spawn(move || {
             let mut cpu = Cpu::now();
             loop {
                 let clients = clients(&inboxes);
-                let totals = Totals::of(&clients, tally.counts(), source.n_searches.load(Ordering::Relaxed), &mut cpu);
+                let sum =
+                    |of: fn(&Inbox) -> &AtomicU64| inboxes.iter().map(|inbox| of(inbox).load(Ordering::Relaxed)).sum();
+                let counts = Counts {
+                    updates: tally.counts(),
+                    n_posted: sum(|inbox| &inbox.updates.posted),
+                    n_dropped: sum(|inbox| &inbox.updates.dropped),
+                    n_searches: source.n_searches.load(Ordering::Relaxed),
+                    n_refused: hosts.n_refused(),
+                    n_flawed: hosts.n_flawed(),
+                };
+                let totals = Totals::of(&clients, &counts, &mut cpu);
                 source.post(&clients, &totals);
                 if stopped.recv_timeout(limit::STATUS_PERIOD) != Err(RecvTimeoutError::Timeout) {
                     return;
@@ -149,7 +181,7 @@ impl Drop for Refresher {
 }
 
 /// Every client, those that keep something waiting for longest first.
-fn clients(inboxes: &[Arc<Inbox>]) -> Vec<ClientStatus> {
+pub(super) fn clients(inboxes: &[Arc<Inbox>]) -> Vec<ClientStatus> {
     let mut clients = Vec::new();
     let asked: Vec<_> = inboxes
         .iter()
@@ -168,16 +200,20 @@ fn clients(inboxes: &[Arc<Inbox>]) -> Vec<ClientStatus> {
 }
 
 impl Totals {
-    fn of(clients: &[ClientStatus], updates: UpdateCounts, n_searches: u64, cpu: &mut Cpu) -> Totals {
+    fn of(clients: &[ClientStatus], counts: &Counts, cpu: &mut Cpu) -> Totals {
         let sum = |of: fn(&ClientStatus) -> usize| clients.iter().map(of).sum::<usize>() as f64;
         Totals([
             clients.len() as f64,
             sum(|client| client.n_channels),
             sum(|client| client.n_subscriptions),
             sum(|client| client.queued_bytes),
-            updates.sent as f64,
-            updates.merged as f64,
-            n_searches as f64,
+            counts.n_posted as f64,
+            counts.updates.sent as f64,
+            counts.updates.merged as f64,
+            counts.n_dropped as f64,
+            counts.n_searches as f64,
+            counts.n_refused as f64,
+            counts.n_flawed as f64,
             cpu.percent(),
             resident_bytes(),
         ])

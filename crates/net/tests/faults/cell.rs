@@ -22,6 +22,7 @@ pub struct Cell {
     allowed: Mutex<fn(&Peer) -> Rights>,
     counts_when_attached: bool,
     n_reads: AtomicUsize,
+    given_up: Mutex<Vec<u64>>,
 }
 
 impl Cell {
@@ -29,9 +30,9 @@ impl Cell {
         let value = value.into();
         let count_max = if matches!(value, Value::Array(_)) { 20_000_000 } else { 1 };
         let reading = Mutex::new(Reading::bare(value));
-        let (posts, n_reads) = (Posts::new(N_POSTS), AtomicUsize::new(0));
+        let (posts, n_reads, given_up) = (Posts::new(N_POSTS), AtomicUsize::new(0), Mutex::default());
         let allowed: Mutex<fn(&Peer) -> Rights> = Mutex::new(|_| Rights { read: true, write: true });
-        Cell { count_max, reading, posts, held: None, allowed, counts_when_attached: false, n_reads }
+        Cell { count_max, reading, posts, held: None, allowed, counts_when_attached: false, n_reads, given_up }
     }
 
     /// One whose puts do not end before [`Cell::complete`].
@@ -71,6 +72,17 @@ impl Cell {
         first.into_iter().for_each(Completion::done);
     }
 
+    /// Ends all puts with a refusal.
+    pub fn refuse(&self) {
+        let held = std::mem::take(&mut *self.held.as_ref().unwrap().lock().unwrap());
+        held.into_iter().for_each(|completion| completion.refused(PutRefusal::ReadOnly));
+    }
+
+    /// The numbers of the puts whose clients have gone.
+    pub fn given_up(&self) -> Vec<u64> {
+        self.given_up.lock().unwrap().clone()
+    }
+
     /// How often it was read.
     pub fn n_reads(&self) -> usize {
         self.n_reads.load(Ordering::Relaxed)
@@ -107,6 +119,10 @@ impl Pv for Cell {
             (_, completion) => drop(completion),
         }
         Ok(())
+    }
+
+    fn give_up(&self, put: u64) {
+        self.given_up.lock().unwrap().push(put);
     }
 
     fn acknowledge(&self, _: Option<bool>, _: Option<Severity>) -> Result<(), PutRefusal> {

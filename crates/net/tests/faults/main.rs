@@ -5,6 +5,9 @@
 mod cell;
 mod client;
 mod flow;
+#[cfg(target_os = "linux")]
+mod network;
+mod quota;
 mod raw;
 mod rights;
 mod server;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{self, Answer, Request};
-use fodo_ca::{Cid, Ioid};
+use fodo_ca::{Cid, Ioid, Sid};
 
 use crate::cell::{Cell, Table, client, local, number, serve};
 use crate::raw::{DOUBLE, Raw, bare, create, echo, put, read, subscribe};
@@ -96,6 +97,31 @@ fn row_22_a_put_whose_client_dies_runs_to_its_end_and_is_no_other_clients() {
 }
 
 #[test]
+fn a_put_that_has_to_wait_can_be_refused_later_and_is_given_up_with_its_channel_or_its_client() {
+    let table = Table::of([("slow", Cell::that_holds(0.0))]);
+    let server = serve(&table);
+    let slow = &table.0["slow"];
+    let mut raw = Raw::with_channel(server.tcp_port(), "slow");
+
+    raw.say(&[put(1)]);
+    eventually(|| slow.n_held() == 1);
+    slow.refuse();
+    assert_eq!(raw.hear().unwrap().0, put_answer(1, Eca::NOWTACCESS));
+
+    raw.say(&[put(2), put(3), bare(Request::ClearChannel { sid: Sid(0), cid: Cid(0) })]);
+    raw.hear().unwrap();
+    let given_up = slow.given_up();
+    assert!(matches!(given_up[..], [first, second] if first < second), "{given_up:?}");
+
+    raw.say(&[create(1, "slow")]);
+    raw.until(|answer| matches!(answer, Answer::CreateChan { .. }));
+    raw.say(&[put(4)]);
+    eventually(|| slow.n_held() == 3);
+    drop(raw);
+    eventually(|| slow.given_up().len() == 3);
+}
+
+#[test]
 fn row_22_a_client_that_dies_within_a_put_leaves_nothing_behind() {
     let table = Table::of([("x", Cell::new(1.5))]);
     let server = serve(&table);
@@ -131,7 +157,7 @@ fn row_20_a_client_that_asks_and_never_reads_is_not_read_from_and_holds_nobody_u
 }
 
 /// A datagram of searches, which is answered with as much.
-fn searches() -> Vec<u8> {
+pub fn searches() -> Vec<u8> {
     let mut bytes = bare(Request::Version { priority: 1, minor: 13, sequence: 1 });
     for cid in 0..42 {
         let request = Request::Search { reply: 5, minor: 13, cid: Cid(cid), again: cid };
@@ -186,6 +212,25 @@ fn row_20_gets_in_one_breath_are_not_answered_before_there_is_room() {
 
     let n_reads = table.0["a"].n_reads();
     assert!(n_reads < 30 + 20, "{n_reads} for 30 that were heard");
+}
+
+#[test]
+fn answers_come_in_the_order_of_what_was_asked_as_from_rsrv() {
+    // As doubles, which are not what it has: each answer takes room, so that some are asked for and wait.
+    let table = Table::of([("a", Cell::new(vec![7_i32; 64 * 1024]))]);
+    let server = serve(&table);
+    let mut raw = Raw::with_channel(server.tcp_port(), "a");
+    let refused = |ioid| bare(Request::ReadNotify { dbr: DbrType(35), count: 1, sid: Sid(0), ioid: Ioid(ioid) });
+    let round = |first: u32| {
+        let cid = first + 100;
+        [read(first), echo(), refused(first + 1), create(cid, "a"), bare(Request::ReadSync {}), create(cid, "none")]
+    };
+
+    raw.say(&(0..20).flat_map(|n| round(2 * n)).collect::<Vec<_>>());
+    let heard: Vec<u16> = (0..20 * 7).map(|_| raw.hear().unwrap().0.header(0).command).collect();
+
+    // READ_NOTIFY, ECHO, READ_NOTIFY, ACCESS_RIGHTS, CREATE_CHAN, READ_SYNC, CREATE_CH_FAIL
+    assert_eq!(heard, [15, 23, 15, 22, 18, 10, 26].repeat(20));
 }
 
 #[test]

@@ -15,14 +15,16 @@ pub(super) struct Put {
     pub(super) sid: Sid,
     dbr: DbrType,
     count: u32,
-    ioid: Option<Ioid>,
+    ioid: Ioid,
+    pub(super) value_bytes: usize,
 }
 
 impl Circuit {
     /// The processing of a put has ended.
-    pub(in super::super) fn put_done(&mut self, put: u64) {
-        if let Some(Put { sid, dbr, count, ioid }) = self.puts.remove(&put) {
-            self.machine.write_done(sid, dbr, count, ioid, Ok(()));
+    pub(in super::super) fn put_done(&mut self, put: u64, result: &Result<(), PutRefusal>) {
+        if let Some(Put { sid, dbr, count, ioid, value_bytes }) = self.puts.remove(&put) {
+            self.puts_bytes -= value_bytes;
+            self.machine.write_done(sid, dbr, count, Some(ioid), result.as_ref().map_err(status).copied());
         }
     }
 
@@ -43,23 +45,31 @@ impl Circuit {
             let result = acknowledge(&*pv, dbr, &value);
             return self.machine.write_done(sid, dbr, count, ioid, result);
         }
-        if ioid.is_some() && self.puts.len() >= limit::PUTS {
+        if ioid.is_some() && (self.puts.len() >= limit::PUTS || !self.share.has_room()) {
+            self.share.refused();
             return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::ALLOCMEM));
         }
-        let put = self.put_next;
-        let completion = ioid.map(|ioid| {
-            self.puts.insert(put, Put { sid, dbr, count, ioid: Some(ioid) });
-            self.put_next += 1;
-            Completion::new(self.inbox.clone(), self.key, put)
-        });
-        if let Err(refusal) = pv.put(value, &self.peer, completion) {
-            self.puts.remove(&put);
-            let status = match refusal {
-                PutRefusal::ReadOnly => Eca::NOWTACCESS,
-                PutRefusal::Rejected(_) => Eca::PUTFAIL,
-            };
-            self.machine.write_done(sid, dbr, count, ioid, Err(status));
+        let Some(ioid) = ioid else {
+            if let Err(refusal) = pv.put(value, &self.peer, None) {
+                self.machine.write_done(sid, dbr, count, None, Err(status(&refusal)));
+            }
+            return;
+        };
+        let completion = Completion::new(self.inbox.clone(), self.key);
+        let (put, value_bytes) = (completion.number(), value.n_bytes());
+        self.puts.insert(put, Put { sid, dbr, count, ioid, value_bytes });
+        self.puts_bytes += value_bytes;
+        if let Err(refusal) = pv.put(value, &self.peer, Some(completion)) {
+            self.put_done(put, &Err(refusal));
         }
+    }
+}
+
+/// What a client is told of a put that was refused.
+fn status(refusal: &PutRefusal) -> Eca {
+    match refusal {
+        PutRefusal::ReadOnly => Eca::NOWTACCESS,
+        PutRefusal::Rejected(_) => Eca::PUTFAIL,
     }
 }
 

@@ -1,25 +1,44 @@
-//! Both ends on one wire that cuts anywhere, under a clock of its own, for many seeds.
+//! Both circuits on one wire that cuts anywhere, with a model of what each must come to.
 //!
-//! `SIM_SEED=n` plays one seed again.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
+//! Moved by chance in the simulation, and by the bytes of an input in fuzzing.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::ring::{Cursor, Post, Ring};
-use fodo_ca::search::{Claim, Datagram, Responder, Searcher};
 use fodo_ca::server::ReadReply;
-use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId, client, limit, server};
+use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId, client, server};
 use fodo_data::{EventMask, Now, Reading, Value};
 
-struct Chance(u64);
+/// What decides: a seed, or bytes until they are used up.
+pub enum Chance {
+    Seed(u64),
+    Script(VecDeque<u8>),
+}
 
 impl Chance {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % n.max(1)
+    /// A number below `n`.
+    pub fn below(&mut self, n: usize) -> usize {
+        match self {
+            Chance::Seed(seed) => {
+                *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                ((*seed >> 33) as usize) % n.max(1)
+            }
+            // Large pieces bring what is left to its end soon.
+            Chance::Script(bytes) if bytes.is_empty() => n.max(1) - 1,
+            Chance::Script(bytes) => {
+                let n_bytes = if n <= 256 { 1 } else { 3 };
+                let number =
+                    bytes.drain(..n_bytes.min(bytes.len())).fold(0, |number, byte| number << 8 | usize::from(byte));
+                number % n.max(1)
+            }
+        }
+    }
+
+    /// Whether there is nothing left to decide with.
+    pub fn is_over(&self) -> bool {
+        matches!(self, Chance::Script(bytes) if bytes.is_empty())
     }
 
     fn pick<T: Clone>(&mut self, among: &[T]) -> Option<T> {
@@ -27,18 +46,11 @@ impl Chance {
     }
 }
 
-fn seeds(n: u64) -> Vec<u64> {
-    match std::env::var("SIM_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (0..n).collect(),
-    }
-}
-
 /// A PV whose posts count upwards; its arrays repeat the number.
-struct Pv {
-    ring: Ring,
-    number: i32,
-    n_elements: usize,
+pub struct Pv {
+    pub ring: Ring,
+    pub number: i32,
+    pub n_elements: usize,
 }
 
 /// As many as need the extended header and go out in several pieces.
@@ -61,24 +73,24 @@ fn number(reading: &Reading) -> i32 {
     number.to_f64().unwrap() as i32
 }
 
-struct Watch {
-    sid: Sid,
-    dbr: DbrType,
-    pv: usize,
-    cursor: Cursor,
-    n_posted: u64,
-    n_taken: u64,
+pub struct Watch {
+    pub sid: Sid,
+    pub dbr: DbrType,
+    pub pv: usize,
+    pub cursor: Cursor,
+    pub n_posted: u64,
+    pub n_taken: u64,
 }
 
 /// The server's circuit with a model of what it serves.
-struct ServerEnd {
-    circuit: server::Circuit,
-    pvs: Vec<Pv>,
-    channels: HashMap<Sid, usize>,
-    watches: BTreeMap<u32, Watch>,
+pub struct ServerEnd {
+    pub circuit: server::Circuit,
+    pub pvs: Vec<Pv>,
+    pub channels: HashMap<Sid, usize>,
+    pub watches: BTreeMap<u32, Watch>,
     /// Puts that are processing.
-    puts: Vec<(Sid, DbrType, Option<Ioid>)>,
-    written: Vec<i32>,
+    pub puts: Vec<(Sid, DbrType, Option<Ioid>)>,
+    pub written: Vec<i32>,
 }
 
 impl ServerEnd {
@@ -125,6 +137,7 @@ impl ServerEnd {
                 self.watches.retain(|_, watch| watch.sid != sid);
                 // Their puts go on processing, and are answered when they have ended.
             }
+            server::Event::Reply(answers) => self.circuit.reply(&answers),
             server::Event::Closed(reason) => panic!("{reason:?}"),
         }
     }
@@ -158,23 +171,23 @@ impl ServerEnd {
 
 /// What the client knows of a subscription.
 #[derive(Default)]
-struct Wanted {
-    sid: Option<Sid>,
-    n_updates: u64,
-    last: Option<i32>,
+pub struct Wanted {
+    pub sid: Option<Sid>,
+    pub n_updates: u64,
+    pub last: Option<i32>,
 }
 
 /// The client's circuit with what it asked for.
-struct ClientEnd {
-    circuit: client::Circuit,
-    creating: HashMap<Cid, bool>,
-    rights: HashMap<Cid, Rights>,
-    channels: Vec<(Cid, Sid, u32)>,
-    reads: HashMap<Ioid, ()>,
-    writes: HashMap<Ioid, ()>,
-    written: Vec<i32>,
-    wanted: BTreeMap<u32, Wanted>,
-    next: u32,
+pub struct ClientEnd {
+    pub circuit: client::Circuit,
+    pub creating: HashMap<Cid, bool>,
+    pub rights: HashMap<Cid, Rights>,
+    pub channels: Vec<(Cid, Sid, u32)>,
+    pub reads: HashMap<Ioid, ()>,
+    pub writes: HashMap<Ioid, ()>,
+    pub written: Vec<i32>,
+    pub wanted: BTreeMap<u32, Wanted>,
+    pub next: u32,
 }
 
 impl ClientEnd {
@@ -183,7 +196,7 @@ impl ClientEnd {
         self.next
     }
 
-    fn create(&mut self, pv: usize, n_pvs: usize) {
+    pub fn create(&mut self, pv: usize, n_pvs: usize) {
         let cid = Cid(self.number());
         self.creating.insert(cid, pv < n_pvs);
         self.circuit.create(cid, &format!("pv{pv}"));
@@ -256,19 +269,19 @@ impl ClientEnd {
     }
 }
 
-struct World {
-    chance: Chance,
-    now: Now,
-    client: ClientEnd,
-    server: ServerEnd,
-    to_server: VecDeque<u8>,
-    to_client: VecDeque<u8>,
+/// Both circuits, and what is on its way between them.
+pub struct World {
+    pub chance: Chance,
+    pub now: Now,
+    pub client: ClientEnd,
+    pub server: ServerEnd,
+    pub to_server: VecDeque<u8>,
+    pub to_client: VecDeque<u8>,
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    pub fn new(mut chance: Chance) -> World {
         let now = Now::for_test();
-        let mut chance = Chance(seed);
         let config = client::Config {
             priority: 0,
             user: "ann".into(),
@@ -335,7 +348,7 @@ impl World {
         }
     }
 
-    fn step(&mut self) {
+    pub fn step(&mut self) {
         let channel = self.chance.pick(&self.client.channels);
         let dbr = DbrType(if self.chance.below(2) == 0 { 5 } else { 19 });
         match (self.chance.below(16), channel) {
@@ -378,7 +391,7 @@ impl World {
     }
 
     /// Lets everything that was begun come to its end.
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         loop {
             let n_pending = self.client.circuit.pending_bytes() + self.server.circuit.pending_bytes();
             let n_on_the_way = self.to_server.len() + self.to_client.len();
@@ -394,162 +407,17 @@ impl World {
         }
     }
 
-    fn check(&self, seed: u64) {
+    pub fn check(&self) {
         let ClientEnd { creating, reads, writes, wanted, written, channels, .. } = &self.client;
-        assert!(creating.is_empty() && reads.is_empty() && writes.is_empty(), "seed {seed}: all has ended");
-        assert_eq!(written, &self.server.written, "seed {seed}: puts arrive in order");
-        assert_eq!(channels.len(), self.server.channels.len(), "seed {seed}");
-        assert_eq!(wanted.len(), self.server.watches.len(), "seed {seed}");
+        assert!(creating.is_empty() && reads.is_empty() && writes.is_empty(), "all has ended");
+        assert_eq!(written, &self.server.written, "puts arrive in order");
+        assert_eq!(channels.len(), self.server.channels.len());
+        assert_eq!(wanted.len(), self.server.watches.len());
         for (id, watch) in &self.server.watches {
             let wanted = &wanted[id];
-            assert_eq!(watch.n_taken + watch.cursor.merged, watch.n_posted, "seed {seed}: none is lost uncounted");
-            assert_eq!(wanted.n_updates, 1 + watch.n_taken, "seed {seed}: the first and every other");
-            assert_eq!(wanted.last, Some(self.server.pvs[watch.pv].number), "seed {seed}: the newest arrives");
+            assert_eq!(watch.n_taken + watch.cursor.merged, watch.n_posted, "none is lost uncounted");
+            assert_eq!(wanted.n_updates, 1 + watch.n_taken, "the first and every other");
+            assert_eq!(wanted.last, Some(self.server.pvs[watch.pv].number), "the newest arrives");
         }
     }
-}
-
-#[test]
-fn every_operation_ends_once_and_every_update_is_accounted_for() {
-    let (mut n_updates, mut n_merged) = (0, 0);
-    for seed in seeds(60) {
-        let mut world = World::new(seed);
-
-        (0..1200).for_each(|_| world.step());
-        world.settle();
-
-        world.check(seed);
-        n_updates += world.client.wanted.values().map(|wanted| wanted.n_updates).sum::<u64>();
-        n_merged += world.server.watches.values().map(|watch| watch.cursor.merged).sum::<u64>();
-    }
-    assert!(n_updates > 100 && n_merged > 10, "{n_updates} {n_merged}: the program does what it is for");
-}
-
-#[test]
-fn a_circuit_that_loses_its_peer_within_a_message_says_so_at_its_deadline() {
-    for seed in seeds(50) {
-        let mut world = World::new(seed);
-        world.client.create(0, 4);
-        let bytes = world.client.circuit.ready().to_vec();
-        let cut = 1 + world.chance.below(bytes.len() - 1);
-        let mut events = Vec::new();
-
-        world.server.circuit.received(&bytes[..cut], world.now, &mut events);
-        let deadline = world.server.circuit.deadline();
-        world.server.circuit.tick(world.now + limit::MESSAGE, &mut events);
-
-        let is_closed = matches!(events.last(), Some(server::Event::Closed(_)));
-        assert_eq!(is_closed, deadline.is_some(), "seed {seed}: {cut} bytes");
-    }
-}
-
-/// Datagrams on their way, by the moment of their arrival.
-struct Air {
-    chance: Chance,
-    on_the_way: BTreeMap<(Instant, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
-    n_sent: u64,
-    loss_percent: usize,
-}
-
-impl Air {
-    /// Sends one, which may be lost, come twice, or come behind later ones.
-    fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8], now: Now) {
-        let n_copies = 1 + usize::from(self.chance.below(100) < 10);
-        for _ in 0..n_copies {
-            if self.chance.below(100) >= self.loss_percent {
-                let at = now.monotonic + Duration::from_micros(self.chance.below(50_000) as u64);
-                self.n_sent += 1;
-                self.on_the_way.insert((at, self.n_sent), (from, to, bytes.to_vec()));
-            }
-        }
-    }
-}
-
-const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), 40_000);
-
-/// Where the server of that number is.
-fn server_address(index: usize) -> SocketAddr {
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, index as u8)), 5064)
-}
-
-/// The server of a name, `name:server:n`; none serves the last.
-fn server_of(name: &str) -> usize {
-    name.split(':').nth(1).unwrap().parse().unwrap()
-}
-
-/// Looks for names until all that are served are found or two hours are over.
-fn searched(seed: u64, n_servers: usize, names: &[String]) -> (Vec<Claim>, Duration, u64) {
-    let mut chance = Chance(seed);
-    let start = Now::for_test();
-    let loss_percent = chance.below(50);
-    let mut air = Air { chance, on_the_way: BTreeMap::new(), n_sent: 0, loss_percent };
-    let mut searcher = Searcher::new(seed);
-    let mut responders: Vec<Responder> =
-        (0..n_servers).map(|index| Responder::new(6000 + index as u16, start)).collect();
-    names.iter().enumerate().for_each(|(cid, name)| searcher.add(Cid(cid as u32), name, start));
-    let n_served = names.iter().filter(|name| server_of(name) < n_servers).count();
-    let (mut claims, mut now) = (Vec::new(), start);
-    while claims.len() < n_served && now.monotonic < start.monotonic + Duration::from_secs(7200) {
-        let mut asked = Vec::new();
-        searcher.tick(now, &mut asked);
-        assert!(asked.len() <= limit::SEARCH_BURST, "seed {seed}: a burst has its bound");
-        for Datagram { to, bytes } in asked {
-            assert!(to.is_none() && bytes.len() <= limit::SEARCH_BYTES, "seed {seed}");
-            (0..n_servers).for_each(|index| air.send(CLIENT, server_address(index), &bytes, now));
-        }
-        while let Some(entry) = air.on_the_way.first_entry().filter(|entry| entry.key().0 <= now.monotonic) {
-            let (from, to, bytes) = entry.remove();
-            if to == CLIENT {
-                searcher.handle(from, &bytes, now, &mut claims);
-                // Answers come twice and late here; those count for nothing.
-                claims.retain(|claim| claim.is_first);
-                continue;
-            }
-            let index = (0..n_servers).find(|&index| server_address(index) == to).unwrap();
-            let mut answers = Vec::new();
-            responders[index].handle(from, &bytes, &mut |name| server_of(name) == index, &mut answers);
-            for answer in answers {
-                assert!(answer.to == Some(CLIENT) && answer.bytes.len() <= limit::ANSWER_BYTES, "seed {seed}");
-                air.send(to, CLIENT, &answer.bytes, now);
-            }
-        }
-        let next = [searcher.deadline(), air.on_the_way.keys().next().map(|key| key.0)].into_iter().flatten().min();
-        let Some(next) = next else { break };
-        now = now + next.saturating_duration_since(now.monotonic).max(Duration::from_micros(1));
-    }
-    (claims, now.monotonic - start.monotonic, air.n_sent)
-}
-
-#[test]
-fn all_served_names_are_found_over_a_bad_network_and_absent_ones_never() {
-    for seed in seeds(60) {
-        let mut chance = Chance(seed.wrapping_add(1 << 32));
-        let n_servers = 1 + chance.below(3);
-        let n_names = 1 + chance.below(300);
-        let names: Vec<String> =
-            (0..n_names).map(|index| format!("name:{}:{index}", chance.below(n_servers + 1))).collect();
-
-        let (claims, _, _) = searched(seed, n_servers, &names);
-
-        let mut claimed: Vec<(u32, usize)> =
-            claims.iter().map(|claim| (claim.cid.0, usize::from(claim.server.port()) - 6000)).collect();
-        claimed.sort_unstable();
-        let served = names.iter().enumerate().map(|(cid, name)| (cid as u32, server_of(name)));
-        let served: Vec<(u32, usize)> = served.filter(|&(_, server)| server < n_servers).collect();
-        assert_eq!(claimed, served, "seed {seed}: each once, by its own server");
-        for claim in &claims {
-            assert_eq!(claim.server.ip(), server_address(usize::from(claim.server.port()) - 6000).ip(), "seed {seed}");
-        }
-    }
-}
-
-#[test]
-fn ten_thousand_served_names_cost_few_datagrams_and_little_time() {
-    let names: Vec<String> = (0..10_000).map(|index| format!("name:0:{index}")).collect();
-
-    let (claims, took, n_sent) = searched(1, 1, &names);
-
-    assert_eq!(claims.len(), names.len());
-    assert!(took < Duration::from_secs(120), "{took:?}");
-    assert!(n_sent < 20_000, "{n_sent}");
 }

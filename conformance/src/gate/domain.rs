@@ -1,0 +1,84 @@
+//! What random values a field is given.
+
+/// A field's values.
+#[derive(Clone, Copy, Debug)]
+pub enum Domain {
+    /// It is left alone: it holds time, prints, or nobody may write it.
+    None,
+    /// One of these.
+    OneOf(&'static [&'static str]),
+    /// A number.
+    Number,
+    /// A link with one of these words behind its name.
+    Link(&'static [&'static str]),
+}
+
+/// Numbers around the limits that random databases have.
+pub const NUMBERS: [&str; 14] = ["0", "1", "2", "3", "5", "7", "-1", "-3", "10", "15", "100", "0.5", "2.5", "-4.25"];
+
+/// How many of them are whole: a file may say no others to a whole field.
+pub const N_WHOLE: usize = 11;
+
+/// Values that fit some fields and not others.
+pub const WILD: [&str; 16] =
+    ["", "0", "1", "2", "5", "-1", "3.7", "NaN", "inf", "0x11", "1e3", "abc", "3 apples", "YES", "MAJOR", "300"];
+
+const SEVERITIES: &[&str] = &["NO_ALARM", "MINOR", "MAJOR", "INVALID"];
+
+const IN: &[&str] = &[" NPP", " PP", " NPP", " "];
+const OUT: &[&str] = &[" NPP", " PP", " PP", " "];
+const FORWARD: &[&str] = &[""];
+
+/// The values for a field of a record type.
+pub fn domain(record_type: &str, field: &str) -> Domain {
+    match field {
+        "INP" | "DOL" | "SIML" | "SDIS" | "TSEL" | "SIOL" => Domain::Link(IN),
+        "OUT" => Domain::Link(OUT),
+        "FLNK" => Domain::Link(FORWARD),
+        // A pulse of bo and the filter of alarms take time.
+        "HIGH" if record_type == "bo" => Domain::None,
+        "HIHI" | "HIGH" | "LOW" | "LOLO" | "HYST" | "MDEL" | "ADEL" | "DRVH" | "DRVL" | "HOPR" | "LOPR" | "EGUF"
+        | "EGUL" | "AOFF" | "ASLO" | "ROFF" | "EOFF" | "ESLO" | "OROC" | "RVAL" | "SVAL" | "IVOV" | "DISV" | "DISA"
+        | "PHAS" | "A" | "B" | "C" | "D" => Domain::Number,
+        "SMOO" => Domain::OneOf(&["0", "0.5", "0.25"]),
+        "PREC" => Domain::OneOf(&["0", "1", "3"]),
+        "TSE" => Domain::OneOf(&["0", "-2", "1"]),
+        "UDF" => Domain::OneOf(&["0", "1"]),
+        "SDLY" => Domain::OneOf(&["-1"]),
+        "DESC" | "EGU" | "EVNT" => Domain::OneOf(&["", "some text", "5"]),
+        "SCAN" => Domain::OneOf(&["Passive", "Event"]),
+        "SSCN" => Domain::OneOf(&["Passive", "Event"]),
+        "PINI" => Domain::OneOf(&["NO", "YES"]),
+        "PRIO" => Domain::OneOf(&["LOW", "MEDIUM", "HIGH"]),
+        "OMSL" => Domain::OneOf(&["supervisory", "closed_loop"]),
+        "OIF" => Domain::OneOf(&["Full", "Incremental"]),
+        "LINR" => Domain::OneOf(&["NO CONVERSION", "SLOPE", "LINEAR"]),
+        "IVOA" => Domain::OneOf(&["Continue normally", "Don't drive outputs", "Set output to IVOV"]),
+        "SIMM" => Domain::OneOf(&["NO", "YES"]),
+        "OOPT" => Domain::OneOf(&[
+            "Every Time",
+            "On Change",
+            "When Zero",
+            "When Non-zero",
+            "Transition To Zero",
+            "Transition To Non-zero",
+        ]),
+        "MPST" | "APST" => Domain::OneOf(&["Always", "On Change"]),
+        "CALC" => Domain::OneOf(&["A+B", "A>B?C:D", "A&B|4", "VAL+1", "A/B", "A:=A+1;A", "MIN(A,B,C)", "A+"]),
+        "HHSV" | "HSV" | "LSV" | "LLSV" | "ZSV" | "OSV" | "COSV" | "SIMS" | "DISS" | "UDFS" | "UNSV" | "ZRSV"
+        | "ONSV" | "TWSV" | "THSV" => Domain::OneOf(SEVERITIES),
+        "ZNAM" | "ZRST" => Domain::OneOf(&["zero", "off"]),
+        "ONAM" | "ONST" => Domain::OneOf(&["one", "abc"]),
+        "TWST" | "THST" => Domain::OneOf(&["two", "MAJOR"]),
+        "ZRVL" | "ONVL" | "TWVL" | "THVL" => Domain::OneOf(&["0", "1", "2", "5", "7"]),
+        "UTAG" | "MASK" | "SHFT" => Domain::OneOf(&["0", "1", "2", "7"]),
+        "NOBT" => Domain::OneOf(&["0", "2", "4"]),
+        _ if is_input(field) => Domain::Link(IN),
+        _ => Domain::None,
+    }
+}
+
+/// INPA to INPU.
+fn is_input(field: &str) -> bool {
+    field.strip_prefix("INP").is_some_and(|letter| letter.len() == 1)
+}

@@ -1,0 +1,158 @@
+//! softIoc and `fodo ioc`, on the same file.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::differences::Differences;
+use super::side::{FENCE_DATABASE, Side, Stage};
+use super::step::Step;
+use super::{Case, Difference, Finding};
+use crate::server::{Server, ServerKind};
+use crate::{Failure, place};
+
+/// How long both may need to tell the same after a step: what a CA link does ends in its own time.
+const SETTLE_DURATION_MAX: Duration = Duration::from_millis(400);
+
+/// After which steps both are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// After every one.
+    Each,
+    /// After the last: ten times as fast, where a case is known to tell both apart.
+    Last,
+}
+
+/// Both, and the cases that they serve.
+pub struct Pair {
+    theirs: Side,
+    ours: Side,
+    file: PathBuf,
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // It stands in the folder for temporary files; what is left there is no harm.
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+impl Pair {
+    /// Starts both with the databases of all cases; the names of each begin with its number.
+    pub fn start(cases: &[Case]) -> Result<Pair, Failure> {
+        let mut text = FENCE_DATABASE.to_string();
+        for (number, case) in cases.iter().enumerate() {
+            text += &case.database.replace("$(P)", &prefix(number));
+        }
+        let file = std::env::temp_dir().join(format!("{}gate.db", place::prefix().replace(':', "-")));
+        std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let theirs = Side::new(Server::start_on(ServerKind::SoftIoc, &file)?)?;
+        let ours = Side::new(Server::start_on(ServerKind::Fodo, &file)?)?;
+        Ok(Pair { theirs, ours, file })
+    }
+
+    /// Does the steps of one case, up to the first after which both differ in what is not meant to differ.
+    pub fn run(
+        &mut self,
+        number: usize,
+        case: &Case,
+        compare: Compare,
+        meant: &mut Differences,
+    ) -> Result<Option<Finding>, Failure> {
+        let prefix = prefix(number);
+        let mut stages = (self.theirs.stage(case, &prefix)?, self.ours.stage(case, &prefix)?);
+        let steps = std::iter::once(None).chain(case.steps.iter().map(Some));
+        for (n_steps, step) in steps.enumerate() {
+            let told = match step {
+                Some(step) => self.step(&mut stages, step)?,
+                None => (String::new(), String::new()),
+            };
+            let is_silent = matches!(step, Some(Step::Get(_)));
+            let is_compared = compare == Compare::Each && !is_silent || n_steps == case.steps.len();
+            let mut differences = if is_compared { self.settle(case, &mut stages)? } else { Vec::new() };
+            if told.0 != told.1 {
+                let detail = format!("softIoc tells \"{}\", fodo \"{}\"", told.0, told.1);
+                differences.push(Difference { what: "answer".into(), detail });
+            }
+            differences.retain(|difference| !meant.allow(&case.name, &difference.what));
+            if !differences.is_empty() {
+                return Ok(Some(Finding { n_steps, differences }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// One step on both, what takes time at the same time; what their clients are told.
+    fn step(&self, stages: &mut (Stage, Stage), step: &Step) -> Result<(String, String), Failure> {
+        stages.0.begin();
+        stages.1.begin();
+        if let Step::Wait(_) = step {
+            let told = self.theirs.run(&mut stages.0, step)?;
+            return Ok((told.clone(), told));
+        }
+        Ok((self.theirs.run(&mut stages.0, step)?, self.ours.run(&mut stages.1, step)?))
+    }
+
+    /// What differs still when both have had time to come to rest.
+    fn settle(&mut self, case: &Case, stages: &mut (Stage, Stage)) -> Result<Vec<Difference>, Failure> {
+        let deadline = Instant::now() + SETTLE_DURATION_MAX;
+        loop {
+            self.theirs.fence()?;
+            self.ours.fence()?;
+            let differences = self.compare(case, stages)?;
+            if differences.is_empty() || Instant::now() > deadline {
+                return Ok(differences);
+            }
+        }
+    }
+
+    fn compare(&self, case: &Case, stages: &mut (Stage, Stage)) -> Result<Vec<Difference>, Failure> {
+        let (theirs, ours) = (self.theirs.read(&stages.0)?, self.ours.read(&stages.1)?);
+        let mut differences = Vec::new();
+        for ((name, expected), found) in stages.0.names().zip(&theirs).zip(&ours) {
+            if expected != found {
+                let detail = format!("{name}: softIoc {expected}, fodo {found}");
+                differences.push(Difference { what: typed(case, name), detail });
+            }
+        }
+        let (theirs, ours) = (stages.0.events().clone(), stages.1.events());
+        let mut names: Vec<&String> = theirs.keys().chain(ours.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let (expected, found) = (theirs.get(name), ours.get(name));
+            if expected.map(Vec::as_slice) != found.map(Vec::as_slice) {
+                let of = |events: Option<&Vec<String>>| events.map_or(String::new(), |events| events.join("; "));
+                let detail = format!("events of {name}: softIoc [{}], fodo [{}]", of(expected), of(found));
+                let field = name.split(' ').next().unwrap_or_default();
+                differences.push(Difference { what: format!("{} events", typed(case, field)), detail });
+            }
+        }
+        Ok(differences)
+    }
+}
+
+/// What the names of a case begin with.
+fn prefix(number: usize) -> String {
+    format!("g{number}:")
+}
+
+/// `TYPE.FIELD` of a field's name.
+fn typed(case: &Case, name: &str) -> String {
+    let (record, field) = name.split_once('.').unwrap_or((name, "VAL"));
+    let of = case.records.iter().find(|other| other.name == record);
+    format!("{}.{field}", of.map_or(record, |record| record.record_type.as_str()))
+}
+
+/// A case and what was found, for the one who is to repair it.
+pub fn report(case: &Case, finding: &Finding) -> String {
+    let mut text = format!("{}\n{}---\n", case.name, case.database);
+    for step in case.steps.iter().take(finding.n_steps) {
+        // Writing to a text never fails.
+        let _ = writeln!(text, "{}", step.text());
+    }
+    for difference in &finding.differences {
+        let _ = writeln!(text, "  {} ({})", difference.detail, difference.what);
+    }
+    text
+}

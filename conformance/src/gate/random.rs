@@ -1,0 +1,238 @@
+//! Databases and steps at random; one seed is one case.
+
+use std::fmt::Write as _;
+
+use fodo_data::Kind;
+
+use super::domain::{Domain, N_WHOLE, NUMBERS, WILD, domain};
+use super::step::{Argument, Step};
+use super::{Case, Record, fields_of};
+
+/// The record types of random databases; a new type is one line.
+const TYPES: [&str; 12] =
+    ["ai", "ao", "bi", "bo", "calc", "longin", "longout", "mbbi", "mbbo", "stringin", "stringout", "waveform"];
+
+/// Large enough for chains and loops, small enough to be read by whoever repairs what is found.
+const RECORDS: usize = 5;
+const STEPS: usize = 24;
+
+/// Of a record's fields, one in so many is set.
+const FIELDS_SET_EVERY: u64 = 7;
+
+/// What a seed makes; kept apart from its text, so that parts of it can be left out.
+#[derive(Clone, Debug)]
+pub struct Random {
+    seed: u64,
+    records: Vec<(Record, Vec<(String, String)>)>,
+    steps: Vec<Step>,
+}
+
+impl Random {
+    /// The one that belongs to this seed.
+    pub fn new(seed: u64) -> Random {
+        let mut dice = Dice(seed);
+        let records = (0..RECORDS).map(|number| {
+            let record_type = dice.one_of(&TYPES).to_string();
+            let fields = fields(&mut dice, &record_type);
+            (Record { name: format!("r{number}"), record_type }, fields)
+        });
+        let records: Vec<_> = records.collect();
+        let mut steps: Vec<Step> = records.iter().map(|(record, _)| Step::Watch(record.name.clone())).collect();
+        for _ in 0..STEPS {
+            let (record, _) = dice.one_of(&records);
+            steps.push(step(&mut dice, record));
+        }
+        Random { seed, records, steps }
+    }
+
+    /// As both serve and do it.
+    pub fn case(&self) -> Case {
+        let mut database = String::new();
+        for (record, fields) in &self.records {
+            // Writing to a text never fails.
+            let _ = writeln!(database, "record({}, \"$(P){}\") {{", record.record_type, record.name);
+            for (field, value) in fields {
+                let _ = writeln!(database, "    field({field}, \"{value}\")");
+            }
+            database += "}\n";
+        }
+        let records = self.records.iter().map(|(record, _)| record.clone()).collect();
+        Case { name: format!("random {}", self.seed), database, records, steps: self.steps.clone() }
+    }
+
+    /// Without what comes after so many steps.
+    pub fn until(mut self, n_steps: usize) -> Random {
+        self.steps.truncate(n_steps);
+        self
+    }
+
+    /// The same with less: without a record, half of the steps or of a record's fields, or one of them.
+    pub fn smaller(&self) -> Vec<Random> {
+        let mut smaller = Vec::new();
+        for (record, _) in &self.records {
+            let mut without = self.clone();
+            without.records.retain(|(other, _)| other != record);
+            without.steps.retain(|step| !is_about(step, &record.name));
+            smaller.push(without);
+        }
+        let half = self.steps.len() / 2;
+        for range in [0..half, half..self.steps.len()].into_iter().chain((0..self.steps.len()).map(|at| at..at + 1)) {
+            let mut without = self.clone();
+            without.steps.drain(range);
+            smaller.push(without);
+        }
+        for (at, (_, fields)) in self.records.iter().enumerate() {
+            let half = fields.len() / 2;
+            for range in [0..half, half..fields.len()].into_iter().chain((0..fields.len()).map(|at| at..at + 1)) {
+                let mut without = self.clone();
+                if let Some((_, fields)) = without.records.get_mut(at) {
+                    fields.drain(range);
+                }
+                smaller.push(without);
+            }
+        }
+        // Leaving out nothing is no progress.
+        smaller.retain(|other| other.size() < self.size());
+        smaller
+    }
+}
+
+impl Random {
+    fn size(&self) -> usize {
+        self.records.iter().map(|(_, fields)| 1 + fields.len()).sum::<usize>() + self.steps.len()
+    }
+}
+
+fn is_about(step: &Step, record: &str) -> bool {
+    match step {
+        Step::Watch(pv) => pv == record,
+        Step::Put(argument) | Step::Write(argument) | Step::Get(argument) => {
+            argument.pv.split('.').next() == Some(record)
+        }
+        Step::Wait(_) => false,
+    }
+}
+
+fn fields(dice: &mut Dice, record_type: &str) -> Vec<(String, String)> {
+    let mut set = Vec::new();
+    if record_type == "waveform" {
+        set.push((
+            "FTVL".to_string(),
+            dice.one_of(&["DOUBLE", "LONG", "SHORT", "CHAR", "STRING", "FLOAT"]).to_string(),
+        ));
+        set.push(("NELM".to_string(), dice.one_of(&["1", "3", "5"]).to_string()));
+    }
+    for field in fields_of(record_type) {
+        let is_link = matches!(domain(record_type, &field), Domain::Link(_));
+        if field == "VAL" || dice.below(if is_link { 3 } else { FIELDS_SET_EVERY }) != 0 {
+            continue;
+        }
+        if let Some(value) = value(dice, record_type, &field, Place::File) {
+            set.push((field, value));
+        }
+    }
+    set
+}
+
+/// Where a value is given to a field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In the file, which must load.
+    File,
+    /// In a put, which may be refused.
+    Put,
+}
+
+/// A value for this field; `None` when it is not to be set.
+fn value(dice: &mut Dice, record_type: &str, field: &str, place: Place) -> Option<String> {
+    match domain(record_type, field) {
+        Domain::None => None,
+        _ if place == Place::Put && dice.below(8) == 0 => Some(dice.one_of(&WILD).to_string()),
+        Domain::Number if place == Place::File => Some(dice.one_of(&NUMBERS[..N_WHOLE]).to_string()),
+        Domain::OneOf(choices) => Some(dice.one_of(choices).to_string()),
+        Domain::Link(modifiers) => Some(link(dice, modifiers)),
+        Domain::Number => Some(dice.one_of(&NUMBERS).to_string()),
+    }
+}
+
+fn link(dice: &mut Dice, modifiers: &[&str]) -> String {
+    if dice.below(8) == 0 {
+        return dice.one_of(&["", "1", "-2.5", "7", "$(P)nobody"]).to_string();
+    }
+    let record = dice.below(RECORDS as u64);
+    let field = dice.one_of(&["", "", "", "", ".SEVR", ".PROC", ".STAT", ".VAL", ".DESC", ".UDF"]);
+    let modifiers = dice.one_of(modifiers);
+    let alarms = dice.one_of(&["", " MS", " MSS", " MSI", " NMS"]);
+    if modifiers.is_empty() { format!("$(P)r{record}") } else { format!("$(P)r{record}{field}{modifiers}{alarms}") }
+}
+
+/// What may be refused is written without waiting: softIoc processes a record even when it refuses a put that waits,
+/// and from then on both would differ.
+fn step(dice: &mut Dice, record: &Record) -> Step {
+    let name = &record.name;
+    let kinds = [Kind::Text, Kind::Text, Kind::F64, Kind::I32, Kind::I16, Kind::Enum, Kind::F32];
+    match dice.below(10) {
+        0..3 => {
+            let argument = Argument { pv: format!("{name}.PROC"), kind: Kind::Text, text: "1".into() };
+            if dice.below(2) == 0 { Step::Write(argument) } else { Step::Put(argument) }
+        }
+        3..6 => {
+            let kind = *dice.one_of(&kinds);
+            let text = match (record.record_type.as_str(), kind) {
+                // An empty text is a state without a name on softIoc: see the page on differences.
+                ("bi" | "bo" | "mbbi" | "mbbo", Kind::Text) => dice.one_of(&WILD[1..]).to_string(),
+                (_, Kind::Text) => dice.one_of(&WILD).to_string(),
+                ("waveform", _) => {
+                    let n_elements = dice.below(8);
+                    (0..n_elements).map(|_| dice.one_of(&NUMBERS).to_string()).collect::<Vec<_>>().join(" ")
+                }
+                _ => dice.one_of(&NUMBERS).to_string(),
+            };
+            Step::Write(Argument { pv: name.clone(), kind, text })
+        }
+        _ => {
+            let fields = fields_of(&record.record_type);
+            loop {
+                let field = dice.one_of(&fields).clone();
+                if let Some(text) = value(dice, &record.record_type, &field, Place::Put) {
+                    return Step::Write(Argument { pv: format!("{name}.{field}"), kind: Kind::Text, text });
+                }
+            }
+        }
+    }
+}
+
+/// splitmix64: one seed, one sequence.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+
+    fn one_of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        let at = self.below(choices.len() as u64) as usize;
+        &choices[at]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_case() {
+        let (one, again, other) = (Random::new(1).case(), Random::new(1).case(), Random::new(2).case());
+
+        assert_eq!((&one.database, &one.steps), (&again.database, &again.steps));
+        assert_ne!(one.database, other.database);
+        assert_eq!(one.records.len(), RECORDS);
+    }
+}

@@ -1,0 +1,232 @@
+//! One of the two servers, with our client.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use fodo_data::{EventMask, Kind, Reading, Scalar, Value};
+use fodo_net::{Channel, ClientConfig, Context, Error, Monitor, MonitorEvent, MonitorOptions, Request, many};
+
+use super::step::{Argument, Step, value_of};
+use super::{Case, fields_of};
+use crate::Failure;
+use crate::client::OPERATION_DURATION_MAX;
+use crate::server::Server;
+
+/// How many events of one subscription are kept.
+const EVENTS_MAX: usize = 1024;
+
+/// The masks of events, each with a subscription of its own.
+const MASKS: [(&str, EventMask); 4] = [
+    ("VALUE", EventMask::VALUE),
+    ("LOG", EventMask::LOG),
+    ("ALARM", EventMask::ALARM),
+    ("PROPERTY", EventMask::PROPERTY),
+];
+
+/// Counts up after each step; when its event is here, those of the step are.
+const FENCE: &str = "gate:fence";
+
+/// What the fence is made of.
+pub const FENCE_DATABASE: &str = "record(longout, \"gate:fence\") {}\n";
+
+/// A server and what is known of it.
+pub struct Side {
+    server: Server,
+    context: Context,
+    fence: Channel,
+    fence_events: Monitor,
+    n_fences: i32,
+}
+
+/// The channels and events of one case at one side.
+pub struct Stage {
+    prefix: String,
+    fields: Vec<(String, Channel)>,
+    watched: Vec<(String, Monitor)>,
+    /// By subscription, what came since the last step.
+    events: BTreeMap<String, Vec<String>>,
+}
+
+impl Side {
+    /// A server that runs.
+    pub fn new(server: Server) -> Result<Side, Failure> {
+        let context = Context::new(ClientConfig::at(vec![server.address()]));
+        let fence = context.channel(FENCE).map_err(|error| error.to_string())?;
+        fence.connect(OPERATION_DURATION_MAX).map_err(|error| server.failure(&error.to_string()))?;
+        let fence_events = fence.monitor(MonitorOptions::default());
+        Ok(Side { server, context, fence, fence_events, n_fences: 0 })
+    }
+
+    /// Connects to every field of every record of the case.
+    pub fn stage(&self, case: &Case, prefix: &str) -> Result<Stage, Failure> {
+        let mut names = Vec::new();
+        for record in &case.records {
+            names.extend(fields_of(&record.record_type).iter().map(|field| format!("{}.{field}", record.name)));
+        }
+        let pvs: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
+        let channels = many::connect(&self.context, &pvs, OPERATION_DURATION_MAX);
+        let channels: Result<Vec<Channel>, Error> = channels.into_iter().collect();
+        let channels = channels.map_err(|error| self.server.failure(&error.to_string()))?;
+        let fields = names.into_iter().zip(channels).collect();
+        Ok(Stage { prefix: prefix.to_string(), fields, watched: Vec::new(), events: BTreeMap::new() })
+    }
+
+    /// Waits until the events of what was done are here, as far as the server keeps their order.
+    pub fn fence(&mut self) -> Result<(), Failure> {
+        self.n_fences += 1;
+        let put = self.fence.put(self.n_fences, OPERATION_DURATION_MAX);
+        put.map_err(|error| self.server.failure(&error.to_string()))?;
+        let deadline = Instant::now() + OPERATION_DURATION_MAX;
+        let wanted = Value::from(self.n_fences);
+        while let Some(event) = self.fence_events.next(deadline.saturating_duration_since(Instant::now())) {
+            if matches!(event, MonitorEvent::Update(Reading { value, .. }) if value == wanted) {
+                return Ok(());
+            }
+        }
+        Err(self.server.failure("gives no updates"))
+    }
+
+    /// Does one step, and gives what the client is told of it.
+    pub fn run(&self, stage: &mut Stage, step: &Step) -> Result<String, Failure> {
+        let channel = |pv: &str| {
+            let channel = self.context.channel(&format!("{}{pv}", stage.prefix));
+            channel.map_err(|error| error.to_string())
+        };
+        match step {
+            Step::Watch(pv) => {
+                let channel = channel(pv)?;
+                for (word, mask) in MASKS {
+                    let options = MonitorOptions { mask, queue_max: EVENTS_MAX, ..MonitorOptions::default() };
+                    let monitor = channel.monitor(options);
+                    first_update(&monitor).ok_or_else(|| self.server.failure(&format!("gives no update of {pv}")))?;
+                    stage.watched.push((format!("{pv} {word}"), monitor));
+                }
+                Ok(String::new())
+            }
+            Step::Put(Argument { pv, kind, text }) => {
+                let value = value_of(*kind, &text.replace("$(P)", &stage.prefix))?;
+                Ok(outcome(channel(pv)?.put(value, OPERATION_DURATION_MAX)))
+            }
+            Step::Write(Argument { pv, kind, text }) => {
+                let value = value_of(*kind, &text.replace("$(P)", &stage.prefix))?;
+                Ok(outcome(channel(pv)?.put_unconfirmed(value, OPERATION_DURATION_MAX)))
+            }
+            Step::Get(Argument { pv, kind, text }) => {
+                let count = text.parse().unwrap_or_default();
+                let request = Request { kind: Some(*kind), count, ..Request::default() };
+                match channel(pv)?.get_with(request, OPERATION_DURATION_MAX) {
+                    Ok(reading) => Ok(stage.told(&reading)),
+                    Err(error) => Ok(outcome(Err(error))),
+                }
+            }
+            Step::Wait(seconds) => {
+                // Time is what the step is about.
+                std::thread::sleep(Duration::from_secs_f64(*seconds));
+                Ok(String::new())
+            }
+        }
+    }
+
+    /// What every field says, in the order of the case's records and their fields.
+    pub fn read(&self, stage: &Stage) -> Result<Vec<String>, Failure> {
+        let channels: Vec<Channel> = stage.fields.iter().map(|(_, channel)| channel.clone()).collect();
+        let readings = many::get(&channels, Request::default(), OPERATION_DURATION_MAX);
+        let readings: Result<Vec<Reading>, Error> = readings.into_iter().collect();
+        let readings = readings.map_err(|error| self.server.failure(&error.to_string()))?;
+        // The alarm is the record's; STAT and SEVR tell it.
+        Ok(readings.iter().map(|reading| shown(&reading.value, &stage.prefix)).collect())
+    }
+}
+
+impl Stage {
+    /// The names of the fields, in the order of [`Side::read`].
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Forgets the events of the step before.
+    pub fn begin(&mut self) {
+        self.events.clear();
+    }
+
+    /// What came of each subscription since the step began; more may yet come.
+    pub fn events(&mut self) -> &BTreeMap<String, Vec<String>> {
+        for (name, monitor) in &self.watched {
+            while let Some(event) = monitor.next(Duration::ZERO) {
+                let events = self.events.entry(name.clone()).or_default();
+                match event {
+                    MonitorEvent::Update(reading) => {
+                        // softIoc copies texts and arrays when it sends them, and leaves out what is overtaken by then.
+                        if reading.value.kind() == Kind::Text || matches!(reading.value, Value::Array(_)) {
+                            events.clear();
+                        }
+                        events.push(told(&reading, &self.prefix));
+                    }
+                    MonitorEvent::Connected(_) => {}
+                    other => events.push(format!("{other:?}")),
+                }
+            }
+        }
+        &self.events
+    }
+
+    fn told(&self, reading: &Reading) -> String {
+        told(reading, &self.prefix)
+    }
+}
+
+/// What a subscription begins with.
+fn first_update(monitor: &Monitor) -> Option<Reading> {
+    let deadline = Instant::now() + OPERATION_DURATION_MAX;
+    loop {
+        match monitor.next(deadline.saturating_duration_since(Instant::now()))? {
+            MonitorEvent::Update(reading) => return Some(reading),
+            MonitorEvent::Connected(_) => {}
+            _ => return None,
+        }
+    }
+}
+
+/// What a client is told of a put.
+fn outcome(result: Result<(), Error>) -> String {
+    match result {
+        Ok(()) => String::new(),
+        Err(Error::Refused { refusal, .. }) => format!("refused: {refusal}"),
+        Err(Error::NoAnswer { .. }) => "no answer".into(),
+        Err(other) => other.to_string(),
+    }
+}
+
+/// Value and alarm.
+fn told(reading: &Reading, prefix: &str) -> String {
+    format!("{} {}/{}", shown(&reading.value, prefix), reading.alarm.status, reading.alarm.severity)
+}
+
+/// A value; the prefix is left out.
+fn shown(value: &Value, prefix: &str) -> String {
+    let text = match value {
+        Value::Scalar(scalar) => element(scalar),
+        Value::Array(array) => {
+            let elements = (0..array.len()).filter_map(|index| array.scalar(index));
+            format!("[{}]", elements.map(|scalar| element(&scalar)).collect::<Vec<_>>().join(", "))
+        }
+    };
+    text.replace(prefix, "")
+}
+
+fn element(scalar: &Scalar) -> String {
+    match scalar {
+        Scalar::I8(number) => number.to_string(),
+        Scalar::U8(number) => number.to_string(),
+        Scalar::I16(number) => number.to_string(),
+        Scalar::U16(number) => number.to_string(),
+        Scalar::Enum(number) => format!("#{number}"),
+        Scalar::I32(number) => number.to_string(),
+        Scalar::U32(number) => number.to_string(),
+        Scalar::I64(number) => number.to_string(),
+        Scalar::U64(number) => number.to_string(),
+        Scalar::F32(number) => format!("{number:?}"),
+        Scalar::F64(number) => format!("{number:?}"),
+        Scalar::Text(text) => format!("{:?}", text.to_str()),
+    }
+}

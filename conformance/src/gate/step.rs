@@ -1,0 +1,113 @@
+//! What can be done to both.
+
+use fodo_data::{Kind, Value};
+
+use crate::Failure;
+
+/// One step. Names are those of records and fields without the prefix.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// From now on the events of a field are compared, for each of the four masks.
+    Watch(String),
+    /// Writes, and waits until processing has ended.
+    Put(Argument),
+    /// Writes, and waits for nothing.
+    Write(Argument),
+    /// Reads as this kind; the text says how many elements, if not as many as there are.
+    Get(Argument),
+    /// Time passes, on both at once.
+    Wait(f64),
+}
+
+/// What is written or read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Argument {
+    /// The record or field.
+    pub pv: String,
+    /// The kind on the wire.
+    pub kind: Kind,
+    /// One text, or numbers with blanks between them.
+    pub text: String,
+}
+
+/// The words for kinds in scenario files.
+const KINDS: [(&str, Kind); 7] = [
+    ("string", Kind::Text),
+    ("short", Kind::I16),
+    ("float", Kind::F32),
+    ("enum", Kind::Enum),
+    ("char", Kind::U8),
+    ("long", Kind::I32),
+    ("double", Kind::F64),
+];
+
+impl Step {
+    /// Reads `put PV VALUE`, `put PV as KIND VALUE`, the same with `write`, `process RECORD`, `get PV as KIND [COUNT]`,
+    /// `watch PV` or `wait SECONDS`.
+    pub fn parse(line: &str) -> Result<Step, Failure> {
+        let unknown = || format!("\"{line}\" is no step");
+        let (verb, rest) = line.split_once(' ').ok_or_else(unknown)?;
+        let (pv, argument) = rest.split_once(' ').unwrap_or((rest, ""));
+        let (kind, text) = typed(argument).unwrap_or((Kind::Text, argument));
+        let argument = Argument { pv: pv.to_string(), kind, text: text.to_string() };
+        match verb {
+            "watch" => Ok(Step::Watch(argument.pv)),
+            "put" => Ok(Step::Put(argument)),
+            "write" => Ok(Step::Write(argument)),
+            "process" => Ok(Step::Put(Argument { pv: format!("{pv}.PROC"), kind: Kind::Text, text: "1".into() })),
+            "get" => Ok(Step::Get(argument)),
+            "wait" => Ok(Step::Wait(rest.parse().map_err(|_| unknown())?)),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// The line that [`Step::parse`] reads.
+    pub fn text(&self) -> String {
+        let written = |verb: &str, Argument { pv, kind, text }: &Argument| match kind {
+            Kind::Text => format!("{verb} {pv} {text}"),
+            kind => {
+                let word = KINDS.iter().find(|(_, of)| of == kind).map_or("string", |(word, _)| word);
+                format!("{verb} {pv} as {word} {text}")
+            }
+        };
+        match self {
+            Step::Watch(pv) => format!("watch {pv}"),
+            Step::Put(argument) => written("put", argument),
+            Step::Write(argument) => written("write", argument),
+            Step::Get(argument) => written("get", argument),
+            Step::Wait(seconds) => format!("wait {seconds}"),
+        }
+    }
+}
+
+/// `KIND` and the rest of `as KIND REST`.
+fn typed(argument: &str) -> Option<(Kind, &str)> {
+    let (word, value) = argument.strip_prefix("as ")?.split_once(' ').unwrap_or((argument.strip_prefix("as ")?, ""));
+    KINDS.iter().find(|(of, _)| *of == word).map(|(_, kind)| (*kind, value))
+}
+
+/// What goes over the wire: one text, or numbers with blanks between them.
+pub fn value_of(kind: Kind, text: &str) -> Result<Value, Failure> {
+    if kind == Kind::Text {
+        return Ok(Value::from(text));
+    }
+    let numbers: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
+    let numbers = numbers.map_err(|_| format!("\"{text}\" is no list of numbers"))?;
+    let array = Value::from(numbers).to_kind(kind, None).map_err(|error| error.to_string())?;
+    Ok(array.first().filter(|_| array.len() == 1).map_or(array, Value::Scalar))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_reads_back_as_it_was_written() {
+        for line in
+            ["watch r", "put r.A 1 2", "put r as double 1 NaN", "write r.OUT x PP", "get r as short 3", "wait 0.5"]
+        {
+            assert_eq!(Step::parse(line).map(|step| step.text()), Ok(line.to_string()));
+        }
+        assert!(Step::parse("shout r").is_err());
+    }
+}

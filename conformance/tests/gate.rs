@@ -1,0 +1,84 @@
+//! `fodo ioc` does what softIoc does, in every scenario and at random.
+#![forbid(unsafe_code)]
+
+use fodo_conformance::gate::differences::Differences;
+use fodo_conformance::gate::pair::{Compare, Pair, report};
+use fodo_conformance::gate::random::Random;
+use fodo_conformance::gate::{Case, Finding, scenario};
+
+/// Seeds that every test tries; `GATE_SEEDS=1000..1200` tries others.
+const SEEDS: std::ops::Range<u64> = 6..8;
+
+/// So many cases share their two processes.
+const CASES_PER_PAIR: usize = 20;
+
+/// How often a finding is made smaller.
+const SHRINK_ROUNDS: usize = 40;
+
+#[test]
+fn every_scenario_is_as_on_softioc_and_every_difference_is_meant() {
+    let cases = scenario::all().unwrap();
+    let mut meant = Differences::read().unwrap();
+    let mut pair = Pair::start(&cases).unwrap();
+    let mut findings = Vec::new();
+
+    for (number, case) in cases.iter().enumerate() {
+        match pair.run(number, case, Compare::Each, &mut meant) {
+            Ok(None) => {}
+            Ok(Some(finding)) => findings.push(report(case, &finding)),
+            Err(failure) => findings.push(format!("{}: {failure}", case.name)),
+        }
+    }
+
+    println!("{} scenarios; {} differences are meant", cases.len(), meant.len());
+    assert!(!cases.is_empty());
+    assert!(findings.is_empty(), "{}\n{} of {} scenarios", findings.join("\n"), findings.len(), cases.len());
+    let stale = meant.stale();
+    assert!(stale.is_empty(), "docs/reference/differences.md tells of what does not differ any more: {stale:?}");
+}
+
+#[test]
+fn random_records_and_steps_are_as_on_softioc() {
+    let mut meant = Differences::read().unwrap();
+    let mut found = Vec::new();
+    let seeds: Vec<u64> = seeds().collect();
+
+    for seeds in seeds.chunks(CASES_PER_PAIR) {
+        found.extend(tried(seeds.iter().map(|seed| Random::new(*seed)).collect(), Compare::Each, &mut meant));
+    }
+
+    println!("{} seeds", seeds.len());
+    let n_found = found.len();
+    let mut reports: Vec<String> = found.iter().map(|(random, finding)| report(&random.case(), finding)).collect();
+    // The one to begin with.
+    reports.extend(found.into_iter().next().map(|(random, finding)| smallest(random, finding, &mut meant)));
+    assert!(n_found == 0, "{}\n{n_found} of {} seeds", reports.join("\n"), seeds.len());
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let Ok(asked) = std::env::var("GATE_SEEDS") else { return SEEDS };
+    let (start, end) = asked.split_once("..").expect("GATE_SEEDS=1000..1200");
+    start.parse().unwrap()..end.parse().unwrap()
+}
+
+/// Those of them that tell both apart; of [`Compare::Last`] the first.
+fn tried(randoms: Vec<Random>, compare: Compare, meant: &mut Differences) -> Vec<(Random, Finding)> {
+    let cases: Vec<Case> = randoms.iter().map(Random::case).collect();
+    let mut pair = Pair::start(&cases).unwrap();
+    let findings = randoms.into_iter().zip(&cases).enumerate().filter_map(|(number, (random, case))| {
+        let finding =
+            pair.run(number, case, compare, meant).unwrap_or_else(|failure| panic!("{}: {failure}", case.name));
+        finding.map(|finding| (random, finding))
+    });
+    findings.take(if compare == Compare::Last { 1 } else { usize::MAX }).collect()
+}
+
+/// The report of a finding after much was left out that it does not need.
+fn smallest(random: Random, finding: Finding, meant: &mut Differences) -> String {
+    let (mut random, mut finding) = (random.until(finding.n_steps), finding);
+    for _ in 0..SHRINK_ROUNDS {
+        let Some((next, found)) = tried(random.smaller(), Compare::Last, meant).pop() else { break };
+        (random, finding) = (next.until(found.n_steps), found);
+    }
+    format!("the first, made smaller: {}", report(&random.case(), &finding))
+}

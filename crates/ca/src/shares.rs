@@ -1,0 +1,139 @@
+//! Whose searches are answered when there are more than a server wants to answer.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Instant;
+
+use fodo_data::Now;
+
+use crate::limit;
+
+/// What the sources of searches have had of a server, and whether they may have more.
+///
+/// Time is cut into spans. In each a source has a share of its own, and all together have one. When that is used up,
+/// every source still has its equal part, and one datagram at least: whoever floods costs others nothing but the time
+/// to throw his datagrams away.
+#[derive(Debug)]
+pub struct Shares {
+    source_bytes_max: usize,
+    all_bytes_max: usize,
+    since: Option<Instant>,
+    had_bytes: usize,
+    had_by_source: HashMap<IpAddr, usize>,
+    /// What those have had for whom there was no place any more.
+    had_by_others: usize,
+}
+
+impl Shares {
+    /// So much for one source and for all of them, in a quarter of a second.
+    pub fn new(source_bytes_max: usize, all_bytes_max: usize) -> Shares {
+        Shares {
+            source_bytes_max,
+            all_bytes_max,
+            since: None,
+            had_bytes: 0,
+            had_by_source: HashMap::new(),
+            had_by_others: 0,
+        }
+    }
+
+    /// Whether a datagram of so many bytes is to be looked at. Those that are not cost their source nothing.
+    pub fn admits(&mut self, source: IpAddr, n_bytes: usize, now: Now) -> bool {
+        let is_over = |since: Instant| now.monotonic.saturating_duration_since(since) >= limit::SEARCH_SHARE;
+        if self.since.is_none_or(is_over) {
+            self.since = Some(now.monotonic);
+            self.had_bytes = 0;
+            self.had_by_source.clear();
+            self.had_by_others = 0;
+        }
+        let is_known = self.had_by_source.contains_key(&source);
+        let has_place = is_known || self.had_by_source.len() < limit::SEARCH_SOURCES;
+        let n_sources = self.had_by_source.len() + usize::from(!is_known);
+        let had = match has_place {
+            true => self.had_by_source.entry(source).or_default(),
+            false => &mut self.had_by_others,
+        };
+        let is_scarce = self.had_bytes + n_bytes > self.all_bytes_max;
+        let part = (self.all_bytes_max / n_sources).max(limit::SEARCH_LEAST_BYTES);
+        let share = if is_scarce { part.min(self.source_bytes_max) } else { self.source_bytes_max };
+        if *had + n_bytes > share {
+            return false;
+        }
+        *had += n_bytes;
+        self.had_bytes += n_bytes;
+        true
+    }
+}
+
+impl Default for Shares {
+    fn default() -> Shares {
+        Shares::new(limit::SEARCH_SOURCE_BYTES, limit::SEARCH_ALL_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATAGRAM: usize = 1024;
+
+    fn source(number: u32) -> IpAddr {
+        IpAddr::from((0x0a00_0000 + number).to_be_bytes())
+    }
+
+    /// How many of so many datagrams each of these sources gets looked at, when they come in turns.
+    fn admitted(shares: &mut Shares, demands: &[(u32, usize)], now: Now) -> Vec<usize> {
+        let n_rounds = demands.iter().map(|(_, n)| *n).max().unwrap_or(0);
+        let mut admitted = vec![0; demands.len()];
+        for round in 0..n_rounds {
+            for (had, (number, n)) in admitted.iter_mut().zip(demands) {
+                *had += usize::from(round < *n && shares.admits(source(*number), DATAGRAM, now));
+            }
+        }
+        admitted
+    }
+
+    #[test]
+    fn row_5_a_source_that_floods_gets_its_share_and_others_lose_nothing() {
+        let mut shares = Shares::new(100 * DATAGRAM, 1000 * DATAGRAM);
+
+        let admitted = admitted(&mut shares, &[(1, 100_000), (2, 100), (3, 1)], Now::for_test());
+
+        assert_eq!(admitted, [100, 100, 1]);
+    }
+
+    #[test]
+    fn row_5_when_all_is_used_up_who_comes_late_still_has_an_equal_part() {
+        let mut shares = Shares::new(100 * DATAGRAM, 1000 * DATAGRAM);
+        let now = Now::for_test();
+        let flood: Vec<(u32, usize)> = (0..20).map(|number| (number, 100_000)).collect();
+        let by_flood: usize = admitted(&mut shares, &flood, now).iter().sum();
+
+        let late = admitted(&mut shares, &[(20, 100_000)], now);
+
+        assert!((1000..=1100).contains(&by_flood), "{by_flood}");
+        assert_eq!(late, [1000 / 21]);
+    }
+
+    #[test]
+    fn row_5_sources_that_are_made_up_get_bounded_work_out_of_the_server_and_bounded_memory() {
+        let mut shares = Shares::default();
+        let now = Now::for_test();
+
+        let n_admitted = (0..1_000_000).filter(|number| shares.admits(source(*number), DATAGRAM, now)).count();
+
+        // All there is, and a datagram for each that has a place.
+        assert!(n_admitted * DATAGRAM <= limit::SEARCH_ALL_BYTES + limit::SEARCH_SOURCES * limit::SEARCH_LEAST_BYTES);
+        assert!(shares.had_by_source.len() <= limit::SEARCH_SOURCES);
+    }
+
+    #[test]
+    fn row_5_a_source_that_has_had_its_share_is_heard_again_soon() {
+        let mut shares = Shares::new(100 * DATAGRAM, 1000 * DATAGRAM);
+        let now = Now::for_test();
+        admitted(&mut shares, &[(1, 100_000)], now);
+
+        assert!(!shares.admits(source(1), DATAGRAM, now + limit::SEARCH_SHARE.mul_f64(0.99)));
+        assert!(shares.admits(source(1), DATAGRAM, now + limit::SEARCH_SHARE));
+    }
+}

@@ -1,0 +1,222 @@
+//! Both ends on one wire that cuts anywhere, under a clock of its own, for many seeds.
+//!
+//! `SIM_SEED=n` plays one seed again.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
+
+#[expect(dead_code, reason = "the rest is for the fuzzing that moves it by bytes")]
+mod world;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use fodo_ca::beacon::Beacons;
+use fodo_ca::search::{Claim, Datagram, Responder, Searcher};
+use fodo_ca::shares::Shares;
+use fodo_ca::{Cid, client, limit, server};
+use fodo_data::Now;
+
+use self::world::{Chance, World};
+
+fn seeds(n: u64) -> Vec<u64> {
+    match std::env::var("SIM_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (0..n).collect(),
+    }
+}
+
+#[test]
+fn every_operation_ends_once_and_every_update_is_accounted_for() {
+    let (mut n_updates, mut n_merged) = (0, 0);
+    for seed in seeds(60) {
+        println!("SIM_SEED={seed}");
+        let mut world = World::new(Chance::Seed(seed));
+
+        (0..1200).for_each(|_| world.step());
+        world.settle();
+
+        world.check();
+        n_updates += world.client.wanted.values().map(|wanted| wanted.n_updates).sum::<u64>();
+        n_merged += world.server.watches.values().map(|watch| watch.cursor.merged).sum::<u64>();
+    }
+    assert!(n_updates > 100 && n_merged > 10, "{n_updates} {n_merged}: the program does what it is for");
+}
+
+#[test]
+fn a_circuit_that_loses_its_peer_within_a_message_says_so_at_its_deadline() {
+    for seed in seeds(50) {
+        let mut world = World::new(Chance::Seed(seed));
+        world.client.create(0, 4);
+        let bytes = world.client.circuit.ready().to_vec();
+        let cut = 1 + world.chance.below(bytes.len() - 1);
+        let mut events = Vec::new();
+
+        world.server.circuit.received(&bytes[..cut], world.now, &mut events);
+        let deadline = world.server.circuit.deadline();
+        world.server.circuit.tick(world.now + limit::MESSAGE, &mut events);
+
+        let is_closed = matches!(events.last(), Some(server::Event::Closed(_)));
+        assert_eq!(is_closed, deadline.is_some(), "seed {seed}: {cut} bytes");
+    }
+}
+
+/// What all machines say and want in ten minutes, while the wall clock goes ahead of the other one by so much.
+fn history(start: Now, ahead_s: impl Fn(u64) -> i64) -> Vec<String> {
+    let config = client::Config {
+        priority: 0,
+        user: "ann".into(),
+        host: "desk".into(),
+        echo_after: Duration::from_secs(30),
+        payload_bytes_max: 1 << 20,
+    };
+    let mut client = client::Circuit::new(&config, start);
+    let mut server = server::Circuit::new(&server::Config { payload_bytes_max: 1 << 20 }, start);
+    let (mut searcher, mut responder) = (Searcher::new(1), Responder::new(5064, start));
+    let (mut beacons, mut shares) = (Beacons::new(start), Shares::new(100, 1000));
+    (0..20).for_each(|cid| searcher.add(Cid(cid), "x", start));
+    let mut said = Vec::new();
+    for step in 0..6000 {
+        let mut now = start + Duration::from_millis(100 * step);
+        now.wall.unix_s += ahead_s(step);
+        let (mut out, mut events, mut asked, mut anomalies) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        searcher.tick(now, &mut out);
+        responder.tick(now, &mut out);
+        for datagram in &out {
+            beacons.handle(server_address(1), &datagram.bytes, now, &mut anomalies);
+        }
+        client.tick(now, &mut events);
+        // A message that is never finished.
+        server.received(if step == 100 { &[0] } else { &[] }, now, &mut asked);
+        server.tick(now, &mut asked);
+        let admits = shares.admits(CLIENT.ip(), 60, now);
+        let deadlines = [searcher.deadline(), responder.deadline(), client.deadline(), server.deadline()];
+        let deadlines = deadlines.map(|at| at.map(|at| at.saturating_duration_since(start.monotonic)));
+        said.push(format!("{step} {out:?} {events:?} {asked:?} {anomalies:?} {admits} {deadlines:?}"));
+    }
+    said
+}
+
+#[test]
+fn row_76_a_wall_clock_that_jumps_by_hours_changes_nothing_that_is_said_or_awaited() {
+    let start = Now::for_test();
+
+    let steady = history(start, |_| 0);
+    let jumping = history(start, |step| [0, 3600, -3600, 86_400, -7200][step as usize / 50 % 5]);
+
+    let differs = steady.iter().zip(&jumping).find(|(steady, jumping)| steady != jumping);
+    assert_eq!(differs, None);
+    assert!(
+        steady.iter().any(|said| said.contains("Closed")) && steady.iter().any(|said| said.contains("Unresponsive"))
+    );
+}
+
+/// Datagrams on their way, by the moment of their arrival.
+struct Air {
+    chance: Chance,
+    on_the_way: BTreeMap<(Instant, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
+    n_sent: u64,
+    loss_percent: usize,
+}
+
+impl Air {
+    /// Sends one, which may be lost, come twice, or come behind later ones.
+    fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8], now: Now) {
+        let n_copies = 1 + usize::from(self.chance.below(100) < 10);
+        for _ in 0..n_copies {
+            if self.chance.below(100) >= self.loss_percent {
+                let at = now.monotonic + Duration::from_micros(self.chance.below(50_000) as u64);
+                self.n_sent += 1;
+                self.on_the_way.insert((at, self.n_sent), (from, to, bytes.to_vec()));
+            }
+        }
+    }
+}
+
+const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), 40_000);
+
+/// Where the server of that number is.
+fn server_address(index: usize) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, index as u8)), 5064)
+}
+
+/// The server of a name, `name:server:n`; none serves the last.
+fn server_of(name: &str) -> usize {
+    name.split(':').nth(1).unwrap().parse().unwrap()
+}
+
+/// Looks for names until all that are served are found or two hours are over.
+fn searched(seed: u64, n_servers: usize, names: &[String]) -> (Vec<Claim>, Duration, u64) {
+    let mut chance = Chance::Seed(seed);
+    let start = Now::for_test();
+    let loss_percent = chance.below(50);
+    let mut air = Air { chance, on_the_way: BTreeMap::new(), n_sent: 0, loss_percent };
+    let mut searcher = Searcher::new(seed);
+    let mut responders: Vec<Responder> =
+        (0..n_servers).map(|index| Responder::new(6000 + index as u16, start)).collect();
+    names.iter().enumerate().for_each(|(cid, name)| searcher.add(Cid(cid as u32), name, start));
+    let n_served = names.iter().filter(|name| server_of(name) < n_servers).count();
+    let (mut claims, mut now) = (Vec::new(), start);
+    while claims.len() < n_served && now.monotonic < start.monotonic + Duration::from_secs(7200) {
+        let mut asked = Vec::new();
+        searcher.tick(now, &mut asked);
+        assert!(asked.len() <= limit::SEARCH_BURST, "seed {seed}: a burst has its bound");
+        for Datagram { to, bytes } in asked {
+            assert!(to.is_none() && bytes.len() <= limit::SEARCH_BYTES, "seed {seed}");
+            (0..n_servers).for_each(|index| air.send(CLIENT, server_address(index), &bytes, now));
+        }
+        while let Some(entry) = air.on_the_way.first_entry().filter(|entry| entry.key().0 <= now.monotonic) {
+            let (from, to, bytes) = entry.remove();
+            if to == CLIENT {
+                searcher.handle(from, &bytes, now, &mut claims);
+                // Answers come twice and late here; those count for nothing.
+                claims.retain(|claim| claim.is_first);
+                continue;
+            }
+            let index = (0..n_servers).find(|&index| server_address(index) == to).unwrap();
+            let mut answers = Vec::new();
+            responders[index].handle(from, &bytes, &mut |name| server_of(name) == index, &mut answers);
+            for answer in answers {
+                assert!(answer.to == Some(CLIENT) && answer.bytes.len() <= limit::ANSWER_BYTES, "seed {seed}");
+                air.send(to, CLIENT, &answer.bytes, now);
+            }
+        }
+        let next = [searcher.deadline(), air.on_the_way.keys().next().map(|key| key.0)].into_iter().flatten().min();
+        let Some(next) = next else { break };
+        now = now + next.saturating_duration_since(now.monotonic).max(Duration::from_micros(1));
+    }
+    (claims, now.monotonic - start.monotonic, air.n_sent)
+}
+
+#[test]
+fn all_served_names_are_found_over_a_bad_network_and_absent_ones_never() {
+    for seed in seeds(60) {
+        let mut chance = Chance::Seed(seed.wrapping_add(1 << 32));
+        let n_servers = 1 + chance.below(3);
+        let n_names = 1 + chance.below(300);
+        let names: Vec<String> =
+            (0..n_names).map(|index| format!("name:{}:{index}", chance.below(n_servers + 1))).collect();
+
+        let (claims, _, _) = searched(seed, n_servers, &names);
+
+        let mut claimed: Vec<(u32, usize)> =
+            claims.iter().map(|claim| (claim.cid.0, usize::from(claim.server.port()) - 6000)).collect();
+        claimed.sort_unstable();
+        let served = names.iter().enumerate().map(|(cid, name)| (cid as u32, server_of(name)));
+        let served: Vec<(u32, usize)> = served.filter(|&(_, server)| server < n_servers).collect();
+        assert_eq!(claimed, served, "seed {seed}: each once, by its own server");
+        for claim in &claims {
+            assert_eq!(claim.server.ip(), server_address(usize::from(claim.server.port()) - 6000).ip(), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_served_names_cost_few_datagrams_and_little_time() {
+    let names: Vec<String> = (0..10_000).map(|index| format!("name:0:{index}")).collect();
+
+    let (claims, took, n_sent) = searched(1, 1, &names);
+
+    assert_eq!(claims.len(), names.len());
+    assert!(took < Duration::from_secs(120), "{took:?}");
+    assert!(n_sent < 20_000, "{n_sent}");
+}

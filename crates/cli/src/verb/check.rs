@@ -1,0 +1,162 @@
+//! `fodo check`: what is wrong with files, without starting anything.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fodo_db::{AccessFile, LoadError, Loader};
+use fodo_ioc::shell::{Finding, Purpose, Shell, Weight};
+use serde_json::Map;
+
+use crate::epics::Outlet;
+use crate::exit::Exit;
+use crate::json;
+use crate::verb::ioc::Sort;
+
+/// Tell what is wrong with databases, substitutions, scripts and access files
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Databases, files that end in .substitutions, scripts that end in .cmd or .iocsh, access files that end in .acf
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Macros for all of them, and the environment of scripts: "P=x:,R=1"; may be given several times
+    #[arg(short = 'm', long, value_name = "MACROS")]
+    macros: Vec<String>,
+    /// One JSON object per finding
+    #[arg(long)]
+    json: bool,
+    /// Errors only
+    #[arg(short, long)]
+    quiet: bool,
+    /// A warning counts as an error
+    #[arg(long)]
+    strict: bool,
+}
+
+/// The end of the help.
+pub const HELP: &str = "\
+Examples:
+  fodo check st.cmd
+  fodo check -m P=x:,R=1 motor.db
+  fodo check --json plant.db motors.substitutions | jq .message
+
+The databases and .substitutions files given are looked at as one set, as an IOC would load them: a link
+to a record of none of them is a warning. A script is followed with everything it loads, from the folder
+in which fodo is called; nothing is served, written or run. Every finding has its file, line and column,
+and all of them are told, errors and warnings. With errors the exit code is 1.
+
+JSON keys: level (error or warning), file, line, column (null where it concerns the whole file),
+message, source (the line), wanted_by (the places that wanted the file, innermost first).";
+
+/// Does it.
+pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
+    let macros = arguments.macros.join(",");
+    let findings = match findings(&arguments.files, &macros) {
+        Ok(findings) => findings,
+        Err(message) => {
+            writeln!(outlet.err, "fodo check: -m: {message}")?;
+            return Ok(Exit::Other);
+        }
+    };
+    let (n_errors, n_warnings) = counts(&findings);
+    for finding in &findings {
+        if arguments.quiet && finding.weight == Weight::Warning {
+            continue;
+        }
+        let text = if arguments.json { json::line(object(finding)) } else { shown(finding) };
+        outlet.out.write_all(text.as_bytes())?;
+    }
+    if !arguments.json {
+        writeln!(outlet.out, "{} errors, {} warnings", n_errors, n_warnings)?;
+    }
+    let is_wrong = n_errors > 0 || (arguments.strict && n_warnings > 0);
+    Ok(if is_wrong { Exit::Other } else { Exit::Done })
+}
+
+/// What is wrong with files, in their order: databases and substitutions as one set, every script for itself.
+fn findings(files: &[PathBuf], macros: &str) -> Result<Vec<Finding>, String> {
+    let variables = fodo_db::Macros::parse(macros)?;
+    let mut found = Vec::new();
+    let mut loader = Loader::that_keeps_places();
+    for file in files {
+        let name = file.to_string_lossy();
+        let mut open = |name: &str| std::fs::read(name);
+        if file.extension().is_some_and(|extension| extension == "acf") {
+            found.extend(understood(&name, macros));
+            continue;
+        }
+        let loaded = match Sort::of(file) {
+            Sort::Database => loader.load(&name, macros, &mut open),
+            Sort::Substitutions => loader.load_template(&name, macros, &mut open),
+            Sort::Script => {
+                found.extend(followed(file, &variables));
+                Ok(())
+            }
+        };
+        found.extend(loaded.err().into_iter().flatten().map(|error| Finding { weight: Weight::Error, error }));
+    }
+    found.extend(loader.remarks().into_iter().map(|error| Finding { weight: Weight::Warning, error }));
+    // Hundreds of instances of a template have the same mistake.
+    let mut told = HashSet::new();
+    found.retain(|Finding { error, .. }| told.insert((error.place(), error.message.clone())));
+    Ok(found)
+}
+
+/// What is wrong with an access security file by itself.
+fn understood(name: &str, macros: &str) -> Vec<Finding> {
+    match AccessFile::load(name, macros, &mut |name| std::fs::read(name)) {
+        Ok(file) => {
+            let warning = |message: &String| LoadError { message: message.clone(), ..LoadError::default() };
+            file.warnings().iter().map(|text| Finding { weight: Weight::Warning, error: warning(text) }).collect()
+        }
+        Err(error) => vec![Finding { weight: Weight::Error, error }],
+    }
+}
+
+/// What is wrong with a script and with all that it loads.
+fn followed(script: &Path, variables: &fodo_db::Macros) -> Vec<Finding> {
+    let own = std::env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+    let given = variables
+        .names()
+        .into_iter()
+        .map(|name| (name.to_owned(), variables.value(name).unwrap_or_default().to_owned()));
+    let folder = std::env::current_dir().unwrap_or_default();
+    let nowhere = || Box::new(io::sink());
+    let mut shell = Shell::new(Purpose::Check, &folder, own.chain(given), nowhere(), nowhere());
+    // How it ended is among what was found.
+    let _ = shell.run_script(&script.to_string_lossy());
+    shell.into_findings()
+}
+
+fn counts(findings: &[Finding]) -> (usize, usize) {
+    let n_errors = findings.iter().filter(|finding| finding.weight == Weight::Error).count();
+    (n_errors, findings.len() - n_errors)
+}
+
+const fn level(weight: Weight) -> &'static str {
+    match weight {
+        Weight::Error => "error",
+        Weight::Warning => "warning",
+    }
+}
+
+fn shown(finding: &Finding) -> String {
+    let error = &finding.error;
+    let place = if error.file.is_empty() { String::new() } else { format!("{}: ", error.place()) };
+    let text = LoadError { file: String::new(), ..error.clone() }.to_string();
+    format!("{place}{}: {text}\n", level(finding.weight))
+}
+
+fn object(Finding { weight, error }: &Finding) -> Map<String, serde_json::Value> {
+    let number = |number: usize| if number > 0 { number.into() } else { serde_json::Value::Null };
+    Map::from_iter([
+        ("level".to_owned(), level(*weight).into()),
+        ("file".to_owned(), error.file.clone().into()),
+        ("line".to_owned(), number(error.line)),
+        ("column".to_owned(), number(error.column)),
+        ("message".to_owned(), error.message.clone().into()),
+        ("source".to_owned(), error.source.clone().into()),
+        ("wanted_by".to_owned(), error.from.clone().into()),
+    ])
+}

@@ -1,0 +1,330 @@
+//! `fodo check` finds what is planted, each at its place: no fault more, none less.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
+#![expect(dead_code, reason = "these tests need a part of what supports all")]
+
+mod support;
+
+use std::path::PathBuf;
+
+use serde_json::Value as Json;
+use support::{fodo, free_port, run, text};
+
+/// A line of a file; where in it what is wrong stands (nowhere: nothing is wrong), whether it is an error or a
+/// warning, and a part of what is said.
+type Planted = (&'static str, &'static str, &'static str, &'static str);
+
+const FINE: (&str, &str, &str) = ("", "", "");
+
+const fn fine(line: &'static str) -> Planted {
+    (line, FINE.0, FINE.1, FINE.2)
+}
+
+const DATABASE: &[Planted] = &[
+    fine("# Every fault that people make in databases, one in each line."),
+    fine("record(ai, \"$(P)good\") { field(DESC, \"is fine\") field(SCAN, \"1 second\") }"),
+    fine("record(bo, \"$(P)passive\") { field(ZNAM, \"Off\") field(ONAM, \"On\") }"),
+    ("record(aii, \"$(P)a1\") {}", "aii", "error", "no record type \"aii\"; did you mean \"ai\"?"),
+    ("record(motor, \"$(P)a2\") {}", "motor", "error", "no record type \"motor\""),
+    (
+        "record(ai, \"$(P)a3\") { field(VLA, 1) }",
+        "VLA",
+        "error",
+        "no field \"VLA\" in record type ai; did you mean \"VAL\"?",
+    ),
+    ("record(ai, \"$(P)a4\") { field(SCAN, \"1 secnd\") }", "\"1 secnd", "error", "did you mean \"1 second\"?"),
+    ("record(ai, \"$(P)a5\") { field(DTYP, \"Soft Chanel\") }", "\"Soft", "error", "did you mean \"Soft Channel\"?"),
+    ("record(ai, \"$(P)a6\") { field(EGU, \"$(UNITS)\") }", "$(UNITS)", "error", "macro \"UNITS\" is not defined"),
+    ("record(ai, \"$(P)a7\") { field(DESC, \"never closed) }", "\"never", "error", "the closing '\"' is missing"),
+    ("record(ai, \"$(P)a8\") { field(PREC, \"three\") }", "\"three", "error", "expected a whole number"),
+    ("record(ai, \"$(P)a9\") { field(PREC, \"99999\") }", "\"99999", "error", "it does not fit"),
+    ("record(ai, \"$(P)b1\") { field(HIGH, \"1,5\") }", "\"1,5", "error", "expected a number"),
+    ("record(ai, \"$(P)b2\") { field(EGU, \"much too long for units\") }", "\"much", "error", "EGU takes 15 bytes"),
+    (
+        "record(ai, \"$(P)a name of more than sixty bytes, with blanks as well, is none\") {}",
+        "\"$(P)a name",
+        "error",
+        "bytes long",
+    ),
+    ("record(ai, \"$(P)a b\") {}", "\"$(P)a b", "error", "it contains ' '"),
+    ("record(ai, \"$(P)a.b\") {}", "\"$(P)a.b", "error", "it contains '.'"),
+    ("record(ai, \"-b3\") {}", "\"-b3", "error", "it starts with '-'"),
+    ("record(ao, \"$(P)good\") {}", "\"$(P)good", "error", "is already there, as ai"),
+    ("record(calc, \"$(P)b4\") { field(CALC, \"A+*B\") }", "*B", "error", "this is no value"),
+    ("record(calc, \"$(P)b5\") { field(CALC, \"(A+B\") }", "\") }", "error", "')' is missing"),
+    ("record(calc, \"$(P)b6\") { field(CALC, \"A?B\") }", "\") }", "error", "':' is missing"),
+    ("record(ai \"$(P)b7\") {}", "\"$(P)b7", "error", "expected ','"),
+    ("record(ai, \"$(P)b8\") { feild(VAL, 1) }", "feild", "error", "did you mean \"field\"?"),
+    ("record(ai, \"$(P)b9\") { field(VAL 1) }", "1) }", "error", "expected ','"),
+    ("recrod(ai, \"$(P)c1\") {}", "recrod", "error", "did you mean \"record\"?"),
+    ("record(\"*\", \"$(P)goood\") { field(PREC, 1) }", "\"$(P)goood", "error", "to add to; did you mean \"x:good\"?"),
+    ("record(\"#\", \"$(P)goood\")", "\"$(P)goood", "error", "to delete; did you mean \"x:good\"?"),
+    ("record(ai, \"$(P)c2\") { alias(\"$(P)good\") }", "\"$(P)good", "error", "is already the name of a record"),
+    ("record(ai, \"$(P)c3\") { field(INP, \"@asyn(PORT)\") }", "\"@asyn", "error", "INP cannot be"),
+    ("record(ai, \"$(P)c4\") { info(archive, {period: [1, 2}) }", "{period", "error", "does not close this value"),
+    ("record(ai, \"$(P)c5\") { field(VAL, 1) ? }", "?", "error", "'?' is out of place"),
+    ("record(ai, \"$(P)c6\") { field(NAME, \"other\") }", "\"other", "error", "cannot be set as a field"),
+    ("record(ai, \"$(P)c7\") { field(DESC, \"${X\")", "${X", "error", "'}' is missing at the end of this macro"),
+    fine("}"),
+];
+
+const DATABASE_2: &[Planted] = &[
+    fine("record(ai, \"$(P)good\") { field(SCAN, \"1 second\") }"),
+    fine("record(calc, \"$(P)passive\") { field(CALC, \"A\") field(INPA, \"$(P)good CP MS\") }"),
+    ("include \"none.db\"", "\"none", "error", "\"none.db\" cannot be read"),
+    ("include \"again.db\"", "\"again", "error", "without end: again.db -> again.db"),
+    (
+        "alias(\"$(P)gone\", \"$(P)other\")",
+        "\"$(P)gone",
+        "error",
+        "there is no record \"x:gone\"; did you mean \"x:good\"?",
+    ),
+    ("menu(menuScan) { choice(menuScan20, \"20 second\") }", "\"20", "error", "menuScan has no choice \"20 second\""),
+    ("device(ai, INST_IO, devX, \"Stream\")", "\"Stream", "error", "device support \"Stream\" is code"),
+    ("breaktable(t) { 0 1 5 2 3 4 }", "3", "error", "must rise: 3 comes after 5"),
+];
+
+const WARNINGS: &[Planted] = &[
+    fine("record(ai, \"$(P)good\") { field(SCAN, \"1 second\") field(PREC, 2) }"),
+    fine("record(ao, \"$(P)passive\") { field(DRVH, 5) }"),
+    (
+        "record(ai, \"$(P)a1\") { field(INP, \"$(P)godo\") }",
+        "\"$(P)godo",
+        "warning",
+        "is no record of these files; did you mean \"x:good\"?",
+    ),
+    (
+        "record(ai, \"$(P)a2\") { field(INP, \"$(P)good.VALU\") }",
+        "\"$(P)good",
+        "warning",
+        "has no field \"VALU\"; did you mean \"VAL\"?",
+    ),
+    (
+        "record(ai, \"$(P)a3\") { field(INP, \"$(P)passive PP MX\") }",
+        "\"$(P)passive",
+        "warning",
+        "\"MX\" is no modifier of a link",
+    ),
+    (
+        "record(ai, \"$(P)a4\") { field(INP, \"$(P)good PP\") }",
+        "\"$(P)good",
+        "warning",
+        "PP processes passive records only",
+    ),
+    (
+        "record(ai, \"$(P)a5\") { field(FLNK, \"$(P)good\") }",
+        "\"$(P)good",
+        "warning",
+        "a forward link processes passive records only",
+    ),
+    (
+        "record(ao, \"$(P)a6\") { field(OUT, \"$(P)passive CP\") }",
+        "\"$(P)passive",
+        "warning",
+        "CP means something for inputs only",
+    ),
+    (
+        "record(ao, \"$(P)a7\") { field(OUT, \"$(P)passive.SEVR\") }",
+        "\"$(P)passive",
+        "warning",
+        "SEVR cannot be written",
+    ),
+    (
+        "record(ai, \"$(P)a8\") { field(INP, \"$(P)passive MS MSS\") }",
+        "\"$(P)passive",
+        "warning",
+        "MS and MSS cannot both hold",
+    ),
+    ("record(ai, \"$(P)a9\") { field(SCAN, \"I/O Intr\") }", "\"I/O", "warning", "nothing interrupts a soft record"),
+    ("record(ai, \"$(P)b1\") { field(SCAN, \"Event\") }", "\"Event", "warning", "EVNT is empty"),
+    ("record(ai, \"$(P)b2\") { field(HIGH, \"5\") }", "\"5", "warning", "HSV is NO_ALARM"),
+    ("record(ao, \"$(P)b3\") { field(DRVL, 9) field(DRVH, 3) }", "3) }", "warning", "DRVL (9) is above DRVH (3)"),
+    ("record(ao, \"$(P)b4\") { field(OMSL, \"closed_loop\") }", "\"closed", "warning", "DOL is empty"),
+    ("record(ai, \"$(P)b5\") { field(PREC, 1) field(PREC, 2) }", "PREC, 2", "warning", "set twice"),
+    ("record(ai, \"$(P)good\") { field(EGU, mm) }", "\"$(P)good", "warning", "is already there"),
+    ("record(ai, \"$(P)b6\") { field(FLNK, \"$(P)b6\") }", "\"$(P)b6\") }", "warning", "forwards to itself"),
+];
+
+const SUBSTITUTIONS: &[Planted] = &[
+    fine("global { P=$(P) }"),
+    fine("file motor.template { pattern { N, PREC } { 1, 2 } }"),
+    ("file motor.template { pattern { N } { 2, 3 } }", "{ 2", "error", "this row has 2 values, its pattern 1 names"),
+    ("file motor.template { patern { N } }", "patern", "error", "did you mean \"pattern\"?"),
+    ("file gone.template { { N=1 } }", "", "", ""),
+    ("fiel motor.template {}", "fiel", "error", "did you mean \"file\"?"),
+    ("file \"motor.template { { N=1 } }", "\"motor", "error", "the closing '\"' is missing"),
+    ("file $(WHERE)/x.template { { N=1 } }", "$(WHERE)", "error", "macro \"WHERE\" is not defined"),
+    ("file motor.template { { N 1 } }", "1", "error", "expected '='"),
+];
+
+const SCRIPT: &[Planted] = &[
+    fine("# A start-up script with every fault that people make."),
+    fine("epicsEnvSet(\"R\", \"1\")"),
+    ("dbLoadRecord(\"good.db\")", "dbLoadRecord", "error", "did you mean \"dbLoadRecords\"?"),
+    ("dbLoadRecords(\"gone.db\")", "", "", ""),
+    ("dbLoadRecords(\"$(TOP_OF_ALL)/a.db\")", "$(TOP", "error", "macro \"TOP_OF_ALL\" is not defined"),
+    ("epicsEnvSet(\"A\", \"b", "\"b", "error", "the closing \" is missing"),
+    ("cd(\"no/such/folder\")", "\"no/such", "error", "is no folder to go to"),
+    ("on eror break", "on", "error", "usage: on error"),
+    ("epicsThreadSleep soon", "soon", "error", "is no number of seconds"),
+    ("var dbRecordsOnceOnlyy 1", "dbRecordsOnceOnlyy", "error", "did you mean \"dbRecordsOnceOnly\"?"),
+    ("iocshLoad(\"gone.cmd\")", "iocshLoad", "error", "\"gone.cmd\" cannot be read"),
+    ("echo words >", ">", "error", "a file name is missing"),
+    fine("dbLoadRecords(\"good.db\", \"P=s:\")"),
+    ("dbpf(\"s:good\", \"1\")", "dbpf", "error", "iocInit has not come yet"),
+    ("create_monitor_set(\"a.req\", 5)", "create_monitor_set", "warning", "autosave is not supported yet"),
+    ("drvAsynIPPortConfigure(\"P1\", \"host:1\")", "drvAsynIPPortConfigure", "warning", "drivers are C code"),
+    fine("iocInit"),
+    ("dbpf(\"s:goood\", \"1\")", "\"s:goood", "error", "did you mean \"s:good\"?"),
+    ("dbpf(\"s:good.HIGHT\", \"1\")", "\"s:good", "error", "did you mean \"HIGH\"?"),
+    ("dbpf(\"s:good.SEVR\", \"1\")", "\"s:good", "error", "cannot be written"),
+    ("dbpf(\"s:good.SCAN\", \"1 hour\")", "\"1 hour", "error", "1 hour"),
+    ("dbpf(\"s:good\")", "dbpf", "error", "a value is missing; usage: dbpf"),
+    ("dbLoadRecords(\"good.db\", \"P=t:\")", "dbLoadRecords", "error", "before iocInit only"),
+    ("iocInit", "iocInit", "error", "iocInit has come already"),
+];
+
+fn lines(planted: &[Planted]) -> String {
+    planted.iter().map(|(line, ..)| format!("{line}\n")).collect()
+}
+
+/// The findings of a file as (line, column, level, message).
+fn found(name: &str, planted: &[Planted], others: &[(&str, &str)]) -> Vec<(u64, u64, String, String)> {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(name), lines(planted)).unwrap();
+    for (other, text) in others {
+        std::fs::write(folder.join(other), text).unwrap();
+    }
+
+    let output = run(fodo(free_port()).current_dir(&folder).args(["check", "--json", "-m", "P=x:", name]));
+
+    let printed = text(&output.stdout);
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    let findings: Vec<Json> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let has_errors = findings.iter().any(|finding| finding["level"] == "error");
+    assert_eq!(output.status.code(), Some(i32::from(has_errors)), "{printed}");
+    let of_this_file = findings.iter().filter(|finding| finding["file"] == name);
+    of_this_file
+        .map(|finding| {
+            let word = |key: &str| finding[key].as_str().unwrap().to_owned();
+            let number = |key: &str| finding[key].as_u64().unwrap_or(0);
+            (number("line"), number("column"), word("level"), word("message"))
+        })
+        .collect()
+}
+
+/// Every planted fault is found where it is, and nothing else.
+fn assert_found(name: &str, planted: &[Planted], others: &[(&str, &str)]) -> usize {
+    let findings = found(name, planted, others);
+    let mut n_planted = 0;
+    for (index, (line, at, level, message)) in planted.iter().enumerate().filter(|(_, planted)| !planted.1.is_empty()) {
+        n_planted += 1;
+        let column = line.find(at).map(|byte| line[..byte].chars().count() as u64 + 1).unwrap();
+        let is_it = |finding: &&(u64, u64, String, String)| {
+            (finding.0, finding.1) == (index as u64 + 1, column) && finding.2 == *level && finding.3.contains(message)
+        };
+        assert!(findings.iter().any(|finding| is_it(&finding)), "{line}\nat column {column}: {message}\n{findings:#?}");
+    }
+    let on_fine_lines: Vec<_> = findings.iter().filter(|(line, ..)| planted[*line as usize - 1].1.is_empty()).collect();
+    assert!(on_fine_lines.is_empty(), "{on_fine_lines:#?}");
+    n_planted
+}
+
+#[test]
+fn every_fault_planted_in_databases_is_found_at_its_place() {
+    let n_planted = assert_found("plant.db", DATABASE, &[]) + assert_found("again.db", DATABASE_2, &[]);
+
+    assert!(n_planted >= 35, "{n_planted}");
+}
+
+#[test]
+fn what_loads_and_is_not_meant_is_warned_of_at_its_place() {
+    assert_eq!(assert_found("warned.db", WARNINGS, &[]), 16);
+}
+
+#[test]
+fn every_fault_planted_in_a_substitutions_file_is_found_at_its_place() {
+    let template = "record(ai, \"$(P)$(N)\") { field(PREC, \"$(PREC=1)\") }\n";
+
+    assert_eq!(assert_found("plant.substitutions", SUBSTITUTIONS, &[("motor.template", template)]), 6);
+}
+
+#[test]
+fn every_fault_planted_in_a_script_is_found_at_its_place() {
+    let good = "record(ai, \"$(P)good\") {}\n";
+
+    assert_eq!(assert_found("st.cmd", SCRIPT, &[("good.db", good)]), 19);
+}
+
+#[test]
+fn a_template_that_is_wrong_is_told_once_with_who_wanted_it() {
+    let rows = &[fine("file bad.template { pattern {N} {1} {2} {3} }"), fine("file none.template { {N=1} }")];
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-template-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a.substitutions"), lines(rows)).unwrap();
+    std::fs::write(folder.join("bad.template"), "record(ai, \"$(N)\") { field(PREC, x) }\n").unwrap();
+
+    let output = run(fodo(free_port()).current_dir(&folder).args(["check", "a.substitutions"]));
+
+    assert_eq!(
+        text(&output.stdout),
+        "bad.template:1:34: error: PREC cannot be \"x\": expected a whole number\n  \
+         record(ai, \"$(N)\") { field(PREC, x) }\n                                   ^\n  \
+         wanted by a.substitutions:1:33\n\
+         none.template: error: cannot be read: entity not found\n  wanted by a.substitutions:2:22\n\
+         2 errors, 0 warnings\n"
+            .replace("entity not found", "No such file or directory (os error 2)")
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_remark_says_which_line_of_a_script_wanted_the_file() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-wanted-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a.db"), "record(ai, \"$(P)a\") { field(INP, \"$(P)gone\") }\n").unwrap();
+    std::fs::write(folder.join("st.cmd"), "\niocshLoad(inner.cmd)\niocInit\n").unwrap();
+    std::fs::write(folder.join("inner.cmd"), "dbLoadRecords(a.db, \"P=x:\")\n").unwrap();
+
+    let output = run(fodo(free_port()).current_dir(&folder).args(["check", "--json", "st.cmd"]));
+
+    let finding: Json = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert_eq!((&finding["file"], &finding["level"]), (&"a.db".into(), &"warning".into()));
+    assert_eq!(finding["wanted_by"], serde_json::json!(["inner.cmd:1", "st.cmd:2"]));
+}
+
+#[test]
+fn a_file_that_is_right_is_told_to_be() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-right-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("right.db"), "record(ai, a) {}\n").unwrap();
+
+    let output = run(fodo(free_port()).current_dir(&folder).args(["check", "right.db"]));
+
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("0 errors, 0 warnings\n", Some(0)));
+}
+
+#[test]
+fn an_access_file_is_checked_by_itself_and_in_the_script_that_names_it() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-access-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("plant.acf"), "ASG(DEFAULT) {\n RULE(1, $(R)) {\n").unwrap();
+    std::fs::write(folder.join("fine.acf"), "ASG(DEFAULT) { INPA(\"nowhere\") RULE(1, READ) }\n").unwrap();
+    std::fs::write(folder.join("wrong.cmd"), "asSetFilename(plant.acf)\nasSetSubstitutions(R=READ)\niocInit\n")
+        .unwrap();
+    std::fs::write(folder.join("fine.cmd"), "asSetFilename(fine.acf)\niocInit\n").unwrap();
+    let check = |arguments: &[&str]| {
+        let output = run(fodo(free_port()).current_dir(&folder).arg("check").args(arguments));
+        (output.status.code(), text(&output.stdout))
+    };
+
+    let (by_itself, told_by_itself) = check(&["-m", "R=READ", "plant.acf"]);
+    let (in_script, told_in_script) = check(&["wrong.cmd"]);
+    let (fine, told_fine) = check(&["fine.cmd"]);
+
+    assert_eq!((by_itself, in_script, fine), (Some(1), Some(1), Some(0)));
+    assert!(told_by_itself.starts_with("plant.acf:2:17: error: "), "{told_by_itself}");
+    assert!(told_in_script.contains("plant.acf:2:17: error: "), "{told_in_script}");
+    assert!(told_in_script.contains("wanted by wrong.cmd:3"), "{told_in_script}");
+    assert!(told_fine.starts_with("fine.cmd:2:1: warning: ") && told_fine.contains("\"nowhere\""), "{told_fine}");
+}

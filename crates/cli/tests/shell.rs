@@ -1,0 +1,206 @@
+//! `fodo ioc` with scripts, and commands from a pipe.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
+#![expect(dead_code, reason = "these tests need a part of what supports all")]
+
+mod support;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use support::{Lines, end_of, fodo, free_port, signal, text, wait};
+
+const DATABASE: &str = "record(ao, \"$(P)set\") { field(PREC, 2) field(FLNK, \"$(P)twice\") alias(\"$(P)other\") }\n\
+                        record(calc, \"$(P)twice\") { field(CALC, \"A*2\") field(INPA, \"$(P)set CP\") field(PREC, 2) }\n";
+
+/// A folder of its own with a database and a script in it.
+fn folder(name: &str, script: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("shell-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("db")).unwrap();
+    std::fs::write(folder.join("db/a.db"), DATABASE).unwrap();
+    std::fs::write(folder.join("st.cmd"), script).unwrap();
+    folder
+}
+
+fn ioc(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = fodo(free_port());
+    command.current_dir(folder).args(["ioc", "--interface", "127.0.0.1", "--port", "0"]).args(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs to its end with these lines as its input.
+fn fed(folder: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut child = ioc(folder, arguments).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    end_of(child)
+}
+
+/// The lines of the output that follow a line.
+fn after<'a>(output: &'a str, line: &str) -> Vec<&'a str> {
+    output.lines().skip_while(|other| *other != line).skip(1).collect()
+}
+
+#[test]
+fn a_script_is_shown_loads_starts_and_writes() {
+    let script = "# A comment\n#- and one that is not shown\nepicsEnvSet(\"P\", \"x:\")\nepicsEnvSet Q $(P)y:\n\
+                  < more.cmd\ncd db\ndbLoadRecords(\"a.db\", \"P=$(Q)\")\niocInit()\ndbpf \"x:y:set\" 1.25\ndbgf(x:y:twice)\n\
+                  dbl > names.txt\nexit 7\necho never\n";
+    let folder = folder("whole", script);
+    std::fs::write(folder.join("more.cmd"), "echo \"from ${P}more\"\nexit\necho never\n").unwrap();
+
+    let output = end_of(ioc(&folder, &["st.cmd"]).spawn().unwrap());
+
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert!(out.starts_with("# A comment\nepicsEnvSet(\"P\", \"x:\")\n"), "{out}");
+    assert!(out.contains("\nfrom x:more\n") && !out.contains("never"), "{out}");
+    assert!(out.contains("\nfodo ioc: serving 2 records on 127.0.0.1:"), "{out}");
+    assert_eq!(after(&out, "dbgf(x:y:twice)")[0], "DBF_DOUBLE:         2.50");
+    assert_eq!(std::fs::read_to_string(folder.join("db/names.txt")).unwrap(), "x:y:set\nx:y:twice\n");
+}
+
+#[test]
+fn commands_from_a_pipe_are_run_and_its_end_stops_nothing() {
+    let folder = folder("pipe", "");
+    let mut child = ioc(&folder, &["-m", "P=x:", "db/a.db"]).stdin(Stdio::piped()).spawn().unwrap();
+    let lines = Lines::of(child.stdout.take().unwrap());
+    assert!(lines.next().starts_with("fodo ioc: serving 2 records"));
+
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"dbla\ndbstat\necho done\n").unwrap();
+    let seen: Vec<String> = (0..5).map(|_| lines.next()).collect();
+    drop(input);
+
+    assert_eq!(seen, ["x:other -> x:set", "       1 ao", "       1 calc", "       2 records, 1 aliases", "done"]);
+    assert_serves_until_a_signal(child);
+}
+
+/// It has not ended, and a signal ends it cleanly.
+fn assert_serves_until_a_signal(mut child: Child) {
+    assert!(child.try_wait().unwrap().is_none());
+    signal(&child, "TERM");
+    assert_eq!(wait(&mut child).code(), Some(0));
+}
+
+#[test]
+fn an_error_is_told_with_its_place_and_does_what_the_script_wants() {
+    let script = "dbLoadRecord(\"db/a.db\")\non error break\ndbLoadRecords(\"db/a.db\")\necho never\n";
+    let folder = folder("break", script);
+
+    let output = end_of(ioc(&folder, &["st.cmd"]).spawn().unwrap());
+
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!text(&output.stdout).contains("never"));
+    assert!(
+        told.starts_with("st.cmd:1:1: there is no command \"dbLoadRecord\"; did you mean \"dbLoadRecords\"?\n"),
+        "{told}"
+    );
+    assert!(told.contains("db/a.db:1:13: macro \"P\" is not defined"), "{told}");
+    assert!(told.ends_with("wanted by st.cmd:3\n"), "{told}");
+}
+
+#[test]
+fn a_script_that_halts_serves_on_and_reads_nothing_more() {
+    let folder = folder("halt", "dbLoadRecords(db/a.db,\"P=x:\")\niocInit\non error halt\nnonsense\necho never\n");
+    let mut child = ioc(&folder, &["st.cmd"]).spawn().unwrap();
+
+    let told = Lines::of_stream(child.stderr.take().unwrap()).next();
+
+    assert!(told.starts_with("st.cmd:4:1: there is no command \"nonsense\""), "{told}");
+    assert_serves_until_a_signal(child);
+}
+
+#[test]
+fn input_that_ends_before_anything_is_served_is_a_failure() {
+    let folder = folder("nothing", "epicsEnvSet A 1\n");
+
+    let output = fed(&folder, &["st.cmd"], "echo $(A)\n");
+
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), "epicsEnvSet A 1\n1\n"));
+    assert_eq!(text(&output.stderr), "fodo ioc: iocInit never came, so nothing is served\n");
+}
+
+#[test]
+fn access_security_that_is_asked_for_and_not_there_serves_nothing() {
+    let folder = folder("security", "asSetFilename(\"plant.acf\")\ndbLoadRecords(db/a.db,\"P=x:\")\niocInit\n");
+
+    let output = fed(&folder, &["-S", "st.cmd"], "");
+
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(told.contains("plant.acf: cannot be read") && told.contains("nothing is served"), "{told}");
+}
+
+#[test]
+fn a_script_says_who_may_write_and_commands_have_that_read_again() {
+    let script =
+        "asSetSubstitutions(\"RIGHT=READ\")\nasSetFilename(plant.acf)\ndbLoadRecords(db/a.db,\"P=x:\")\niocInit\n";
+    let folder = folder("rights", script);
+    std::fs::write(folder.join("plant.acf"), "ASG(DEFAULT) { RULE(1, $(RIGHT)) }\nFOO(bar)\n").unwrap();
+    let mut child = ioc(&folder, &["st.cmd"]).stdin(Stdio::piped()).spawn().unwrap();
+    let told = Lines::of_stream(child.stderr.take().unwrap());
+    let lines = Lines::of(child.stdout.take().unwrap());
+    let ready = std::iter::repeat_with(|| lines.next()).find(|line| line.starts_with("fodo ioc: serving")).unwrap();
+    let port = support::search_port(&ready);
+    let put = || support::run(fodo(port).args(["put", "x:set", "1"])).status.code();
+
+    let before = put();
+    std::fs::write(folder.join("plant.acf"), "ASG(DEFAULT) { RULE(1, WRITE) }").unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"asInit\nasSetFilename other.acf\necho done\n").unwrap();
+    assert_eq!(lines.next(), "done");
+    let after = put();
+
+    assert_eq!((before, after), (Some(5), Some(0)));
+    let warning = told.next();
+    assert!(warning.contains("plant.acf:2:1: \"FOO\" is not known"), "{warning}");
+    // It shows the line of the script before that.
+    assert!(
+        std::iter::repeat_with(|| told.next()).any(|line| line.contains("access security is chosen before iocInit"))
+    );
+    assert_serves_until_a_signal(child);
+}
+
+#[test]
+fn macros_of_a_script_hold_for_that_script() {
+    let folder = folder(
+        "scope",
+        "iocshLoad(\"inner.cmd\", \"A=inner\")\necho $(A=outer)\niocshRun(\"echo $(A)\", \"A=run\")\nexit\n",
+    );
+    std::fs::write(folder.join("inner.cmd"), "echo $(A)\n").unwrap();
+
+    let output = end_of(ioc(&folder, &["st.cmd"]).spawn().unwrap());
+
+    let said: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(said.contains(&"inner".to_owned()) && said.contains(&"outer".to_owned()), "{said:?}");
+}
+
+#[test]
+fn databases_are_found_along_the_path_of_the_environment() {
+    let script = "epicsEnvSet(\"EPICS_DB_INCLUDE_PATH\", \"none:db\")\ndbLoadRecords(\"a.db\", \"P=x:\")\n\
+                  dbLoadTemplate(\"b.substitutions\", \"\", \"more\")\niocInit\ndbstat\nexit\n";
+    let folder = folder("path", script);
+    std::fs::create_dir_all(folder.join("more")).unwrap();
+    std::fs::write(folder.join("more/b.substitutions"), "file a.db { { P=y: } }\n").unwrap();
+
+    let output = end_of(ioc(&folder, &["st.cmd"]).spawn().unwrap());
+
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert_eq!(after(&text(&output.stdout), "dbstat")[2], "       4 records, 2 aliases");
+}
+
+#[test]
+fn softioc_flags_are_understood() {
+    let folder = folder("flags", "");
+
+    let output =
+        fed(&folder, &["-D", "softIoc.dbd", "-s", "-v", "-m", "P=x:", "-d", "db/a.db"], "dbgrep *twice\nexit\n");
+
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(out.starts_with("dbLoadRecords db/a.db P=x:\niocInit\nfodo ioc: serving"), "{out}");
+    assert!(out.ends_with("\nx:twice\n"), "{out}");
+}

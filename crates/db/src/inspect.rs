@@ -1,0 +1,96 @@
+//! What a database tells of itself: to a shell, to a person who looks for a mistake.
+
+use fodo_data::{Text, Value};
+
+use crate::common::{Common, row};
+use crate::database::Database;
+use crate::field::Slot;
+use crate::link::{Link, Target};
+use crate::record::{Cell, Record, with};
+
+/// Where a link leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeadsTo {
+    /// To a record of this database.
+    Record(Text),
+    /// To a name that no record here has.
+    Elsewhere,
+}
+
+/// A link that is neither empty nor a constant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkFacts {
+    /// The field that holds it.
+    pub field: &'static str,
+    /// Name and modifiers.
+    pub text: Text,
+    /// Where it leads.
+    pub leads_to: LeadsTo,
+}
+
+impl Database {
+    /// Every alias and the record it means, in alphabetical order.
+    pub fn aliases(&self) -> Vec<(Text, Text)> {
+        let names = &self.core().names;
+        let own = |record: u32| names.get(record as usize).cloned();
+        let mut found: Vec<(Text, Text)> = self
+            .core()
+            .index
+            .iter()
+            .filter_map(|(name, record)| Some((name.0.clone(), own(*record)?)))
+            .filter(|(alias, record)| alias != record)
+            .collect();
+        found.sort_by(|(left, _), (right, _)| left.as_bytes().cmp(right.as_bytes()));
+        found
+    }
+
+    /// The fields of a record or alias, in the order of its table; none for a name that is not there.
+    pub fn field_names(&self, record: &str) -> impl Iterator<Item = &'static str> {
+        let number = self.core().index.get(record.as_bytes()).copied();
+        let kind = number.and_then(|number| self.core().cell(number)).map(|cell| cell.record_type());
+        kind.into_iter().flat_map(|kind| Common::ROWS.iter().chain(kind.rows).map(|row| row.name))
+    }
+
+    /// The fields of a record or alias that hold something else than a new record of its type, in the same order.
+    pub fn changed_fields(&self, record: &str) -> Vec<&'static str> {
+        let number = self.core().index.get(record.as_bytes()).copied();
+        let Some(cell) = number.and_then(|number| self.core().cell(number)) else { return Vec::new() };
+        let new = (cell.record_type().create)();
+        let values = |cell: &dyn Cell| {
+            let n_fields = Common::COUNT + cell.record_type().rows.len() as u16;
+            let read = |body: &mut dyn Record| -> Vec<Option<Value>> {
+                (0..n_fields).map(|field| body.slot(field).map(|slot| slot.value())).collect()
+            };
+            with(cell, read).unwrap_or_default()
+        };
+        let (now, before) = (values(cell), values(&*new));
+        let differ = now.iter().zip(&before).map(|(now, before)| now != before);
+        self.field_names(record).zip(differ).filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+
+    /// The links of a record or alias that lead to a name.
+    pub fn links(&self, record: &str) -> Vec<LinkFacts> {
+        let core = self.core();
+        let Some(cell) = core.index.get(record.as_bytes()).and_then(|number| core.cell(*number)) else {
+            return Vec::new();
+        };
+        let rows = cell.record_type().rows;
+        let n_fields = Common::COUNT + rows.len() as u16;
+        let mut found = Vec::new();
+        for (field, row) in (0..n_fields).filter_map(|field| Some((field, row(rows, field)?))) {
+            let link = with(cell, |body| match body.slot(field) {
+                Some(Slot::InLink(link) | Slot::OutLink(link) | Slot::FwdLink(link)) => Some(Link::clone(link)),
+                _ => None,
+            });
+            let Some(link) = link.flatten().filter(|link| link.name().is_some()) else { continue };
+            let leads_to = match link.target() {
+                Target::Field { record, .. } => {
+                    core.names.get(record as usize).map_or(LeadsTo::Elsewhere, |name| LeadsTo::Record(name.clone()))
+                }
+                _ => LeadsTo::Elsewhere,
+            };
+            found.push(LinkFacts { field: row.name, text: link.text(), leads_to });
+        }
+        found
+    }
+}

@@ -1,0 +1,220 @@
+//! What loads and is probably not meant: what `fodo check` warns of, each with the place where it is written.
+
+use std::collections::HashMap;
+
+use fodo_data::{Scalar, Text};
+
+use crate::common::{Common, number, row};
+use crate::field::{FieldInfo, NOMOD, Slot};
+use crate::limit::SUGGESTED_NAMES_MAX;
+use crate::link::{Modifiers, Parsed, Side, Trigger, parse};
+use crate::load::error::suggestion;
+use crate::load::{LoadError, Loader};
+use crate::menu;
+use crate::put::side;
+use crate::record::{RecordType, with};
+
+/// A field that a file sets, and where.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) record: u32,
+    pub(crate) field: u16,
+    pub(crate) text: Text,
+    /// Where the value stands; the message is empty.
+    pub(crate) at: LoadError,
+}
+
+/// Every word that may follow the name in a link.
+const MODIFIERS: [&str; 9] = ["NPP", "PP", "CPP", "CP", "CA", "NMS", "MS", "MSI", "MSS"];
+
+/// Limits and the severities that make alarms of them.
+const LIMITS: [(&str, &str); 4] = [("HIHI", "HHSV"), ("HIGH", "HSV"), ("LOW", "LSV"), ("LOLO", "LLSV")];
+
+/// Pairs of which the first must not be above the second.
+const RANGES: [(&str, &str); 2] = [("LOPR", "HOPR"), ("DRVL", "DRVH")];
+
+/// Whether a field can be remarked on at all; of the others no place is kept.
+pub(crate) fn is_looked_at(row: &FieldInfo) -> bool {
+    let is_limit = LIMITS.iter().any(|(limit, _)| *limit == row.name);
+    let is_range = RANGES.iter().any(|(_, high)| *high == row.name);
+    row.dbf.is_link() || is_limit || is_range || ["SCAN", "OMSL"].contains(&row.name)
+}
+
+impl Loader {
+    /// A loader that remembers where every field was set, for [`Loader::remarks`].
+    pub fn that_keeps_places() -> Loader {
+        Loader { placed: Some(Vec::new()), ..Loader::default() }
+    }
+
+    /// What loads and is probably not meant, in the order of loading: links to what is not here, modifiers and limits
+    /// of no effect. Nothing from a loader that keeps no places.
+    pub fn remarks(&self) -> Vec<LoadError> {
+        let mut found = self.remarks.clone();
+        let placed = self.placed.as_deref().unwrap_or_default();
+        let mut last: HashMap<(u32, u16), usize> = HashMap::new();
+        for (index, placed) in placed.iter().enumerate() {
+            last.insert((placed.record, placed.field), index);
+        }
+        for (index, placed) in placed.iter().enumerate() {
+            let counts = last.get(&(placed.record, placed.field)) == Some(&index);
+            if !counts || self.deleted.contains(&placed.record) {
+                continue;
+            }
+            let Some(messages) = self.look_at(placed) else { continue };
+            found.extend(messages.into_iter().map(|message| LoadError { message, ..placed.at.clone() }));
+        }
+        found
+    }
+
+    fn look_at(&self, placed: &Placed) -> Option<Vec<String>> {
+        let kind = self.kind(placed.record)?;
+        let row = row(kind.rows, placed.field)?;
+        let messages = if row.dbf.is_link() {
+            self.look_at_link(placed, row)
+        } else {
+            self.look_at_value(placed, row).into_iter().collect()
+        };
+        Some(messages)
+    }
+
+    fn look_at_value(&self, placed: &Placed, row: &FieldInfo) -> Option<String> {
+        let record = placed.record;
+        if row.name == "SCAN" {
+            return self.look_at_scan(record);
+        }
+        if row.name == "OMSL"
+            && self.menu(record, "OMSL") == Some(1)
+            && self.text(record, "DOL").is_some_and(|dol| dol.is_empty())
+        {
+            return Some("OMSL is closed_loop and DOL is empty, so there is nothing to follow".into());
+        }
+        if let Some((limit, severity)) = LIMITS.iter().find(|(limit, _)| *limit == row.name) {
+            let is_silent = self.menu(record, severity) == Some(0);
+            return is_silent.then(|| format!("{limit} is set and {severity} is NO_ALARM, so no alarm comes of it"));
+        }
+        let (low, high) = RANGES.iter().find(|(_, high)| *high == row.name)?;
+        let (below, above) = (self.real(record, low)?, self.real(record, high)?);
+        (below > above).then(|| format!("{low} ({below}) is above {high} ({above})"))
+    }
+
+    fn look_at_scan(&self, record: u32) -> Option<String> {
+        match self.menu(record, "SCAN").map(usize::from).and_then(|scan| menu::SCAN.get(scan).copied())? {
+            "I/O Intr" => {
+                let kind = self.kind(record)?;
+                let device =
+                    self.menu(record, "DTYP").and_then(|device| kind.devices.get(usize::from(device)).copied());
+                let is_soft = device.is_none_or(|device| device.ends_with("Soft Channel"));
+                is_soft
+                    .then(|| "nothing interrupts a soft record, so with SCAN \"I/O Intr\" it is never processed".into())
+            }
+            "Event" if self.text(record, "EVNT").is_some_and(|event| event.is_empty()) => {
+                Some("SCAN is Event and EVNT is empty, so it is never processed".into())
+            }
+            _ => None,
+        }
+    }
+
+    fn look_at_link(&self, placed: &Placed, row: &FieldInfo) -> Vec<String> {
+        let text = placed.text.to_str();
+        let side = side(row.dbf);
+        let Parsed::Name { name, modifiers } = parse(&text, side) else { return Vec::new() };
+        let mut messages = modifiers_of(&text, row, side);
+        let (record_name, field_name) = name.split_once('.').unwrap_or((&name, ""));
+        let field_name = field_name.split(['$', '{', '[']).next().unwrap_or_default();
+        let Some(&there) = self.index.get(record_name.as_bytes()) else {
+            let names = self.names.iter().take(SUGGESTED_NAMES_MAX);
+            let names = names.filter_map(|name| std::str::from_utf8(name.as_bytes()).ok());
+            let guess = suggestion(record_name, names);
+            messages.push(format!("{} leads to \"{record_name}\", which is no record of these files{guess}", row.name));
+            return messages;
+        };
+        let Some(kind) = self.kind(there) else { return messages };
+        let field = if field_name.is_empty() { Some(kind.value) } else { number(kind.rows, field_name) };
+        let Some(field) = field else {
+            if !["RTYP", "TIME"].contains(&field_name) {
+                let names = kind.rows.iter().chain(Common::ROWS).map(|row| row.name);
+                let guess = suggestion(field_name, names);
+                messages.push(format!("record \"{record_name}\" ({}) has no field \"{field_name}\"{guess}", kind.name));
+            }
+            return messages;
+        };
+        messages.extend(self.look_at_target(placed, side, modifiers, (there, field)));
+        messages
+    }
+
+    /// What a link wants of a field that is here.
+    fn look_at_target(&self, placed: &Placed, side: Side, modifiers: Modifiers, there: (u32, u16)) -> Option<String> {
+        let (record, field) = there;
+        let target = row(self.kind(record)?.rows, field)?;
+        if side == Side::Out && target.has(NOMOD) {
+            return Some(format!("{} cannot be written", target.name));
+        }
+        if record == placed.record && side == Side::Forward {
+            return Some("the record forwards to itself, which does nothing".into());
+        }
+        let scan = self.menu(record, "SCAN").filter(|scan| *scan != 0)?;
+        let processes = (side == Side::Forward || modifiers.trigger == Trigger::Passive) && target.name != "PROC";
+        let rate = menu::SCAN.get(usize::from(scan))?;
+        processes.then(|| {
+            let what = if side == Side::Forward { "a forward link" } else { "PP" };
+            format!("the record it leads to has SCAN \"{rate}\"; {what} processes passive records only")
+        })
+    }
+
+    fn kind(&self, record: u32) -> Option<&'static RecordType> {
+        self.records.get(record as usize).map(|cell| cell.record_type())
+    }
+
+    fn scalar(&self, record: u32, field: &str) -> Option<Scalar> {
+        let cell = self.records.get(record as usize)?;
+        let field = number(cell.record_type().rows, field)?;
+        with(&**cell, |body| body.slot(field).and_then(|slot: Slot<'_>| slot.value().first())).flatten()
+    }
+
+    fn menu(&self, record: u32, field: &str) -> Option<u16> {
+        match self.scalar(record, field)? {
+            Scalar::Enum(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    fn text(&self, record: u32, field: &str) -> Option<Text> {
+        match self.scalar(record, field)? {
+            Scalar::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn real(&self, record: u32, field: &str) -> Option<f64> {
+        match self.scalar(record, field)? {
+            Scalar::F64(number) => Some(number),
+            Scalar::I32(number) => Some(f64::from(number)),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with the words behind the name of a link.
+fn modifiers_of(text: &str, row: &FieldInfo, side: Side) -> Vec<String> {
+    let words: Vec<&str> = text.split_whitespace().skip(1).collect();
+    let mut messages = Vec::new();
+    for word in &words {
+        if !MODIFIERS.contains(word) {
+            let guess = suggestion(word, MODIFIERS.into_iter());
+            let all = if guess.is_empty() { format!("; there are {}", MODIFIERS.join(" ")) } else { guess };
+            messages.push(format!("\"{word}\" is no modifier of a link{all}"));
+        } else if side != Side::In && ["CP", "CPP"].contains(word) {
+            messages.push(format!(
+                "{row} cannot follow what it leads to: {word} means something for inputs only",
+                row = row.name
+            ));
+        }
+    }
+    for group in [&MODIFIERS[..5], &MODIFIERS[5..]] {
+        let said: Vec<&str> = words.iter().copied().filter(|word| group.contains(word)).collect();
+        if let [first, second, ..] = said.as_slice() {
+            messages.push(format!("{first} and {second} cannot both hold"));
+        }
+    }
+    messages
+}

@@ -1,0 +1,409 @@
+//! `.substitutions` files: which template is loaded with which macros, as `msi` and `dbLoadTemplate` read them.
+
+use crate::limit::{INCLUDE_DEPTH_MAX, INSTANCES_MAX, LOAD_ERRORS_MAX};
+use crate::load::error::suggestion;
+use crate::load::{LoadError, Macros, OpenFile};
+
+/// One template with its macros.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// The template.
+    pub file: String,
+    /// Global macros, then its own.
+    pub macros: Macros,
+    /// `file:line:column` of its row.
+    pub place: String,
+}
+
+/// What a `.substitutions` file asks for, in its order.
+///
+/// `macros` are there already for the names of files and for values. `open` finds the file and what it includes.
+pub fn instances(file: &str, macros: &Macros, open: &mut OpenFile) -> Result<Vec<Instance>, Vec<LoadError>> {
+    let mut reading =
+        Reading { open, within: Vec::new(), global: macros.clone(), found: Vec::new(), errors: Vec::new() };
+    reading.file(file, None);
+    if reading.errors.is_empty() { Ok(reading.found) } else { Err(reading.errors) }
+}
+
+struct Reading<'a, 'b> {
+    open: &'a mut OpenFile<'b>,
+    /// The files that include the one that is read, and itself.
+    within: Vec<String>,
+    global: Macros,
+    found: Vec<Instance>,
+    errors: Vec<LoadError>,
+}
+
+/// A word of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    /// With quotes or without; quotes and what they protect are resolved.
+    Text(String),
+    /// `{`, `}`, `,` or `=`
+    Mark(char),
+    End,
+}
+
+impl Token {
+    fn shown(&self) -> String {
+        match self {
+            Token::Text(text) => format!("\"{text}\""),
+            Token::Mark(mark) => format!("'{mark}'"),
+            Token::End => "the end of the file".into(),
+        }
+    }
+}
+
+/// The words of one file.
+struct Words<'a> {
+    file: &'a str,
+    source: &'a str,
+    offset: usize,
+}
+
+impl Words<'_> {
+    fn rest(&self) -> &str {
+        self.source.get(self.offset..).unwrap_or_default()
+    }
+
+    fn error(&self, offset: usize, message: impl Into<String>) -> LoadError {
+        let before = self.source.get(..offset).unwrap_or(self.source);
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.source.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+        LoadError {
+            file: self.file.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before.get(start..).unwrap_or_default().chars().count() + 1,
+            message: message.into(),
+            source: line.to_owned(),
+            from: Vec::new(),
+        }
+    }
+
+    fn skip_blanks(&mut self) {
+        loop {
+            let trimmed = self.rest().trim_start();
+            let n_left = match trimmed.strip_prefix('#') {
+                Some(comment) => comment.find('\n').map_or(0, |newline| comment.len() - newline),
+                None => trimmed.len(),
+            };
+            let is_over = n_left == trimmed.len();
+            self.offset = self.source.len() - n_left;
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// The next word and where it starts.
+    fn next(&mut self) -> Result<(Token, usize), LoadError> {
+        self.skip_blanks();
+        let start = self.offset;
+        let Some(first) = self.rest().chars().next() else { return Ok((Token::End, start)) };
+        if matches!(first, '{' | '}' | ',' | '=') {
+            self.offset += 1;
+            return Ok((Token::Mark(first), start));
+        }
+        if first == '"' || first == '\'' {
+            return Ok((Token::Text(self.quoted(first, start)?), start));
+        }
+        let n = bare_length(self.rest());
+        let text = self.rest().get(..n).unwrap_or_default().to_owned();
+        self.offset += n;
+        Ok((Token::Text(text), start))
+    }
+
+    fn peek(&mut self) -> Result<Token, LoadError> {
+        let before = self.offset;
+        let token = self.next()?.0;
+        self.offset = before;
+        Ok(token)
+    }
+
+    /// The text up to the same quote. A backslash protects what follows and goes, as in macro values everywhere.
+    fn quoted(&mut self, quote: char, start: usize) -> Result<String, LoadError> {
+        let mut out = String::new();
+        let mut is_escaped = false;
+        for (position, character) in self.rest().char_indices().skip(1) {
+            match character {
+                '\n' => break,
+                _ if is_escaped => {
+                    out.push(character);
+                    is_escaped = false;
+                }
+                '\\' => is_escaped = true,
+                character if character == quote => {
+                    self.offset += position + 1;
+                    return Ok(out);
+                }
+                character => out.push(character),
+            }
+        }
+        self.offset += self.rest().lines().next().map_or(0, str::len);
+        Err(self.error(start, format!("the closing '{quote}' is missing on this line")))
+    }
+
+    fn mark(&mut self, wanted: char) -> Result<usize, LoadError> {
+        match self.next()? {
+            (Token::Mark(mark), place) if mark == wanted => Ok(place),
+            (token, place) => Err(self.error(place, format!("found {}, expected '{wanted}'", token.shown()))),
+        }
+    }
+
+    fn text(&mut self, what: &str) -> Result<(String, usize), LoadError> {
+        match self.next()? {
+            (Token::Text(text), place) => Ok((text, place)),
+            (token, place) => Err(self.error(place, format!("found {}, expected {what}", token.shown()))),
+        }
+    }
+
+    /// `{ a=1, b="2" }` as pairs.
+    fn definitions(&mut self) -> Result<Vec<(String, String)>, LoadError> {
+        self.mark('{')?;
+        let mut pairs = Vec::new();
+        loop {
+            match self.next()? {
+                (Token::Mark('}'), _) => return Ok(pairs),
+                (Token::Mark(','), _) => {}
+                (Token::Text(name), _) => {
+                    self.mark('=')?;
+                    let is_empty = matches!(self.peek()?, Token::Mark(',' | '}'));
+                    let value = if is_empty { String::new() } else { self.text("a value")?.0 };
+                    pairs.push((name, value));
+                }
+                (token, place) => {
+                    let message = format!("found {}, expected NAME=value or '}}'", token.shown());
+                    return Err(self.error(place, message));
+                }
+            }
+        }
+    }
+
+    /// `{ a, b "c" }`
+    fn values(&mut self, what: &str) -> Result<Vec<String>, LoadError> {
+        self.mark('{')?;
+        let mut values = Vec::new();
+        loop {
+            match self.next()? {
+                (Token::Mark('}'), _) => return Ok(values),
+                (Token::Mark(','), _) => {}
+                (Token::Text(value), _) => values.push(value),
+                (token, place) => {
+                    return Err(self.error(place, format!("found {}, expected {what} or '}}'", token.shown())));
+                }
+            }
+        }
+    }
+}
+
+/// How long a word without quotes is; the brackets of a macro belong to it.
+fn bare_length(text: &str) -> usize {
+    let mut closing = Vec::new();
+    let mut before = ' ';
+    for (position, character) in text.char_indices() {
+        match character {
+            '(' if before == '$' || !closing.is_empty() => closing.push(')'),
+            '{' if before == '$' => closing.push('}'),
+            character if closing.last() == Some(&character) => drop(closing.pop()),
+            '\n' => return position,
+            _ if !closing.is_empty() => {}
+            '{' | '}' | ',' | '=' | '"' | '\'' | '#' => return position.max(1),
+            character if character.is_whitespace() => return position,
+            _ => {}
+        }
+        before = character;
+    }
+    text.len()
+}
+
+impl Reading<'_, '_> {
+    /// `place`: of the line that includes the file.
+    fn file(&mut self, file: &str, place: Option<&LoadError>) {
+        let fail = |message: String| match place {
+            Some(place) => LoadError { message, ..place.clone() },
+            None => LoadError::of_file(file, message),
+        };
+        if self.within.iter().any(|name| name == file) || self.within.len() >= INCLUDE_DEPTH_MAX {
+            let round = self.within.join(" -> ");
+            self.errors.push(fail(format!("files include one another without end: {round} -> {file}")));
+            return;
+        }
+        let bytes = match (self.open)(file) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.errors.push(fail(format!("\"{file}\" cannot be read: {error}")));
+                return;
+            }
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let source = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        self.within.push(file.to_owned());
+        let mut words = Words { file, source, offset: 0 };
+        while self.errors.len() < LOAD_ERRORS_MAX {
+            match self.statement(&mut words) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.errors.push(error);
+                    recover(&mut words);
+                }
+            }
+        }
+        self.within.pop();
+    }
+
+    /// One statement; false at the end of the file.
+    fn statement(&mut self, words: &mut Words<'_>) -> Result<bool, LoadError> {
+        let (token, place) = words.next()?;
+        match &token {
+            Token::End => return Ok(false),
+            Token::Text(word) if word == "global" => self.define_global(words)?,
+            Token::Text(word) if word == "file" => self.template(words)?,
+            Token::Text(word) if word == "include" => {
+                let (file, _) = words.text("a file name")?;
+                self.file(&file, Some(&words.error(place, "")));
+            }
+            token => {
+                let word = if let Token::Text(word) = token { word } else { "" };
+                let guess = suggestion(word, ["file", "global", "include"].into_iter());
+                let message = format!("found {}, expected file, global or include{guess}", token.shown());
+                return Err(words.error(place, message));
+            }
+        }
+        Ok(true)
+    }
+
+    fn define_global(&mut self, words: &mut Words<'_>) -> Result<(), LoadError> {
+        for (name, value) in words.definitions()? {
+            self.global.define(&name, &value);
+        }
+        Ok(())
+    }
+
+    /// `file "x.template" { ... }`
+    fn template(&mut self, words: &mut Words<'_>) -> Result<(), LoadError> {
+        let (file, place) = words.text("the name of a template")?;
+        let file = self.global.expand_line(&file).map_err(|error| words.error(place, error.message))?;
+        words.mark('{')?;
+        let mut pattern: Option<Vec<String>> = None;
+        loop {
+            let start = {
+                words.skip_blanks();
+                words.offset
+            };
+            match words.peek()? {
+                Token::Mark('}') => {
+                    words.mark('}')?;
+                    return Ok(());
+                }
+                Token::Mark(',') => drop(words.mark(',')?),
+                Token::Text(word) if word == "global" => {
+                    words.next()?;
+                    self.define_global(words)?;
+                }
+                Token::Text(word) if word == "pattern" => {
+                    words.next()?;
+                    pattern = Some(words.values("the name of a macro")?);
+                }
+                Token::Mark('{') => {
+                    let pairs = match &pattern {
+                        Some(names) => row(names, words, start)?,
+                        None => words.definitions()?,
+                    };
+                    self.instance(&file, pairs, words.error(start, ""))?;
+                }
+                token => {
+                    let guess = if let Token::Text(word) = &token { word.as_str() } else { "" };
+                    let guess = suggestion(guess, ["pattern", "global"].into_iter());
+                    let message = format!("found {}, expected pattern, '{{' or '}}'{guess}", token.shown());
+                    return Err(words.error(start, message));
+                }
+            }
+        }
+    }
+
+    fn instance(&mut self, file: &str, pairs: Vec<(String, String)>, place: LoadError) -> Result<(), LoadError> {
+        if self.found.len() >= INSTANCES_MAX {
+            return Err(LoadError { message: format!("more than {INSTANCES_MAX} instances"), ..place });
+        }
+        let mut macros = self.global.clone();
+        for (name, value) in pairs {
+            macros.define(&name, &value);
+        }
+        self.found.push(Instance { file: file.to_owned(), macros, place: place.place() });
+        Ok(())
+    }
+}
+
+/// A row below a pattern: as many values as names. Fewer are accepted, as msi does; their macros stay undefined.
+fn row(names: &[String], words: &mut Words<'_>, start: usize) -> Result<Vec<(String, String)>, LoadError> {
+    let values = words.values("a value")?;
+    if values.len() > names.len() {
+        let message = format!("this row has {} values, its pattern {} names", values.len(), names.len());
+        return Err(words.error(start, message));
+    }
+    Ok(names.iter().cloned().zip(values).collect())
+}
+
+/// After an error: on to the next line that starts a statement.
+fn recover(words: &mut Words<'_>) {
+    while let Some(newline) = words.rest().find('\n') {
+        words.offset += newline + 1;
+        let starts_word = words.rest().starts_with(|character: char| character.is_alphabetic());
+        if starts_word && !words.rest().starts_with("pattern") {
+            return;
+        }
+    }
+    words.offset = words.source.len();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str, macros: &str) -> Result<Vec<String>, Vec<String>> {
+        let files = [("s", text), ("more", "file c.template { { N=3 } }")];
+        let mut open = |wanted: &str| {
+            let found = files.iter().find(|(name, _)| *name == wanted);
+            found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
+        };
+        let shown = |instance: &Instance| {
+            let line = instance.macros.expand_line("$(P=) $(N=) $(DESC=)").unwrap();
+            format!("{} {}: {line}", instance.place, instance.file)
+        };
+        match instances("s", &Macros::parse(macros).unwrap(), &mut open) {
+            Ok(found) => Ok(found.iter().map(shown).collect()),
+            Err(errors) => Err(errors.iter().map(|error| format!("{}: {}", error.place(), error.message)).collect()),
+        }
+    }
+
+    #[test]
+    fn patterns_definitions_globals_and_includes_give_instances() {
+        let text = "\u{feff}# motors\r\nglobal { P=\"$(P)m:\" }\nfile \"$(DIR)/a.template\" {\n  pattern { N, DESC }\n  \
+                    { 1, \"with, comma\" }\n  {2 $(N)nd}\n}\nfile b.template { { N=1, DESC=\"\" } {N=${P}2} }\ninclude \"more\"\n";
+
+        assert_eq!(
+            rows(text, "P=x:,DIR=db"),
+            Ok(vec![
+                "s:5:3 db/a.template: x:m: 1 with, comma".into(),
+                "s:6:3 db/a.template: x:m: 2 2nd".into(),
+                "s:8:19 b.template: x:m: 1 ".into(),
+                "s:8:36 b.template: x:m: x:m:2 ".into(),
+                "more:1:19 c.template: x:m: 3 ".into(),
+            ])
+        );
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_place() {
+        let text = "file a { pattern {N} {1, 2} }\nfile b { patern {N} }\nfiel c {}\nfile \"d { {N=1} }\nfile e { {N} }\n\
+                    file $(X) {}\ninclude s\ninclude none\nfile f { {N=1}\n";
+
+        let errors = rows(text, "").unwrap_err();
+
+        let places: Vec<&str> = errors.iter().map(|error| error.split(": ").next().unwrap()).collect();
+        assert_eq!(places, ["s:1:22", "s:2:10", "s:3:1", "s:4:6", "s:5:12", "s:6:6", "s:7:1", "s:8:1", "s:10:1"]);
+        assert!(errors[1].ends_with("did you mean \"pattern\"?"), "{}", errors[1]);
+        assert!(errors[0].ends_with("this row has 2 values, its pattern 1 names"), "{}", errors[0]);
+    }
+}

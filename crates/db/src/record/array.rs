@@ -1,0 +1,217 @@
+//! What records with an array share: its kind, constants, limits, when it is posted.
+
+use std::sync::Arc;
+
+use fodo_data::{Array, EventMask, Kind, Limits, Meta, Scalar, Text, Value};
+
+use crate::field::FieldInfo;
+use crate::limit::ELEMENTS_MAX;
+use crate::link::{Constant, Link};
+use crate::post::Posts;
+use crate::put::fitting;
+use crate::record::{CHANGED, Record};
+
+/// The kinds in the order of FTVL's choices.
+const KINDS: [Kind; 12] = [
+    Kind::Text,
+    Kind::I8,
+    Kind::U8,
+    Kind::I16,
+    Kind::U16,
+    Kind::I32,
+    Kind::U32,
+    Kind::I64,
+    Kind::U64,
+    Kind::F32,
+    Kind::F64,
+    Kind::Enum,
+];
+
+/// The kind of elements that FTVL says.
+pub(crate) fn kind_of(element_type: u16) -> Kind {
+    KINDS.get(usize::from(element_type)).copied().unwrap_or(Kind::U8)
+}
+
+/// NELM within its bounds.
+pub(crate) fn capacity_of(n_elements: u32) -> u32 {
+    n_elements.clamp(1, ELEMENTS_MAX)
+}
+
+/// A constant link's elements.
+pub(crate) fn constants(link: &Link, kind: Kind, capacity: u32) -> Option<Array> {
+    let scalars = match link.constant()? {
+        Constant::Many(scalars) => scalars.clone(),
+        Constant::One(scalar) => vec![scalar.clone()],
+    };
+    Some(collect(&scalars, kind)?.truncated(capacity as usize))
+}
+
+/// Elements of one kind from those of a link.
+fn collect(scalars: &[Scalar], kind: Kind) -> Option<Array> {
+    scalars.first()?;
+    if kind == Kind::Text {
+        return Some(Array::Text(Arc::new(scalars.iter().map(|scalar| scalar.to_text(None)).collect())));
+    }
+    let numbers: Result<Vec<f64>, _> = scalars.iter().map(Scalar::to_f64).collect();
+    Array::F64(Arc::new(numbers.ok()?)).to_kind(kind, None).ok()
+}
+
+/// What an array's record starts with: the constants, else the one element of an array of one, else nothing.
+pub(crate) fn initial(constants: Option<Array>, kind: Kind, capacity: u32) -> Array {
+    match constants {
+        Some(array) => array,
+        None if capacity > 1 => Array::empty(kind),
+        None => Array::F64(Arc::new(vec![0.0])).to_kind(kind, None).unwrap_or(Array::empty(kind)),
+    }
+}
+
+/// What limits and units are made of.
+pub(crate) struct ArrayMeta<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) units: &'a Text,
+    pub(crate) precision: i16,
+    pub(crate) display: Limits,
+}
+
+/// Units, precision and limits of a field of a record with an array. `span`: the range of those fields that have one
+/// of their own.
+pub(crate) fn meta(row: &FieldInfo, array: &ArrayMeta, span: Option<Limits>, meta: &mut Meta) {
+    let is_number = !matches!(array.kind, Kind::Text | Kind::Enum);
+    crate::meta::ranges(row, meta);
+    meta.precision = crate::meta::precision(row, array.precision);
+    if row.name == "VAL" {
+        meta.precision = if matches!(array.kind, Kind::F32 | Kind::F64) { array.precision } else { 0 };
+    }
+    if let Some(span) = span.or((row.name == "VAL").then_some(array.display)) {
+        meta.display = span;
+        meta.control = span;
+    }
+    if matches!(row.name, "HOPR" | "LOPR") || row.name == "VAL" && is_number {
+        meta.units = array.units.clone();
+    }
+}
+
+/// A record whose array is posted as MPST and APST say.
+pub(crate) trait ArrayRecord: Record {
+    const NORD: u16;
+    const HASH: u16;
+
+    fn posting(&mut self) -> Posting<'_>;
+}
+
+/// The fields that decide about posts.
+pub(crate) struct Posting<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) capacity: u32,
+    pub(crate) value: &'a mut Array,
+    pub(crate) length: &'a mut u32,
+    pub(crate) hash: &'a mut u32,
+    pub(crate) post_value: u16,
+    pub(crate) post_archive: u16,
+}
+
+macro_rules! array_record {
+    ($record:ident) => {
+        impl $crate::record::array::ArrayRecord for $record {
+            const NORD: u16 = $record::at("NORD");
+            const HASH: u16 = $record::at("HASH");
+
+            fn posting(&mut self) -> $crate::record::array::Posting<'_> {
+                $crate::record::array::Posting {
+                    kind: $crate::record::array::kind_of(self.element_type),
+                    capacity: self.capacity,
+                    value: &mut self.value,
+                    length: &mut self.length,
+                    hash: &mut self.hash,
+                    post_value: self.post_value,
+                    post_archive: self.post_archive,
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use array_record;
+
+/// Takes what was read or put, as far as it fits.
+pub(crate) fn take<R: ArrayRecord>(record: &mut R, value: Value, posts: &mut Posts) {
+    let place = record.posting();
+    if let Ok(array) = fitting(value, place.kind, place.capacity) {
+        *place.value = array;
+        count(record, posts);
+    }
+}
+
+/// NORD follows the array.
+pub(crate) fn count<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
+    let place = record.posting();
+    let length = place.value.len() as u32;
+    if *place.length != length {
+        *place.length = length;
+        posts.post(record, R::NORD, CHANGED);
+    }
+}
+
+/// Posts the array, always or when it changed.
+pub(crate) fn monitor<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
+    const ON_CHANGE: u16 = 1;
+    let mut mask = posts.alarms(record);
+    let place = record.posting();
+    let on_change = [(place.post_value, EventMask::VALUE), (place.post_archive, EventMask::LOG)];
+    for (_, kind) in on_change.iter().filter(|(when, _)| *when != ON_CHANGE) {
+        mask |= *kind;
+    }
+    if on_change.iter().any(|(when, _)| *when == ON_CHANGE) {
+        let hash = hash(place.value);
+        if std::mem::replace(place.hash, hash) != hash {
+            for (_, kind) in on_change.iter().filter(|(when, _)| *when == ON_CHANGE) {
+                mask |= *kind;
+            }
+            posts.post(record, R::HASH, EventMask::VALUE);
+        }
+    }
+    if !mask.is_empty() {
+        let value = record.record_type().value;
+        posts.post(record, value, mask);
+    }
+}
+
+/// What Base keeps a text in.
+const TEXT_BYTES: usize = 40;
+
+/// What HASH says of an array as it lies in memory.
+///
+/// Source: EPICS Base 7.0, epicsMemHash.
+fn hash(array: &Array) -> u32 {
+    let (mut hash, mut is_even) = (0_u32, true);
+    let mut add = |bytes: &[u8]| {
+        for &byte in bytes {
+            let byte = i32::from(byte.cast_signed()).cast_unsigned();
+            hash ^= if is_even { !((hash << 11) ^ byte ^ (hash >> 5)) } else { (hash << 7) ^ byte ^ (hash >> 3) };
+            is_even = !is_even;
+        }
+    };
+    macro_rules! numbers {
+        ($elements:expr) => {
+            $elements.iter().for_each(|element| add(&element.to_ne_bytes()))
+        };
+    }
+    match array {
+        Array::I8(elements) => numbers!(elements),
+        Array::U8(elements) => add(elements),
+        Array::I16(elements) => numbers!(elements),
+        Array::U16(elements) | Array::Enum(elements) => numbers!(elements),
+        Array::I32(elements) => numbers!(elements),
+        Array::U32(elements) => numbers!(elements),
+        Array::I64(elements) => numbers!(elements),
+        Array::U64(elements) => numbers!(elements),
+        Array::F32(elements) => numbers!(elements),
+        Array::F64(elements) => numbers!(elements),
+        Array::Text(elements) => elements.iter().for_each(|element| {
+            let mut cell = [0; TEXT_BYTES];
+            cell.iter_mut().zip(element.as_bytes()).for_each(|(place, byte)| *place = *byte);
+            add(&cell);
+        }),
+    }
+    hash
+}

@@ -1,0 +1,141 @@
+//! One directive of C's printf: what `%-8.3f` makes of a value.
+
+/// What stands between `%` and the letter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Directive {
+    pub(crate) is_left: bool,
+    pub(crate) has_plus: bool,
+    pub(crate) has_blank: bool,
+    pub(crate) is_alternate: bool,
+    pub(crate) has_zeros: bool,
+    pub(crate) width: usize,
+    pub(crate) precision: Option<usize>,
+}
+
+impl Directive {
+    /// `%d`
+    pub(crate) fn signed(&self, number: i64) -> String {
+        let digits = self.at_least(number.unsigned_abs().to_string(), number == 0);
+        self.padded(self.sign(number < 0), digits, self.precision.is_none())
+    }
+
+    /// `%u`, `%o`, `%x`, `%X`
+    pub(crate) fn unsigned(&self, number: u64, letter: char) -> String {
+        let (digits, prefix) = match letter {
+            'o' => (format!("{number:o}"), "0"),
+            'x' => (format!("{number:x}"), "0x"),
+            'X' => (format!("{number:X}"), "0X"),
+            _ => (number.to_string(), ""),
+        };
+        let digits = self.at_least(digits, number == 0);
+        let is_prefixed = self.is_alternate && !digits.starts_with('0') && number != 0;
+        self.padded(if is_prefixed { prefix } else { "" }, digits, self.precision.is_none())
+    }
+
+    /// `%f`, `%e`, `%g` and their capitals
+    pub(crate) fn real(&self, number: f64, letter: char) -> String {
+        let size = number.abs();
+        let precision = self.precision.unwrap_or(6);
+        let text = match letter.to_ascii_lowercase() {
+            _ if number.is_nan() => "nan".into(),
+            _ if number.is_infinite() => "inf".into(),
+            'f' => self.with_point(format!("{size:.precision$}")),
+            'e' => self.exponent(size, precision),
+            _ => self.shortest(size, precision.max(1)),
+        };
+        let text = if letter.is_ascii_uppercase() { text.to_ascii_uppercase() } else { text };
+        self.padded(self.sign(number.is_sign_negative() && !number.is_nan()), text, number.is_finite())
+    }
+
+    /// `%s`
+    pub(crate) fn text(&self, text: &str) -> String {
+        let cut = self.precision.map_or(text, |most| text.get(..most).unwrap_or(text));
+        self.padded("", cut.into(), false)
+    }
+
+    fn sign(&self, is_negative: bool) -> &'static str {
+        match (is_negative, self.has_plus, self.has_blank) {
+            (true, ..) => "-",
+            (false, true, _) => "+",
+            (false, false, true) => " ",
+            (false, false, false) => "",
+        }
+    }
+
+    /// Digits filled up to the precision; a zero with precision 0 is nothing.
+    fn at_least(&self, digits: String, is_zero: bool) -> String {
+        match self.precision {
+            Some(0) if is_zero => String::new(),
+            Some(precision) => format!("{digits:0>precision$}"),
+            None => digits,
+        }
+    }
+
+    fn with_point(&self, text: String) -> String {
+        if self.is_alternate && !text.contains('.') { text + "." } else { text }
+    }
+
+    /// C writes at least two digits of the exponent, and its sign.
+    fn exponent(&self, size: f64, precision: usize) -> String {
+        let text = format!("{size:.precision$e}");
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
+        format!("{}e{sign}{digits:0>2}", self.with_point(mantissa.into()))
+    }
+
+    /// `%g`: whichever of both is shorter, without zeros at the end.
+    fn shortest(&self, size: f64, precision: usize) -> String {
+        let exponential = format!("{size:.*e}", precision - 1);
+        let power = exponential.split_once('e').and_then(|(_, power)| power.parse::<i32>().ok()).unwrap_or(0);
+        let is_fixed = power >= -4 && i64::from(power) < precision as i64;
+        let text = if is_fixed {
+            self.with_point(format!("{size:.*}", (precision as i32 - 1 - power).max(0) as usize))
+        } else {
+            self.exponent(size, precision - 1)
+        };
+        if self.is_alternate {
+            return text;
+        }
+        let (mantissa, tail) = text
+            .split_once('e')
+            .map_or((text.as_str(), String::new()), |(mantissa, power)| (mantissa, format!("e{power}")));
+        let mantissa =
+            if mantissa.contains('.') { mantissa.trim_end_matches('0').trim_end_matches('.') } else { mantissa };
+        format!("{mantissa}{tail}")
+    }
+
+    fn padded(&self, prefix: &str, text: String, may_have_zeros: bool) -> String {
+        let missing = self.width.saturating_sub(prefix.len() + text.chars().count());
+        if self.is_left {
+            return format!("{prefix}{text}{}", " ".repeat(missing));
+        }
+        if self.has_zeros && may_have_zeros {
+            return format!("{prefix}{}{text}", "0".repeat(missing));
+        }
+        format!("{}{prefix}{text}", " ".repeat(missing))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_printed_as_c_prints_them() {
+        let plain = Directive::default();
+        let wide = Directive { width: 8, precision: Some(2), ..plain };
+        let zeros = Directive { width: 6, has_zeros: true, ..plain };
+
+        assert_eq!(wide.real(-2.71459, 'f'), "   -2.71");
+        assert_eq!(plain.real(0.0001, 'g'), "0.0001");
+        assert_eq!(plain.real(1e-5, 'g'), "1e-05");
+        assert_eq!(plain.real(1_234_567.0, 'g'), "1.23457e+06");
+        assert_eq!(plain.real(100_000.0, 'G'), "100000");
+        assert_eq!(plain.real(1.5, 'E'), "1.500000E+00");
+        assert_eq!(zeros.signed(-42), "-00042");
+        assert_eq!(zeros.real(f64::INFINITY, 'f'), "   inf");
+        assert_eq!(Directive { is_alternate: true, ..plain }.unsigned(255, 'x'), "0xff");
+        assert_eq!(Directive { is_left: true, width: 5, ..plain }.text("ab"), "ab   ");
+        assert_eq!(Directive { precision: Some(3), ..plain }.signed(7), "007");
+    }
+}

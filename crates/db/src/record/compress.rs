@@ -1,0 +1,287 @@
+//! compress: samples gathered into an array, as they are or many made into one.
+
+use std::sync::Arc;
+
+use fodo_data::{Array, Kind, Limits, Meta, Scalar, Status, Value};
+
+use crate::common::{Common, row};
+use crate::field::{Dbf, record_fields};
+use crate::link::Target;
+use crate::menu;
+use crate::post::Posts;
+use crate::record::array::capacity_of;
+use crate::record::{CHANGED, Record, record_type};
+use crate::step::{Broken, Outcome, Step};
+
+record_fields! {
+    /// Samples gathered into an array.
+    Compress
+    fields {
+        "VAL" value: Array = Array::empty(Kind::F64), ASL0 PP SPECIAL;
+        "INP" input: InLink;
+        "RES" reset: Short, ASL0 SPECIAL;
+        "ALG" algorithm: Menu(menu::COMPRESS_ALG), SPECIAL;
+        "PBUF" takes_parts: Menu(menu::YES_NO), SPECIAL;
+        "BALG" order: Menu(menu::BUFFER_ALG), SPECIAL;
+        "NSAM" capacity: ULong = 1, NOMOD;
+        "N" n_to_one: ULong = 1, SPECIAL;
+        "IHIL" input_high: Double;
+        "ILIL" input_low: Double;
+        "HOPR" display_high: Double, PROP;
+        "LOPR" display_low: Double, PROP;
+        "PREC" precision: Short, PROP;
+        "EGU" units: String(16), PROP;
+        "OFF" offset: ULong, NOMOD;
+        "NUSE" n_used: ULong, NOMOD;
+        "OUSE" n_used_before: ULong, NOMOD;
+        "INPN" input_size: Long, NOMOD;
+        "CVB" compressed: Double, NOMOD;
+        "INX" n_compressed: ULong, NOMOD;
+    }
+    arrays {
+    }
+    private {
+        common: Common;
+        /// NSAM samples; OFF is where the next one goes (FIFO) or where the last one is (LIFO).
+        ring: Vec<f64>;
+        /// The sums of the algorithm Average.
+        sums: Vec<f64>;
+    }
+}
+
+record_type!(Compress, "compress", []);
+
+const VAL: u16 = Compress::at("VAL");
+const NUSE: u16 = Compress::at("NUSE");
+const YES: u16 = 1;
+const LIFO: u16 = 1;
+
+/// What ALG says.
+#[derive(Clone, Copy, PartialEq)]
+enum Algorithm {
+    Low,
+    High,
+    Mean,
+    Median,
+    /// Element by element over N arrays.
+    Average,
+    /// Samples as they are.
+    Circular,
+}
+
+impl Record for Compress {
+    fn init(&mut self) {
+        self.capacity = capacity_of(self.capacity);
+        self.ring = vec![0.0; self.capacity as usize];
+        self.restart();
+    }
+
+    fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
+        let row = row(Compress::ROWS, field)?;
+        crate::meta::ranges(row, meta);
+        if row.dbf == Dbf::Double || row.name == "VAL" {
+            meta.units = self.units.clone();
+        }
+        meta.precision = if row.name == "VAL" { self.precision } else { crate::meta::precision(row, self.precision) };
+        if matches!(row.name, "VAL" | "IHIL" | "ILIL") {
+            meta.display = Limits { low: self.display_low, high: self.display_high };
+            meta.control = meta.display;
+        }
+        None
+    }
+
+    fn value_facts(&self) -> Option<(Kind, u32)> {
+        Some((Kind::F64, self.capacity))
+    }
+
+    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+        if field == VAL {
+            // What is put counts as new samples.
+            let samples = numbers(&Value::Array(self.value.clone()));
+            self.add(&samples);
+            return Ok(());
+        }
+        self.restart();
+        self.monitor(posts);
+        Ok(())
+    }
+
+    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        let size = step.size_at(|compress| &compress.input);
+        let fetched = match size {
+            Some(size) => {
+                let mut compress = step.lock();
+                if i64::from(compress.input_size) != i64::from(size) {
+                    compress.input_size = i32::try_from(size).unwrap_or(i32::MAX);
+                    compress.restart();
+                }
+                drop(compress);
+                step.fetch_array("INP", |compress| &compress.input, Kind::F64)
+            }
+            None => {
+                step.lock().common.raise(Status::LINK, 3);
+                Ok(None)
+            }
+        };
+        let is_whole = match &fetched {
+            Ok(Some(value)) => step.lock().take(&numbers(value)),
+            Ok(None) | Err(Broken) => true,
+        };
+        if !is_whole {
+            return Outcome::Gathering;
+        }
+        step.lock().common.undefined = 0;
+        step.stamp(None);
+        step.post(Compress::monitor);
+        Outcome::done(fetched.is_ok())
+    }
+}
+
+/// The elements of what was read as numbers.
+fn numbers(value: &Value) -> Vec<f64> {
+    match value {
+        Value::Array(Array::F64(numbers)) => numbers.to_vec(),
+        Value::Scalar(Scalar::F64(number)) => vec![*number],
+        _ => Vec::new(),
+    }
+}
+
+impl Compress {
+    fn algorithm(&self) -> Algorithm {
+        match self.algorithm {
+            0 => Algorithm::Low,
+            1 => Algorithm::High,
+            2 => Algorithm::Mean,
+            3 => Algorithm::Average,
+            4 => Algorithm::Circular,
+            _ => Algorithm::Median,
+        }
+    }
+
+    /// Nothing is gathered yet.
+    fn restart(&mut self) {
+        self.n_used = 0;
+        self.offset = 0;
+        self.n_compressed = 0;
+        self.compressed = 0.0;
+        self.reset = 0;
+        self.sums = Vec::new();
+        self.value = Array::empty(Kind::F64);
+    }
+
+    /// Takes what was read; whether VAL has more now.
+    ///
+    /// Source: EPICS record reference, compress, "Algorithms and Related Parameters"; compared with softIoc 7.0.10.
+    fn take(&mut self, samples: &[f64]) -> bool {
+        match (self.algorithm(), samples) {
+            (_, []) => false,
+            (Algorithm::Average, samples) => self.average(samples),
+            (Algorithm::Circular, samples) => {
+                self.add(samples);
+                true
+            }
+            (algorithm, [sample]) => self.compress_one(algorithm, *sample),
+            (algorithm, samples) => self.compress_many(algorithm, samples),
+        }
+    }
+
+    /// One sample of the N that make one.
+    fn compress_one(&mut self, algorithm: Algorithm, sample: f64) -> bool {
+        let n_before = self.n_compressed;
+        let so_far = self.compressed;
+        self.compressed = match algorithm {
+            _ if n_before == 0 => sample,
+            Algorithm::Low => so_far.min(sample),
+            Algorithm::High => so_far.max(sample),
+            _ => (f64::from(n_before) * so_far + sample) / f64::from(n_before + 1),
+        };
+        self.n_compressed += 1;
+        let is_full = self.n_compressed >= self.n_to_one;
+        if is_full || self.takes_parts == YES {
+            self.add(&[self.compressed]);
+        }
+        if is_full {
+            self.n_compressed = 0;
+        }
+        is_full || self.takes_parts == YES
+    }
+
+    /// Each N of the samples make one.
+    fn compress_many(&mut self, algorithm: Algorithm, samples: &[f64]) -> bool {
+        self.n_to_one = self.n_to_one.max(1);
+        let n_to_one = self.n_to_one as usize;
+        let is_out =
+            |sample: &f64| self.input_low < self.input_high && (*sample < self.input_low || *sample > self.input_high);
+        let n_out = samples.iter().take_while(|sample| is_out(sample)).count();
+        let is_taken = |part: &[f64]| part.len() == n_to_one || self.takes_parts == YES;
+        let parts = samples.get(n_out..).unwrap_or_default().chunks(n_to_one).take(self.capacity as usize);
+        let ones: Vec<f64> = parts.filter(|part| is_taken(part)).map(|part| one_of(algorithm, part)).collect();
+        self.add(&ones);
+        !ones.is_empty()
+    }
+
+    /// Each element of VAL is the mean of that element in N arrays.
+    fn average(&mut self, samples: &[f64]) -> bool {
+        self.sums.resize(self.capacity as usize, 0.0);
+        for (sum, sample) in self.sums.iter_mut().zip(samples) {
+            *sum += sample;
+        }
+        self.n_compressed += 1;
+        if self.n_compressed < self.n_to_one {
+            return false;
+        }
+        let share = 1.0 / f64::from(self.n_to_one.max(1));
+        let means: Vec<f64> = self.sums.iter().take(samples.len()).map(|sum| sum * share).collect();
+        self.n_compressed = 0;
+        self.sums = Vec::new();
+        self.add(&means);
+        true
+    }
+
+    /// Samples go into the ring.
+    fn add(&mut self, samples: &[f64]) {
+        let size = self.ring.len();
+        let mut offset = self.offset as usize % size.max(1);
+        for sample in samples {
+            if self.order == LIFO {
+                offset = (offset + size - 1) % size;
+            }
+            if let Some(place) = self.ring.get_mut(offset) {
+                *place = *sample;
+            }
+            if self.order != LIFO {
+                offset = (offset + 1) % size;
+            }
+        }
+        let n_used = (self.n_used as usize).saturating_add(samples.len()).min(size);
+        self.offset = offset as u32;
+        self.n_used = n_used as u32;
+        let start = if self.order == LIFO { offset } else { offset + size - n_used };
+        let shown = self.ring.iter().cycle().skip(start % size.max(1)).take(n_used).copied().collect();
+        self.value = Array::F64(Arc::new(shown));
+    }
+
+    fn monitor(&mut self, posts: &mut Posts) {
+        let alarms = posts.alarms(self);
+        let mask = alarms | CHANGED;
+        if !alarms.is_empty() || self.n_used != self.n_used_before {
+            posts.post(self, NUSE, mask);
+            self.n_used_before = self.n_used;
+        }
+        posts.post(self, VAL, mask);
+    }
+}
+
+/// What a part becomes.
+fn one_of(algorithm: Algorithm, part: &[f64]) -> f64 {
+    match algorithm {
+        Algorithm::Low => part.iter().copied().fold(f64::INFINITY, f64::min),
+        Algorithm::High => part.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        Algorithm::Median => {
+            let mut sorted = part.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+        }
+        Algorithm::Mean | Algorithm::Average | Algorithm::Circular => part.iter().sum::<f64>() / part.len() as f64,
+    }
+}

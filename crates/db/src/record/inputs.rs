@@ -1,0 +1,121 @@
+//! What records with inputs INPA, INPB... share: fetching them into A, B..., and telling which changed.
+
+use fodo_data::{EventMask, Meta};
+
+use crate::link::{Link, Target};
+use crate::post::Posts;
+use crate::record::simulation::constant;
+use crate::record::{CHANGED, Record};
+use crate::step::{Broken, Step};
+
+/// The names of the links, for messages.
+pub(crate) const NAMES: [&str; 21] = [
+    "INPA", "INPB", "INPC", "INPD", "INPE", "INPF", "INPG", "INPH", "INPI", "INPJ", "INPK", "INPL", "INPM", "INPN",
+    "INPO", "INPP", "INPQ", "INPR", "INPS", "INPT", "INPU",
+];
+
+/// A record with inputs; [`inputs!`] writes it.
+pub(crate) trait Inputs: Record {
+    /// The numbers of A and LA; those of the others follow.
+    const FIRST: u16;
+    const FIRST_LAST: u16;
+
+    fn links(&self) -> &[Link];
+
+    /// A, B...
+    fn args(&mut self) -> &mut [f64];
+
+    /// LA, LB...
+    fn last_args(&mut self) -> &mut [f64];
+}
+
+macro_rules! inputs {
+    ($record:ident) => {
+        impl $crate::record::inputs::Inputs for $record {
+            const FIRST: u16 = $record::at("A");
+            const FIRST_LAST: u16 = $record::at("LA");
+
+            fn links(&self) -> &[$crate::link::Link] {
+                &self.inputs
+            }
+
+            fn args(&mut self) -> &mut [f64] {
+                &mut self.args
+            }
+
+            fn last_args(&mut self) -> &mut [f64] {
+                &mut self.last_args
+            }
+        }
+    };
+}
+
+pub(crate) use inputs;
+
+/// Constant links become the inputs' initial values.
+pub(crate) fn init<R: Inputs>(record: &mut R) {
+    for index in 0..record.links().len() {
+        init_one(record, index);
+    }
+}
+
+/// As [`init`], of one input. Whether its link is a constant with a value.
+pub(crate) fn init_one<R: Inputs>(record: &mut R, index: usize) -> bool {
+    let value = record.links().get(index).and_then(constant);
+    match (value, record.args().get_mut(index)) {
+        (Some(value), Some(arg)) => {
+            *arg = value;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Fetches every input. Whether all could be read.
+pub(crate) fn fetch_all<R: Inputs>(step: &mut Step<'_, '_, R>) -> bool {
+    let n_links = step.lock().links().len();
+    let mut is_complete = true;
+    for index in 0..n_links {
+        is_complete &= fetch(step, index).is_ok();
+    }
+    is_complete
+}
+
+/// Fetches one input.
+pub(crate) fn fetch<R: Inputs>(step: &mut Step<'_, '_, R>, index: usize) -> Result<(), Broken> {
+    if step.lock().links().get(index).is_none_or(Link::is_constant) {
+        return Ok(());
+    }
+    let value = step.fetch(NAMES[index], |record: &R| &record.links()[index])?;
+    if let (Some(value), Some(arg)) = (value, step.lock().args().get_mut(index)) {
+        *arg = value;
+    }
+    Ok(())
+}
+
+/// Tells of the inputs that changed since they were told last, or of all when `are_all_told`.
+pub(crate) fn post<R: Inputs>(record: &mut R, posts: &mut Posts, mask: EventMask, are_all_told: bool) {
+    for index in 0..record.args().len() {
+        let (now, before) = (record.args()[index], record.last_args()[index]);
+        // A NaN is never what it was, as in Base.
+        if now != before || are_all_told {
+            posts.post(record, R::FIRST + index as u16, mask | CHANGED);
+            record.last_args()[index] = now;
+        }
+    }
+}
+
+/// Units, precision and limits of an input are those of what its link leads to. `None`: the field is no input.
+pub(crate) fn meta<R: Inputs>(record: &mut R, field: u16, precision: i16, meta: &mut Meta) -> Option<Target> {
+    let input = [R::FIRST, R::FIRST_LAST].into_iter().find_map(|first| {
+        let index = field.checked_sub(first)?;
+        record.links().get(usize::from(index))
+    })?;
+    let target = input.target();
+    if !matches!(target, Target::Field { .. }) {
+        meta.units = Default::default();
+        meta.precision = precision;
+        meta.display = Default::default();
+    }
+    Some(target)
+}

@@ -1,0 +1,9 @@
+//! int64out: a whole number of 64 bits driven.
+
+use crate::record::longout::Choice;
+
+crate::record::longout::whole_output!(Int64Out, "int64out", Int64, i64, fields {} private {});
+
+impl Choice for Int64Out {
+    const TELLS_FAILURE: bool = true;
+}

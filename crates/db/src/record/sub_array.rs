@@ -1,0 +1,135 @@
+//! subArray: a part of another array.
+
+use fodo_data::{Array, Kind, Limits, Meta, Status, Value};
+
+use crate::common::{Common, row};
+use crate::field::record_fields;
+use crate::link::Target;
+use crate::menu;
+use crate::post::Posts;
+use crate::put::fitting;
+use crate::record::array::{self, ArrayMeta, capacity_of, constants, kind_of};
+use crate::record::{CHANGED, Record, record_type};
+use crate::step::{Broken, Outcome, Step};
+
+record_fields! {
+    /// A part of another array.
+    SubArray
+    fields {
+        "VAL" value: Array = Array::empty(Kind::F64), ASL0 PP SPECIAL;
+        "PREC" precision: Short, PROP;
+        "FTVL" element_type: Menu(menu::FTYPE), NOMOD;
+        "INP" input: InLink;
+        "EGU" units: String(16), PROP;
+        "HOPR" display_high: Double, PROP;
+        "LOPR" display_low: Double, PROP;
+        "MALM" capacity: ULong = 1, NOMOD PROP;
+        "NELM" n_wanted: ULong = 1, PP;
+        "INDX" first: ULong, PP;
+        "BUSY" busy: Short, NOMOD;
+        "NORD" length: Long, NOMOD;
+    }
+    arrays {
+    }
+    private {
+        common: Common;
+    }
+}
+
+record_type!(SubArray, "subArray", ["Soft Channel"]);
+
+const VAL: u16 = SubArray::at("VAL");
+
+impl Record for SubArray {
+    fn init(&mut self) {
+        self.capacity = capacity_of(self.capacity);
+        self.value = Array::empty(self.kind());
+        if let Some(constants) = constants(&self.input, self.kind(), self.capacity) {
+            self.cut(&constants);
+        }
+    }
+
+    fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
+        let row = row(SubArray::ROWS, field)?;
+        let capacity = f64::from(self.capacity);
+        let span = match row.name {
+            "INDX" => Some(Limits { low: 0.0, high: capacity - 1.0 }),
+            "NELM" => Some(Limits { low: 1.0, high: capacity }),
+            "NORD" => Some(Limits { low: 0.0, high: capacity }),
+            "BUSY" => Some(Limits { low: 0.0, high: 1.0 }),
+            _ => None,
+        };
+        let display = Limits { low: self.display_low, high: self.display_high };
+        let about = ArrayMeta { kind: self.kind(), units: &self.units, precision: self.precision, display };
+        array::meta(row, &about, span, meta);
+        None
+    }
+
+    fn value_facts(&self) -> Option<(Kind, u32)> {
+        Some((self.kind(), self.capacity))
+    }
+
+    fn after_put(&mut self, field: u16, _posts: &mut Posts) -> Result<(), &'static str> {
+        if field == VAL {
+            self.count();
+        }
+        Ok(())
+    }
+
+    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        let kind = {
+            let mut part = step.lock();
+            part.n_wanted = part.n_wanted.min(part.capacity);
+            part.first = part.first.min(part.capacity - 1);
+            part.kind()
+        };
+        let fetched = step.fetch_array("INP", |part| &part.input, kind);
+        let is_read = {
+            let mut part = step.lock();
+            match &fetched {
+                Ok(Some(value)) => part.take(value.clone()),
+                Ok(None) => {}
+                Err(Broken) => part.value = Array::empty(kind),
+            }
+            fetched.is_ok() && part.length > 0
+        };
+        if is_read {
+            step.stamp_from(|part| &part.input);
+        }
+        step.stamp(None);
+        step.post(|part, posts| {
+            part.common.undefined = u8::from(!is_read);
+            if !is_read {
+                let severity = part.common.undefined_severity;
+                part.common.raise(Status::UDF, severity);
+            }
+            let mask = posts.alarms(part) | CHANGED;
+            posts.post(part, VAL, mask);
+        });
+        Outcome::done(is_read)
+    }
+}
+
+impl SubArray {
+    fn kind(&self) -> Kind {
+        kind_of(self.element_type)
+    }
+
+    fn take(&mut self, value: Value) {
+        let reach = self.first.saturating_add(self.n_wanted).min(self.capacity);
+        if let Ok(array) = fitting(value, self.kind(), reach) {
+            self.cut(&array);
+        }
+    }
+
+    /// NELM elements from INDX on.
+    fn cut(&mut self, array: &Array) {
+        self.value = array.skipped(self.first as usize).truncated(self.n_wanted as usize);
+        self.count();
+        self.common.undefined = 0;
+    }
+
+    fn count(&mut self) {
+        self.length = self.value.len() as i32;
+    }
+}

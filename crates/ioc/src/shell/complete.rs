@@ -1,0 +1,65 @@
+//! How a line goes on: commands, records, fields.
+
+use std::sync::{Arc, Mutex};
+
+use super::{lock, table};
+use crate::limit::COMPLETIONS_MAX;
+use crate::turn::Crank;
+
+/// Completes what a person types; may be asked from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Completer(Arc<Mutex<Option<Arc<Crank>>>>);
+
+impl Completer {
+    /// From now on there are records.
+    pub(super) fn learn(&self, crank: Arc<Crank>) {
+        *lock(&self.0) = Some(crank);
+    }
+
+    /// Where the word before `position` (in bytes) starts, and how it may go on: the whole word each time, at most
+    /// some hundred.
+    pub fn complete(&self, line: &str, position: usize) -> (usize, Vec<String>) {
+        let before = line.get(..position).unwrap_or(line);
+        let start = before.rfind([' ', '\t', ',', '(', '"', '\'']).map_or(0, |separator| separator + 1);
+        let word = before.get(start..).unwrap_or_default();
+        let is_command = before.get(..start).is_some_and(|rest| rest.trim().is_empty());
+        let wants_command = is_command || before.trim_start().starts_with("help");
+        let found = if wants_command { commands(word) } else { self.names(word) };
+        (start, found)
+    }
+
+    fn names(&self, word: &str) -> Vec<String> {
+        let Some(crank) = lock(&self.0).clone() else { return Vec::new() };
+        let database = crank.database();
+        if let Some((record, field)) = word.split_once('.') {
+            let fields = database.field_names(record).filter(|name| name.starts_with(field));
+            return fields.take(COMPLETIONS_MAX).map(|name| format!("{record}.{name}")).collect();
+        }
+        let names = database.record_names().filter(|name| name.starts_with(word));
+        names.take(COMPLETIONS_MAX).map(str::to_owned).collect()
+    }
+}
+
+fn commands(word: &str) -> Vec<String> {
+    table::COMMANDS.iter().map(|command| command.name.to_owned()).filter(|name| name.starts_with(word)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fodo_db::Loader;
+
+    #[test]
+    fn commands_records_and_fields_are_completed() {
+        let mut loader = Loader::default();
+        let text = b"record(ai, \"x:one\") {}\nrecord(ai, \"x:other\") {}\nrecord(ai, y) {}";
+        loader.load("a.db", "", &mut |_| Ok(text.to_vec())).unwrap();
+        let completer = Completer::default();
+        completer.learn(Crank::new(loader.finish().unwrap(), crate::guard::Guard::open()));
+
+        assert_eq!(completer.complete("dbLoadR", 7), (0, vec!["dbLoadRecords".to_owned()]));
+        assert_eq!(completer.complete("dbpf(\"x:o", 9), (6, vec!["x:one".to_owned(), "x:other".to_owned()]));
+        assert_eq!(completer.complete("dbgf x:one.PRE", 14), (5, vec!["x:one.PREC".to_owned()]));
+        assert_eq!(completer.complete("help iocI", 9), (5, vec!["iocInit".to_owned()]));
+    }
+}

@@ -1,0 +1,207 @@
+//! Commands on the shell itself: environment, folder, variables, pauses, other programs.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+use super::access::CHECKS_ADDRESS;
+use super::script::{Flow, seconds};
+use super::{Call, Failure, Purpose, Shell, table};
+
+type Outcome = Result<Flow, Failure>;
+
+/// Variables of C programs that scripts set, and what they are at first. Only the first two have a meaning here.
+pub(super) fn variables() -> BTreeMap<&'static str, i64> {
+    BTreeMap::from([
+        (RECORDS_ONCE_ONLY, 0),
+        (CHECKS_ADDRESS, 0),
+        ("callbackParallelThreadsDefault", 2),
+        ("CASDEBUG", 0),
+        ("dbAccessDebugPUTF", 0),
+        ("dbBptNotMonotonic", 0),
+        ("dbConvertStrict", 0),
+        ("dbJLinkDebug", 0),
+        ("dbQuietMacroWarnings", 0),
+        ("dbRecordsAbcSorted", 0),
+        ("dbTemplateMaxVars", 100),
+        ("dbThreadRealtimeLock", 1),
+        ("exprDebug", 0),
+        ("logClientDebug", 0),
+        ("softTemplate", 0),
+    ])
+}
+
+const RECORDS_ONCE_ONLY: &str = "dbRecordsOnceOnly";
+
+pub(super) fn set_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "the name of a variable")?;
+    shell.macros.define(name, call.argument(2).unwrap_or_default());
+    Ok(Flow::Next)
+}
+
+pub(super) fn unset_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    shell.macros.forget(call.needed(1, "the name of a variable")?);
+    Ok(Flow::Next)
+}
+
+pub(super) fn show_variables(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let pattern = call.argument(1).unwrap_or("*");
+    let names = shell.macros.names().into_iter().filter(|name| super::records::matches(pattern, name));
+    let lines: Vec<String> =
+        names.map(|name| format!("{name}={}\n", shell.macros.value(name).unwrap_or_default())).collect();
+    if lines.is_empty() && !pattern.contains('*') {
+        return Err(Failure::Word(1, format!("{pattern} is not an environment variable")));
+    }
+    shell.say(&lines.concat());
+    Ok(Flow::Next)
+}
+
+pub(super) fn change_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "a folder")?;
+    let folder = shell.path(name);
+    match folder.canonicalize() {
+        Ok(folder) if folder.is_dir() => {
+            shell.folder = folder;
+            Ok(Flow::Next)
+        }
+        Ok(_) => Err(Failure::Word(1, format!("\"{name}\" is no folder"))),
+        Err(error) => Err(Failure::Word(1, format!("\"{name}\" is no folder to go to: {error}"))),
+    }
+}
+
+pub(super) fn show_folder(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    shell.say(&format!("{}\n", shell.folder.display()));
+    Ok(Flow::Next)
+}
+
+/// `var NAME VALUE`, `var NAME`, `var`
+pub(super) fn var(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let Some(name) = call.argument(1) else {
+        let all: String = shell.variables.iter().map(|(name, value)| format!("{name} = {value}\n")).collect();
+        shell.say(&all);
+        return Ok(Flow::Next);
+    };
+    let Some((&known, value)) = shell.variables.get_key_value(name) else {
+        let guess = table::closest(name, shell.variables.keys().copied());
+        return Err(Failure::Word(1, format!("there is no variable \"{name}\"{guess}")));
+    };
+    let Some(text) = call.argument(2) else {
+        let line = format!("{name} = {value}\n");
+        shell.say(&line);
+        return Ok(Flow::Next);
+    };
+    let value: i64 = text.parse().map_err(|_| Failure::Word(2, format!("\"{text}\" is no whole number")))?;
+    shell.variables.insert(known, value);
+    if known == RECORDS_ONCE_ONLY {
+        if let super::Stage::Loading(loader) = &mut shell.stage {
+            loader.allow_records_once(value != 0);
+        }
+    } else if known != CHECKS_ADDRESS {
+        shell.remark(format!("the variable {name} is kept, and nothing here is governed by it"));
+    }
+    Ok(Flow::Next)
+}
+
+pub(super) fn date(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    if let Purpose::Run(start) = &shell.purpose {
+        let text = (start.date)(call.argument(1).unwrap_or("%Y/%m/%d %H:%M:%S.%6f"));
+        shell.say(&format!("{text}\n"));
+    }
+    Ok(Flow::Next)
+}
+
+pub(super) fn echo(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let words: Vec<&str> = call.words.iter().skip(1).map(|word| word.text.as_str()).collect();
+    shell.say(&format!("{}\n", words.join(" ")));
+    Ok(Flow::Next)
+}
+
+pub(super) fn pause(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let duration = seconds(call.needed(1, "the number of seconds")?).map_err(|message| Failure::Word(1, message))?;
+    if !shell.is_check() {
+        std::thread::sleep(duration);
+    }
+    Ok(Flow::Next)
+}
+
+pub(super) fn exit(_: &mut Shell, call: &Call<'_>) -> Outcome {
+    let code = match call.argument(1) {
+        Some(text) => text.parse().map_err(|_| Failure::Word(1, format!("\"{text}\" is no exit code")))?,
+        None => 0,
+    };
+    Ok(Flow::Exit(code))
+}
+
+/// A line for the system's own shell, in this one's folder and with its environment. Who may write `st.cmd` may run
+/// programs anyway, and nothing from the network comes here.
+pub(super) fn system(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let line = call.needed(1, "a line for the system's shell")?;
+    let names = shell.macros.names();
+    let variables = names.iter().map(|name| (*name, shell.macros.value(name).unwrap_or_default()));
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).current_dir(&shell.folder).env_clear().envs(variables).stdin(Stdio::null());
+    let output = command.output().map_err(|error| format!("the system's shell cannot be started: {error}"))?;
+    shell.say(&String::from_utf8_lossy(&output.stdout));
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !complaints.is_empty() {
+        shell.complain(complaints.trim_end());
+    }
+    if output.status.success() {
+        Ok(Flow::Next)
+    } else {
+        Err(format!("the program ended with {}", output.status).into())
+    }
+}
+
+pub(super) fn help(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let mut text = String::new();
+    match call.argument(1) {
+        None => {
+            text += "Type help and a name for more. Commands:\n";
+            for command in table::COMMANDS {
+                text += &format!("  {:<24} {}\n", command.name, command.help);
+            }
+        }
+        Some(pattern) => {
+            for command in table::COMMANDS.iter().filter(|command| super::records::matches(pattern, command.name)) {
+                text += &format!("{}\n  {}\n", command.usage, command.help);
+            }
+            if text.is_empty() {
+                let guess = table::suggestion(pattern);
+                return Err(Failure::Word(1, format!("there is no command \"{pattern}\"{guess}")));
+            }
+        }
+    }
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `iocshLoad("script", "A=1,B=2")`: the macros hold for that script.
+pub(super) fn load_script(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "a script")?;
+    with_macros(shell, call.argument(2).unwrap_or_default(), |shell| shell.inner(name))
+}
+
+/// `iocshRun("command", "A=1,B=2")`
+pub(super) fn run_command(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let line = call.needed(1, "a command")?;
+    with_macros(shell, call.argument(2).unwrap_or_default(), |shell| Ok(shell.run_line(line)))
+}
+
+fn with_macros(shell: &mut Shell, list: &str, run: impl FnOnce(&mut Shell) -> Outcome) -> Outcome {
+    let defined: Vec<String> = fodo_db::Macros::parse(list)
+        .map_err(|message| Failure::Word(2, message))?
+        .names()
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let before: Vec<Option<String>> = defined.iter().map(|name| shell.macros.value(name).map(str::to_owned)).collect();
+    shell.macros.add(list).map_err(|message| Failure::Word(2, message))?;
+    let outcome = run(shell);
+    for (name, value) in defined.iter().zip(before) {
+        match value {
+            Some(value) => shell.macros.define(name, &value),
+            None => shell.macros.forget(name),
+        }
+    }
+    outcome
+}

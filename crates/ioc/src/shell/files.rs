@@ -1,0 +1,103 @@
+//! Commands that load files, and the one that starts.
+
+use fodo_db::{Loader, OpenFile};
+
+use super::script::Flow;
+use super::{Call, Failure, Purpose, Shell, Stage, check, lock};
+use crate::{Ioc, IocError};
+
+type Outcome = Result<Flow, Failure>;
+
+/// `dbLoadRecords("file", "P=x:,R=1")`
+pub(super) fn load_records(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let file = call.needed(1, "a database")?;
+    let macros = call.argument(2).unwrap_or_default();
+    load(shell, "", |loader, open| loader.load(file, macros, open))
+}
+
+/// `dbLoadTemplate("file.substitutions", "P=x:", "folder:folder")`
+pub(super) fn load_template(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let file = call.needed(1, "a .substitutions file")?;
+    let macros = call.argument(2).unwrap_or_default();
+    let path = call.argument(3).unwrap_or_default();
+    load(shell, path, |loader, open| loader.load_template(file, macros, open))
+}
+
+fn load(
+    shell: &mut Shell,
+    path: &str,
+    load: impl FnOnce(&mut Loader, &mut OpenFile) -> Result<(), Vec<fodo_db::LoadError>>,
+) -> Outcome {
+    let mut open = shell.open_along(path);
+    let wanted_by = shell.places();
+    let Stage::Loading(loader) = &mut shell.stage else {
+        return Err("records can be loaded before iocInit only".to_owned().into());
+    };
+    loader.say_who_wants(wanted_by);
+    load(loader, &mut open).map_err(Failure::Files)?;
+    Ok(Flow::Next)
+}
+
+/// What `.dbd` files and the C code behind them bring is built in.
+pub(super) fn accept(_: &mut Shell, _: &Call<'_>) -> Outcome {
+    Ok(Flow::Next)
+}
+
+/// `iocInit`
+pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    if !matches!(shell.stage, Stage::Loading(_)) {
+        return Err("iocInit has come already".to_owned().into());
+    }
+    if shell.is_check() {
+        shell.look_at_records();
+        return Ok(Flow::Next);
+    }
+    let Stage::Loading(loader) = std::mem::replace(&mut shell.stage, Stage::Failed) else { return Ok(Flow::Next) };
+    let Purpose::Run(start) = &mut shell.purpose else { return Ok(Flow::Next) };
+    let given = std::mem::take(&mut start.policy);
+    let macros = &shell.macros;
+    let lookup = |name: &str| macros.value(name).map(str::to_owned);
+    let config = (start.configure)(&lookup).map_err(|error| error.to_string())?;
+    let log = start.log.take().unwrap_or_else(fodo_net::log::Log::silent);
+    let policy = shell.policy(given);
+    let ioc = Ioc::of(*loader).and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
+    ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
+    let running = ioc.serve_telling(config, log).map_err(failure)?;
+    let ready = match &shell.purpose {
+        Purpose::Run(start) => (start.ready)(&running),
+        Purpose::Check => String::new(),
+    };
+    let crank = running.crank();
+    shell.completer.learn(crank.clone());
+    shell.stage = Stage::Running(crank);
+    *lock(&shell.place) = Some(running);
+    shell.say(&ready);
+    Ok(Flow::Next)
+}
+
+pub(super) fn failure(error: IocError) -> Failure {
+    match error {
+        IocError::Load(errors) => Failure::Files(errors),
+        error => error.to_string().into(),
+    }
+}
+
+impl Shell {
+    /// In a check: what is odd in the records that were loaded; from now on they can be asked for.
+    pub(super) fn look_at_records(&mut self) {
+        if !matches!(self.stage, Stage::Loading(_)) {
+            return;
+        }
+        let Stage::Loading(loader) = std::mem::replace(&mut self.stage, Stage::Failed) else { return };
+        for error in loader.remarks() {
+            self.deliver(check::Weight::Warning, error);
+        }
+        match loader.finish() {
+            Ok(database) => {
+                self.stage = Stage::Checked(Box::new(database));
+                self.look_at_rules();
+            }
+            Err(errors) => errors.into_iter().for_each(|error| self.deliver(check::Weight::Error, error)),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The shell of a soft IOC: the commands of `st.cmd` files, read from files or from a person.
+//!
+//! It has an environment and a folder of its own, so that a script changes nothing in the process. With
+//! [`Purpose::Check`] it follows a script without starting, writing or running anything, and collects what is wrong.
+
+mod access;
+mod check;
+mod complete;
+mod environment;
+mod files;
+mod records;
+mod script;
+mod table;
+mod words;
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fodo_db::{Database, LoadError, Loader, Macros};
+use fodo_net::log::Log;
+use fodo_net::{ConfigError, ServerConfig};
+
+use crate::turn::Crank;
+use crate::{Policy, RunningIoc};
+
+pub use check::{Finding, Weight};
+pub use complete::Completer;
+pub use script::Flow;
+use words::Word;
+
+/// Looks a variable of the environment up.
+pub type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+/// What `iocInit` needs of whoever runs the shell.
+pub struct Start {
+    /// The configuration that the shell's environment means, and what else counts.
+    #[expect(clippy::type_complexity, reason = "said once")]
+    pub configure: Box<dyn Fn(&Lookup) -> Result<ServerConfig, ConfigError> + Send>,
+    /// What clients may do, besides what the access file of the shell says.
+    pub policy: Policy,
+    /// The line that tells that it serves; empty for none.
+    pub ready: Box<dyn Fn(&RunningIoc) -> String + Send>,
+    /// The time on the wall as a `strftime` format wants it.
+    pub date: Box<dyn Fn(&str) -> String + Send>,
+    /// What happens on the network is told to this.
+    pub log: Option<Log>,
+}
+
+/// What the shell is for.
+pub enum Purpose {
+    /// Commands do what they say.
+    Run(Start),
+    /// Commands are checked.
+    Check,
+}
+
+/// Where an IOC that serves is found, by the shell that started it and by whoever stops it.
+pub type Place = Arc<Mutex<Option<RunningIoc>>>;
+
+/// What is loaded, and whether it runs.
+enum Stage {
+    /// Records may be loaded.
+    Loading(Box<Loader>),
+    /// `iocInit` has begun to serve.
+    Running(Arc<Crank>),
+    /// `iocInit` came, and only a check goes on.
+    Checked(Box<Database>),
+    /// `iocInit` failed: there are no records any more.
+    Failed,
+}
+
+/// A shell; see the module.
+pub struct Shell {
+    purpose: Purpose,
+    macros: Macros,
+    folder: PathBuf,
+    stage: Stage,
+    place: Place,
+    completer: Completer,
+    out: Box<dyn Write + Send>,
+    err: Box<dyn Write + Send>,
+    variables: BTreeMap<&'static str, i64>,
+    /// Commands whose absence is told already.
+    told: HashSet<String>,
+    /// The access security file that `iocInit` is to load, and its macros.
+    access_file: Option<PathBuf>,
+    access_macros: String,
+    findings: Vec<Finding>,
+    /// The scripts that are read, innermost last.
+    within: Vec<script::Within>,
+}
+
+impl fmt::Debug for Shell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shell").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+/// Why a command did not do what it says.
+#[derive(Debug)]
+enum Failure {
+    /// A word of the line is wrong; 0 is the command.
+    Word(usize, String),
+    /// Files are wrong, each in its places.
+    Files(Vec<LoadError>),
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Failure {
+        Failure::Word(0, message)
+    }
+}
+
+/// A command with its words, the first of which is its name.
+struct Call<'a> {
+    words: &'a [Word],
+}
+
+impl<'a> Call<'a> {
+    /// An argument, counted from 1.
+    fn argument(&self, index: usize) -> Option<&'a str> {
+        self.words.get(index).map(|word| word.text.as_str())
+    }
+
+    /// One that must be there.
+    fn needed(&self, index: usize, what: &str) -> Result<&'a str, Failure> {
+        self.argument(index).filter(|text| !text.is_empty()).ok_or_else(|| {
+            let name = self.argument(0).unwrap_or_default();
+            let usage = table::find(name).map_or(String::new(), |command| format!("; usage: {}", command.usage));
+            Failure::Word(0, format!("{what} is missing{usage}"))
+        })
+    }
+}
+
+impl Shell {
+    /// A shell in a folder, with the variables of an environment. Output goes to `out`, complaints to `err`.
+    pub fn new(
+        purpose: Purpose,
+        folder: &Path,
+        environment: impl Iterator<Item = (String, String)>,
+        out: Box<dyn Write + Send>,
+        err: Box<dyn Write + Send>,
+    ) -> Shell {
+        let mut macros = Macros::default();
+        for (name, value) in environment {
+            macros.define(&name, &value);
+        }
+        let loader = match purpose {
+            Purpose::Run(_) => Loader::default(),
+            Purpose::Check => Loader::that_keeps_places(),
+        };
+        Shell {
+            purpose,
+            macros,
+            folder: folder.to_owned(),
+            stage: Stage::Loading(Box::new(loader)),
+            place: Place::default(),
+            completer: Completer::default(),
+            out,
+            err,
+            variables: environment::variables(),
+            told: HashSet::new(),
+            access_file: None,
+            access_macros: String::new(),
+            findings: Vec::new(),
+            within: Vec::new(),
+        }
+    }
+
+    /// Where the IOC is found once it serves. Who takes it out stops it.
+    pub fn place(&self) -> Place {
+        self.place.clone()
+    }
+
+    /// What a variable of the shell's environment says.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.macros.value(name)
+    }
+
+    /// What completes a line for a person.
+    pub fn completer(&self) -> Completer {
+        self.completer.clone()
+    }
+
+    /// Whether `iocInit` has come and succeeded.
+    pub fn is_running(&self) -> bool {
+        matches!(self.stage, Stage::Running(_))
+    }
+
+    fn is_check(&self) -> bool {
+        matches!(self.purpose, Purpose::Check)
+    }
+
+    fn database(&self) -> Result<&Database, Failure> {
+        match &self.stage {
+            Stage::Running(crank) => Ok(crank.database()),
+            Stage::Checked(database) => Ok(database),
+            Stage::Loading(_) => Err(Failure::Word(0, "iocInit has not come yet".into())),
+            Stage::Failed => Err(Failure::Word(0, "iocInit has failed, so there are no records".into())),
+        }
+    }
+
+    /// A file name as the shell's folder means it.
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Reads files for a loader: from the shell's folder, else from the folders that `path` and then
+    /// EPICS_DB_INCLUDE_PATH name, separated by ':'.
+    fn open_along(&self, path: &str) -> impl FnMut(&str) -> io::Result<Vec<u8>> + use<> {
+        let variable = self.macros.value("EPICS_DB_INCLUDE_PATH").unwrap_or_default();
+        let named = path.split(':').chain(variable.split(':')).filter(|folder| !folder.is_empty());
+        let folders: Vec<PathBuf> = std::iter::once("").chain(named).map(|folder| self.folder.join(folder)).collect();
+        move |name| {
+            let mut missing = io::Error::from(io::ErrorKind::NotFound);
+            for folder in &folders {
+                match std::fs::read(folder.join(name)) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => missing = error,
+                    result => return result,
+                }
+            }
+            Err(missing)
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        // Nothing is left to do when the output fails.
+        let _ = self.out.write_all(text.as_bytes());
+        let _ = self.out.flush();
+    }
+
+    fn complain(&mut self, text: &str) {
+        // Likewise.
+        let _ = writeln!(self.err, "{text}");
+        let _ = self.err.flush();
+    }
+}
+
+/// A thread that panicked while it held the lock has left what is in it whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

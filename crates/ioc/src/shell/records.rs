@@ -1,0 +1,393 @@
+//! Commands on records.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use fodo_data::{Kind, Scalar, Value};
+use fodo_db::{Database, FieldRef, LeadsTo};
+
+use super::script::Flow;
+use super::{Call, Failure, Shell, Stage, lock, table};
+use crate::limit::COMPLETIONS_MAX;
+
+type Outcome = Result<Flow, Failure>;
+
+/// Elements of an array that are shown.
+const ELEMENTS_SHOWN_MAX: usize = 10;
+
+/// Whether a name is what a pattern says: `*` for any characters, `?` for one.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut at, mut place) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while place < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at + 1, place));
+                at += 1;
+            }
+            Some(&wanted) if wanted == b'?' || Some(&wanted) == name.get(place) => {
+                at += 1;
+                place += 1;
+            }
+            _ => match star {
+                // The last star takes one more.
+                Some((after, taken)) => {
+                    star = Some((after, taken + 1));
+                    (at, place) = (after, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.get(at..).is_none_or(|rest| rest.iter().all(|byte| *byte == b'*'))
+}
+
+/// A value as text: labels of states, digits as the record has them, the first elements of an array.
+fn shown(database: &Database, field: FieldRef) -> String {
+    let value = database.read(field).value;
+    let meta = database.meta(field);
+    if let Value::Array(array) = &value {
+        if matches!(array.kind(), Kind::I8 | Kind::U8) {
+            return format!("\"{}\"", value.long_text().unwrap_or_default());
+        }
+        let elements = (0..array.len().min(ELEMENTS_SHOWN_MAX)).filter_map(|index| array.scalar(index));
+        let texts: Vec<String> = elements.map(|scalar| scalar.to_text(Some(&meta)).to_string()).collect();
+        let more = if array.len() > ELEMENTS_SHOWN_MAX { ", ..." } else { "" };
+        return format!("[{}{more}]", texts.join(", "));
+    }
+    value.first().map_or(String::new(), |scalar| scalar.to_text(Some(&meta)).to_string())
+}
+
+/// The field of a name, or what to say.
+fn field_of(database: &Database, name: &str) -> Result<FieldRef, String> {
+    if let Some(field) = database.field(name) {
+        return Ok(field);
+    }
+    let (record, field) = name.split_once('.').unwrap_or((name, ""));
+    if database.field(record).is_none() {
+        let guess = table::closest(record, database.record_names().take(COMPLETIONS_MAX * 10));
+        return Err(format!("there is no record \"{record}\"{guess}"));
+    }
+    let guess = table::closest(field, database.field_names(record));
+    Err(format!("record \"{record}\" has no field \"{field}\"{guess}"))
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text => "DBF_STRING",
+        Kind::I8 => "DBF_CHAR",
+        Kind::U8 => "DBF_UCHAR",
+        Kind::I16 => "DBF_SHORT",
+        Kind::U16 => "DBF_USHORT",
+        Kind::I32 => "DBF_LONG",
+        Kind::U32 => "DBF_ULONG",
+        Kind::I64 => "DBF_INT64",
+        Kind::U64 => "DBF_UINT64",
+        Kind::F32 => "DBF_FLOAT",
+        Kind::F64 => "DBF_DOUBLE",
+        Kind::Enum => "DBF_ENUM",
+    }
+}
+
+/// `dbgf record.field`
+pub(super) fn show_field(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "the name of a field")?;
+    let database = shell.database()?;
+    let field = field_of(database, name).map_err(|message| Failure::Word(1, message))?;
+    let kind = format!("{}:", kind_name(database.facts(field).kind));
+    let line = format!("{kind:<19} {}\n", shown(database, field));
+    if !shell.is_check() {
+        shell.say(&line);
+    }
+    Ok(Flow::Next)
+}
+
+/// `dbpf("record.field", "value")`
+pub(super) fn put_field(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "the name of a field")?;
+    let Some(text) = call.argument(2) else { return Err(call.needed(2, "a value").err().unwrap_or(no_value())) };
+    let database = shell.database()?;
+    let field = field_of(database, name).map_err(|message| Failure::Word(1, message))?;
+    let value = value_of(database, field, text).map_err(|message| Failure::Word(2, message))?;
+    let facts = database.facts(field);
+    if facts.is_read_only {
+        return Err(Failure::Word(1, format!("\"{name}\" cannot be written")));
+    }
+    if shell.is_check() {
+        let meta = database.meta(field);
+        let converted = value.to_kind(facts.kind, Some(&meta));
+        return converted.map(|_| Flow::Next).map_err(|error| Failure::Word(2, error.to_string()));
+    }
+    put(shell, field, value).map_err(|message| Failure::Word(2, format!("\"{name}\": {message}")))?;
+    show_field(shell, call)
+}
+
+fn no_value() -> Failure {
+    Failure::Word(0, "a value is missing".into())
+}
+
+fn put(shell: &Shell, field: FieldRef, value: Value) -> Result<(), String> {
+    match &shell.stage {
+        Stage::Running(crank) => crank.put(field, value, None, None).map_err(|error| error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// What a text means for a field: characters for an array of characters, `[1, 2]` for one of numbers.
+fn value_of(database: &Database, field: FieldRef, text: &str) -> Result<Value, String> {
+    let facts = database.facts(field);
+    if facts.count_max > 1 && matches!(facts.kind, Kind::I8 | Kind::U8) && !text.starts_with('[') {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.push(0);
+        return Ok(Value::from(bytes));
+    }
+    let Some(inside) = text.trim().strip_prefix('[').filter(|_| facts.count_max > 1) else {
+        return Ok(Value::from(text));
+    };
+    let Some(inside) = inside.strip_suffix(']') else { return Err("the closing ']' is missing".into()) };
+    let elements = inside.split(',').map(str::trim).filter(|element| !element.is_empty());
+    if facts.kind == Kind::Text {
+        let texts: Vec<fodo_data::Text> = elements.map(|element| element.trim_matches('"').into()).collect();
+        return Ok(Value::from(texts));
+    }
+    let numbers: Result<Vec<f64>, String> =
+        elements.map(|element| element.parse().map_err(|_| format!("\"{element}\" is no number"))).collect();
+    numbers.map(Value::from)
+}
+
+/// `dbtr record`
+pub(super) fn process(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "a record")?;
+    let database = shell.database()?;
+    let field = field_of(database, &format!("{name}.PROC")).map_err(|message| Failure::Word(1, message))?;
+    if shell.is_check() {
+        return Ok(Flow::Next);
+    }
+    let one = Value::Scalar(Scalar::U8(1));
+    put(shell, field, one).map_err(|message| Failure::Word(1, format!("\"{name}\": {message}")))?;
+    show_record(shell, call)
+}
+
+/// `dbpr record [level]`
+pub(super) fn show_record(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "a record")?;
+    let database = shell.database()?;
+    field_of(database, name).map_err(|message| Failure::Word(1, message))?;
+    let record = name.split('.').next().unwrap_or(name);
+    let is_all = call.argument(2).is_some_and(|level| level != "0");
+    let mut names: Vec<&str> =
+        if is_all { database.field_names(record).collect() } else { database.changed_fields(record) };
+    names.sort_unstable();
+    let mut text = String::new();
+    for field_name in names {
+        if let Some(field) = database.field(&format!("{record}.{field_name}")) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{:<6} {}", format!("{field_name}:"), shown(database, field));
+        }
+    }
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `dbl [type] ["FIELD FIELD"]`
+pub(super) fn list(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
+    let fields: Vec<&str> = call.argument(2).map_or(Vec::new(), |names| names.split_whitespace().collect());
+    let database = shell.database()?;
+    let mut text = String::new();
+    for name in database.record_names() {
+        let kind = database.field(name).map(|field| database.facts(field).record_type);
+        if wanted.is_some() && kind != wanted {
+            continue;
+        }
+        text += name;
+        for field in &fields {
+            let field = database.field(&format!("{name}.{field}"));
+            text += ", ";
+            text += &field.map_or(String::new(), |field| shown(database, field));
+        }
+        text.push('\n');
+    }
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `dbgrep pattern`
+pub(super) fn grep(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let pattern = call.needed(1, "a pattern")?;
+    let names = shell.database()?.record_names().filter(|name| matches(pattern, name));
+    let text: String = names.map(|name| format!("{name}\n")).collect();
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `dbla [pattern]`
+pub(super) fn aliases(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let pattern = call.argument(1).unwrap_or("*");
+    let aliases = shell.database()?.aliases();
+    let wanted = aliases.iter().filter(|(alias, _)| matches(pattern, &alias.to_str()));
+    let text: String = wanted.map(|(alias, record)| format!("{alias} -> {record}\n")).collect();
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `dbli [pattern]`
+pub(super) fn infos(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let pattern = call.argument(1).unwrap_or("*");
+    let database = shell.database()?;
+    let mut text = String::new();
+    for record in database.record_names() {
+        for (name, value) in database.infos(record).filter(|(name, _)| matches(pattern, &name.to_str())) {
+            text += &format!("{record} info({name}, \"{value}\")\n");
+        }
+    }
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `dbstat`
+pub(super) fn count(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    let database = shell.database()?;
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for field in database.record_names().filter_map(|name| database.field(name)) {
+        *counts.entry(database.facts(field).record_type).or_default() += 1;
+    }
+    let total: usize = counts.values().sum();
+    let mut text: String = counts.iter().map(|(kind, n)| format!("{n:>8} {kind}\n")).collect();
+    text += &format!("{total:>8} records, {} aliases\n", database.aliases().len());
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `dbcar [record]`
+pub(super) fn lost_links(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
+    let database = shell.database()?;
+    let mut text = String::new();
+    let mut n_lost = 0;
+    for record in database.record_names().filter(|name| wanted.is_none_or(|wanted| wanted == *name)) {
+        for link in database.links(record).iter().filter(|link| link.leads_to == LeadsTo::Elsewhere) {
+            text += &format!("{record}.{} \"{}\" leads to no record here\n", link.field, link.text);
+            n_lost += 1;
+        }
+    }
+    text += &format!("{n_lost} links lead to no record here\n");
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `dblsr [record]`: records that links join; a record alone is left out.
+pub(super) fn joined(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
+    let database = shell.database()?;
+    let mut text = String::new();
+    for set in sets(database).iter().filter(|set| set.len() > 1) {
+        if wanted.is_none_or(|wanted| set.contains(&wanted)) {
+            text += &format!("{} records:\n", set.len());
+            set.iter().for_each(|name| text += &format!("  {name}\n"));
+        }
+    }
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// Records in sets that no link leaves, in the order of loading.
+fn sets(database: &Database) -> Vec<Vec<&str>> {
+    let names: Vec<&str> = database.record_names().collect();
+    let numbers: HashMap<&str, usize> = names.iter().enumerate().map(|(number, name)| (*name, number)).collect();
+    let mut parents: Vec<usize> = (0..names.len()).collect();
+    let root = |parents: &mut Vec<usize>, mut number: usize| {
+        while parents[number] != number {
+            parents[number] = parents[parents[number]];
+            number = parents[number];
+        }
+        number
+    };
+    for (number, name) in names.iter().enumerate() {
+        for link in database.links(name) {
+            if let LeadsTo::Record(there) = &link.leads_to
+                && let Some(&there) = numbers.get(&*there.to_str())
+            {
+                let (one, other) = (root(&mut parents, number), root(&mut parents, there));
+                parents[one.max(other)] = one.min(other);
+            }
+        }
+    }
+    let mut sets: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for (number, name) in names.iter().enumerate() {
+        sets.entry(root(&mut parents, number)).or_default().push(name);
+    }
+    sets.into_values().collect()
+}
+
+/// `scanppl [rate]`
+pub(super) fn scanned(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let wanted = call.argument(1).and_then(|text| text.parse::<f64>().ok());
+    let database = shell.database()?;
+    let mut lists: BTreeMap<(u16, String), Vec<&str>> = BTreeMap::new();
+    for name in database.record_names() {
+        let Some(field) = database.field(&format!("{name}.SCAN")) else { continue };
+        if let Some(Scalar::Enum(scan)) = database.read(field).value.first() {
+            lists.entry((scan, shown(database, field))).or_default().push(name);
+        }
+    }
+    let mut text = String::new();
+    for ((scan, rate), names) in lists {
+        let period = rate.split(' ').next().and_then(|number| number.parse::<f64>().ok());
+        let Some(period) = period.filter(|period| wanted.is_none_or(|wanted| wanted == *period)) else { continue };
+        let n_skipped = database.scans_skipped(scan);
+        text += &format!("every {period} s: {} records, {n_skipped} periods skipped\n", names.len());
+        names.iter().for_each(|name| text += &format!("  {name}\n"));
+    }
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `casr [level]`
+pub(super) fn clients(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let is_long = call.argument(1).is_some_and(|level| level != "0");
+    let mut text = String::new();
+    match &*lock(&shell.place) {
+        None => return Err("iocInit has not come yet".to_owned().into()),
+        Some(running) => {
+            let clients = running.clients();
+            text += &format!(
+                "Channel Access on TCP {}, searches on UDP {}: {} clients\n",
+                running.tcp_port(),
+                running.udp_port(),
+                clients.len()
+            );
+            for client in clients {
+                text += &format!(
+                    "  {} {}@{}: {} channels, {} subscriptions\n",
+                    client.address,
+                    client.user.escape_debug(),
+                    client.host.escape_debug(),
+                    client.n_channels,
+                    client.n_subscriptions
+                );
+                if is_long {
+                    text += &format!(
+                        "    {} bytes wait for it; {} updates sent, {} merged\n",
+                        client.queued_bytes, client.updates.sent, client.updates.merged
+                    );
+                }
+            }
+        }
+    }
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn stars_and_question_marks_stand_for_anything() {
+        assert!(matches("*", "") && matches("a*c", "abbc") && matches("a?c", "abc") && matches("*b*", "abc"));
+        assert!(!matches("a?c", "ac") && !matches("a", "ab") && !matches("*b", "abc") && !matches("", "a"));
+    }
+}

@@ -1,0 +1,303 @@
+//! Reading commands: one line, a whole script, what an error does to it.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::time::Duration;
+
+use fodo_db::LoadError;
+
+use super::check::{Finding, Weight};
+use super::words::{self, Line, Redirect, Stream, Word};
+use super::{Call, Failure, Shell, table};
+use crate::limit::SCRIPT_DEPTH_MAX;
+
+/// What a line or a script means for what comes after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// It goes on.
+    Next,
+    /// `on error break` has ended the script.
+    Broken,
+    /// `on error halt`: nothing is read any more, and what serves goes on.
+    Halted,
+    /// `exit`, with the code it wants.
+    Exit(u8),
+}
+
+/// What an error does to a script.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum OnError {
+    Continue,
+    Break,
+    Halt,
+    Wait(Duration),
+}
+
+/// Where a stream goes.
+type Writer = Box<dyn Write + Send>;
+
+/// A script that is read.
+pub(super) struct Within {
+    name: String,
+    number: usize,
+    source: String,
+    on_error: OnError,
+}
+
+impl Shell {
+    /// Runs a script of this name, every line shown as it is read. `Broken` when it cannot be read, too.
+    pub fn run_script(&mut self, name: &str) -> Flow {
+        match self.script(name) {
+            Ok(flow) => flow,
+            Err(failure) => {
+                self.tell(failure, &[]);
+                Flow::Broken
+            }
+        }
+    }
+
+    /// Runs one line, as a person types it.
+    pub fn run_line(&mut self, line: &str) -> Flow {
+        match self.line(line) {
+            Ok(flow) => flow,
+            Err((failure, columns)) => {
+                self.tell(failure, &columns);
+                Flow::Next
+            }
+        }
+    }
+
+    /// Runs one command, its words as they are, and gives what is wrong instead of telling it.
+    pub fn attempt(&mut self, words: &[&str]) -> Result<(), Vec<LoadError>> {
+        let word = |text: &&str| Word { text: (*text).to_owned(), column: 1 };
+        let line = Line { words: words.iter().map(word).collect(), redirects: Vec::new() };
+        match self.command(&line) {
+            Ok(_) => Ok(()),
+            Err(Failure::Word(_, message)) => Err(vec![self.at(0, message)]),
+            Err(Failure::Files(errors)) => Err(errors),
+        }
+    }
+
+    /// Reads a script to its end, or until an error or `exit` ends it.
+    pub(super) fn script(&mut self, name: &str) -> Result<Flow, Failure> {
+        if self.within.len() >= SCRIPT_DEPTH_MAX {
+            return Err(format!("scripts run one another without end; this is number {SCRIPT_DEPTH_MAX}").into());
+        }
+        let bytes = std::fs::read(self.path(name)).map_err(|error| format!("\"{name}\" cannot be read: {error}"))?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let on_error = self.within.last().map_or(OnError::Continue, |within| within.on_error);
+        self.within.push(Within { name: name.to_owned(), number: 0, source: String::new(), on_error });
+        let flow = self.lines(text.strip_prefix('\u{feff}').unwrap_or(&text));
+        self.within.pop();
+        Ok(flow)
+    }
+
+    fn lines(&mut self, text: &str) -> Flow {
+        for line in text.lines() {
+            if let Some(within) = self.within.last_mut() {
+                within.number += 1;
+                line.clone_into(&mut within.source);
+            }
+            let is_silent = line.trim_start().starts_with("#-") || self.is_check();
+            if !is_silent {
+                self.say(&format!("{line}\n"));
+            }
+            match self.line(line) {
+                Ok(Flow::Next) => {}
+                Ok(flow) => return flow,
+                Err((failure, columns)) => {
+                    self.tell(failure, &columns);
+                    match self.within.last().map_or(OnError::Continue, |within| within.on_error) {
+                        // A check looks for more.
+                        _ if self.is_check() => {}
+                        OnError::Continue => {}
+                        OnError::Break => return Flow::Broken,
+                        OnError::Halt => return Flow::Halted,
+                        OnError::Wait(pause) => std::thread::sleep(pause),
+                    }
+                }
+            }
+        }
+        Flow::Next
+    }
+
+    /// One line; a failure comes with the column of each word as it was written.
+    fn line(&mut self, text: &str) -> Result<Flow, (Failure, Vec<usize>)> {
+        let trimmed = text.trim();
+        if trimmed.is_empty() || trimmed.starts_with('#') {
+            return Ok(Flow::Next);
+        }
+        let column = |position: usize| text.get(..position).map_or(0, |before| before.chars().count()) + 1;
+        let expanded =
+            self.macros.expand_line(text).map_err(|error| (error.message.into(), vec![column(error.position)]))?;
+        if expanded.trim().is_empty() || expanded.trim_start().starts_with('#') {
+            return Ok(Flow::Next);
+        }
+        let line = words::split(&expanded).map_err(|(column, message)| (message.into(), vec![column]))?;
+        let columns = columns(text, &line);
+        self.command(&line).map_err(|failure| (failure, columns))
+    }
+
+    fn command(&mut self, line: &Line) -> Result<Flow, Failure> {
+        if let Some(redirect) = line.redirects.iter().find(|redirect| redirect.stream == Stream::Commands) {
+            return self.inner(&redirect.file.text);
+        }
+        let Some(Word { text: name, .. }) = line.words.first() else { return Ok(Flow::Next) };
+        let call = Call { words: &line.words };
+        if name == "on" {
+            return self.on_error(&call);
+        }
+        let Some(command) = table::find(name) else { return self.stranger(name) };
+        if self.is_check() {
+            return if command.is_checked { (command.run)(self, &call) } else { Ok(Flow::Next) };
+        }
+        let before = self.redirect(&line.redirects)?;
+        let result = (command.run)(self, &call);
+        for (stream, writer) in before {
+            drop(self.exchange(stream, writer));
+        }
+        result
+    }
+
+    /// A script that another runs: `exit` in it ends it alone, as in Base.
+    pub(super) fn inner(&mut self, name: &str) -> Result<Flow, Failure> {
+        match self.script(name)? {
+            Flow::Broken => Err(format!("an error has ended \"{name}\"").into()),
+            Flow::Exit(_) | Flow::Next => Ok(Flow::Next),
+            Flow::Halted => Ok(Flow::Halted),
+        }
+    }
+
+    /// `on error continue|break|halt|wait SECONDS`
+    fn on_error(&mut self, call: &Call<'_>) -> Result<Flow, Failure> {
+        const USAGE: &str = "usage: on error continue|break|halt|wait SECONDS";
+        let wanted = match (call.argument(1), call.argument(2)) {
+            (Some("error"), Some("continue")) => OnError::Continue,
+            (Some("error"), Some("break")) => OnError::Break,
+            (Some("error"), Some("halt")) => OnError::Halt,
+            (Some("error"), Some("wait")) => {
+                let text = call.needed(3, "the number of seconds")?;
+                OnError::Wait(seconds(text).map_err(|message| Failure::Word(3, message))?)
+            }
+            (Some("error"), Some(_)) => return Err(Failure::Word(2, USAGE.into())),
+            _ => return Err(USAGE.to_owned().into()),
+        };
+        // A person who types sees the error and decides.
+        if let Some(within) = self.within.last_mut() {
+            within.on_error = wanted;
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Puts files in the place of the outputs; gives back what was there.
+    fn redirect(&mut self, redirects: &[Redirect]) -> Result<Vec<(Stream, Writer)>, Failure> {
+        let mut before = Vec::new();
+        for redirect in redirects {
+            let path = self.path(&redirect.file.text);
+            let mut options = OpenOptions::new();
+            options.create(true).write(true).append(redirect.appends).truncate(!redirect.appends);
+            match options.open(&path) {
+                Ok(file) => before.push((redirect.stream, self.exchange(redirect.stream, Box::new(file)))),
+                Err(error) => {
+                    for (stream, writer) in before {
+                        drop(self.exchange(stream, writer));
+                    }
+                    return Err(format!("\"{}\" cannot be written: {error}", redirect.file.text).into());
+                }
+            }
+        }
+        Ok(before)
+    }
+
+    fn exchange(&mut self, stream: Stream, writer: Writer) -> Writer {
+        let place = if stream == Stream::Err { &mut self.err } else { &mut self.out };
+        std::mem::replace(place, writer)
+    }
+
+    /// A name that is no command here.
+    fn stranger(&mut self, name: &str) -> Result<Flow, Failure> {
+        if table::is_without_meaning(name) {
+            return Ok(Flow::Next);
+        }
+        let Some(why) = table::not_supported(name) else {
+            return Err(format!("there is no command \"{name}\"{}", table::suggestion(name)).into());
+        };
+        // Once for all commands that are missing for the same reason.
+        if self.told.insert(why.to_owned()) {
+            self.remark(format!("{name}: {why}"));
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Something that does not stop anything, with the place of the line in hand.
+    pub(super) fn remark(&mut self, message: String) {
+        let error = self.at(0, message);
+        self.deliver(Weight::Warning, error);
+    }
+
+    fn tell(&mut self, failure: Failure, columns: &[usize]) {
+        match failure {
+            Failure::Word(index, message) => {
+                let column = columns.get(index).or(columns.first()).copied().unwrap_or(1);
+                let error = self.at(column, message);
+                self.deliver(Weight::Error, error);
+            }
+            Failure::Files(errors) => {
+                let places = self.places();
+                for mut error in errors {
+                    error.from.extend_from_slice(&places);
+                    self.deliver(Weight::Error, error);
+                }
+            }
+        }
+    }
+
+    /// The lines in hand, of the innermost script first.
+    pub(super) fn places(&self) -> Vec<String> {
+        self.within.iter().rev().map(|within| format!("{}:{}", within.name, within.number)).collect()
+    }
+
+    /// `column` 0: the line as a whole.
+    fn at(&self, column: usize, message: String) -> LoadError {
+        match self.within.last() {
+            Some(innermost) => LoadError {
+                file: innermost.name.clone(),
+                line: innermost.number,
+                column: column.max(1),
+                message,
+                source: innermost.source.clone(),
+                from: self.places().split_off(1),
+            },
+            None => LoadError { message, ..LoadError::default() },
+        }
+    }
+
+    pub(super) fn deliver(&mut self, weight: Weight, error: LoadError) {
+        if self.is_check() {
+            self.findings.push(Finding { weight, error });
+            return;
+        }
+        self.complain(&error.to_string());
+    }
+
+    /// What a check found so far, in the order of the lines; what a script never came to `iocInit` for is looked at now.
+    pub fn into_findings(mut self) -> Vec<Finding> {
+        self.look_at_records();
+        self.findings
+    }
+}
+
+/// The columns of the words as they were written, when the macros in them have not changed how many there are.
+fn columns(text: &str, line: &Line) -> Vec<usize> {
+    let of = |line: &Line| line.words.iter().map(|word| word.column).collect::<Vec<_>>();
+    match words::split(&text.replace("$(", "__").replace("${", "__").replace('}', "_")) {
+        Ok(written) if written.words.len() == line.words.len() => of(&written),
+        _ => of(line),
+    }
+}
+
+/// A duration in seconds.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    number.ok_or_else(|| format!("\"{text}\" is no number of seconds"))
+}

@@ -1,0 +1,146 @@
+//! Every command: its name, how it is written, what it does.
+
+use super::script::Flow;
+use super::{Call, Failure, Shell, access, environment, files, records};
+
+/// A command.
+pub(super) struct Command {
+    pub(super) name: &'static str,
+    pub(super) usage: &'static str,
+    pub(super) help: &'static str,
+    /// A check follows it; others do nothing that could be wrong.
+    pub(super) is_checked: bool,
+    pub(super) run: fn(&mut Shell, &Call<'_>) -> Result<Flow, Failure>,
+}
+
+macro_rules! commands {
+    ($($name:literal $usage:literal $help:literal $checked:literal $run:path;)*) => {
+        /// In alphabetical order.
+        pub(super) const COMMANDS: &[Command] = &[
+            $(Command {
+                name: $name,
+                usage: concat!($name, $usage),
+                help: $help,
+                is_checked: $checked,
+                run: $run,
+            },)*
+        ];
+    };
+}
+
+commands! {
+    "asInit" "" "Load the access security file again" true access::load_again;
+    "asSetFilename" "(\"file\")" "The access security file that iocInit loads" true access::set_file;
+    "asSetSubstitutions" "(\"A=1\")" "Macros for the access security file" true access::set_macros;
+    "casr" " [level]" "Clients, and with a level what each keeps waiting" false records::clients;
+    "cd" " folder" "Go to a folder; file names mean it" true environment::change_folder;
+    "date" " [format]" "The time, as strftime writes it" false environment::date;
+    "dbLoadDatabase" "(\"file.dbd\")" "Accepted: record types and menus are built in" false files::accept;
+    "dbLoadRecords" "(\"file.db\", \"P=x:,R=1\")" "Load records, before iocInit" true files::load_records;
+    "dbLoadTemplate" "(\"file.substitutions\", \"P=x:\", \"folders\")" "Load the databases of a substitutions file" true files::load_template;
+    "dbcar" " [record]" "Links that lead to no record here" false records::lost_links;
+    "dbgf" " record.field" "Show a value" true records::show_field;
+    "dbgrep" " pattern" "Names of records; * and ? stand for anything" false records::grep;
+    "dbl" " [type|\"\"] [\"fields\"]" "Names of records, of one type, with fields" false records::list;
+    "dbla" " [pattern]" "Aliases and their records" false records::aliases;
+    "dbli" " [pattern]" "Info items of records by their names" false records::infos;
+    "dblsr" " [record]" "Records that links join" false records::joined;
+    "dbpf" "(\"record.field\", \"value\")" "Write a value, and process where a client's put would" true records::put_field;
+    "dbpr" " record [level]" "Fields of a record: those that differ from a new one's, with a level all" false records::show_record;
+    "dbsr" " [level]" "As casr" false records::clients;
+    "dbstat" "" "How many records there are, by type" false records::count;
+    "dbtr" " record" "Process a record and show it" true records::process;
+    "echo" " words" "Show words" false environment::echo;
+    "epicsEnvSet" "(\"NAME\", \"value\")" "Set a variable of the environment" true environment::set_variable;
+    "epicsEnvShow" " [pattern]" "Show the environment" false environment::show_variables;
+    "epicsEnvUnset" " NAME" "Take a variable out of the environment" true environment::unset_variable;
+    "epicsThreadSleep" " seconds" "Wait" true environment::pause;
+    "exit" " [code]" "End; in a script that another runs, end that script" true environment::exit;
+    "help" " [pattern]" "Show commands" false environment::help;
+    "iocInit" "" "Start: from now on records are served and scanned" true files::start;
+    "iocshLoad" "(\"script\", \"A=1\")" "Run a script with macros of its own" true environment::load_script;
+    "iocshRun" "(\"command\", \"A=1\")" "Run a command with macros of its own" true environment::run_command;
+    "pwd" "" "Show the folder" false environment::show_folder;
+    "scanppl" " [rate]" "Records that are scanned, by rate" false records::scanned;
+    "system" "(\"line\")" "Run a line of the system's shell" false environment::system;
+    "var" " [name] [value]" "Show or set a variable" true environment::var;
+}
+
+/// The command of a name.
+pub(super) fn find(name: &str) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.name == name)
+}
+
+/// Commands of C programs that set up what here needs no setting up.
+pub(super) fn is_without_meaning(name: &str) -> bool {
+    const NAMES: [&str; 12] = [
+        "callbackParallelThreads",
+        "callbackSetQueueSize",
+        "dbPvdTableSize",
+        "eltc",
+        "errlogInit",
+        "errlogInit2",
+        "iocLogDisable",
+        "iocLogInit",
+        "registryDump",
+        "scanOnceSetQueueSize",
+        "setIocLogDisable",
+        "epicsPrtEnvParams",
+    ];
+    name.ends_with("_registerRecordDeviceDriver") || NAMES.contains(&name)
+}
+
+/// Why a command that scripts of the field use is missing; the same text for all that are missing together.
+pub(super) fn not_supported(name: &str) -> Option<&'static str> {
+    const AUTOSAVE: [&str; 16] = [
+        "autosaveBuild",
+        "create_manual_set",
+        "create_monitor_set",
+        "create_periodic_set",
+        "create_triggered_set",
+        "fdbrestore",
+        "makeAutosaveFileFromDbInfo",
+        "makeAutosaveFiles",
+        "reboot_restoreDebug",
+        "set_pass0_restoreFile",
+        "set_pass1_restoreFile",
+        "set_requestfile_path",
+        "set_requestFile_path",
+        "set_saveTask_priority",
+        "set_savefile_path",
+        "set_savefile_name",
+    ];
+    if AUTOSAVE.contains(&name) || name.starts_with("save_restore") {
+        return Some("autosave is not supported yet: values are neither saved nor restored");
+    }
+    if name == "seq" || name == "seqShow" {
+        return Some("sequences of the state notation language are C code, which cannot be loaded");
+    }
+    let is_device = ["drv", "asyn", "dev", "stream", "modbus", "motor"].iter().any(|start| name.starts_with(start))
+        && name.contains(|character: char| character.is_ascii_uppercase());
+    is_device.then_some("drivers are C code, which cannot be loaded; what they drive is not served")
+}
+
+/// `; did you mean "dbl"?`, or nothing.
+pub(super) fn suggestion(name: &str) -> String {
+    closest(name, COMMANDS.iter().map(|command| command.name))
+}
+
+/// The same among other names.
+pub(super) fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
+    fodo_db::closest(name, names).map_or(String::new(), |name| format!("; did you mean \"{name}\"?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_that_help_shows() {
+        let names: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
+        let mut sorted = names.clone();
+        sorted.sort_unstable();
+
+        assert_eq!(names, sorted);
+    }
+}

@@ -1,0 +1,160 @@
+//! A line of the shell as words: quotes, escapes, brackets and redirections.
+//!
+//! Source: EPICS Base 7.0, iocsh.cpp, as its users know it: blanks, commas and brackets separate words.
+
+/// A word and where it starts, in characters from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub(crate) text: String,
+    pub(crate) column: usize,
+}
+
+/// Where output goes, or where commands come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// `<`
+    Commands,
+    /// `>`
+    Out,
+    /// `2>`
+    Err,
+}
+
+/// A redirection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    pub(crate) stream: Stream,
+    /// `>>`: behind what the file holds.
+    pub(crate) appends: bool,
+    pub(crate) file: Word,
+}
+
+/// A line taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) words: Vec<Word>,
+    pub(crate) redirects: Vec<Redirect>,
+}
+
+/// What is wrong, and at which column.
+pub(crate) type LineError = (usize, String);
+
+/// Takes a line apart whose macros are replaced already.
+pub(crate) fn split(text: &str) -> Result<Line, LineError> {
+    let mut line = Line::default();
+    let mut pending: Option<(Stream, bool, usize)> = None;
+    let mut characters = text.chars().enumerate().map(|(index, character)| (index + 1, character)).peekable();
+    while let Some(&(column, character)) = characters.peek() {
+        if is_separator(character) {
+            characters.next();
+            continue;
+        }
+        if let Some(stream) = redirection(character) {
+            characters.next();
+            let appends = stream != Stream::Commands && characters.next_if(|&(_, next)| next == '>').is_some();
+            // A word `2` right before `>` says which stream; one with a blank between is an argument.
+            let is_second = |word: &Word| word.text == "2" && word.column + 1 == column;
+            let stream = if stream == Stream::Out && line.words.last().is_some_and(is_second) {
+                line.words.pop();
+                Stream::Err
+            } else {
+                stream
+            };
+            if pending.is_some() {
+                return Err((column, "a file name is missing before this redirection".into()));
+            }
+            pending = Some((stream, appends, column));
+            continue;
+        }
+        let word = word(&mut characters, column)?;
+        match pending.take() {
+            Some((stream, appends, _)) => line.redirects.push(Redirect { stream, appends, file: word }),
+            None => line.words.push(word),
+        }
+    }
+    match pending {
+        Some((_, _, column)) => Err((column, "a file name is missing after this redirection".into())),
+        None => Ok(line),
+    }
+}
+
+fn is_separator(character: char) -> bool {
+    matches!(character, ' ' | '\t' | '\r' | ',' | '(' | ')')
+}
+
+fn redirection(character: char) -> Option<Stream> {
+    match character {
+        '<' => Some(Stream::Commands),
+        '>' => Some(Stream::Out),
+        _ => None,
+    }
+}
+
+fn word(
+    characters: &mut std::iter::Peekable<impl Iterator<Item = (usize, char)>>,
+    start: usize,
+) -> Result<Word, LineError> {
+    let mut text = String::new();
+    let mut quote: Option<(usize, char)> = None;
+    while let Some(&(column, character)) = characters.peek() {
+        match (character, quote) {
+            ('\\', _) => {
+                characters.next();
+                match characters.peek() {
+                    Some(&(_, next)) => text.push(next),
+                    None => return Err((column, "nothing follows this backslash".into())),
+                }
+            }
+            (character, Some((_, open))) if character == open => quote = None,
+            ('"' | '\'', None) => quote = Some((column, character)),
+            (character, None) if is_separator(character) || redirection(character).is_some() => break,
+            (character, _) => text.push(character),
+        }
+        characters.next();
+    }
+    match quote {
+        Some((column, open)) => Err((column, format!("the closing {open} is missing"))),
+        None => Ok(Word { text, column: start }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        split(text).unwrap().words.into_iter().map(|word| word.text).collect()
+    }
+
+    #[test]
+    fn both_ways_to_write_a_command_give_the_same_words() {
+        let wanted = ["dbLoadRecords", "a b.db", "P=x:,R=1", ""];
+
+        assert_eq!(words("dbLoadRecords(\"a b.db\", \"P=x:,R=1\", \"\")"), wanted);
+        assert_eq!(words("  dbLoadRecords 'a b.db' P=x:\\,R=1 ''\r"), wanted);
+        assert_eq!(words("dbl"), ["dbl"]);
+        assert_eq!(words("cmd(a\"b c\"'d,e')"), ["cmd", "ab cd,e"]);
+    }
+
+    #[test]
+    fn redirections_are_told_from_arguments() {
+        let line = split("dbl ai 2 > all.txt 2>>err.txt").unwrap();
+
+        let words: Vec<_> = line.words.iter().map(|word| word.text.as_str()).collect();
+        let redirects: Vec<_> = line
+            .redirects
+            .iter()
+            .map(|redirect| (redirect.stream, redirect.appends, redirect.file.text.as_str()))
+            .collect();
+        assert_eq!(words, ["dbl", "ai", "2"]);
+        assert_eq!(redirects, [(Stream::Out, false, "all.txt"), (Stream::Err, true, "err.txt")]);
+        assert_eq!(split("< envPaths").unwrap().redirects[0].stream, Stream::Commands);
+    }
+
+    #[test]
+    fn what_is_not_closed_is_told_with_its_column() {
+        assert_eq!(split("echo \"a").unwrap_err().0, 6);
+        assert_eq!(split("echo a >").unwrap_err().0, 8);
+        assert_eq!(split("echo a\\").unwrap_err().0, 7);
+    }
+}

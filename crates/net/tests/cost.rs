@@ -1,0 +1,76 @@
+//! What channels and subscriptions cost a server, which is what their quotas count. Alone in its process, whose memory it
+//! looks at.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+
+#[path = "faults/cell.rs"]
+#[expect(dead_code, reason = "the rest is for the tests that are about it")]
+mod cell;
+#[path = "faults/raw.rs"]
+#[expect(dead_code, reason = "likewise")]
+mod raw;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fodo_ca::message::{self, Answer, Request};
+use fodo_ca::{Sid, SubscriptionId, limit};
+use fodo_net::{Pv, Source};
+
+use cell::{Cell, serve};
+use raw::{DOUBLE, Raw, create, echo, with};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// PVs by their numbers.
+struct Numbered(Vec<Arc<Cell>>);
+
+impl Source for Numbered {
+    fn serves(&self, name: &str) -> bool {
+        self.open(name).is_some()
+    }
+
+    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
+        self.0.get(name.parse::<usize>().ok()?).map(|cell| cell.clone() as Arc<dyn Pv>)
+    }
+}
+
+/// Bytes that this process has in use.
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+}
+
+/// Says these and waits until they have been answered; gives what that took of memory.
+fn cost(raw: &mut Raw, requests: impl Iterator<Item = Vec<u8>>) -> usize {
+    let before = resident_bytes();
+    for request in requests {
+        raw.say(&[request, echo()]);
+        raw.until(|answer| *answer == Answer::Echo {});
+    }
+    resident_bytes().saturating_sub(before)
+}
+
+/// A subscription to a channel with its number.
+fn subscribe(number: u32) -> Vec<u8> {
+    let mut payload = Vec::new();
+    message::encode_mask(&mut payload, 1);
+    let (sid, subscription) = (Sid(number), SubscriptionId(number));
+    with(Request::EventAdd { dbr: DOUBLE, count: 0, sid, subscription }, &payload)
+}
+
+#[test]
+fn row_17_and_18_channels_and_subscriptions_cost_no_more_than_is_counted_for_them() {
+    const N: u32 = 50_000;
+    let server = serve(&Arc::new(Numbered((0..N).map(|number| Arc::new(Cell::new(f64::from(number)))).collect())));
+    let mut raw = Raw::connected(server.tcp_port());
+
+    let channels = cost(&mut raw, (0..N).map(|number| create(number, &number.to_string()))) / N as usize;
+    let subscriptions = cost(&mut raw, (0..N).map(subscribe)) / N as usize;
+
+    println!("{channels} bytes of a channel, {subscriptions} of a subscription");
+    assert!(channels <= limit::CHANNEL_BYTES, "{channels}");
+    assert!(subscriptions <= limit::SUBSCRIPTION_BYTES, "{subscriptions}");
+    assert!(channels + subscriptions >= (limit::CHANNEL_BYTES + limit::SUBSCRIPTION_BYTES) / 4, "not by far less");
+}

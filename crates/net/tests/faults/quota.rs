@@ -1,0 +1,273 @@
+//! What one client or host may cost, and that others do not pay for it.
+
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use fodo_ca::eca::Eca;
+use fodo_ca::limit;
+use fodo_ca::message::Answer;
+use fodo_net::log::{Level, Line, Log};
+use fodo_net::{MonitorEvent, MonitorOptions, Quotas, Server, ServerConfig, Source};
+
+use socket2::{Domain, Socket, Type};
+
+use crate::PATIENCE;
+use crate::cell::{Cell, Table, client, local, number, quiet};
+use crate::raw::{Raw, create, echo, read, subscribe};
+use crate::server::searches;
+
+/// A server with these quotas and a status, and what it logs.
+fn serve_within(quotas: Quotas, source: Arc<dyn Source>) -> (Server, Receiver<Line>) {
+    let (sender, lines) = mpsc::channel();
+    let log = Log::new(Level::Warning, move |line| drop(sender.send(line.clone())));
+    let config = ServerConfig { quotas, status_prefix: Some("s".to_owned()), ..quiet() };
+    (Server::start_telling(config, source, log).unwrap(), lines)
+}
+
+/// A table of one PV.
+fn x() -> Arc<Table> {
+    Table::of([("x", Cell::new(1.5))])
+}
+
+/// What a PV of the status comes to.
+fn eventually_status(server: &Server, name: &str, mut is_wanted: impl FnMut(f64) -> bool) {
+    let monitor = client(server).channel(name).unwrap().monitor(MonitorOptions::default());
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        match monitor.next(PATIENCE) {
+            Some(MonitorEvent::Update(reading)) if is_wanted(number(&reading)) => return,
+            _ => {}
+        }
+    }
+    unreachable!("{name} never comes to that");
+}
+
+/// Connected from another address of this host, which servers take for another host.
+fn connected_from(own: [u8; 4], port: u16) -> Raw {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((own, 0)).into()).unwrap();
+    socket.connect(&local(port).into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Raw { stream }
+}
+
+fn is_served(raw: &mut Raw) -> bool {
+    raw.say(&[read(1)]);
+    matches!(raw.until(|answer| matches!(answer, Answer::ReadNotify { .. })).0, Answer::ReadNotify { status, .. } if status == Eca::NORMAL)
+}
+
+#[test]
+fn row_17_a_client_that_wants_more_channels_than_fit_is_told_closed_logged_and_counted() {
+    let quotas = Quotas { host_bytes: 2_000_000, ..Quotas::default() };
+    let (server, lines) = serve_within(quotas, x());
+    let mut neighbour = Raw::with_channel(server.tcp_port(), "x");
+    let mut greedy = Raw::connected(server.tcp_port());
+    let its_address = greedy.stream.local_addr().unwrap();
+
+    let n_created = (0..20_000)
+        .take_while(|&cid| {
+            greedy.say(&[create(cid, "x")]);
+            let answered = |answer: &Answer| matches!(answer, Answer::CreateChan { .. } | Answer::Error { .. });
+            match greedy.until(answered).0 {
+                Answer::Error { status, .. } => {
+                    assert_eq!(status, Eca::ALLOCMEM);
+                    false
+                }
+                _ => true,
+            }
+        })
+        .count();
+
+    assert_eq!(n_created, 1_000_000 / limit::CHANNEL_BYTES, "half of what its host may have");
+    greedy.ended_after();
+    let line = lines.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(line.peer, Some(its_address));
+    assert!(line.what.contains("more channels"), "{}", line.what);
+    assert!(is_served(&mut neighbour), "of the same host");
+    eventually_status(&server, "s:REFUSED", |n| n == 1.0);
+}
+
+#[test]
+fn row_18_what_clients_of_a_host_hold_is_counted_together_and_given_back_when_they_go() {
+    let n_each = 400;
+    let quotas = Quotas { host_bytes: 3 * n_each as usize * limit::SUBSCRIPTION_BYTES, ..Quotas::default() };
+    let (server, lines) = serve_within(quotas, x());
+    let fill = |raw: &mut Raw| {
+        for subscription in 0..n_each {
+            raw.say(&[subscribe(subscription)]);
+        }
+        raw.say(&[echo()]);
+        let end = |answer: &Answer| matches!(answer, Answer::Echo {} | Answer::Error { .. });
+        matches!(raw.until(end).0, Answer::Echo {})
+    };
+    let mut first = Raw::with_channel(server.tcp_port(), "x");
+    let mut others: Vec<Raw> = (0..2).map(|_| Raw::with_channel(server.tcp_port(), "x")).collect();
+
+    let filled: Vec<bool> = [&mut first].into_iter().chain(&mut others).map(fill).collect();
+    assert_eq!(filled, [true, true, false], "the third finds too little left");
+    drop((first, others));
+    eventually_status(&server, "s:SUBSCRIPTIONS", |n| n == 0.0);
+    let mut later = Raw::with_channel(server.tcp_port(), "x");
+
+    assert!(fill(&mut later), "what was given back");
+    assert_eq!(lines.try_iter().count(), 1);
+}
+
+#[test]
+fn row_26_circuits_of_a_host_beyond_its_bound_are_told_so_and_other_hosts_are_served() {
+    let quotas = Quotas { host_circuits: 4, ..Quotas::default() };
+    let (server, lines) = serve_within(quotas, x());
+    let mut within: Vec<Raw> = (0..4).map(|_| Raw::with_channel(server.tcp_port(), "x")).collect();
+
+    let mut beyond = Raw::connected(server.tcp_port());
+    let told = beyond.hear().unwrap().0;
+    let ended_after = beyond.ended_after();
+    let mut of_other_host = connected_from([127, 0, 0, 2], server.tcp_port());
+    of_other_host.say(&[create(0, "x")]);
+    of_other_host.until(|answer| matches!(answer, Answer::CreateChan { .. }));
+
+    assert!(matches!(told, Answer::Error { status: Eca::ALLOCMEM, .. }), "{told:?}");
+    assert!(ended_after < Duration::from_secs(1), "{ended_after:?}");
+    assert!(within.iter_mut().chain([&mut of_other_host]).all(is_served));
+    let line = lines.recv_timeout(PATIENCE).unwrap();
+    assert_eq!((line.level, line.peer.map(|peer| peer.ip())), (Level::Warning, Some(local(0).ip())));
+    assert!(line.what.contains("too many circuits"), "{}", line.what);
+    within.clear();
+    eventually_status(&server, "s:REFUSED", |n| n >= 1.0);
+}
+
+#[test]
+fn row_20_answers_that_wait_for_all_clients_of_a_host_are_bounded_together_and_its_good_clients_are_served() {
+    const HOST_BYTES: usize = 4 << 20;
+    const ANSWER_BYTES: usize = 100_000;
+    // As doubles, which are not what it has: every answer is the circuit's own.
+    let table = Table::of([("a", Cell::new(vec![7_i32; ANSWER_BYTES / 8])), ("x", Cell::new(1.5))]);
+    let (server, _lines) = serve_within(Quotas { host_bytes: HOST_BYTES, ..Quotas::default() }, table);
+    let mut good = Raw::with_channel(server.tcp_port(), "x");
+    let mut deaf: Vec<Raw> = (0..16).map(|_| Raw::with_channel(server.tcp_port(), "a")).collect();
+
+    // More than the sockets between have room for.
+    deaf.iter_mut().for_each(|deaf| deaf.say(&[read(1).repeat(400)]));
+    eventually_status(&server, "s:QUEUED_BYTES", |bytes| bytes > 0.0);
+    let (mut queued, mut n_same) = (0.0, 0);
+    eventually_status(&server, "s:QUEUED_BYTES", |bytes| {
+        // Whatever a client says is a reason to look at what it has asked for.
+        deaf.iter_mut().for_each(|deaf| deaf.say(&[echo()]));
+        n_same = if bytes == queued { n_same + 1 } else { 0 };
+        queued = bytes;
+        n_same == 3
+    });
+
+    assert!((0..100).all(|_| is_served(&mut good)));
+    // One more for each than fits, since an answer is never cut.
+    assert!(queued <= (HOST_BYTES + deaf.len() * (ANSWER_BYTES + 24)) as f64, "{queued}");
+    for deaf in &mut deaf {
+        (0..20).for_each(|_| assert_eq!(deaf.hear().unwrap().1.len(), ANSWER_BYTES));
+    }
+}
+
+#[test]
+fn row_5_a_host_that_floods_has_its_share_answered_and_another_is_found_at_once() {
+    let quotas = Quotas { source_search_bytes: 20_000, ..Quotas::default() };
+    let (server, _lines) = serve_within(quotas, Table::of([("y", Cell::new(2.5))]));
+    let to = local(server.udp_port());
+    let flooding = UdpSocket::bind("127.0.0.2:0").unwrap();
+    flooding.set_nonblocking(true).unwrap();
+    let other = UdpSocket::bind("127.0.0.3:0").unwrap();
+    other.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    let (datagram, mut buffer, start) = (searches(), [0; 2048], Instant::now());
+
+    let (mut n_answered, mut n_found, mut n_asked) = (0, 0, 0);
+    while start.elapsed() < Duration::from_secs(1) {
+        (0..20).for_each(|_| drop(flooding.send_to(&datagram, to)));
+        other.send_to(&datagram, to).unwrap();
+        n_asked += 1;
+        n_found += usize::from(other.recv_from(&mut buffer).is_ok());
+        while flooding.recv_from(&mut buffer).is_ok() {
+            n_answered += 1;
+        }
+        if n_found >= 15 {
+            break;
+        }
+    }
+
+    // Of 20 000 bytes there are 19 datagrams, and the flood has met two spans at the least.
+    assert!(n_found >= 15, "{n_found} of {n_asked}");
+    let n_spans = 2 + start.elapsed().as_millis() as usize / 250;
+    assert!(n_answered <= n_spans * 20_000 / datagram.len(), "{n_answered} in {n_spans} spans");
+}
+
+#[test]
+fn row_77_what_speaks_another_protocol_is_logged_once_with_its_address() {
+    let (server, lines) = serve_within(Quotas::default(), x());
+
+    for word in ["G", "GET / HTTP/1.1\r\n\r\n", "SSH-2.0-x\r\n"] {
+        let mut stranger = Raw::connected(server.tcp_port());
+        let address = stranger.stream.local_addr().unwrap();
+        stranger.say(&[word.as_bytes().to_vec()]);
+        let after = stranger.ended_after();
+
+        assert!(after < Duration::from_secs(1), "{word:?} after {after:?}");
+        if word == "G" {
+            let line = lines.recv_timeout(PATIENCE).unwrap();
+            assert_eq!((line.level, line.peer), (Level::Warning, Some(address)));
+        }
+    }
+
+    let later: Vec<Line> = lines.try_iter().collect();
+    assert!(later.len() <= 1, "one for each way to be none, not for each client: {later:?}");
+}
+
+#[test]
+fn row_1_and_4_datagrams_with_a_flaw_are_counted_and_logged_with_their_sender() {
+    let (server, lines) = serve_within(Quotas::default(), x());
+    let stranger = UdpSocket::bind("127.0.0.2:0").unwrap();
+    let whole = searches();
+
+    stranger.send_to(&whole[..7], local(server.udp_port())).unwrap();
+    let cut = lines.recv_timeout(PATIENCE).unwrap();
+    let mut nameless = whole[..40].to_vec();
+    nameless[32..].copy_from_slice(b"a\x1b[2J\xff\xfe\xfd");
+    stranger.send_to(&nameless, local(server.udp_port())).unwrap();
+    let no_name = lines.recv_timeout(PATIENCE).unwrap();
+
+    let sender = Some(stranger.local_addr().unwrap());
+    assert_eq!((cut.peer, no_name.peer), (sender, sender));
+    assert!(cut.what.contains("cut") && no_name.what.contains("no name"), "{cut:?} {no_name:?}");
+    assert_eq!(no_name.pv.as_deref(), Some("a\u{1b}[2J\u{fffd}\u{fffd}\u{fffd}"));
+    eventually_status(&server, "s:FLAWED", |n| n == 2.0);
+}
+
+#[test]
+fn row_49_the_slow_subscriber_of_many_is_named_first_with_what_it_keeps_waiting() {
+    let table = Table::of([("image", Cell::new(vec![0.0; 20_000]))]);
+    let (server, _lines) = serve_within(Quotas::default(), table.clone());
+    let image = client(&server).channel("image").unwrap();
+    let good: Vec<_> = (0..20).map(|_| image.monitor(MonitorOptions::default())).collect();
+    let mut slow = Raw::with_channel(server.tcp_port(), "image");
+    slow.say(&[subscribe(1)]);
+    let its_address = slow.stream.local_addr().unwrap().to_string();
+    let status = client(&server).channel("s:STATUS").unwrap();
+    let start = Instant::now();
+
+    let first = loop {
+        for _ in 0..20 {
+            let present = start.elapsed().as_secs_f64();
+            table.0["image"].set(vec![present; 20_000]);
+            let is_newest = |event| matches!(event, Some(MonitorEvent::Update(reading)) if number(&reading) == present);
+            good.iter().for_each(|monitor| while !is_newest(monitor.next(PATIENCE)) {});
+        }
+        let text = status.get(PATIENCE).unwrap().value.long_text().unwrap_or_default().to_str().into_owned();
+        let list = text.split_once("\"list\":[").map(|(_, list)| list.to_owned()).unwrap_or_default();
+        let first = list.split('}').next().unwrap_or_default().to_owned();
+        if first.contains(&its_address) && !first.contains("\"waiting_s\":null") {
+            break first;
+        }
+        assert!(start.elapsed() < PATIENCE, "{text}");
+    };
+
+    assert!(!first.contains("\"queued_bytes\":0,"), "{first}");
+}

@@ -1,0 +1,117 @@
+//! Datagrams from anybody to whoever hears some: searches, answers, beacons, registrations, in the order and at the
+//! moments that the input says.
+//!
+//! The input is a row of datagrams, each behind four bytes: who hears it, who sends it, how long after the one before,
+//! and its length in units of eight bytes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use fodo_ca::beacon::Beacons;
+use fodo_ca::repeater::{Repeater, is_confirmation};
+use fodo_ca::search::{Responder, Searcher};
+use fodo_ca::shares::Shares;
+use fodo_ca::traffic::Traffic;
+use fodo_ca::{Cid, limit};
+use fodo_data::Now;
+
+/// Names that are looked for.
+const NAMES: u32 = 8;
+
+/// Everybody who hears datagrams.
+struct Listeners {
+    searcher: Searcher,
+    responder: Responder,
+    beacons: Beacons,
+    repeater: Repeater,
+    traffic: Traffic,
+    shares: Shares,
+}
+
+/// Feeds one input.
+pub fn feed(bytes: &[u8]) {
+    let mut now = Now::for_test();
+    let mut listeners = Listeners {
+        searcher: Searcher::new(1),
+        responder: Responder::new(5064, now),
+        beacons: Beacons::new(now),
+        repeater: Repeater::new(5065),
+        traffic: Traffic::new(1),
+        shares: Shares::new(4096, 16 * 1024),
+    };
+    (0..NAMES).for_each(|cid| listeners.searcher.add(Cid(cid), &format!("pv{cid}"), now));
+    let mut rest = bytes;
+    while let [who, from, pause, length, behind @ ..] = rest {
+        let (datagram, next) = behind.split_at((usize::from(*length) * 8).min(behind.len()));
+        rest = next;
+        // From nothing to an hour, since periods have many orders of size.
+        now = now + Duration::from_millis(u64::from(*pause).pow(3) / 5);
+        listeners.hear(*who, source(*from), datagram, now);
+        listeners.check(now);
+    }
+}
+
+/// One of a few senders, some of whom cannot be answered.
+fn source(number: u8) -> SocketAddr {
+    let ip = match number % 8 {
+        0 => Ipv4Addr::LOCALHOST,
+        1 => Ipv4Addr::BROADCAST,
+        2 => Ipv4Addr::new(224, 0, 0, 1),
+        other => Ipv4Addr::new(10, 0, 0, other),
+    };
+    SocketAddr::from((ip, u16::from(number / 8) * 100))
+}
+
+impl Listeners {
+    fn hear(&mut self, who: u8, from: SocketAddr, bytes: &[u8], now: Now) {
+        let mut out = Vec::new();
+        match who % 6 {
+            0 => {
+                let n_before = self.searcher.n_names();
+                let mut claims = Vec::new();
+                self.searcher.handle(from, bytes, now, &mut claims);
+                let n_first = claims.iter().filter(|claim| claim.is_first).count();
+                assert_eq!(self.searcher.n_names() + n_first, n_before, "a name is found once");
+                // As when its server is lost again.
+                claims.iter().filter(|claim| claim.is_first).for_each(|claim| {
+                    self.searcher.add_lost(claim.cid, "pv", now);
+                });
+            }
+            1 if self.shares.admits(from.ip(), bytes.len(), now) => {
+                self.responder.handle(from, bytes, &mut |name| name.len() % 2 == 1, &mut out);
+                let n_said: usize = out.iter().map(|datagram| datagram.bytes.len()).sum();
+                assert!(n_said <= bytes.len() + 16, "nobody can use us to shout");
+                assert!(out.iter().all(|datagram| datagram.bytes.len() <= limit::ANSWER_BYTES));
+            }
+            2 => {
+                let mut anomalies = Vec::new();
+                self.beacons.handle(from, bytes, now, &mut anomalies);
+                anomalies.iter().for_each(|_| self.searcher.boost(now));
+            }
+            3 => {
+                let n_clients = self.repeater.n_clients();
+                self.repeater.handle(from, true, bytes, now, &mut |client| client.port() % 3 != 0, &mut out);
+                let n_messages = bytes.len() / 16 + 1;
+                assert!(out.len() <= n_messages * (n_clients + 1), "one for each client and beacon");
+            }
+            4 => self.traffic.overheard(from, bytes, now),
+            _ => {
+                self.traffic.answered(from, bytes, now);
+                // Whatever it is; that it is looked at without harm is all there is to see.
+                let _ = is_confirmation(bytes);
+            }
+        }
+    }
+
+    fn check(&mut self, now: Now) {
+        let mut out = Vec::new();
+        self.searcher.tick(now, &mut out);
+        assert!(out.len() <= limit::SEARCH_BURST && out.iter().all(|sent| sent.bytes.len() <= limit::SEARCH_BYTES));
+        assert_eq!(self.searcher.n_names(), NAMES as usize);
+        assert!(self.searcher.deadline().is_some(), "names that are looked for have their moment");
+        self.traffic.tick(now, &mut out);
+        self.responder.tick(now, &mut out);
+        assert!(self.repeater.n_clients() <= limit::REPEATER_CLIENTS);
+        assert!(self.beacons.n_servers() <= limit::BEACON_SERVERS);
+    }
+}
