@@ -180,7 +180,9 @@ fn step(dice: &mut Dice, record: &Record) -> Step {
             let kind = *dice.one_of(&kinds);
             let text = match (record.record_type.as_str(), kind) {
                 // An empty text is a state without a name on softIoc: see the page on differences.
-                ("bi" | "bo" | "mbbi" | "mbbo", Kind::Text) => dice.one_of(&WILD[1..]).to_string(),
+                // So is a text that begins with a number, for an mbbo.
+                ("mbbo", Kind::Text) => dice.one_of(&["0", "1", "2", "5", "-1", "abc", "YES", "300"]).to_string(),
+                ("bi" | "bo" | "mbbi", Kind::Text) => dice.one_of(&WILD[1..]).to_string(),
                 (_, Kind::Text) => dice.one_of(&WILD).to_string(),
                 ("waveform", _) => {
                     let n_elements = dice.below(8);

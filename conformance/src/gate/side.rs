@@ -42,9 +42,17 @@ pub struct Side {
 pub struct Stage {
     prefix: String,
     fields: Vec<(String, Channel)>,
-    watched: Vec<(String, Monitor)>,
+    watched: Vec<Watched>,
     /// By subscription, what came since the last step.
     events: BTreeMap<String, Vec<String>>,
+}
+
+/// One subscription.
+struct Watched {
+    name: String,
+    monitor: Monitor,
+    /// Whether the record has an array, be it of one element.
+    is_array: bool,
 }
 
 impl Side {
@@ -95,11 +103,13 @@ impl Side {
         match step {
             Step::Watch(pv) => {
                 let channel = channel(pv)?;
+                let n_elements = format!("{}.NELM", pv.split('.').next().unwrap_or_default());
+                let is_array = stage.names().any(|name| name == n_elements);
                 for (word, mask) in MASKS {
                     let options = MonitorOptions { mask, queue_max: EVENTS_MAX, ..MonitorOptions::default() };
                     let monitor = channel.monitor(options);
                     first_update(&monitor).ok_or_else(|| self.server.failure(&format!("gives no update of {pv}")))?;
-                    stage.watched.push((format!("{pv} {word}"), monitor));
+                    stage.watched.push(Watched { name: format!("{pv} {word}"), monitor, is_array });
                 }
                 Ok(String::new())
             }
@@ -151,16 +161,18 @@ impl Stage {
 
     /// What came of each subscription since the step began; more may yet come.
     pub fn events(&mut self) -> &BTreeMap<String, Vec<String>> {
-        for (name, monitor) in &self.watched {
+        for Watched { name, monitor, is_array } in &self.watched {
             while let Some(event) = monitor.next(Duration::ZERO) {
                 let events = self.events.entry(name.clone()).or_default();
                 match event {
                     MonitorEvent::Update(reading) => {
-                        // softIoc copies texts and arrays when it sends them, and leaves out what is overtaken by then.
-                        if reading.value.kind() == Kind::Text || matches!(reading.value, Value::Array(_)) {
-                            events.clear();
+                        if reading.value.kind() == Kind::Text || *is_array {
+                            // softIoc copies these when it sends them and leaves out what is overtaken by then; what
+                            // they are in the end is compared by their fields.
+                            *events = vec![format!("{}/{}", reading.alarm.status, reading.alarm.severity)];
+                        } else {
+                            events.push(told(&reading, &self.prefix));
                         }
-                        events.push(told(&reading, &self.prefix));
                     }
                     MonitorEvent::Connected(_) => {}
                     other => events.push(format!("{other:?}")),

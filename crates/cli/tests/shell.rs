@@ -57,8 +57,8 @@ fn a_script_is_shown_loads_starts_and_writes() {
     assert!(out.starts_with("# A comment\nepicsEnvSet(\"P\", \"x:\")\n"), "{out}");
     assert!(out.contains("\nfrom x:more\n") && !out.contains("never"), "{out}");
     assert!(out.contains("\nfodo ioc: serving 2 records on 127.0.0.1:"), "{out}");
-    assert_eq!(after(&out, "dbgf(x:y:twice)")[0], "DBF_DOUBLE:         2.50");
-    assert_eq!(std::fs::read_to_string(folder.join("db/names.txt")).unwrap(), "x:y:set\nx:y:twice\n");
+    assert_eq!(after(&out, "dbgf(x:y:twice)")[0], "DBF_DOUBLE:         2.5");
+    assert_eq!(std::fs::read_to_string(folder.join("db/names.txt")).unwrap(), "x:y:set\nx:y:other\nx:y:twice\n");
 }
 
 #[test]

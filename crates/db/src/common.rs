@@ -3,6 +3,7 @@
 use fodo_data::{Alarm, Severity, Status, Text, TimeStamp};
 
 use crate::field::{FieldInfo, position, record_fields};
+use crate::link::When;
 use crate::menu;
 
 record_fields! {
@@ -63,15 +64,14 @@ pub(crate) struct Watchers {
     pub(crate) followers: Vec<Follower>,
 }
 
-/// A record that processes when a field of another changes (CP, CPP).
+/// A record that processes when a field of another changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Follower {
     pub(crate) field: u16,
     pub(crate) record: u32,
     /// The field that is the link.
     pub(crate) by: u16,
-    /// CPP: only while the follower's SCAN is Passive.
-    pub(crate) if_passive: bool,
+    pub(crate) when: When,
 }
 
 impl Common {

@@ -7,17 +7,21 @@ use std::sync::Arc;
 
 use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, Value};
 
+use crate::breaktable::BreakTable;
 use crate::common::{Common, Follower, number, row};
 use crate::field::{ASL0, Dbf, Slot};
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::{Link, Modifiers, Target};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::{Cell, Record, labels, with};
-use crate::turn::follows;
+use crate::site::Site;
 use crate::{AccessLevel, Facts, FieldRef, PutError};
 
 /// Digits after the point of numbers in records without PREC, as C prints them.
 const DIGITS: i16 = 6;
+
+/// Breakpoint tables by name.
+pub(crate) type BreakTables = HashMap<String, Arc<BreakTable>>;
 
 /// A record's name as a key that can be looked up without allocating.
 #[derive(Clone, Debug)]
@@ -44,13 +48,15 @@ impl Borrow<[u8]> for Name {
 }
 
 /// The records; never changes in number once the database runs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) records: Vec<Box<dyn Cell>>,
     /// By name and alias.
     pub(crate) index: HashMap<Name, u32>,
     /// In the order of loading.
     pub(crate) names: Vec<Text>,
+    pub(crate) tables: BreakTables,
+    pub(crate) site: Arc<dyn Site>,
 }
 
 impl Core {
@@ -142,7 +148,10 @@ impl Core {
         match row.dbf {
             Dbf::Float | Dbf::Double | Dbf::String => meta.precision = DIGITS,
             Dbf::Menu => meta.labels = labels(row.menu),
-            Dbf::Device => meta.labels = labels(kind.devices),
+            Dbf::Device => {
+                meta.labels = labels(kind.devices);
+                meta.unlabelled = Some(Text::EMPTY);
+            }
             _ => {}
         }
         let linked = with(cell, |body| body.meta(field, &mut meta)).flatten();
@@ -221,8 +230,8 @@ impl Core {
         if let Some(found) = self.find(&name.to_str()) {
             let modifiers = Modifiers { is_time, ..link.modifiers() };
             link.lead_to(Target::Field { record: found.record, field: found.field, modifiers });
-            if let Some(if_passive) = follows(modifiers) {
-                let follower = Follower { field: found.field, record, by: field, if_passive };
+            if let Some(when) = modifiers.follows(field) {
+                let follower = Follower { field: found.field, record, by: field, when };
                 self.with(found.record, |body| {
                     body.common().watchers.get_or_insert_default().followers.push(follower);
                 });

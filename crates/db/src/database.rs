@@ -13,7 +13,7 @@ use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::reading;
 use crate::scan::Place;
-use crate::turn::{Deferred, Engine, Turn, Waiter, possible};
+use crate::turn::{Deferred, Engine, Turn, Waiter, settle_scan};
 use crate::{AccessLevel, Event, Facts, FieldRef, Input, PutError, PutId};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
@@ -171,25 +171,27 @@ fn start(turn: &mut Turn) {
         return;
     }
     const RUNS: [u16; 3] = [1, 2, 3];
-    let mut at_init: Vec<(u16, i16, u32)> = Vec::new();
+    // Within a phase in the order of their types' names, as in Base.
+    let mut at_init: Vec<(u16, i16, &str, u32)> = Vec::new();
     let mut followers = Vec::new();
     for record in 0..turn.core.records.len() as u32 {
         let facts = turn.core.with(record, |body| {
+            settle_scan(body);
+            let type_name = body.record_type().name;
             let common = body.common();
             let watchers = common.watchers.as_deref();
             followers.extend(watchers.into_iter().flat_map(|watchers| watchers.followers.iter().copied()));
-            common.scan = possible(common.scan);
-            (Place::of(common), common.phase, common.process_at_init)
+            (Place::of(common), common.phase, type_name, common.process_at_init)
         });
-        if let Some((place, phase, pini)) = facts {
+        if let Some((place, phase, type_name, pini)) = facts {
             turn.engine.scans.add(&place, record);
             if RUNS.contains(&pini) {
-                at_init.push((pini, phase, record));
+                at_init.push((pini, phase, type_name, record));
             }
         }
     }
-    at_init.sort_by_key(|(pini, phase, _)| (*pini, *phase));
-    for (_, _, record) in at_init {
+    at_init.sort_by_key(|(pini, phase, type_name, _)| (*pini, *phase, *type_name));
+    for (.., record) in at_init {
         turn.process(record);
     }
     turn.engine.scans.start(turn.now.monotonic);
@@ -201,7 +203,7 @@ fn start(turn: &mut Turn) {
     }));
     for follower in followers {
         if have_theirs.insert(follower.record) {
-            let deferred = Deferred::Follow { record: follower.record, if_passive: follower.if_passive };
+            let deferred = Deferred::Follow { record: follower.record, when: follower.when };
             turn.engine.deferred.push_back(deferred);
         }
     }

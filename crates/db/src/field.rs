@@ -5,7 +5,7 @@ use fodo_data::{Array, Kind, Scalar, Text, Value};
 use crate::link::Link;
 
 /// The Rust type that holds each field type; the table names these.
-#[expect(dead_code, reason = "no field of the record types so far is CHAR, INT64 or FLOAT")]
+#[expect(dead_code, reason = "no field of the record types so far is CHAR or INT64")]
 pub(crate) mod dbf {
     pub(crate) type String = fodo_data::Text;
     pub(crate) type Char = i8;
@@ -39,12 +39,14 @@ pub(crate) const NOMOD: u8 = 8;
 pub(crate) const SPECIAL: u8 = 16;
 /// The field decides in which scan list the record is, and where.
 pub(crate) const SCAN: u8 = 32;
+/// A link that says nothing but a name, as a text of its own: no constants, no modifiers.
+pub(crate) const PLAIN: u8 = 128;
 /// The number is shown in hexadecimal.
 pub(crate) const HEX: u8 = 64;
 
 /// The type of a field, with EPICS's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(dead_code, reason = "no field of the record types so far is CHAR, INT64 or FLOAT")]
+#[expect(dead_code, reason = "no field of the record types so far is CHAR or INT64")]
 pub(crate) enum Dbf {
     String,
     Char,
@@ -112,7 +114,7 @@ impl FieldInfo {
 
 /// The place of a field in its record, while the record is locked.
 #[derive(Debug)]
-#[expect(dead_code, reason = "no field of the record types so far is CHAR, INT64 or FLOAT")]
+#[expect(dead_code, reason = "no field of the record types so far is CHAR or INT64")]
 pub(crate) enum Slot<'a> {
     String(&'a mut Text),
     Char(&'a mut i8),
@@ -203,14 +205,14 @@ pub(crate) type SlotOf<R> = for<'a> fn(&'a mut R) -> Slot<'a>;
 /// A table of fields becomes a struct, its initial values, the rows, and access by number.
 ///
 /// `fields`: `"NAME" rust_name: Type(size or menu) = initial, ATTRIBUTES;`
-/// `arrays`: `rust_name: [Type(size or menu); n] [ATTRIBUTES] { "NAME" index, ... }` for families
-/// like INPA to INPU. `private`: what no client sees.
+/// `arrays`: `rust_name: [Type(size or menu); n] [ATTRIBUTES] { "NAME" index, ... } = initial;` for
+/// families like INPA to INPU; the initial value may be left out. `private`: what no client sees.
 macro_rules! record_fields {
     (
         $(#[$doc:meta])* $record:ident
         fields { $($name:literal $field:ident: $dbf:ident $(($arg:expr))? $(= $initial:expr)? $(, $($flag:ident)+)?;)* }
         arrays { $($family:ident: [$fdbf:ident $farg:tt; $n:literal] $fflags:tt
-            { $($fname:literal $index:literal),* $(,)? })* }
+            { $($fname:literal $index:literal),* $(,)? } $(= $finitial:expr;)?)* }
         private { $($(#[$private_doc:meta])* $private:ident: $ptype:ty;)* }
     ) => {
         $(#[$doc])*
@@ -225,7 +227,7 @@ macro_rules! record_fields {
             fn default() -> Self {
                 Self {
                     $($field: $crate::field::initial!($($initial)?),)*
-                    $($family: Default::default(),)*
+                    $($family: std::array::from_fn(|_| $crate::field::initial!($($finitial)?)),)*
                     $($private: Default::default(),)*
                 }
             }

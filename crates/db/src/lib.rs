@@ -3,6 +3,7 @@
 //! [`Database`] is a machine: puts and the time go in, posts and completions come out.
 #![forbid(unsafe_code)]
 
+mod breaktable;
 mod calc;
 mod common;
 mod core;
@@ -18,19 +19,25 @@ mod meta;
 mod post;
 mod put;
 mod record;
+mod routine;
 mod scan;
 mod security;
+mod site;
 mod step;
+mod strftime;
 mod turn;
 
 use std::fmt;
 
-use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Value};
+use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Text, Value};
 
+pub use crate::load::unescaped;
 pub use database::Database;
 pub use inspect::{LeadsTo, LinkFacts};
 pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};
+pub use routine::{Call, Routine, RoutineFailed};
 pub use security::{Access, AccessFile, AccessInput, AccessLevel, Granted, Security};
+pub use site::{Site, Zone};
 
 /// One field of one record; small, for ever valid in its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,6 +110,13 @@ pub enum Event {
         /// Value, alarm and time at that moment.
         reading: Reading,
     },
+    /// A record with the device support stdio writes a line.
+    Printed {
+        /// Where to.
+        stream: Stream,
+        /// The line without its end.
+        line: Text,
+    },
     /// All processing that the put began has ended.
     PutDone {
         /// The number that the put gave.
@@ -117,6 +131,17 @@ pub enum Event {
         /// Why.
         error: PutError,
     },
+}
+
+/// Where the device support stdio writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// The standard output.
+    Out,
+    /// The standard error.
+    Error,
+    /// The log.
+    Log,
 }
 
 /// Why a put was refused; nothing was processed, and nothing changed but where a variant says so.

@@ -73,7 +73,7 @@ impl Turn<'_> {
         if let Err(error) = self.begin_notified(record, waiter, wanted) {
             match waiter {
                 Waiter::Put(put) => self.events.push(Event::PutRefused { put, error }),
-                Waiter::Record(_) => self.tell_if_done(waiter),
+                Waiter::Record { .. } => self.tell_if_done(waiter),
             }
         }
         if !self.is_active(record) {

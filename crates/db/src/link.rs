@@ -64,6 +64,29 @@ pub(crate) enum Trigger {
     Change,
     /// CPP: the same, if it is passive.
     ChangeIfPassive,
+    /// The same, if its SCAN is I/O Intr and it says so of this link.
+    ChangeIfInterrupt,
+}
+
+/// Which change of a link's target processes the record that has the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    Always,
+    IfPassive,
+    /// The number of the link's field: the record is asked about it.
+    IfInterrupt(u16),
+}
+
+impl Modifiers {
+    /// Whether a link makes its record follow its target, and when; `field` is the link's own.
+    pub(crate) fn follows(self, field: u16) -> Option<When> {
+        match self.trigger {
+            Trigger::Change => Some(When::Always),
+            Trigger::ChangeIfPassive => Some(When::IfPassive),
+            Trigger::ChangeIfInterrupt => Some(When::IfInterrupt(field)),
+            Trigger::None | Trigger::Passive | Trigger::Channel => None,
+        }
+    }
 }
 
 /// The words after the name.
@@ -81,6 +104,9 @@ pub(crate) enum Side {
     In,
     Out,
     Forward,
+    /// Names without modifiers ([`crate::field::PLAIN`]): an input that may follow its target, an output to a channel.
+    PlainIn,
+    PlainOut,
 }
 
 /// What a link text says, before records are looked up.
@@ -92,7 +118,9 @@ pub(crate) enum Parsed {
         name: String,
         modifiers: Modifiers,
     },
-    /// `@...`, `#...` or `{...}`: hardware addresses and JSON links, which no device here takes.
+    /// `@...`: what a device support does not read through a link.
+    Address,
+    /// `#...` or `{...}`: hardware addresses and JSON links, which no device here takes.
     Unsupported,
 }
 
@@ -114,6 +142,12 @@ impl Link {
 
     pub(crate) fn constant(&self) -> Option<&Constant> {
         self.0.as_ref().and_then(|body| body.constant.as_ref())
+    }
+
+    /// What follows the `@` of an address; empty when it is none.
+    pub(crate) fn address(&self) -> Text {
+        let text = self.text();
+        text.as_bytes().strip_prefix(b"@").map_or(Text::EMPTY, Text::from_bytes)
     }
 
     /// The name it leads to, when it leads to a name.
@@ -143,7 +177,7 @@ impl Link {
                 modifiers: *modifiers,
                 name: name.as_str().into(),
             },
-            Parsed::Unsupported => LinkBody {
+            Parsed::Address | Parsed::Unsupported => LinkBody {
                 text: text.trim().into(),
                 target: Target::Missing,
                 constant: None,
@@ -170,6 +204,8 @@ fn canonical(name: &str, modifiers: Modifiers, side: Side) -> String {
         Trigger::Channel => " CA",
         Trigger::Change => " CP",
         Trigger::ChangeIfPassive => " CPP",
+        // Only plain links have it, and they show no words.
+        Trigger::ChangeIfInterrupt => "",
     };
     let inherit = match modifiers.inherit {
         Inherit::Not => " NMS",
@@ -181,6 +217,7 @@ fn canonical(name: &str, modifiers: Modifiers, side: Side) -> String {
         Side::Forward if modifiers.trigger == Trigger::Channel => format!("{name} CA"),
         Side::Forward => name.to_owned(),
         Side::In | Side::Out => format!("{name}{trigger}{inherit}"),
+        Side::PlainIn | Side::PlainOut => name.to_owned(),
     }
 }
 
@@ -190,7 +227,13 @@ pub(crate) fn parse(text: &str, side: Side) -> Parsed {
     if text.is_empty() {
         return Parsed::Empty;
     }
-    if text.starts_with(['@', '#', '{']) {
+    if matches!(side, Side::PlainIn | Side::PlainOut) {
+        return Parsed::Name { name: text.to_owned(), modifiers: modifiers("", side) };
+    }
+    if text.starts_with('@') {
+        return Parsed::Address;
+    }
+    if text.starts_with(['#', '{']) {
         return Parsed::Unsupported;
     }
     if let Some(inside) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
@@ -231,6 +274,8 @@ fn modifiers(words: &str, side: Side) -> Modifiers {
     };
     match side {
         Side::In => Modifiers { trigger, inherit, is_time: false },
+        Side::PlainIn => Modifiers { trigger: Trigger::ChangeIfInterrupt, ..Modifiers::default() },
+        Side::PlainOut => Modifiers { trigger: Trigger::Channel, ..Modifiers::default() },
         // An output cannot follow its target.
         Side::Out if matches!(trigger, Trigger::Change | Trigger::ChangeIfPassive) => {
             Modifiers { trigger: Trigger::None, inherit, is_time: false }
@@ -322,6 +367,15 @@ mod tests {
         assert_eq!(parse(" 0x10 ", Side::In), Parsed::Constant(Constant::One(Scalar::I64(16))));
         assert_eq!(parse("[1, 2]", Side::In), Parsed::Constant(Constant::Many(vec![Scalar::I64(1), Scalar::I64(2)])));
         assert_eq!(parse("  ", Side::In), Parsed::Empty);
+    }
+
+    #[test]
+    fn a_plain_link_is_a_name_whatever_it_looks_like() {
+        assert_eq!(named("12", Side::PlainIn).0, "12");
+        assert_eq!(named("a.B", Side::PlainOut).1.trigger, Trigger::Channel);
+        assert_eq!(named("a", Side::PlainIn).1.follows(7), Some(When::IfInterrupt(7)));
+        let link = Link::from_parsed("a.B", &parse("a.B", Side::PlainOut), Side::PlainOut);
+        assert_eq!(link.text(), "a.B".into());
     }
 
     #[test]

@@ -33,10 +33,24 @@ menus! {
         "Passive", "Event", "I/O Intr", "10 second", "5 second", "2 second", "1 second", ".5 second", ".2 second",
         ".1 second",
     ];
+    SCALCOUT_WAIT ["NoWait", "Wait"];
+    SEL_SELM ["Specified", "High Signal", "Low Signal", "Median Signal"];
     SELM ["All", "Specified", "Mask"];
     SIMM ["NO", "YES", "RAW"];
+    SWAIT_DOPT ["Use VAL", "Use DOL"];
+    SWAIT_INAP ["No", "Yes"];
+    SWAIT_INAV ["PV OK", "PV BAD", "No PV"];
+    SYNAPPS_OOPT [
+        "Every Time", "On Change", "When Zero", "When Non-zero", "Transition To Zero", "Transition To Non-zero", "Never",
+    ];
+    TRANSFORM_COPT ["Conditional", "Always"];
+    TRANSFORM_IVLA ["Ignore error", "Do Nothing"];
     YES_NO ["NO", "YES"];
     POST ["On Change", "Always"];
+    SSEQ_WAIT [
+        "NoWait", "Wait", "After1", "After2", "After3", "After4", "After5", "After6", "After7", "After8", "After9",
+        "After10",
+    ];
     STRING_POST ["On Change", "Always"];
     ARRAY_POST ["Always", "On Change"];
 }

@@ -35,7 +35,7 @@ impl Posts<'_> {
         let is_long = watchers.posted.contains(&(field | LONG_STRING));
         if mask.meets(EventMask::VALUE | EventMask::ALARM) {
             for follower in watchers.followers.iter().filter(|follower| follower.field == field) {
-                let deferred = Deferred::Follow { record: follower.record, if_passive: follower.if_passive };
+                let deferred = Deferred::Follow { record: follower.record, when: follower.when };
                 if self.deferred.back() != Some(&deferred) {
                     self.deferred.push_back(deferred);
                 }

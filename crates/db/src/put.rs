@@ -3,11 +3,12 @@
 use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, Text, Value};
 
 use crate::common::{Common, row};
-use crate::field::{Dbf, FieldInfo, NOMOD, PP, PROP, SCAN, SPECIAL, Slot};
+use crate::field::{Dbf, FieldInfo, NOMOD, PLAIN, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{Parsed, Side, Target, parse};
 use crate::post::{LONG_STRING, RTYP};
+use crate::record::device::Device;
 use crate::record::{CHANGED, number_of, with};
-use crate::turn::{Deferred, Turn, follows};
+use crate::turn::{Deferred, Turn};
 use crate::{Event, PutError};
 
 const DISP: u16 = Common::at("DISP");
@@ -97,7 +98,17 @@ impl Turn<'_> {
             slot.map(|slot| slot.value())
         };
         let property_before = with(cell, property).flatten();
-        let value = if row.dbf == Dbf::Array { value } else { core.to_field(record, field, &value)? };
+        let value = if row.dbf == Dbf::Array { Ok(value) } else { core.to_field(record, field, &value) };
+        let value = match value {
+            Ok(value) => value,
+            Err(refused) => {
+                if row.has(SPECIAL) {
+                    // The record is told all the same, as in Base; it cannot refuse once more.
+                    let _ = cell.after_put(field, &mut self.posts(record));
+                }
+                return Err(refused);
+            }
+        };
         let is_set = with(cell, |body| set(body, field, row, value)).unwrap_or(Ok(()));
         is_set?;
         let mut posts = self.posts(record);
@@ -133,16 +144,24 @@ impl Turn<'_> {
             None => Text::EMPTY,
         };
         let text = text.to_str();
-        let side = side(row.dbf);
+        let side = side(row);
         let parsed = parse(&text, side);
         if parsed == Parsed::Unsupported {
             return Err(PutError::Rejected("no device takes this address"));
         }
         let core = self.core;
+        let link = crate::link::Link::from_parsed(&text, &parsed, side);
+        let is_device_link = matches!(row.name, "INP" | "OUT");
+        let checked = self.with(record, |body, _| match is_device_link {
+            true => Device::of(body).check(body.record_type().name, &link),
+            false if parsed == Parsed::Address => Err("no device takes this address"),
+            false => Ok(()),
+        });
+        checked.unwrap_or(Ok(())).map_err(PutError::Rejected)?;
         core.unfollow(record, field);
-        let link = core.join(record, field, crate::link::Link::from_parsed(&text, &parsed, side));
+        let link = core.join(record, field, link);
         let is_joined = matches!(link.target(), Target::Field { .. });
-        let follows = follows(link.modifiers()).filter(|_| is_joined);
+        let follows = link.modifiers().follows(field).filter(|_| is_joined);
         self.with(record, |body, posts| {
             if let Some(Slot::InLink(place) | Slot::OutLink(place) | Slot::FwdLink(place)) = body.slot(field) {
                 *place = link;
@@ -154,9 +173,9 @@ impl Turn<'_> {
         {
             cell.after_put(field, &mut self.posts(record)).map_err(PutError::Rejected)?;
         }
-        if let Some(if_passive) = follows {
+        if let Some(when) = follows {
             // The first value of a CP link's target counts as a change.
-            self.engine.deferred.push_back(Deferred::Follow { record, if_passive });
+            self.engine.deferred.push_back(Deferred::Follow { record, when });
         }
         Ok(())
     }
@@ -189,9 +208,11 @@ impl Turn<'_> {
     }
 }
 
-/// The side of a link that its field's type says.
-pub(crate) fn side(dbf: Dbf) -> Side {
-    match dbf {
+/// The side of a link that its field says.
+pub(crate) fn side(row: &FieldInfo) -> Side {
+    match row.dbf {
+        Dbf::OutLink if row.has(PLAIN) => Side::PlainOut,
+        Dbf::InLink if row.has(PLAIN) => Side::PlainIn,
         Dbf::OutLink => Side::Out,
         Dbf::FwdLink => Side::Forward,
         _ => Side::In,

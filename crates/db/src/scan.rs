@@ -11,6 +11,8 @@ use crate::menu::SCAN_PERIODS_MS;
 
 /// The number of SCAN's choice "Event".
 pub(crate) const EVENT: u16 = 1;
+/// The number of SCAN's choice "I/O Intr".
+pub(crate) const IO_INTERRUPT: u16 = 2;
 
 /// What decides in which list a record is, and where.
 #[derive(Clone, Debug)]

@@ -3,16 +3,20 @@
 //! Each method that follows a link takes the step mutably, as the lock on the record itself does,
 //! so the compiler sees to it that never two records are locked at once.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
-use crate::FieldRef;
+use crate::breaktable::BreakTable;
+use crate::calc::escaped;
 use crate::link::{Link, Modifiers, Target, Trigger};
+use crate::menu;
 use crate::post::Posts;
 use crate::record::{Record, lock};
+use crate::site::Site;
 use crate::turn::{Deferred, Timer, Turn, Waiter};
+use crate::{Event, FieldRef, Stream};
 
 /// Whether a record is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +25,10 @@ pub(crate) enum Outcome {
     Done,
     /// As done, but its input or output could not be reached: a PP link to it counts as broken.
     Failed,
-    /// It has taken a sample, and there is nothing to tell yet: no forward link.
-    Gathering,
+    /// As done, but the forward link is not followed.
+    Alone,
+    /// As done, but whoever waits for it waits on, and the forward link with them: a busy record that is busy.
+    Held,
     /// For a timer: the record stays active, and is called again to complete.
     Waiting,
 }
@@ -101,20 +107,40 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         fetched
     }
 
+    /// Reads through a link as a text; an array of characters with what cannot be printed as C writes it.
+    pub(crate) fn fetch_text(
+        &mut self,
+        name: &'static str,
+        link: impl Fn(&R) -> &Link,
+    ) -> Result<Option<Text>, Broken> {
+        match self.target_facts(&link) {
+            Some((kind @ (Kind::I8 | Kind::U8), 2..)) => {
+                let value = self.fetch_array(name, &link, kind)?;
+                let bytes = value.and_then(|value| value.long_text());
+                Ok(bytes.map(|bytes| Text::from_bytes(&escaped(bytes.as_bytes()))))
+            }
+            _ => self.fetch(name, link),
+        }
+    }
+
     /// How many elements fit what a link leads to; `None` when it leads to no field.
     pub(crate) fn size_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<u32> {
-        let target = link(&lock(self.cell)).target();
-        match target {
-            Target::Field { record, field, .. } => Some(self.turn.core.facts(FieldRef { record, field }).count_max),
-            Target::Constant | Target::Missing => None,
-        }
+        self.target_facts(link).map(|(_, count_max)| count_max)
     }
 
     /// The kind of what a link leads to; `None` when it leads to no field.
     pub(crate) fn kind_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<Kind> {
+        self.target_facts(link).map(|(kind, _)| kind)
+    }
+
+    /// The kind and the most elements of what a link leads to; `None` when it leads to no field.
+    pub(crate) fn target_facts(&mut self, link: impl Fn(&R) -> &Link) -> Option<(Kind, u32)> {
         let target = link(&lock(self.cell)).target();
         match target {
-            Target::Field { record, field, .. } => Some(self.turn.core.facts(FieldRef { record, field }).kind),
+            Target::Field { record, field, .. } => {
+                let facts = self.turn.core.facts(FieldRef { record, field });
+                Some((facts.kind, facts.count_max))
+            }
             Target::Constant | Target::Missing => None,
         }
     }
@@ -151,16 +177,16 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         true
     }
 
-    /// Writes through a channel (a link with CA), and completes this record when all that this starts has ended; false
-    /// for any other link.
-    pub(crate) fn drive_notifying(&mut self, link: impl Fn(&R) -> &Link, value: Value) -> bool {
+    /// Writes through a channel (a link with CA), and tells this record under a number of its own when all that this
+    /// starts has ended, see [`Record::written`]; false for any other link.
+    pub(crate) fn drive_notifying(&mut self, link: impl Fn(&R) -> &Link, value: impl Into<Value>, number: u8) -> bool {
         let target = link(&lock(self.cell)).target();
         let Target::Field { record, field, modifiers } = target else { return false };
         if modifiers.trigger != Trigger::Channel {
             return false;
         }
-        let waiter = Some(Waiter::Record(self.record));
-        self.turn.engine.deferred.push_back(Deferred::Put { record, field, value, waiter });
+        let waiter = Some(Waiter::Record { record: self.record, number });
+        self.turn.engine.deferred.push_back(Deferred::Put { record, field, value: value.into(), waiter });
         true
     }
 
@@ -230,6 +256,42 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             let time = self.turn.time_of(record).0;
             self.lock().common().time = time;
         }
+    }
+
+    /// The breakpoint table that a choice of LINR names.
+    pub(crate) fn break_table(&self, conversion: u16) -> Option<Arc<BreakTable>> {
+        const FIRST_TABLE: u16 = 3;
+        let name = menu::CONVERT.get(usize::from(conversion)).filter(|_| conversion >= FIRST_TABLE)?;
+        self.turn.core.tables.get(*name).cloned()
+    }
+
+    /// The wall clock.
+    pub(crate) fn now(&self) -> TimeStamp {
+        self.turn.now.wall
+    }
+
+    /// The environment and the time zone.
+    pub(crate) fn site(&self) -> &dyn Site {
+        &*self.turn.core.site
+    }
+
+    /// Whether a state of Db State is on.
+    pub(crate) fn state(&self, name: &Text) -> bool {
+        self.turn.engine.states.contains(name)
+    }
+
+    /// Switches a state of Db State.
+    pub(crate) fn set_state(&mut self, name: Text, is_on: bool) {
+        if is_on {
+            self.turn.engine.states.insert(name);
+        } else {
+            self.turn.engine.states.remove(&name);
+        }
+    }
+
+    /// Writes a line.
+    pub(crate) fn print(&mut self, stream: Stream, line: Text) {
+        self.turn.events.push(Event::Printed { stream, line });
     }
 
     /// Seconds between `before` and the record's time.

@@ -1,7 +1,7 @@
 //! One turn of the crank: processing, links, timers, and what is put off until after it.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
@@ -10,10 +10,10 @@ use crate::common::Common;
 use crate::core::Core;
 use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
 use crate::line::{Line, Wanted};
-use crate::link::{Inherit, Modifiers, Target, Trigger};
+use crate::link::{Inherit, Target, Trigger, When};
 use crate::post::Posts;
 use crate::record::{CHANGED, with};
-use crate::scan::{EVENT, Place, Scans};
+use crate::scan::{EVENT, IO_INTERRUPT, Place, Scans};
 use crate::step::{Broken, Outcome};
 use crate::{Event, PutId};
 
@@ -34,6 +34,8 @@ pub(crate) struct Engine {
     /// Who waits for records before they begin; bounded by the puts that the network lets in.
     pub(crate) lines: HashMap<u32, Line>,
     work: Vec<Work>,
+    /// What Db State knows by name; a state that is not there is off.
+    pub(crate) states: HashSet<Text>,
     /// When work was left over: at once.
     pub(crate) resume_at: Option<Instant>,
 }
@@ -43,8 +45,8 @@ pub(crate) struct Engine {
 pub(crate) enum Waiter {
     /// A client's put.
     Put(PutId),
-    /// A record with Async Soft Channel, which then completes.
-    Record(u32),
+    /// A record, by a number of its own: one that wrote through a channel, or has Async Soft Channel.
+    Record { record: u32, number: u8 },
 }
 
 /// What a timer does to its record.
@@ -63,15 +65,19 @@ pub(crate) enum Deferred {
     Next { record: u32 },
     /// RPRO: a put came while the record was active.
     Reprocess { record: u32 },
-    /// A CP or CPP link's target changed.
-    Follow { record: u32, if_passive: bool },
+    /// The target of a link that follows it changed.
+    Follow { record: u32, when: When },
     /// An output through a channel (CA) to a record that is here; `waiter` waits for all that it starts.
     Put { record: u32, field: u16, value: Value, waiter: Option<Waiter> },
+    /// All that a record began as a [`Waiter`] has ended.
+    Written { record: u32, number: u8 },
+    /// A record that waits is to complete at once.
+    Abort { record: u32 },
     /// Async Soft Channel processes what its record reads.
     Notify { from: u32, to: u32 },
     /// An event was posted: records whose SCAN is Event and whose EVNT names it.
     Event { name: Text },
-    /// All that the record waited for has ended; at least the chain in hand.
+    /// The second half of a record that waits for nothing but the end of the chain in hand.
     Complete { record: u32 },
 }
 
@@ -158,7 +164,7 @@ impl Turn<'_> {
         }
         match waiter {
             Waiter::Put(put) => self.events.push(Event::PutDone { put }),
-            Waiter::Record(record) => self.engine.deferred.push_back(Deferred::Complete { record }),
+            Waiter::Record { record, number } => self.engine.deferred.push_back(Deferred::Written { record, number }),
         }
     }
 
@@ -180,11 +186,11 @@ impl Turn<'_> {
     fn begin(&mut self, record: u32) {
         let Some(disable_link) = self
             .with(record, |body, posts| {
-                body.common().has_failed = false;
                 if body.common().is_active != 0 {
                     refuse_active(body, posts);
                     return None;
                 }
+                body.common().has_failed = false;
                 body.common().lock_count = 0;
                 Some(body.common().disable_link.target())
             })
@@ -230,9 +236,17 @@ impl Turn<'_> {
             self.wait_for(record);
             return;
         }
+        if outcome == Outcome::Held {
+            self.with(record, |body, _| {
+                body.common().is_active = 0;
+                body.common().is_in_chain = false;
+            });
+            self.wait_for(record);
+            return;
+        }
         self.with(record, |body, _| body.common().has_failed = outcome == Outcome::Failed);
         self.engine.work.push(Work::Finish(record));
-        if outcome == Outcome::Gathering {
+        if outcome == Outcome::Alone {
             return;
         }
         let forward = self.with(record, |body, _| body.common().forward.target());
@@ -332,6 +346,7 @@ impl Turn<'_> {
             let common = body.common();
             (std::mem::replace(&mut common.is_active, 1), std::mem::replace(&mut common.is_in_chain, true))
         });
+        let was_active = self.with(to, |body, _| body.common().is_active != 0).unwrap_or(false);
         self.hand_on(from, to);
         self.depth += 1;
         self.process(to);
@@ -340,7 +355,8 @@ impl Turn<'_> {
             let common = body.common();
             (common.is_active, common.is_in_chain) = before.unwrap_or_default();
         });
-        let has_failed = self.with(to, |body, _| body.common().has_failed);
+        // A record that was found active has not failed, as in Base.
+        let has_failed = self.with(to, |body, _| body.common().has_failed && !was_active);
         if has_failed == Some(false) { Ok(()) } else { Err(Broken) }
     }
 
@@ -430,9 +446,8 @@ impl Turn<'_> {
     /// SCAN or PHAS of a record changed; `before` is the scan list that it was in.
     pub(crate) fn rescan(&mut self, record: u32, before: u16) {
         let place = self.with(record, |body, _| {
-            let common = body.common();
-            common.scan = possible(common.scan);
-            Place::of(common)
+            settle_scan(body);
+            Place::of(body.common())
         });
         if let Some(place) = place {
             self.engine.scans.remove(before, record);
@@ -455,11 +470,15 @@ impl Turn<'_> {
             }
             Deferred::Notify { from, to } => {
                 // Processing is never refused.
-                let _ = self.notify(to, Waiter::Record(from), Wanted::Processing);
+                let _ = self.notify(to, Waiter::Record { record: from, number: 0 }, Wanted::Processing);
             }
-            Deferred::Follow { record, if_passive } => {
-                let is_passive = self.with(record, |body, _| body.common().scan == 0).unwrap_or(false);
-                if is_passive || !if_passive {
+            Deferred::Follow { record, when } => {
+                let is_wanted = self.with(record, |body, _| match when {
+                    When::Always => true,
+                    When::IfPassive => body.common().scan == 0,
+                    When::IfInterrupt(field) => body.common().scan == IO_INTERRUPT && body.is_interrupted_by(field),
+                });
+                if is_wanted == Some(true) {
                     self.process(record);
                 }
             }
@@ -471,6 +490,17 @@ impl Turn<'_> {
                 };
                 if self.notify(record, waiter, Wanted::Put { field, value }).is_err() {
                     self.tell_if_done(waiter);
+                }
+            }
+            Deferred::Written { record, number } => {
+                if self.with(record, |body, posts| body.written(number, posts)) == Some(true) {
+                    self.complete(record);
+                }
+            }
+            Deferred::Abort { record } => {
+                self.engine.timers.retain(|Reverse((_, _, timer))| *timer != Timer::Complete(record));
+                if self.with(record, |body, _| body.common().is_active) == Some(1) {
+                    self.complete(record);
                 }
             }
         }
@@ -508,10 +538,11 @@ impl Turn<'_> {
     }
 }
 
-/// No device here interrupts: with I/O Intr a record becomes passive, as in Base.
-pub(crate) fn possible(scan: u16) -> u16 {
-    const IO_INTR: u16 = 2;
-    if scan == IO_INTR { 0 } else { scan }
+/// No device here interrupts: with I/O Intr a record becomes passive, as in Base, unless its own links interrupt it.
+pub(crate) fn settle_scan(body: &mut dyn crate::record::Record) {
+    if body.common().scan == IO_INTERRUPT && !body.record_type().is_interrupted_by_links() {
+        body.common().scan = 0;
+    }
 }
 
 /// A record that is found active again and again goes into SCAN alarm.
@@ -566,14 +597,5 @@ fn inherit(common: &mut Common, how: Inherit, alarm: Raised) {
         Inherit::Status => {
             common.raise_saying(Status(alarm.status), alarm.severity, alarm.message);
         }
-    }
-}
-
-/// Whether a link makes its record follow its target; `Some(true)`: only while it is passive.
-pub(crate) fn follows(modifiers: Modifiers) -> Option<bool> {
-    match modifiers.trigger {
-        Trigger::Change => Some(false),
-        Trigger::ChangeIfPassive => Some(true),
-        Trigger::None | Trigger::Passive | Trigger::Channel => None,
     }
 }

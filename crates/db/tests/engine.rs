@@ -2,11 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fodo_data::{Alarm, Array, EventMask, Kind, Now, Scalar, Severity, Status, Value};
-use fodo_db::{AccessLevel, Database, Event, FieldRef, Input, Loader, PutError, PutId};
+use fodo_data::{Alarm, Array, EventMask, Kind, Now, Scalar, Severity, Status, Text, TimeStamp, Value};
+use fodo_db::{
+    AccessLevel, Database, Event, FieldRef, Input, Loader, PutError, PutId, RoutineFailed, Site, Stream, Zone,
+};
 
 struct Ioc {
     database: Database,
@@ -16,7 +19,16 @@ struct Ioc {
 
 impl Ioc {
     fn new(db: &str) -> Ioc {
+        Ioc::loaded(Loader::default(), db)
+    }
+
+    fn at(site: Arc<dyn Site>, db: &str) -> Ioc {
         let mut loader = Loader::default();
+        loader.stand_at(site);
+        Ioc::loaded(loader, db)
+    }
+
+    fn loaded(mut loader: Loader, db: &str) -> Ioc {
         loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
         let mut ioc = Ioc { database: loader.finish().unwrap(), now: Now::for_test(), events: Vec::new() };
         ioc.database.handle(Input::Start, ioc.now, &mut ioc.events).unwrap();
@@ -42,6 +54,10 @@ impl Ioc {
 
     fn number(&self, name: &str) -> f64 {
         self.database.read(self.field(name)).value.first().unwrap().to_f64().unwrap()
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.database.read(self.field(name)).value.first().unwrap().to_text(None).to_string()
     }
 
     fn done(&mut self) -> Vec<u64> {
@@ -132,6 +148,29 @@ fn a_put_waits_for_what_records_that_waited_have_started() {
     ioc.step();
     assert_eq!((ioc.number("second.PACT"), ioc.number("sink")), (0.0, 5.0));
     assert_eq!(ioc.done(), [5]);
+}
+
+#[test]
+fn a_sub_calls_its_routine_by_name() {
+    let mut loader = Loader::default();
+    loader.routine(
+        "product",
+        Arc::new(|call| {
+            *call.value = call.args.iter().take(2).product();
+            if call.value.is_finite() { Ok(()) } else { Err(RoutineFailed) }
+        }),
+    );
+    let db = "record(sub, s) { field(SNAM, product) field(INPA, 6) field(B, 7) field(BRSV, MAJOR) }";
+    loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
+    let mut ioc = Ioc { database: loader.finish().unwrap(), now: Now::for_test(), events: Vec::new() };
+
+    ioc.put("s.PROC", 1_i32, None).unwrap();
+    assert_eq!(ioc.number("s"), 42.0);
+
+    ioc.put("s.B", f64::INFINITY, None).unwrap();
+    let alarm = ioc.database.read(ioc.field("s")).alarm;
+    assert_eq!(alarm, Alarm { severity: Severity::Major, status: Status::SOFT });
+    assert_eq!(ioc.put("s.SNAM", "quotient", None), Err(PutError::Rejected("no routine has this name")));
 }
 
 #[test]
@@ -413,4 +452,105 @@ fn row_76_a_wall_clock_that_jumps_moves_no_scan_and_is_what_records_are_stamped_
         assert_eq!(jumping.database.read(jumping.field("n")).time, jumping.now.wall, "step {step}");
     }
     assert!(steady.number("n") >= 100.0, "{}", steady.number("n"));
+}
+
+#[derive(Debug)]
+struct Oslo;
+
+impl Site for Oslo {
+    fn variable(&self, name: &str) -> Option<Text> {
+        (name == "HOME").then(|| "/home/of/a/very/long/name/that/no/string/of/epics/holds".into())
+    }
+
+    fn zone(&self, _at: TimeStamp) -> Zone {
+        Zone { offset_s: 3_600, name: "CET".into() }
+    }
+}
+
+#[test]
+fn clock_and_environment_are_read_by_dtyp() {
+    let mut ioc = Ioc::at(
+        Arc::new(Oslo),
+        "record(ai, clock) { field(DTYP, \"General Time\") field(INP, \"@TIME\") }
+         record(ai, stamp) { field(DTYP, \"Soft Timestamp\") }
+         record(stringin, text) { field(DTYP, \"Soft Timestamp\") field(INP, \"@%Y-%m-%d %H:%M:%S.%03f %Z\") }
+         record(stringin, home) { field(DTYP, getenv) field(INP, \"@HOME\") }
+         record(lsi, longhome) { field(DTYP, getenv) field(INP, \"@HOME\") field(SIZV, 80) }",
+    );
+    for record in ["clock", "stamp", "text", "home", "longhome"] {
+        ioc.put(&format!("{record}.PROC"), 1_i32, None).unwrap();
+    }
+
+    let epics_s = 1_800_000_000.0 - 631_152_000.0;
+    assert_eq!((ioc.number("clock"), ioc.number("stamp")), (epics_s, epics_s));
+    assert_eq!(ioc.text("text"), "2027-01-15 09:00:00.000 CET");
+    assert_eq!(ioc.text("home"), "/home/of/a/very/long/name/that/no/strin");
+    assert_eq!(ioc.text("longhome"), "/home/of/a/very/long/name/that/no/string/of/epics/holds");
+}
+
+#[test]
+fn stdio_writes_a_line_in_each_round() {
+    let mut ioc = Ioc::new(
+        "record(stringout, short) { field(DTYP, stdio) field(OUT, \"@stdout\") }
+         record(lso, long) { field(DTYP, stdio) field(OUT, \"@stderr\") }
+         record(printf, made) { field(DTYP, stdio) field(OUT, \"@errlog\") field(FMT, \"%03d\") field(INP0, 7) }",
+    );
+
+    ioc.put("short", "one", None).unwrap();
+    ioc.put("long", "two", None).unwrap();
+    ioc.put("made.PROC", 1_i32, None).unwrap();
+
+    let printed = [(Stream::Out, "one"), (Stream::Error, "two"), (Stream::Log, "007")];
+    assert_eq!(ioc.events, printed.map(|(stream, line)| Event::Printed { stream, line: line.into() }));
+}
+
+#[test]
+fn a_dtyp_says_what_it_takes() {
+    let refused = |db: &str| {
+        let mut loader = Loader::default();
+        loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
+        loader.finish().unwrap_err().iter().map(ToString::to_string).collect::<String>()
+    };
+
+    let unknown = refused("record(ai, a) { field(DTYP, \"General Time\") field(INP, \"@TOMORROW\") }");
+    let soft = refused("record(ai, a) { field(INP, \"@TIME\") }");
+    let none = refused("record(lsi, a) { field(DTYP, getenv) }");
+
+    assert!(unknown.contains("INP of a cannot be \"@TOMORROW\": General Time takes \"@TIME\""), "{unknown}");
+    assert!(soft.contains("this DTYP takes no address"), "{soft}");
+    assert!(none.contains("\"@HOME\""), "{none}");
+}
+
+#[test]
+fn a_put_waits_for_what_follows_a_record_that_waited() {
+    let mut ioc = Ioc::new(
+        "record(ao, start) { field(FLNK, first) }
+         record(ai, first) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) field(FLNK, second) }
+         record(ai, second) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) }
+         record(ai, source) { field(VAL, 7) }",
+    );
+
+    ioc.put("start", 1.0, Some(5)).unwrap();
+    ioc.step();
+    assert_eq!(ioc.done(), [0; 0]);
+    ioc.step();
+
+    assert_eq!(ioc.done(), [5]);
+    assert_eq!(ioc.number("second"), 7.0);
+}
+
+#[test]
+fn a_put_waits_for_an_output_through_a_channel_that_is_async() {
+    let mut ioc = Ioc::new(
+        "record(ao, out) { field(DTYP, \"Async Soft Channel\") field(OUT, \"slow.PROC CA\") field(FLNK, last) }
+         record(ai, slow) { field(SIMM, YES) field(SIOL, source) field(SDLY, 1) }
+         record(ai, source) { field(VAL, 7) }
+         record(calc, last) { field(CALC, \"VAL+1\") }",
+    );
+
+    ioc.put("out", 1.0, Some(3)).unwrap();
+    assert_eq!((ioc.done(), ioc.number("out.PACT"), ioc.number("last")), (vec![], 1.0, 0.0));
+    ioc.step();
+
+    assert_eq!((ioc.done(), ioc.number("out.PACT"), ioc.number("last")), (vec![3], 0.0, 1.0));
 }

@@ -81,7 +81,7 @@ fn errors_are_reported_together_and_nothing_is_half_loaded() {
     let errors = loader.load("file.db", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap_err();
 
     let lines: Vec<usize> = errors.iter().map(|error| error.line).collect();
-    assert_eq!(lines, [2, 2, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(lines, [2, 2, 3, 4, 5, 6, 7]);
     assert_eq!(loader.finish().unwrap().record_names().count(), 0);
 }
 

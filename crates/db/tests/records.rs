@@ -127,6 +127,7 @@ impl Replay {
                     let (name, value) = (&self.watched[field], shown(&reading.value));
                     writeln!(out, "  {name} {} {value} {}", masks(*mask), alarm(reading.alarm)).unwrap();
                 }
+                Event::Printed { stream, line } => writeln!(out, "  {stream:?} {line}").unwrap(),
                 // Puts that are done at once are the rule; a later end is worth a line.
                 Event::PutDone { put } if put.0 == self.n_puts => {}
                 Event::PutDone { put } => writeln!(out, "  put {} done", put.0).unwrap(),

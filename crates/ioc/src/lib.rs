@@ -7,6 +7,7 @@ mod guard;
 mod limit;
 mod pv;
 pub mod shell;
+mod site;
 mod turn;
 
 use std::fmt;
@@ -73,7 +74,8 @@ impl Ioc {
     }
 
     /// What a loader has collected, joined.
-    pub fn of(loader: Loader) -> Result<Ioc, IocError> {
+    pub fn of(mut loader: Loader) -> Result<Ioc, IocError> {
+        loader.stand_at(Arc::new(site::Process::new()));
         let database = loader.finish().map_err(IocError::Load)?;
         Ok(Ioc { database, guard: Guard::open(), rules: Rules::none() })
     }

@@ -239,6 +239,7 @@ impl Crank {
                         pv.post(Post { mask, reading });
                     }
                 }
+                Event::Printed { stream, line } => crate::site::print(stream, &line),
                 Event::PutDone { put } => {
                     if let Some(Pending { completion, written }) = turn.puts.remove(&put) {
                         written.into_iter().for_each(|written| self.tell_put(written));

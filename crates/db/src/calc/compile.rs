@@ -1,6 +1,11 @@
 //! Compiling an expression: one pass of precedence climbing over names that need no spaces between them.
 
-use super::{Binary, CalcError, Many, Op, Program, STACK_MAX, Unary};
+use fodo_data::Text;
+
+use super::{
+    Binary, CalcError, Dialect, Edit, Join, Many, N_ARGS, N_TEXT_ARGS, N_TEXT_DIALECT_ARGS, Op, Pick, Program,
+    STACK_MAX, Unary,
+};
 
 /// Brackets and functions inside one another; an expression has at most 159 characters.
 const DEPTH_MAX: u8 = 64;
@@ -8,9 +13,18 @@ const DEPTH_MAX: u8 = 64;
 impl Program {
     /// Compiles an expression, or says what is wrong with it.
     pub(crate) fn compile(text: &str) -> Result<Program, CalcError> {
-        let mut compiler = Compiler { text, position: 0, ops: Vec::new(), depth: 0 };
+        Program::compile_as(Dialect::Numbers, text)
+    }
+
+    /// As [`Program::compile`], for [`Program::run_text`].
+    pub(crate) fn compile_text(text: &str) -> Result<Program, CalcError> {
+        Program::compile_as(Dialect::Texts, text)
+    }
+
+    fn compile_as(dialect: Dialect, text: &str) -> Result<Program, CalcError> {
+        let mut compiler = Compiler { dialect, text, position: 0, ops: Vec::new(), texts: Vec::new(), depth: 0 };
         compiler.statements()?;
-        let program = Program { ops: compiler.ops.into() };
+        let program = Program { ops: compiler.ops.into(), texts: compiler.texts.into() };
         if program.stack_needed() > STACK_MAX {
             return Err(CalcError { position: 0, reason: "expression needs more than 80 values at once" });
         }
@@ -23,9 +37,12 @@ impl Program {
         for op in &self.ops {
             match op {
                 Op::Number(_) | Op::Arg(_) | Op::Value | Op::Random => len += 1,
-                Op::Store(_) | Op::Binary(_) | Op::JumpIfZero(_) | Op::Jump(_) => len = len.saturating_sub(1),
+                Op::Literal(_) | Op::TextArg(_) | Op::TextValue => len += 1,
+                Op::Store(_) | Op::StoreText(_) | Op::Binary(_) | Op::Join(_) => len = len.saturating_sub(1),
+                Op::JumpIfZero(_) | Op::Jump(_) => len = len.saturating_sub(1),
+                Op::Pick(_) => len = len.saturating_sub(2),
                 Op::Many(_, n) => len = (len + 1).saturating_sub(usize::from(*n)),
-                Op::Unary(_) => {}
+                Op::Unary(_) | Op::Edit(_) => {}
             }
             most = most.max(len);
         }
@@ -34,9 +51,11 @@ impl Program {
 }
 
 struct Compiler<'a> {
+    dialect: Dialect,
     text: &'a str,
     position: usize,
     ops: Vec<Op>,
+    texts: Vec<Text>,
     depth: u8,
 }
 
@@ -48,6 +67,10 @@ enum Operand {
     Call(Unary),
     Call2(Binary),
     CallMany(Many),
+    /// `INT(x)` or `INT x`
+    Edit(Edit),
+    /// `PRINTF(format,x)`
+    Join(Join),
 }
 
 const OPERANDS: &[(&str, Operand)] = &[
@@ -90,6 +113,29 @@ const OPERANDS: &[(&str, Operand)] = &[
     ("NAN", Operand::Push(Op::Number(f64::NAN))),
 ];
 
+/// What there is besides in the language with texts; these count first.
+const TEXT_OPERANDS: &[(&str, Operand)] = &[
+    ("@", Operand::Edit(Edit::Fetch)),
+    ("@@", Operand::Edit(Edit::FetchText)),
+    ("$P", Operand::Join(Join::Print)),
+    ("PRINTF", Operand::Join(Join::Print)),
+    ("$S", Operand::Join(Join::Scan)),
+    ("SSCANF", Operand::Join(Join::Scan)),
+    ("$E", Operand::Edit(Edit::Escape)),
+    ("ESC", Operand::Edit(Edit::Escape)),
+    ("$T", Operand::Edit(Edit::Unescape)),
+    ("TR_ESC", Operand::Edit(Edit::Unescape)),
+    ("BYTE", Operand::Edit(Edit::Byte)),
+    ("DBL", Operand::Edit(Edit::ToNumber)),
+    ("STR", Operand::Edit(Edit::ToText)),
+    ("LEN", Operand::Edit(Edit::Length)),
+    ("NINT", Operand::Edit(Edit::ToWhole)),
+    ("INT", Operand::Edit(Edit::ToWhole)),
+    ("SVAL", Operand::Push(Op::TextValue)),
+    ("S2R", Operand::Push(Op::Number(std::f64::consts::PI / (180.0 * 3600.0)))),
+    ("R2S", Operand::Push(Op::Number(180.0 * 3600.0 / std::f64::consts::PI))),
+];
+
 /// Operators between two values, longer spellings first, with their precedence.
 const OPERATORS: &[(&str, Binary, u8)] = &[
     ("||", Binary::Or, 1),
@@ -102,22 +148,26 @@ const OPERATORS: &[(&str, Binary, u8)] = &[
     ("<<", Binary::ShiftLeft, 2),
     (">>>", Binary::ShiftRightLogical, 2),
     (">>", Binary::ShiftRight, 2),
-    ("<=", Binary::LessOrEqual, 3),
-    ("<", Binary::Less, 3),
-    (">=", Binary::GreaterOrEqual, 3),
-    (">", Binary::Greater, 3),
-    ("==", Binary::Equal, 3),
-    ("=", Binary::Equal, 3),
-    ("!=", Binary::NotEqual, 3),
-    ("#", Binary::NotEqual, 3),
-    ("+", Binary::Add, 4),
-    ("-", Binary::Subtract, 4),
-    ("**", Binary::Power, 6),
-    ("*", Binary::Multiply, 5),
-    ("/", Binary::Divide, 5),
-    ("%", Binary::Modulo, 5),
-    ("^", Binary::Power, 6),
+    ("<=", Binary::LessOrEqual, 4),
+    ("<", Binary::Less, 4),
+    (">=", Binary::GreaterOrEqual, 4),
+    (">", Binary::Greater, 4),
+    ("==", Binary::Equal, 4),
+    ("=", Binary::Equal, 4),
+    ("!=", Binary::NotEqual, 4),
+    ("#", Binary::NotEqual, 4),
+    ("+", Binary::Add, 5),
+    ("-", Binary::Subtract, 5),
+    ("**", Binary::Power, 7),
+    ("*", Binary::Multiply, 6),
+    ("/", Binary::Divide, 6),
+    ("%", Binary::Modulo, 6),
+    ("^", Binary::Power, 7),
 ];
+
+/// The precedence of `<?` and `>?`, and of `|-`.
+const TEXT_OPERATORS: &[(&str, Join, u8)] =
+    &[("<?", Join::Lesser, 3), (">?", Join::Greater, 3), ("|-", Join::SubtractLast, 5)];
 
 impl Compiler<'_> {
     /// Assignments and exactly one expression, between semicolons.
@@ -151,11 +201,12 @@ impl Compiler<'_> {
     /// `A:=...`
     fn assignment(&mut self) -> Result<bool, CalcError> {
         let start = self.position;
-        if let Some(index) = self.argument() {
+        let store = self.text_argument().map(Op::StoreText).or_else(|| self.argument().map(Op::Store));
+        if let Some(store) = store {
             self.blanks();
             if self.take(":=") {
                 self.expression(0)?;
-                self.ops.push(Op::Store(index));
+                self.ops.push(store);
                 return Ok(true);
             }
         }
@@ -173,13 +224,13 @@ impl Compiler<'_> {
         loop {
             self.blanks();
             let start = self.position;
-            if let Some((binary, precedence)) = self.operator() {
+            if let Some((op, precedence)) = self.operator() {
                 if precedence <= least {
                     self.position = start;
                     break;
                 }
                 self.expression(precedence)?;
-                self.ops.push(Op::Binary(binary));
+                self.ops.push(op);
             } else if least == 0 && self.take("?") {
                 self.condition()?;
             } else {
@@ -214,31 +265,51 @@ impl Compiler<'_> {
         }
     }
 
+    /// A value, and the ranges and replacements after it.
     fn operand(&mut self) -> Result<(), CalcError> {
         self.blanks();
-        let start = self.position;
         if self.take("(") {
             self.expression(0)?;
-            return self.close();
+            self.close(")")?;
+        } else {
+            self.value()?;
         }
-        if let Some(number) = self.number()? {
-            self.ops.push(Op::Number(number));
+        while self.dialect == Dialect::Texts {
+            self.blanks();
+            let (pick, end) = match self.rest().bytes().next() {
+                Some(b'[') => (Pick::Range, "]"),
+                Some(b'{') => (Pick::Replace, "}"),
+                _ => break,
+            };
+            self.position += 1;
+            self.expression(0)?;
+            self.close(",")?;
+            self.expression(0)?;
+            self.close(end)?;
+            self.ops.push(Op::Pick(pick));
+        }
+        Ok(())
+    }
+
+    fn value(&mut self) -> Result<(), CalcError> {
+        let start = self.position;
+        if let Some(op) = self.literal()? {
+            self.ops.push(op);
             return Ok(());
         }
-        // The longest name wins: ABS is not A.
-        let found = OPERANDS.iter().filter(|(name, _)| self.starts_with(name)).max_by_key(|(name, _)| name.len());
-        let Some((name, operand)) = found else {
-            if let Some(index) = self.argument() {
-                self.ops.push(Op::Arg(index));
+        let Some((name, operand)) = self.named() else {
+            let op = self.text_argument().map(Op::TextArg).or_else(|| self.argument().map(Op::Arg));
+            if let Some(op) = op {
+                self.ops.push(op);
                 return Ok(());
             }
             return self.fail(if self.is_at_end() { "a value is missing" } else { "this is no value" });
         };
         self.position += name.len();
-        match *operand {
+        match operand {
             Operand::Push(op) => self.ops.push(op),
             Operand::Prefix(unary) => {
-                const TIGHTEST: u8 = 7;
+                const TIGHTEST: u8 = 8;
                 self.expression(TIGHTEST)?;
                 self.ops.push(Op::Unary(unary));
             }
@@ -249,6 +320,14 @@ impl Compiler<'_> {
             Operand::Call2(binary) => {
                 self.arguments(2, start)?;
                 self.ops.push(Op::Binary(binary));
+            }
+            Operand::Edit(edit) => {
+                self.arguments(1, start)?;
+                self.ops.push(Op::Edit(edit));
+            }
+            Operand::Join(join) => {
+                self.arguments(2, start)?;
+                self.ops.push(Op::Join(join));
             }
             Operand::CallMany(many) => {
                 let n = self.arguments(0, start)?;
@@ -266,7 +345,7 @@ impl Compiler<'_> {
                 return self.fail("'(' is missing");
             }
             // Base lets a function stand before its argument as an operator does: SIN A.
-            self.expression(7)?;
+            self.expression(8)?;
             return Ok(1);
         }
         let mut n = 0_u8;
@@ -278,33 +357,82 @@ impl Compiler<'_> {
                 break;
             }
         }
-        self.close()?;
+        self.close(")")?;
         if wanted != 0 && n != wanted {
             return Err(CalcError { position: start, reason: "wrong number of arguments" });
         }
         Ok(n)
     }
 
-    fn close(&mut self) -> Result<(), CalcError> {
+    fn close(&mut self, end: &str) -> Result<(), CalcError> {
         self.blanks();
-        if self.take(")") { Ok(()) } else { self.fail("')' is missing") }
+        if self.take(end) {
+            return Ok(());
+        }
+        self.fail(match end {
+            ")" => "')' is missing",
+            "]" => "']' is missing",
+            "}" => "'}' is missing",
+            _ => "',' is missing",
+        })
     }
 
-    fn operator(&mut self) -> Option<(Binary, u8)> {
-        let found = OPERATORS.iter().filter(|(name, ..)| self.starts_with(name)).max_by_key(|(name, ..)| name.len());
-        let (name, binary, precedence) = found?;
+    /// The longest name that stands here: ABS is not A.
+    fn named(&self) -> Option<(&'static str, Operand)> {
+        let texts: &[_] = if self.dialect == Dialect::Texts { TEXT_OPERANDS } else { &[] };
+        // Of two of the same length the last counts.
+        let all = OPERANDS.iter().chain(texts).filter(|(name, _)| self.starts_with(name));
+        all.max_by_key(|(name, _)| name.len()).copied()
+    }
+
+    fn operator(&mut self) -> Option<(Op, u8)> {
+        let of_texts: &[_] = if self.dialect == Dialect::Texts { TEXT_OPERATORS } else { &[] };
+        let numbers = OPERATORS.iter().map(|(name, binary, precedence)| (*name, Op::Binary(*binary), *precedence));
+        let texts = of_texts.iter().map(|(name, join, precedence)| (*name, Op::Join(*join), *precedence));
+        let found = numbers.chain(texts).filter(|(name, ..)| self.starts_with(name));
+        let (name, op, precedence) = found.max_by_key(|(name, ..)| name.len())?;
         self.position += name.len();
-        Some((*binary, *precedence))
+        Some((op, precedence))
     }
 
-    /// A to U, in either case.
+    /// A to U, or to P, in either case.
     fn argument(&mut self) -> Option<u8> {
-        let letter = self.rest().bytes().next()?.to_ascii_uppercase();
-        if !letter.is_ascii_uppercase() || letter > b'U' {
+        let n_args = if self.dialect == Dialect::Texts { N_TEXT_DIALECT_ARGS } else { N_ARGS as u8 };
+        let index = self.letter(0).filter(|index| *index < n_args)?;
+        self.position += 1;
+        Some(index)
+    }
+
+    /// AA to LL, in either case.
+    fn text_argument(&mut self) -> Option<u8> {
+        let index = self.letter(0).filter(|index| self.letter(1) == Some(*index))?;
+        if self.dialect != Dialect::Texts || index >= N_TEXT_ARGS {
             return None;
         }
-        self.position += 1;
-        Some(letter - b'A')
+        self.position += 2;
+        Some(index)
+    }
+
+    /// The letter some characters on, counted from A.
+    fn letter(&self, ahead: usize) -> Option<u8> {
+        let letter = self.rest().as_bytes().get(ahead)?.to_ascii_uppercase();
+        letter.is_ascii_uppercase().then(|| letter - b'A')
+    }
+
+    /// A number, or a text in quotes.
+    fn literal(&mut self) -> Result<Option<Op>, CalcError> {
+        let quote = self.rest().chars().next().filter(|first| matches!(first, '"' | '\''));
+        let Some(quote) = quote.filter(|_| self.dialect == Dialect::Texts) else {
+            return Ok(self.number()?.map(Op::Number));
+        };
+        let Some((text, _)) = self.rest().get(1..).and_then(|rest| rest.split_once(quote)) else {
+            return self.fail("the closing quote is missing");
+        };
+        let (text, n_bytes) = (Text::from(text), text.len());
+        let Ok(index) = u8::try_from(self.texts.len()) else { return self.fail("there are too many texts") };
+        self.texts.push(text);
+        self.position += n_bytes + 2;
+        Ok(Some(Op::Literal(index)))
     }
 
     fn number(&mut self) -> Result<Option<f64>, CalcError> {

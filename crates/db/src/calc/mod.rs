@@ -1,19 +1,41 @@
-//! The expression language of calc records: compiled once, run on a fixed stack.
+//! The expression language of calc records, and of scalcout and transform: compiled once, run on a bounded stack.
 
 mod compile;
+mod format;
 mod run;
+mod text;
 
 use std::fmt;
+
+use fodo_data::Text;
+
+pub(crate) use format::{escaped, unescaped};
+pub(crate) use text::TextInputs;
 
 /// Values that an expression may hold at once, as in Base.
 pub(crate) const STACK_MAX: usize = 80;
 /// Inputs A to U.
 pub(crate) const N_ARGS: usize = 21;
+/// Inputs A to P of the language with texts.
+const N_TEXT_DIALECT_ARGS: u8 = 16;
+/// Inputs AA to LL.
+const N_TEXT_ARGS: u8 = 12;
+
+/// Which language an expression is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dialect {
+    /// Base's: calc and calcout.
+    Numbers,
+    /// That of synApps calc: texts are values as well.
+    Texts,
+}
 
 /// A compiled expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Program {
     ops: Box<[Op]>,
+    /// What [`Op::Literal`] counts.
+    texts: Box<[Text]>,
 }
 
 impl Program {
@@ -59,6 +81,18 @@ enum Op {
     Binary(Binary),
     /// Replaces `n` by one.
     Many(Many, u8),
+    /// Pushes a text; these and the following are of the language with texts only.
+    Literal(u8),
+    TextArg(u8),
+    TextValue,
+    /// Takes one, keeps it in a text argument.
+    StoreText(u8),
+    /// Replaces one.
+    Edit(Edit),
+    /// Replaces two by one.
+    Join(Join),
+    /// Replaces three by one.
+    Pick(Pick),
     /// Takes one; if it is 0 goes on at the instruction with this number.
     JumpIfZero(u16),
     Jump(u16),
@@ -121,4 +155,49 @@ enum Many {
     Max,
     IsNan,
     Finite,
+}
+
+/// What makes one value of one, where either may be a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edit {
+    /// DBL: the first number in a text.
+    ToNumber,
+    /// STR
+    ToText,
+    /// INT, NINT: as DBL, rounded.
+    ToWhole,
+    /// LEN
+    Length,
+    /// BYTE: the number of the first character.
+    Byte,
+    /// ESC: what cannot be printed as C writes it.
+    Escape,
+    /// TR_ESC: the other way.
+    Unescape,
+    /// `@`: the argument of a number.
+    Fetch,
+    /// `@@`: the text argument of a number.
+    FetchText,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Join {
+    /// `<?`
+    Lesser,
+    /// `>?`
+    Greater,
+    /// `|-`: without the last occurrence.
+    SubtractLast,
+    /// PRINTF
+    Print,
+    /// SSCANF
+    Scan,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pick {
+    /// `[from,to]`
+    Range,
+    /// `{old,new}`
+    Replace,
 }

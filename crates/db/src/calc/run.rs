@@ -38,6 +38,9 @@ impl Program {
                     }
                 }
                 Op::Jump(to) => next = usize::from(to),
+                // The language of numbers has none of these.
+                Op::Literal(_) | Op::TextArg(_) | Op::TextValue | Op::StoreText(_) => return None,
+                Op::Edit(_) | Op::Join(_) | Op::Pick(_) => return None,
             }
         }
         let result = stack.pop()?;
@@ -71,7 +74,7 @@ impl Stack {
 }
 
 impl Unary {
-    fn apply(self, operand: f64) -> f64 {
+    pub(super) fn apply(self, operand: f64) -> f64 {
         match self {
             Unary::Negate => -operand,
             Unary::Not => truth(operand == 0.0),
@@ -99,7 +102,7 @@ impl Unary {
 }
 
 impl Binary {
-    fn apply(self, left: f64, right: f64) -> f64 {
+    pub(super) fn apply(self, left: f64, right: f64) -> f64 {
         match self {
             Binary::Add => left + right,
             Binary::Subtract => left - right,
@@ -132,7 +135,7 @@ impl Binary {
 }
 
 impl Many {
-    fn apply(self, operands: &[f64]) -> f64 {
+    pub(super) fn apply(self, operands: &[f64]) -> f64 {
         match self {
             Many::Min => extreme(operands, |so_far, next| next < so_far),
             Many::Max => extreme(operands, |so_far, next| next > so_far),
@@ -148,7 +151,7 @@ fn extreme(operands: &[f64], is_better: impl Fn(f64, f64) -> bool) -> f64 {
     operands.iter().copied().reduce(better).unwrap_or(f64::NAN)
 }
 
-fn truth(is_true: bool) -> f64 {
+pub(super) fn truth(is_true: bool) -> f64 {
     if is_true { 1.0 } else { 0.0 }
 }
 
@@ -170,7 +173,7 @@ fn cut_unsigned(number: f64) -> u32 {
 /// A number from 0 to 1. No secret and no statistics depend on it, so a counter and a mixer do.
 ///
 /// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
-fn random() -> f64 {
+pub(super) fn random() -> f64 {
     static STATE: AtomicU64 = AtomicU64::new(0x5eed);
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut mixed = STATE.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);

@@ -1,6 +1,9 @@
 //! What stands in `.dbd` files: menus, record types, device supports. All of that is built in, so a block that
 //! repeats what there is is accepted, and one that wants something else is told what is missing.
 
+use std::sync::Arc;
+
+use crate::breaktable::BreakTable;
 use crate::common::{Common, number};
 use crate::load::error::suggestion;
 use crate::load::lexer::{Place, Token};
@@ -133,7 +136,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// `breaktable(typeKdegF) { 0.0 32.0 ... }`: pairs of a raw value, always rising, and one in units.
+    /// `breaktable(typeKdegF) { 0.0 32.0 ... }`: pairs of a raw value, always rising or always falling, and one in units.
     pub(super) fn breaktable(&mut self) -> Result<(), LoadError> {
         self.mark('(')?;
         let (name, name_place) = self.text("the name of a breakpoint table")?;
@@ -160,13 +163,20 @@ impl Parser<'_, '_, '_, '_, '_> {
             return Err(self.lexer.error(name_place, message));
         }
         let raw: Vec<&(f64, Place)> = numbers.iter().step_by(2).collect();
+        let is_falling = matches!(raw.as_slice(), [(first, _), (second, _), ..] if second < first);
         for pair in raw.windows(2) {
             if let [(before, _), (after, place)] = pair
-                && after <= before
+                && (after == before || (after < before) != is_falling)
             {
-                let message = format!("the raw values of table {name} must rise: {after} comes after {before}");
+                let must = if is_falling { "fall" } else { "rise" };
+                let message = format!("the raw values of table {name} must {must}: {after} comes after {before}");
                 return Err(self.lexer.error(*place, message));
             }
+        }
+        let numbers: Vec<f64> = numbers.iter().map(|(number, _)| *number).collect();
+        match BreakTable::new(&numbers) {
+            Ok(table) => self.stage.staged.tables.push((name, Arc::new(table))),
+            Err(reason) => return Err(self.lexer.error(name_place, format!("the table \"{name}\" has {reason}"))),
         }
         Ok(())
     }

@@ -62,7 +62,8 @@ impl std::error::Error for LoadError {}
 /// The candidate that is closest to a word, when one is close enough to be meant.
 pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const WORD_BYTES_MAX: usize = 64;
-    if word.len() > WORD_BYTES_MAX {
+    // Every letter is one change away from every other.
+    if word.len() < 2 || word.len() > WORD_BYTES_MAX {
         return None;
     }
     let enough = word.len().div_ceil(3).min(3);

@@ -263,8 +263,8 @@ fn is_bare(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-+:.[]<>;".contains(&byte) || byte >= 0x80
 }
 
-/// C escapes replaced by what they stand for.
-pub(crate) fn unescaped(text: &str) -> Vec<u8> {
+/// C escapes (`\n`, `\x41`, `\101`, ...) replaced by the bytes they stand for.
+pub fn unescaped(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes().peekable();
     while let Some(byte) = bytes.next() {

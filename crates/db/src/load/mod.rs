@@ -12,23 +12,29 @@ mod value;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
 
 use fodo_data::Text;
 
 pub use error::{LoadError, closest};
+pub use lexer::unescaped;
 pub use macros::{MacroError, Macros};
 pub use substitutions::{Instance, instances};
 pub use template::{Undefined, expand};
 
+use crate::breaktable::BreakTable;
 use crate::common::Common;
-use crate::core::{Core, Name};
+use crate::core::{BreakTables, Core, Name};
 use crate::database::Database;
 use crate::field::Slot;
 use crate::limit::{LOAD_ERRORS_MAX, SUGGESTED_NAMES_MAX};
 use crate::link::Link;
 use crate::load::remarks::Placed;
 use crate::post::LONG_STRING;
-use crate::record::{Cell, Record, RecordType, find, with};
+use crate::record::device::Device;
+use crate::record::{Cell, Record, RecordType, find, number_of, with};
+use crate::routine::{Routine, Routines};
+use crate::site::{Nowhere, Site};
 
 /// Reads what `include` names and what is loaded by name: the bytes of a file.
 pub type OpenFile<'a> = dyn FnMut(&str) -> std::io::Result<Vec<u8>> + 'a;
@@ -43,6 +49,7 @@ pub struct Loader {
     names: Vec<Text>,
     index: HashMap<Name, u32>,
     infos: Vec<Info>,
+    routines: Routines,
     /// Records that a later file deleted; they go when all are loaded.
     deleted: HashSet<u32>,
     /// Where fields are set, for who wants to know.
@@ -50,6 +57,8 @@ pub struct Loader {
     remarks: Vec<LoadError>,
     takes_records_once: bool,
     wanted_by: Vec<String>,
+    tables: BreakTables,
+    site: Option<Arc<dyn Site>>,
 }
 
 impl fmt::Debug for Loader {
@@ -125,7 +134,8 @@ impl Loader {
 
     /// What a file adds and changes, now that all of it is known to be right.
     fn take(&mut self, staged: Staged) {
-        let Staged { added, names, changed, index, infos, deleted, mut placed, mut remarks } = staged;
+        let Staged { added, names, changed, index, infos, tables, deleted, mut placed, mut remarks } = staged;
+        self.tables.extend(tables);
         for error in placed.iter_mut().map(|placed| &mut placed.at).chain(&mut remarks) {
             error.from.extend_from_slice(&self.wanted_by);
         }
@@ -181,11 +191,30 @@ impl Loader {
             .collect();
     }
 
+    /// A routine that sub records may name in SNAM and INAM. One of the same name is replaced.
+    pub fn routine(&mut self, name: &str, routine: Routine) {
+        self.routines.add(name, routine);
+    }
+
+    /// Says who answers for the environment and the time zone; without this there is no environment, and UTC.
+    pub fn stand_at(&mut self, site: Arc<dyn Site>) {
+        self.site = Some(site);
+    }
+
     /// Joins links and scan lists.
     pub fn finish(mut self) -> Result<Database, Vec<LoadError>> {
         self.compact();
-        let Loader { records, names, index, mut infos, .. } = self;
-        let core = Core { records, index, names };
+        let Loader { records, names, index, mut infos, routines, tables, site, .. } = self;
+        let routines = Arc::new(routines);
+        let core = Core { records, index, names, tables, site: site.unwrap_or_else(|| Arc::new(Nowhere)) };
+        let errors: Vec<LoadError> = (0..core.records.len() as u32)
+            .filter_map(|record| core.with(record, check_device)?.err())
+            .take(LOAD_ERRORS_MAX)
+            .map(|message| LoadError::of_file("", message))
+            .collect();
+        if !errors.is_empty() {
+            return Err(errors);
+        }
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
         }
@@ -195,12 +224,28 @@ impl Loader {
                 if common.undefined != 0 && common.status == fodo_data::Status::UDF.0 {
                     common.severity = common.undefined_severity;
                 }
+                body.learn(&routines);
                 body.init();
             });
         }
         infos.sort_by_key(|(record, ..)| *record);
         Ok(Database::new(core, infos))
     }
+}
+
+/// Whether INP or OUT of a record is what its DTYP takes.
+fn check_device(body: &mut dyn Record) -> Result<(), String> {
+    let kind = body.record_type();
+    let device = Device::of(body);
+    let fields = ["INP", "OUT"].into_iter();
+    let Some((place, field)) = fields.filter_map(|place| Some((place, number_of(body, place)?))).next() else {
+        return Ok(());
+    };
+    let link = link_of(body, field).map(|link| link.clone()).unwrap_or_default();
+    let name = body.common().name.clone();
+    device
+        .check(kind.name, &link)
+        .map_err(|reason| format!("{place} of {name} cannot be \"{}\": {reason}", link.text()))
 }
 
 /// Finds where each link of a record leads.
@@ -245,6 +290,7 @@ struct Staged {
     /// By name; `None` for an alias that is deleted.
     index: HashMap<Name, Option<u32>>,
     infos: Vec<Info>,
+    tables: Vec<(String, Arc<BreakTable>)>,
     deleted: HashSet<u32>,
     placed: Vec<Placed>,
     remarks: Vec<LoadError>,

@@ -10,7 +10,7 @@ use crate::load::lexer::{Lexer, Place, Token, unescaped};
 use crate::load::remarks::is_looked_at;
 use crate::load::{LoadError, Macros, OpenFile, Stage, record_type};
 
-const STATEMENTS: [&str; 6] = ["record", "grecord", "alias", "include", "path", "addpath"];
+const STATEMENTS: [&str; 7] = ["record", "grecord", "alias", "breaktable", "include", "path", "addpath"];
 /// Words that begin a statement wherever they begin a line.
 const STARTS: [&str; 6] = ["record", "grecord", "menu", "recordtype", "device", "breaktable"];
 const ITEMS: [&str; 3] = ["field", "info", "alias"];
@@ -64,7 +64,7 @@ fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: 
 
 pub(super) struct Parser<'a, 's, 'l, 'f, 'b> {
     pub(super) lexer: Lexer<'l>,
-    stage: &'a mut Stage<'s>,
+    pub(super) stage: &'a mut Stage<'s>,
     files: &'a mut Files<'f, 'b>,
     name: &'a str,
     pub(super) errors: &'a mut Vec<LoadError>,

@@ -104,7 +104,8 @@ impl Loader {
                 let device =
                     self.menu(record, "DTYP").and_then(|device| kind.devices.get(usize::from(device)).copied());
                 let is_soft = device.is_none_or(|device| device.ends_with("Soft Channel"));
-                is_soft
+                let is_silent = is_soft && !kind.is_interrupted_by_links();
+                is_silent
                     .then(|| "nothing interrupts a soft record, so with SCAN \"I/O Intr\" it is never processed".into())
             }
             "Event" if self.text(record, "EVNT").is_some_and(|event| event.is_empty()) => {
@@ -116,9 +117,10 @@ impl Loader {
 
     fn look_at_link(&self, placed: &Placed, row: &FieldInfo) -> Vec<String> {
         let text = placed.text.to_str();
-        let side = side(row.dbf);
+        let side = side(row);
         let Parsed::Name { name, modifiers } = parse(&text, side) else { return Vec::new() };
-        let mut messages = modifiers_of(&text, row, side);
+        let is_plain = matches!(side, Side::PlainIn | Side::PlainOut);
+        let mut messages = if is_plain { Vec::new() } else { modifiers_of(&text, row, side) };
         let (record_name, field_name) = name.split_once('.').unwrap_or((&name, ""));
         let field_name = field_name.split(['$', '{', '[']).next().unwrap_or_default();
         let Some(&there) = self.index.get(record_name.as_bytes()) else {
@@ -146,7 +148,7 @@ impl Loader {
     fn look_at_target(&self, placed: &Placed, side: Side, modifiers: Modifiers, there: (u32, u16)) -> Option<String> {
         let (record, field) = there;
         let target = row(self.kind(record)?.rows, field)?;
-        if side == Side::Out && target.has(NOMOD) {
+        if matches!(side, Side::Out | Side::PlainOut) && target.has(NOMOD) {
             return Some(format!("{} cannot be written", target.name));
         }
         if record == placed.record && side == Side::Forward {

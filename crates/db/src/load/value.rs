@@ -2,6 +2,7 @@
 
 use fodo_data::{Scalar, Text};
 
+use crate::calc::{CalcError, Program};
 use crate::common::row;
 use crate::field::{Dbf, FieldInfo, SPECIAL};
 use crate::link::{Link, Parsed, parse};
@@ -18,9 +19,11 @@ impl Stage<'_> {
         let Some(row) = row(kind.rows, field) else { return Ok(()) };
         if row.dbf.is_link() {
             let words = text.to_str();
-            let side = side(row.dbf);
+            let side = side(row);
             let parsed = parse(&words, side);
-            if parsed == Parsed::Unsupported {
+            let is_device_link = matches!(row.name, "INP" | "OUT");
+            if parsed == Parsed::Unsupported || parsed == Parsed::Address && !(is_device_link && takes_addresses(kind))
+            {
                 return Err(format!(
                     "{} cannot be \"{text}\": addresses and JSON links need a device support; {} has {}",
                     row.name,
@@ -37,10 +40,8 @@ impl Stage<'_> {
             return Ok(());
         }
         let scalar = scalar(kind, row, text)?;
-        let is_unused = row.name == "OCAL" && text.is_empty();
-        if ["CALC", "OCAL"].contains(&row.name) && row.has(SPECIAL) && !is_unused {
-            let error = |error| format!("{} cannot be \"{text}\": {error}", row.name);
-            crate::calc::Program::compile(&text.to_str()).map_err(error)?;
+        if let Err(error) = compiled(kind, row, &text.to_str()) {
+            return Err(format!("{} cannot be \"{text}\": {error}", row.name));
         }
         if field == kind.value {
             // Who sets a value defines it, as Base has it since 7.0.
@@ -49,6 +50,23 @@ impl Stage<'_> {
         with(cell, |body| body.slot(field).is_some_and(|mut slot| slot.set(scalar)));
         Ok(())
     }
+}
+
+/// Compiles the text of a field that takes an expression; an empty one is what most of them take for none.
+fn compiled(kind: &RecordType, row: &FieldInfo, text: &str) -> Result<(), CalcError> {
+    let is_expression = row.has(SPECIAL) && (["CALC", "OCAL"].contains(&row.name) || row.name.starts_with("CLC"));
+    let may_be_empty = row.name != "CALC" || ["scalcout", "swait"].contains(&kind.name);
+    if !is_expression || text.is_empty() && may_be_empty {
+        return Ok(());
+    }
+    let has_texts = ["scalcout", "transform"].contains(&kind.name);
+    let compiled = if has_texts { Program::compile_text(text) } else { Program::compile(text) };
+    compiled.map(|_| ())
+}
+
+/// Whether a DTYP of the record type takes an address.
+fn takes_addresses(kind: &RecordType) -> bool {
+    kind.devices.iter().any(|device| !device.ends_with("Soft Channel"))
 }
 
 fn devices(kind: &RecordType) -> String {

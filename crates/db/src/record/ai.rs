@@ -1,7 +1,10 @@
 //! ai: an analog input, converted, smoothed and watched.
 
+use std::sync::Arc;
+
 use fodo_data::{EventMask, Meta};
 
+use crate::breaktable::{BreakTable, Chosen};
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::{Link, Target};
@@ -65,11 +68,12 @@ record_fields! {
     }
     private {
         common: Common;
+        table: Chosen;
         has_read: bool;
     }
 }
 
-record_type!(Ai, "ai", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
+record_type!(Ai, "ai", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Soft Timestamp", "General Time"]);
 leveled!(Ai, f64);
 simulated!(Ai, has_raw: true);
 
@@ -130,9 +134,11 @@ impl Record for Ai {
         let simulated = time_source(step);
         step.stamp(simulated);
         let elapsed_s = step.elapsed_s(before);
+        let conversion = step.lock().conversion;
+        let table = step.break_table(conversion);
         step.post(|ai, posts| {
             if read == Read::Raw {
-                ai.convert();
+                ai.convert(table.as_ref());
             }
             if read != Read::Failed {
                 ai.common.undefined = u8::from(ai.value.is_nan());
@@ -169,7 +175,12 @@ fn read(step: &mut Step<'_, '_, Ai>) -> Read {
     match device::fetch(step) {
         Fetched::Nothing => Read::Value,
         Fetched::Value(value) => {
-            step.lock().take(value);
+            let mut ai = step.lock();
+            if device == Device::Soft || device == Device::Async {
+                ai.take(value);
+            } else {
+                ai.value = value;
+            }
             Read::Value
         }
         Fetched::Failed => {
@@ -202,7 +213,7 @@ impl Ai {
     /// Raw counts to engineering units.
     ///
     /// Source: EPICS record reference, ai, "Units Conversion".
-    fn convert(&mut self) {
+    fn convert(&mut self, found: Option<&Arc<BreakTable>>) {
         let mut value = f64::from(self.raw_value) + f64::from(self.raw_offset);
         if self.adjust_slope != 0.0 {
             value *= self.adjust_slope;
@@ -212,7 +223,12 @@ impl Ai {
             0 => {}
             1 | LINEAR => value = value * self.unit_slope + self.unit_offset,
             _ => {
-                self.common.raise(fodo_data::Status::SOFT, 2);
+                let table = self.table.renew(found, self.is_initial != 0, &mut self.last_break);
+                let converted = table.map(|table| table.to_units(value, &mut self.last_break));
+                value = converted.map_or(value, |converted| converted.value);
+                if !converted.is_some_and(|converted| converted.is_inside) {
+                    self.common.raise(fodo_data::Status::SOFT, 2);
+                }
             }
         }
         if self.smoothing != 0.0 && self.value.is_finite() {

@@ -1,7 +1,10 @@
 //! ao: an analog output, limited, ramped, converted and driven.
 
+use std::sync::Arc;
+
 use fodo_data::{EventMask, Limits, Meta, Value};
 
+use crate::breaktable::{BreakTable, Chosen, Converted};
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
 use crate::link::{Link, Target};
@@ -75,6 +78,9 @@ record_fields! {
     }
     private {
         common: Common;
+        /// The table that LINR names now.
+        found: Option<Arc<BreakTable>>;
+        table: Chosen;
     }
 }
 
@@ -142,6 +148,9 @@ impl Record for Ao {
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let mut is_well = true;
         if !step.is_completion {
+            let conversion = step.lock().conversion;
+            let table = step.break_table(conversion);
+            step.lock().found = table;
             let value = desired(step);
             is_well = value.is_some();
             {
@@ -247,8 +256,15 @@ impl Ao {
             1 | LINEAR if self.unit_slope == 0.0 => value = 0.0,
             1 | LINEAR => value = (value - self.unit_offset) / self.unit_slope,
             _ => {
-                self.common.raise(fodo_data::Status::SOFT, 2);
-                return;
+                let table = self.table.renew(self.found.as_ref(), self.is_initial != 0, &mut self.last_break);
+                let converted = table.map(|table| table.to_raw(value, &mut self.last_break));
+                match converted {
+                    Some(Converted { value: raw, is_inside: true }) => value = raw,
+                    _ => {
+                        self.common.raise(fodo_data::Status::SOFT, 2);
+                        return;
+                    }
+                }
             }
         }
         value -= self.adjust_offset;

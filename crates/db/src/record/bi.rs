@@ -45,7 +45,7 @@ record_fields! {
     }
 }
 
-record_type!(Bi, "bi", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
+record_type!(Bi, "bi", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "Db State"]);
 simulated!(Bi, has_raw: true);
 
 const VAL: u16 = Bi::at("VAL");

@@ -52,7 +52,7 @@ record_fields! {
     }
 }
 
-record_type!(Bo, "bo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
+record_type!(Bo, "bo", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel", "General Time", "Db State"]);
 simulated!(Bo, has_raw: true);
 
 const VAL: u16 = Bo::at("VAL");
@@ -156,6 +156,23 @@ impl Output for Bo {
         self.convert();
     }
 
+    fn write(step: &mut Step<'_, '_, Self>) -> Driven {
+        let device = Device::of(&mut *step.lock());
+        match device {
+            Device::State => {
+                let (name, is_on) = {
+                    let bo = step.lock();
+                    (bo.output.address(), bo.value != 0)
+                };
+                step.set_state(name, is_on);
+                Driven::Done(true)
+            }
+            // There are no errors of time providers to forget.
+            Device::GeneralTime => Driven::Done(true),
+            _ => output::write_link(step),
+        }
+    }
+
     fn simulated_value(&self) -> Value {
         if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.value.into() }
     }
@@ -175,7 +192,8 @@ impl Bo {
     }
 
     fn check(&mut self) {
-        if self.common.undefined != 0 {
+        // Base compares with TRUE: a client may have put 2.
+        if self.common.undefined == 1 {
             self.common.raise(Status::UDF, self.common.undefined_severity);
         }
         let severity = if self.value == 0 { self.zero_severity } else { self.one_severity };

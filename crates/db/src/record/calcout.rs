@@ -7,11 +7,13 @@ use fodo_data::{EventMask, Limits, Meta, Status, Text};
 use crate::calc::Program;
 use crate::common::{Common, row};
 use crate::field::{Dbf, record_fields};
-use crate::link::{Link, Target, Trigger};
+use crate::link::Target;
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::Device;
 use crate::record::inputs::{self, inputs};
 use crate::record::levels::{self, leveled, moved};
+use crate::record::links::state_of;
 use crate::record::{CHANGED, Record, record_type};
 use crate::scan::event_name;
 use crate::step::{Outcome, Step};
@@ -78,7 +80,7 @@ record_fields! {
     }
 }
 
-record_type!(CalcOut, "calcout", ["Soft Channel"]);
+record_type!(CalcOut, "calcout", ["Soft Channel", "Async Soft Channel"]);
 leveled!(CalcOut, f64);
 inputs!(CalcOut);
 
@@ -147,10 +149,14 @@ impl Record for CalcOut {
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         if step.is_completion {
-            step.lock().is_delayed = 0;
+            let is_delayed = std::mem::take(&mut step.lock().is_delayed) != 0;
             step.stamp(None);
-            step.post(|calcout, posts| posts.post(calcout, DLYA, EventMask::VALUE));
-            execute(step);
+            if is_delayed {
+                step.post(|calcout, posts| posts.post(calcout, DLYA, EventMask::VALUE));
+                if execute(step) {
+                    return Outcome::Waiting;
+                }
+            }
         } else {
             if inputs::fetch_all(step) {
                 step.lock().evaluate();
@@ -164,7 +170,9 @@ impl Record for CalcOut {
                     step.post(|calcout, posts| posts.post(calcout, DLYA, EventMask::VALUE));
                     return step.complete_after(delay_s);
                 }
-                execute(step);
+                if execute(step) {
+                    return Outcome::Waiting;
+                }
             }
             step.stamp(None);
         }
@@ -173,41 +181,30 @@ impl Record for CalcOut {
     }
 }
 
-/// Drives OUT and posts OEVT's event, unless the alarm and IVOA forbid it.
-fn execute(step: &mut Step<'_, '_, CalcOut>) {
-    let (value, event) = {
+/// Drives OUT and posts OEVT's event, unless the alarm and IVOA forbid it. Whether the device support has to wait for
+/// what was written, as it can through a channel.
+fn execute(step: &mut Step<'_, '_, CalcOut>) -> bool {
+    let (value, event, is_async) = {
         let mut calcout = step.lock();
         calcout.evaluate_output();
         if calcout.common.new_severity >= 3 {
             match calcout.invalid_action {
                 0 => {}
                 2 => calcout.output_value = calcout.invalid_value,
-                _ => return,
+                _ => return false,
             }
         }
-        (calcout.output_value, calcout.event.clone())
+        (calcout.output_value, calcout.event.clone(), Device::of(&mut *calcout) == Device::Async)
     };
-    // A broken link has raised its alarm; the event is posted all the same.
-    let _ = step.drive("OUT", |calcout| &calcout.output, value);
+    let is_waiting = is_async && step.drive_notifying(|calcout| &calcout.output, value, 0);
+    if !is_waiting {
+        // A broken link has raised its alarm; the event is posted all the same.
+        let _ = step.drive("OUT", |calcout| &calcout.output, value);
+    }
     if let Some(event) = event {
         step.post_event(event);
     }
-}
-
-/// What INAV and OUTV say of a link: a channel, even to a record that is here, is external.
-fn state_of(link: &Link) -> u16 {
-    const NOT_CONNECTED: u16 = 0;
-    const CONNECTED: u16 = 1;
-    const LOCAL: u16 = 2;
-    const CONSTANT: u16 = 3;
-    match link.target() {
-        Target::Constant => CONSTANT,
-        Target::Missing => NOT_CONNECTED,
-        Target::Field { modifiers, .. } => match modifiers.trigger {
-            Trigger::None | Trigger::Passive => LOCAL,
-            Trigger::Channel | Trigger::Change | Trigger::ChangeIfPassive => CONNECTED,
-        },
-    }
+    is_waiting
 }
 
 /// What CLCV and OCLV say: 0, or -1 for an expression that cannot be compiled.

@@ -128,7 +128,7 @@ impl Record for Compress {
             Ok(None) | Err(Broken) => true,
         };
         if !is_whole {
-            return Outcome::Gathering;
+            return Outcome::Alone;
         }
         step.lock().common.undefined = 0;
         step.stamp(None);

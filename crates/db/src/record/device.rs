@@ -1,10 +1,12 @@
 //! Device supports: what DTYP says, and the ways to a value that several record types share.
 
-use fodo_data::{Status, Value};
+use fodo_data::{Kind, Status, Text, TimeStamp, Value};
 
+use crate::Stream;
 use crate::link::Link;
 use crate::record::Record;
 use crate::step::{Broken, Element, Step};
+use crate::strftime::strftime;
 
 /// The device supports of Base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,16 @@ pub(crate) enum Device {
     Raw,
     /// As Soft, and the record is done when all that the link started is.
     Async,
+    /// The record's time, as seconds or as text.
+    Timestamp,
+    /// The clock.
+    GeneralTime,
+    /// A flag by name, known to all records.
+    State,
+    /// An environment variable.
+    Environment,
+    /// A line to the standard output.
+    Stdio,
 }
 
 impl Device {
@@ -24,7 +36,39 @@ impl Device {
         match record.record_type().devices.get(usize::from(number)) {
             Some(&"Raw Soft Channel") => Device::Raw,
             Some(&"Async Soft Channel") => Device::Async,
+            Some(&"Soft Timestamp") => Device::Timestamp,
+            Some(&"General Time") => Device::GeneralTime,
+            Some(&"Db State") => Device::State,
+            Some(&"getenv") => Device::Environment,
+            Some(&"stdio") => Device::Stdio,
             _ => Device::Soft,
+        }
+    }
+
+    /// Whether INP or OUT may be what a link says, or why not.
+    pub(crate) fn check(self, record_type: &str, link: &Link) -> Result<(), &'static str> {
+        let address = link.address().to_str().to_ascii_uppercase();
+        let is_address = link.text().as_bytes().starts_with(b"@");
+        match (self, record_type) {
+            (Device::Soft | Device::Raw | Device::Async, _) if is_address => Err("this DTYP takes no address"),
+            (Device::Soft | Device::Raw | Device::Async, _) => Ok(()),
+            (Device::Timestamp, _) if is_address || link.text().is_empty() => Ok(()),
+            (Device::Timestamp, _) => Err("Soft Timestamp takes a format, as in \"@%F %T\""),
+            (Device::GeneralTime, "ai") if address == "TIME" => Ok(()),
+            (Device::GeneralTime, "longin") if address == "GETERRCNT" => Ok(()),
+            (Device::GeneralTime, "bo") if address == "RSTERRCNT" => Ok(()),
+            (Device::GeneralTime, "stringin") if matches!(&*address, "BESTTCP" | "BESTTEP") => Ok(()),
+            (Device::GeneralTime, "ai") => Err("General Time takes \"@TIME\""),
+            (Device::GeneralTime, "longin") => Err("General Time takes \"@GETERRCNT\""),
+            (Device::GeneralTime, "bo") => Err("General Time takes \"@RSTERRCNT\""),
+            (Device::GeneralTime, _) => Err("General Time takes \"@BESTTCP\" or \"@BESTTEP\""),
+            (Device::State, _) if address.is_empty() => Err("Db State takes the name of a state, as in \"@name\""),
+            (Device::Environment, _) if address.is_empty() => {
+                Err("getenv takes the name of a variable, as in \"@HOME\"")
+            }
+            (Device::State | Device::Environment, _) => Ok(()),
+            (Device::Stdio, _) if stream(link).is_some() => Ok(()),
+            (Device::Stdio, _) => Err("stdio takes \"@stdout\", \"@stderr\" or \"@errlog\""),
         }
     }
 }
@@ -68,28 +112,17 @@ pub(crate) trait Input: Record {
 
 /// Reads INP for Soft Channel and Async Soft Channel, and takes over its time where TSE says so.
 pub(crate) fn fetch<R: Input, T: Element>(step: &mut Step<'_, '_, R>) -> Fetched<T> {
-    let value = match fetch_value(step, T::KIND) {
-        Fetched::Value(value) => value,
-        Fetched::Nothing => return Fetched::Nothing,
-        Fetched::Failed => return Fetched::Failed,
-        Fetched::Waiting => return Fetched::Waiting,
-    };
-    match value.first().and_then(T::of) {
-        Some(element) => Fetched::Value(element),
-        None => {
-            step.blame("INP");
-            Fetched::Failed
-        }
+    let device = Device::of(&mut *step.lock());
+    let is_async = device == Device::Async;
+    if let Some(value) = told(step, device, T::KIND) {
+        let told = value.to_kind(T::KIND, None).ok().and_then(|value| value.first()).and_then(T::of);
+        return told.map_or(Fetched::Failed, Fetched::Value);
     }
-}
-
-/// As [`fetch`], all elements.
-pub(crate) fn fetch_value<R: Input>(step: &mut Step<'_, '_, R>, kind: fodo_data::Kind) -> Fetched<Value> {
-    let is_async = Device::of(&mut *step.lock()) == Device::Async;
+    let first = |value: Value| value.first().and_then(T::of).ok_or(Broken);
     let fetched = match is_async {
         true if !step.is_completion && step.notify(R::input) => return Fetched::Waiting,
-        true => step.fetch_only(R::input, kind),
-        false => step.fetch_array("INP", R::input, kind),
+        true => step.fetch_only(R::input, T::KIND).and_then(|value| value.map(first).transpose()),
+        false => step.fetch("INP", R::input),
     };
     match fetched {
         Ok(None) => Fetched::Nothing,
@@ -104,5 +137,61 @@ pub(crate) fn fetch_value<R: Input>(step: &mut Step<'_, '_, R>, kind: fodo_data:
             }
             Fetched::Failed
         }
+    }
+}
+
+/// What a device says that is not at the end of a link.
+fn told<R: Input>(step: &mut Step<'_, '_, R>, device: Device, kind: Kind) -> Option<Value> {
+    let address = step.lock().input().address();
+    match device {
+        Device::Timestamp => {
+            step.stamp(None);
+            let time = step.lock().common().time;
+            Some(match kind {
+                Kind::Text => strftime(&address.to_str(), time, &step.site().zone(time)).as_str().into(),
+                _ => seconds(time).into(),
+            })
+        }
+        Device::GeneralTime => Some(match kind {
+            Kind::Text => {
+                // There are no time providers to choose from.
+                step.lock().common().raise(Status::READ, 2);
+                "No working providers".into()
+            }
+            Kind::F64 => seconds(step.now()).into(),
+            // Nor have they errors to count.
+            _ => 0_i32.into(),
+        }),
+        Device::State => Some(u16::from(step.state(&address)).into()),
+        Device::Environment => Some(step.site().variable(&address.to_str()).unwrap_or(Text::EMPTY).into()),
+        Device::Soft | Device::Raw | Device::Async | Device::Stdio => None,
+    }
+}
+
+/// Raises the alarm of an environment variable that is not there, once VAL is empty for it.
+pub(crate) fn check_environment<R: Input>(step: &mut Step<'_, '_, R>) {
+    let device = Device::of(&mut *step.lock());
+    let address = step.lock().input().address();
+    if device == Device::Environment && step.site().variable(&address.to_str()).is_none() {
+        let mut record = step.lock();
+        let common = record.common();
+        let severity = common.undefined_severity;
+        common.undefined = 1;
+        common.raise_saying(Status::UDF, severity, "No such ENV".into());
+    }
+}
+
+/// Seconds past the EPICS epoch.
+fn seconds(time: TimeStamp) -> f64 {
+    f64::from(time.epics_seconds()) + f64::from(time.nanos) * 1e-9
+}
+
+/// Where stdio writes to.
+pub(crate) fn stream(link: &Link) -> Option<Stream> {
+    match link.address().as_bytes() {
+        b"stdout" => Some(Stream::Out),
+        b"stderr" => Some(Stream::Error),
+        b"errlog" => Some(Stream::Log),
+        _ => None,
     }
 }

@@ -14,7 +14,7 @@ pub(crate) const NAMES: [&str; 21] = [
     "INPO", "INPP", "INPQ", "INPR", "INPS", "INPT", "INPU",
 ];
 
-/// A record with inputs; [`inputs!`] writes it.
+/// A record with inputs; [`inputs!`] writes it, with the name of LA where it has another.
 pub(crate) trait Inputs: Record {
     /// The numbers of A and LA; those of the others follow.
     const FIRST: u16;
@@ -31,9 +31,12 @@ pub(crate) trait Inputs: Record {
 
 macro_rules! inputs {
     ($record:ident) => {
+        inputs!($record, "LA");
+    };
+    ($record:ident, $last:literal) => {
         impl $crate::record::inputs::Inputs for $record {
             const FIRST: u16 = $record::at("A");
-            const FIRST_LAST: u16 = $record::at("LA");
+            const FIRST_LAST: u16 = $record::at($last);
 
             fn links(&self) -> &[$crate::link::Link] {
                 &self.inputs

@@ -152,4 +152,4 @@ macro_rules! whole_input {
 
 pub(super) use whole_input;
 
-whole_input!(LongIn, "longin", Long, i32, ["Soft Channel", "Async Soft Channel"]);
+whole_input!(LongIn, "longin", Long, i32, ["Soft Channel", "Async Soft Channel", "General Time"]);

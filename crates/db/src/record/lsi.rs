@@ -4,8 +4,10 @@ use fodo_data::{EventMask, Text};
 
 use crate::common::Common;
 use crate::field::record_fields;
+use crate::link::Link;
 use crate::menu;
 use crate::post::Posts;
+use crate::record::device::{Device, Input, check_environment};
 use crate::record::long_text::{SIZE_MIN, constant, fetch, fitting, length};
 use crate::record::simulation::{self, Plan, Simulated, plan, simulated, time_source};
 use crate::record::{CHANGED, Record, record_type};
@@ -38,7 +40,7 @@ record_fields! {
     }
 }
 
-record_type!(Lsi, "lsi", ["Soft Channel"]);
+record_type!(Lsi, "lsi", ["Soft Channel", "getenv"]);
 simulated!(Lsi, has_raw: false);
 
 const VAL: u16 = Lsi::at("VAL");
@@ -50,6 +52,7 @@ impl Record for Lsi {
         simulation::init(self);
         if let Some(text) = constant(&self.input) {
             self.take(&text);
+            self.common.undefined = 0;
             self.old_value = self.value.clone();
             self.old_length = self.length;
         }
@@ -70,24 +73,33 @@ impl Record for Lsi {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
-        let fetched = match plan(step) {
-            Plan::Device => {
-                let fetched = fetch(step, "INP", |lsi| &lsi.input);
-                if let Ok(Some(_)) = fetched {
-                    step.stamp_from(|lsi| &lsi.input);
-                }
-                fetched
+        let is_environment = Device::of(&mut *step.lock()) == Device::Environment;
+        let plan = plan(step);
+        // What Soft Channel reads leaves UDF as it is, as in Base.
+        let is_defined = is_environment || plan != Plan::Device;
+        let fetched = match plan {
+            Plan::Device if is_environment => {
+                let name = step.lock().input.address();
+                Ok(Some(step.site().variable(&name.to_str()).unwrap_or(Text::EMPTY)))
             }
+            Plan::Device => fetch(step, "INP", Lsi::input),
             Plan::Simulate { .. } => fetch(step, "SIOL", Lsi::value_link),
             Plan::Failed => Err(Broken),
             Plan::Waiting(delay_s) => return step.complete_after(delay_s),
         };
-        match &fetched {
-            Ok(Some(text)) => step.lock().take(text),
-            // Also where there is nothing to read, as in Base.
-            Ok(None) => step.lock().common.undefined = 0,
-            Err(Broken) => {}
+        if plan == Plan::Device && matches!(fetched, Ok(Some(_))) {
+            step.stamp_from(Lsi::input);
         }
+        if let Ok(text) = &fetched {
+            let mut lsi = step.lock();
+            if let Some(text) = text {
+                lsi.take(text);
+            }
+            if is_defined {
+                lsi.common.undefined = 0;
+            }
+        }
+        check_environment(step);
         let simulated = time_source(step);
         step.stamp(simulated);
         step.post(Lsi::monitor);
@@ -95,11 +107,16 @@ impl Record for Lsi {
     }
 }
 
+impl Input for Lsi {
+    fn input(&self) -> &Link {
+        &self.input
+    }
+}
+
 impl Lsi {
     fn take(&mut self, text: &Text) {
         self.value = fitting(text, self.size.into());
         self.length = length(&self.value);
-        self.common.undefined = 0;
     }
 
     fn monitor(&mut self, posts: &mut Posts) {

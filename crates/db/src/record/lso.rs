@@ -44,7 +44,7 @@ record_fields! {
     }
 }
 
-record_type!(Lso, "lso", ["Soft Channel", "Async Soft Channel"]);
+record_type!(Lso, "lso", ["Soft Channel", "Async Soft Channel", "stdio"]);
 simulated!(Lso, has_raw: false);
 
 const VAL: u16 = Lso::at("VAL");

@@ -95,7 +95,8 @@ impl Record for Mbbi {
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         if field == VAL {
             meta.labels = labels(&self.state_names);
-            meta.unlabelled = Some(fodo_data::Text::EMPTY);
+            // As Base has it, for this value of the moment.
+            meta.unlabelled = Some(if self.value > 15 { "Illegal Value".into() } else { fodo_data::Text::EMPTY });
         }
         None
     }

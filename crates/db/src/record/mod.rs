@@ -1,14 +1,15 @@
 //! Record types: what each is made of and does. A new one is one file and one line in [`TYPES`].
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fodo_data::{EventMask, Kind, Meta, Text};
 
 use crate::common::Common;
-use crate::field::{FieldInfo, Slot};
+use crate::field::{FieldInfo, PLAIN, Slot};
 use crate::link::Target;
 use crate::post::Posts;
+use crate::routine::Routines;
 use crate::step::{Outcome, Step};
 use crate::turn::Turn;
 
@@ -19,11 +20,12 @@ mod ao;
 mod array;
 mod bi;
 mod bo;
+mod busy;
 mod c_format;
 mod calc;
 mod calcout;
 mod compress;
-mod device;
+pub(crate) mod device;
 mod dfanout;
 mod event;
 mod fanout;
@@ -31,6 +33,7 @@ mod inputs;
 mod int64in;
 mod int64out;
 mod levels;
+mod links;
 mod long_text;
 mod longin;
 mod longout;
@@ -42,13 +45,19 @@ mod mbbo;
 mod mbbo_direct;
 mod output;
 mod printf;
+mod scalcout;
+mod sel;
 mod selection;
 mod seq;
 mod simulation;
+mod sseq;
 mod states;
 mod stringin;
 mod stringout;
+mod sub;
 mod sub_array;
+mod swait;
+mod transform;
 mod waveform;
 
 /// Every record type there is.
@@ -81,6 +90,13 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &sub_array::TYPE,
     &compress::TYPE,
     &printf::TYPE,
+    &sel::TYPE,
+    &sub::TYPE,
+    &busy::TYPE,
+    &transform::TYPE,
+    &scalcout::TYPE,
+    &sseq::TYPE,
+    &swait::TYPE,
 ];
 
 /// What is the same for all records of a type.
@@ -93,6 +109,13 @@ pub(crate) struct RecordType {
     /// The number of VAL.
     pub(crate) value: u16,
     pub(crate) create: fn() -> Box<dyn Cell>,
+}
+
+impl RecordType {
+    /// Whether a change of what its links lead to may process a record while its SCAN is I/O Intr.
+    pub(crate) fn is_interrupted_by_links(&self) -> bool {
+        self.rows.iter().any(|row| row.has(PLAIN))
+    }
 }
 
 impl fmt::Debug for RecordType {
@@ -115,6 +138,9 @@ pub(crate) trait Fields {
 
 /// The verbs of a record type.
 pub(crate) trait Record: Fields + Send {
+    /// Takes note of the routines there are, before [`Record::init`].
+    fn learn(&mut self, _routines: &Arc<Routines>) {}
+
     /// Sets fields that follow from others, once links are known and before anything runs.
     fn init(&mut self) {}
 
@@ -140,6 +166,17 @@ pub(crate) trait Record: Fields + Send {
         Self: Sized,
     {
         Ok(())
+    }
+
+    /// Whether a change of what this link leads to processes the record while its SCAN is I/O Intr.
+    fn is_interrupted_by(&self, _field: u16) -> bool {
+        true
+    }
+
+    /// All that it began under this number, through a channel or with Async Soft Channel, has ended. Whether it is to
+    /// complete now.
+    fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
+        self.common().is_active != 0
     }
 
     /// Reads, converts, raises alarms, posts. The record is marked as active around it.

@@ -1,9 +1,9 @@
 //! What output records share: IVOA, and the way to the device or the simulation.
 
-use fodo_data::{Kind, Value};
+use fodo_data::{Kind, Scalar, Value};
 
 use crate::link::Link;
-use crate::record::device::Device;
+use crate::record::device::{Device, stream};
 use crate::record::simulation::{Simulated, Sink, sink};
 use crate::step::{Outcome, Step};
 
@@ -74,16 +74,24 @@ pub(crate) fn drive<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
     }
 }
 
-/// Writes the value through OUT: Soft Channel, Raw and Async Soft Channel.
+/// Writes the value through OUT: Soft Channel, Raw and Async Soft Channel; or as a line: stdio.
 pub(crate) fn write_link<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
-    let is_async = Device::of(&mut *step.lock()) == Device::Async;
+    let device = Device::of(&mut *step.lock());
+    let is_async = device == Device::Async;
     if is_async && step.is_completion {
         return Driven::Done(true);
     }
     let kind = step.kind_at(R::output);
     let value = step.lock().value_to_write();
+    if device == Device::Stdio {
+        let stream = stream(step.lock().output());
+        if let (Some(Scalar::Text(line)), Some(stream)) = (value.as_ref().and_then(Value::first), stream) {
+            step.print(stream, line);
+        }
+        return Driven::Done(true);
+    }
     let Some(value) = value.and_then(|value| R::suited(value, kind)) else { return Driven::Done(true) };
-    if is_async && step.drive_notifying(R::output, value.clone()) {
+    if is_async && step.drive_notifying(R::output, value.clone(), 0) {
         return Driven::Waiting(Outcome::Waiting);
     }
     let is_well = step.drive("OUT", R::output, value).is_ok();

@@ -7,7 +7,7 @@ use crate::field::record_fields;
 use crate::link::Constant;
 use crate::post::Posts;
 use crate::record::c_format::Directive;
-use crate::record::device::Device;
+use crate::record::device::{Device, stream};
 use crate::record::long_text::{self, SIZE_MIN, fitting, length};
 use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Broken, Outcome, Step};
@@ -33,7 +33,7 @@ record_fields! {
     }
 }
 
-record_type!(Printf, "printf", ["Soft Channel", "Async Soft Channel"]);
+record_type!(Printf, "printf", ["Soft Channel", "Async Soft Channel", "stdio"]);
 
 const VAL: u16 = Printf::at("VAL");
 const LEN: u16 = Printf::at("LEN");
@@ -84,10 +84,18 @@ fn write(step: &mut Step<'_, '_, Printf>) -> (bool, bool) {
     if device == Device::Async && step.is_completion {
         return (true, false);
     }
+    let (stream, line) = {
+        let printf = step.lock();
+        (stream(&printf.output), printf.value.clone())
+    };
+    if let (Device::Stdio, Some(stream)) = (device, stream) {
+        step.print(stream, line);
+        return (true, false);
+    }
     let kind = step.kind_at(|printf| &printf.output);
     let value = Value::from(step.lock().value.clone());
     let Some(value) = long_text::suited(value, kind) else { return (true, false) };
-    if device == Device::Async && step.drive_notifying(|printf| &printf.output, value.clone()) {
+    if device == Device::Async && step.drive_notifying(|printf| &printf.output, value.clone(), 0) {
         return (true, true);
     }
     (step.drive("OUT", |printf| &printf.output, value).is_ok(), false)

@@ -1,6 +1,6 @@
 //! Simulation mode: SIMM, SIML, SIOL, SIMS, SSCN and SDLY, the same in every record with a device.
 
-use fodo_data::{Scalar, Status, Value};
+use fodo_data::{Kind, Scalar, Status, Value};
 
 use crate::link::{Constant, Link, Target};
 use crate::record::Record;
@@ -125,6 +125,7 @@ pub(crate) fn source<R: Simulated, T: Element>(step: &mut Step<'_, '_, R>) -> So
 }
 
 /// What SIMM asks for, before SIOL is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Plan {
     Device,
     Simulate { is_raw: bool },
@@ -216,6 +217,8 @@ fn raise_and_delay<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<f64> {
 /// A constant link as an element.
 pub(crate) fn constant<T: Element>(link: &Link) -> Option<T> {
     match link.constant()? {
+        // A number is the text that the file has, not one that is made of it.
+        Constant::One(_) if T::KIND == Kind::Text => T::of(Scalar::Text(link.text())),
         Constant::One(scalar) => to(scalar),
         Constant::Many(scalars) => to(scalars.first()?),
     }

@@ -37,7 +37,7 @@ record_fields! {
     }
 }
 
-record_type!(StringIn, "stringin", ["Soft Channel", "Async Soft Channel"]);
+record_type!(StringIn, "stringin", ["Soft Channel", "Async Soft Channel", "Soft Timestamp", "General Time", "getenv"]);
 simulated!(StringIn, has_raw: false);
 
 const VAL: u16 = StringIn::at("VAL");
@@ -65,7 +65,10 @@ impl Record for StringIn {
         match source(step) {
             Source::Device => match device::fetch(step) {
                 Fetched::Nothing => {}
-                Fetched::Value(value) => step.lock().take(value),
+                Fetched::Value(value) => {
+                    step.lock().take(value);
+                    device::check_environment(step);
+                }
                 Fetched::Failed => is_read = false,
                 Fetched::Waiting => return Outcome::Waiting,
             },

@@ -41,7 +41,7 @@ record_fields! {
     }
 }
 
-record_type!(StringOut, "stringout", ["Soft Channel", "Async Soft Channel"]);
+record_type!(StringOut, "stringout", ["Soft Channel", "Async Soft Channel", "stdio"]);
 simulated!(StringOut, has_raw: false);
 
 const VAL: u16 = StringOut::at("VAL");
@@ -80,7 +80,7 @@ impl Record for StringOut {
         }
         {
             let mut stringout = step.lock();
-            if stringout.common.undefined != 0 {
+            if stringout.common.undefined == 1 {
                 let severity = stringout.common.undefined_severity;
                 stringout.common.raise(Status::UDF, severity);
             }

@@ -62,6 +62,9 @@ impl Record for SubArray {
         let display = Limits { low: self.display_low, high: self.display_high };
         let about = ArrayMeta { kind: self.kind(), units: &self.units, precision: self.precision, display };
         array::meta(row, &about, span, meta);
+        if row.name == "NELM" {
+            meta.display.low = 0.0;
+        }
         None
     }
 

@@ -111,7 +111,8 @@ pub(super) fn date(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 
 pub(super) fn echo(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let words: Vec<&str> = call.words.iter().skip(1).map(|word| word.text.as_str()).collect();
-    shell.say(&format!("{}\n", words.join(" ")));
+    let text = fodo_db::unescaped(&words.join(" "));
+    shell.say(&format!("{}\n", String::from_utf8_lossy(&text)));
     Ok(Flow::Next)
 }
 

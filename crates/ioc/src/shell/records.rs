@@ -44,20 +44,32 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
     pattern.get(at..).is_none_or(|rest| rest.iter().all(|byte| *byte == b'*'))
 }
 
-/// A value as text: labels of states, digits as the record has them, the first elements of an array.
+/// A value as text: labels of states, all digits of a number, the first elements of an array.
 fn shown(database: &Database, field: FieldRef) -> String {
     let value = database.read(field).value;
     let meta = database.meta(field);
+    let one = |scalar: Scalar| match scalar {
+        Scalar::F64(number) if is_long(number) => format!("{number:e}"),
+        Scalar::F64(number) => format!("{number}"),
+        Scalar::F32(number) if is_long(f64::from(number)) => format!("{number:e}"),
+        Scalar::F32(number) => format!("{number}"),
+        scalar => scalar.to_text(Some(&meta)).to_string(),
+    };
     if let Value::Array(array) = &value {
         if matches!(array.kind(), Kind::I8 | Kind::U8) {
-            return format!("\"{}\"", value.long_text().unwrap_or_default());
+            return value.long_text().unwrap_or_default().to_string();
         }
         let elements = (0..array.len().min(ELEMENTS_SHOWN_MAX)).filter_map(|index| array.scalar(index));
-        let texts: Vec<String> = elements.map(|scalar| scalar.to_text(Some(&meta)).to_string()).collect();
+        let texts: Vec<String> = elements.map(one).collect();
         let more = if array.len() > ELEMENTS_SHOWN_MAX { ", ..." } else { "" };
         return format!("[{}{more}]", texts.join(", "));
     }
-    value.first().map_or(String::new(), |scalar| scalar.to_text(Some(&meta)).to_string())
+    value.first().map_or(String::new(), one)
+}
+
+/// Whether a number would be a row of zeros without an exponent.
+fn is_long(number: f64) -> bool {
+    number != 0.0 && number.is_finite() && !(1e-5..1e15).contains(&number.abs())
 }
 
 /// The field of a name, or what to say.
@@ -96,12 +108,53 @@ pub(super) fn show_field(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let name = call.needed(1, "the name of a field")?;
     let database = shell.database()?;
     let field = field_of(database, name).map_err(|message| Failure::Word(1, message))?;
-    let kind = format!("{}:", kind_name(database.facts(field).kind));
-    let line = format!("{kind:<19} {}\n", shown(database, field));
+    let line = field_line(database, field);
     if !shell.is_check() {
         shell.say(&line);
     }
     Ok(Flow::Next)
+}
+
+/// Kind and value as Base shows them: states are texts, texts are quoted, whole numbers are hexadecimal as well.
+fn field_line(database: &Database, field: FieldRef) -> String {
+    let value = database.read(field).value;
+    let (kind, text) = (value.kind(), shown(database, field));
+    let label = match &value {
+        Value::Array(array) => format!("{}[{}]:", kind_name(kind), array.len()),
+        Value::Scalar(_) if kind == Kind::Enum => "DBF_STRING:".to_owned(),
+        Value::Scalar(_) => format!("{}:", kind_name(kind)),
+    };
+    let text = match &value {
+        Value::Array(array) if array.is_empty() => "(empty)".to_owned(),
+        Value::Array(_) if matches!(kind, Kind::I8 | Kind::U8) => quoted(&text),
+        Value::Array(_) => text,
+        Value::Scalar(scalar) => match scalar {
+            Scalar::Enum(_) | Scalar::Text(_) => quoted(&text),
+            Scalar::I8(number) => format!("{number} = {:#x}", i32::from(*number)),
+            Scalar::U8(number) => format!("{number} = {number:#x}"),
+            Scalar::I16(number) => format!("{number} = {:#x}", i32::from(*number)),
+            Scalar::U16(number) => format!("{number} = {number:#x}"),
+            Scalar::I32(number) => format!("{number} = {number:#x}"),
+            Scalar::U32(number) => format!("{number} = {number:#x}"),
+            Scalar::I64(number) => format!("{number} = {number:#x}"),
+            Scalar::U64(number) => format!("{number} = {number:#x}"),
+            Scalar::F32(_) | Scalar::F64(_) => text,
+        },
+    };
+    format!("{label:<19} {text}\n")
+}
+
+/// In quotes, and what would end them or command a terminal as an escape.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            control if control.is_control() => out.extend(control.escape_default()),
+            other => out.push(other),
+        }
+    }
+    out + "\""
 }
 
 /// `dbpf("record.field", "value")`
@@ -191,24 +244,30 @@ pub(super) fn show_record(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// `dbl [type] ["FIELD FIELD"]`
+/// `dbl [type] ["FIELD FIELD"]`: records, each with its aliases behind it.
 pub(super) fn list(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
     let fields: Vec<&str> = call.argument(2).map_or(Vec::new(), |names| names.split_whitespace().collect());
     let database = shell.database()?;
+    let mut aliases: HashMap<String, Vec<String>> = HashMap::new();
+    for (alias, record) in database.aliases() {
+        aliases.entry(record.to_string()).or_default().push(alias.to_string());
+    }
     let mut text = String::new();
-    for name in database.record_names() {
-        let kind = database.field(name).map(|field| database.facts(field).record_type);
+    for record in database.record_names() {
+        let kind = database.field(record).map(|field| database.facts(field).record_type);
         if wanted.is_some() && kind != wanted {
             continue;
         }
-        text += name;
-        for field in &fields {
-            let field = database.field(&format!("{name}.{field}"));
-            text += ", ";
-            text += &field.map_or(String::new(), |field| shown(database, field));
+        let own = aliases.get(record).into_iter().flatten().map(String::as_str);
+        for name in std::iter::once(record).chain(own) {
+            text += name;
+            for field in fields.iter().map(|field| database.field(&format!("{record}.{field}"))) {
+                let value = field.map_or(String::new(), |field| shown(database, field));
+                text += &format!(", {}", quoted(&value));
+            }
+            text.push('\n');
         }
-        text.push('\n');
     }
     shell.say(&text);
     Ok(Flow::Next)

@@ -45,7 +45,7 @@ pub(super) struct Within {
 }
 
 impl Shell {
-    /// Runs a script of this name, every line shown as it is read. `Broken` when it cannot be read, too.
+    /// Runs a script of this name, every line shown as it is read, its macros replaced. `Broken` when it cannot be read, too.
     pub fn run_script(&mut self, name: &str) -> Flow {
         match self.script(name) {
             Ok(flow) => flow,
@@ -58,7 +58,7 @@ impl Shell {
 
     /// Runs one line, as a person types it.
     pub fn run_line(&mut self, line: &str) -> Flow {
-        match self.line(line) {
+        match self.line(line, false) {
             Ok(flow) => flow,
             Err((failure, columns)) => {
                 self.tell(failure, &columns);
@@ -98,11 +98,8 @@ impl Shell {
                 within.number += 1;
                 line.clone_into(&mut within.source);
             }
-            let is_silent = line.trim_start().starts_with("#-") || self.is_check();
-            if !is_silent {
-                self.say(&format!("{line}\n"));
-            }
-            match self.line(line) {
+            let is_shown = !line.trim_start().starts_with("#-") && !self.is_check();
+            match self.line(line, is_shown) {
                 Ok(Flow::Next) => {}
                 Ok(flow) => return flow,
                 Err((failure, columns)) => {
@@ -122,15 +119,19 @@ impl Shell {
     }
 
     /// One line; a failure comes with the column of each word as it was written.
-    fn line(&mut self, text: &str) -> Result<Flow, (Failure, Vec<usize>)> {
-        let trimmed = text.trim();
-        if trimmed.is_empty() || trimmed.starts_with('#') {
-            return Ok(Flow::Next);
-        }
+    fn line(&mut self, text: &str, is_shown: bool) -> Result<Flow, (Failure, Vec<usize>)> {
+        let is_comment = |text: &str| text.trim().is_empty() || text.trim_start().starts_with('#');
         let column = |position: usize| text.get(..position).map_or(0, |before| before.chars().count()) + 1;
-        let expanded =
-            self.macros.expand_line(text).map_err(|error| (error.message.into(), vec![column(error.position)]))?;
-        if expanded.trim().is_empty() || expanded.trim_start().starts_with('#') {
+        let expanded = match is_comment(text) {
+            true => Ok(text.to_owned()),
+            false => self.macros.expand_line(text),
+        };
+        if is_shown {
+            let line = expanded.as_deref().unwrap_or(text);
+            self.say(&format!("{line}\n"));
+        }
+        let expanded = expanded.map_err(|error| (error.message.into(), vec![column(error.position)]))?;
+        if is_comment(&expanded) {
             return Ok(Flow::Next);
         }
         let line = words::split(&expanded).map_err(|(column, message)| (message.into(), vec![column]))?;

@@ -98,7 +98,8 @@ fn word(
     let mut quote: Option<(usize, char)> = None;
     while let Some(&(column, character)) = characters.peek() {
         match (character, quote) {
-            ('\\', _) => {
+            // Inside quotes it is a character like others, as in Base.
+            ('\\', None) => {
                 characters.next();
                 match characters.peek() {
                     Some(&(_, next)) => text.push(next),
@@ -134,6 +135,7 @@ mod tests {
         assert_eq!(words("  dbLoadRecords 'a b.db' P=x:\\,R=1 ''\r"), wanted);
         assert_eq!(words("dbl"), ["dbl"]);
         assert_eq!(words("cmd(a\"b c\"'d,e')"), ["cmd", "ab cd,e"]);
+        assert_eq!(words("cmd \"C:\\dir\\\" a\\\"b"), ["cmd", "C:\\dir\\", "a\"b"]);
     }
 
     #[test]

@@ -1,0 +1,127 @@
+//! Breakpoint tables: raw counts to engineering units along straight lines between points.
+
+use std::sync::Arc;
+
+/// A table as a `breaktable` statement gives it; at least two points.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct BreakTable {
+    points: Vec<Point>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Point {
+    raw: f64,
+    units: f64,
+    /// Of the line to the next point; the last goes on as the one before.
+    slope: f64,
+}
+
+/// The table that a record converts with, and the line that it used last (LBRK).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chosen(Option<Arc<BreakTable>>);
+
+impl Chosen {
+    /// The table to use. After LINR changed it is `found`; a table that is not there fails once and leaves the one of
+    /// before, as in Base.
+    pub(crate) fn renew(
+        &mut self,
+        found: Option<&Arc<BreakTable>>,
+        is_new: bool,
+        place: &mut i16,
+    ) -> Option<Arc<BreakTable>> {
+        if is_new || self.0.is_none() {
+            self.0 = Some(found?.clone());
+            *place = 0;
+        }
+        self.0.clone()
+    }
+}
+
+/// A converted value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Converted {
+    pub(crate) value: f64,
+    /// Whether the value is between the ends of the table.
+    pub(crate) is_inside: bool,
+}
+
+impl BreakTable {
+    /// A table of pairs: raw, units. Says what is wrong with them.
+    pub(crate) fn new(numbers: &[f64]) -> Result<BreakTable, &'static str> {
+        let (pairs, rest) = numbers.as_chunks::<2>();
+        if !rest.is_empty() {
+            return Err("a raw value without its value in engineering units");
+        }
+        let mut points: Vec<Point> = Vec::with_capacity(pairs.len());
+        for &[raw, units] in pairs {
+            if let Some(last) = points.last_mut() {
+                last.slope = (units - last.units) / (raw - last.raw);
+            }
+            points.push(Point { raw, units, slope: 0.0 });
+        }
+        let [first, .., last] = points.as_mut_slice() else { return Err("fewer than two points") };
+        let slope = first.slope;
+        last.slope = slope;
+        let lines = points.len() - 1;
+        if points.iter().take(lines).any(|point| !point.slope.is_finite() || point.slope == 0.0) {
+            return Err("two points with the same value");
+        }
+        if points.iter().take(lines).any(|point| (point.slope < 0.0) != (slope < 0.0)) {
+            return Err("values that neither rise nor fall all the way");
+        }
+        if let [.., before, last] = points.as_mut_slice() {
+            last.slope = before.slope;
+        }
+        Ok(BreakTable { points })
+    }
+
+    /// Raw counts in engineering units. `place`: LBRK, the line that was used before, and now.
+    ///
+    /// Source: EPICS Base 7.0, cvtRawToEngBpt.
+    pub(crate) fn to_units(&self, raw: f64, place: &mut i16) -> Converted {
+        let (point, is_inside) = self.find(raw, |point| point.raw, place);
+        Converted { value: point.units + (raw - point.raw) * point.slope, is_inside }
+    }
+
+    /// Engineering units as raw counts. Source: EPICS Base 7.0, cvtEngToRawBpt.
+    pub(crate) fn to_raw(&self, units: f64, place: &mut i16) -> Converted {
+        let (point, is_inside) = self.find(units, |point| point.units, place);
+        Converted { value: point.raw + (units - point.units) / point.slope, is_inside }
+    }
+
+    /// The point where the line begins that a value is on.
+    fn find(&self, value: f64, coordinate: fn(&Point) -> f64, place: &mut i16) -> (Point, bool) {
+        let last = self.points.len() - 1;
+        let mut index = usize::try_from(*place).unwrap_or(0).min(last - 1);
+        let at = |index: usize| self.points.get(index).map_or(f64::NAN, coordinate);
+        let is_rising = at(index + 1) > at(index);
+        let is_beyond = |bound: f64| if is_rising { value > bound } else { value <= bound };
+        let is_before = |bound: f64| if is_rising { value < bound } else { value > bound };
+        let mut is_inside = true;
+        while is_inside && is_beyond(at(index + 1)) {
+            index += 1;
+            is_inside = index < last;
+        }
+        while is_inside && is_before(at(index)) {
+            is_inside = index > 0;
+            index = index.saturating_sub(1);
+        }
+        *place = index as i16;
+        let point = self.points.get(index).copied().unwrap_or(Point { raw: 0.0, units: 0.0, slope: 1.0 });
+        (point, is_inside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_must_rise_or_fall_all_the_way() {
+        assert!(BreakTable::new(&[0.0, 0.0, 1.0]).is_err());
+        assert!(BreakTable::new(&[0.0, 0.0]).is_err());
+        assert!(BreakTable::new(&[0.0, 0.0, 1.0, 1.0, 2.0, 0.0]).is_err());
+        assert!(BreakTable::new(&[0.0, 0.0, 0.0, 1.0]).is_err());
+        assert!(BreakTable::new(&[0.0, 0.0, 1.0, 1.0, 3.0, 2.0]).is_ok());
+    }
+}

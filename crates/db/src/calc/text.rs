@@ -1,0 +1,410 @@
+//! Running an expression whose values are numbers and texts, as scalcout and transform have them.
+//!
+//! Source: synApps calc, "String calc" in its documentation, and what sCalcPerform does with each operator.
+
+use fodo_data::{Text, format_f64, parse_f64};
+
+use super::format::{escaped, print, scan, unescaped};
+use super::run::{random, truth};
+use super::{Binary, Edit, Join, Many, Op, Pick, Program, STACK_MAX, Unary};
+
+/// Bytes of a text in an expression, as the fields that take it have them.
+pub(super) const TEXT_BYTES_MAX: usize = 39;
+/// Digits after the point of a number that becomes a text.
+const DIGITS: i16 = 8;
+/// Numbers closer than this are equal.
+const SMALL: f64 = 1e-11;
+
+/// A value of an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Operand {
+    Number(f64),
+    Text(Vec<u8>),
+}
+
+/// What an expression reads and assigns.
+#[derive(Debug)]
+pub(crate) struct TextInputs<'a> {
+    /// A, B...
+    pub(crate) args: &'a mut [f64],
+    /// AA, BB...
+    pub(crate) texts: &'a mut [Text],
+    /// VAL
+    pub(crate) value: f64,
+    /// SVAL
+    pub(crate) text: &'a Text,
+}
+
+impl Operand {
+    /// The number that a text starts with; 0 when it starts with none.
+    pub(crate) fn number(&self) -> f64 {
+        match self {
+            Operand::Number(number) => *number,
+            Operand::Text(text) => parse_f64(&Text::from_bytes(text)).unwrap_or(0.0),
+        }
+    }
+
+    /// A number with as many digits after the point as `precision` says.
+    pub(crate) fn text(self, precision: i16) -> Vec<u8> {
+        match self {
+            Operand::Number(number) if number.is_nan() => b"NaN".to_vec(),
+            Operand::Number(number) => format_f64(number, precision).into_bytes(),
+            Operand::Text(text) => text,
+        }
+    }
+
+    /// The first number in a text, wherever it stands.
+    fn first_number(&self) -> f64 {
+        let Operand::Text(text) = self else { return self.number() };
+        let Some(mut start) = text.iter().position(u8::is_ascii_digit) else { return 0.0 };
+        for sign in [b'.', b'-'] {
+            if start > 0 && text.get(start - 1) == Some(&sign) {
+                start -= 1;
+            }
+        }
+        Operand::Text(text.get(start..).unwrap_or_default().to_vec()).number()
+    }
+}
+
+impl Program {
+    /// Whether texts play a part: then SVAL has all digits of a number, else as many as PREC says.
+    pub(crate) fn is_textual(&self) -> bool {
+        let is_of_text = |op: &Op| {
+            matches!(op, Op::Literal(_) | Op::TextArg(_) | Op::TextValue | Op::StoreText(_) | Op::Edit(_) | Op::Pick(_))
+        };
+        self.ops.iter().any(is_of_text)
+    }
+
+    /// The result; an argument that is not there is 0 or empty. `None`: what the expression asks for cannot be done,
+    /// such as dividing by zero.
+    pub(crate) fn run_text(&self, inputs: &mut TextInputs) -> Option<Operand> {
+        let mut stack: Vec<Operand> = Vec::new();
+        let mut next = 0;
+        while let Some(op) = self.ops.get(next) {
+            next += 1;
+            match *op {
+                Op::JumpIfZero(to) if stack.pop()?.number() != 0.0 => debug_assert!(usize::from(to) > next),
+                Op::JumpIfZero(to) | Op::Jump(to) => next = usize::from(to),
+                op => self.step(op, &mut stack, inputs)?,
+            }
+            debug_assert!(stack.len() <= STACK_MAX);
+        }
+        let result = stack.pop()?;
+        stack.is_empty().then_some(result)
+    }
+
+    fn step(&self, op: Op, stack: &mut Vec<Operand>, inputs: &mut TextInputs) -> Option<()> {
+        let pushed = match op {
+            Op::Number(number) => Operand::Number(number),
+            Op::Arg(index) => Operand::Number(fetched(inputs.args, index.into())),
+            Op::Value => Operand::Number(inputs.value),
+            Op::Random => Operand::Number(random()),
+            Op::Literal(index) => Operand::Text(cut(self.texts.get(usize::from(index))?.as_bytes().to_vec())),
+            Op::TextArg(index) => Operand::Text(fetched_text(inputs.texts, index.into())),
+            Op::TextValue => Operand::Text(inputs.text.as_bytes().to_vec()),
+            Op::Store(index) => {
+                let value = stack.pop()?.number();
+                if let Some(arg) = inputs.args.get_mut(usize::from(index)) {
+                    *arg = value;
+                }
+                return Some(());
+            }
+            Op::StoreText(index) => {
+                let value = stack.pop()?.text(DIGITS);
+                if let Some(arg) = inputs.texts.get_mut(usize::from(index)) {
+                    *arg = Text::from_bytes(&value);
+                }
+                return Some(());
+            }
+            Op::Unary(unary) => Operand::Number(apply_unary(unary, stack.pop()?.number())?),
+            Op::Binary(binary) => {
+                let right = stack.pop()?;
+                apply_binary(binary, stack.pop()?, right)?
+            }
+            Op::Many(many, n) => {
+                let operands = stack.split_off(stack.len().checked_sub(usize::from(n))?);
+                apply_many(many, operands)
+            }
+            Op::Edit(edit) => edit.apply(stack.pop()?, inputs),
+            Op::Join(join) => {
+                let right = stack.pop()?;
+                join.apply(stack.pop()?, right)?
+            }
+            Op::Pick(pick) => {
+                let (last, first) = (stack.pop()?, stack.pop()?);
+                pick.apply(stack.pop()?.text(DIGITS), first, last)
+            }
+            Op::JumpIfZero(_) | Op::Jump(_) => return None,
+        };
+        stack.push(pushed);
+        Some(())
+    }
+}
+
+fn fetched(args: &[f64], index: usize) -> f64 {
+    args.get(index).copied().unwrap_or(0.0)
+}
+
+fn fetched_text(texts: &[Text], index: usize) -> Vec<u8> {
+    texts.get(index).map(|text| text.as_bytes().to_vec()).unwrap_or_default()
+}
+
+fn apply_unary(unary: Unary, operand: f64) -> Option<f64> {
+    match unary {
+        Unary::Sqrt | Unary::Ln | Unary::Log10 if operand < 0.0 => None,
+        Unary::BitNot => Some(f64::from(!(operand as i32))),
+        unary => Some(unary.apply(operand)),
+    }
+}
+
+/// Numbers unless both are texts; numbers that are close are equal, and nothing is divided by zero.
+fn apply_binary(binary: Binary, left: Operand, right: Operand) -> Option<Operand> {
+    if let (Operand::Text(left), Operand::Text(right)) = (&left, &right)
+        && let Some(result) = of_texts(binary, left, right)
+    {
+        return Some(result);
+    }
+    if let (Operand::Text(text), Binary::ShiftLeft | Binary::ShiftRight) = (&left, binary) {
+        return Some(Operand::Text(shifted(text, binary, right.number())));
+    }
+    let (left, right) = (left.number(), right.number());
+    let whole = |number: f64| number as i64;
+    Some(Operand::Number(match binary {
+        Binary::Divide if right == 0.0 => return None,
+        Binary::Modulo => whole(left).checked_rem(whole(right))? as f64,
+        Binary::Less => truth(right - left > SMALL),
+        Binary::LessOrEqual => truth((left - right).abs() < SMALL || left < right),
+        Binary::Greater => truth(left - right > SMALL),
+        Binary::GreaterOrEqual => truth((left - right).abs() < SMALL || left > right),
+        Binary::Equal => truth((left - right).abs() < SMALL),
+        Binary::NotEqual => truth((left - right).abs() > SMALL),
+        Binary::BitAnd => (whole(left) & whole(right)) as f64,
+        Binary::BitOr => (whole(left) | whole(right)) as f64,
+        Binary::BitXor => (whole(left) ^ whole(right)) as f64,
+        binary => binary.apply(left, right),
+    }))
+}
+
+/// What `+`, `-` and comparisons make of two texts; `None`: the operator wants numbers.
+fn of_texts(binary: Binary, left: &[u8], right: &[u8]) -> Option<Operand> {
+    Some(match binary {
+        Binary::Add => Operand::Text(cut([left, right].concat())),
+        Binary::Subtract => Operand::Text(replaced(left, find(left, right), right.len(), b"")),
+        Binary::Less => Operand::Number(truth(left < right)),
+        Binary::LessOrEqual => Operand::Number(truth(left <= right)),
+        Binary::Greater => Operand::Number(truth(left > right)),
+        Binary::GreaterOrEqual => Operand::Number(truth(left >= right)),
+        Binary::Equal => Operand::Number(truth(left == right)),
+        Binary::NotEqual => Operand::Number(truth(left != right)),
+        _ => return None,
+    })
+}
+
+/// A text moved right, with blanks before it, or left.
+fn shifted(text: &[u8], binary: Binary, by: f64) -> Vec<u8> {
+    let by = (by.round().max(0.0) as usize).min(TEXT_BYTES_MAX);
+    match binary {
+        Binary::ShiftRight => cut([&vec![b' '; by], text].concat()),
+        _ => text.get(by..).unwrap_or_default().to_vec(),
+    }
+}
+
+fn apply_many(many: Many, operands: Vec<Operand>) -> Operand {
+    let are_texts = operands.iter().all(|operand| matches!(operand, Operand::Text(_)));
+    if are_texts && matches!(many, Many::Min | Many::Max) {
+        let join = if many == Many::Min { Join::Lesser } else { Join::Greater };
+        let best = operands.into_iter().reduce(|best, next| join.extreme(best, next));
+        return best.unwrap_or(Operand::Text(Vec::new()));
+    }
+    let numbers: Vec<f64> = operands.iter().map(Operand::number).collect();
+    Operand::Number(many.apply(&numbers))
+}
+
+impl Edit {
+    fn apply(self, operand: Operand, inputs: &TextInputs) -> Operand {
+        let index = |operand: &Operand| {
+            let number = operand.number().round();
+            if number < 0.0 { usize::MAX } else { number as usize }
+        };
+        match (self, operand) {
+            (Edit::ToNumber, operand) => Operand::Number(operand.first_number()),
+            (Edit::ToWhole, operand) => Operand::Number(operand.first_number().round()),
+            (Edit::ToText, operand) => Operand::Text(operand.text(DIGITS)),
+            (Edit::Length, operand) => Operand::Number(operand.text(DIGITS).len() as f64),
+            (Edit::Byte, Operand::Text(text)) => {
+                Operand::Number(text.first().map_or(0.0, |byte| f64::from(*byte as i8)))
+            }
+            (Edit::Escape, Operand::Text(text)) => Operand::Text(cut(escaped(&text))),
+            (Edit::Unescape, Operand::Text(text)) => Operand::Text(unescaped(&text)),
+            (Edit::Byte | Edit::Escape | Edit::Unescape, number) => number,
+            (Edit::Fetch, operand) => Operand::Number(fetched(inputs.args, index(&operand))),
+            (Edit::FetchText, operand) => Operand::Text(fetched_text(inputs.texts, index(&operand))),
+        }
+    }
+}
+
+impl Join {
+    fn apply(self, left: Operand, right: Operand) -> Option<Operand> {
+        match (self, left, right) {
+            (Join::Lesser | Join::Greater, left, right) => Some(self.extreme(left, right)),
+            (Join::SubtractLast, Operand::Text(left), Operand::Text(right)) => {
+                let last = left.windows(right.len().max(1)).rposition(|part| part == right);
+                Some(Operand::Text(replaced(&left, last, right.len(), b"")))
+            }
+            (Join::SubtractLast, left, right) => Some(Operand::Number(left.number() - right.number())),
+            (Join::Print, Operand::Text(format), value) => print(&format, value).map(cut).map(Operand::Text),
+            (Join::Scan, Operand::Text(text), Operand::Text(format)) => scan(&text, &format),
+            (Join::Print | Join::Scan, ..) => None,
+        }
+    }
+
+    /// The lesser or greater of two: texts if both are, else numbers.
+    fn extreme(self, left: Operand, right: Operand) -> Operand {
+        let is_right = |is_less: bool, is_greater: bool| if self == Join::Lesser { is_less } else { is_greater };
+        match (left, right) {
+            (Operand::Text(left), Operand::Text(right)) => {
+                Operand::Text(if is_right(right < left, right > left) { right } else { left })
+            }
+            (left, right) => {
+                let (left, right) = (left.number(), right.number());
+                Operand::Number(if is_right(right < left, right > left) { right } else { left })
+            }
+        }
+    }
+}
+
+impl Pick {
+    fn apply(self, text: Vec<u8>, first: Operand, last: Operand) -> Operand {
+        if self == Pick::Replace {
+            let (old, new) = (first.text(DIGITS), last.text(DIGITS));
+            return Operand::Text(cut(replaced(&text, find(&text, &old), old.len(), &new)));
+        }
+        let len = text.len() as i64;
+        let counted = |number: f64| if number < 0.0 { number as i64 + len } else { number as i64 };
+        // A text as a border is left out: what is after the first, and before the last.
+        let from = match first {
+            Operand::Number(number) => counted(number),
+            Operand::Text(border) => find(&text, &border).map_or(0, |at| (at + border.len()) as i64),
+        };
+        let to = match last {
+            Operand::Number(number) => counted(number),
+            Operand::Text(border) if border.is_empty() => len,
+            Operand::Text(border) => find(&text, &border).map_or(len, |at| at as i64 - 1),
+        };
+        let (from, end) = (from.clamp(0, len) as usize, to.saturating_add(1).clamp(0, len) as usize);
+        Operand::Text(text.get(from..end).unwrap_or_default().to_vec())
+    }
+}
+
+/// Where a text has another for the first time; an empty one is nowhere.
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    if wanted.is_empty() { None } else { text.windows(wanted.len()).position(|part| part == wanted) }
+}
+
+/// A text with some of its bytes replaced, or as it is.
+fn replaced(text: &[u8], at: Option<usize>, n_bytes: usize, by: &[u8]) -> Vec<u8> {
+    let parts = at.and_then(|at| Some((text.get(..at)?, text.get(at + n_bytes..)?)));
+    parts.map_or_else(|| text.to_vec(), |(before, after)| [before, by, after].concat())
+}
+
+fn cut(mut text: Vec<u8>) -> Vec<u8> {
+    text.truncate(TEXT_BYTES_MAX);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(expression: &str) -> Option<Operand> {
+        let mut args: Vec<f64> = (1..=12).map(f64::from).collect();
+        let mut texts: Vec<Text> = ["one", "two three", "x=-1.5 mm"].map(Text::from).to_vec();
+        let program = Program::compile_text(expression).map_err(|error| (expression, error)).ok()?;
+        let mut inputs = TextInputs { args: &mut args, texts: &mut texts, value: 100.0, text: &"before".into() };
+        program.run_text(&mut inputs)
+    }
+
+    fn text(expression: &str) -> String {
+        match run(expression) {
+            Some(Operand::Text(text)) => String::from_utf8(text).unwrap_or_default(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn number(expression: &str) -> f64 {
+        match run(expression) {
+            Some(Operand::Number(number)) => number,
+            _ => f64::NAN,
+        }
+    }
+
+    #[test]
+    fn texts_are_joined_subtracted_and_compared() {
+        assert_eq!(text("AA+' '+BB"), "one two three");
+        assert_eq!(text("BB-'t'"), "wo three");
+        assert_eq!(text("BB|-'t'"), "two hree");
+        assert_eq!(number("AA=='one'"), 1.0);
+        assert_eq!(number("AA<BB"), 1.0);
+        assert_eq!(text("AA>?BB"), "two three");
+        assert_eq!(text("MIN(BB,AA,CC)"), "one");
+        assert_eq!(text("SVAL+'x'"), "beforex");
+    }
+
+    #[test]
+    fn a_number_beside_a_text_makes_both_numbers() {
+        assert_eq!(number("'3'+A"), 4.0);
+        assert_eq!(number("A+'3 mm'"), 4.0);
+        assert_eq!(number("'2'*'3'"), 6.0);
+        assert_eq!(number("A='1'"), 1.0);
+    }
+
+    #[test]
+    fn parts_are_taken_by_place_and_by_what_is_around_them() {
+        assert_eq!(text("BB[0,2]"), "two");
+        assert_eq!(text("BB[-5,-1]"), "three");
+        assert_eq!(text("CC['=',' ']"), "-1.5");
+        assert_eq!(text("BB['two ','']"), "three");
+        assert_eq!(text("BB{'two','one'}[0,4]"), "one t");
+        assert_eq!(text("AA<<1"), "ne");
+        assert_eq!(text("AA>>2"), "  one");
+    }
+
+    #[test]
+    fn texts_become_numbers_and_numbers_texts() {
+        assert_eq!(number("DBL(CC)"), -1.5);
+        assert_eq!(number("INT(CC)"), -2.0);
+        assert_eq!(number("LEN(BB)"), 9.0);
+        assert_eq!(number("BYTE('A')"), 65.0);
+        assert_eq!(text("STR(A)"), "1.00000000");
+        assert_eq!(text("PRINTF('%5.2f mm',B/3)"), " 0.67 mm");
+        assert_eq!(text("$P('%s!',AA)"), "one!");
+        assert_eq!(number("SSCANF('v=12 x','v=%d')"), 12.0);
+        assert_eq!(text("$S(BB,'two %s')"), "three");
+    }
+
+    #[test]
+    fn arguments_are_fetched_by_number_and_assigned() {
+        assert_eq!(number("@3"), 4.0);
+        assert_eq!(text("@@1"), "two three");
+        assert_eq!(text("BB:=AA+'!';BB+BB"), "one!one!");
+        assert_eq!(number("C:='7';C+1"), 8.0);
+        assert_eq!(number("P"), 0.0);
+    }
+
+    #[test]
+    fn what_cannot_be_done_has_no_result() {
+        assert_eq!(run("A/0"), None);
+        assert_eq!(run("SQRT(-A)"), None);
+        assert_eq!(run("A%0"), None);
+        assert_eq!(run("PRINTF(A,B)"), None);
+        assert!(Program::compile_text("'open").is_err());
+        assert!(Program::compile_text("AA[1]").is_err());
+        assert!(Program::compile("AA").is_err());
+    }
+
+    #[test]
+    fn close_numbers_are_equal() {
+        assert_eq!(number("A+1e-12=A"), 1.0);
+        assert_eq!(number("A>A-1e-12"), 0.0);
+    }
+}

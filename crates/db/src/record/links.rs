@@ -1,0 +1,20 @@
+//! What calcout, scalcout and transform tell of their links.
+
+use crate::link::{Link, Target, Trigger};
+
+/// What INAV, OUTV and their like say of a link: a channel, even to a record that is here, is external.
+pub(crate) fn state_of(link: &Link) -> u16 {
+    const NOT_CONNECTED: u16 = 0;
+    const CONNECTED: u16 = 1;
+    const LOCAL: u16 = 2;
+    const CONSTANT: u16 = 3;
+    match link.target() {
+        Target::Constant => CONSTANT,
+        Target::Missing => NOT_CONNECTED,
+        Target::Field { modifiers, .. } => match modifiers.trigger {
+            Trigger::None | Trigger::Passive => LOCAL,
+            Trigger::Channel | Trigger::Change | Trigger::ChangeIfPassive => CONNECTED,
+            Trigger::ChangeIfInterrupt => CONNECTED,
+        },
+    }
+}

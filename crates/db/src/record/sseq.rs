@@ -1,0 +1,378 @@
+//! sseq, of synApps calc: a seq of numbers and texts that can wait for what it writes, and be aborted.
+
+use fodo_data::{EventMask, Kind, Meta, Status, Text, Value, format_f64, parse_f64};
+
+use crate::common::{Common, row};
+use crate::field::record_fields;
+use crate::link::{Link, Target, Trigger};
+use crate::menu;
+use crate::post::Posts;
+use crate::record::links::state_of;
+use crate::record::selection::{ALL, MASK, SPECIFIED, indices};
+use crate::record::simulation::constant;
+use crate::record::stringin::cut;
+use crate::record::{CHANGED, Record, record_type};
+use crate::step::{Outcome, Step};
+use crate::turn::Deferred;
+
+record_fields! {
+    /// Values and texts for up to ten fields, one after another.
+    SSeq
+    fields {
+        "VAL" value: Long, ASL0 PP;
+        "SELM" select_mode: Menu(menu::SELM);
+        "SELN" selection: UShort = 1;
+        "SELL" selection_link: InLink;
+        "PREC" precision: Short;
+        "ABORT" is_aborted: Short, SPECIAL;
+        "ABORTING" is_aborting: Short, NOMOD;
+        "BUSY" is_busy: Short, NOMOD;
+    }
+    arrays {
+        delays: [Double(); 10] [] {
+            "DLY1" 0, "DLY2" 1, "DLY3" 2, "DLY4" 3, "DLY5" 4, "DLY6" 5, "DLY7" 6, "DLY8" 7, "DLY9" 8, "DLYA" 9
+        }
+        desired: [InLink(); 10] [SPECIAL] {
+            "DOL1" 0, "DOL2" 1, "DOL3" 2, "DOL4" 3, "DOL5" 4, "DOL6" 5, "DOL7" 6, "DOL8" 7, "DOL9" 8, "DOLA" 9
+        }
+        values: [Double(); 10] [SPECIAL] {
+            "DO1" 0, "DO2" 1, "DO3" 2, "DO4" 3, "DO5" 4, "DO6" 5, "DO7" 6, "DO8" 7, "DO9" 8, "DOA" 9
+        }
+        links: [OutLink(); 10] [SPECIAL] {
+            "LNK1" 0, "LNK2" 1, "LNK3" 2, "LNK4" 3, "LNK5" 4, "LNK6" 5, "LNK7" 6, "LNK8" 7, "LNK9" 8, "LNKA" 9
+        }
+        texts: [String(40); 10] [SPECIAL] {
+            "STR1" 0, "STR2" 1, "STR3" 2, "STR4" 3, "STR5" 4, "STR6" 5, "STR7" 6, "STR8" 7, "STR9" 8, "STRA" 9
+        }
+        waits: [Menu(menu::SSEQ_WAIT); 10] [SPECIAL] {
+            "WAIT1" 0, "WAIT2" 1, "WAIT3" 2, "WAIT4" 3, "WAIT5" 4, "WAIT6" 5, "WAIT7" 6, "WAIT8" 7, "WAIT9" 8, "WAITA" 9
+        }
+        wait_errors: [Short(); 10] [NOMOD] {
+            "WERR1" 0, "WERR2" 1, "WERR3" 2, "WERR4" 3, "WERR5" 4, "WERR6" 5, "WERR7" 6, "WERR8" 7, "WERR9" 8, "WERRA" 9
+        }
+        waiting: [Short(); 10] [NOMOD] {
+            "WTG1" 0, "WTG2" 1, "WTG3" 2, "WTG4" 3, "WTG5" 4, "WTG6" 5, "WTG7" 6, "WTG8" 7, "WTG9" 8, "WTGA" 9
+        }
+        desired_states: [Menu(menu::CALCOUT_INAV); 10] [NOMOD] {
+            "DOL1V" 0, "DOL2V" 1, "DOL3V" 2, "DOL4V" 3, "DOL5V" 4, "DOL6V" 5, "DOL7V" 6, "DOL8V" 7, "DOL9V" 8, "DOLAV" 9
+        }
+        link_states: [Menu(menu::CALCOUT_INAV); 10] [NOMOD] {
+            "LNK1V" 0, "LNK2V" 1, "LNK3V" 2, "LNK4V" 3, "LNK5V" 4, "LNK6V" 5, "LNK7V" 6, "LNK8V" 7, "LNK9V" 8, "LNKAV" 9
+        }
+    }
+    private {
+        common: Common;
+        remaining: u16;
+        progress: Progress;
+    }
+}
+
+record_type!(SSeq, "sseq", []);
+
+/// Where a sequence stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// For somebody to process the record.
+    #[default]
+    Idle,
+    /// For the delay of the next group to pass.
+    Delayed,
+    /// For something that was written to be complete.
+    Stalled,
+}
+
+const N_GROUPS: usize = 10;
+const GROUPS: u16 = (1 << N_GROUPS) - 1;
+const VAL: u16 = SSeq::at("VAL");
+const BUSY: u16 = SSeq::at("BUSY");
+const ABORT: u16 = SSeq::at("ABORT");
+const ABORTING: u16 = SSeq::at("ABORTING");
+const DO1: u16 = SSeq::at("DO1");
+const DOL1: u16 = SSeq::at("DOL1");
+const DOL1V: u16 = SSeq::at("DOL1V");
+const LNK1: u16 = SSeq::at("LNK1");
+const LNK1V: u16 = SSeq::at("LNK1V");
+const STR1: u16 = SSeq::at("STR1");
+const WAIT1: u16 = SSeq::at("WAIT1");
+const WERR1: u16 = SSeq::at("WERR1");
+const WTG1: u16 = SSeq::at("WTG1");
+
+/// The names of the links, for messages.
+const INPUTS: [&str; N_GROUPS] = ["DOL1", "DOL2", "DOL3", "DOL4", "DOL5", "DOL6", "DOL7", "DOL8", "DOL9", "DOLA"];
+const OUTPUTS: [&str; N_GROUPS] = ["LNK1", "LNK2", "LNK3", "LNK4", "LNK5", "LNK6", "LNK7", "LNK8", "LNK9", "LNKA"];
+
+impl Record for SSeq {
+    fn init(&mut self) {
+        if let Some(selection) = constant(&self.selection_link) {
+            self.selection = selection;
+        }
+        for index in 0..N_GROUPS {
+            if let Some(number) = constant(&self.desired[index]) {
+                self.values[index] = number;
+            }
+            if let Some(text) = constant(&self.desired[index]) {
+                self.texts[index] = cut(text);
+            }
+            self.desired_states[index] = state_of(&self.desired[index]);
+            self.link_states[index] = state_of(&self.links[index]);
+            self.wait_errors[index] = i16::from(self.is_wait_wrong(index));
+            if self.texts[index].is_empty() {
+                self.texts[index] = self.text_of(index);
+            } else {
+                self.values[index] = number_of(&self.texts[index]);
+            }
+        }
+    }
+
+    fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
+        meta.precision = crate::meta::precision(row(SSeq::ROWS, field)?, self.precision);
+        None
+    }
+
+    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+        if field == ABORT {
+            return self.abort(posts);
+        }
+        let index = |first: u16| field.checked_sub(first).map(usize::from).filter(|index| *index < N_GROUPS);
+        if let Some(index) = index(DO1) {
+            let text = self.text_of(index);
+            self.set_text(index, text, EventMask::VALUE, posts);
+        } else if let Some(index) = index(STR1) {
+            self.set_number(index, number_of(&self.texts[index]), EventMask::VALUE, posts);
+        } else if let Some(index) = index(DOL1) {
+            self.desired_states[index] = state_of(&self.desired[index]);
+            posts.post(self, DOL1V + index as u16, EventMask::VALUE);
+        } else if let Some(index) = index(LNK1) {
+            self.link_states[index] = state_of(&self.links[index]);
+            posts.post(self, LNK1V + index as u16, EventMask::VALUE);
+            self.check_wait(index, posts);
+        } else if let Some(index) = index(WAIT1) {
+            self.check_wait(index, posts);
+        }
+        Ok(())
+    }
+
+    fn written(&mut self, number: u8, posts: &mut Posts) -> bool {
+        self.set_waiting(number.into(), 0, posts);
+        self.progress == Progress::Stalled
+    }
+
+    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        if !step.is_completion {
+            let selected = begin(step);
+            step.lock().select(selected);
+        } else if step.lock().is_aborted != 0 {
+            return if step.lock().must_wait_to_abort() { Outcome::Waiting } else { finish(step) };
+        } else if step.lock().progress == Progress::Delayed {
+            write_next(step);
+        }
+        go_on(step)
+    }
+}
+
+/// Waits for what has to come before the next group, and for its delay; or finishes.
+fn go_on(step: &mut Step<'_, '_, SSeq>) -> Outcome {
+    let next = indices(step.lock().remaining).next();
+    if step.lock().is_held(next) {
+        step.lock().progress = Progress::Stalled;
+        return Outcome::Waiting;
+    }
+    let Some(index) = next else { return finish(step) };
+    let delay_s = {
+        let mut sseq = step.lock();
+        sseq.progress = Progress::Delayed;
+        sseq.delays[index]
+    };
+    if delay_s > 0.0 { step.complete_after(delay_s) } else { step.complete_next() }
+}
+
+/// One bit for each group that SELM and SELN mean.
+fn begin(step: &mut Step<'_, '_, SSeq>) -> u16 {
+    step.post(|sseq, posts| {
+        if sseq.is_aborted == 0 && sseq.is_busy == 0 {
+            sseq.is_busy = 1;
+            posts.post(sseq, BUSY, EventMask::VALUE);
+        }
+        for index in 0..N_GROUPS {
+            sseq.set_waiting(index, 0, posts);
+        }
+    });
+    let mode = step.lock().select_mode;
+    if mode != ALL
+        && let Ok(Some(selection)) = step.fetch("SELL", |sseq| &sseq.selection_link)
+    {
+        step.lock().selection = selection;
+    }
+    let mut sseq = step.lock();
+    match (mode, sseq.selection) {
+        (ALL, _) => GROUPS,
+        (SPECIFIED, 0) => 0,
+        (SPECIFIED, number @ 1..=10) => 1 << (number - 1),
+        (MASK, mask) => mask & GROUPS,
+        _ => {
+            sseq.common.raise(Status::SOFT, 3);
+            0
+        }
+    }
+}
+
+/// Fetches and writes the first group that remains.
+fn write_next(step: &mut Step<'_, '_, SSeq>) {
+    let Some(index) = indices(step.lock().remaining).next() else { return };
+    step.lock().remaining &= !(1 << index);
+    fetch(step, index);
+    let Some((kind, count_max)) = step.target_facts(|sseq| &sseq.links[index]) else { return };
+    let (value, is_waited_for) = {
+        let sseq = step.lock();
+        let text = &sseq.texts[index];
+        let value = match kind {
+            Kind::Text | Kind::Enum => Value::from(text.clone()),
+            Kind::I8 | Kind::U8 if count_max > 1 => Value::from(text.as_bytes().to_vec()),
+            _ => Value::from(sseq.values[index]),
+        };
+        (value, sseq.waits[index] != 0)
+    };
+    if is_waited_for && step.drive_notifying(|sseq| &sseq.links[index], value.clone(), index as u8) {
+        step.post(|sseq, posts| sseq.set_waiting(index, 1, posts));
+        return;
+    }
+    // A broken link has raised its alarm; the groups after it come all the same.
+    let _ = step.drive(OUTPUTS[index], |sseq| &sseq.links[index], value);
+}
+
+/// Number and text become what DOL leads to; a link to nothing leaves them.
+fn fetch(step: &mut Step<'_, '_, SSeq>, index: usize) {
+    let Some((kind, count_max)) = step.target_facts(|sseq| &sseq.desired[index]) else { return };
+    let is_text = matches!(kind, Kind::Text | Kind::Enum) || matches!(kind, Kind::I8 | Kind::U8) && count_max > 1;
+    if is_text {
+        let Ok(Some(text)) = step.fetch_text(INPUTS[index], |sseq| &sseq.desired[index]) else { return };
+        step.post(|sseq, posts| {
+            let number = number_of(&text);
+            sseq.set_text(index, cut(text), CHANGED, posts);
+            sseq.set_number(index, number, EventMask::VALUE, posts);
+        });
+    } else if let Ok(Some(number)) = step.fetch(INPUTS[index], |sseq| &sseq.desired[index]) {
+        step.post(|sseq, posts| {
+            sseq.set_number(index, number, CHANGED, posts);
+            let text = sseq.text_of(index);
+            sseq.set_text(index, text, EventMask::VALUE, posts);
+        });
+    }
+}
+
+fn finish(step: &mut Step<'_, '_, SSeq>) -> Outcome {
+    step.lock().common.undefined = 0;
+    step.stamp(None);
+    step.post(|sseq, posts| {
+        sseq.progress = Progress::Idle;
+        let mask = posts.alarms(sseq) | EventMask::VALUE;
+        posts.post(sseq, VAL, mask);
+        if std::mem::take(&mut sseq.is_aborted) != 0 {
+            sseq.is_aborting = 0;
+            posts.post(sseq, ABORT, mask);
+            posts.post(sseq, ABORTING, mask);
+            // Who processed the record meanwhile wanted it to end, not to begin again.
+            sseq.common.reprocess = 0;
+        }
+        sseq.is_busy = 0;
+        posts.post(sseq, BUSY, mask);
+    });
+    Outcome::Done
+}
+
+fn number_of(text: &Text) -> f64 {
+    parse_f64(text).unwrap_or(0.0)
+}
+
+impl SSeq {
+    /// Of the selected groups those remain that have a link.
+    fn select(&mut self, selected: u16) {
+        self.remaining = 0;
+        for index in indices(selected) {
+            if !self.links[index].is_constant() || !self.desired[index].is_constant() {
+                self.remaining |= 1 << index;
+            }
+        }
+    }
+
+    /// Whether something that was written has to be complete before the next group; before the end all has.
+    fn is_held(&self, next: Option<usize>) -> bool {
+        (0..N_GROUPS).filter(|index| self.waiting[*index] != 0).any(|index| match (self.waits[index], next) {
+            (_, None) | (0 | 1, _) => true,
+            // "After3" is 4: it holds the fourth group, which is number 3 from 0.
+            (after, Some(next)) => next > usize::from(after) - 2,
+        })
+    }
+
+    /// The first ABORT stops a sequence where it is, but for what was written and is not complete; the second does
+    /// not wait for that either.
+    fn abort(&mut self, posts: &mut Posts) -> Result<(), &'static str> {
+        if self.is_busy == 0 {
+            self.is_aborted = 0;
+            posts.post(self, BUSY, EventMask::VALUE);
+            return Err("there is no sequence to abort");
+        }
+        let abort = Deferred::Abort { record: posts.record };
+        if self.is_aborting != 0 {
+            for index in 0..N_GROUPS {
+                self.set_waiting(index, 0, posts);
+            }
+            posts.deferred.push_back(abort);
+            return Ok(());
+        }
+        self.is_aborting = 1;
+        posts.post(self, ABORTING, EventMask::VALUE);
+        if self.progress == Progress::Delayed {
+            posts.deferred.push_back(abort);
+        }
+        Ok(())
+    }
+
+    /// Whether an abort waits for what was written.
+    fn must_wait_to_abort(&self) -> bool {
+        self.progress == Progress::Stalled && self.waiting.iter().any(|waiting| *waiting != 0)
+    }
+
+    fn is_wait_wrong(&self, index: usize) -> bool {
+        is_local(&self.links[index]) && self.waits[index] != 0
+    }
+
+    /// WERR: only what is written through a channel can be waited for.
+    fn check_wait(&mut self, index: usize, posts: &mut Posts) {
+        let error = i16::from(self.is_wait_wrong(index));
+        if std::mem::replace(&mut self.wait_errors[index], error) != error {
+            posts.post(self, WERR1 + index as u16, EventMask::VALUE);
+        }
+    }
+
+    fn set_waiting(&mut self, index: usize, waiting: i16, posts: &mut Posts) {
+        let Some(place) = self.waiting.get_mut(index) else { return };
+        if std::mem::replace(place, waiting) != waiting {
+            posts.post(self, WTG1 + index as u16, EventMask::VALUE);
+        }
+    }
+
+    fn set_number(&mut self, index: usize, number: f64, mask: EventMask, posts: &mut Posts) {
+        if self.values[index] != number {
+            self.values[index] = number;
+            posts.post(self, DO1 + index as u16, mask);
+        }
+    }
+
+    fn set_text(&mut self, index: usize, text: Text, mask: EventMask, posts: &mut Posts) {
+        if self.texts[index] != text {
+            self.texts[index] = text;
+            posts.post(self, STR1 + index as u16, mask);
+        }
+    }
+
+    /// The number of a group with as many digits as PREC says.
+    fn text_of(&self, index: usize) -> Text {
+        cut(format_f64(self.values[index], self.precision).into())
+    }
+}
+
+/// Whether a link leads to a record here directly, not through a channel.
+fn is_local(link: &Link) -> bool {
+    matches!(link.target(), Target::Field { modifiers, .. } if modifiers.trigger != Trigger::Channel)
+}

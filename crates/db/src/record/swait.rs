@@ -1,0 +1,354 @@
+//! swait, of synApps calc: an expression of inputs by name, driven when its result says so, and what has been driven
+//! is waited for.
+
+use std::cmp::Ordering;
+
+use fodo_data::{EventMask, Limits, Meta, Status};
+
+use crate::calc::{N_ARGS, Program};
+use crate::common::{Common, row};
+use crate::field::record_fields;
+use crate::link::{Link, Target};
+use crate::menu;
+use crate::post::Posts;
+use crate::record::levels::moved;
+use crate::record::simulation::constant;
+use crate::record::{Record, record_type};
+use crate::scan::event_name;
+use crate::step::{Outcome, Step};
+
+record_fields! {
+    /// An expression of what names lead to.
+    SWait
+    fields {
+        "VERS" version: Float = 1.0, NOMOD;
+        "HOPR" display_high: Float, ASL0;
+        "LOPR" display_low: Float, ASL0;
+        "INIT" is_initial: Short = 1, NOMOD;
+        "DOLN" desired: InLink, ASL0 SPECIAL PLAIN;
+        "OUTN" output: OutLink, ASL0 SPECIAL PLAIN;
+        "DOLV" desired_state: Menu(menu::SWAIT_INAV), NOMOD;
+        "OUTV" output_state: Menu(menu::SWAIT_INAV), NOMOD;
+        "CALC" expression: String(36), ASL0 SPECIAL;
+        "CLCV" expression_state: Long;
+        "VAL" value: Double;
+        "OVAL" old_value: Double;
+        "PREC" precision: Short;
+        "OOPT" output_option: Menu(menu::SYNAPPS_OOPT);
+        "ODLY" output_delay: Float, ASL0;
+        "DOPT" output_source: Menu(menu::SWAIT_DOPT);
+        "DOLD" desired_value: Double, ASL0;
+        "OEVT" output_event: UShort, ASL0;
+        "ADEL" archive_deadband: Double;
+        "MDEL" monitor_deadband: Double;
+        "ALST" last_archived: Double, NOMOD;
+        "MLST" last_monitored: Double, NOMOD;
+        "SIOL" simulation_value_link: InLink;
+        "SVAL" simulation_value: Double;
+        "SIML" simulation_mode_link: InLink;
+        "SIMM" simulation_mode: Menu(menu::YES_NO);
+        "SIMS" simulation_severity: Menu(menu::ALARM_SEVR);
+    }
+    arrays {
+        inputs: [InLink(); 12] [ASL0 SPECIAL PLAIN] {
+            "INAN" 0, "INBN" 1, "INCN" 2, "INDN" 3, "INEN" 4, "INFN" 5, "INGN" 6, "INHN" 7, "ININ" 8, "INJN" 9, "INKN" 10, "INLN" 11
+        }
+        input_states: [Menu(menu::SWAIT_INAV); 12] [NOMOD] {
+            "INAV" 0, "INBV" 1, "INCV" 2, "INDV" 3, "INEV" 4, "INFV" 5, "INGV" 6, "INHV" 7, "INIV" 8, "INJV" 9, "INKV" 10, "INLV" 11
+        }
+        args: [Double(); 12] [PP] {
+            "A" 0, "B" 1, "C" 2, "D" 3, "E" 4, "F" 5, "G" 6, "H" 7, "I" 8, "J" 9, "K" 10, "L" 11
+        }
+        last_args: [Double(); 12] [] {
+            "LA" 0, "LB" 1, "LC" 2, "LD" 3, "LE" 4, "LF" 5, "LG" 6, "LH" 7, "LI" 8, "LJ" 9, "LK" 10, "LL" 11
+        }
+        interrupts: [Menu(menu::SWAIT_INAP); 12] [] {
+            "INAP" 0, "INBP" 1, "INCP" 2, "INDP" 3, "INEP" 4, "INFP" 5, "INGP" 6, "INHP" 7, "INIP" 8, "INJP" 9, "INKP" 10, "INLP" 11
+        } = 1;
+    }
+    private {
+        common: Common;
+        program: Option<Program>;
+        progress: Progress;
+    }
+}
+
+record_type!(SWait, "swait", []);
+
+/// Where an output stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// For nothing.
+    #[default]
+    Idle,
+    /// For ODLY to pass.
+    Delayed,
+    /// For what was driven to be complete; meanwhile the record may process.
+    Driven,
+    /// For nothing: what was driven is complete, and the record is to end.
+    Written,
+}
+
+const N_INPUTS: usize = 12;
+const VAL: u16 = SWait::at("VAL");
+const CALC: u16 = SWait::at("CALC");
+const CLCV: u16 = SWait::at("CLCV");
+const DOLD: u16 = SWait::at("DOLD");
+const DOLN: u16 = SWait::at("DOLN");
+const DOLV: u16 = SWait::at("DOLV");
+const OUTN: u16 = SWait::at("OUTN");
+const OUTV: u16 = SWait::at("OUTV");
+const INAN: u16 = SWait::at("INAN");
+const INAV: u16 = SWait::at("INAV");
+const A: u16 = SWait::at("A");
+const LA: u16 = SWait::at("LA");
+
+/// The names of the fields, for messages.
+const NAMES: [&str; N_INPUTS] =
+    ["INAN", "INBN", "INCN", "INDN", "INEN", "INFN", "INGN", "INHN", "ININ", "INJN", "INKN", "INLN"];
+
+/// The choices of INAV, DOLV and OUTV.
+const OK: u16 = 0;
+const BAD: u16 = 1;
+const NONE: u16 = 2;
+
+impl Record for SWait {
+    fn init(&mut self) {
+        if let Some(mode) = constant(&self.simulation_mode_link) {
+            self.simulation_mode = mode;
+        }
+        if let Some(value) = constant(&self.simulation_value_link) {
+            self.simulation_value = value;
+        }
+        for (state, link) in self.input_states.iter_mut().zip(&self.inputs) {
+            *state = state_of(link);
+        }
+        self.desired_state = state_of(&self.desired);
+        self.output_state = state_of(&self.output);
+        self.compile();
+    }
+
+    fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
+        let row = row(SWait::ROWS, field)?;
+        crate::meta::ranges(row, meta);
+        meta.precision = match row.name {
+            "ODLY" => 3,
+            _ => crate::meta::precision(row, self.precision),
+        };
+        if field == VAL {
+            meta.display = Limits { low: self.display_low.into(), high: self.display_high.into() };
+        }
+        None
+    }
+
+    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+        let (state, place) = match field {
+            CALC => {
+                self.compile();
+                posts.post(self, CLCV, EventMask::VALUE);
+                return Ok(());
+            }
+            DOLN => (state_of(&self.desired), DOLV),
+            OUTN => (state_of(&self.output), OUTV),
+            field => {
+                let index = field - INAN;
+                let Some(link) = self.inputs.get(usize::from(index)) else { return Ok(()) };
+                (state_of(link), INAV + index)
+            }
+        };
+        let before = match place {
+            DOLV => &mut self.desired_state,
+            OUTV => &mut self.output_state,
+            place => &mut self.input_states[usize::from(place - INAV)],
+        };
+        if std::mem::replace(before, state) != state {
+            posts.post(self, place, EventMask::VALUE);
+        }
+        Ok(())
+    }
+
+    fn is_interrupted_by(&self, field: u16) -> bool {
+        let index = field.checked_sub(INAN).map(usize::from);
+        index.and_then(|index| self.interrupts.get(index)).is_some_and(|interrupts| *interrupts != 0)
+    }
+
+    fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
+        let is_driven = self.progress == Progress::Driven;
+        if is_driven {
+            self.progress = Progress::Written;
+        }
+        is_driven
+    }
+
+    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        let progress = step.lock().progress;
+        match progress {
+            Progress::Written if step.is_completion => {
+                step.lock().progress = Progress::Idle;
+                return Outcome::Done;
+            }
+            Progress::Delayed if step.is_completion => {
+                step.lock().progress = Progress::Idle;
+                return execute(step);
+            }
+            _ => {}
+        }
+        evaluate(step);
+        let delay_s = f64::from(step.lock().output_delay);
+        let is_wanted = step.lock().is_output_wanted();
+        let outcome = if is_wanted && delay_s > 0.0 {
+            step.lock().progress = Progress::Delayed;
+            step.complete_after(delay_s)
+        } else if is_wanted {
+            execute(step)
+        } else {
+            Outcome::Done
+        };
+        step.stamp(None);
+        step.post(SWait::monitor);
+        outcome
+    }
+}
+
+/// The value becomes that of the expression, or what SIOL leads to.
+fn evaluate(step: &mut Step<'_, '_, SWait>) {
+    if let Ok(Some(mode)) = step.fetch("SIML", |swait| &swait.simulation_mode_link) {
+        step.lock().simulation_mode = mode;
+    }
+    if step.lock().simulation_mode == 0 {
+        let are_read = fetch(step);
+        step.lock().calculate(are_read);
+        return;
+    }
+    let fetched = step.fetch("SIOL", |swait| &swait.simulation_value_link);
+    let mut swait = step.lock();
+    if let Ok(value) = fetched {
+        swait.simulation_value = value.unwrap_or(swait.simulation_value);
+        swait.value = swait.simulation_value;
+        swait.common.undefined = 0;
+    }
+    let severity = swait.simulation_severity;
+    swait.common.raise(Status::SIMM, severity);
+}
+
+/// Fetches the inputs that have names, up to the first that leads nowhere. Whether all could be read.
+fn fetch(step: &mut Step<'_, '_, SWait>) -> bool {
+    for (index, name) in NAMES.iter().enumerate() {
+        let state = step.lock().input_states[index];
+        match state {
+            NONE => continue,
+            BAD => return false,
+            _ => {}
+        }
+        match step.fetch(name, |swait| &swait.inputs[index]) {
+            Ok(Some(value)) => step.lock().args[index] = value,
+            Ok(None) => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Drives OUTN through a channel and posts OEVT's event. The record ends when all that it started has.
+fn execute(step: &mut Step<'_, '_, SWait>) -> Outcome {
+    let (output_state, has_desired) = {
+        let swait = step.lock();
+        (swait.output_state, swait.output_source == 1)
+    };
+    let mut outcome = Outcome::Done;
+    if output_state == OK {
+        let value = if has_desired { desired(step) } else { step.lock().value };
+        if step.drive_notifying(|swait| &swait.output, value, 0) {
+            step.lock().progress = Progress::Driven;
+            outcome = Outcome::Held;
+        }
+    }
+    let event = event_name(&step.lock().output_event.to_string().into());
+    if let Some(event) = event {
+        step.post_event(event);
+    }
+    outcome
+}
+
+/// DOLD, fetched from DOLN where that leads somewhere.
+fn desired(step: &mut Step<'_, '_, SWait>) -> f64 {
+    if step.lock().desired_state == OK
+        && let Ok(Some(value)) = step.fetch("DOLN", |swait| &swait.desired)
+    {
+        step.post(|swait, posts| {
+            if std::mem::replace(&mut swait.desired_value, value) != value {
+                posts.post(swait, DOLD, EventMask::VALUE);
+            }
+        });
+    }
+    step.lock().desired_value
+}
+
+fn state_of(link: &Link) -> u16 {
+    match link.target() {
+        Target::Constant => NONE,
+        Target::Missing => BAD,
+        Target::Field { .. } => OK,
+    }
+}
+
+impl SWait {
+    fn compile(&mut self) {
+        self.program = Program::compile(&self.expression.to_str()).ok();
+        self.expression_state = if self.program.is_some() { 0 } else { -1 };
+    }
+
+    fn calculate(&mut self, are_read: bool) {
+        if !are_read {
+            self.common.raise(Status::READ, 3);
+            return;
+        }
+        let mut args = [0.0; N_ARGS];
+        args[..N_INPUTS].copy_from_slice(&self.args);
+        match self.program.as_ref().and_then(|program| program.run(&mut args, self.value)) {
+            Some(value) => {
+                self.value = value;
+                self.args.copy_from_slice(&args[..N_INPUTS]);
+                self.common.undefined = 0;
+            }
+            None => {
+                self.common.raise(Status::CALC, 3);
+            }
+        }
+    }
+
+    /// What OOPT says of this round.
+    fn is_output_wanted(&mut self) -> bool {
+        let (now, before) = (self.value, std::mem::replace(&mut self.old_value, self.value));
+        match self.output_option {
+            0 => true,
+            1 => (before - now).abs().partial_cmp(&self.monitor_deadband) == Some(Ordering::Greater),
+            2 => now == 0.0,
+            3 => now != 0.0,
+            4 => before != 0.0 && now == 0.0,
+            5 => before == 0.0 && now != 0.0,
+            _ => false,
+        }
+    }
+
+    fn monitor(&mut self, posts: &mut Posts) {
+        let mut mask = posts.alarms(self);
+        if moved(&mut self.last_monitored, self.value, self.monitor_deadband) {
+            mask |= EventMask::VALUE;
+        }
+        if moved(&mut self.last_archived, self.value, self.archive_deadband) {
+            mask |= EventMask::LOG;
+        }
+        if !mask.is_empty() {
+            posts.post(self, VAL, mask);
+        }
+        for index in 0..N_INPUTS {
+            let (now, before) = (self.args[index], self.last_args[index]);
+            if now != before {
+                posts.post(self, A + index as u16, mask | EventMask::VALUE);
+                self.last_args[index] = now;
+                posts.post(self, LA + index as u16, mask | EventMask::VALUE);
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A time stamp as text, as C's `strftime` writes it, and `%f` for parts of a second.
+
+use fodo_data::TimeStamp;
+
+use crate::site::Zone;
+
+const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+/// A moment in local time.
+struct Moment {
+    year: i64,
+    /// From 1.
+    month: usize,
+    day: i64,
+    /// From 0, which is the first of January.
+    day_of_year: i64,
+    /// From 0, which is Sunday.
+    weekday: usize,
+    hour: i64,
+    minute: i64,
+    second: i64,
+}
+
+impl Moment {
+    /// Source: Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
+    fn new(local_s: i64) -> Moment {
+        let (days, in_day) = (local_s.div_euclid(86_400), local_s.rem_euclid(86_400));
+        let shifted = days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let of_era = shifted.rem_euclid(146_097);
+        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let from_march = (5 * of_year + 2) / 153;
+        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        // The count starts in March, so January and February come after 306 days.
+        let day_of_year = if month > 2 { of_year + 59 + i64::from(is_leap) } else { of_year - 306 };
+        Moment {
+            year,
+            month: month as usize,
+            day: of_year - (153 * from_march + 2) / 5 + 1,
+            day_of_year,
+            weekday: (days + 4).rem_euclid(7) as usize,
+            hour: in_day / 3_600,
+            minute: in_day / 60 % 60,
+            second: in_day % 60,
+        }
+    }
+}
+
+/// The text that a format makes of a time stamp. A directive that is not known stays as it is.
+pub(crate) fn strftime(format: &str, time: TimeStamp, zone: &Zone) -> String {
+    let moment = Moment::new(time.unix_s + i64::from(zone.offset_s));
+    let mut out = String::new();
+    let mut rest = format;
+    while let Some((plain, tail)) = rest.split_once('%') {
+        out.push_str(plain);
+        let n_digits = tail.len() - tail.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
+        let (digits, letter) = tail.split_at(n_digits);
+        if let (Some(after), Ok(places @ 1..=9)) = (letter.strip_prefix('f'), digits.parse::<u32>()) {
+            out.push_str(&fraction(time.nanos, places));
+            rest = after;
+            continue;
+        }
+        let mut characters = tail.chars();
+        match characters.next().and_then(|letter| directive(letter, &moment, time, zone)) {
+            Some(text) => {
+                out.push_str(&text);
+                rest = characters.as_str();
+            }
+            None => {
+                out.push('%');
+                rest = tail;
+            }
+        }
+    }
+    out + rest
+}
+
+/// Parts of a second, rounded but never up to a whole one.
+fn fraction(nanos: u32, places: u32) -> String {
+    let unit = 10_u32.pow(9 - places);
+    let parts = (nanos.saturating_add(unit / 2) / unit).min(10_u32.pow(places) - 1);
+    format!("{parts:0width$}", width = places as usize)
+}
+
+fn directive(letter: char, moment: &Moment, time: TimeStamp, zone: &Zone) -> Option<String> {
+    let Moment { year, month, day, day_of_year, weekday, hour, minute, second } = *moment;
+    let again = |format: &str| strftime(format, time, zone);
+    let weekday_name = DAYS.get(weekday).copied().unwrap_or_default();
+    let month_name = MONTHS.get(month - 1).copied().unwrap_or_default();
+    let of_twelve = (hour + 11) % 12 + 1;
+    Some(match letter {
+        'Y' => year.to_string(),
+        'C' => format!("{:02}", year / 100),
+        'y' => format!("{:02}", year % 100),
+        'm' => format!("{month:02}"),
+        'd' => format!("{day:02}"),
+        'e' => format!("{day:2}"),
+        'j' => format!("{:03}", day_of_year + 1),
+        'H' => format!("{hour:02}"),
+        'I' => format!("{of_twelve:02}"),
+        'M' => format!("{minute:02}"),
+        'S' => format!("{second:02}"),
+        'f' => fraction(time.nanos, 9),
+        'p' => if hour < 12 { "AM" } else { "PM" }.into(),
+        'a' => weekday_name.get(..3).unwrap_or_default().into(),
+        'A' => weekday_name.into(),
+        'b' | 'h' => month_name.get(..3).unwrap_or_default().into(),
+        'B' => month_name.into(),
+        'u' => (if weekday == 0 { 7 } else { weekday }).to_string(),
+        'w' => weekday.to_string(),
+        'U' => format!("{:02}", (day_of_year + 7 - weekday as i64) / 7),
+        'W' => format!("{:02}", (day_of_year + 7 - (weekday as i64 + 6) % 7) / 7),
+        's' => time.unix_s.to_string(),
+        'Z' => zone.name.clone(),
+        'z' => {
+            let minutes = zone.offset_s.abs() / 60;
+            format!("{}{:02}{:02}", if zone.offset_s < 0 { '-' } else { '+' }, minutes / 60, minutes % 60)
+        }
+        'T' | 'X' => again("%H:%M:%S"),
+        'R' => again("%H:%M"),
+        'r' => again("%I:%M:%S %p"),
+        'D' | 'x' => again("%m/%d/%y"),
+        'F' => again("%Y-%m-%d"),
+        'c' => again("%a %b %e %H:%M:%S %Y"),
+        'n' => "\n".into(),
+        't' => "\t".into(),
+        '%' => "%".into(),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_written_in_local_time_with_parts_of_its_second() {
+        let time = TimeStamp { unix_s: 1_709_251_199, nanos: 123_456_789 };
+        let zone = Zone { offset_s: 3_600, name: "CET".into() };
+        let utc = Zone { offset_s: 0, name: "UTC".into() };
+
+        assert_eq!(strftime("%Y-%m-%d %H:%M:%S.%03f %Z %z", time, &zone), "2024-03-01 00:59:59.123 CET +0100");
+        assert_eq!(strftime("%a %b %e %j %I %p %U %W %u", time, &utc), "Thu Feb 29 060 11 PM 08 09 4");
+        assert_eq!(strftime("%D %T 100%% %q %09f", time, &utc), "02/29/24 23:59:59 100% %q 123456789");
+        assert_eq!(fraction(999_999_999, 3), "999");
+    }
+}
