@@ -9,6 +9,7 @@ mod common;
 mod core;
 mod database;
 mod field;
+mod inherit;
 mod inspect;
 mod limit;
 mod line;

@@ -8,9 +8,10 @@ use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::common::Common;
 use crate::core::Core;
+use crate::inherit::{Raised, inherit};
 use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
 use crate::line::{Line, Wanted};
-use crate::link::{Inherit, Target, Trigger, When};
+use crate::link::{Target, Trigger, When};
 use crate::post::Posts;
 use crate::record::{CHANGED, with};
 use crate::scan::{EVENT, IO_INTERRUPT, Place, Scans};
@@ -577,25 +578,4 @@ fn refuse_disabled(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     posts.post(body, SEVR, EventMask::VALUE);
     let value = body.record_type().value;
     posts.post(body, value, EventMask::VALUE | EventMask::ALARM);
-}
-
-/// An alarm on its way along a link.
-struct Raised {
-    status: u16,
-    severity: u16,
-    message: Text,
-}
-
-/// Source: EPICS Base 7.0, recGblInheritSevr; that MSS takes the message too was seen with softIoc.
-fn inherit(common: &mut Common, how: Inherit, alarm: Raised) {
-    match how {
-        Inherit::Not => {}
-        Inherit::Invalid if alarm.severity < 3 => {}
-        Inherit::Invalid | Inherit::Severity => {
-            common.raise(Status::LINK, alarm.severity);
-        }
-        Inherit::Status => {
-            common.raise_saying(Status(alarm.status), alarm.severity, alarm.message);
-        }
-    }
 }
