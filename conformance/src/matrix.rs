@@ -133,15 +133,7 @@ pub const ROWS: &[Row] = &[
             ),
         ],
     },
-    Row {
-        title: "rights",
-        run: Run::Meet(life::rights_are_told_and_kept),
-        exceptions: &[Exception(
-            ANY_CLIENT,
-            &[ServerKind::Fodo],
-            "the server has no access security yet; what it refuses today is a field that nobody may write",
-        )],
-    },
+    Row { title: "rights", run: Run::Meet(life::rights_are_told_and_kept), exceptions: &[] },
     Row {
         title: "fifty counters at 10 Hz for ten seconds, without a gap",
         run: Run::Meet(scenario::counters_at_10_hz_leave_no_gap),

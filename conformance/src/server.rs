@@ -155,7 +155,7 @@ fn command(kind: ServerKind, ears: Ears, port: u16, prefix: &str, database: &Pat
     let rights = place::database("rights.acf");
     match kind {
         ServerKind::Fodo => {
-            command.arg("ioc").arg("-m").arg(format!("P={prefix}")).arg("-d").arg(database);
+            command.arg("ioc").arg("-m").arg(format!("P={prefix}")).arg("-d").arg(database).arg("-a").arg(rights);
             command.args(["--interface", interface, "--port"]).arg(port.to_string())
         }
         ServerKind::SoftIoc => {

@@ -1,6 +1,7 @@
 //! The server's end of one circuit.
 
 mod event;
+mod refusal;
 
 use std::time::Instant;
 
@@ -87,6 +88,13 @@ impl Circuit {
         sid
     }
 
+    /// Tells that other things than before may be done with a channel.
+    pub fn rights_changed(&mut self, sid: Sid, rights: Rights) {
+        if let Some(&Channel { cid, .. }) = self.inner.channel(sid) {
+            self.inner.outbox.push(|bytes| Answer::AccessRights { cid, rights }.encode(bytes));
+        }
+    }
+
     /// Answers a search: circuits for the name are at `port` of this host. When there is none, that
     /// is said to those who want to be told.
     pub fn searched(&mut self, asked: Asked, port: Option<u16>) {
@@ -165,12 +173,7 @@ impl Circuit {
                 self.inner.outbox.push_value(dbr, count, reading, header)
             }
             Err(status) => {
-                // Without a payload it would read as the end of the subscription.
-                let zeros = dbr.payload_bytes(1).map_or(8, message::padded);
-                self.inner.outbox.push(|bytes| {
-                    Answer::EventAdd { dbr, count: 1, status, subscription }.header(zeros).encode(bytes);
-                    bytes.resize(bytes.len() + zeros, 0);
-                });
+                self.inner.refuse_update(dbr, count, subscription, status);
                 Ok(())
             }
         }
@@ -389,19 +392,6 @@ impl Inner {
         self.channels.get(sid.0 as usize).filter(|channel| !channel.is_cleared)
     }
 
-    /// Says what was wrong with a request, with its header and a text.
-    fn complain(&mut self, request: &Header, status: Eca, text: &str) {
-        // Only some requests name a channel in that word.
-        let sid = match Request::from_header(request) {
-            Request::EventAdd { sid, .. } | Request::EventCancel { sid, .. } | Request::ClearChannel { sid, .. } => sid,
-            Request::Read { sid, .. } | Request::ReadNotify { sid, .. } => sid,
-            Request::Write { sid, .. } | Request::WriteNotify { sid, .. } => sid,
-            _ => Sid(u32::MAX),
-        };
-        let cid = self.cid(sid);
-        self.answer(|bytes| complaint(request, cid, status, text, bytes));
-    }
-
     /// Whether the channel is one of this circuit; if not, the client is told and closed as by rsrv.
     fn owns(&mut self, request: &Header, sid: Sid) -> bool {
         let is_ours = self.channel(sid).is_some();
@@ -431,16 +421,6 @@ impl Inner {
             ReadReply::Notify(ioid) => self.refuse_read(dbr, count, ioid, status),
             ReadReply::Plain(_) => self.complain(request, status, "the value cannot be read"),
         }
-    }
-
-    /// Says why there is no value. Zeros stand in its place, as from rsrv, unless they were many.
-    fn refuse_read(&mut self, dbr: DbrType, count: u32, ioid: Ioid, status: Eca) {
-        let zeros = dbr.payload_bytes(count).map_or(0, message::padded);
-        let (zeros, count) = if zeros <= limit::REFUSAL_BYTES { (zeros, count) } else { (0, 0) };
-        self.answer(|bytes| {
-            Answer::ReadNotify { dbr, count, status, ioid }.header(zeros).encode(bytes);
-            bytes.resize(bytes.len() + zeros, 0);
-        });
     }
 
     /// READ answers a single string with no more bytes than it needs.
@@ -492,16 +472,6 @@ impl Inner {
                 self.ask(Event::Write { sid, dbr, value, ioid: Some(ioid) });
             }
             _ => self.ask(Event::Write { sid, dbr: DbrType(header.data_type), value, ioid: None }),
-        }
-    }
-
-    fn refuse_write(&mut self, header: &Header, status: Eca) {
-        match Request::from_header(header) {
-            Request::WriteNotify { dbr, count, ioid, .. } => {
-                let answer = Answer::WriteNotify { dbr, count, status, ioid };
-                self.answer(|bytes| answer.encode(bytes));
-            }
-            _ => self.complain(header, status, "the value cannot be written"),
         }
     }
 

@@ -85,7 +85,8 @@ pub fn line(object: Map<String, Json>) -> String {
     format!("{}\n", Json::Object(object))
 }
 
-fn value(value: &Value, meta: Option<&Meta>, look: &Look) -> Json {
+/// A value alone.
+pub fn value(value: &Value, meta: Option<&Meta>, look: &Look) -> Json {
     if look.is_text(value) {
         return value.long_text().unwrap_or_default().to_str().into();
     }

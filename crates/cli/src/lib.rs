@@ -10,6 +10,7 @@ pub mod json;
 pub mod local_time;
 pub mod mask;
 mod notices;
+mod put_log;
 pub mod show;
 mod stop;
 mod terminal;

@@ -303,3 +303,28 @@ fn a_file_that_is_right_is_told_to_be() {
 
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("0 errors, 0 warnings\n", Some(0)));
 }
+
+#[test]
+fn an_access_file_is_checked_by_itself_and_in_the_script_that_names_it() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-access-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("plant.acf"), "ASG(DEFAULT) {\n RULE(1, $(R)) {\n").unwrap();
+    std::fs::write(folder.join("fine.acf"), "ASG(DEFAULT) { INPA(\"nowhere\") RULE(1, READ) }\n").unwrap();
+    std::fs::write(folder.join("wrong.cmd"), "asSetFilename(plant.acf)\nasSetSubstitutions(R=READ)\niocInit\n")
+        .unwrap();
+    std::fs::write(folder.join("fine.cmd"), "asSetFilename(fine.acf)\niocInit\n").unwrap();
+    let check = |arguments: &[&str]| {
+        let output = run(fodo(free_port()).current_dir(&folder).arg("check").args(arguments));
+        (output.status.code(), text(&output.stdout))
+    };
+
+    let (by_itself, told_by_itself) = check(&["-m", "R=READ", "plant.acf"]);
+    let (in_script, told_in_script) = check(&["wrong.cmd"]);
+    let (fine, told_fine) = check(&["fine.cmd"]);
+
+    assert_eq!((by_itself, in_script, fine), (Some(1), Some(1), Some(0)));
+    assert!(told_by_itself.starts_with("plant.acf:2:17: error: "), "{told_by_itself}");
+    assert!(told_in_script.contains("plant.acf:2:17: error: "), "{told_in_script}");
+    assert!(told_in_script.contains("wanted by wrong.cmd:3"), "{told_in_script}");
+    assert!(told_fine.starts_with("fine.cmd:2:1: warning: ") && told_fine.contains("\"nowhere\""), "{told_fine}");
+}

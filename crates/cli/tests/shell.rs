@@ -130,7 +130,37 @@ fn access_security_that_is_asked_for_and_not_there_serves_nothing() {
     let output = fed(&folder, &["-S", "st.cmd"], "");
 
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("nothing is served"), "{}", text(&output.stderr));
+    let told = text(&output.stderr);
+    assert!(told.contains("plant.acf: cannot be read") && told.contains("nothing is served"), "{told}");
+}
+
+#[test]
+fn a_script_says_who_may_write_and_commands_have_that_read_again() {
+    let script =
+        "asSetSubstitutions(\"RIGHT=READ\")\nasSetFilename(plant.acf)\ndbLoadRecords(db/a.db,\"P=x:\")\niocInit\n";
+    let folder = folder("rights", script);
+    std::fs::write(folder.join("plant.acf"), "ASG(DEFAULT) { RULE(1, $(RIGHT)) }\nFOO(bar)\n").unwrap();
+    let mut child = ioc(&folder, &["st.cmd"]).stdin(Stdio::piped()).spawn().unwrap();
+    let told = Lines::of_stream(child.stderr.take().unwrap());
+    let lines = Lines::of(child.stdout.take().unwrap());
+    let ready = std::iter::repeat_with(|| lines.next()).find(|line| line.starts_with("fodo ioc: serving")).unwrap();
+    let port = support::search_port(&ready);
+    let put = || support::run(fodo(port).args(["put", "x:set", "1"])).status.code();
+
+    let before = put();
+    std::fs::write(folder.join("plant.acf"), "ASG(DEFAULT) { RULE(1, WRITE) }").unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"asInit\nasSetFilename other.acf\necho done\n").unwrap();
+    assert_eq!(lines.next(), "done");
+    let after = put();
+
+    assert_eq!((before, after), (Some(5), Some(0)));
+    let warning = told.next();
+    assert!(warning.contains("plant.acf:2:1: \"FOO\" is not known"), "{warning}");
+    // It shows the line of the script before that.
+    assert!(
+        std::iter::repeat_with(|| told.next()).any(|line| line.contains("access security is chosen before iocInit"))
+    );
+    assert_serves_until_a_signal(child);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, T
 
 use crate::breaktable::BreakTable;
 use crate::common::{Common, Follower, Gate, number, row};
-use crate::field::{Dbf, Slot};
+use crate::field::{ASL0, Dbf, Slot};
 use crate::filter::{Chain, Moment, filters};
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::{Link, Modifiers, Special, Target};
@@ -18,7 +18,7 @@ use crate::record::device::Device;
 use crate::record::{Cell, Record, labels, with};
 use crate::site::Site;
 use crate::state::States;
-use crate::{Channel, ChannelError, Facts, FieldRef, FilterError, FilterFault, PutError};
+use crate::{AccessLevel, Channel, ChannelError, Facts, FieldRef, FilterError, FilterFault, PutError};
 
 /// Digits after the point of numbers in records without PREC, as C prints them.
 const DIGITS: i16 = 6;
@@ -152,6 +152,22 @@ impl Core {
     pub(crate) fn moment(&self, record: u32, now: TimeStamp) -> Moment<'_> {
         let user_tag = self.with(record, |body| body.common().user_tag).unwrap_or_default();
         Moment { now, user_tag, site: &*self.site }
+    }
+
+    pub(crate) fn name(&self, FieldRef { record, field }: FieldRef) -> String {
+        let name = self.names.get(record as usize).cloned().unwrap_or_default();
+        let row = self.cell(record).and_then(|cell| row(cell.record_type().rows, field & !LONG_STRING));
+        let field_name = row.filter(|_| field != RTYP).map_or("RTYP", |row| row.name);
+        let mark = if field & LONG_STRING == 0 { "" } else { "$" };
+        format!("{}.{field_name}{mark}", name.to_str())
+    }
+
+    pub(crate) fn access_level(&self, FieldRef { record, field }: FieldRef) -> AccessLevel {
+        let row = self.cell(record).and_then(|cell| row(cell.record_type().rows, field & !LONG_STRING));
+        match row.is_some_and(|row| row.has(ASL0)) {
+            true => AccessLevel::Asl0,
+            false => AccessLevel::Asl1,
+        }
     }
 
     /// Units, limits and labels.

@@ -15,7 +15,7 @@ use crate::post::{prime, reading};
 use crate::scan::Place;
 use crate::state::States;
 use crate::turn::{Deferred, Engine, Turn, Waiter, settle_scan};
-use crate::{Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError};
+use crate::{AccessLevel, Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError, PutId};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
 #[derive(Debug)]
@@ -92,6 +92,17 @@ impl Database {
         self.core.meta(field)
     }
 
+    /// The whole name of a field: `rec.VAL`, `rec.DESC$`.
+    pub fn name(&self, field: FieldRef) -> String {
+        self.core.name(field)
+    }
+
+    /// The access security group of a field's record (ASG), and the level of the field.
+    pub fn access_group(&self, field: FieldRef) -> (Text, AccessLevel) {
+        let group = self.core.with(field.record, |body| body.common().access_group.clone());
+        (group.unwrap_or_default(), self.core.access_level(field))
+    }
+
     /// From now on changes of the field are posted, or no longer.
     pub fn watch(&self, field: FieldRef, is_watched: bool) {
         self.core.with(field.record, |body| {
@@ -146,6 +157,11 @@ impl Database {
         let has_more = !turn.engine.deferred.is_empty() || !turn.engine.scans.pending.is_empty();
         engine.resume_at = has_more.then_some(now.monotonic);
         result
+    }
+
+    /// Whether a put still waits for its record, so that nothing of it is written. `field`: what it is for.
+    pub fn waits(&self, field: FieldRef, put: PutId) -> bool {
+        self.engine().lines.get(&field.record).is_some_and(|line| line.has(Waiter::Put(put)))
     }
 
     /// The latest moment to call with [`Input::Tick`].

@@ -1,4 +1,4 @@
-//! Records, fields, links, scans, alarms, calc and `.db` files. No network, no IO, no clock.
+//! Records, fields, links, scans, alarms, calc, access rules, `.db` and `.acf` files. No network, no IO, no clock.
 //!
 //! [`Database`] is a machine: puts and the time go in, posts and completions come out.
 #![forbid(unsafe_code)]
@@ -26,6 +26,7 @@ mod put;
 mod record;
 mod routine;
 mod scan;
+mod security;
 mod site;
 mod state;
 mod step;
@@ -42,6 +43,7 @@ pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, Time
 pub use inspect::{LeadsTo, LinkFacts};
 pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};
 pub use routine::{Call, Routine, RoutineFailed};
+pub use security::{Access, AccessFile, AccessInput, AccessLevel, Granted, Security};
 pub use site::{Site, Zone};
 pub use state::{State, States};
 
@@ -146,6 +148,8 @@ pub enum Event {
         /// The number that the put gave.
         put: PutId,
     },
+    /// A record has another access security group (ASG) now.
+    Regrouped,
     /// A put that had to wait for its record was refused when its turn came.
     PutRefused {
         /// The number that the put gave.

@@ -35,3 +35,8 @@ pub(crate) const ELEMENTS_MAX: u32 = 1 << 27;
 pub(crate) const NAME_BYTES_MAX: usize = 60;
 /// Bytes of a channel's name that has filters, as searches may have. All filters with every argument take half of it.
 pub(crate) const FILTER_BYTES_MAX: usize = 1024;
+/// Bytes of an access file. Plants list some hundred users and hosts; a log that was named by mistake
+/// is not read to its end.
+pub(crate) const ACCESS_FILE_BYTES_MAX: usize = 4 << 20;
+/// Brackets inside one another in a block that is skipped, since what it says is not known here.
+pub(crate) const ACCESS_DEPTH_MAX: usize = 64;

@@ -28,6 +28,13 @@ pub(crate) enum Wanted {
     Processing,
 }
 
+impl Line {
+    /// Whether somebody's turn has not come.
+    pub(crate) fn has(&self, waiter: Waiter) -> bool {
+        self.waiting.iter().any(|(other, _)| *other == waiter)
+    }
+}
+
 impl Turn<'_> {
     /// Does what is wanted, at once or when the record is done. `waiter` hears of the end, but not of a refusal.
     pub(crate) fn notify(&mut self, record: u32, waiter: Waiter, wanted: Wanted) -> Result<(), PutError> {

@@ -2,7 +2,6 @@
 
 use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, Text, Value};
 
-use crate::PutError;
 use crate::common::{Common, row};
 use crate::field::{Dbf, FieldInfo, NOMOD, PLAIN, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{Parsed, Side, Target, parse};
@@ -10,11 +9,13 @@ use crate::post::{LONG_STRING, RTYP, prime};
 use crate::record::device::Device;
 use crate::record::{CHANGED, number_of, with};
 use crate::turn::{Deferred, Turn};
+use crate::{Event, PutError};
 
 const DISP: u16 = Common::at("DISP");
 const PROC: u16 = Common::at("PROC");
 const ACKS: u16 = Common::at("ACKS");
 const ACKT: u16 = Common::at("ACKT");
+const ASG: u16 = Common::at("ASG");
 
 impl Turn<'_> {
     /// A client's put: refused where DISP says so; processes the record where the field says so.
@@ -128,6 +129,9 @@ impl Turn<'_> {
         let after = self.with(record, |body, _| body.common().scan);
         if let (Some(before), true) = (before, row.has(SCAN) || before != after) {
             self.rescan(record, before);
+        }
+        if field == ASG {
+            self.events.push(Event::Regrouped);
         }
         Ok(())
     }

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fodo_data::{Alarm, Array, EventMask, Kind, Now, Scalar, Severity, Status, Text, TimeStamp, Value};
-use fodo_db::{Database, Event, FieldRef, Input, Loader, PutError, PutId, RoutineFailed, Site, Stream, Zone};
+use fodo_db::{
+    AccessLevel, Database, Event, FieldRef, Input, Loader, PutError, PutId, RoutineFailed, Site, Stream, Zone,
+};
 
 struct Ioc {
     database: Database,
@@ -416,6 +418,22 @@ fn readers_see_whole_readings_while_records_process() {
             }
         }
     });
+}
+
+#[test]
+fn a_put_to_asg_is_told_and_counts_for_every_field_of_its_record() {
+    let mut ioc = Ioc::new("record(ao, a) { field(ASG, first) } record(stringout, b) { field(OUT, \"a.ASG\") }");
+    let (value, units) = (ioc.field("a"), ioc.field("a.EGU"));
+
+    assert_eq!(ioc.database.access_group(value), ("first".into(), AccessLevel::Asl0));
+    ioc.put("a.ASG", "second", None).unwrap();
+    assert_eq!(ioc.events, [Event::Regrouped]);
+    assert_eq!(ioc.database.access_group(units), ("second".into(), AccessLevel::Asl1));
+
+    ioc.events.clear();
+    ioc.put("b", "third", None).unwrap();
+    assert_eq!(ioc.events, [Event::Regrouped]);
+    assert_eq!(ioc.database.access_group(value).0, "third".into());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! [`Ioc::load`] reads `.db` files, [`Ioc::serve`] puts them on the network and starts the scans.
 #![forbid(unsafe_code)]
 
+mod guard;
 mod limit;
 mod pv;
 pub mod shell;
@@ -15,10 +16,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+pub use guard::{Policy, PutNote, TellPut};
+
 use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
 use fodo_net::{ClientStatus, Server, ServerConfig, ServerError};
 
+use crate::guard::{Guard, Rules};
 use crate::turn::Crank;
 
 /// Why an IOC cannot start.
@@ -54,6 +58,8 @@ impl std::error::Error for IocError {}
 #[derive(Debug)]
 pub struct Ioc {
     database: Database,
+    guard: Guard,
+    rules: Rules,
 }
 
 impl Ioc {
@@ -70,7 +76,22 @@ impl Ioc {
     /// What a loader has collected, joined.
     pub fn of(mut loader: Loader) -> Result<Ioc, IocError> {
         loader.stand_at(Arc::new(site::Process::new()));
-        Ok(Ioc { database: loader.finish().map_err(IocError::Load)? })
+        let database = loader.finish().map_err(IocError::Load)?;
+        Ok(Ioc { database, guard: Guard::open(), rules: Rules::none() })
+    }
+
+    /// Has clients do what a policy allows; by itself everybody may do everything.
+    ///
+    /// Fails when its access file cannot be read or says something that cannot be understood.
+    pub fn guarded(self, policy: Policy) -> Result<Ioc, IocError> {
+        let guarded = Guard::new(policy, &self.database);
+        let (guard, rules) = guarded.map_err(|error| IocError::Load(vec![error]))?;
+        Ok(Ioc { guard, rules, ..self })
+    }
+
+    /// What in the access file has no effect, as lines for whoever wrote it.
+    pub fn access_warnings(&self) -> &[String] {
+        &self.rules.warnings
     }
 
     /// The named states of its filters, links and records; filters find those only that somebody has made.
@@ -87,10 +108,12 @@ impl Ioc {
     pub fn serve_telling(self, config: ServerConfig, log: Log) -> Result<RunningIoc, IocError> {
         let n_records = self.database.record_names().count();
         let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
-        let crank = Crank::new(self.database);
+        let crank = Crank::new(self.database, self.guard);
+        crank.set_rules(self.rules);
         crank.start();
         let records = Arc::new(pv::Records::new(crank.clone()));
         let server = Server::start_telling(config, records, log).map_err(IocError::Server)?;
+        crank.set_signal(server.rights_signal());
         let scans = crank.clone();
         let thread = std::thread::Builder::new()
             .name("fodo-scan".into())
@@ -111,6 +134,18 @@ pub struct RunningIoc {
 }
 
 impl RunningIoc {
+    /// Reads the access file again and has its rules hold, for clients that are connected as well.
+    ///
+    /// Returns what in it has no effect, as lines. When it cannot be read or understood, what held before goes on to hold.
+    /// Without an access file nothing happens.
+    pub fn reload_access(&self) -> Result<Vec<String>, IocError> {
+        let read = self.crank.guard().read_again(self.crank.database());
+        let Some(mut rules) = read.map_err(|error| IocError::Load(vec![error]))? else { return Ok(Vec::new()) };
+        let warnings = std::mem::take(&mut rules.warnings);
+        self.crank.set_rules(rules);
+        Ok(warnings)
+    }
+
     /// How many records it has.
     pub fn n_records(&self) -> usize {
         self.n_records

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
 use fodo_db::{Chain, Channel, ChannelError, Facts, FieldRef, Filter, Input, PutError, PutId};
-use fodo_net::{Completion, Post, Posts, PutRefusal, Pv, PvFacts, Source};
+use fodo_net::{Completion, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Rights, Source};
 
 use crate::limit;
 use crate::turn::Crank;
@@ -182,8 +182,12 @@ impl Pv for RecordPv {
         }
     }
 
-    fn put(&self, value: Value, completion: Option<Completion>) -> Result<(), PutRefusal> {
-        self.crank.put(self.field, value, completion).map_err(refusal)
+    fn allowed(&self, by: &Peer) -> Rights {
+        self.crank.guard().allowed(self.crank.database(), self.field, by)
+    }
+
+    fn put(&self, value: Value, by: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal> {
+        self.crank.put(self.field, value, Some(by), completion).map_err(refusal)
     }
 
     fn give_up(&self, put: u64) {

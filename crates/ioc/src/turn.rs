@@ -8,8 +8,9 @@ use std::time::{Instant, SystemTime};
 
 use fodo_data::{Now, Value};
 use fodo_db::{Database, Event, FieldRef, Input, Moment, PutError, PutId};
-use fodo_net::{Completion, Post};
+use fodo_net::{Completion, Peer, Post, RightsSignal};
 
+use crate::guard::{Guard, Inputs, PutNote, Rules};
 use crate::limit;
 use crate::pv::{RecordPv, refusal};
 
@@ -17,6 +18,7 @@ use crate::pv::{RecordPv, refusal};
 #[derive(Debug)]
 pub struct Crank {
     database: Database,
+    guard: Guard,
     turn: Mutex<Turn>,
     /// The next deadline may be another, or the IOC stops.
     changed: Condvar,
@@ -28,8 +30,36 @@ pub struct Crank {
 struct Turn {
     events: Vec<Event>,
     watched: HashMap<FieldRef, Arc<RecordPv>>,
-    puts: HashMap<PutId, Completion>,
+    /// Fields that rules depend on.
+    inputs: Inputs,
+    /// Tells the server that clients may have other rights.
+    signal: Option<RightsSignal>,
+    puts: HashMap<PutId, Pending>,
     is_stopped: bool,
+}
+
+/// A put that has not ended.
+#[derive(Debug)]
+struct Pending {
+    completion: Completion,
+    /// What is to be told once it is written, where it waits for its record.
+    written: Option<Written>,
+}
+
+/// What is known of a put before it is written.
+#[derive(Debug)]
+struct Written {
+    field: FieldRef,
+    by: Peer,
+    old: Value,
+}
+
+impl Turn {
+    fn tell_rights(&self) {
+        if let Some(signal) = &self.signal {
+            signal.changed();
+        }
+    }
 }
 
 fn now() -> Now {
@@ -37,8 +67,36 @@ fn now() -> Now {
 }
 
 impl Crank {
-    pub fn new(database: Database) -> Arc<Crank> {
-        Arc::new(Crank { database, turn: Mutex::default(), changed: Condvar::new(), n_waiting: AtomicUsize::new(0) })
+    pub fn new(database: Database, guard: Guard) -> Arc<Crank> {
+        let (turn, changed, n_waiting) = (Mutex::default(), Condvar::new(), AtomicUsize::new(0));
+        Arc::new(Crank { database, guard, turn, changed, n_waiting })
+    }
+
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// From now on these rules hold, with what their inputs are at this moment.
+    pub fn set_rules(&self, rules: Rules) {
+        let mut turn = self.lock();
+        let before = std::mem::replace(&mut turn.inputs, rules.inputs);
+        for field in before.into_keys().filter(|field| !turn.inputs.contains_key(field)) {
+            self.database.watch(field, turn.watched.contains_key(&field));
+        }
+        self.guard.set_rules(rules.security);
+        for (field, inputs) in &turn.inputs {
+            self.database.watch(*field, true);
+            self.guard.set_input(inputs, &self.database.read(*field));
+        }
+        turn.tell_rights();
+    }
+
+    /// Whom to tell that clients may have other rights.
+    pub fn set_signal(&self, signal: RightsSignal) {
+        let mut turn = self.lock();
+        turn.signal = Some(signal);
+        // Clients may have come before this.
+        turn.tell_rights();
     }
 
     pub fn database(&self) -> &Database {
@@ -93,27 +151,52 @@ impl Crank {
         self.changed.notify_all();
     }
 
-    /// Writes a field and processes what that starts, on this thread.
-    pub fn put(&self, field: FieldRef, value: Value, completion: Option<Completion>) -> Result<(), PutError> {
+    /// Writes a field and processes what that starts, on this thread. `by`: none for the shell, whose puts nobody notes.
+    pub fn put(
+        &self,
+        field: FieldRef,
+        value: Value,
+        by: Option<&Peer>,
+        completion: Option<Completion>,
+    ) -> Result<(), PutError> {
+        let by = by.filter(|by| self.guard.tells_puts(&self.database, field, by));
         let mut turn = self.lock();
+        let written = by.map(|by| Written { field, by: by.clone(), old: self.database.read(field).value });
         let put = completion.map(|completion| {
             let put = PutId(completion.number());
-            turn.puts.insert(put, completion);
+            turn.puts.insert(put, Pending { completion, written: None });
             put
         });
         let result = self.handle(&mut turn, Input::Put { field, value, put });
         if let (Err(_), Some(put)) = (&result, put) {
             turn.puts.remove(&put);
         }
+        if let (Ok(()), Some(written)) = (&result, written) {
+            let waiting = put.filter(|put| self.database.waits(field, *put));
+            match waiting.and_then(|put| turn.puts.get_mut(&put)) {
+                Some(pending) => pending.written = Some(written),
+                None => self.tell_put(written),
+            }
+        }
         result
+    }
+
+    fn tell_put(&self, Written { field, by, old }: Written) {
+        let new = self.database.read(field).value;
+        let (pv, meta) = (self.database.name(field), self.database.meta(field));
+        self.guard.tell_put(PutNote { time: now().wall, by, pv, old, new, meta });
     }
 
     /// Forgets a put, which then does not begin if it still waits for its record.
     pub fn give_up(&self, field: FieldRef, put: PutId) {
         let mut turn = self.lock();
+        let is_unwritten = self.database.waits(field, put);
         // Nothing is refused of that.
         let _ = self.handle(&mut turn, Input::GiveUp { field, put });
-        turn.puts.remove(&put);
+        let written = turn.puts.remove(&put).and_then(|pending| pending.written);
+        if let Some(written) = written.filter(|_| !is_unwritten) {
+            self.tell_put(written);
+        }
     }
 
     /// Everything else that goes in.
@@ -132,7 +215,7 @@ impl Crank {
             true => turn.watched.insert(pv.field(), pv.clone()),
             false => turn.watched.remove(&pv.field()),
         };
-        self.database.watch(pv.field(), is_watched);
+        self.database.watch(pv.field(), is_watched || turn.inputs.contains_key(&pv.field()));
     }
 
     /// What filters of a channel to the field need to know.
@@ -151,25 +234,34 @@ impl Crank {
         let mut events = std::mem::take(&mut turn.events);
         let before = self.database.deadline();
         let result = self.database.handle(input, now(), &mut events);
+        let mut are_rights_new = false;
         for event in events.drain(..) {
             match event {
                 Event::Posted { field, mask, reading } => {
+                    if let Some(inputs) = turn.inputs.get(&field) {
+                        are_rights_new |= self.guard.set_input(inputs, &reading);
+                    }
                     if let Some(pv) = turn.watched.get(&field) {
                         pv.post(Post { mask, reading });
                     }
                 }
                 Event::Printed { stream, line } => crate::site::print(stream, &line),
                 Event::PutDone { put } => {
-                    if let Some(completion) = turn.puts.remove(&put) {
+                    if let Some(Pending { completion, written }) = turn.puts.remove(&put) {
+                        written.into_iter().for_each(|written| self.tell_put(written));
                         completion.done();
                     }
                 }
                 Event::PutRefused { put, error } => {
-                    if let Some(completion) = turn.puts.remove(&put) {
+                    if let Some(Pending { completion, .. }) = turn.puts.remove(&put) {
                         completion.refused(refusal(error));
                     }
                 }
+                Event::Regrouped => are_rights_new |= self.guard.has_rules(),
             }
+        }
+        if are_rights_new {
+            turn.tell_rights();
         }
         turn.events = events;
         if self.database.deadline() != before {

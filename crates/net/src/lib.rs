@@ -22,10 +22,14 @@ pub use client::{
     MonitorOptions, Notice, Operation, Priority, Refusal, Request, WhenFull, many,
 };
 pub use config::{ClientConfig, ConfigError, Host, Quotas, ServerConfig};
+pub use fodo_ca::Rights;
 pub use fodo_ca::ring::Post;
 pub use fodo_data::{
     Alarm, Array, ConvertError, EventMask, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp,
     Value,
 };
 pub use repeater::Repeater;
-pub use server::{ClientStatus, Completion, Posts, PutRefusal, Pv, PvFacts, Server, ServerError, Source, UpdateCounts};
+pub use server::{
+    ClientStatus, Completion, Peer, Posts, PutRefusal, Pv, PvFacts, RightsSignal, Server, ServerError, Source,
+    UpdateCounts,
+};

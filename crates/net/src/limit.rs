@@ -155,6 +155,10 @@ pub const LOG_PAUSE: Duration = Duration::from_secs(60);
 /// Pairs of host and text that are remembered: more than a plant has clients in trouble at once.
 pub const LOG_TEXTS: usize = 4096;
 
+/// Channels or subscriptions of one circuit whose rights are looked at in one turn; each may ask the rules. A turn stays below a
+/// millisecond or so, however many channels a client has.
+pub const CHECKS: usize = 1024;
+
 /// What all circuits of one host may cost together. One circuit may have half of it, which a million channels with a
 /// million subscriptions fit into.
 pub const HOST_BYTES: usize = 2048 * 1024 * 1024;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fodo_net::overhear::{Bystander, Traffic};
 use fodo_net::{
-    ClientConfig, Completion, Context, Error, Host, Kind, Meta, Notice, Posts, PutRefusal, Pv, PvFacts, Reading,
+    ClientConfig, Completion, Context, Error, Host, Kind, Meta, Notice, Peer, Posts, PutRefusal, Pv, PvFacts, Reading,
     Refusal, Repeater, Server, ServerConfig, Severity, Source, Value,
 };
 
@@ -29,7 +29,7 @@ impl Pv for Fixed {
         Arc::default()
     }
 
-    fn put(&self, _: Value, _: Option<Completion>) -> Result<(), PutRefusal> {
+    fn put(&self, _: Value, _: &Peer, _: Option<Completion>) -> Result<(), PutRefusal> {
         Err(PutRefusal::ReadOnly)
     }
 

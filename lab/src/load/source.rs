@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use fodo_net::{
-    Alarm, Completion, EventMask, Kind, Meta, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Severity, Source,
+    Alarm, Completion, EventMask, Kind, Meta, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Severity, Source,
     TimeStamp, Value,
 };
 
@@ -117,7 +117,7 @@ impl Pv for Counter {
         Arc::default()
     }
 
-    fn put(&self, _value: Value, _completion: Option<Completion>) -> Result<(), PutRefusal> {
+    fn put(&self, _value: Value, _by: &Peer, _completion: Option<Completion>) -> Result<(), PutRefusal> {
         Err(PutRefusal::ReadOnly)
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use fodo_db::{LoadError, Loader};
+use fodo_db::{AccessFile, LoadError, Loader};
 use fodo_ioc::shell::{Finding, Purpose, Shell, Weight};
 use serde_json::Map;
 
@@ -13,10 +13,10 @@ use crate::exit::Exit;
 use crate::json;
 use crate::verb::ioc::Sort;
 
-/// Tell what is wrong with databases, substitutions and scripts
+/// Tell what is wrong with databases, substitutions, scripts and access files
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Databases, files that end in .substitutions, scripts that end in .cmd or .iocsh
+    /// Databases, files that end in .substitutions, scripts that end in .cmd or .iocsh, access files that end in .acf
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Macros for all of them, and the environment of scripts: "P=x:,R=1"; may be given several times
@@ -81,6 +81,10 @@ fn findings(files: &[PathBuf], macros: &str) -> Result<Vec<Finding>, String> {
     for file in files {
         let name = file.to_string_lossy();
         let mut open = |name: &str| std::fs::read(name);
+        if file.extension().is_some_and(|extension| extension == "acf") {
+            found.extend(understood(&name, macros));
+            continue;
+        }
         let loaded = match Sort::of(file) {
             Sort::Database => loader.load(&name, macros, &mut open),
             Sort::Substitutions => loader.load_template(&name, macros, &mut open),
@@ -96,6 +100,17 @@ fn findings(files: &[PathBuf], macros: &str) -> Result<Vec<Finding>, String> {
     let mut told = HashSet::new();
     found.retain(|Finding { error, .. }| told.insert((error.place(), error.message.clone())));
     Ok(found)
+}
+
+/// What is wrong with an access security file by itself.
+fn understood(name: &str, macros: &str) -> Vec<Finding> {
+    match AccessFile::load(name, macros, &mut |name| std::fs::read(name)) {
+        Ok(file) => {
+            let warning = |message: &String| LoadError { message: message.clone(), ..LoadError::default() };
+            file.warnings().iter().map(|text| Finding { weight: Weight::Warning, error: warning(text) }).collect()
+        }
+        Err(error) => vec![Finding { weight: Weight::Error, error }],
+    }
 }
 
 /// What is wrong with a script and with all that it loads.

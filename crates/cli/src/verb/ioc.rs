@@ -4,11 +4,11 @@ use std::io::{self, BufRead as _, Write as _};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::ArgMatches;
-use fodo_ioc::RunningIoc;
 use fodo_ioc::shell::{Flow, Purpose, Shell, Start};
+use fodo_ioc::{Policy, RunningIoc};
 use fodo_net::ServerConfig;
 use fodo_net::config::{self, Side};
 use fodo_net::log::{Level, Line, Log};
@@ -19,6 +19,7 @@ use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
 use crate::local_time::Clock;
+use crate::put_log::PutLog;
 use crate::terminal;
 
 /// Serve the records of .db files, run st.cmd scripts
@@ -33,6 +34,18 @@ pub struct Arguments {
     /// More databases; what ends in .substitutions names templates, what ends in .cmd or .iocsh is a script
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Who may do what: an access security file of EPICS (.acf), with the macros as for a database. Read again at SIGHUP
+    #[arg(short = 'a', long, value_name = "FILE")]
+    access: Option<PathBuf>,
+    /// Tell hosts apart by the address they connect from, not by the name they give themselves (asCheckClientIP)
+    #[arg(long)]
+    check_client_ip: bool,
+    /// No client may write anything
+    #[arg(long)]
+    read_only: bool,
+    /// Append every put that went through to this file, a JSON object per line; with an access file those under TRAPWRITE
+    #[arg(long, value_name = "FILE")]
+    put_log: Option<PathBuf>,
     /// UDP port of searches, and TCP port where it is free; 0 for any. Instead of EPICS_CAS_SERVER_PORT
     #[arg(long, value_name = "N")]
     port: Option<u16>,
@@ -57,15 +70,12 @@ pub struct Arguments {
     /// Show the commands that the arguments mean
     #[arg(short, long)]
     verbose: bool,
-    /// Accepted: record types and menus are built in. For command lines made for softIoc, as are -s and -a
+    /// Accepted: record types and menus are built in. For command lines made for softIoc, as is -s
     #[arg(short = 'D', value_name = "FILE", hide = true)]
     descriptions: Vec<PathBuf>,
     /// Read commands, which it does anyway
     #[arg(short = 's', hide = true)]
     shell: bool,
-    /// An access security file
-    #[arg(short = 'a', long = "access", value_name = "FILE", hide = true)]
-    access: Option<String>,
     /// Do not print the line that tells when it serves
     #[arg(short, long)]
     quiet: bool,
@@ -98,11 +108,13 @@ Examples:
   fodo ioc -m P=x: -d motor.db -m P=y: -d motor.db
   fodo ioc -m P=x: plant.substitutions
   fodo ioc --interface 127.0.0.1 --port 0 plant.db
+  fodo ioc -d plant.db -a plant.acf --put-log puts.json
 
 When it serves it prints one line on stdout, which scripts may wait for:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA)
 or, where searches have another port than the circuits:
   fodo ioc: serving 102 records on 127.0.0.1:40001 (CA, searches on UDP 5064)
+With --read-only the brackets end in \", read-only)\".
 SIGINT and SIGTERM stop it cleanly, with exit code 0.
 
 Databases are served at once. A script says iocInit itself; its lines are shown as they are read, but
@@ -116,7 +128,17 @@ When a script cannot be read, was ended by `on error break`, or input ends befor
 What happens meanwhile is told on stderr: errors of this host, warnings of clients that send what
 they must not, with --log-level info clients that come and go, with debug channels that are refused.
 A host has the same text told once a minute; the next line says how many were left out. JSON keys:
-time (RFC 3339 in UTC), level, what, peer, pv (both null where there is none), left_out.";
+time (RFC 3339 in UTC), level, what, peer, pv (both null where there is none), left_out.
+
+Without --access everybody may do everything. With it, or with asSetFilename in a script, clients are
+told at once when rules, their inputs or the ASG of a record change. SIGHUP has the file of --access
+read again, asInit that of either; when something is wrong in it, that is told and the rules before
+hold on. Host names are compared without case.
+
+JSON keys of --put-log: time (RFC 3339 in UTC), user and host (as the client says), peer (where
+it connects from), pv (record and field), old, new (the field before and after; of an array the
+first 100 elements), count (of new), left_out: puts since the line before that are not in the
+file, since they came faster than it takes them. Processing never waits for the file.";
 
 /// The section of the help on the environment.
 pub fn environment() -> String {
@@ -124,14 +146,19 @@ pub fn environment() -> String {
     format!("Environment, and in brackets what holds without it (fodo config shows what does):\n{variables}")
 }
 
-/// The files in the order given, each with the macros that were last given before it; those that
+/// The databases and scripts in the order given, each with the macros that were last given before it; those that
 /// stand behind every file count for the files without any.
-pub fn files(matches: &ArgMatches) -> Vec<(PathBuf, String)> {
+fn files(matches: &ArgMatches) -> Vec<(PathBuf, String)> {
+    files_of(matches, &["databases", "files"])
+}
+
+/// Likewise, those of some arguments.
+fn files_of(matches: &ArgMatches, arguments: &[&str]) -> Vec<(PathBuf, String)> {
     let placed = |id: &str| -> Vec<usize> { matches.indices_of(id).into_iter().flatten().collect() };
     let macros: Vec<(usize, String)> =
         placed("macros").into_iter().zip(matches.get_many::<String>("macros").into_iter().flatten().cloned()).collect();
     let mut files: Vec<(usize, PathBuf)> = Vec::new();
-    for id in ["databases", "files"] {
+    for id in arguments {
         files.extend(placed(id).into_iter().zip(matches.get_many::<PathBuf>(id).into_iter().flatten().cloned()));
     }
     files.sort_by_key(|&(place, _)| place);
@@ -164,9 +191,11 @@ impl Sort {
     }
 }
 
-/// Why it ends.
+/// Why it ends, or goes on otherwise.
 enum End {
     Signal,
+    /// The access file is to be read again.
+    Hangup,
     /// `exit`, or the end of input at a terminal.
     Exit(u8),
     /// Nothing is read any more, and what serves goes on.
@@ -183,7 +212,18 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     let by_signal = sender.clone();
     // It fails only when nobody waits any more, and then it is stopping already.
     crate::stop::on_signal(move || by_signal.send(End::Signal).unwrap_or_default())?;
-    let mut shell = shell(arguments)?;
+    if arguments.access.is_some() {
+        let by_hangup = sender.clone();
+        crate::stop::on_hangup(move || by_hangup.send(End::Hangup).unwrap_or_default())?;
+    }
+    let put_log = match arguments.put_log.as_deref().map(PutLog::open).transpose() {
+        Ok(put_log) => put_log,
+        Err(error) => {
+            writeln!(outlet.err, "fodo ioc: the put log cannot be written: {error}")?;
+            return Ok(Exit::Other.code());
+        }
+    };
+    let mut shell = shell(arguments, put_log.as_ref())?;
     let place = shell.place();
     let has_person = !arguments.no_shell && terminal::has_person();
     let restore = has_person.then(terminal::Restore::later);
@@ -191,7 +231,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
 
     let work = Work {
         is_verbose: arguments.verbose,
-        access: arguments.access.clone(),
+        access: files_of(matches, &["access"]).pop(),
         input: match (arguments.no_shell, has_person) {
             (true, _) => Input::None,
             (false, true) => Input::Person,
@@ -211,6 +251,9 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     let code = loop {
         match ends.recv() {
             Ok(End::Silence) => {}
+            Ok(End::Hangup) => place.lock().iter().filter_map(|place| place.as_ref()).for_each(|running| {
+                read_access_again(running, arguments);
+            }),
             // An error would mean that nobody can ask it to stop any more.
             Ok(End::Signal) | Err(_) => break 0,
             Ok(End::Exit(code)) => break code,
@@ -222,6 +265,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
         running.stop();
     }
     drop(restore);
+    put_log.map_or(Ok(()), PutLog::finish)?;
     Ok(code)
 }
 
@@ -236,7 +280,8 @@ enum Input {
 /// What the shell's thread does.
 struct Work {
     is_verbose: bool,
-    access: Option<String>,
+    /// With its macros.
+    access: Option<(PathBuf, String)>,
     input: Input,
 }
 
@@ -258,8 +303,11 @@ impl Work {
 
     /// Loads the databases, starts them, then runs the scripts; tells the end, if that is one.
     fn files(&self, shell: &mut Shell, files: &[(PathBuf, String)]) -> io::Result<Option<End>> {
-        if let Some(access) = &self.access {
-            self.command(shell, &["asSetFilename", access])?;
+        if let Some((access, macros)) = &self.access {
+            self.command(shell, &["asSetFilename", &access.to_string_lossy()])?;
+            if !macros.is_empty() {
+                self.command(shell, &["asSetSubstitutions", macros])?;
+            }
         }
         let (scripts, databases): (Vec<_>, Vec<_>) = files.iter().partition(|(file, _)| Sort::of(file) == Sort::Script);
         for (file, macros) in &databases {
@@ -325,7 +373,7 @@ impl Work {
     }
 }
 
-fn shell(arguments: &Arguments) -> io::Result<Shell> {
+fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
     let (port, interfaces) = (arguments.port, arguments.interface.clone());
     let (prefix, silence, is_quiet) = (arguments.status_prefix.clone(), arguments.client_silence, arguments.quiet);
     let configure = move |lookup: &fodo_ioc::shell::Lookup<'_>| {
@@ -338,9 +386,17 @@ fn shell(arguments: &Arguments) -> io::Result<Shell> {
         config.quotas.silence = silence;
         Ok(config)
     };
+    let is_read_only = arguments.read_only;
+    let policy = Policy {
+        access_file: None,
+        goes_by_address: arguments.check_client_ip,
+        is_read_only,
+        tell_put: put_log.map(PutLog::teller),
+    };
     let start = Start {
         configure: Box::new(configure),
-        ready: Box::new(move |running| if is_quiet { String::new() } else { ready(running) }),
+        policy,
+        ready: Box::new(move |running| if is_quiet { String::new() } else { ready(running, is_read_only) }),
         date: Box::new(|format| Clock::local().formatted(format)),
         log: Some(log(arguments)),
     };
@@ -350,15 +406,42 @@ fn shell(arguments: &Arguments) -> io::Result<Shell> {
     Ok(Shell::new(Purpose::Run(start), &folder, environment, Box::new(io::stdout()), Box::new(io::stderr())))
 }
 
-fn log(arguments: &Arguments) -> Log {
-    let level = match arguments.log_level {
+fn read_access_again(running: &RunningIoc, arguments: &Arguments) {
+    match running.reload_access() {
+        Ok(warnings) => {
+            warnings.iter().for_each(|what| say(Level::Warning, what, arguments));
+            say(Level::Info, "the access file was read again", arguments);
+        }
+        Err(error) => {
+            let what = format!("the access file is not used, what held before goes on: {error}");
+            what.lines().for_each(|line| say(Level::Error, line, arguments));
+        }
+    }
+}
+
+/// A line of the log that is about no peer.
+fn say(level: Level, what: &str, arguments: &Arguments) {
+    if level > level_of(arguments) {
+        return;
+    }
+    let time = SystemTime::now().into();
+    let line = Line { level, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 };
+    // Nothing is left to do when stderr fails.
+    let _ = io::stderr().write_all(told(&line, arguments.log_format).as_bytes());
+}
+
+fn level_of(arguments: &Arguments) -> Level {
+    match arguments.log_level {
         LogLevel::Error => Level::Error,
         LogLevel::Warning => Level::Warning,
         LogLevel::Info => Level::Info,
         LogLevel::Debug => Level::Debug,
-    };
+    }
+}
+
+fn log(arguments: &Arguments) -> Log {
     let format = arguments.log_format;
-    Log::new(level, move |line| {
+    Log::new(level_of(arguments), move |line| {
         // Nothing is left to do when stderr fails.
         let _ = io::stderr().write_all(told(line, format).as_bytes());
     })
@@ -390,13 +473,15 @@ fn told(line: &Line, format: LogFormat) -> String {
     format!("{} {level}: {}{pv}{peer}{left_out}\n", time.unwrap_or_default(), line.what)
 }
 
-fn ready(running: &RunningIoc) -> String {
-    ready_line(running.n_records(), running.address(), running.tcp_port(), running.udp_port())
+fn ready(running: &RunningIoc, is_read_only: bool) -> String {
+    let (tcp_port, udp_port) = (running.tcp_port(), running.udp_port());
+    ready_line(running.n_records(), running.address(), tcp_port, udp_port, is_read_only)
 }
 
-fn ready_line(n_records: usize, address: Ipv4Addr, tcp_port: u16, udp_port: u16) -> String {
+fn ready_line(n_records: usize, address: Ipv4Addr, tcp_port: u16, udp_port: u16, is_read_only: bool) -> String {
     let searches = if udp_port == tcp_port { String::new() } else { format!(", searches on UDP {udp_port}") };
-    format!("fodo ioc: serving {n_records} records on {address}:{tcp_port} (CA{searches})\n")
+    let read_only = if is_read_only { ", read-only" } else { "" };
+    format!("fodo ioc: serving {n_records} records on {address}:{tcp_port} (CA{searches}{read_only})\n")
 }
 
 #[cfg(test)]
@@ -404,10 +489,12 @@ mod tests {
     use super::*;
     use clap::{Args as _, Command};
 
-    fn placed(line: &str) -> Vec<(String, String)> {
+    const DATABASES: &[&str] = &["databases", "files"];
+
+    fn placed(line: &str, arguments: &[&str]) -> Vec<(String, String)> {
         let command = Arguments::augment_args(Command::new("ioc"));
         let matches = command.try_get_matches_from(line.split(' ')).unwrap();
-        files(&matches).into_iter().map(|(file, macros)| (file.display().to_string(), macros)).collect()
+        files_of(&matches, arguments).into_iter().map(|(file, macros)| (file.display().to_string(), macros)).collect()
     }
 
     #[test]
@@ -415,11 +502,13 @@ mod tests {
         let pair = |file: &str, macros: &str| (file.to_owned(), macros.to_owned());
 
         assert_eq!(
-            placed("ioc -d a.db -m P=1 -d b.db -d c.db -m P=2,R=x d.db"),
+            placed("ioc -d a.db -m P=1 -d b.db -d c.db -m P=2,R=x d.db", DATABASES),
             [pair("a.db", ""), pair("b.db", "P=1"), pair("c.db", "P=1"), pair("d.db", "P=2,R=x")]
         );
-        assert_eq!(placed("ioc -d a.db b.db -m P=1"), [pair("a.db", "P=1"), pair("b.db", "P=1")]);
-        assert_eq!(placed("ioc -m P=1 -d a.db -m P=2"), [pair("a.db", "P=1")]);
+        assert_eq!(placed("ioc -d a.db b.db -m P=1", DATABASES), [pair("a.db", "P=1"), pair("b.db", "P=1")]);
+        assert_eq!(placed("ioc -m P=1 -d a.db -m P=2", DATABASES), [pair("a.db", "P=1")]);
+        assert_eq!(placed("ioc -m P=1 -a a.acf -m P=2 -d b.db", &["access"]), [pair("a.acf", "P=1")]);
+        assert_eq!(placed("ioc -d b.db -a a.acf -m P=2", &["access"]), [pair("a.acf", "P=2")]);
     }
 
     #[test]
@@ -449,7 +538,7 @@ mod tests {
     fn the_ready_line_is_the_documented_one() {
         let address = Ipv4Addr::LOCALHOST;
 
-        assert!(HELP.contains(ready_line(102, address, 5064, 5064).trim_end()));
-        assert!(HELP.contains(ready_line(102, address, 40001, 5064).trim_end()));
+        assert!(HELP.contains(ready_line(102, address, 5064, 5064, false).trim_end()));
+        assert!(HELP.contains(ready_line(102, address, 40001, 5064, false).trim_end()));
     }
 }

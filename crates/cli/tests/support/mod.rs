@@ -132,6 +132,14 @@ impl Lines {
     }
 }
 
+/// The UDP port of searches that a ready line names.
+pub fn search_port(ready: &str) -> u16 {
+    match ready.rsplit_once("searches on UDP ") {
+        Some((_, port)) => port.trim_end_matches(')').parse().unwrap(),
+        None => ready.split([':', ' ']).filter_map(|word| word.parse().ok()).next_back().unwrap(),
+    }
+}
+
 /// `fodo ioc`, serving; killed when it goes.
 pub struct Ioc {
     pub child: Child,
@@ -155,10 +163,7 @@ impl Ioc {
         command.args(["ioc", "--interface", "127.0.0.1", "--port", "0"]);
         let mut child = arguments(&mut command).stdout(Stdio::piped()).spawn().unwrap();
         let ready = Lines::of(child.stdout.take().unwrap()).next();
-        let port = match ready.rsplit_once("searches on UDP ") {
-            Some((_, port)) => port.trim_end_matches(')').parse().unwrap(),
-            None => ready.split([':', ' ']).filter_map(|word| word.parse().ok()).next_back().unwrap(),
-        };
+        let port = search_port(&ready);
         Ioc { child, ready, port }
     }
 

@@ -38,6 +38,19 @@ pub(crate) struct Program {
     texts: Box<[Text]>,
 }
 
+impl Program {
+    /// A bit for each argument that is read somewhere; A is the lowest.
+    pub(crate) fn args_used(&self) -> u32 {
+        let bit = |op: &Op| if let Op::Arg(index) = op { 1_u32 << *index } else { 0 };
+        self.ops.iter().fold(0, |used, op| used | bit(op))
+    }
+
+    /// Whether it sets an argument.
+    pub(crate) fn has_stores(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::Store(_)))
+    }
+}
+
 /// What is wrong with an expression, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CalcError {

@@ -2,7 +2,7 @@
 
 mod describe;
 mod error;
-mod lexer;
+pub(crate) mod lexer;
 mod macros;
 mod parse;
 mod remarks;

@@ -55,7 +55,7 @@ mod tests {
         let text = b"record(ai, \"x:one\") {}\nrecord(ai, \"x:other\") {}\nrecord(ai, y) {}";
         loader.load("a.db", "", &mut |_| Ok(text.to_vec())).unwrap();
         let completer = Completer::default();
-        completer.learn(Crank::new(loader.finish().unwrap()));
+        completer.learn(Crank::new(loader.finish().unwrap(), crate::guard::Guard::open()));
 
         assert_eq!(completer.complete("dbLoadR", 7), (0, vec!["dbLoadRecords".to_owned()]));
         assert_eq!(completer.complete("dbpf(\"x:o", 9), (6, vec!["x:one".to_owned(), "x:other".to_owned()]));

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
+use super::access::CHECKS_ADDRESS;
 use super::script::{Flow, seconds};
 use super::{Call, Failure, Purpose, Shell, table};
 
 type Outcome = Result<Flow, Failure>;
 
-/// Variables of C programs that scripts set, and what they are at first. Only the first has a meaning here.
+/// Variables of C programs that scripts set, and what they are at first. Only the first two have a meaning here.
 pub(super) fn variables() -> BTreeMap<&'static str, i64> {
     BTreeMap::from([
         (RECORDS_ONCE_ONLY, 0),
-        ("asCheckClientIP", 0),
+        (CHECKS_ADDRESS, 0),
         ("callbackParallelThreadsDefault", 2),
         ("CASDEBUG", 0),
         ("dbAccessDebugPUTF", 0),
@@ -94,7 +95,7 @@ pub(super) fn var(shell: &mut Shell, call: &Call<'_>) -> Outcome {
         if let super::Stage::Loading(loader) = &mut shell.stage {
             loader.allow_records_once(value != 0);
         }
-    } else {
+    } else if known != CHECKS_ADDRESS {
         shell.remark(format!("the variable {name} is kept, and nothing here is governed by it"));
     }
     Ok(Flow::Next)

@@ -43,12 +43,6 @@ pub(super) fn accept(_: &mut Shell, _: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// Access security that is asked for and not there must not be taken to be there: nothing is served.
-pub(super) fn want_security(shell: &mut Shell, _: &Call<'_>) -> Outcome {
-    shell.wants_security = true;
-    Err("access security is not supported yet".to_owned().into())
-}
-
 /// `iocInit`
 pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     if !matches!(shell.stage, Stage::Loading(_)) {
@@ -58,19 +52,21 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
         shell.look_at_records();
         return Ok(Flow::Next);
     }
-    if shell.wants_security {
-        return Err("nothing is served, since access security was asked for and is not supported yet"
-            .to_owned()
-            .into());
-    }
     let Stage::Loading(loader) = std::mem::replace(&mut shell.stage, Stage::Failed) else { return Ok(Flow::Next) };
     let Purpose::Run(start) = &mut shell.purpose else { return Ok(Flow::Next) };
+    let given = std::mem::take(&mut start.policy);
     let macros = &shell.macros;
     let lookup = |name: &str| macros.value(name).map(str::to_owned);
     let config = (start.configure)(&lookup).map_err(|error| error.to_string())?;
     let log = start.log.take().unwrap_or_else(fodo_net::log::Log::silent);
-    let running = Ioc::of(*loader).and_then(|ioc| ioc.serve_telling(config, log)).map_err(failure)?;
-    let ready = (start.ready)(&running);
+    let policy = shell.policy(given);
+    let ioc = Ioc::of(*loader).and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
+    ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
+    let running = ioc.serve_telling(config, log).map_err(failure)?;
+    let ready = match &shell.purpose {
+        Purpose::Run(start) => (start.ready)(&running),
+        Purpose::Check => String::new(),
+    };
     let crank = running.crank();
     shell.completer.learn(crank.clone());
     shell.stage = Stage::Running(crank);
@@ -79,7 +75,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-fn failure(error: IocError) -> Failure {
+pub(super) fn failure(error: IocError) -> Failure {
     match error {
         IocError::Load(errors) => Failure::Files(errors),
         error => error.to_string().into(),
@@ -97,7 +93,10 @@ impl Shell {
             self.deliver(check::Weight::Warning, error);
         }
         match loader.finish() {
-            Ok(database) => self.stage = Stage::Checked(Box::new(database)),
+            Ok(database) => {
+                self.stage = Stage::Checked(Box::new(database));
+                self.look_at_rules();
+            }
             Err(errors) => errors.into_iter().for_each(|error| self.deliver(check::Weight::Error, error)),
         }
     }

@@ -3,6 +3,7 @@
 //! It has an environment and a folder of its own, so that a script changes nothing in the process. With
 //! [`Purpose::Check`] it follows a script without starting, writing or running anything, and collects what is wrong.
 
+mod access;
 mod check;
 mod complete;
 mod environment;
@@ -22,8 +23,8 @@ use fodo_db::{Database, LoadError, Loader, Macros};
 use fodo_net::log::Log;
 use fodo_net::{ConfigError, ServerConfig};
 
-use crate::RunningIoc;
 use crate::turn::Crank;
+use crate::{Policy, RunningIoc};
 
 pub use check::{Finding, Weight};
 pub use complete::Completer;
@@ -38,6 +39,8 @@ pub struct Start {
     /// The configuration that the shell's environment means, and what else counts.
     #[expect(clippy::type_complexity, reason = "said once")]
     pub configure: Box<dyn Fn(&Lookup) -> Result<ServerConfig, ConfigError> + Send>,
+    /// What clients may do, besides what the access file of the shell says.
+    pub policy: Policy,
     /// The line that tells that it serves; empty for none.
     pub ready: Box<dyn Fn(&RunningIoc) -> String + Send>,
     /// The time on the wall as a `strftime` format wants it.
@@ -82,8 +85,9 @@ pub struct Shell {
     variables: BTreeMap<&'static str, i64>,
     /// Commands whose absence is told already.
     told: HashSet<String>,
-    /// Access security was asked for: what is not there must not be thought to be.
-    wants_security: bool,
+    /// The access security file that `iocInit` is to load, and its macros.
+    access_file: Option<PathBuf>,
+    access_macros: String,
     findings: Vec<Finding>,
     /// The scripts that are read, innermost last.
     within: Vec<script::Within>,
@@ -159,7 +163,8 @@ impl Shell {
             err,
             variables: environment::variables(),
             told: HashSet::new(),
-            wants_security: false,
+            access_file: None,
+            access_macros: String::new(),
             findings: Vec::new(),
             within: Vec::new(),
         }

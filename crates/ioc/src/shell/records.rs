@@ -183,7 +183,7 @@ fn no_value() -> Failure {
 
 fn put(shell: &Shell, field: FieldRef, value: Value) -> Result<(), String> {
     match &shell.stage {
-        Stage::Running(crank) => crank.put(field, value, None).map_err(|error| error.to_string()),
+        Stage::Running(crank) => crank.put(field, value, None, None).map_err(|error| error.to_string()),
         _ => Ok(()),
     }
 }

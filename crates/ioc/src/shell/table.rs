@@ -1,7 +1,7 @@
 //! Every command: its name, how it is written, what it does.
 
 use super::script::Flow;
-use super::{Call, Failure, Shell, environment, files, records};
+use super::{Call, Failure, Shell, access, environment, files, records};
 
 /// A command.
 pub(super) struct Command {
@@ -29,9 +29,9 @@ macro_rules! commands {
 }
 
 commands! {
-    "asInit" "" "Load the access security file again" true files::want_security;
-    "asSetFilename" "(\"file\")" "The access security file that iocInit loads" true files::want_security;
-    "asSetSubstitutions" "(\"A=1\")" "Macros for the access security file" true files::want_security;
+    "asInit" "" "Load the access security file again" true access::load_again;
+    "asSetFilename" "(\"file\")" "The access security file that iocInit loads" true access::set_file;
+    "asSetSubstitutions" "(\"A=1\")" "Macros for the access security file" true access::set_macros;
     "casr" " [level]" "Clients, and with a level what each keeps waiting" false records::clients;
     "cd" " folder" "Go to a folder; file names mean it" true environment::change_folder;
     "date" " [format]" "The time, as strftime writes it" false environment::date;

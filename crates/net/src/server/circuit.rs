@@ -1,10 +1,12 @@
 //! One client's connection: its channels, its watches on PVs, its puts in progress.
 
+mod puts;
+mod rights;
 mod watch;
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,18 +14,20 @@ use std::time::Instant;
 use fodo_ca::dbr::{DbrType, Level};
 use fodo_ca::eca::Eca;
 use fodo_ca::server::{Circuit as Machine, Closed, Config, Event, ReadReply};
-use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId};
-use fodo_data::{EventMask, Now, Reading, Scalar, Severity, Value};
+use fodo_ca::{Cid, Rights, Sid, SubscriptionId};
+use fodo_data::{EventMask, Now, Reading, Value};
 use mio::Poll;
 use mio::unix::SourceFd;
 use slab::Slab;
 
+use self::puts::Put;
+use self::rights::{Checking, Denied};
 use self::watch::{Subscription, Watch, complete, send_watch, update};
 use super::posts::Listener;
 use super::quota::Share;
 use super::reactor::{CircuitKey, Inbox};
 use super::status::ClientStatus;
-use super::{Completion, PutRefusal, Pv, Source, UpdateCounts, UpdateTally};
+use super::{Peer, Pv, Source, UpdateCounts, UpdateTally};
 use crate::limit;
 use crate::log::{self, Log};
 
@@ -55,7 +59,7 @@ pub(super) struct Circuit {
     machine: Machine,
     key: CircuitKey,
     inbox: Arc<Inbox>,
-    peer: SocketAddr,
+    peer: Peer,
     channels: Vec<Option<Channel>>,
     watches: Slab<Watch>,
     watch_of_pv: HashMap<usize, usize>,
@@ -81,9 +85,9 @@ pub(super) struct Circuit {
     closes_by: Option<Instant>,
     /// Since when something has always waited for the peer to take it.
     waits_since: Option<Instant>,
-    /// Who the client says it is.
-    user: String,
-    host: String,
+    checking: Checking,
+    /// Subscriptions to what the client may not read now.
+    denied: HashMap<SubscriptionId, Denied>,
     counts: UpdateCounts,
     share: Share,
     log: Arc<Log>,
@@ -91,15 +95,8 @@ pub(super) struct Circuit {
 
 struct Channel {
     pv: Arc<dyn Pv>,
-}
-
-/// A put whose processing goes on.
-struct Put {
-    sid: Sid,
-    dbr: DbrType,
-    count: u32,
-    ioid: Ioid,
-    value_bytes: usize,
+    /// What the client may do, whatever the PV lets anybody do.
+    allowed: Rights,
 }
 
 impl Circuit {
@@ -112,8 +109,8 @@ impl Circuit {
         log: Arc<Log>,
         now: Now,
     ) -> Circuit {
-        let peer = share.peer();
-        log.tell(log::Level::Info, "a client has connected", Some(peer), None, now);
+        let peer = Peer { user: String::new(), host: String::new(), address: share.peer() };
+        log.tell(log::Level::Info, "a client has connected", Some(peer.address), None, now);
         Circuit {
             stream,
             machine: Machine::new(&Config { payload_bytes_max }, now),
@@ -135,8 +132,8 @@ impl Circuit {
             peer_has_ended: false,
             closes_by: None,
             waits_since: None,
-            user: String::new(),
-            host: String::new(),
+            checking: Checking::Done,
+            denied: HashMap::new(),
             counts: UpdateCounts::default(),
             share,
             log,
@@ -145,17 +142,17 @@ impl Circuit {
 
     /// Tells that this is over, however it has come.
     pub(super) fn tell_end(&self, now: Now) {
-        self.log.tell(log::Level::Info, "a client has gone", Some(self.peer), None, now);
+        self.log.tell(log::Level::Info, "a client has gone", Some(self.peer.address), None, now);
     }
 
     /// What is to be known of the client.
     pub(super) fn status(&self, now: Now) -> ClientStatus {
         ClientStatus {
-            address: self.peer,
-            user: self.user.clone(),
-            host: self.host.clone(),
+            address: self.peer.address,
+            user: self.peer.user.clone(),
+            host: self.peer.host.clone(),
             n_channels: self.channels.iter().flatten().count(),
-            n_subscriptions: self.places.len(),
+            n_subscriptions: self.places.len() + self.denied.len(),
             queued_bytes: self.machine.pending_bytes(),
             n_pvs_waiting: self.unsent.len() - self.n_unsent_ended,
             updates: self.counts,
@@ -169,14 +166,6 @@ impl Circuit {
             && !std::mem::replace(&mut found.is_unsent, true)
         {
             self.unsent.push((watch, found.number));
-        }
-    }
-
-    /// The processing of a put has ended.
-    pub(super) fn put_done(&mut self, put: u64, result: &Result<(), PutRefusal>) {
-        if let Some(Put { sid, dbr, count, ioid, value_bytes }) = self.puts.remove(&put) {
-            self.puts_bytes -= value_bytes;
-            self.machine.write_done(sid, dbr, count, Some(ioid), result.as_ref().map_err(status).copied());
         }
     }
 
@@ -234,7 +223,13 @@ impl Circuit {
 
     /// Whether all that was asked so far is answered, and more may be.
     fn may_read(&self) -> bool {
-        self.may_answer() && self.asked.is_empty()
+        self.may_answer() && self.asked.is_empty() && self.checking == Checking::Done
+    }
+
+    /// Whether updates may go out. What was asked may be the end of a subscription, which its client knows of already, and what
+    /// is not checked may be no longer the client's to read.
+    fn may_update(&self) -> bool {
+        !self.machine.events_off() && self.asked.is_empty() && self.checking == Checking::Done
     }
 
     fn rest(&self, may_read: bool, now: Now) -> Turn {
@@ -256,7 +251,7 @@ impl Circuit {
             self.counts.sent += counts.sent;
             self.counts.merged += counts.merged;
             match self.flush(&mut n_budget)? {
-                Sent::All if !self.unsent.is_empty() && !self.machine.events_off() && self.asked.is_empty() => {}
+                Sent::All if !self.unsent.is_empty() && self.may_update() => {}
                 sent => return Ok(sent),
             }
         }
@@ -324,12 +319,14 @@ impl Circuit {
     /// client takes memory and time of its own, however few bytes asked for it.
     fn answer(&mut self, source: &dyn Source, now: Now) {
         self.asked.extend(self.events.drain(..));
+        self.check_channels();
         while self.may_answer()
+            && self.knows_rights()
             && let Some(event) = self.asked.pop_front()
         {
             match event {
                 Event::Read { sid, dbr, count, reply } => self.read(sid, dbr, count, reply),
-                Event::Write { sid, dbr, value, ioid } => self.write(sid, dbr, value, ioid),
+                Event::Write { sid, dbr, value, ioid } => self.write(sid, dbr, value, ioid, now),
                 Event::Subscribe { sid, dbr, count, mask, subscription } => {
                     self.subscribe(sid, dbr, count, mask, subscription);
                 }
@@ -342,7 +339,7 @@ impl Circuit {
                 }
                 Event::Clear { sid } => self.clear(sid),
                 Event::Reply(answers) => self.machine.reply(&answers),
-                Event::Identity { user, host } => (self.user, self.host) = (user, host),
+                Event::Identity { user, host } => (self.peer.user, self.peer.host) = (user, host),
                 Event::Closed(reason) => {
                     let (why, what) = match reason {
                         Closed::Malformed(what) => ("its bytes cannot be read", what),
@@ -353,70 +350,53 @@ impl Circuit {
                         }
                     };
                     let text = format!("a client is closed, since {why}: {what}");
-                    self.log.tell(log::Level::Warning, &text, Some(self.peer), None, now);
+                    self.log.tell(log::Level::Warning, &text, Some(self.peer.address), None, now);
                     self.closes_by = Some(now.monotonic + limit::CLOSING);
                 }
             }
         }
+        self.check_subscriptions();
     }
 
     fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
         let Some(pv) = source.open(name) else {
             let why = source.refusal(name).map_or(String::new(), |why| format!(": {why}"));
             let level = if why.is_empty() { log::Level::Debug } else { log::Level::Warning };
-            self.log.tell(level, &format!("a channel is refused{why}"), Some(self.peer), Some(name), now);
+            self.log.tell(level, &format!("a channel is refused{why}"), Some(self.peer.address), Some(name), now);
             return self.machine.create_failed(cid);
         };
         let facts = pv.facts();
         let native = DbrType::of(facts.kind, Level::Plain);
-        let sid = self.machine.created(cid, native, facts.count_max, Rights { read: true, write: !facts.is_read_only });
+        let allowed = pv.allowed(&self.peer);
+        let sid = self.machine.created(cid, native, facts.count_max, rights::told(&*pv, allowed));
         let index = sid.0 as usize;
         if self.channels.len() <= index {
             self.channels.resize_with(index + 1, || None);
         }
-        self.channels[index] = Some(Channel { pv });
+        self.channels[index] = Some(Channel { pv, allowed });
     }
 
-    fn pv(&self, sid: Sid) -> Option<&Arc<dyn Pv>> {
-        self.channels.get(sid.0 as usize)?.as_ref().map(|channel| &channel.pv)
+    fn channel(&self, sid: Sid) -> Option<&Channel> {
+        self.channels.get(sid.0 as usize)?.as_ref()
     }
 
     fn read(&mut self, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply) {
-        let Some(pv) = self.pv(sid) else { return };
+        let Some(Channel { pv, allowed }) = self.channel(sid) else { return };
+        if !allowed.read {
+            return self.machine.read_done(sid, dbr, count, reply, Err(Eca::NORDACCESS));
+        }
         let reading = read(&**pv, dbr);
         self.machine.read_done(sid, dbr, count, reply, Ok(&reading));
     }
 
-    fn write(&mut self, sid: Sid, dbr: DbrType, value: Value, ioid: Option<Ioid>) {
-        let Some(pv) = self.pv(sid).cloned() else { return };
-        let count = value.len() as u32;
-        if dbr == DbrType::PUT_ACKT || dbr == DbrType::PUT_ACKS {
-            let result = acknowledge(&*pv, dbr, &value);
-            return self.machine.write_done(sid, dbr, count, ioid, result);
-        }
-        if ioid.is_some() && (self.puts.len() >= limit::PUTS || !self.share.has_room()) {
-            self.share.refused();
-            return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::ALLOCMEM));
-        }
-        let Some(ioid) = ioid else {
-            if let Err(refusal) = pv.put(value, None) {
-                self.machine.write_done(sid, dbr, count, None, Err(status(&refusal)));
-            }
-            return;
-        };
-        let completion = Completion::new(self.inbox.clone(), self.key);
-        let (put, value_bytes) = (completion.number(), value.n_bytes());
-        self.puts.insert(put, Put { sid, dbr, count, ioid, value_bytes });
-        self.puts_bytes += value_bytes;
-        if let Err(refusal) = pv.put(value, Some(completion)) {
-            self.put_done(put, &Err(refusal));
-        }
-    }
-
     fn subscribe(&mut self, sid: Sid, dbr: DbrType, count: u32, mask: EventMask, id: SubscriptionId) {
-        let Some(pv) = self.pv(sid).cloned() else { return };
+        let Some(Channel { pv, allowed }) = self.channel(sid) else { return };
+        let (pv, may_read) = (pv.clone(), allowed.read);
         // In the place of another with its number.
         self.cancel(id);
+        if !may_read {
+            return self.deny(id, Denied { sid, dbr, count, mask });
+        }
         let address = Arc::as_ptr(&pv).cast::<()>().addr();
         let watch = match self.watch_of_pv.get(&address) {
             Some(&watch) => watch,
@@ -461,6 +441,7 @@ impl Circuit {
     }
 
     fn cancel(&mut self, id: SubscriptionId) {
+        self.denied.remove(&id);
         let Some((index, slot)) = self.places.remove(&id) else { return };
         let watch = &mut self.watches[index];
         if let Some(subscription) = watch.subscriptions.try_remove(slot) {
@@ -506,7 +487,7 @@ impl Circuit {
         ended.sort_unstable_by_key(|(number, _)| *number);
         for (number, put) in ended {
             self.puts_bytes -= put.value_bytes;
-            if let Some(pv) = self.pv(put.sid) {
+            if let Some(Channel { pv, .. }) = self.channel(put.sid) {
                 pv.give_up(number);
             }
         }
@@ -516,8 +497,7 @@ impl Circuit {
     /// not go out now stays in the rings, where later posts replace it and are counted.
     fn send_updates(&mut self) -> UpdateCounts {
         let mut counts = UpdateCounts::default();
-        // What was asked may be the end of a subscription, which its client knows of already.
-        if self.machine.events_off() || !self.asked.is_empty() {
+        if !self.may_update() {
             return counts;
         }
         let queue_bytes_max = self.queue_bytes_max(limit::UPDATE_BYTES);
@@ -554,7 +534,7 @@ impl Circuit {
 
 impl std::fmt::Debug for Circuit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Circuit").field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("Circuit").field("peer", &self.peer.address).finish_non_exhaustive()
     }
 }
 
@@ -566,23 +546,4 @@ fn read(pv: &dyn Pv, dbr: DbrType) -> Reading {
     let mut reading = pv.read();
     complete(&mut reading, pv, dbr);
     reading
-}
-
-/// What a client is told of a put that was refused.
-fn status(refusal: &PutRefusal) -> Eca {
-    match refusal {
-        PutRefusal::ReadOnly => Eca::NOWTACCESS,
-        PutRefusal::Rejected(_) => Eca::PUTFAIL,
-    }
-}
-
-fn acknowledge(pv: &dyn Pv, dbr: DbrType, value: &Value) -> Result<(), Eca> {
-    let Some(Scalar::U16(word) | Scalar::Enum(word)) = value.first() else {
-        return Err(Eca::PUTFAIL);
-    };
-    let result = match dbr == DbrType::PUT_ACKT {
-        true => pv.acknowledge(Some(word != 0), None),
-        false => pv.acknowledge(None, Some(Severity::from_code(word))),
-    };
-    result.map_err(|_| Eca::PUTFAIL)
 }

@@ -19,7 +19,7 @@ pub use self::posts::Posts;
 use self::quota::Hosts;
 use self::reactor::{Inbox, Message, Reactor};
 use self::relay::Relay;
-pub use self::source::{Completion, PutRefusal, Pv, PvFacts, Source};
+pub use self::source::{Completion, Peer, PutRefusal, Pv, PvFacts, RightsSignal, Source};
 pub use self::status::ClientStatus;
 use self::status::{Refresher, StatusSource};
 use crate::config::{Quotas, ServerConfig};
@@ -143,6 +143,11 @@ impl Server {
     /// What became of the updates so far. Exact once the circuits are idle.
     pub fn update_counts(&self) -> UpdateCounts {
         self.tally.counts()
+    }
+
+    /// Tells this server that what clients may do may have changed; for whoever decides it.
+    pub fn rights_signal(&self) -> RightsSignal {
+        RightsSignal(self.inboxes.clone())
     }
 
     /// Every client there is now, those that keep something waiting for longest first. Waits for the threads of the

@@ -42,6 +42,8 @@ pub(super) enum Message {
     Posted { circuit: CircuitKey, watch: usize },
     /// The processing of a put has ended.
     PutDone { circuit: CircuitKey, put: u64, result: Result<(), PutRefusal> },
+    /// What clients may do may have changed.
+    CheckRights,
     /// What is known of every client here is wanted.
     Status(Sender<Vec<ClientStatus>>),
     /// The server stops.
@@ -50,11 +52,12 @@ pub(super) enum Message {
 
 /// Where other threads leave messages.
 ///
-/// Bounded by what sends them: one message per watch, per put in progress, per accepted client, per second.
+/// Bounded by what sends them: one message per watch, per put in progress, per accepted client, per second, and one on rights.
 #[derive(Debug)]
 pub(super) struct Inbox {
     messages: Mutex<Vec<Message>>,
     is_awake: AtomicBool,
+    checks_rights: AtomicBool,
     pub(super) updates: PostedUpdates,
     waker: Waker,
 }
@@ -74,6 +77,12 @@ impl Inbox {
         if !self.is_awake.swap(true, Ordering::AcqRel) {
             // A wake-up that fails leaves the message for the next turn; there is no one to tell.
             let _ = self.waker.wake();
+        }
+    }
+
+    pub(super) fn check_rights(&self) {
+        if !self.checks_rights.swap(true, Ordering::AcqRel) {
+            self.push(Message::CheckRights);
         }
     }
 }
@@ -124,6 +133,7 @@ impl Reactor {
         let inbox = Inbox {
             messages: Mutex::default(),
             is_awake: AtomicBool::new(false),
+            checks_rights: AtomicBool::new(false),
             updates: PostedUpdates::default(),
             waker,
         };
@@ -246,6 +256,14 @@ impl Reactor {
                     if let Some(found) = self.circuit(circuit) {
                         found.put_done(put, &result);
                         due.push(circuit.index);
+                    }
+                }
+                Message::CheckRights => {
+                    // From now on another signal is another message.
+                    self.inbox.checks_rights.store(false, Ordering::Release);
+                    for (index, (_, circuit)) in &mut self.circuits {
+                        circuit.check_rights();
+                        due.push(index);
                     }
                 }
                 Message::Status(answer) => {

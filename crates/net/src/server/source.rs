@@ -1,6 +1,8 @@
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fodo_ca::Rights;
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
 
 use super::posts::Posts;
@@ -33,6 +35,17 @@ pub struct PvFacts {
     pub class_name: &'static str,
 }
 
+/// Who asks. Only the address is known for sure: user and host are what the client says of itself, before its first channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The user's name.
+    pub user: String,
+    /// The name of the host.
+    pub host: String,
+    /// Where the connection comes from.
+    pub address: SocketAddr,
+}
+
 /// A PV that is served. Called on the server's threads; must not block for long.
 pub trait Pv: Send + Sync {
     /// What clients are told of it.
@@ -44,9 +57,16 @@ pub trait Pv: Send + Sync {
     /// Units, limits, labels, acknowledge state.
     fn meta(&self) -> Arc<Meta>;
 
+    /// What a client may do with it; asked when a channel is made and after [`RightsSignal::changed`].
+    ///
+    /// The server refuses what is not allowed; a PV that nobody may write says so in its facts.
+    fn allowed(&self, _by: &Peer) -> Rights {
+        Rights { read: true, write: true }
+    }
+
     /// Writes. The end of the processing that this begins is told through `completion`, within
     /// this call or later; a refusal is told by the result, or later by [`Completion::refused`].
-    fn put(&self, value: Value, completion: Option<Completion>) -> Result<(), PutRefusal>;
+    fn put(&self, value: Value, by: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal>;
 
     /// The client of a put that has not ended has gone: what has not begun of it need not begin.
     /// `put`: its [`Completion::number`].
@@ -70,6 +90,18 @@ pub trait Pv: Send + Sync {
     /// filters may have nothing to tell yet.
     fn first_update(&self, reading: Reading, _mask: EventMask) -> Option<Reading> {
         Some(reading)
+    }
+}
+
+/// Tells a server that what clients may do may have changed.
+#[derive(Clone, Debug)]
+pub struct RightsSignal(pub(super) Vec<Arc<Inbox>>);
+
+impl RightsSignal {
+    /// Every circuit asks its PVs anew ([`Pv::allowed`]) and tells its client. Never blocks; signals that come before the
+    /// circuits have looked count as one.
+    pub fn changed(&self) {
+        self.0.iter().for_each(|inbox| inbox.check_rights());
     }
 }
 

@@ -17,7 +17,7 @@ use fodo_data::{Alarm, EventMask, Kind, Meta, Reading, Severity, TimeStamp, Valu
 
 use super::quota::Hosts;
 use super::reactor::{Inbox, Message};
-use super::{Completion, Posts, PutRefusal, Pv, PvFacts, Source, UpdateCounts, UpdateTally};
+use super::{Completion, Peer, Posts, PutRefusal, Pv, PvFacts, Source, UpdateCounts, UpdateTally};
 use crate::sync::lock;
 use crate::{clock, limit};
 
@@ -298,7 +298,7 @@ impl Pv for StatusPv {
         self.meta.clone()
     }
 
-    fn put(&self, _: Value, _: Option<Completion>) -> Result<(), PutRefusal> {
+    fn put(&self, _: Value, _: &Peer, _: Option<Completion>) -> Result<(), PutRefusal> {
         Err(PutRefusal::ReadOnly)
     }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fodo_net::{
-    ClientConfig, Completion, Context, EventMask, Meta, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Server,
-    ServerConfig, Severity, Source, Value,
+    ClientConfig, Completion, Context, EventMask, Meta, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Rights,
+    Server, ServerConfig, Severity, Source, Value,
 };
 
 /// Posts that a cell keeps.
@@ -19,6 +19,7 @@ pub struct Cell {
     reading: Mutex<Reading>,
     posts: Posts,
     held: Option<Mutex<Vec<Completion>>>,
+    allowed: Mutex<fn(&Peer) -> Rights>,
     counts_when_attached: bool,
     n_reads: AtomicUsize,
     given_up: Mutex<Vec<u64>>,
@@ -30,7 +31,8 @@ impl Cell {
         let count_max = if matches!(value, Value::Array(_)) { 20_000_000 } else { 1 };
         let reading = Mutex::new(Reading::bare(value));
         let (posts, n_reads, given_up) = (Posts::new(N_POSTS), AtomicUsize::new(0), Mutex::default());
-        Cell { count_max, reading, posts, held: None, counts_when_attached: false, n_reads, given_up }
+        let allowed: Mutex<fn(&Peer) -> Rights> = Mutex::new(|_| Rights { read: true, write: true });
+        Cell { count_max, reading, posts, held: None, allowed, counts_when_attached: false, n_reads, given_up }
     }
 
     /// One whose puts do not end before [`Cell::complete`].
@@ -51,6 +53,11 @@ impl Cell {
         let mut present = self.reading.lock().unwrap();
         present.clone_from(&reading);
         self.posts.push(Post { mask: EventMask::VALUE, reading });
+    }
+
+    /// From now on clients may do this; a server learns of it by its signal.
+    pub fn allow(&self, allowed: fn(&Peer) -> Rights) {
+        *self.allowed.lock().unwrap() = allowed;
     }
 
     /// How many puts have not ended.
@@ -101,7 +108,11 @@ impl Pv for Cell {
         Arc::default()
     }
 
-    fn put(&self, value: Value, completion: Option<Completion>) -> Result<(), PutRefusal> {
+    fn allowed(&self, by: &Peer) -> Rights {
+        (self.allowed.lock().unwrap())(by)
+    }
+
+    fn put(&self, value: Value, _: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal> {
         self.set(value);
         match (&self.held, completion) {
             (Some(held), Some(completion)) => held.lock().unwrap().push(completion),

@@ -9,6 +9,7 @@ mod flow;
 mod network;
 mod quota;
 mod raw;
+mod rights;
 mod server;
 
 use std::time::{Duration, Instant};

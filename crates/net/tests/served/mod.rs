@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use fodo_net::{
-    ClientConfig, Completion, Context, EventMask, Meta, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Server,
+    ClientConfig, Completion, Context, EventMask, Meta, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Server,
     ServerConfig, Severity, Source, Value,
 };
 
@@ -53,7 +53,7 @@ impl Pv for Cell {
         Arc::new(Meta { units: "mm".into(), precision: 2, ..Meta::default() })
     }
 
-    fn put(&self, value: Value, completion: Option<Completion>) -> Result<(), PutRefusal> {
+    fn put(&self, value: Value, _: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal> {
         if self.is_read_only {
             return Err(PutRefusal::ReadOnly);
         }

@@ -1,0 +1,56 @@
+//! What a client is told when it does not get what it asks for.
+
+use super::{Inner, complaint};
+use crate::dbr::DbrType;
+use crate::eca::Eca;
+use crate::message::{self, Answer, Header, Request};
+use crate::{Ioid, Sid, SubscriptionId, limit};
+
+impl Inner {
+    /// Says what was wrong with a request, with its header and a text.
+    pub(super) fn complain(&mut self, request: &Header, status: Eca, text: &str) {
+        // Only some requests name a channel in that word.
+        let sid = match Request::from_header(request) {
+            Request::EventAdd { sid, .. } | Request::EventCancel { sid, .. } | Request::ClearChannel { sid, .. } => sid,
+            Request::Read { sid, .. } | Request::ReadNotify { sid, .. } => sid,
+            Request::Write { sid, .. } | Request::WriteNotify { sid, .. } => sid,
+            _ => Sid(u32::MAX),
+        };
+        let cid = self.cid(sid);
+        self.answer(|bytes| complaint(request, cid, status, text, bytes));
+    }
+
+    /// Says why there is no value. Zeros stand in its place, as from rsrv, unless they were many.
+    pub(super) fn refuse_read(&mut self, dbr: DbrType, count: u32, ioid: Ioid, status: Eca) {
+        let zeros = dbr.payload_bytes(count).map_or(0, message::padded);
+        let (zeros, count) = if zeros <= limit::REFUSAL_BYTES { (zeros, count) } else { (0, 0) };
+        self.answer(|bytes| {
+            Answer::ReadNotify { dbr, count, status, ioid }.header(zeros).encode(bytes);
+            bytes.resize(bytes.len() + zeros, 0);
+        });
+    }
+
+    /// Says that a subscription has no value for now; further updates may follow.
+    pub(super) fn refuse_update(&mut self, dbr: DbrType, count: u32, subscription: SubscriptionId, status: Eca) {
+        let zeros = dbr.payload_bytes(count).map_or(0, message::padded);
+        let (zeros, count) = match zeros {
+            1..=limit::REFUSAL_BYTES => (zeros, count),
+            // Without a payload it would read as the end of the subscription.
+            _ => (dbr.payload_bytes(1).map_or(8, message::padded), 1),
+        };
+        self.outbox.push(|bytes| {
+            Answer::EventAdd { dbr, count, status, subscription }.header(zeros).encode(bytes);
+            bytes.resize(bytes.len() + zeros, 0);
+        });
+    }
+
+    pub(super) fn refuse_write(&mut self, header: &Header, status: Eca) {
+        match Request::from_header(header) {
+            Request::WriteNotify { dbr, count, ioid, .. } => {
+                let answer = Answer::WriteNotify { dbr, count, status, ioid };
+                self.answer(|bytes| answer.encode(bytes));
+            }
+            _ => self.complain(header, status, "the value cannot be written"),
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Access security: who may read and write which field, as the rules of an `.acf` file say. No IO.
+//!
+//! [`AccessFile`] is what a file says. [`Security`] is that with the present values of its inputs, and answers.
+//!
+//! Source: EPICS Base 7.0.10, access security (asLib).
+
+mod parse;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::calc::{N_ARGS, Program};
+
+/// What somebody may do with a field; each one includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Nothing.
+    #[default]
+    None,
+    /// Reading and monitoring.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// The answer of the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Granted {
+    /// What may be done.
+    pub access: Access,
+    /// Whether puts are to be told (TRAPWRITE of the rule that decided).
+    pub is_trapped: bool,
+}
+
+/// The security level of a field, as its record type has it. A rule counts for fields of its own level and below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AccessLevel {
+    /// Fields that are for everyday work, VAL above all.
+    Asl0,
+    /// The others.
+    Asl1,
+}
+
+/// The number of an input (INPA to INPU) of a [`Security`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AccessInput(usize);
+
+/// What an access file says.
+#[derive(Clone, Debug, Default)]
+pub struct AccessFile {
+    /// UAG: the users of each.
+    user_groups: Vec<(String, HashSet<String>)>,
+    /// HAG: the hosts of each, in small letters.
+    host_groups: Vec<(String, HashSet<String>)>,
+    /// ASG; DEFAULT is first.
+    groups: Vec<(String, Group)>,
+    /// What is skipped as Base skips it, as lines for whoever wrote the file.
+    warnings: Vec<String>,
+}
+
+/// One ASG.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    /// INPA is 0, and the name of its PV.
+    inputs: Vec<(usize, String)>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    level: u32,
+    granted: Granted,
+    /// Indices of UAGs, of which one must have the user; none: any user will do.
+    user_groups: Vec<usize>,
+    /// Likewise the HAGs.
+    host_groups: Vec<usize>,
+    calc: Option<Program>,
+}
+
+/// The rules and the present values of their inputs.
+#[derive(Clone, Debug)]
+pub struct Security {
+    file: AccessFile,
+    index: HashMap<String, usize>,
+    /// In the order of the groups.
+    states: Vec<GroupState>,
+    /// Group, argument and place of each input.
+    inputs: Vec<(usize, usize, String)>,
+}
+
+/// What changes of a group.
+#[derive(Clone, Debug)]
+struct GroupState {
+    args: [f64; N_ARGS],
+    /// A bit for each argument whose input is INVALID or not there.
+    bad: u32,
+    /// Whether the CALC of each rule is true; true where there is none.
+    is_met: Vec<bool>,
+}
+
+/// The group of records without one, and of those whose group no file has.
+const DEFAULT: &str = "DEFAULT";
+
+impl AccessFile {
+    /// What had to be skipped, since Base knows no such word either; a line for each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Replaces each host by what `address_of` says; one that it does not know can no longer be met.
+    ///
+    /// For servers that go by a client's address instead of what the client says of its host.
+    pub fn resolve_hosts(&mut self, address_of: &mut dyn FnMut(&str) -> Option<String>) {
+        for (name, hosts) in &mut self.host_groups {
+            let mut addresses = HashSet::new();
+            for host in std::mem::take(hosts) {
+                match address_of(&host) {
+                    Some(address) => {
+                        addresses.insert(address);
+                    }
+                    None => self.warnings.push(format!("HAG \"{name}\": no address is known of the host \"{host}\"")),
+                }
+            }
+            *hosts = addresses;
+        }
+        self.warnings.sort_unstable();
+    }
+}
+
+impl Security {
+    /// The rules, while no input has a value.
+    pub fn new(file: AccessFile) -> Security {
+        let index = file.groups.iter().enumerate().map(|(index, (name, _))| (name.clone(), index)).collect();
+        let mut inputs = Vec::new();
+        let mut states = Vec::new();
+        for (index, (_, group)) in file.groups.iter().enumerate() {
+            let bad = group.inputs.iter().fold(0, |bad, (arg, _)| bad | 1 << arg);
+            inputs.extend(group.inputs.iter().map(|(arg, pv)| (index, *arg, pv.clone())));
+            let mut state = GroupState { args: [0.0; N_ARGS], bad, is_met: Vec::new() };
+            state.is_met = state.evaluated(group);
+            states.push(state);
+        }
+        Security { file, index, states, inputs }
+    }
+
+    /// Every input with the name of its PV.
+    pub fn inputs(&self) -> impl Iterator<Item = (AccessInput, &str)> {
+        self.inputs.iter().enumerate().map(|(index, (.., pv))| (AccessInput(index), pv.as_str()))
+    }
+
+    /// An input has this value now; `None`: it is INVALID or not there. Tells whether an answer may be another one now.
+    pub fn set_input(&mut self, input: AccessInput, value: Option<f64>) -> bool {
+        let Some(&(index, arg, _)) = self.inputs.get(input.0) else { return false };
+        let (Some((_, group)), Some(state)) = (self.file.groups.get(index), self.states.get_mut(index)) else {
+            return false;
+        };
+        match (value, state.args.get_mut(arg)) {
+            (Some(value), Some(place)) => {
+                *place = value;
+                state.bad &= !(1 << arg);
+            }
+            _ => state.bad |= 1 << arg,
+        }
+        let is_met = state.evaluated(group);
+        std::mem::replace(&mut state.is_met, is_met) != state.is_met
+    }
+
+    /// What a user on a host may do with fields of a level in a group (the record's ASG).
+    ///
+    /// Of the rules that are met the one counts that allows most; the first of equals.
+    pub fn granted(&self, group: &str, level: AccessLevel, user: &str, host: &str) -> Granted {
+        let group = self.index.get(group).copied().unwrap_or(0);
+        let (Some((_, group)), Some(state)) = (self.file.groups.get(group), self.states.get(group)) else {
+            return Granted::default();
+        };
+        let mut best = Granted::default();
+        for (rule, is_met) in group.rules.iter().zip(&state.is_met) {
+            let counts = *is_met && rule.granted.access > best.access && level as u32 <= rule.level;
+            if counts
+                && is_in(&self.file.user_groups, &rule.user_groups, |users| users.contains(user))
+                && is_in(&self.file.host_groups, &rule.host_groups, |hosts| hosts.contains(&host.to_ascii_lowercase()))
+            {
+                best = rule.granted;
+            }
+        }
+        best
+    }
+}
+
+impl GroupState {
+    fn evaluated(&self, group: &Group) -> Vec<bool> {
+        let holds = |program: &Program| {
+            let result = program.run(&mut self.args.clone(), 0.0).unwrap_or(0.0);
+            // As near to 1 as Base wants it.
+            self.bad & program.args_used() == 0 && result > 0.99 && result < 1.01
+        };
+        group.rules.iter().map(|rule| rule.calc.as_ref().is_none_or(holds)).collect()
+    }
+}
+
+fn is_in(groups: &[(String, HashSet<String>)], wanted: &[usize], has: impl Fn(&HashSet<String>) -> bool) -> bool {
+    wanted.is_empty() || wanted.iter().filter_map(|&index| groups.get(index)).any(|(_, members)| has(members))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use AccessLevel::{Asl0, Asl1};
+
+    fn security(source: &str) -> Security {
+        Security::new(AccessFile::parse("test.acf", source.as_bytes(), "").unwrap())
+    }
+
+    fn access(security: &Security, group: &str, level: AccessLevel, user: &str, host: &str) -> Access {
+        security.granted(group, level, user, host).access
+    }
+
+    #[test]
+    fn a_group_that_no_file_has_is_the_default_one_which_gives_nothing_by_itself() {
+        let open = security("ASG(DEFAULT) { RULE(1, WRITE) } ASG(SHUT)");
+        let shut = security("ASG(OPEN) { RULE(1, WRITE) }");
+
+        assert_eq!(access(&open, "", Asl1, "u", "h"), Access::Write);
+        assert_eq!(access(&open, "NOBODY", Asl1, "u", "h"), Access::Write);
+        assert_eq!(access(&open, "SHUT", Asl0, "u", "h"), Access::None);
+        assert_eq!(access(&shut, "", Asl0, "u", "h"), Access::None);
+        assert_eq!(access(&shut, "OPEN", Asl1, "u", "h"), Access::Write);
+    }
+
+    #[test]
+    fn a_rule_counts_for_its_level_and_below() {
+        let rules = security("ASG(DEFAULT) { RULE(1, READ) RULE(0, WRITE) }");
+
+        assert_eq!(access(&rules, "", Asl0, "u", "h"), Access::Write);
+        assert_eq!(access(&rules, "", Asl1, "u", "h"), Access::Read);
+    }
+
+    #[test]
+    fn users_and_hosts_of_one_rule_must_both_be_met_and_one_rule_is_enough() {
+        let rules = security(
+            "UAG(ops) { ann, bob } UAG(guests) { eve } HAG(room) { Console1, console2 }
+             ASG(DEFAULT) { RULE(1, READ) { UAG(ops, guests) } RULE(1, WRITE) { UAG(ops) HAG(room) } }",
+        );
+
+        assert_eq!(access(&rules, "", Asl1, "ann", "CONSOLE1"), Access::Write);
+        assert_eq!(access(&rules, "", Asl1, "ann", "elsewhere"), Access::Read);
+        assert_eq!(access(&rules, "", Asl1, "eve", "console2"), Access::Read);
+        assert_eq!(access(&rules, "", Asl1, "Ann", "console2"), Access::None);
+    }
+
+    #[test]
+    fn puts_are_told_where_the_rule_that_decides_says_so() {
+        let rules = security(
+            "UAG(ops) { ann } ASG(DEFAULT) { RULE(0, WRITE, NOTRAPWRITE) RULE(1, WRITE, TRAPWRITE) { UAG(ops) } }",
+        );
+
+        assert!(!rules.granted("", Asl0, "ann", "h").is_trapped);
+        assert!(rules.granted("", Asl1, "ann", "h").is_trapped);
+    }
+
+    #[test]
+    fn a_calc_is_met_by_one_and_never_while_an_input_that_it_uses_is_bad() {
+        let mut rules = security("ASG(DEFAULT) { INPA(a) INPU(u) RULE(1, READ) RULE(1, WRITE) { CALC(\"A=1\") } }");
+        let inputs: Vec<(AccessInput, String)> = rules.inputs().map(|(input, pv)| (input, pv.to_owned())).collect();
+        let (a, u) = (inputs[0].0, inputs[1].0);
+
+        assert_eq!((inputs[0].1.as_str(), inputs[1].1.as_str()), ("a", "u"));
+        assert_eq!(access(&rules, "", Asl1, "u", "h"), Access::Read);
+        assert!(rules.set_input(a, Some(1.0)));
+        assert_eq!(access(&rules, "", Asl1, "u", "h"), Access::Write);
+        assert!(!rules.set_input(u, None));
+        assert!(!rules.set_input(a, Some(1.0)));
+        assert!(rules.set_input(a, None));
+        assert_eq!(access(&rules, "", Asl1, "u", "h"), Access::Read);
+        assert!(!rules.set_input(a, Some(2.0)));
+    }
+
+    #[test]
+    fn a_calc_is_true_from_0_99_to_1_01_and_an_argument_without_input_is_0() {
+        let mut rules = security("ASG(DEFAULT) { INPA(a) RULE(1, WRITE) { CALC(\"A+B\") } }");
+        let (a, _) = rules.inputs().next().unwrap();
+        let mut with = |value| {
+            rules.set_input(a, Some(value));
+            access(&rules, "", Asl1, "u", "h")
+        };
+
+        assert_eq!(with(0.995), Access::Write);
+        assert_eq!(with(1.02), Access::None);
+        assert_eq!(with(f64::NAN), Access::None);
+    }
+
+    #[test]
+    fn hosts_become_addresses_and_those_without_one_are_told_and_never_met() {
+        let source = "HAG(room) { a, b } ASG(DEFAULT) { RULE(1, WRITE) { HAG(room) } }";
+        let mut file = AccessFile::parse("test.acf", source.as_bytes(), "").unwrap();
+
+        file.resolve_hosts(&mut |host| (host == "a").then(|| "10.0.0.1".to_owned()));
+
+        assert_eq!(file.warnings(), ["HAG \"room\": no address is known of the host \"b\""]);
+        let rules = Security::new(file);
+        assert_eq!(access(&rules, "", Asl1, "u", "10.0.0.1"), Access::Write);
+        assert_eq!(access(&rules, "", Asl1, "u", "b"), Access::None);
+    }
+}

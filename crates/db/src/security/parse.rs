@@ -1,0 +1,463 @@
+//! Reading an `.acf` file.
+
+use std::collections::HashSet;
+
+use super::{Access, AccessFile, DEFAULT, Granted, Group, Rule};
+use crate::calc::Program;
+use crate::limit::{ACCESS_DEPTH_MAX, ACCESS_FILE_BYTES_MAX};
+use crate::load::lexer::{Lexer, Place, Token};
+use crate::load::{LoadError, Macros, OpenFile};
+
+/// Words that no name may be, unless in quotes.
+const KEYWORDS: [&str; 5] = ["UAG", "HAG", "ASG", "RULE", "CALC"];
+
+impl AccessFile {
+    /// Reads a file. `macros`: `"P=X:,R=1"`. Fails as [`AccessFile::parse`].
+    pub fn load(file: &str, macros: &str, open: &mut OpenFile) -> Result<AccessFile, LoadError> {
+        let bytes = open(file).map_err(|error| LoadError::of_file(file, format!("cannot be read: {error}")))?;
+        AccessFile::parse(file, &bytes, macros)
+    }
+
+    /// Reads the bytes of a file. `file`: its name in errors. `macros`: `"P=X:,R=1"`.
+    ///
+    /// As Base, an unknown item of the file is skipped with a warning, a rule with an unknown condition or an unknown right
+    /// as well, so that it gives nothing; everything else that is wrong refuses the whole file.
+    pub fn parse(file: &str, bytes: &[u8], macros: &str) -> Result<AccessFile, LoadError> {
+        if bytes.len() > ACCESS_FILE_BYTES_MAX {
+            return Err(LoadError::of_file(file, format!("an access file has at most {ACCESS_FILE_BYTES_MAX} bytes")));
+        }
+        let macros = Macros::parse(macros).map_err(|message| LoadError::of_file(file, message))?;
+        let source = String::from_utf8_lossy(bytes);
+        let mut parser = Parser::new(file, &source, &macros)?;
+        let read = parser.items();
+        // A macro that is wrong is the cause of what is wrong after it.
+        match parser.lexer.errors.into_iter().next() {
+            Some(error) => Err(error),
+            None => read.map(|()| parser.found),
+        }
+    }
+}
+
+struct Parser<'a> {
+    file: &'a str,
+    lexer: Lexer<'a>,
+    /// The word that is looked at, and where it starts.
+    token: Token,
+    place: Place,
+    found: AccessFile,
+}
+
+impl<'a> Parser<'a> {
+    fn new(file: &'a str, source: &'a str, macros: &'a Macros) -> Result<Parser<'a>, LoadError> {
+        let mut lexer = Lexer::new(file, source, macros);
+        let (token, place) = lexer.next(false)?;
+        // Base has the group of those who have none from the start, without a rule.
+        let found = AccessFile { groups: vec![(DEFAULT.to_owned(), Group::default())], ..AccessFile::default() };
+        Ok(Parser { file, lexer, token, place, found })
+    }
+
+    fn advance(&mut self) -> Result<Token, LoadError> {
+        let (token, place) = self.lexer.next(false)?;
+        self.place = place;
+        Ok(std::mem::replace(&mut self.token, token))
+    }
+
+    fn expected(&self, what: &str) -> LoadError {
+        self.lexer.error(self.place, format!("expected {what}, found {}", self.token.shown()))
+    }
+
+    fn warn(&mut self, place: Place, message: String) {
+        // Without the line itself: a warning is one line.
+        let place = self.lexer.error(place, "");
+        self.found.warnings.push(format!("{}:{}:{}: {message}", self.file, place.line, place.column));
+    }
+
+    fn is_mark(&self, mark: char) -> bool {
+        self.token == Token::Mark(mark)
+    }
+
+    fn mark(&mut self, mark: char) -> Result<(), LoadError> {
+        if !self.is_mark(mark) {
+            return Err(self.expected(&format!("'{mark}'")));
+        }
+        self.advance().map(drop)
+    }
+
+    /// A name, as it stands or in quotes.
+    fn name(&mut self, what: &str) -> Result<String, LoadError> {
+        let is_name = match &self.token {
+            Token::Quoted(_) => true,
+            Token::Bare(word) => !is_keyword(word) && !is_number(word),
+            Token::Json(_) | Token::Mark(_) | Token::End => false,
+        };
+        match self.token {
+            Token::Bare(_) | Token::Quoted(_) if is_name => match self.advance()? {
+                Token::Bare(name) | Token::Quoted(name) => Ok(name),
+                _ => Ok(String::new()),
+            },
+            _ => Err(self.expected(what)),
+        }
+    }
+
+    /// `(name)`, and where the name is.
+    fn named(&mut self, what: &str) -> Result<(String, Place), LoadError> {
+        self.mark('(')?;
+        let place = self.place;
+        let name = self.name(what)?;
+        self.mark(')')?;
+        Ok((name, place))
+    }
+
+    /// Names between brackets, commas between them.
+    fn names(&mut self, open: char, close: char, what: &str) -> Result<Vec<(String, Place)>, LoadError> {
+        self.mark(open)?;
+        let mut names = Vec::new();
+        loop {
+            let place = self.place;
+            names.push((self.name(what)?, place));
+            if !self.is_mark(',') {
+                self.mark(close)?;
+                return Ok(names);
+            }
+            self.advance()?;
+        }
+    }
+
+    fn items(&mut self) -> Result<(), LoadError> {
+        self.item()?;
+        while self.token != Token::End {
+            self.item()?;
+        }
+        Ok(())
+    }
+
+    /// `UAG`, `HAG`, `ASG`, or what is skipped.
+    fn item(&mut self) -> Result<(), LoadError> {
+        let place = self.place;
+        let keyword = match &self.token {
+            Token::Bare(word) if !is_number(word) => word.clone(),
+            _ => return Err(self.expected("UAG, HAG or ASG")),
+        };
+        match keyword.as_str() {
+            "UAG" => {
+                self.advance()?;
+                let (name, users) = self.members(place, "the name of a user")?;
+                self.found.user_groups.push((name, users.into_iter().collect()));
+            }
+            "HAG" => {
+                self.advance()?;
+                let (name, hosts) = self.members(place, "the name of a host")?;
+                let hosts: HashSet<String> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+                self.found.host_groups.push((name, hosts));
+            }
+            "ASG" => {
+                self.advance()?;
+                self.group()?;
+            }
+            "RULE" | "CALC" => return Err(self.expected("UAG, HAG or ASG")),
+            word if input(word).is_some() => return Err(self.expected("UAG, HAG or ASG")),
+            word => {
+                self.advance()?;
+                self.skip('(', ')')?;
+                if self.is_mark('{') {
+                    self.skip('{', '}')?;
+                }
+                self.warn(place, format!("\"{word}\" is not known and is skipped; UAG, HAG and ASG are"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The name and the members of a UAG or HAG.
+    fn members(&mut self, place: Place, what: &str) -> Result<(String, Vec<String>), LoadError> {
+        let is_users = what.ends_with("user");
+        let (name, _) = self.named("the name of the group")?;
+        let groups = if is_users { &self.found.user_groups } else { &self.found.host_groups };
+        if groups.iter().any(|(known, _)| *known == name) {
+            let keyword = if is_users { "UAG" } else { "HAG" };
+            return Err(self.lexer.error(place, format!("there is a {keyword} \"{name}\" already")));
+        }
+        let members = if self.is_mark('{') { self.names('{', '}', what)? } else { Vec::new() };
+        Ok((name, members.into_iter().map(|(member, _)| member).collect()))
+    }
+
+    fn group(&mut self) -> Result<(), LoadError> {
+        let (name, place) = self.named("the name of the group")?;
+        let mut group = Group::default();
+        let known = self.found.groups.iter().position(|(known, _)| *known == name);
+        let is_taken = known.and_then(|index| self.found.groups.get(index)).is_some_and(|(name, group)| {
+            // DEFAULT is there from the start, as nothing.
+            name != DEFAULT || !group.rules.is_empty() || !group.inputs.is_empty()
+        });
+        if is_taken {
+            return Err(self.lexer.error(place, format!("there is an ASG \"{name}\" already")));
+        }
+        if self.is_mark('{') {
+            self.advance()?;
+            loop {
+                self.group_item(&mut group)?;
+                if self.is_mark('}') {
+                    self.advance()?;
+                    break;
+                }
+            }
+        }
+        match known.and_then(|index| self.found.groups.get_mut(index)) {
+            Some(place) => place.1 = group,
+            None => self.found.groups.push((name, group)),
+        }
+        Ok(())
+    }
+
+    fn group_item(&mut self, group: &mut Group) -> Result<(), LoadError> {
+        let place = self.place;
+        let keyword = match &self.token {
+            Token::Bare(word) => word.clone(),
+            _ => return Err(self.expected("INPA to INPU, or RULE")),
+        };
+        if let Some(arg) = input(&keyword) {
+            self.advance()?;
+            let (pv, _) = self.named("the name of a PV")?;
+            group.inputs.push((arg, pv));
+            return Ok(());
+        }
+        if keyword != "RULE" {
+            return Err(self.expected("INPA to INPU, or RULE"));
+        }
+        self.advance()?;
+        group.rules.extend(self.rule(place)?);
+        Ok(())
+    }
+
+    /// What stands behind RULE; `None` when it says something that is not known, so that it gives nothing.
+    fn rule(&mut self, place: Place) -> Result<Option<Rule>, LoadError> {
+        self.mark('(')?;
+        let level = self.level()?;
+        self.mark(',')?;
+        let right = self.name("NONE, READ or WRITE")?;
+        let access = match right.as_str() {
+            "NONE" => Some(Access::None),
+            "READ" => Some(Access::Read),
+            "WRITE" => Some(Access::Write),
+            _ => None,
+        };
+        let mut is_trapped = false;
+        if self.is_mark(',') {
+            self.advance()?;
+            is_trapped = match &self.token {
+                Token::Bare(word) if word == "TRAPWRITE" => true,
+                Token::Bare(word) if word == "NOTRAPWRITE" => false,
+                _ => return Err(self.expected("TRAPWRITE or NOTRAPWRITE")),
+            };
+            self.advance()?;
+        }
+        self.mark(')')?;
+        let granted = Granted { access: access.unwrap_or_default(), is_trapped };
+        let mut rule = Rule { level, granted, user_groups: Vec::new(), host_groups: Vec::new(), calc: None };
+        let mut unknown = access.is_none().then_some(right);
+        if self.is_mark('{') {
+            self.advance()?;
+            loop {
+                unknown = unknown.or(self.condition(&mut rule)?);
+                if self.is_mark('}') {
+                    self.advance()?;
+                    break;
+                }
+            }
+        }
+        if let Some(word) = unknown {
+            self.warn(place, format!("this rule gives nothing, since \"{word}\" is not known"));
+            return Ok(None);
+        }
+        Ok(Some(rule))
+    }
+
+    fn level(&mut self) -> Result<u32, LoadError> {
+        let level = match &self.token {
+            Token::Bare(word) => word.parse().ok(),
+            _ => None,
+        };
+        match level {
+            Some(level) => self.advance().map(|_| level),
+            None => Err(self.expected("a security level, 0 or 1")),
+        }
+    }
+
+    /// `UAG(...)`, `HAG(...)` or `CALC(...)`; gives the word that it does not know.
+    fn condition(&mut self, rule: &mut Rule) -> Result<Option<String>, LoadError> {
+        const WANTED: &str = "UAG, HAG or CALC";
+        let keyword = match &self.token {
+            Token::Bare(word) if !is_number(word) => word.clone(),
+            _ => return Err(self.expected(WANTED)),
+        };
+        match keyword.as_str() {
+            "UAG" | "HAG" => {
+                self.advance()?;
+                for (name, place) in self.names('(', ')', "the name of a group")? {
+                    let is_users = keyword == "UAG";
+                    let groups = if is_users { &self.found.user_groups } else { &self.found.host_groups };
+                    let Some(index) = groups.iter().position(|(known, _)| *known == name) else {
+                        let message = format!("no {keyword} \"{name}\" stands above this rule");
+                        return Err(self.lexer.error(place, message));
+                    };
+                    if is_users { &mut rule.user_groups } else { &mut rule.host_groups }.push(index);
+                }
+            }
+            "CALC" => {
+                self.advance()?;
+                let (text, place) = self.named("an expression in quotes")?;
+                // The last one counts, as in Base.
+                rule.calc = Some(self.calc(&text, place)?);
+            }
+            "ASG" | "RULE" => return Err(self.expected(WANTED)),
+            _ => {
+                self.advance()?;
+                self.skip('(', ')')?;
+                return Ok(Some(keyword));
+            }
+        }
+        Ok(None)
+    }
+
+    fn calc(&self, text: &str, place: Place) -> Result<Program, LoadError> {
+        let program = Program::compile(text)
+            .map_err(|error| self.lexer.error(place, format!("\"{text}\" is no expression: {error}")))?;
+        if program.has_stores() {
+            return Err(self.lexer.error(place, "a CALC of a rule may not have ':='"));
+        }
+        Ok(program)
+    }
+
+    /// Leaves out what stands between brackets, these included.
+    fn skip(&mut self, open: char, close: char) -> Result<(), LoadError> {
+        let place = self.place;
+        self.mark(open)?;
+        let mut wanted = vec![close];
+        while let Some(&last) = wanted.last() {
+            match self.token {
+                Token::Mark('(') => wanted.push(')'),
+                Token::Mark('{') => wanted.push('}'),
+                Token::Mark(mark) if mark == last => {
+                    wanted.pop();
+                }
+                Token::Mark(')' | '}') => return Err(self.expected(&format!("'{last}'"))),
+                Token::End => return Err(self.lexer.error(place, format!("'{open}' is not closed"))),
+                Token::Mark(_) | Token::Bare(_) | Token::Quoted(_) | Token::Json(_) => {}
+            }
+            if wanted.len() > ACCESS_DEPTH_MAX {
+                return Err(self.lexer.error(self.place, "brackets are nested too deep"));
+            }
+            self.advance()?;
+        }
+        Ok(())
+    }
+}
+
+/// The argument of INPA to INPU.
+fn input(word: &str) -> Option<usize> {
+    match word.as_bytes() {
+        [b'I', b'N', b'P', letter @ b'A'..=b'U'] => Some(usize::from(letter - b'A')),
+        _ => None,
+    }
+}
+
+fn is_keyword(word: &str) -> bool {
+    KEYWORDS.contains(&word) || input(word).is_some()
+}
+
+fn is_number(word: &str) -> bool {
+    word.parse::<f64>().is_ok() && word.contains(|character: char| character.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(source: &str) -> Result<AccessFile, LoadError> {
+        AccessFile::parse("test.acf", source.as_bytes(), "")
+    }
+
+    /// What is said of the only mistake of a file, without the line itself.
+    fn complaint(source: &str) -> String {
+        parsed(source).unwrap_err().to_string().lines().next().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn names_may_be_quoted_groups_empty_and_comments_anywhere() {
+        let file = parsed(
+            "# who\nUAG(\"a b\") {\"x y\", z} # these\nHAG(h) {FOO.bar}\nUAG(nobody)\nASG(G)\n\
+             ASG(DEFAULT) {INPA(\"P:x.SEVR\") RULE(1, READ) {UAG(\"a b\", nobody) HAG(h) CALC(A)}}",
+        )
+        .unwrap();
+
+        assert!(file.user_groups[0].1.contains("x y"));
+        assert!(file.host_groups[0].1.contains("foo.bar"));
+        let (name, group) = &file.groups[0];
+        assert_eq!((name.as_str(), &group.inputs), ("DEFAULT", &vec![(0, "P:x.SEVR".to_owned())]));
+        assert_eq!((&group.rules[0].user_groups, &group.rules[0].host_groups), (&vec![0, 1], &vec![0]));
+        assert!(file.warnings().is_empty());
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_place_and_what_is_expected() {
+        for (source, expected) in [
+            ("", "1:1: expected UAG, HAG or ASG, found the end of the file"),
+            ("ASG(DEFAULT) {\n  FOO(1)\n}", "2:3: expected INPA to INPU, or RULE, found \"FOO\""),
+            ("ASG(DEFAULT) {}", "1:15: expected INPA to INPU, or RULE, found '}'"),
+            ("UAG(a) {}", "1:9: expected the name of a user, found '}'"),
+            ("UAG(a) {12}", "1:9: expected the name of a user, found \"12\""),
+            ("UAG(a) {x y}", "1:11: expected '}', found \"y\""),
+            ("ASG(G) {RULE(-1, READ)}", "1:14: expected a security level, 0 or 1, found \"-1\""),
+            ("ASG(G) {RULE(1, READ, LOUD)}", "1:23: expected TRAPWRITE or NOTRAPWRITE, found \"LOUD\""),
+            ("ASG(G) {RULE(1, READ) {}}", "1:24: expected UAG, HAG or CALC, found '}'"),
+            ("ASG(G) {RULE(1, READ) {UAG(a)}}", "1:28: no UAG \"a\" stands above this rule"),
+            ("UAG(a) UAG(a)", "1:8: there is a UAG \"a\" already"),
+            ("ASG(G) ASG(G)", "1:12: there is an ASG \"G\" already"),
+            ("ASG(G) {RULE(1, READ) {CALC(\"A:=1;1\")}}", "1:29: a CALC of a rule may not have ':='"),
+            ("FOO(a) {b", "1:8: '{' is not closed"),
+            ("FOO", "1:4: expected '(', found the end of the file"),
+            ("ASG($(G))", "1:5: macro \"G\" is not defined; no macros were given"),
+        ] {
+            assert_eq!(complaint(source), format!("test.acf:{expected}"), "{source}");
+        }
+        assert!(
+            complaint("ASG(G) {RULE(1, READ) {CALC(\"A+\")}}").starts_with("test.acf:1:29: \"A+\" is no expression")
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_skipped_with_a_warning_and_gives_nothing() {
+        let file = parsed(
+            "FOO(a, \"b\") {BAR(x) {y(z)}}\nASG(DEFAULT) {\n  RULE(1, RPC)\n\
+             RULE(1, WRITE) {METHOD(\"x509\")}\nRULE(1, READ)}",
+        )
+        .unwrap();
+
+        assert_eq!(
+            file.warnings(),
+            [
+                "test.acf:1:1: \"FOO\" is not known and is skipped; UAG, HAG and ASG are",
+                "test.acf:3:3: this rule gives nothing, since \"RPC\" is not known",
+                "test.acf:4:1: this rule gives nothing, since \"METHOD\" is not known",
+            ]
+        );
+        assert_eq!(file.groups[0].1.rules.len(), 1);
+    }
+
+    #[test]
+    fn macros_are_replaced() {
+        let file = AccessFile::parse("test.acf", b"ASG($(G)) {INPA($(P)x) RULE(1, READ)}", "P=X:,G=ops").unwrap();
+
+        assert_eq!(file.groups[1].0, "ops");
+        assert_eq!(file.groups[1].1.inputs, [(0, "X:x".to_owned())]);
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_or_nested_too_deep_is_refused() {
+        let large = vec![b' '; ACCESS_FILE_BYTES_MAX + 1];
+        let deep = format!("FOO{}", "(".repeat(ACCESS_DEPTH_MAX + 1));
+
+        assert!(AccessFile::parse("test.acf", &large, "").is_err());
+        assert!(complaint(&deep).ends_with("brackets are nested too deep"), "{}", complaint(&deep));
+    }
+}

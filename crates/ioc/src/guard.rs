@@ -1,0 +1,189 @@
+//! Who may do what with the records: the rules of an access file, joined to the database and to the clients.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use fodo_data::{Meta, Severity, TimeStamp, Value};
+use fodo_db::{Access, AccessFile, AccessInput, Database, FieldRef, Granted, LoadError, Security};
+use fodo_net::{Peer, Reading, Rights};
+
+/// Who may do what; by itself everybody everything.
+#[derive(Default)]
+pub struct Policy {
+    /// An access file (`.acf`) and its macros (`"P=X:,R=1"`).
+    pub access_file: Option<(PathBuf, String)>,
+    /// Hosts are told apart by the addresses that they connect from, not by the names that they give themselves.
+    ///
+    /// As `asCheckClientIP` of EPICS Base: names of hosts in the file are looked up when it is read.
+    pub goes_by_address: bool,
+    /// No client may write, whatever a file says.
+    pub is_read_only: bool,
+    /// What is told of puts that went through: with an access file of those under TRAPWRITE, else of all.
+    ///
+    /// Called while no other record is processed, so it must not block.
+    pub tell_put: Option<TellPut>,
+}
+
+/// What takes note of puts.
+pub type TellPut = Box<dyn Fn(PutNote) + Send + Sync>;
+
+/// A put that went through.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PutNote {
+    /// When.
+    pub time: TimeStamp,
+    /// By whom.
+    pub by: Peer,
+    /// The record and its field.
+    pub pv: String,
+    /// What the field was.
+    pub old: Value,
+    /// What it is after the put.
+    pub new: Value,
+    /// The field's labels, among others.
+    pub meta: Arc<Meta>,
+}
+
+/// What holds of a policy while the IOC runs.
+pub struct Guard {
+    policy: Policy,
+    /// `None` where there is no access file.
+    security: Option<RwLock<Security>>,
+}
+
+/// The fields that are inputs of rules.
+pub type Inputs = HashMap<FieldRef, Vec<AccessInput>>;
+
+/// Rules that are ready, but do not hold yet.
+#[derive(Debug)]
+pub struct Rules {
+    pub security: Security,
+    pub inputs: Inputs,
+    /// What is wrong with them, though they can be used.
+    pub warnings: Vec<String>,
+}
+
+impl Guard {
+    /// Everybody may do everything.
+    pub fn open() -> Guard {
+        Guard { policy: Policy::default(), security: None }
+    }
+
+    /// Reads the access file, where there is one.
+    pub fn new(policy: Policy, database: &Database) -> Result<(Guard, Rules), LoadError> {
+        let rules = match &policy.access_file {
+            Some(_) => read(&policy, database)?,
+            None => Rules::none(),
+        };
+        let security = policy.access_file.is_some().then(|| RwLock::new(rules.security.clone()));
+        Ok((Guard { policy, security }, rules))
+    }
+
+    /// Reads the access file again; nothing is changed yet.
+    pub fn read_again(&self, database: &Database) -> Result<Option<Rules>, LoadError> {
+        match &self.policy.access_file {
+            Some(_) => read(&self.policy, database).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// From now on these rules hold.
+    pub fn set_rules(&self, security: Security) {
+        if let Some(held) = &self.security {
+            *held.write().unwrap_or_else(PoisonError::into_inner) = security;
+        }
+    }
+
+    /// An input of the rules has this reading now; tells whether a client may have other rights for it.
+    pub fn set_input(&self, inputs: &[AccessInput], reading: &Reading) -> bool {
+        let Some(security) = &self.security else { return false };
+        let mut security = security.write().unwrap_or_else(PoisonError::into_inner);
+        inputs.iter().fold(false, |has_changed, input| security.set_input(*input, number(reading)) | has_changed)
+    }
+
+    /// Whether rights depend on the groups of records.
+    pub fn has_rules(&self) -> bool {
+        self.security.is_some()
+    }
+
+    /// What a client may do with a field.
+    pub fn allowed(&self, database: &Database, field: FieldRef, by: &Peer) -> Rights {
+        let access = self.granted(database, field, by).access;
+        Rights { read: access >= Access::Read, write: access >= Access::Write && !self.policy.is_read_only }
+    }
+
+    /// Whether this client's puts to the field are told.
+    pub fn tells_puts(&self, database: &Database, field: FieldRef, by: &Peer) -> bool {
+        self.policy.tell_put.is_some() && self.granted(database, field, by).is_trapped
+    }
+
+    /// Tells a put that went through.
+    pub fn tell_put(&self, note: PutNote) {
+        if let Some(tell) = &self.policy.tell_put {
+            tell(note);
+        }
+    }
+
+    fn granted(&self, database: &Database, field: FieldRef, by: &Peer) -> Granted {
+        let Some(security) = &self.security else { return Granted { access: Access::Write, is_trapped: true } };
+        let (group, level) = database.access_group(field);
+        let address = self.policy.goes_by_address.then(|| by.address.ip().to_canonical().to_string());
+        let host = address.as_deref().unwrap_or(&by.host);
+        let security = security.read().unwrap_or_else(PoisonError::into_inner);
+        security.granted(&group.to_str(), level, &by.user, host)
+    }
+}
+
+impl Rules {
+    pub fn none() -> Rules {
+        Rules { security: Security::new(AccessFile::default()), inputs: Inputs::new(), warnings: Vec::new() }
+    }
+}
+
+/// What a rule calculates with; `None` when there is no telling, as while the record is INVALID.
+fn number(reading: &Reading) -> Option<f64> {
+    let is_valid = reading.alarm.severity != Severity::Invalid;
+    reading.value.first().filter(|_| is_valid).and_then(|scalar| scalar.to_f64().ok())
+}
+
+fn read(policy: &Policy, database: &Database) -> Result<Rules, LoadError> {
+    let Some((path, macros)) = &policy.access_file else { return Ok(Rules::none()) };
+    let name = path.to_string_lossy();
+    let mut file = AccessFile::load(&name, macros, &mut |file| std::fs::read(file))?;
+    if policy.goes_by_address {
+        file.resolve_hosts(&mut address_of);
+    }
+    let mut warnings = file.warnings().to_vec();
+    let security = Security::new(file);
+    let mut inputs = Inputs::new();
+    for (input, pv) in security.inputs() {
+        match database.field(pv) {
+            Some(field) => inputs.entry(field).or_default().push(input),
+            None => warnings
+                .push(format!("{name}: the input \"{pv}\" is no record of this IOC: no CALC with it is ever true")),
+        }
+    }
+    Ok(Rules { security, inputs, warnings })
+}
+
+/// The address of a host, as its connections have it.
+fn address_of(host: &str) -> Option<String> {
+    let mut found = (host, 0).to_socket_addrs().ok()?;
+    found.find(|address| matches!(address.ip(), IpAddr::V4(_))).map(|address| address.ip().to_string())
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").field("policy", &self.policy).field("security", &self.security).finish()
+    }
+}
+
+impl std::fmt::Debug for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Policy");
+        shown.field("access_file", &self.access_file).field("is_read_only", &self.is_read_only);
+        shown.finish_non_exhaustive()
+    }
+}

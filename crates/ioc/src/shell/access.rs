@@ -1,0 +1,73 @@
+//! Commands on access security: the file, its macros, and loading it again.
+
+use super::script::Flow;
+use super::{Call, Failure, Shell, Stage, check, lock};
+use crate::guard::{Guard, Policy};
+
+type Outcome = Result<Flow, Failure>;
+
+/// The variable that has hosts told apart by their addresses.
+pub(super) const CHECKS_ADDRESS: &str = "asCheckClientIP";
+
+/// `asSetFilename("plant.acf")`
+pub(super) fn set_file(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    is_early(shell)?;
+    // Access security that is asked for must not be missing: a name that is empty is one that iocInit cannot read.
+    shell.access_file = Some(shell.path(call.argument(1).unwrap_or_default()));
+    call.needed(1, "an access security file")?;
+    Ok(Flow::Next)
+}
+
+/// `asSetSubstitutions("P=x:")`
+pub(super) fn set_macros(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    is_early(shell)?;
+    call.argument(1).unwrap_or_default().clone_into(&mut shell.access_macros);
+    Ok(Flow::Next)
+}
+
+fn is_early(shell: &Shell) -> Result<(), Failure> {
+    match shell.stage {
+        Stage::Loading(_) => Ok(()),
+        _ => {
+            Err("access security is chosen before iocInit; after it asInit loads the same file again".to_owned().into())
+        }
+    }
+}
+
+/// `asInit`
+pub(super) fn load_again(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    if matches!(shell.stage, Stage::Loading(_)) {
+        shell.remark("iocInit loads the access security file; asInit does so again after it".to_owned());
+        return Ok(Flow::Next);
+    }
+    if shell.access_file.is_none() {
+        return Err("there is no access security file; asSetFilename names one before iocInit".to_owned().into());
+    }
+    let place = shell.place();
+    let reloaded = lock(&place).as_ref().map_or(Ok(Vec::new()), crate::RunningIoc::reload_access);
+    let warnings = reloaded.map_err(super::files::failure)?;
+    warnings.into_iter().for_each(|warning| shell.remark(warning));
+    Ok(Flow::Next)
+}
+
+impl Shell {
+    /// What clients may do, from now on.
+    pub(super) fn policy(&self, given: Policy) -> Policy {
+        let access_file = self.access_file.clone().map(|file| (file, self.access_macros.clone()));
+        let checks_address = self.variables.get(CHECKS_ADDRESS).is_some_and(|value| *value != 0);
+        Policy { access_file, goes_by_address: given.goes_by_address || checks_address, ..given }
+    }
+
+    /// In a check: what is wrong with the access file, for these records. No host is looked up.
+    pub(super) fn look_at_rules(&mut self) {
+        let Stage::Checked(database) = &self.stage else { return };
+        let policy = Policy { goes_by_address: false, ..self.policy(Policy::default()) };
+        match Guard::new(policy, database) {
+            Ok((_, rules)) => rules.warnings.into_iter().for_each(|warning| self.remark(warning)),
+            Err(mut error) => {
+                error.from.extend(self.places());
+                self.deliver(check::Weight::Error, error);
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Rules of an access file, while clients are connected to the IOC.
+#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fodo_ioc::{Ioc, Policy, PutNote, RunningIoc};
+use fodo_net::{Channel, ClientConfig, Context, ServerConfig};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const DATABASE: &str = r#"
+record(ao, "x") { field(VAL, "1") field(ASG, "CALCULATED") }
+record(ao, "key") { field(VAL, "0") }
+record(ao, "free") { field(VAL, "1") }
+record(calcout, "slow") { field(CALC, "A") field(ODLY, "0.2") }
+record(calcout, "endless") { field(CALC, "A") field(ODLY, "1000") }
+"#;
+
+const ACCESS: &str = r#"
+HAG(here) { "127.0.0.1" }
+ASG(DEFAULT) { RULE(1, WRITE) }
+ASG(CALCULATED) { INPA("$(KEY)") INPB("elsewhere") RULE(1, READ) RULE(1, WRITE, TRAPWRITE) { CALC("A=1") } RULE(1, WRITE) { CALC("B=0") } }
+ASG(LOCKED) { RULE(1, READ) }
+ASG(HERE) { RULE(1, WRITE) { HAG(here) } }
+"#;
+
+/// A folder of its own, with the two files; gone when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("fodo-access-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("test.db"), DATABASE).unwrap();
+        std::fs::write(folder.join("test.acf"), ACCESS).unwrap();
+        Folder(folder)
+    }
+
+    fn access(&self) -> PathBuf {
+        self.0.join("test.acf")
+    }
+
+    fn policy(&self) -> Policy {
+        Policy { access_file: Some((self.access(), "KEY=key".to_owned())), ..Policy::default() }
+    }
+
+    fn load(&self) -> Ioc {
+        Ioc::load(&[(self.0.join("test.db"), String::new())]).unwrap()
+    }
+
+    fn serve(&self, policy: Policy) -> (RunningIoc, Context) {
+        let config = ServerConfig {
+            interfaces: vec![Ipv4Addr::LOCALHOST],
+            port: 0,
+            beacons_to_interfaces: false,
+            ..ServerConfig::default()
+        };
+        let running = self.load().guarded(policy).unwrap().serve(config).unwrap();
+        let place = SocketAddr::from((Ipv4Addr::LOCALHOST, running.udp_port()));
+        (running, Context::new(ClientConfig::at(vec![place])))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn channel(context: &Context, name: &str) -> Channel {
+    let channel = context.channel(name).unwrap();
+    channel.connect(PATIENCE).unwrap();
+    channel
+}
+
+fn may_write(channel: &Channel) -> bool {
+    channel.facts().unwrap().may_write
+}
+
+/// Waits for the server to tell.
+fn until_may_write(channel: &Channel, wanted: bool) {
+    let start = Instant::now();
+    while may_write(channel) != wanted {
+        assert!(start.elapsed() < PATIENCE, "the rights do not change");
+        std::thread::yield_now();
+    }
+}
+
+fn file_of(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+#[test]
+fn a_calc_that_turns_with_its_input_is_told_and_holds_for_puts() {
+    let folder = Folder::new("calc");
+    let (_running, context) = folder.serve(folder.policy());
+    let (x, key) = (channel(&context, "x"), channel(&context, "key"));
+    assert!(!may_write(&x) && may_write(&key));
+
+    key.put(1.0, PATIENCE).unwrap();
+    until_may_write(&x, true);
+    x.put(5.0, PATIENCE).unwrap();
+    key.put(2.0, PATIENCE).unwrap();
+    until_may_write(&x, false);
+
+    assert!(x.put(6.0, PATIENCE).is_err());
+    assert_eq!(x.get(PATIENCE).unwrap().value, 5.0.into());
+}
+
+#[test]
+fn a_put_to_asg_moves_its_record_to_other_rules() {
+    let folder = Folder::new("asg");
+    let (_running, context) = folder.serve(folder.policy());
+    let (free, group) = (channel(&context, "free"), channel(&context, "free.ASG"));
+    assert!(may_write(&free));
+
+    group.put("LOCKED", PATIENCE).unwrap();
+
+    until_may_write(&free, false);
+    until_may_write(&group, false);
+    assert!(group.put("DEFAULT", PATIENCE).is_err());
+}
+
+#[test]
+fn a_file_that_is_read_again_holds_for_who_is_connected_and_one_with_a_mistake_does_not() {
+    let folder = Folder::new("again");
+    let (running, context) = folder.serve(folder.policy());
+    let free = channel(&context, "free");
+
+    std::fs::write(folder.access(), "ASG(DEFAULT) { RULE(1, READ) }").unwrap();
+    running.reload_access().unwrap();
+    until_may_write(&free, false);
+    std::fs::write(folder.access(), "ASG(DEFAULT) {\n RULE(1, WRITE)\n HAG(x) }").unwrap();
+    let told = running.reload_access().unwrap_err().to_string();
+
+    let place = format!("{}:3:2: expected INPA to INPU, or RULE, found \"HAG\"", file_of(&folder.access()));
+    assert!(told.starts_with(&place), "{told}");
+    assert!(free.put(2.0, PATIENCE).is_err());
+}
+
+#[test]
+fn an_input_that_is_no_record_here_is_told_and_its_calc_is_never_true() {
+    let folder = Folder::new("input");
+
+    let ioc = folder.load().guarded(folder.policy()).unwrap();
+
+    let [warning] = ioc.access_warnings() else { panic!("{:?}", ioc.access_warnings()) };
+    assert!(warning.contains("\"elsewhere\" is no record of this IOC"), "{warning}");
+}
+
+#[test]
+fn a_read_only_server_lets_nobody_write_whatever_the_file_says() {
+    let folder = Folder::new("read-only");
+    let (_running, context) = folder.serve(Policy { is_read_only: true, ..folder.policy() });
+    let free = channel(&context, "free");
+
+    assert!(!may_write(&free));
+    assert!(free.put(2.0, PATIENCE).is_err());
+    assert_eq!(free.get(PATIENCE).unwrap().value, 1.0.into());
+}
+
+#[test]
+fn hosts_go_by_their_addresses_where_that_is_wanted() {
+    let folder = Folder::new("address");
+    let by_name = folder.serve(folder.policy());
+    let by_address = folder.serve(Policy { goes_by_address: true, ..folder.policy() });
+
+    for ((_running, context), is_allowed) in [(by_name, false), (by_address, true)] {
+        let free = channel(&context, "free");
+        channel(&context, "free.ASG").put("HERE", PATIENCE).unwrap();
+        // Told where it changes something: a get behind the put comes after it.
+        let start = Instant::now();
+        while may_write(&free) != is_allowed && start.elapsed() < PATIENCE {
+            free.get(PATIENCE).unwrap();
+        }
+        assert_eq!(may_write(&free), is_allowed);
+    }
+}
+
+/// Every put is noted, whoever may put.
+fn noting() -> (Policy, Arc<Mutex<Vec<PutNote>>>) {
+    let notes: Arc<Mutex<Vec<PutNote>>> = Arc::default();
+    let kept = notes.clone();
+    let tell_put = Some(Box::new(move |note| kept.lock().unwrap().push(note)) as fodo_ioc::TellPut);
+    (Policy { tell_put, ..Policy::default() }, notes)
+}
+
+#[test]
+fn a_put_that_waits_for_its_record_is_noted_once_it_is_written() {
+    let folder = Folder::new("waits");
+    let (policy, notes) = noting();
+    let (_running, context) = folder.serve(policy);
+    let slow = channel(&context, "slow.A");
+
+    let puts = [slow.start_put(1.0), slow.start_put(2.0)];
+    puts.into_iter().for_each(|put| put.wait(PATIENCE).unwrap());
+
+    let notes = notes.lock().unwrap();
+    let seen: Vec<_> = notes.iter().map(|note| (note.old.clone(), note.new.clone())).collect();
+    assert_eq!(seen, [(0.0.into(), 1.0.into()), (1.0.into(), 2.0.into())]);
+}
+
+#[test]
+fn a_put_whose_client_goes_before_its_turn_is_not_noted() {
+    let folder = Folder::new("goes");
+    let (policy, notes) = noting();
+    let (running, context) = folder.serve(policy);
+    let first = channel(&context, "endless.A");
+    let _goes_on = first.start_put(1.0);
+    first.get(PATIENCE).unwrap();
+    let place = SocketAddr::from((Ipv4Addr::LOCALHOST, running.udp_port()));
+    let other = Context::new(ClientConfig::at(vec![place]));
+    let second = channel(&other, "endless.A");
+    let _waits = second.start_put(2.0);
+    second.get(PATIENCE).unwrap();
+
+    other.close();
+    let start = Instant::now();
+    while running.clients().len() > 1 {
+        assert!(start.elapsed() < PATIENCE, "the client does not go");
+    }
+
+    let notes = notes.lock().unwrap();
+    assert_eq!(notes.iter().map(|note| note.new.clone()).collect::<Vec<_>>(), [1.0.into()]);
+    assert_eq!(first.get(PATIENCE).unwrap().value, 1.0.into());
+}
+
+#[test]
+fn puts_under_trapwrite_are_noted_with_what_was_and_what_is() {
+    let folder = Folder::new("notes");
+    let (Policy { tell_put, .. }, notes) = noting();
+    let (_running, context) = folder.serve(Policy { tell_put, ..folder.policy() });
+    let (x, key) = (channel(&context, "x"), channel(&context, "key"));
+
+    key.put(1.0, PATIENCE).unwrap();
+    until_may_write(&x, true);
+    x.put(5.0, PATIENCE).unwrap();
+    assert!(x.put("no number", PATIENCE).is_err());
+
+    let notes = notes.lock().unwrap();
+    let [note] = notes.as_slice() else { panic!("{notes:?}") };
+    assert_eq!((note.pv.as_str(), &note.old, &note.new), ("x.VAL", &1.0.into(), &5.0.into()));
+    assert_eq!(note.by.address.ip(), Ipv4Addr::LOCALHOST);
+}

@@ -1,0 +1,85 @@
+//! Puts of one client, and their ends.
+
+use fodo_ca::dbr::DbrType;
+use fodo_ca::eca::Eca;
+use fodo_ca::{Ioid, Sid};
+use fodo_data::{Now, Scalar, Severity, Value};
+
+use super::{Channel, Circuit};
+use crate::limit;
+use crate::log::Level;
+use crate::server::{Completion, PutRefusal, Pv};
+
+/// A put whose processing goes on.
+pub(super) struct Put {
+    pub(super) sid: Sid,
+    dbr: DbrType,
+    count: u32,
+    ioid: Ioid,
+    pub(super) value_bytes: usize,
+}
+
+impl Circuit {
+    /// The processing of a put has ended.
+    pub(in super::super) fn put_done(&mut self, put: u64, result: &Result<(), PutRefusal>) {
+        if let Some(Put { sid, dbr, count, ioid, value_bytes }) = self.puts.remove(&put) {
+            self.puts_bytes -= value_bytes;
+            self.machine.write_done(sid, dbr, count, Some(ioid), result.as_ref().map_err(status).copied());
+        }
+    }
+
+    pub(super) fn write(&mut self, sid: Sid, dbr: DbrType, value: Value, ioid: Option<Ioid>, now: Now) {
+        let Some(Channel { pv, allowed }) = self.channel(sid) else { return };
+        let (pv, count) = (pv.clone(), value.len() as u32);
+        if !allowed.write {
+            self.log.tell(
+                Level::Debug,
+                "a put is refused, since its client may not write",
+                Some(self.peer.address),
+                None,
+                now,
+            );
+            return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::NOWTACCESS));
+        }
+        if dbr == DbrType::PUT_ACKT || dbr == DbrType::PUT_ACKS {
+            let result = acknowledge(&*pv, dbr, &value);
+            return self.machine.write_done(sid, dbr, count, ioid, result);
+        }
+        if ioid.is_some() && (self.puts.len() >= limit::PUTS || !self.share.has_room()) {
+            self.share.refused();
+            return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::ALLOCMEM));
+        }
+        let Some(ioid) = ioid else {
+            if let Err(refusal) = pv.put(value, &self.peer, None) {
+                self.machine.write_done(sid, dbr, count, None, Err(status(&refusal)));
+            }
+            return;
+        };
+        let completion = Completion::new(self.inbox.clone(), self.key);
+        let (put, value_bytes) = (completion.number(), value.n_bytes());
+        self.puts.insert(put, Put { sid, dbr, count, ioid, value_bytes });
+        self.puts_bytes += value_bytes;
+        if let Err(refusal) = pv.put(value, &self.peer, Some(completion)) {
+            self.put_done(put, &Err(refusal));
+        }
+    }
+}
+
+/// What a client is told of a put that was refused.
+fn status(refusal: &PutRefusal) -> Eca {
+    match refusal {
+        PutRefusal::ReadOnly => Eca::NOWTACCESS,
+        PutRefusal::Rejected(_) => Eca::PUTFAIL,
+    }
+}
+
+fn acknowledge(pv: &dyn Pv, dbr: DbrType, value: &Value) -> Result<(), Eca> {
+    let Some(Scalar::U16(word) | Scalar::Enum(word)) = value.first() else {
+        return Err(Eca::PUTFAIL);
+    };
+    let result = match dbr == DbrType::PUT_ACKT {
+        true => pv.acknowledge(Some(word != 0), None),
+        false => pv.acknowledge(None, Some(Severity::from_code(word))),
+    };
+    result.map_err(|_| Eca::PUTFAIL)
+}
