@@ -59,7 +59,6 @@ const DATABASE: &[Planted] = &[
     ("record(\"*\", \"$(P)goood\") { field(PREC, 1) }", "\"$(P)goood", "error", "to add to; did you mean \"x:good\"?"),
     ("record(\"#\", \"$(P)goood\")", "\"$(P)goood", "error", "to delete; did you mean \"x:good\"?"),
     ("record(ai, \"$(P)c2\") { alias(\"$(P)good\") }", "\"$(P)good", "error", "is already the name of a record"),
-    ("record(ai, \"$(P)c3\") { field(INP, \"@asyn(PORT)\") }", "\"@asyn", "error", "INP cannot be"),
     ("record(ai, \"$(P)c4\") { info(archive, {period: [1, 2}) }", "{period", "error", "does not close this value"),
     ("record(ai, \"$(P)c5\") { field(VAL, 1) ? }", "?", "error", "'?' is out of place"),
     ("record(ai, \"$(P)c6\") { field(NAME, \"other\") }", "\"other", "error", "cannot be set as a field"),
@@ -81,6 +80,18 @@ const DATABASE_2: &[Planted] = &[
     ("menu(menuScan) { choice(menuScan20, \"20 second\") }", "\"20", "error", "menuScan has no choice \"20 second\""),
     ("device(ai, INST_IO, devX, \"Stream\")", "\"Stream", "error", "device support \"Stream\" is code"),
     ("breaktable(t) { 0 1 5 2 3 4 }", "3", "error", "must rise: 3 comes after 5"),
+];
+
+/// What is looked at once all records are known.
+const MISFITS: &[Planted] = &[
+    fine("record(ai, \"$(P)good\") {}"),
+    ("record(ai, \"$(P)a1\") { field(INP, \"@asyn(PORT)\") }", "\"@asyn", "error", "this DTYP takes no address"),
+    (
+        "record(bi, \"$(P)a2\") { field(DTYP, \"Db State\") field(INP, \"@\") }",
+        "\"@\"",
+        "error",
+        "Db State takes the name of a state",
+    ),
 ];
 
 const WARNINGS: &[Planted] = &[
@@ -235,6 +246,11 @@ fn every_fault_planted_in_databases_is_found_at_its_place() {
     let n_planted = assert_found("plant.db", DATABASE, &[]) + assert_found("again.db", DATABASE_2, &[]);
 
     assert!(n_planted >= 35, "{n_planted}");
+}
+
+#[test]
+fn inputs_and_outputs_that_do_not_fit_their_dtyp_are_found_at_their_place() {
+    assert_eq!(assert_found("misfits.db", MISFITS, &[]), 2);
 }
 
 #[test]

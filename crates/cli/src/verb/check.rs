@@ -95,6 +95,7 @@ fn findings(files: &[PathBuf], macros: &str) -> Result<Vec<Finding>, String> {
         };
         found.extend(loaded.err().into_iter().flatten().map(|error| Finding { weight: Weight::Error, error }));
     }
+    found.extend(loader.misfits().into_iter().map(|error| Finding { weight: Weight::Error, error }));
     found.extend(loader.remarks().into_iter().map(|error| Finding { weight: Weight::Warning, error }));
     // Hundreds of instances of a template have the same mistake.
     let mut told = HashSet::new();

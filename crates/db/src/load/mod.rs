@@ -208,20 +208,32 @@ impl Loader {
         &self.states
     }
 
+    /// Records whose INP or OUT is not what their DTYP takes, with their place if the loader keeps it.
+    pub fn misfits(&self) -> Vec<LoadError> {
+        let records = self.records.iter().enumerate().map(|(record, cell)| (record as u32, cell));
+        records
+            .filter(|(record, _)| !self.deleted.contains(record))
+            .filter_map(|(record, cell)| Some((record, with(&**cell, check_device)?.err()?)))
+            .take(LOAD_ERRORS_MAX)
+            .map(|(record, (field, message))| {
+                let mut placed = self.placed.iter().flatten();
+                let found = placed.rfind(|placed| (placed.record, placed.field) == (record, field));
+                let at = found.map(|placed| placed.at.clone()).unwrap_or_default();
+                LoadError { message, ..at }
+            })
+            .collect()
+    }
+
     /// Joins links and scan lists.
     pub fn finish(mut self) -> Result<Database, Vec<LoadError>> {
+        let misfits = self.misfits();
+        if !misfits.is_empty() {
+            return Err(misfits);
+        }
         self.compact();
         let Loader { records, names, index, mut infos, routines, tables, site, states, .. } = self;
         let routines = Arc::new(routines);
         let core = Core { records, index, names, tables, site: site.unwrap_or_else(|| Arc::new(Nowhere)), states };
-        let errors: Vec<LoadError> = (0..core.records.len() as u32)
-            .filter_map(|record| core.with(record, check_device)?.err())
-            .take(LOAD_ERRORS_MAX)
-            .map(|message| LoadError::of_file("", message))
-            .collect();
-        if !errors.is_empty() {
-            return Err(errors);
-        }
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
         }
@@ -240,8 +252,8 @@ impl Loader {
     }
 }
 
-/// Whether INP or OUT of a record is what its DTYP takes.
-fn check_device(body: &mut dyn Record) -> Result<(), String> {
+/// Whether INP or OUT of a record is what its DTYP takes; which of them, and why, when it is not.
+fn check_device(body: &mut dyn Record) -> Result<(), (u16, String)> {
     let kind = body.record_type();
     let device = Device::of(body);
     let fields = ["INP", "OUT"].into_iter();
@@ -252,7 +264,7 @@ fn check_device(body: &mut dyn Record) -> Result<(), String> {
     let name = body.common().name.clone();
     device
         .check(kind.name, &link)
-        .map_err(|reason| format!("{place} of {name} cannot be \"{}\": {reason}", link.text()))
+        .map_err(|reason| (field, format!("{place} of {name} cannot be \"{}\": {reason}", link.text())))
 }
 
 /// Finds where each link of a record leads.
