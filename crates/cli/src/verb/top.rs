@@ -48,9 +48,9 @@ UPDATES_POSTED (for subscriptions), and of these UPDATES_SENT, UPDATES_MERGED an
 bounds of a client or its host), FLAWED (datagrams that are cut or ask for what is no name), CPU
 (per cent of a core), MEM_RSS (bytes).
 
-JSON keys: those names in lower case, and list: address, user, host, channels, subscriptions,
-queued_bytes, pvs_waiting (with updates that are not among these bytes), sent, merged, waiting_s
-(null when nothing waits). error as for get.";
+JSON keys: the names of these PVs in lower case, and list: address, user, host, channels,
+subscriptions, queued_bytes, pvs_waiting (with updates that are not among these bytes), sent,
+merged, waiting_s (null when nothing waits). error as for get.";
 
 /// Clears a terminal and goes to its upper left corner.
 const CLEAR: &str = "\x1b[H\x1b[2J";
