@@ -224,6 +224,8 @@ fn number(word: &str) -> Option<Json> {
     }
     let hexadecimal = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X"));
     if let Some(digits) = hexadecimal {
+        // A sign would be taken there as well.
+        digits.starts_with(|first: char| first.is_ascii_hexdigit()).then_some(())?;
         let whole = i64::from_str_radix(digits, 16).ok()?;
         return Some(Json::Whole(if is_negative { -whole } else { whole }));
     }
@@ -254,6 +256,7 @@ mod tests {
             |entries: Vec<Entry>| entries.into_iter().map(|entry| (entry.name, entry.value)).collect::<Vec<_>>();
         assert_eq!(values(plain), values(loose));
         assert_eq!(read("-0x10"), Ok(Json::Whole(-16)));
+        assert!(read("-0x-8000000000000000").is_err());
         assert_eq!(read(".5"), Ok(Json::Real(0.5)));
         assert_eq!(read("-Infinity"), Ok(Json::Real(f64::NEG_INFINITY)));
     }

@@ -17,16 +17,21 @@ pub(crate) const LINK_TEXT_BYTES: u32 = 1024;
 pub(crate) const LOAD_ERRORS_MAX: usize = 100;
 /// Names of records that are compared with a wrong one to suggest the right one: some milliseconds.
 pub(crate) const SUGGESTED_NAMES_MAX: usize = 20_000;
+/// Bytes of a line that an error shows. Thousands of remarks may be about one longer line, and each would keep it.
+pub(crate) const SHOWN_LINE_BYTES_MAX: usize = 1024;
 /// Files that may include one another.
 pub(crate) const INCLUDE_DEPTH_MAX: usize = 20;
+/// Files that one file includes in all, itself counted, and each as often as it is read: twenty that each include the next
+/// one twice would be read a million times.
+pub(crate) const INCLUDES_MAX: usize = 10_000;
 /// Databases that one `.substitutions` file may ask for; a plant has some thousands.
 pub(crate) const INSTANCES_MAX: usize = 1_000_000;
 /// Macros that may stand inside one another.
 pub(crate) const MACRO_DEPTH_MAX: usize = 32;
 /// Macros that one line may need, those inside others included: some milliseconds.
 pub(crate) const MACRO_REFERENCES_MAX: usize = 10_000;
-/// Bytes that one line may have after its macros are replaced.
-pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
+/// Bytes that one line may have after its macros are replaced; Base takes 1024.
+pub(crate) const LINE_BYTES_MAX: usize = 1 << 16;
 /// Brackets inside one another in a JSON value.
 pub(crate) const JSON_DEPTH_MAX: usize = 64;
 /// Elements of one waveform: 1 GiB of the widest kind.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::calc::N_ARGS;
@@ -15,12 +16,18 @@ pub struct Call<'a> {
     pub value: &'a mut f64,
 }
 
-/// A routine could not do its work: the record goes into SOFT alarm of BRSV's severity.
+/// A routine could not do its work: the record goes into SOFT alarm of BRSV's severity. So it does when one panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoutineFailed;
 
 /// Runs inside the processing of its record, so it must not wait for anything.
 pub type Routine = Arc<dyn Fn(Call<'_>) -> Result<(), RoutineFailed> + Send + Sync>;
+
+/// Calls a routine. One that panics has failed: its record goes into alarm, and all records go on.
+pub(crate) fn call(routine: &Routine, call: Call<'_>) -> Result<(), RoutineFailed> {
+    // What it leaves half done are numbers, and any number is one.
+    catch_unwind(AssertUnwindSafe(|| routine(call))).unwrap_or(Err(RoutineFailed))
+}
 
 /// The routines that records may name.
 #[derive(Clone, Default)]

@@ -7,7 +7,8 @@ use super::{
     STACK_MAX, Unary,
 };
 
-/// Brackets and functions inside one another; an expression has at most 159 characters.
+/// Brackets and functions inside one another. A record's expression has at most 159 characters; that of a link or of
+/// an access rule may have more.
 const DEPTH_MAX: u8 = 64;
 
 impl Program {
@@ -24,6 +25,9 @@ impl Program {
     fn compile_as(dialect: Dialect, text: &str) -> Result<Program, CalcError> {
         let mut compiler = Compiler { dialect, text, position: 0, ops: Vec::new(), texts: Vec::new(), depth: 0 };
         compiler.statements()?;
+        if compiler.ops.len() > usize::from(u16::MAX) {
+            return Err(CalcError { position: 0, reason: "the expression is too long" });
+        }
         let program = Program { ops: compiler.ops.into(), texts: compiler.texts.into() };
         if program.stack_needed() > STACK_MAX {
             return Err(CalcError { position: 0, reason: "expression needs more than 80 values at once" });

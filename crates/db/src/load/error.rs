@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::limit::{INCLUDES_MAX, SHOWN_LINE_BYTES_MAX};
+
 /// What is wrong in a database file, and where. `Display` names file, line, column and what was
 /// expected, then shows the line with a caret below.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,11 +12,11 @@ pub struct LoadError {
     pub file: String,
     /// Counted from 1; 0 when the error belongs to no line.
     pub line: usize,
-    /// In characters, counted from 1.
+    /// In characters, counted from 1; in bytes on a line that is too long to be shown.
     pub column: usize,
     /// What was found and what was expected.
     pub message: String,
-    /// The line itself, before its macros were replaced.
+    /// The line itself, before its macros were replaced; empty for one that is too long to be shown.
     pub source: String,
     /// Who wanted the file with these macros, innermost first: `plant.substitutions:12:3`.
     pub from: Vec<String>,
@@ -89,6 +91,25 @@ fn distance(left: &str, right: &str) -> usize {
         before = std::mem::replace(&mut above, row);
     }
     above.last().copied().unwrap_or(0)
+}
+
+/// The column of a byte of a line. Those of long lines are not counted by characters: thousands of remarks on one
+/// would count it thousands of times.
+pub(crate) fn column(line: &str, byte: usize) -> usize {
+    match line.get(..byte) {
+        Some(before) if line.len() <= SHOWN_LINE_BYTES_MAX => before.chars().count() + 1,
+        _ => byte + 1,
+    }
+}
+
+/// What is said of a file that includes more than it may.
+pub(crate) fn too_many_includes() -> String {
+    format!("more than {INCLUDES_MAX} files are included")
+}
+
+/// A line as an error keeps it: those that are too long to be shown are left out.
+pub(crate) fn shown_line(line: &str) -> String {
+    if line.len() <= SHOWN_LINE_BYTES_MAX { line.to_owned() } else { String::new() }
 }
 
 /// `; did you mean "X"?`, or nothing.

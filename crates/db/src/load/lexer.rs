@@ -1,7 +1,7 @@
 //! Words of a database file, each with its place.
 
-use crate::limit::JSON_DEPTH_MAX;
-use crate::load::error::LoadError;
+use crate::limit::{JSON_DEPTH_MAX, LOAD_ERRORS_MAX};
+use crate::load::error::{LoadError, column, shown_line};
 use crate::load::macros::{Keep, Macros};
 
 /// A word of the file.
@@ -80,13 +80,13 @@ impl<'a> Lexer<'a> {
         let steps = if place.line == self.line { self.steps.clone() } else { self.steps_of(place.line) };
         let step = steps.iter().rev().find(|(expanded, _)| *expanded <= place.offset);
         let byte = step.map_or(0, |(expanded, original)| original + (place.offset - expanded)).min(source.len());
-        let column = source.char_indices().take_while(|(position, _)| *position < byte).count() + 1;
+        let column = column(source, byte);
         LoadError {
             file: self.file.to_owned(),
             line: place.line + 1,
             column,
             message: message.into(),
-            source: source.to_owned(),
+            source: shown_line(source),
             from: Vec::new(),
         }
     }
@@ -254,7 +254,9 @@ impl<'a> Lexer<'a> {
             Err(error) => {
                 self.steps = vec![(0, 0)];
                 let place = Place { line: self.line, offset: error.position };
-                self.errors.push(self.error(place, error.message));
+                if self.errors.len() < LOAD_ERRORS_MAX {
+                    self.errors.push(self.error(place, error.message));
+                }
                 self.text = line.to_owned();
             }
         }

@@ -98,6 +98,9 @@ impl Loader {
         let mut stage = Stage::new(self);
         let mut errors: Vec<LoadError> = Vec::new();
         for instance in &instances {
+            if errors.len() >= LOAD_ERRORS_MAX {
+                break;
+            }
             let mut found = Vec::new();
             let (n_placed, n_remarks) = (stage.staged.placed.len(), stage.staged.remarks.len());
             parse::file(&mut stage, &instance.file, &instance.macros, &mut open, &mut found);

@@ -4,8 +4,8 @@ use fodo_data::Text;
 
 use crate::common::{number, row};
 use crate::field::FieldInfo;
-use crate::limit::{INCLUDE_DEPTH_MAX, LOAD_ERRORS_MAX, NAME_BYTES_MAX};
-use crate::load::error::suggestion;
+use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX, NAME_BYTES_MAX};
+use crate::load::error::{suggestion, too_many_includes};
 use crate::load::lexer::{Lexer, Place, Token, unescaped};
 use crate::load::remarks::is_looked_at;
 use crate::load::{LoadError, Macros, OpenFile, Stage, record_type};
@@ -17,7 +17,7 @@ const ITEMS: [&str; 3] = ["field", "info", "alias"];
 
 /// Reads a file into the stage; errors are added, at most [`LOAD_ERRORS_MAX`].
 pub(crate) fn file(stage: &mut Stage, file: &str, macros: &Macros, open: &mut OpenFile, errors: &mut Vec<LoadError>) {
-    let mut files = Files { macros, open, paths: Vec::new(), within: Vec::new() };
+    let mut files = Files { macros, open, paths: Vec::new(), within: Vec::new(), n_read: 0 };
     match (files.open)(file) {
         Ok(bytes) => read(stage, file, &bytes, &mut files, errors),
         Err(error) => errors.push(LoadError::of_file(file, format!("cannot be read: {error}"))),
@@ -32,6 +32,7 @@ struct Files<'a, 'b> {
     paths: Vec<String>,
     /// The files that include the one that is read, and itself.
     within: Vec<String>,
+    n_read: usize,
 }
 
 fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: &mut Vec<LoadError>) {
@@ -43,6 +44,7 @@ fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: 
     let source = source.to_str();
     let macros = files.macros;
     files.within.push(name.to_owned());
+    files.n_read += 1;
     let mut parser = Parser { lexer: Lexer::new(name, &source, macros), stage, files, name, errors };
     while parser.errors.len() < LOAD_ERRORS_MAX {
         match parser.statement() {
@@ -331,6 +333,10 @@ impl Parser<'_, '_, '_, '_, '_> {
             let round = format!("{} -> {name}", self.files.within.join(" -> "));
             let message = format!("files include one another without end: {round}");
             self.errors.push(self.lexer.error(place, message));
+            return Ok(());
+        }
+        if self.files.n_read >= INCLUDES_MAX {
+            self.errors.push(self.lexer.error(place, too_many_includes()));
             return Ok(());
         }
         let mut inner = Vec::new();

@@ -1,7 +1,7 @@
 //! `.substitutions` files: which template is loaded with which macros, as `msi` and `dbLoadTemplate` read them.
 
-use crate::limit::{INCLUDE_DEPTH_MAX, INSTANCES_MAX, LOAD_ERRORS_MAX};
-use crate::load::error::suggestion;
+use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, INSTANCES_MAX, LOAD_ERRORS_MAX};
+use crate::load::error::{shown_line, suggestion, too_many_includes};
 use crate::load::{LoadError, Macros, OpenFile};
 
 /// One template with its macros.
@@ -20,7 +20,7 @@ pub struct Instance {
 /// `macros` are there already for the names of files and for values. `open` finds the file and what it includes.
 pub fn instances(file: &str, macros: &Macros, open: &mut OpenFile) -> Result<Vec<Instance>, Vec<LoadError>> {
     let mut reading =
-        Reading { open, within: Vec::new(), global: macros.clone(), found: Vec::new(), errors: Vec::new() };
+        Reading { open, within: Vec::new(), n_read: 0, global: macros.clone(), found: Vec::new(), errors: Vec::new() };
     reading.file(file, None);
     if reading.errors.is_empty() { Ok(reading.found) } else { Err(reading.errors) }
 }
@@ -29,6 +29,7 @@ struct Reading<'a, 'b> {
     open: &'a mut OpenFile<'b>,
     /// The files that include the one that is read, and itself.
     within: Vec<String>,
+    n_read: usize,
     global: Macros,
     found: Vec<Instance>,
     errors: Vec<LoadError>,
@@ -75,7 +76,7 @@ impl Words<'_> {
             line: before.matches('\n').count() + 1,
             column: before.get(start..).unwrap_or_default().chars().count() + 1,
             message: message.into(),
-            source: line.to_owned(),
+            source: shown_line(line),
             from: Vec::new(),
         }
     }
@@ -228,6 +229,11 @@ impl Reading<'_, '_> {
             self.errors.push(fail(format!("files include one another without end: {round} -> {file}")));
             return;
         }
+        if self.n_read >= INCLUDES_MAX {
+            self.errors.push(fail(too_many_includes()));
+            return;
+        }
+        self.n_read += 1;
         let bytes = match (self.open)(file) {
             Ok(bytes) => bytes,
             Err(error) => {

@@ -1,6 +1,7 @@
 //! Templates as text: macros replaced, `include` and `substitute` followed, as `msi` does it.
 
-use crate::limit::{INCLUDE_DEPTH_MAX, LOAD_ERRORS_MAX};
+use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX};
+use crate::load::error::{column, shown_line, too_many_includes};
 use crate::load::macros::Keep;
 use crate::load::{LoadError, Macros, OpenFile};
 
@@ -23,7 +24,7 @@ pub fn expand(
     undefined: Undefined,
     open: &mut OpenFile,
 ) -> Result<String, Vec<LoadError>> {
-    let mut work = Work { undefined, open, within: Vec::new(), errors: Vec::new(), out: String::new() };
+    let mut work = Work { undefined, open, within: Vec::new(), n_read: 0, errors: Vec::new(), out: String::new() };
     work.file(file, &mut macros.clone(), None);
     if work.errors.is_empty() { Ok(work.out) } else { Err(work.errors) }
 }
@@ -32,6 +33,7 @@ struct Work<'a, 'b> {
     undefined: Undefined,
     open: &'a mut OpenFile<'b>,
     within: Vec<String>,
+    n_read: usize,
     errors: Vec<LoadError>,
     out: String,
 }
@@ -48,6 +50,11 @@ impl Work<'_, '_> {
                 .push(fail(format!("files include one another without end: {} -> {file}", self.within.join(" -> "))));
             return;
         }
+        if self.n_read >= INCLUDES_MAX {
+            self.errors.push(fail(too_many_includes()));
+            return;
+        }
+        self.n_read += 1;
         let bytes = match (self.open)(file) {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -71,9 +78,9 @@ impl Work<'_, '_> {
         let at = |position: usize, message: String| LoadError {
             file: file.to_owned(),
             line: number,
-            column: line.get(..position).map_or(0, |before| before.chars().count()) + 1,
+            column: column(line, position),
             message,
-            source: line.to_owned(),
+            source: shown_line(line),
             from: Vec::new(),
         };
         let keep = if self.undefined == Undefined::Kept { Keep::Undefined } else { Keep::Nothing };

@@ -199,7 +199,8 @@ pub(crate) fn filtered(range: u8, filter: Filter) -> Option<u8> {
         *filter.state = range;
         return None;
     }
-    let alpha = filter.time_s / (filter.elapsed_s + filter.time_s);
+    // A clock that was set back has told of no time; Base counts it as negative, and may never come back from that.
+    let alpha = filter.time_s / (filter.elapsed_s.max(0.0) + filter.time_s);
     state = alpha * state + if state > 0.0 { 1.0 - alpha } else { alpha - 1.0 } * range;
     if state - state.floor() > THRESHOLD {
         state = -state;
