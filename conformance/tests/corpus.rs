@@ -3,12 +3,24 @@
 
 #[path = "../../fuzz/src/ca.rs"]
 mod ca;
+#[path = "../../fuzz/src/calc.rs"]
+mod calc;
 #[path = "../../fuzz/src/codec.rs"]
 mod codec;
+#[path = "../../fuzz/src/database.rs"]
+mod database;
 #[path = "../../fuzz/src/datagrams.rs"]
 mod datagrams;
+#[path = "../../fuzz/src/ioc.rs"]
+mod ioc;
+#[path = "../../fuzz/src/links.rs"]
+mod links;
 #[path = "../../fuzz/src/operations.rs"]
 mod operations;
+#[path = "../../fuzz/src/security.rs"]
+mod security;
+#[path = "../../fuzz/src/substitutions.rs"]
+mod substitutions;
 
 /// Feeds every input of a target's folder.
 fn replay(target: &str, feed: fn(&[u8])) {
@@ -46,11 +58,47 @@ fn every_kept_sequence_of_operations_comes_to_its_end() {
 }
 
 #[test]
+fn every_kept_database_loads_and_runs_or_says_why_not() {
+    replay("database", database::feed);
+}
+
+#[test]
+fn every_kept_substitutions_file_loads_and_runs_or_says_why_not() {
+    replay("substitutions", substitutions::feed);
+}
+
+#[test]
+fn every_kept_access_file_answers_or_says_why_not() {
+    replay("security", security::feed);
+}
+
+#[test]
+fn every_kept_link_and_filter_works_or_is_refused() {
+    replay("links", links::feed);
+}
+
+#[test]
+fn every_kept_expression_runs_or_is_refused() {
+    replay("calc", calc::feed);
+}
+
+#[test]
 fn every_target_has_its_test_here() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/fuzz_targets");
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();
     names.sort();
 
-    assert_eq!(names, ["ca.rs", "codec.rs", "datagrams.rs", "operations.rs"]);
+    let tested = [
+        "ca.rs",
+        "calc.rs",
+        "codec.rs",
+        "database.rs",
+        "datagrams.rs",
+        "links.rs",
+        "operations.rs",
+        "security.rs",
+        "substitutions.rs",
+    ];
+    assert_eq!(names, tested);
 }

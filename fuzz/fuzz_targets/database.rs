@@ -1,0 +1,9 @@
+//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/database.rs`.
+#![no_main]
+
+#[path = "../src/database.rs"]
+mod database;
+#[path = "../src/ioc.rs"]
+mod ioc;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| database::feed(bytes));

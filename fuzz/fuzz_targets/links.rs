@@ -1,0 +1,7 @@
+//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/links.rs`.
+#![no_main]
+
+#[path = "../src/links.rs"]
+mod links;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| links::feed(bytes));

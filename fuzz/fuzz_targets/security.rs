@@ -1,0 +1,9 @@
+//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/security.rs`.
+#![no_main]
+
+#[path = "../src/security.rs"]
+mod security;
+#[path = "../src/ioc.rs"]
+mod ioc;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| security::feed(bytes));

@@ -1,0 +1,9 @@
+//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/substitutions.rs`.
+#![no_main]
+
+#[path = "../src/substitutions.rs"]
+mod substitutions;
+#[path = "../src/ioc.rs"]
+mod ioc;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| substitutions::feed(bytes));

@@ -1,0 +1,53 @@
+//! Access files: what is read answers, and says when an answer may have become another one.
+//!
+//! What a file may include stands behind lines `%%NAME`.
+
+use fodo_db::{AccessFile, AccessInput, AccessLevel, Granted, Security};
+
+use super::ioc;
+
+/// Who asks, and of which group.
+const GROUPS: [&str; 4] = ["DEFAULT", "A", "READONLY", "none"];
+const USERS: [&str; 3] = ["me", "operator", ""];
+const HOSTS: [&str; 3] = ["here", "CONSOLE", "10.0.0.1"];
+
+/// Values of inputs, one after the other.
+const VALUES: [Option<f64>; 5] = [Some(0.0), Some(1.0), None, Some(f64::NAN), Some(-3.5)];
+
+/// Inputs that are moved; a file may have thousands, each the same.
+const INPUTS_MAX: usize = 32;
+
+/// Feeds one input.
+pub fn feed(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut file = match AccessFile::load("main", "P=X:,N=2", &mut ioc::files(&text)) {
+        Ok(file) => file,
+        Err(error) => {
+            assert!(!error.message.is_empty() && !error.to_string().is_empty());
+            return;
+        }
+    };
+    file.resolve_hosts(&mut |host| (host.len() % 2 == 0).then(|| "10.0.0.1".to_owned()));
+    assert!(file.warnings().iter().all(|warning| !warning.is_empty()));
+    let mut security = Security::new(file);
+    let inputs: Vec<AccessInput> = security.inputs().take(INPUTS_MAX).map(|(input, _)| input).collect();
+    for value in VALUES {
+        for input in &inputs {
+            let before = answers(&security);
+            let may_differ = security.set_input(*input, value);
+            assert!(may_differ || answers(&security) == before, "nobody was told of an answer that is another one");
+        }
+    }
+    answers(&security);
+}
+
+fn answers(security: &Security) -> Vec<Granted> {
+    let levels = [AccessLevel::Asl0, AccessLevel::Asl1];
+    let mut found = Vec::new();
+    for (group, user) in GROUPS.iter().flat_map(|group| USERS.iter().map(move |user| (group, user))) {
+        for (host, level) in HOSTS.iter().flat_map(|host| levels.iter().map(move |level| (host, level))) {
+            found.push(security.granted(group, *level, user, host));
+        }
+    }
+    found
+}
