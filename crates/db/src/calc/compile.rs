@@ -3,8 +3,8 @@
 use fodo_data::Text;
 
 use super::{
-    Binary, CalcError, Dialect, Edit, Join, Many, N_ARGS, N_TEXT_ARGS, N_TEXT_DIALECT_ARGS, Op, Pick, Program,
-    STACK_MAX, Unary,
+    Binary, CalcError, Checksum, Dialect, Edit, Join, Many, N_ARGS, N_TEXT_ARGS, N_TEXT_DIALECT_ARGS, Op, Pick,
+    Program, STACK_MAX, Unary,
 };
 
 /// Brackets and functions inside one another. A record's expression has at most 159 characters; that of a link or of
@@ -24,7 +24,7 @@ impl Program {
 
     fn compile_as(dialect: Dialect, text: &str) -> Result<Program, CalcError> {
         let mut compiler = Compiler { dialect, text, position: 0, ops: Vec::new(), texts: Vec::new(), depth: 0 };
-        compiler.statements()?;
+        compiler.statements(None)?;
         if compiler.ops.len() > usize::from(u16::MAX) {
             return Err(CalcError { position: 0, reason: "the expression is too long" });
         }
@@ -40,13 +40,13 @@ impl Program {
         let (mut len, mut most) = (0_usize, 0);
         for op in &self.ops {
             match op {
-                Op::Number(_) | Op::Arg(_) | Op::Value | Op::Random => len += 1,
+                Op::Number(_) | Op::Arg(_) | Op::Value | Op::Random | Op::Normal => len += 1,
                 Op::Literal(_) | Op::TextArg(_) | Op::TextValue => len += 1,
                 Op::Store(_) | Op::StoreText(_) | Op::Binary(_) | Op::Join(_) => len = len.saturating_sub(1),
                 Op::JumpIfZero(_) | Op::Jump(_) => len = len.saturating_sub(1),
-                Op::Pick(_) => len = len.saturating_sub(2),
+                Op::Pick(_) | Op::StoreAt | Op::StoreTextAt => len = len.saturating_sub(2),
                 Op::Many(_, n) => len = (len + 1).saturating_sub(usize::from(*n)),
-                Op::Unary(_) | Op::Edit(_) => {}
+                Op::Unary(_) | Op::Edit(_) | Op::Until(_) => {}
             }
             most = most.max(len);
         }
@@ -75,6 +75,8 @@ enum Operand {
     Edit(Edit),
     /// `PRINTF(format,x)`
     Join(Join),
+    /// `UNTIL(A:=A+1;A>3)`
+    Until,
 }
 
 const OPERANDS: &[(&str, Operand)] = &[
@@ -129,6 +131,18 @@ const TEXT_OPERANDS: &[(&str, Operand)] = &[
     ("ESC", Operand::Edit(Edit::Escape)),
     ("$T", Operand::Edit(Edit::Unescape)),
     ("TR_ESC", Operand::Edit(Edit::Unescape)),
+    ("$R", Operand::Join(Join::Read)),
+    ("READ", Operand::Join(Join::Read)),
+    ("$W", Operand::Join(Join::Write)),
+    ("WRITE", Operand::Join(Join::Write)),
+    ("CRC16", Operand::Edit(Edit::Checksum(Checksum::Crc16, false))),
+    ("MODBUS", Operand::Edit(Edit::Checksum(Checksum::Crc16, true))),
+    ("LRC", Operand::Edit(Edit::Checksum(Checksum::Lrc, false))),
+    ("AMODBUS", Operand::Edit(Edit::Checksum(Checksum::Lrc, true))),
+    ("XOR8", Operand::Edit(Edit::Checksum(Checksum::Xor8, false))),
+    ("ADD_XOR8", Operand::Edit(Edit::Checksum(Checksum::Xor8, true))),
+    ("UNTIL", Operand::Until),
+    ("NRNDM", Operand::Push(Op::Normal)),
     ("BYTE", Operand::Edit(Edit::Byte)),
     ("DBL", Operand::Edit(Edit::ToNumber)),
     ("STR", Operand::Edit(Edit::ToText)),
@@ -169,33 +183,39 @@ const OPERATORS: &[(&str, Binary, u8)] = &[
     ("^", Binary::Power, 7),
 ];
 
-/// The precedence of `<?` and `>?`, and of `|-`.
-const TEXT_OPERATORS: &[(&str, Join, u8)] =
-    &[("<?", Join::Lesser, 3), (">?", Join::Greater, 3), ("|-", Join::SubtractLast, 5)];
+/// The operators that only the language with texts has.
+const TEXT_OPERATORS: &[(&str, Op, u8)] = &[
+    ("<?", Op::Join(Join::Lesser), 3),
+    (">?", Op::Join(Join::Greater), 3),
+    ("|-", Op::Join(Join::SubtractLast), 5),
+    ("-|", Op::Binary(Binary::Subtract), 5),
+];
 
 impl Compiler<'_> {
-    /// Assignments and exactly one expression, between semicolons.
-    fn statements(&mut self) -> Result<(), CalcError> {
+    /// Assignments and exactly one expression, between semicolons; up to the end, or to the bracket that closes them.
+    fn statements(&mut self, bracket: Option<&str>) -> Result<(), CalcError> {
+        let is_over = |compiler: &Self| {
+            compiler.is_at_end() || bracket.is_some_and(|bracket| compiler.rest().starts_with(bracket))
+        };
         let mut has_result = false;
         self.blanks();
-        while !self.is_at_end() {
+        while !is_over(self) {
             let start = self.position;
-            if !self.assignment()? {
+            if !self.assignment()? && !self.indexed_assignment()? {
                 if has_result {
                     return Err(CalcError { position: start, reason: "only one result is possible" });
                 }
-                self.expression(0)?;
                 has_result = true;
             }
             self.blanks();
-            if self.is_at_end() {
+            if is_over(self) {
                 break;
             }
             if !self.take(";") {
                 return self.fail("an operator is missing");
             }
             self.blanks();
-            if self.is_at_end() {
+            if is_over(self) {
                 return self.fail("an expression is missing after ';'");
             }
         }
@@ -218,13 +238,46 @@ impl Compiler<'_> {
         Ok(false)
     }
 
+    /// `@7:=...` or `@@7:=...`; anything else is an expression, and not an assignment.
+    fn indexed_assignment(&mut self) -> Result<bool, CalcError> {
+        if self.dialect != Dialect::Texts || !self.rest().starts_with('@') {
+            self.expression(0)?;
+            return Ok(false);
+        }
+        self.deeper()?;
+        self.operand()?;
+        self.blanks();
+        let store = match self.ops.last() {
+            Some(Op::Edit(Edit::Fetch)) => Some(Op::StoreAt),
+            Some(Op::Edit(Edit::FetchText)) => Some(Op::StoreTextAt),
+            _ => None,
+        };
+        if let Some(store) = store.filter(|_| self.rest().starts_with(":=")) {
+            self.take(":=");
+            self.ops.pop();
+            self.expression(0)?;
+            self.ops.push(store);
+            self.depth -= 1;
+            return Ok(true);
+        }
+        self.operators(0)?;
+        Ok(false)
+    }
+
+    fn deeper(&mut self) -> Result<(), CalcError> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX { self.fail("the expression is nested too deep") } else { Ok(()) }
+    }
+
     /// A value and the operators after it that bind tighter than `least`; `?:` binds loosest.
     fn expression(&mut self, least: u8) -> Result<(), CalcError> {
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return self.fail("the expression is nested too deep");
-        }
+        self.deeper()?;
         self.operand()?;
+        self.operators(least)
+    }
+
+    /// What comes after the first value of an expression.
+    fn operators(&mut self, least: u8) -> Result<(), CalcError> {
         loop {
             self.blanks();
             let start = self.position;
@@ -273,7 +326,10 @@ impl Compiler<'_> {
     fn operand(&mut self) -> Result<(), CalcError> {
         self.blanks();
         if self.take("(") {
-            self.expression(0)?;
+            match self.dialect {
+                Dialect::Texts => self.statements(Some(")"))?,
+                Dialect::Numbers => self.expression(0)?,
+            }
             self.close(")")?;
         } else {
             self.value()?;
@@ -332,6 +388,16 @@ impl Compiler<'_> {
             Operand::Join(join) => {
                 self.arguments(2, start)?;
                 self.ops.push(Op::Join(join));
+            }
+            Operand::Until => {
+                self.blanks();
+                if !self.take("(") {
+                    return self.fail("'(' is missing");
+                }
+                let start = self.ops.len() as u16;
+                self.statements(Some(")"))?;
+                self.close(")")?;
+                self.ops.push(Op::Until(start));
             }
             Operand::CallMany(many) => {
                 let n = self.arguments(0, start)?;
@@ -392,8 +458,7 @@ impl Compiler<'_> {
     fn operator(&mut self) -> Option<(Op, u8)> {
         let of_texts: &[_] = if self.dialect == Dialect::Texts { TEXT_OPERATORS } else { &[] };
         let numbers = OPERATORS.iter().map(|(name, binary, precedence)| (*name, Op::Binary(*binary), *precedence));
-        let texts = of_texts.iter().map(|(name, join, precedence)| (*name, Op::Join(*join), *precedence));
-        let found = numbers.chain(texts).filter(|(name, ..)| self.starts_with(name));
+        let found = numbers.chain(of_texts.iter().copied()).filter(|(name, ..)| self.starts_with(name));
         let (name, op, precedence) = found.max_by_key(|(name, ..)| name.len())?;
         self.position += name.len();
         Some((op, precedence))

@@ -1,5 +1,6 @@
 //! The expression language of calc records, and of scalcout and transform: compiled once, run on a bounded stack.
 
+mod binary;
 mod compile;
 mod format;
 mod run;
@@ -47,7 +48,7 @@ impl Program {
 
     /// Whether it sets an argument.
     pub(crate) fn has_stores(&self) -> bool {
-        self.ops.iter().any(|op| matches!(op, Op::Store(_)))
+        self.ops.iter().any(|op| matches!(op, Op::Store(_) | Op::StoreAt))
     }
 }
 
@@ -73,6 +74,8 @@ enum Op {
     Arg(u8),
     Value,
     Random,
+    /// Pushes a random number of a normal distribution; of the language with texts only.
+    Normal,
     /// Takes one, keeps it in an argument.
     Store(u8),
     /// Replaces one.
@@ -87,6 +90,10 @@ enum Op {
     TextValue,
     /// Takes one, keeps it in a text argument.
     StoreText(u8),
+    /// Takes two: the number of an argument, and what is kept in it.
+    StoreAt,
+    /// Likewise for a text argument.
+    StoreTextAt,
     /// Replaces one.
     Edit(Edit),
     /// Replaces two by one.
@@ -96,6 +103,8 @@ enum Op {
     /// Takes one; if it is 0 goes on at the instruction with this number.
     JumpIfZero(u16),
     Jump(u16),
+    /// The end of a loop: if the topmost is 0, takes it and goes back to the instruction with this number.
+    Until(u16),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +187,18 @@ enum Edit {
     Fetch,
     /// `@@`: the text argument of a number.
     FetchText,
+    /// A checksum of a text. The flag: behind the text.
+    Checksum(Checksum, bool),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checksum {
+    /// That of Modbus/RTU.
+    Crc16,
+    /// That of Modbus/ASCII.
+    Lrc,
+    /// All bytes with exclusive or.
+    Xor8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +213,10 @@ enum Join {
     Print,
     /// SSCANF
     Scan,
+    /// READ: a number out of bytes.
+    Read,
+    /// WRITE: a number as bytes.
+    Write,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

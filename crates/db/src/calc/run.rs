@@ -41,6 +41,7 @@ impl Program {
                 // The language of numbers has none of these.
                 Op::Literal(_) | Op::TextArg(_) | Op::TextValue | Op::StoreText(_) => return None,
                 Op::Edit(_) | Op::Join(_) | Op::Pick(_) => return None,
+                Op::Normal | Op::StoreAt | Op::StoreTextAt | Op::Until(_) => return None,
             }
         }
         let result = stack.pop()?;
@@ -168,6 +169,15 @@ fn cut(number: f64) -> i32 {
 /// What x86 makes of a cast to `unsigned`, which goes by 64 bits.
 fn cut_unsigned(number: f64) -> u32 {
     if number < 9_223_372_036_854_775_808.0 { number as i64 as u32 } else { 0 }
+}
+
+/// A number of the normal distribution around 0 with the standard deviation 1.
+///
+/// Source: Box, Muller, "A note on the generation of random normal deviates", 1958.
+pub(super) fn random_normal() -> f64 {
+    // Never 0, which has no logarithm.
+    let radius = (-2.0 * (1.0 - random() * 0.999_999).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random()).cos()
 }
 
 /// A number from 0 to 1. No secret and no statistics depend on it, so a counter and a mixer do.

@@ -4,8 +4,11 @@
 
 use fodo_data::{Text, format_f64, parse_f64};
 
+use crate::limit::CALC_ROUNDS_MAX;
+
+use super::binary::{read, write};
 use super::format::{escaped, print, scan, unescaped};
-use super::run::{random, truth};
+use super::run::{random, random_normal, truth};
 use super::{Binary, Edit, Join, Many, Op, Pick, Program, STACK_MAX, Unary};
 
 /// Bytes of a text in an expression, as the fields that take it have them.
@@ -79,12 +82,19 @@ impl Program {
     /// such as dividing by zero.
     pub(crate) fn run_text(&self, inputs: &mut TextInputs) -> Option<Operand> {
         let mut stack: Vec<Operand> = Vec::new();
-        let mut next = 0;
+        let (mut next, mut n_rounds) = (0, 0);
         while let Some(op) = self.ops.get(next) {
             next += 1;
             match *op {
                 Op::JumpIfZero(to) if stack.pop()?.number() != 0.0 => debug_assert!(usize::from(to) > next),
                 Op::JumpIfZero(to) | Op::Jump(to) => next = usize::from(to),
+                Op::Until(start) => {
+                    n_rounds += 1;
+                    if stack.last()?.number() == 0.0 && n_rounds < CALC_ROUNDS_MAX {
+                        stack.pop();
+                        next = usize::from(start);
+                    }
+                }
                 op => self.step(op, &mut stack, inputs)?,
             }
             debug_assert!(stack.len() <= STACK_MAX);
@@ -99,21 +109,26 @@ impl Program {
             Op::Arg(index) => Operand::Number(fetched(inputs.args, index.into())),
             Op::Value => Operand::Number(inputs.value),
             Op::Random => Operand::Number(random()),
+            Op::Normal => Operand::Number(random_normal()),
             Op::Literal(index) => Operand::Text(cut(self.texts.get(usize::from(index))?.as_bytes().to_vec())),
             Op::TextArg(index) => Operand::Text(fetched_text(inputs.texts, index.into())),
             Op::TextValue => Operand::Text(inputs.text.as_bytes().to_vec()),
             Op::Store(index) => {
-                let value = stack.pop()?.number();
-                if let Some(arg) = inputs.args.get_mut(usize::from(index)) {
-                    *arg = value;
-                }
+                inputs.keep(Some(usize::from(index)), stack.pop()?.number());
                 return Some(());
             }
             Op::StoreText(index) => {
-                let value = stack.pop()?.text(DIGITS);
-                if let Some(arg) = inputs.texts.get_mut(usize::from(index)) {
-                    *arg = Text::from_bytes(&value);
-                }
+                inputs.keep_text(Some(usize::from(index)), stack.pop()?);
+                return Some(());
+            }
+            Op::StoreAt => {
+                let value = stack.pop()?.number();
+                inputs.keep(index(&stack.pop()?), value);
+                return Some(());
+            }
+            Op::StoreTextAt => {
+                let value = stack.pop()?;
+                inputs.keep_text(index(&stack.pop()?), value);
                 return Some(());
             }
             Op::Unary(unary) => Operand::Number(apply_unary(unary, stack.pop()?.number())?),
@@ -134,11 +149,32 @@ impl Program {
                 let (last, first) = (stack.pop()?, stack.pop()?);
                 pick.apply(stack.pop()?.text(DIGITS), first, last)
             }
-            Op::JumpIfZero(_) | Op::Jump(_) => return None,
+            Op::JumpIfZero(_) | Op::Jump(_) | Op::Until(_) => return None,
         };
         stack.push(pushed);
         Some(())
     }
+}
+
+impl TextInputs<'_> {
+    /// Keeps a number in an argument; one that is not there keeps nothing.
+    fn keep(&mut self, index: Option<usize>, value: f64) {
+        if let Some(arg) = index.and_then(|index| self.args.get_mut(index)) {
+            *arg = value;
+        }
+    }
+
+    fn keep_text(&mut self, index: Option<usize>, value: Operand) {
+        if let Some(arg) = index.and_then(|index| self.texts.get_mut(index)) {
+            *arg = Text::from_bytes(&value.text(DIGITS));
+        }
+    }
+}
+
+/// The number of an argument.
+fn index(operand: &Operand) -> Option<usize> {
+    let number = operand.number().round();
+    (number >= 0.0).then_some(number as usize)
 }
 
 fn fetched(args: &[f64], index: usize) -> f64 {
@@ -222,10 +258,7 @@ fn apply_many(many: Many, operands: Vec<Operand>) -> Operand {
 
 impl Edit {
     fn apply(self, operand: Operand, inputs: &TextInputs) -> Operand {
-        let index = |operand: &Operand| {
-            let number = operand.number().round();
-            if number < 0.0 { usize::MAX } else { number as usize }
-        };
+        let index = |operand: &Operand| index(operand).unwrap_or(usize::MAX);
         match (self, operand) {
             (Edit::ToNumber, operand) => Operand::Number(operand.first_number()),
             (Edit::ToWhole, operand) => Operand::Number(operand.first_number().round()),
@@ -236,7 +269,10 @@ impl Edit {
             }
             (Edit::Escape, Operand::Text(text)) => Operand::Text(cut(escaped(&text))),
             (Edit::Unescape, Operand::Text(text)) => Operand::Text(unescaped(&text)),
-            (Edit::Byte | Edit::Escape | Edit::Unescape, number) => number,
+            (Edit::Checksum(checksum, is_appended), Operand::Text(text)) => {
+                Operand::Text(cut(checksum.apply(&text, is_appended)))
+            }
+            (Edit::Byte | Edit::Escape | Edit::Unescape | Edit::Checksum(..), number) => number,
             (Edit::Fetch, operand) => Operand::Number(fetched(inputs.args, index(&operand))),
             (Edit::FetchText, operand) => Operand::Text(fetched_text(inputs.texts, index(&operand))),
         }
@@ -254,7 +290,9 @@ impl Join {
             (Join::SubtractLast, left, right) => Some(Operand::Number(left.number() - right.number())),
             (Join::Print, Operand::Text(format), value) => print(&format, value).map(cut).map(Operand::Text),
             (Join::Scan, Operand::Text(text), Operand::Text(format)) => scan(&text, &format),
-            (Join::Print | Join::Scan, ..) => None,
+            (Join::Read, Operand::Text(text), Operand::Text(format)) => read(&text, &format),
+            (Join::Write, Operand::Text(format), value) => write(&format, value.number()).map(cut).map(Operand::Text),
+            (Join::Print | Join::Scan | Join::Read | Join::Write, ..) => None,
         }
     }
 
@@ -343,6 +381,7 @@ mod tests {
         assert_eq!(text("AA+' '+BB"), "one two three");
         assert_eq!(text("BB-'t'"), "wo three");
         assert_eq!(text("BB|-'t'"), "two hree");
+        assert_eq!(text("BB-|'t'"), "wo three");
         assert_eq!(number("AA=='one'"), 1.0);
         assert_eq!(number("AA<BB"), 1.0);
         assert_eq!(text("AA>?BB"), "two three");
@@ -389,6 +428,57 @@ mod tests {
         assert_eq!(text("BB:=AA+'!';BB+BB"), "one!one!");
         assert_eq!(number("C:='7';C+1"), 8.0);
         assert_eq!(number("P"), 0.0);
+    }
+
+    #[test]
+    fn checksums_and_bytes_are_made_of_texts() {
+        assert_eq!(text("CRC16('123456789')"), "7K");
+        assert_eq!(text("MODBUS('1234')[0,3]"), "1234");
+        assert_eq!(text("AMODBUS('\\x01\\x03')"), "\\x01\\x03\\xfc");
+        assert_eq!(text("XOR8('\\x01\\x03')"), "\\x02");
+        assert_eq!(text("ADD_XOR8(AA)"), "oned");
+        assert_eq!(text("LRC(AA)+''"), "\\xbe");
+        assert_eq!(number("READ('\\x01\\x02',\"%hu\")"), 258.0);
+        assert_eq!(text("$W('%hd',1250)"), "\\x04\\xe2");
+        assert_eq!(number("$R(WRITE('%lf',A/8),'%lf')"), 0.125);
+    }
+
+    #[test]
+    fn loops_go_on_until_their_last_value_is_not_0() {
+        assert_eq!(number("UNTIL(7)"), 7.0);
+        assert_eq!(number("B:=10;UNTIL(B:=B-1;B<1)+B"), 1.0);
+        assert_eq!(text("B:=8;AA:='';C:=UNTIL(AA:=AA+BB[B,B];B:=B-1;B<0);AA"), "eerht owt");
+        assert_eq!(
+            text("AA:='';B:=1;C:=UNTIL(A:=0;C:=UNTIL(AA:=AA+(@@B)[A,A];A:=A+1;A>1);B:=B+1;B>2);AA"),
+            "twx=",
+            "the first two characters of BB and CC"
+        );
+        // A thousand rounds at most, those of inner loops counted.
+        assert_eq!(number("A:=0;B:=UNTIL(A:=A+1;0);A"), 1000.0);
+        assert_eq!(number("A:=0;B:=UNTIL(C:=UNTIL(A:=A+1;0);0);A"), 1000.0);
+    }
+
+    #[test]
+    fn assignments_may_stand_in_brackets_and_have_numbers_for_names() {
+        assert_eq!(number("A+(AA:='abc';B:=0;7)"), 8.0);
+        assert_eq!(number("@1:=5;B"), 5.0);
+        assert_eq!(number("D:=1;@D:=@0+1;B"), 2.0);
+        assert_eq!(text("@@(A+1):='new';CC"), "new");
+        assert_eq!(number("@99:=5;@-1:=6;A"), 1.0);
+        assert_eq!(number("@1+1"), 3.0);
+        assert!(Program::compile_text("A+@1:=5;A").is_err());
+        assert!(Program::compile_text("(A:=1)").is_err());
+        assert!(Program::compile_text("UNTIL(A:=1)").is_err());
+    }
+
+    #[test]
+    fn normal_random_numbers_lie_around_0() {
+        let numbers: Vec<f64> = (0..10_000).map(|_| number("NRNDM")).collect();
+
+        let mean = numbers.iter().sum::<f64>() / 10_000.0;
+        let variance = numbers.iter().map(|number| number * number).sum::<f64>() / 10_000.0;
+        // Six standard errors; the sequence is the same in each process.
+        assert!(mean.abs() < 0.06 && (variance - 1.0).abs() < 0.09, "{mean} {variance}");
     }
 
     #[test]
