@@ -127,7 +127,7 @@ impl Look {
         match scalar {
             Scalar::Text(text) => quiet(&text.to_str()),
             Scalar::F64(value) if precision > 0 => fodo_data::format_f64(*value, precision),
-            Scalar::F32(value) if precision > 0 => fodo_data::format_f64(f64::from(*value), precision),
+            Scalar::F32(value) if precision > 0 => fodo_data::format_f32(*value, precision),
             Scalar::F64(value) => number(*value),
             Scalar::F32(value) => without_point(&format!("{value:?}")),
             Scalar::Enum(index) if !self.numeric => match scalar.to_text(meta) {

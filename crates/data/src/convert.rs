@@ -34,21 +34,32 @@ impl std::error::Error for ConvertError {}
 /// A number with `precision` digits after the point, as servers of the field print it.
 ///
 /// Fixed notation up to 1e7 in magnitude, with at most three decimals up to 1e16, else scientific; so
-/// are all numbers with more than eight digits, right-aligned in seven columns more than these.
+/// are all numbers with more than eight digits, right-aligned in seven columns more than these, and infinite ones.
 /// Halves round away from zero. A precision that makes no sense counts as 17.
 /// Source: EPICS Base 7.0, cvtDoubleToString; compared with softIoc 7.0.10.
 pub fn format_f64(number: f64, precision: i16) -> String {
+    format_real(number, precision, 7)
+}
+
+/// As [`format_f64`], in one column less, as Base has it for this kind.
+pub fn format_f32(number: f32, precision: i16) -> String {
+    format_real(f64::from(number), precision, 6)
+}
+
+/// `n_columns`: how many more than digits what is aligned has.
+fn format_real(number: f64, precision: i16, n_columns: usize) -> String {
     const DIGITS_MAX: u16 = 17;
     let digits = usize::from(u16::try_from(precision).map_or(DIGITS_MAX, |digits| digits.min(DIGITS_MAX)));
-    if number.is_nan() {
+    if number.is_nan() && digits <= 8 {
         return "nan".into();
     }
-    if number.is_infinite() {
-        return if number > 0.0 { "inf".into() } else { "-inf".into() };
+    if !number.is_finite() {
+        let text = number.to_string().to_lowercase();
+        return format!("{text:>0$}", digits + n_columns);
     }
     let size = number.abs();
     if digits > 8 || size > 1e16 {
-        return format!("{:>1$}", format_exponent(number, digits), digits + 7);
+        return format!("{:>1$}", format_exponent(number, digits), digits + n_columns);
     }
     if size > 1e7 {
         return format!("{number:.*}", digits.min(3));
@@ -240,7 +251,7 @@ impl Scalar {
         match self {
             Scalar::Text(text) => text.clone(),
             Scalar::F64(n) => format_f64(*n, meta.map_or(0, |meta| meta.precision)).into(),
-            Scalar::F32(n) => format_f64(f64::from(*n), meta.map_or(0, |meta| meta.precision)).into(),
+            Scalar::F32(n) => format_f32(*n, meta.map_or(0, |meta| meta.precision)).into(),
             Scalar::Enum(index) => meta
                 .and_then(|meta| meta.labels.get(usize::from(*index)).or(meta.unlabelled.as_ref()).cloned())
                 .unwrap_or_else(|| index.to_string().into()),

@@ -85,7 +85,13 @@ impl Turn<'_> {
             return self.put_link(record, field, row, &value);
         }
         if value.is_empty() && row.dbf != Dbf::Array {
-            self.with(record, |body, _| body.common().raise(Status::LINK, 3));
+            let is_value = field == cell.record_type().value;
+            self.with(record, |body, _| {
+                let common = body.common();
+                common.raise(Status::LINK, 3);
+                // As in Base, whatever was put to VAL has defined it.
+                common.undefined *= u8::from(!is_value);
+            });
             return Ok(());
         }
         let is_value = field == cell.record_type().value;

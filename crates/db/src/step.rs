@@ -92,6 +92,21 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
     }
 
+    /// As [`Step::fetch`], of a kind that the record finds out as it goes.
+    pub(crate) fn fetch_scalar(
+        &mut self,
+        name: &'static str,
+        link: impl Fn(&R) -> &Link,
+        kind: Kind,
+    ) -> Result<Option<Scalar>, Broken> {
+        let path = link(&lock(self.cell)).path();
+        let fetched = self.turn.fetch_one_along(self.record, &path, kind);
+        if fetched.is_err() {
+            self.blame(name);
+        }
+        fetched
+    }
+
     /// All elements that a link leads to.
     pub(crate) fn fetch_array(
         &mut self,

@@ -195,6 +195,10 @@ impl Pv for RecordPv {
     }
 
     fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal> {
+        // As with rsrv, a channel that nobody writes through takes no acknowledgement either.
+        if self.crank.database().facts(self.field).is_read_only {
+            return Err(PutRefusal::ReadOnly);
+        }
         self.crank.input(Input::Acknowledge { field: self.field, transient, severity }).map_err(refusal)
     }
 

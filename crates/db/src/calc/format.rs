@@ -1,7 +1,5 @@
 //! C's printf and sscanf of one value, and its escapes, as the language with texts has them.
 
-use fodo_data::format_f64;
-
 use super::text::Operand;
 
 /// Columns and digits that a format may ask for.
@@ -154,7 +152,8 @@ fn converted(conversion: &Conversion, value: Operand) -> Option<Vec<u8>> {
 fn real(conversion: &Conversion, number: f64) -> String {
     let digits = conversion.digits.unwrap_or(6);
     let text = match conversion.kind {
-        _ if !number.is_finite() => format_f64(number, 0),
+        _ if number.is_nan() => "nan".into(),
+        _ if number.is_infinite() => "inf".into(),
         b'f' => format!("{number:.digits$}"),
         b'e' | b'E' => exponential(number, digits),
         _ => general(number, digits.max(1), conversion.has(b'#')),

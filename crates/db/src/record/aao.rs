@@ -97,14 +97,19 @@ impl Record for Aao {
                 step.post(|aao, posts| array::take(aao, value, posts));
             }
         }
+        if !step.is_completion {
+            let simulated = time_source(step).map(|_| Target::Constant);
+            step.stamp(simulated);
+        }
         match output::drive(step) {
             Driven::Not => {}
             Driven::Done(is_written) => is_well &= is_written,
             Driven::Waiting(outcome) => return outcome,
         }
         step.lock().common.undefined = 0;
-        let simulated = time_source(step).map(|_| Target::Constant);
-        step.stamp(simulated);
+        if step.is_completion {
+            step.stamp(Some(Target::Constant));
+        }
         step.post(array::monitor);
         Outcome::done(is_well)
     }

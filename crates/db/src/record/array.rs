@@ -61,6 +61,7 @@ pub(crate) fn initial(constants: Option<Array>, kind: Kind, capacity: u32) -> Ar
     match constants {
         Some(array) => array,
         None if capacity > 1 => Array::empty(kind),
+        None if kind == Kind::Text => Array::Text(Arc::new(vec![Text::EMPTY])),
         None => Array::F64(Arc::new(vec![0.0])).to_kind(kind, None).unwrap_or(Array::empty(kind)),
     }
 }

@@ -66,7 +66,8 @@ impl Record for Event {
         let mut is_read = true;
         match source(step) {
             Source::Device => match step.fetch::<Text>("INP", |event| &event.input) {
-                Ok(None) => step.lock().common.undefined = 0,
+                // It stays undefined when there is nothing to read, as in Base.
+                Ok(None) => {}
                 Ok(Some(value)) => step.lock().take(value),
                 Err(Broken) => is_read = false,
             },

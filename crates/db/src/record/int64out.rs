@@ -2,7 +2,7 @@
 
 use crate::record::longout::Choice;
 
-crate::record::longout::whole_output!(Int64Out, "int64out", Int64, i64, fields {} private {});
+crate::record::longout::whole_output!(Int64Out, "int64out", Int64, i64, fields {} private {} severities {});
 
 impl Choice for Int64Out {
     const TELLS_FAILURE: bool = true;

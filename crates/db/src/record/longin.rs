@@ -1,8 +1,9 @@
 //! longin: a whole number read. int64in is the same with 64 bits.
 
-/// A record that reads a whole number: its name, the type of its numbers in EPICS and in Rust, its devices.
+/// A record that reads a whole number: its name, the type of its numbers in EPICS and in Rust, its devices, and
+/// whether its severities are properties.
 macro_rules! whole_input {
-    ($record:ident, $name:literal, $dbf:ident, $number:ty, [$($device:literal),*]) => {
+    ($record:ident, $name:literal, $dbf:ident, $number:ty, [$($device:literal),*], severities { $($severity:ident)? }) => {
         use fodo_data::{EventMask, Meta};
 
         use crate::common::{Common, row};
@@ -29,10 +30,10 @@ macro_rules! whole_input {
                 "LOLO" lolo: $dbf, PP PROP;
                 "HIGH" high: $dbf, PP PROP;
                 "LOW" low: $dbf, PP PROP;
-                "HHSV" hihi_severity: Menu(menu::ALARM_SEVR), PP PROP;
-                "LLSV" lolo_severity: Menu(menu::ALARM_SEVR), PP PROP;
-                "HSV" high_severity: Menu(menu::ALARM_SEVR), PP PROP;
-                "LSV" low_severity: Menu(menu::ALARM_SEVR), PP PROP;
+                "HHSV" hihi_severity: Menu(menu::ALARM_SEVR), PP $($severity)?;
+                "LLSV" lolo_severity: Menu(menu::ALARM_SEVR), PP $($severity)?;
+                "HSV" high_severity: Menu(menu::ALARM_SEVR), PP $($severity)?;
+                "LSV" low_severity: Menu(menu::ALARM_SEVR), PP $($severity)?;
                 "HYST" hysteresis: $dbf;
                 "AFTC" alarm_filter_time: Double;
                 "AFVL" alarm_filter_value: Double, NOMOD;
@@ -152,4 +153,4 @@ macro_rules! whole_input {
 
 pub(super) use whole_input;
 
-whole_input!(LongIn, "longin", Long, i32, ["Soft Channel", "Async Soft Channel", "General Time"]);
+whole_input!(LongIn, "longin", Long, i32, ["Soft Channel", "Async Soft Channel", "General Time"], severities { PROP });

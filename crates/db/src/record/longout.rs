@@ -1,9 +1,9 @@
 //! longout: a whole number driven. int64out is the same with 64 bits, and always drives.
 
 /// A record that drives a whole number: its name, the type of its numbers in EPICS and in Rust, the fields it has
-/// besides, what is private to it. Its [`Choice`] is its own.
+/// besides, what is private to it, and whether its severities are properties. Its [`Choice`] is its own.
 macro_rules! whole_output {
-    ($record:ident, $name:literal, $dbf:ident, $number:ty, fields { $($extra:tt)* } private { $($private:tt)* }) => {
+    ($record:ident, $name:literal, $dbf:ident, $number:ty, fields { $($extra:tt)* } private { $($private:tt)* } severities { $($severity:ident)? }) => {
         use fodo_data::{EventMask, Limits, Meta, Value};
 
         use crate::common::{Common, row};
@@ -34,10 +34,10 @@ macro_rules! whole_output {
                 "LOLO" lolo: $dbf, PP PROP;
                 "HIGH" high: $dbf, PP PROP;
                 "LOW" low: $dbf, PP PROP;
-                "HHSV" hihi_severity: Menu(menu::ALARM_SEVR), PP PROP;
-                "LLSV" lolo_severity: Menu(menu::ALARM_SEVR), PP PROP;
-                "HSV" high_severity: Menu(menu::ALARM_SEVR), PP PROP;
-                "LSV" low_severity: Menu(menu::ALARM_SEVR), PP PROP;
+                "HHSV" hihi_severity: Menu(menu::ALARM_SEVR), PP $($severity)?;
+                "LLSV" lolo_severity: Menu(menu::ALARM_SEVR), PP $($severity)?;
+                "HSV" high_severity: Menu(menu::ALARM_SEVR), PP $($severity)?;
+                "LSV" low_severity: Menu(menu::ALARM_SEVR), PP $($severity)?;
                 "HYST" hysteresis: $dbf;
                 "ADEL" archive_deadband: $dbf;
                 "MDEL" monitor_deadband: $dbf;
@@ -216,7 +216,8 @@ whole_output!(LongOut, "longout", Long, i32,
         "OOCH" output_on_change: Menu(menu::YES_NO) = 1;
         "OOPT" output_option: Menu(menu::OOPT) = 0;
     }
-    private { must_write: bool; });
+    private { must_write: bool; }
+    severities { PROP });
 
 impl Choice for LongOut {
     const TELLS_FAILURE: bool = false;

@@ -52,7 +52,7 @@ record_fields! {
 }
 
 record_type!(MbboDirect, "mbboDirect", ["Soft Channel", "Raw Soft Channel", "Async Soft Channel"]);
-simulated!(MbboDirect, has_raw: false);
+simulated!(MbboDirect, has_raw: true);
 
 const VAL: u16 = MbboDirect::at("VAL");
 const RVAL: u16 = MbboDirect::at("RVAL");
@@ -87,10 +87,10 @@ impl Record for MbboDirect {
             for (index, place) in self.bits.iter_mut().enumerate() {
                 *place = bit(self.value, index);
             }
+            self.old_bits = self.value;
         }
         // RVAL waits for the first round of processing, as in Base.
         self.last_monitored = self.value;
-        self.old_bits = self.value;
         self.old_raw = self.raw_value;
         self.old_readback = self.readback;
     }
@@ -146,7 +146,7 @@ fn desired(step: &mut Step<'_, '_, MbboDirect>) -> bool {
         if direct.output_mode != CLOSED_LOOP || direct.desired_output.is_constant() {
             if direct.common.undefined != 0 {
                 let severity = direct.common.undefined_severity;
-                direct.common.raise(Status::UDF, severity);
+                direct.common.raise_saying(Status::UDF, severity, "UDFS".into());
                 return false;
             }
             return true;

@@ -10,7 +10,7 @@ use crate::record::c_format::Directive;
 use crate::record::device::{Device, stream};
 use crate::record::long_text::{self, SIZE_MIN, fitting, length};
 use crate::record::{CHANGED, Record, record_type};
-use crate::step::{Broken, Outcome, Step};
+use crate::step::{Outcome, Step};
 
 record_fields! {
     /// A text made of a format and values.
@@ -283,10 +283,7 @@ impl Arguments<'_, '_, '_> {
         if let Some(scalar) = constant {
             return converted(&scalar, kind);
         }
-        match self.step.fetch_array(name, |printf| &printf.inputs[index], kind) {
-            Ok(value) => value?.first(),
-            Err(Broken) => None,
-        }
+        self.step.fetch_scalar(name, |printf| &printf.inputs[index], kind).ok()?
     }
 
     /// The next input as text; with `is_long` whole from characters.

@@ -43,6 +43,7 @@ const VAL: u16 = SubArray::at("VAL");
 impl Record for SubArray {
     fn init(&mut self) {
         self.capacity = capacity_of(self.capacity);
+        self.n_wanted = self.n_wanted.min(self.capacity);
         self.value = Array::empty(self.kind());
         if let Some(constants) = constants(&self.input, self.kind(), self.capacity) {
             self.cut(&constants);
@@ -91,7 +92,13 @@ impl Record for SubArray {
             let mut part = step.lock();
             match &fetched {
                 Ok(Some(value)) => part.take(value.clone()),
-                Ok(None) => {}
+                // Without constants what is there is cut once more, as in Base.
+                Ok(None) => {
+                    let whole = constants(&part.input, kind, part.reach()).unwrap_or(part.value.clone());
+                    if !whole.is_empty() {
+                        part.cut(&whole);
+                    }
+                }
                 Err(Broken) => part.value = Array::empty(kind),
             }
             fetched.is_ok() && part.length > 0
@@ -109,7 +116,8 @@ impl Record for SubArray {
             let mask = posts.alarms(part) | CHANGED;
             posts.post(part, VAL, mask);
         });
-        Outcome::done(is_read)
+        // Whoever processes it by a link hears of no failure, as in Base.
+        Outcome::Done
     }
 }
 
@@ -119,10 +127,14 @@ impl SubArray {
     }
 
     fn take(&mut self, value: Value) {
-        let reach = self.first.saturating_add(self.n_wanted).min(self.capacity);
-        if let Ok(array) = fitting(value, self.kind(), reach) {
+        if let Ok(array) = fitting(value, self.kind(), self.reach()) {
             self.cut(&array);
         }
+    }
+
+    /// How many elements of what is read may count.
+    fn reach(&self) -> u32 {
+        self.first.saturating_add(self.n_wanted).min(self.capacity)
     }
 
     /// NELM elements from INDX on.

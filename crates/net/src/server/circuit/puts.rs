@@ -81,5 +81,5 @@ fn acknowledge(pv: &dyn Pv, dbr: DbrType, value: &Value) -> Result<(), Eca> {
         true => pv.acknowledge(Some(word != 0), None),
         false => pv.acknowledge(None, Some(Severity::from_code(word))),
     };
-    result.map_err(|_| Eca::PUTFAIL)
+    result.map_err(|refusal| status(&refusal))
 }
