@@ -11,6 +11,8 @@ mod codec;
 mod database;
 #[path = "../../fuzz/src/datagrams.rs"]
 mod datagrams;
+#[path = "../../fuzz/src/files.rs"]
+mod files;
 #[path = "../../fuzz/src/ioc.rs"]
 mod ioc;
 #[path = "../../fuzz/src/links.rs"]

@@ -3,6 +3,8 @@
 
 #[path = "../src/database.rs"]
 mod database;
+#[path = "../src/files.rs"]
+mod files;
 #[path = "../src/ioc.rs"]
 mod ioc;
 

@@ -3,7 +3,7 @@
 
 #[path = "../src/security.rs"]
 mod security;
-#[path = "../src/ioc.rs"]
-mod ioc;
+#[path = "../src/files.rs"]
+mod files;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| security::feed(bytes));

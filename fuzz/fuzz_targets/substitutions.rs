@@ -3,6 +3,8 @@
 
 #[path = "../src/substitutions.rs"]
 mod substitutions;
+#[path = "../src/files.rs"]
+mod files;
 #[path = "../src/ioc.rs"]
 mod ioc;
 

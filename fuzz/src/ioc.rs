@@ -3,6 +3,8 @@
 use fodo_data::{Now, Value};
 use fodo_db::{Database, Event, FieldRef, Input, OpenFile, PutId};
 
+use super::files;
+
 /// Records that are processed by hand; what more of them find is found by scans and links.
 const RECORDS_MAX: usize = 24;
 
@@ -28,19 +30,6 @@ pub fn play(database: &Database) {
     player.turn();
     for name in &names {
         player.look_at(name);
-    }
-}
-
-/// Opens the parts of an input as files: the first is `main`, others stand behind a line `%%NAME`.
-pub fn files(text: &str) -> impl FnMut(&str) -> std::io::Result<Vec<u8>> + use<'_> {
-    move |wanted| {
-        let (main, others) = text.split_once("\n%%").unwrap_or((text, ""));
-        let mut parts = others.split("\n%%").filter_map(|part| part.split_once('\n'));
-        let found = match wanted {
-            "main" => Some(main),
-            _ => parts.find(|(name, _)| *name == wanted).map(|(_, body)| body),
-        };
-        found.map(|body| body.as_bytes().to_vec()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }
 }
 
@@ -94,7 +83,7 @@ impl Player<'_> {
 pub fn load_and_play(text: &str, load: impl FnOnce(&mut fodo_db::Loader, &mut OpenFile)) {
     let mut loader = fodo_db::Loader::that_keeps_places();
     loader.states().create("on");
-    load(&mut loader, &mut files(text));
+    load(&mut loader, &mut files::open(text));
     let _ = loader.remarks();
     if let Ok(database) = loader.finish() {
         play(&database);

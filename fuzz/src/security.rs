@@ -4,7 +4,7 @@
 
 use fodo_db::{AccessFile, AccessInput, AccessLevel, Granted, Security};
 
-use super::ioc;
+use super::files;
 
 /// Who asks, and of which group.
 const GROUPS: [&str; 4] = ["DEFAULT", "A", "READONLY", "none"];
@@ -20,7 +20,7 @@ const INPUTS_MAX: usize = 32;
 /// Feeds one input.
 pub fn feed(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let mut file = match AccessFile::load("main", "P=X:,N=2", &mut ioc::files(&text)) {
+    let mut file = match AccessFile::load("main", "P=X:,N=2", &mut files::open(&text)) {
         Ok(file) => file,
         Err(error) => {
             assert!(!error.message.is_empty() && !error.to_string().is_empty());

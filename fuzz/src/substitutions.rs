@@ -4,14 +4,14 @@
 
 use fodo_db::{Macros, Undefined};
 
-use super::ioc;
+use super::{files, ioc};
 
 /// Feeds one input.
 pub fn feed(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(macros) = Macros::parse("P=X:,Q=$(P)y,N=2") else { unreachable!("these are macros") };
     for undefined in [Undefined::Kept, Undefined::Refused] {
-        if let Err(errors) = fodo_db::expand("main", &macros, undefined, &mut ioc::files(&text)) {
+        if let Err(errors) = fodo_db::expand("main", &macros, undefined, &mut files::open(&text)) {
             assert!(!errors.is_empty() && errors.iter().all(|error| !error.to_string().is_empty()));
         }
     }
