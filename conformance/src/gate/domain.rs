@@ -33,15 +33,42 @@ const FORWARD: &[&str] = &[""];
 pub fn domain(record_type: &str, field: &str) -> Domain {
     match field {
         // One that is broken makes softIoc show what memory holds: see the page on differences.
-        "SIOL" if record_type == "waveform" => Domain::None,
-        "INP" | "DOL" | "SIML" | "SDIS" | "TSEL" | "SIOL" => Domain::Link(IN),
+        "SIOL" if ["waveform", "aai"].contains(&record_type) => Domain::None,
+        "INP" | "DOL" | "SIML" | "SDIS" | "TSEL" | "SIOL" | "SELL" | "NVL" => Domain::Link(IN),
         "OUT" => Domain::Link(OUT),
         "FLNK" => Domain::Link(FORWARD),
+        "LNK0" | "LNK1" | "LNK2" => Domain::Link(if record_type == "seq" { OUT } else { FORWARD }),
+        "OUTA" | "OUTB" | "OUTC" => Domain::Link(OUT),
+        "DOL0" | "DOL1" | "DOL2" | "INP0" | "INP1" | "INP2" => Domain::Link(IN),
         // A pulse of bo and the filter of alarms take time.
         "HIGH" if record_type == "bo" => Domain::None,
         "HIHI" | "HIGH" | "LOW" | "LOLO" | "HYST" | "MDEL" | "ADEL" | "DRVH" | "DRVL" | "HOPR" | "LOPR" | "EGUF"
         | "EGUL" | "AOFF" | "ASLO" | "ROFF" | "EOFF" | "ESLO" | "OROC" | "RVAL" | "SVAL" | "IVOV" | "DISV" | "DISA"
-        | "PHAS" | "A" | "B" | "C" | "D" => Domain::Number,
+        | "PHAS" | "A" | "B" | "C" | "D" | "DO0" | "DO1" | "DO2" | "ILIL" | "IHIL" => Domain::Number,
+        // Of an mbbi it has no effect on softIoc: see the page on differences.
+        "AFTC" if record_type == "mbbi" => Domain::None,
+        // Between these the filter of alarms depends on the time that passes, which is not the same for both.
+        "AFTC" => Domain::OneOf(&["0", "-1", "1e-300", "1e300"]),
+        "SELM" if record_type == "sel" => Domain::OneOf(&["Specified", "High Signal", "Low Signal", "Median Signal"]),
+        "SELM" => Domain::OneOf(&["All", "Specified", "Mask"]),
+        "SELN" | "OFFS" | "INDX" => Domain::OneOf(&["0", "1", "2", "3", "7"]),
+        "B0" | "B1" | "B2" | "B3" | "B7" => Domain::OneOf(&["0", "1"]),
+        "RES" => Domain::OneOf(&["0", "1"]),
+        "N" if record_type == "compress" => Domain::OneOf(&["1", "2", "3"]),
+        "ALG" => Domain::OneOf(&[
+            "N to 1 Low Value",
+            "N to 1 High Value",
+            "N to 1 Average",
+            "Average",
+            "Circular Buffer",
+            "N to 1 Median",
+        ]),
+        "BALG" => Domain::OneOf(&["FIFO Buffer", "LIFO Buffer"]),
+        "PBUF" => Domain::OneOf(&["NO", "YES"]),
+        "DOPT" => Domain::OneOf(&["Use CALC", "Use OCAL"]),
+        "OEVT" => Domain::OneOf(&["", "some text", "5"]),
+        "FMT" => Domain::OneOf(&["%d", "%5.2f|%s", "%s %x", "%-6d%%", "%c"]),
+        "IVLS" => Domain::OneOf(&["LNK", "bad"]),
         "SMOO" => Domain::OneOf(&["0", "0.5", "0.25"]),
         "PREC" => Domain::OneOf(&["0", "1", "3"]),
         "TSE" => Domain::OneOf(&["0", "-2", "1"]),
@@ -66,7 +93,7 @@ pub fn domain(record_type: &str, field: &str) -> Domain {
             "Transition To Non-zero",
         ]),
         "MPST" | "APST" => Domain::OneOf(&["Always", "On Change"]),
-        "CALC" => Domain::OneOf(&["A+B", "A>B?C:D", "A&B|4", "VAL+1", "A/B", "A:=A+1;A", "MIN(A,B,C)"]),
+        "CALC" | "OCAL" => Domain::OneOf(&["A+B", "A>B?C:D", "A&B|4", "VAL+1", "A/B", "A:=A+1;A", "MIN(A,B,C)"]),
         "HHSV" | "HSV" | "LSV" | "LLSV" | "ZSV" | "OSV" | "COSV" | "SIMS" | "DISS" | "UDFS" | "UNSV" | "ZRSV"
         | "ONSV" | "TWSV" | "THSV" => Domain::OneOf(SEVERITIES),
         "ZNAM" | "ZRST" => Domain::OneOf(&["zero", "off"]),

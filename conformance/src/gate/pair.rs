@@ -83,12 +83,17 @@ impl Pair {
     }
 
     /// One step on both, what takes time at the same time; what their clients are told.
-    fn step(&self, stages: &mut (Stage, Stage), step: &Step) -> Result<(String, String), Failure> {
+    fn step(&mut self, stages: &mut (Stage, Stage), step: &Step) -> Result<(String, String), Failure> {
         stages.0.begin();
         stages.1.begin();
         if let Step::Wait(_) = step {
             let told = self.theirs.run(&mut stages.0, step)?;
             return Ok((told.clone(), told));
+        }
+        if let Step::Acknowledge(..) = step {
+            // It comes on a circuit of its own, and is not to overtake what came before.
+            self.theirs.fence()?;
+            self.ours.fence()?;
         }
         Ok((self.theirs.run(&mut stages.0, step)?, self.ours.run(&mut stages.1, step)?))
     }

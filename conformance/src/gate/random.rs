@@ -4,13 +4,47 @@ use std::fmt::Write as _;
 
 use fodo_data::Kind;
 
+use super::acknowledge::Acknowledge;
 use super::domain::{Domain, N_WHOLE, NUMBERS, WILD, domain};
 use super::step::{Argument, Step};
 use super::{Case, Record, fields_of};
 
 /// The record types of random databases; a new type is one line.
-const TYPES: [&str; 12] =
-    ["ai", "ao", "bi", "bo", "calc", "longin", "longout", "mbbi", "mbbo", "stringin", "stringout", "waveform"];
+const TYPES: [&str; 30] = [
+    "ai",
+    "ao",
+    "bi",
+    "bo",
+    "calc",
+    "longin",
+    "longout",
+    "mbbi",
+    "mbbo",
+    "stringin",
+    "stringout",
+    "waveform",
+    "fanout",
+    "dfanout",
+    "calcout",
+    "seq",
+    "event",
+    "sel",
+    "sub",
+    "int64in",
+    "int64out",
+    "mbbiDirect",
+    "mbboDirect",
+    "lsi",
+    "lso",
+    "aai",
+    "aao",
+    "subArray",
+    "compress",
+    "printf",
+];
+
+/// The kinds of elements of random arrays.
+const ELEMENTS: [&str; 6] = ["DOUBLE", "LONG", "SHORT", "CHAR", "STRING", "FLOAT"];
 
 /// Large enough for chains and loops, small enough to be read by whoever repairs what is found.
 const RECORDS: usize = 5;
@@ -109,19 +143,22 @@ fn is_about(step: &Step, record: &str) -> bool {
         Step::Put(argument) | Step::Write(argument) | Step::Get(argument) => {
             argument.pv.split('.').next() == Some(record)
         }
+        Step::Acknowledge(pv, ..) => pv == record,
         Step::Wait(_) => false,
     }
 }
 
 fn fields(dice: &mut Dice, record_type: &str) -> Vec<(String, String)> {
     let mut set = Vec::new();
-    if record_type == "waveform" {
-        set.push((
-            "FTVL".to_string(),
-            dice.one_of(&["DOUBLE", "LONG", "SHORT", "CHAR", "STRING", "FLOAT"]).to_string(),
-        ));
-        set.push(("NELM".to_string(), dice.one_of(&["1", "3", "5"]).to_string()));
-    }
+    // What only a file can set.
+    let sizes: &[(&str, &[&str])] = match record_type {
+        "waveform" | "aai" | "aao" => &[("FTVL", &ELEMENTS), ("NELM", &["1", "3", "5"])],
+        "subArray" => &[("FTVL", &ELEMENTS), ("MALM", &["3", "5"]), ("NELM", &["1", "2", "4"])],
+        "compress" => &[("NSAM", &["1", "3", "5"])],
+        "lsi" | "lso" | "printf" => &[("SIZV", &["16", "41", "60"])],
+        _ => &[],
+    };
+    set.extend(sizes.iter().map(|(field, choices)| (field.to_string(), dice.one_of(choices).to_string())));
     for field in fields_of(record_type) {
         let is_link = matches!(domain(record_type, &field), Domain::Link(_));
         if field == "VAL" || dice.below(if is_link { 3 } else { FIELDS_SET_EVERY }) != 0 {
@@ -171,12 +208,19 @@ fn link(dice: &mut Dice, modifiers: &[&str]) -> String {
 fn step(dice: &mut Dice, record: &Record) -> Step {
     let name = &record.name;
     let kinds = [Kind::Text, Kind::Text, Kind::F64, Kind::I32, Kind::I16, Kind::Enum, Kind::F32];
-    match dice.below(10) {
-        0..3 => {
+    match dice.below(11) {
+        0 => {
+            let which = *dice.one_of(&[Acknowledge::Transient, Acknowledge::Severity]);
+            // Other numbers for ACKT are on the page on differences.
+            let n_numbers = if which == Acknowledge::Transient { 2 } else { 4 };
+            Step::Acknowledge(name.clone(), which, dice.below(n_numbers) as u16)
+        }
+        1..4 => {
             let argument = Argument { pv: format!("{name}.PROC"), kind: Kind::Text, text: "1".into() };
             if dice.below(2) == 0 { Step::Write(argument) } else { Step::Put(argument) }
         }
-        3..6 => {
+        // What is put to VAL of a compress lands where softIoc's ring happens to begin, beside what its memory held.
+        4..7 if record.record_type != "compress" => {
             let kind = *dice.one_of(&kinds);
             let text = match (record.record_type.as_str(), kind) {
                 // An empty text is a state without a name on softIoc: see the page on differences.
@@ -184,7 +228,7 @@ fn step(dice: &mut Dice, record: &Record) -> Step {
                 ("mbbo", Kind::Text) => dice.one_of(&["0", "1", "2", "5", "-1", "abc", "YES", "300"]).to_string(),
                 ("bi" | "bo" | "mbbi", Kind::Text) => dice.one_of(&WILD[1..]).to_string(),
                 (_, Kind::Text) => dice.one_of(&WILD).to_string(),
-                ("waveform", _) => {
+                ("waveform" | "aai" | "aao" | "subArray", _) => {
                     let n_elements = dice.below(8);
                     (0..n_elements).map(|_| dice.one_of(&NUMBERS).to_string()).collect::<Vec<_>>().join(" ")
                 }

@@ -2,6 +2,7 @@
 
 use fodo_data::{Kind, Value};
 
+use super::acknowledge::Acknowledge;
 use crate::Failure;
 
 /// One step. Names are those of records and fields without the prefix.
@@ -15,6 +16,8 @@ pub enum Step {
     Write(Argument),
     /// Reads as this kind; the text says how many elements, if not as many as there are.
     Get(Argument),
+    /// Acknowledges alarms: ACKT or ACKS, and the number.
+    Acknowledge(String, Acknowledge, u16),
     /// Time passes, on both at once.
     Wait(f64),
 }
@@ -43,7 +46,7 @@ const KINDS: [(&str, Kind); 7] = [
 
 impl Step {
     /// Reads `put PV VALUE`, `put PV as KIND VALUE`, the same with `write`, `process RECORD`, `get PV as KIND [COUNT]`,
-    /// `watch PV` or `wait SECONDS`.
+    /// `watch PV`, `ackt RECORD NUMBER`, `acks RECORD NUMBER` or `wait SECONDS`.
     pub fn parse(line: &str) -> Result<Step, Failure> {
         let unknown = || format!("\"{line}\" is no step");
         let (verb, rest) = line.split_once(' ').ok_or_else(unknown)?;
@@ -56,6 +59,10 @@ impl Step {
             "write" => Ok(Step::Write(argument)),
             "process" => Ok(Step::Put(Argument { pv: format!("{pv}.PROC"), kind: Kind::Text, text: "1".into() })),
             "get" => Ok(Step::Get(argument)),
+            "ackt" | "acks" => {
+                let which = if verb == "ackt" { Acknowledge::Transient } else { Acknowledge::Severity };
+                Ok(Step::Acknowledge(argument.pv, which, argument.text.parse().map_err(|_| unknown())?))
+            }
             "wait" => Ok(Step::Wait(rest.parse().map_err(|_| unknown())?)),
             _ => Err(unknown()),
         }
@@ -75,6 +82,8 @@ impl Step {
             Step::Put(argument) => written("put", argument),
             Step::Write(argument) => written("write", argument),
             Step::Get(argument) => written("get", argument),
+            Step::Acknowledge(pv, Acknowledge::Transient, number) => format!("ackt {pv} {number}"),
+            Step::Acknowledge(pv, Acknowledge::Severity, number) => format!("acks {pv} {number}"),
             Step::Wait(seconds) => format!("wait {seconds}"),
         }
     }
@@ -103,9 +112,15 @@ mod tests {
 
     #[test]
     fn a_step_reads_back_as_it_was_written() {
-        for line in
-            ["watch r", "put r.A 1 2", "put r as double 1 NaN", "write r.OUT x PP", "get r as short 3", "wait 0.5"]
-        {
+        for line in [
+            "watch r",
+            "put r.A 1 2",
+            "put r as double 1 NaN",
+            "write r.OUT x PP",
+            "get r as short 3",
+            "acks r 2",
+            "wait 0.5",
+        ] {
             assert_eq!(Step::parse(line).map(|step| step.text()), Ok(line.to_string()));
         }
         assert!(Step::parse("shout r").is_err());
