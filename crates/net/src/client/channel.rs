@@ -33,7 +33,7 @@ pub enum ChannelState {
 
 /// The part of a channel that its handles, its circuit and its operations share.
 pub(super) struct ChannelCore {
-    name: Box<str>,
+    name: Arc<str>,
     cid: Cid,
     priority: Priority,
     context: Arc<ContextCore>,
@@ -159,7 +159,7 @@ impl ChannelCore {
             state.phase = Phase::Searching;
             let pause = state.failed();
             drop(state);
-            self.context.search().start(self.cid, &self.name, pause);
+            self.context.search().start(self.cid, self.name.clone(), pause);
         }
     }
 
@@ -243,12 +243,12 @@ impl ChannelCore {
         }
         if was_active && refusal.is_none() {
             drop(state);
-            return self.context.search().start_lost(self.cid, &self.name);
+            return self.context.search().start_lost(self.cid, self.name.clone());
         }
         state.trouble = refusal.map(|refusal| Trouble::Refused(server, refusal)).or(state.trouble.take());
         let pause = state.failed();
         drop(state);
-        self.context.search().start(self.cid, &self.name, pause);
+        self.context.search().start(self.cid, self.name.clone(), pause);
     }
 
     /// Calls `visit` with its circuit, if it is active.
@@ -441,7 +441,7 @@ impl std::fmt::Debug for Channel {
 impl Channel {
     pub(super) fn open(name: &str, priority: Priority, context: &Arc<ContextCore>) -> Channel {
         let core = context.search().enter(|cid| ChannelCore::new(name, cid, priority, context.clone()));
-        context.search().start(core.cid, name, Duration::ZERO);
+        context.search().start(core.cid, core.name.clone(), Duration::ZERO);
         Channel(Arc::new(Handle(core)))
     }
 
