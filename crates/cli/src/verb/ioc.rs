@@ -4,21 +4,20 @@ use std::io::{self, BufRead as _, Write as _};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::ArgMatches;
 use fodo_ioc::shell::{Flow, Purpose, Shell, Start};
 use fodo_ioc::{Policy, RunningIoc};
 use fodo_net::ServerConfig;
 use fodo_net::config::{self, Side};
-use fodo_net::log::{Level, Line, Log};
-use serde_json::Map;
+use fodo_net::log::Level;
 
 use crate::client::seconds;
 use crate::epics::Outlet;
 use crate::exit::Exit;
-use crate::json;
 use crate::local_time::Clock;
+use crate::log::LogFlags;
 use crate::put_log::PutLog;
 use crate::terminal;
 
@@ -58,12 +57,8 @@ pub struct Arguments {
     /// Let go of a client that takes nothing it is sent, or answers no probe, for so long
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     client_silence: Duration,
-    /// Lines that matter less are not told on stderr
-    #[arg(long, value_name = "LEVEL", default_value = "warning")]
-    log_level: LogLevel,
-    /// How these lines look; JSON is one object per line
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    log_format: LogFormat,
+    #[command(flatten)]
+    log: LogFlags,
     /// Read no commands from stdin
     #[arg(short = 'S', long)]
     no_shell: bool,
@@ -79,24 +74,6 @@ pub struct Arguments {
     /// Do not print the line that tells when it serves
     #[arg(short, long)]
     quiet: bool,
-}
-
-/// Which lines are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-#[expect(missing_docs, reason = "the names say it, and they are shown as they are")]
-pub enum LogLevel {
-    Error,
-    Warning,
-    Info,
-    Debug,
-}
-
-/// How a line looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-#[expect(missing_docs, reason = "likewise")]
-pub enum LogFormat {
-    Text,
-    Json,
 }
 
 /// The end of the help.
@@ -398,7 +375,7 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
         policy,
         ready: Box::new(move |running| if is_quiet { String::new() } else { ready(running, is_read_only) }),
         date: Box::new(|format| Clock::local().formatted(format)),
-        log: Some(log(arguments)),
+        log: Some(arguments.log.log()),
     };
     let environment = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
@@ -409,68 +386,14 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
 fn read_access_again(running: &RunningIoc, arguments: &Arguments) {
     match running.reload_access() {
         Ok(warnings) => {
-            warnings.iter().for_each(|what| say(Level::Warning, what, arguments));
-            say(Level::Info, "the access file was read again", arguments);
+            warnings.iter().for_each(|what| arguments.log.say(Level::Warning, what));
+            arguments.log.say(Level::Info, "the access file was read again");
         }
         Err(error) => {
             let what = format!("the access file is not used, what held before goes on: {error}");
-            what.lines().for_each(|line| say(Level::Error, line, arguments));
+            what.lines().for_each(|line| arguments.log.say(Level::Error, line));
         }
     }
-}
-
-/// A line of the log that is about no peer.
-fn say(level: Level, what: &str, arguments: &Arguments) {
-    if level > level_of(arguments) {
-        return;
-    }
-    let time = SystemTime::now().into();
-    let line = Line { level, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 };
-    // Nothing is left to do when stderr fails.
-    let _ = io::stderr().write_all(told(&line, arguments.log_format).as_bytes());
-}
-
-fn level_of(arguments: &Arguments) -> Level {
-    match arguments.log_level {
-        LogLevel::Error => Level::Error,
-        LogLevel::Warning => Level::Warning,
-        LogLevel::Info => Level::Info,
-        LogLevel::Debug => Level::Debug,
-    }
-}
-
-fn log(arguments: &Arguments) -> Log {
-    let format = arguments.log_format;
-    Log::new(level_of(arguments), move |line| {
-        // Nothing is left to do when stderr fails.
-        let _ = io::stderr().write_all(told(line, format).as_bytes());
-    })
-}
-
-fn told(line: &Line, format: LogFormat) -> String {
-    let level = match line.level {
-        Level::Error => "error",
-        Level::Warning => "warning",
-        Level::Info => "info",
-        Level::Debug => "debug",
-    };
-    let peer = line.peer.map(|peer| peer.to_string());
-    let time = Clock::rfc3339(line.time);
-    if format == LogFormat::Json {
-        return json::line(Map::from_iter([
-            ("time".to_owned(), time.into()),
-            ("level".to_owned(), level.into()),
-            ("what".to_owned(), line.what.clone().into()),
-            ("peer".to_owned(), peer.into()),
-            ("pv".to_owned(), line.pv.clone().into()),
-            ("left_out".to_owned(), line.n_left_out.into()),
-        ]));
-    }
-    // Names come from peers: a terminal is to show them, not to obey.
-    let pv = line.pv.as_ref().map(|pv| format!(" \"{}\"", pv.escape_debug())).unwrap_or_default();
-    let peer = peer.map(|peer| format!(" ({peer})")).unwrap_or_default();
-    let left_out = if line.n_left_out > 0 { format!("; {} like it left out", line.n_left_out) } else { String::new() };
-    format!("{} {level}: {}{pv}{peer}{left_out}\n", time.unwrap_or_default(), line.what)
 }
 
 fn ready(running: &RunningIoc, is_read_only: bool) -> String {
@@ -509,29 +432,6 @@ mod tests {
         assert_eq!(placed("ioc -m P=1 -d a.db -m P=2", DATABASES), [pair("a.db", "P=1")]);
         assert_eq!(placed("ioc -m P=1 -a a.acf -m P=2 -d b.db", &["access"]), [pair("a.acf", "P=1")]);
         assert_eq!(placed("ioc -d b.db -a a.acf -m P=2", &["access"]), [pair("a.acf", "P=2")]);
-    }
-
-    #[test]
-    fn a_line_of_the_log_tells_who_and_what_and_commands_no_terminal() {
-        let line = Line {
-            level: Level::Debug,
-            time: fodo_net::TimeStamp { unix_s: 1_800_000_000, nanos: 5 },
-            what: "a channel is refused".to_owned(),
-            peer: Some("10.0.0.2:4000".parse().unwrap()),
-            pv: Some("x\u{1b}[2J".to_owned()),
-            n_left_out: 3,
-        };
-
-        assert_eq!(
-            told(&line, LogFormat::Text),
-            "2027-01-15T08:00:00.000000005Z debug: a channel is refused \"x\\u{1b}[2J\" (10.0.0.2:4000); 3 like it left \
-             out\n"
-        );
-        let object: Map<String, serde_json::Value> = serde_json::from_str(&told(&line, LogFormat::Json)).unwrap();
-        assert_eq!((&object["peer"], &object["left_out"]), (&"10.0.0.2:4000".into(), &3.into()));
-        for key in object.keys() {
-            assert!(HELP.contains(key), "{key}");
-        }
     }
 
     #[test]
