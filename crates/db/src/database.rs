@@ -12,7 +12,7 @@ use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::{prime, reading};
-use crate::scan::Place;
+use crate::scan::{Place, ScanCounts};
 use crate::state::States;
 use crate::turn::{Deferred, Engine, Turn, Waiter, settle_scan};
 use crate::{AccessLevel, Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError, PutId};
@@ -176,6 +176,16 @@ impl Database {
     /// of the SCAN choice.
     pub fn scans_skipped(&self, scan: u16) -> u64 {
         self.engine().scans.skipped(scan)
+    }
+
+    /// What was counted of every period of SCAN, the longest first.
+    pub fn scan_counts(&self) -> Vec<ScanCounts> {
+        self.engine().scans.counts()
+    }
+
+    /// How often a record was processed, whatever began it.
+    pub fn n_processed(&self) -> u64 {
+        self.engine().n_processed
     }
 
     pub(crate) fn core(&self) -> &Core {

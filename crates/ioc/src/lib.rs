@@ -5,24 +5,28 @@
 
 mod guard;
 mod limit;
+mod metrics;
 mod pv;
 pub mod shell;
 mod site;
 mod turn;
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 pub use guard::{Policy, PutNote, TellPut};
+pub use metrics::LeftOut;
 
 use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
-use fodo_net::{ClientStatus, Server, ServerConfig, ServerError};
+use fodo_net::{ClientStatus, Page, PageConfig, Server, ServerConfig, ServerError};
 
 use crate::guard::{Guard, Rules};
+use crate::metrics::Metrics;
 use crate::turn::Crank;
 
 /// Why an IOC cannot start.
@@ -32,6 +36,13 @@ pub enum IocError {
     Load(Vec<LoadError>),
     /// The network cannot be served.
     Server(ServerError),
+    /// The page with the metrics cannot be served.
+    Metrics {
+        /// Where it was to be.
+        address: SocketAddr,
+        /// The system's words.
+        error: std::io::Error,
+    },
     /// The system gives no thread.
     System(std::io::Error),
 }
@@ -47,6 +58,9 @@ impl fmt::Display for IocError {
                 Ok(())
             }
             IocError::Server(error) => error.fmt(f),
+            IocError::Metrics { address, error } => {
+                write!(f, "metrics cannot be served on {address}: {error}; is something else using it?")
+            }
             IocError::System(error) => write!(f, "the operating system says: {error}"),
         }
     }
@@ -119,7 +133,8 @@ impl Ioc {
             .name("fodo-scan".into())
             .spawn(move || scans.run_scans())
             .map_err(IocError::System)?;
-        Ok(RunningIoc { crank, server: Some(server), scans: Some(thread), n_records, address })
+        let (server, scans, started) = (Some(server), Some(thread), SystemTime::now());
+        Ok(RunningIoc { crank, server, scans, metrics: None, n_records, address, started })
     }
 }
 
@@ -129,8 +144,10 @@ pub struct RunningIoc {
     crank: Arc<Crank>,
     server: Option<Server>,
     scans: Option<JoinHandle<()>>,
+    metrics: Option<Page>,
     n_records: usize,
     address: Ipv4Addr,
+    started: SystemTime,
 }
 
 impl RunningIoc {
@@ -146,6 +163,23 @@ impl RunningIoc {
         Ok(warnings)
     }
 
+    /// Has what it counts read over HTTP, as Prometheus does, under `/metrics` of this address; port 0 takes a free one.
+    /// `left_out`: for an IOC with a put log.
+    pub fn serve_metrics(&mut self, address: SocketAddr, left_out: Option<LeftOut>) -> Result<(), IocError> {
+        let Some(server) = &self.server else { return Ok(()) };
+        let (crank, observer) = (self.crank.clone(), server.observer());
+        let metrics = Metrics { crank, observer, n_records: self.n_records, started: self.started, left_out };
+        let text = Box::new(move || metrics.text());
+        let page = Page::serve(PageConfig { address, path: "/metrics", content_type: metrics::CONTENT_TYPE, text });
+        self.metrics = Some(page.map_err(|error| IocError::Metrics { address, error })?);
+        Ok(())
+    }
+
+    /// Where its metrics are read.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(Page::address)
+    }
+
     /// How many records it has.
     pub fn n_records(&self) -> usize {
         self.n_records
@@ -158,7 +192,7 @@ impl RunningIoc {
 
     /// Every client there is now; waits half a second at most for each of the server's threads.
     pub fn clients(&self) -> Vec<ClientStatus> {
-        self.server.as_ref().map_or(Vec::new(), Server::clients)
+        self.server.as_ref().map_or(Vec::new(), |server| server.observer().clients())
     }
 
     fn crank(&self) -> Arc<Crank> {
@@ -181,6 +215,7 @@ impl RunningIoc {
 
 impl Drop for RunningIoc {
     fn drop(&mut self) {
+        self.metrics.take();
         self.server.take();
         self.crank.stop();
         if let Some(scans) = self.scans.take() {

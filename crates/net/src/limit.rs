@@ -146,6 +146,21 @@ pub const STATUS_BYTES: usize = 256 * 1024;
 /// What is shown of a user's or a host's name.
 pub const STATUS_NAME_CHARS: usize = 64;
 
+/// Connections to a page at once: two programs that scrape, a person who looks, and some that have hung.
+pub const PAGE_VISITS: usize = 16;
+
+/// How long one may last, whatever its peer does: programs that scrape give up after ten seconds themselves.
+pub const PAGE_VISIT: Duration = Duration::from_secs(10);
+
+/// New ones that are accepted before the others are looked after.
+pub const PAGE_ACCEPTS: usize = 16;
+
+/// Bytes of a request: what browsers send of their own, several times.
+pub const PAGE_REQUEST_BYTES: usize = 8 * 1024;
+
+/// How long a page is handed out again before it is made anew, so that asking for it all the time costs the server little.
+pub const PAGE_KEPT: Duration = Duration::from_millis(200);
+
 /// Posts that the status keeps of each of its PVs: who is late wants the last one.
 pub const STATUS_POSTS: usize = 4;
 

@@ -1,7 +1,7 @@
 //! `fodo ioc`: serves the records of `.db` files and runs `st.cmd` scripts, until a signal or a command ends it.
 
 use std::io::{self, BufRead as _, Write as _};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -54,6 +54,9 @@ pub struct Arguments {
     /// Serve what the server knows of itself and its clients as PREFIX:CLIENTS and so on, see `fodo top`
     #[arg(long, value_name = "PREFIX")]
     status_prefix: Option<String>,
+    /// Serve what is counted over HTTP, for Prometheus: ADDRESS:PORT, or a port for 127.0.0.1 only
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
+    metrics: Option<SocketAddr>,
     /// Let go of a client that takes nothing it is sent, or answers no probe, for so long
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     client_silence: Duration,
@@ -91,7 +94,8 @@ When it serves it prints one line on stdout, which scripts may wait for:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA)
 or, where searches have another port than the circuits:
   fodo ioc: serving 102 records on 127.0.0.1:40001 (CA, searches on UDP 5064)
-With --read-only the brackets end in \", read-only)\".
+With --read-only the brackets end in \", read-only)\", and with --metrics in the address of these:
+  fodo ioc: serving 102 records on 127.0.0.1:5064 (CA, metrics on http://127.0.0.1:9464/metrics)
 SIGINT and SIGTERM stop it cleanly, with exit code 0.
 
 Databases are served at once. A script says iocInit itself; its lines are shown as they are read, but
@@ -376,11 +380,12 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
         ready: Box::new(move |running| if is_quiet { String::new() } else { ready(running, is_read_only) }),
         date: Box::new(|format| Clock::local().formatted(format)),
         log: Some(arguments.log.log()),
+        metrics: arguments.metrics.map(|address| (address, put_log.map(PutLog::left_out))),
     };
     let environment = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
     let folder = std::env::current_dir()?;
-    Ok(Shell::new(Purpose::Run(start), &folder, environment, Box::new(io::stdout()), Box::new(io::stderr())))
+    Ok(Shell::new(Purpose::Run(Box::new(start)), &folder, environment, Box::new(io::stdout()), Box::new(io::stderr())))
 }
 
 fn read_access_again(running: &RunningIoc, arguments: &Arguments) {
@@ -397,14 +402,38 @@ fn read_access_again(running: &RunningIoc, arguments: &Arguments) {
 }
 
 fn ready(running: &RunningIoc, is_read_only: bool) -> String {
-    let (tcp_port, udp_port) = (running.tcp_port(), running.udp_port());
-    ready_line(running.n_records(), running.address(), tcp_port, udp_port, is_read_only)
+    ready_line(&Served {
+        n_records: running.n_records(),
+        address: running.address(),
+        tcp_port: running.tcp_port(),
+        udp_port: running.udp_port(),
+        is_read_only,
+        metrics: running.metrics_address(),
+    })
 }
 
-fn ready_line(n_records: usize, address: Ipv4Addr, tcp_port: u16, udp_port: u16, is_read_only: bool) -> String {
+/// What the line about it tells.
+struct Served {
+    n_records: usize,
+    address: Ipv4Addr,
+    tcp_port: u16,
+    udp_port: u16,
+    is_read_only: bool,
+    metrics: Option<SocketAddr>,
+}
+
+fn ready_line(served: &Served) -> String {
+    let Served { n_records, address, tcp_port, udp_port, .. } = served;
     let searches = if udp_port == tcp_port { String::new() } else { format!(", searches on UDP {udp_port}") };
-    let read_only = if is_read_only { ", read-only" } else { "" };
-    format!("fodo ioc: serving {n_records} records on {address}:{tcp_port} (CA{searches}{read_only})\n")
+    let read_only = if served.is_read_only { ", read-only" } else { "" };
+    let metrics = served.metrics.map_or(String::new(), |address| format!(", metrics on http://{address}/metrics"));
+    format!("fodo ioc: serving {n_records} records on {address}:{tcp_port} (CA{searches}{read_only}{metrics})\n")
+}
+
+/// Where metrics are served; nobody but this host reads them unless an address says so.
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse()).map_err(|_| format!("\"{text}\" is neither a port nor ADDRESS:PORT"))
 }
 
 #[cfg(test)]
@@ -436,9 +465,25 @@ mod tests {
 
     #[test]
     fn the_ready_line_is_the_documented_one() {
-        let address = Ipv4Addr::LOCALHOST;
+        let udp_5064 = |tcp_port, metrics: Option<&str>| Served {
+            n_records: 102,
+            address: Ipv4Addr::LOCALHOST,
+            tcp_port,
+            udp_port: 5064,
+            is_read_only: false,
+            metrics: metrics.map(|address| address.parse().unwrap()),
+        };
 
-        assert!(HELP.contains(ready_line(102, address, 5064, 5064, false).trim_end()));
-        assert!(HELP.contains(ready_line(102, address, 40001, 5064, false).trim_end()));
+        for served in [udp_5064(5064, None), udp_5064(40001, None), udp_5064(5064, Some("127.0.0.1:9464"))] {
+            assert!(HELP.contains(ready_line(&served).trim_end()));
+        }
+    }
+
+    #[test]
+    fn metrics_are_for_this_host_unless_an_address_is_given() {
+        assert_eq!(metrics_address("9464"), Ok("127.0.0.1:9464".parse().unwrap()));
+        assert_eq!(metrics_address("0.0.0.0:9464"), Ok("0.0.0.0:9464".parse().unwrap()));
+        assert_eq!(metrics_address("[::1]:0"), Ok("[::1]:0".parse().unwrap()));
+        assert!(metrics_address("plant:9464").is_err() && metrics_address("70000").is_err());
     }
 }

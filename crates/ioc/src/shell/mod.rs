@@ -16,6 +16,7 @@ mod words;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,7 +25,7 @@ use fodo_net::log::Log;
 use fodo_net::{ConfigError, ServerConfig};
 
 use crate::turn::Crank;
-use crate::{Policy, RunningIoc};
+use crate::{LeftOut, Policy, RunningIoc};
 
 pub use check::{Finding, Weight};
 pub use complete::Completer;
@@ -47,12 +48,14 @@ pub struct Start {
     pub date: Box<dyn Fn(&str) -> String + Send>,
     /// What happens on the network is told to this.
     pub log: Option<Log>,
+    /// Where what is counted is read over HTTP, with what counts the lines that a put log leaves out.
+    pub metrics: Option<(SocketAddr, Option<LeftOut>)>,
 }
 
 /// What the shell is for.
 pub enum Purpose {
     /// Commands do what they say.
-    Run(Start),
+    Run(Box<Start>),
     /// Commands are checked.
     Check,
 }
