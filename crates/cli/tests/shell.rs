@@ -62,6 +62,16 @@ fn a_script_is_shown_loads_starts_and_writes() {
 }
 
 #[test]
+fn a_script_knows_its_own_name() {
+    let script = "dbLoadRecords(\"db/a.db\", \"P=x:\")\niocInit\necho this is $(IOCSH_STARTUP_SCRIPT)\nexit\n";
+    let folder = folder("name", script);
+
+    let output = end_of(ioc(&folder, &["./st.cmd"]).spawn().unwrap());
+
+    assert!(text(&output.stdout).contains("\nthis is ./st.cmd\n"), "{}", text(&output.stdout));
+}
+
+#[test]
 fn commands_from_a_pipe_are_run_and_its_end_stops_nothing() {
     let folder = folder("pipe", "");
     let mut child = ioc(&folder, &["-m", "P=x:", "db/a.db"]).stdin(Stdio::piped()).spawn().unwrap();

@@ -9,6 +9,7 @@ mod metrics;
 mod pv;
 pub mod shell;
 mod site;
+mod stats;
 mod turn;
 
 use std::fmt;
@@ -20,13 +21,15 @@ use std::time::SystemTime;
 
 pub use guard::{Policy, PutNote, TellPut};
 pub use metrics::LeftOut;
+pub use stats::Surroundings;
 
 use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
-use fodo_net::{ClientStatus, Page, PageConfig, Server, ServerConfig, ServerError};
+use fodo_net::{ClientStatus, Page, PageConfig, Server, ServerConfig, ServerError, Source};
 
 use crate::guard::{Guard, Rules};
 use crate::metrics::Metrics;
+use crate::stats::Stats;
 use crate::turn::Crank;
 
 /// Why an IOC cannot start.
@@ -74,6 +77,7 @@ pub struct Ioc {
     database: Database,
     guard: Guard,
     rules: Rules,
+    surroundings: Surroundings,
 }
 
 impl Ioc {
@@ -91,7 +95,7 @@ impl Ioc {
     pub fn of(mut loader: Loader) -> Result<Ioc, IocError> {
         loader.stand_at(Arc::new(site::Process::new()));
         let database = loader.finish().map_err(IocError::Load)?;
-        Ok(Ioc { database, guard: Guard::open(), rules: Rules::none() })
+        Ok(Ioc { database, guard: Guard::open(), rules: Rules::none(), surroundings: Surroundings::of_process() })
     }
 
     /// Has clients do what a policy allows; by itself everybody may do everything.
@@ -101,6 +105,11 @@ impl Ioc {
         let guarded = Guard::new(policy, &self.database);
         let (guard, rules) = guarded.map_err(|error| IocError::Load(vec![error]))?;
         Ok(Ioc { guard, rules, ..self })
+    }
+
+    /// What it tells of the place it stands in; by itself what the process does.
+    pub fn standing_in(self, surroundings: Surroundings) -> Ioc {
+        Ioc { surroundings, ..self }
     }
 
     /// What in the access file has no effect, as lines for whoever wrote it.
@@ -125,8 +134,12 @@ impl Ioc {
         let crank = Crank::new(self.database, self.guard);
         crank.set_rules(self.rules);
         crank.start();
-        let records = Arc::new(pv::Records::new(crank.clone()));
-        let server = Server::start_telling(config, records, log).map_err(IocError::Server)?;
+        let records = pv::Records::new(crank.clone());
+        let source: Arc<dyn Source> = match config.status_prefix.clone() {
+            Some(prefix) => Arc::new(Stats::new(prefix, records, n_records, &self.surroundings)),
+            None => Arc::new(records),
+        };
+        let server = Server::start_telling(config, source, log).map_err(IocError::Server)?;
         crank.set_signal(server.rights_signal());
         let scans = crank.clone();
         let thread = std::thread::Builder::new()

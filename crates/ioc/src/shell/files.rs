@@ -4,7 +4,7 @@ use fodo_db::{Loader, OpenFile};
 
 use super::script::Flow;
 use super::{Call, Failure, Purpose, Shell, Stage, check, lock};
-use crate::{Ioc, IocError};
+use crate::{Ioc, IocError, Surroundings};
 
 type Outcome = Result<Flow, Failure>;
 
@@ -62,6 +62,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let metrics = start.metrics.take();
     let policy = shell.policy(given);
     let ioc = Ioc::of(*loader).and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
+    let ioc = ioc.standing_in(shell.surroundings());
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
     let mut running = ioc.serve_telling(config, log).map_err(failure)?;
     if let Some((address, left_out)) = metrics {
@@ -87,6 +88,13 @@ pub(super) fn failure(error: IocError) -> Failure {
 }
 
 impl Shell {
+    /// What an IOC that this shell starts tells of the place it stands in.
+    fn surroundings(&self) -> Surroundings {
+        let names = self.macros.names().into_iter();
+        let variables = names.map(|name| (name.to_owned(), self.variable(name).unwrap_or_default().to_owned()));
+        Surroundings { folder: self.folder.clone(), variables: variables.collect() }
+    }
+
     /// In a check: what is odd in the records that were loaded; from now on they can be asked for.
     pub(super) fn look_at_records(&mut self) {
         if !matches!(self.stage, Stage::Loading(_)) {
