@@ -63,6 +63,12 @@ impl Database {
         self.core.names.iter().map(|name| std::str::from_utf8(name.as_bytes()).unwrap_or_default())
     }
 
+    /// The name of one record, counted in the order of loading.
+    pub fn record_name(&self, index: usize) -> Option<&str> {
+        // As above.
+        self.core.names.get(index).map(|name| std::str::from_utf8(name.as_bytes()).unwrap_or_default())
+    }
+
     /// The info items of a record, in the order of loading: names and what they say.
     pub fn infos(&self, record: &str) -> impl Iterator<Item = (&Text, &Text)> {
         let wanted = self.core.index.get(record.as_bytes()).copied();

@@ -7,6 +7,7 @@ mod guard;
 mod limit;
 mod metrics;
 mod pv;
+mod reccaster;
 pub mod shell;
 mod site;
 mod stats;
@@ -21,10 +22,12 @@ use std::time::SystemTime;
 
 pub use guard::{Policy, PutNote, TellPut};
 pub use metrics::LeftOut;
+pub use reccaster::Told;
 pub use stats::Surroundings;
 
 use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
+use fodo_net::reccaster::RecCaster;
 use fodo_net::{ClientStatus, Page, PageConfig, Server, ServerConfig, ServerError, Source};
 
 use crate::guard::{Guard, Rules};
@@ -46,6 +49,13 @@ pub enum IocError {
         /// The system's words.
         error: std::io::Error,
     },
+    /// Announcements of RecCeivers cannot be heard.
+    RecCaster {
+        /// The UDP port they come to.
+        port: u16,
+        /// The system's words.
+        error: std::io::Error,
+    },
     /// The system gives no thread.
     System(std::io::Error),
 }
@@ -63,6 +73,9 @@ impl fmt::Display for IocError {
             IocError::Server(error) => error.fmt(f),
             IocError::Metrics { address, error } => {
                 write!(f, "metrics cannot be served on {address}: {error}; is something else using it?")
+            }
+            IocError::RecCaster { port, error } => {
+                write!(f, "announcements of RecCeivers cannot be heard on UDP {port}: {error}")
             }
             IocError::System(error) => write!(f, "the operating system says: {error}"),
         }
@@ -131,12 +144,13 @@ impl Ioc {
     pub fn serve_telling(self, config: ServerConfig, log: Log) -> Result<RunningIoc, IocError> {
         let n_records = self.database.record_names().count();
         let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let surroundings = self.surroundings;
         let crank = Crank::new(self.database, self.guard);
         crank.set_rules(self.rules);
         crank.start();
         let records = pv::Records::new(crank.clone());
         let source: Arc<dyn Source> = match config.status_prefix.clone() {
-            Some(prefix) => Arc::new(Stats::new(prefix, records, n_records, &self.surroundings)),
+            Some(prefix) => Arc::new(Stats::new(prefix, records, n_records, &surroundings)),
             None => Arc::new(records),
         };
         let server = Server::start_telling(config, source, log).map_err(IocError::Server)?;
@@ -147,7 +161,17 @@ impl Ioc {
             .spawn(move || scans.run_scans())
             .map_err(IocError::System)?;
         let (server, scans, started) = (Some(server), Some(thread), SystemTime::now());
-        Ok(RunningIoc { crank, server, scans, metrics: None, n_records, address, started })
+        Ok(RunningIoc {
+            crank,
+            server,
+            scans,
+            metrics: None,
+            reccaster: None,
+            surroundings,
+            n_records,
+            address,
+            started,
+        })
     }
 }
 
@@ -158,6 +182,8 @@ pub struct RunningIoc {
     server: Option<Server>,
     scans: Option<JoinHandle<()>>,
     metrics: Option<Page>,
+    reccaster: Option<RecCaster>,
+    surroundings: Surroundings,
     n_records: usize,
     address: Ipv4Addr,
     started: SystemTime,
@@ -185,6 +211,15 @@ impl RunningIoc {
         let text = Box::new(move || metrics.text());
         let page = Page::serve(PageConfig { address, path: "/metrics", content_type: metrics::CONTENT_TYPE, text });
         self.metrics = Some(page.map_err(|error| IocError::Metrics { address, error })?);
+        Ok(())
+    }
+
+    /// Has RecCeivers that announce themselves told of its records. What goes wrong is told to `log`.
+    pub fn tell_receivers(&mut self, told: Told, log: Log) -> Result<(), IocError> {
+        let (port, config) = (told.port, told.config(self.address));
+        let inventory = told.inventory(self.crank.clone(), &self.surroundings, self.tcp_port());
+        let reccaster = RecCaster::start(config, inventory, log);
+        self.reccaster = Some(reccaster.map_err(|error| IocError::RecCaster { port, error })?);
         Ok(())
     }
 
@@ -229,6 +264,7 @@ impl RunningIoc {
 impl Drop for RunningIoc {
     fn drop(&mut self) {
         self.metrics.take();
+        self.reccaster.take();
         self.server.take();
         self.crank.stop();
         if let Some(scans) = self.scans.take() {

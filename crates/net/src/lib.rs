@@ -13,6 +13,7 @@ pub mod overhear;
 mod page;
 mod places;
 pub mod process;
+pub mod reccaster;
 mod repeater;
 pub mod server;
 mod socket;

@@ -161,6 +161,27 @@ pub const PAGE_REQUEST_BYTES: usize = 8 * 1024;
 /// How long a page is handed out again before it is made anew, so that asking for it all the time costs the server little.
 pub const PAGE_KEPT: Duration = Duration::from_millis(200);
 
+/// Bytes of records that a RecCeiver is told at once: some two hundred records.
+pub const RECCASTER_SLICE_BYTES: usize = 16 * 1024;
+
+/// The pause after each slice: a hundred thousand records take some seconds, and one thread a fraction of them.
+pub const RECCASTER_PAUSE: Duration = Duration::from_millis(10);
+
+/// What may wait to be sent: a slice, and answers to more pings than an honest server sends in a day.
+pub const RECCASTER_UNSENT_BYTES: usize = 256 * 1024;
+
+/// How long announcements go unheard after a failure, times the number of failures in a row, as in recsync.
+pub const RECCASTER_REST: Duration = Duration::from_secs(5);
+
+/// Failures in a row that are counted: then it tries every minute or so.
+pub const RECCASTER_FAILURES_COUNTED: u32 = 10;
+
+/// Datagrams that are looked at in one turn.
+pub const RECCASTER_DATAGRAMS: usize = 64;
+
+/// Bytes of a datagram that are looked at: an announcement has sixteen.
+pub const RECCASTER_DATAGRAM_BYTES: usize = 64;
+
 /// Posts that the status keeps of each of its PVs: who is late wants the last one.
 pub const STATUS_POSTS: usize = 4;
 

@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Serve what is counted over HTTP, for Prometheus: ADDRESS:PORT, or a port for 127.0.0.1 only
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
     metrics: Option<SocketAddr>,
+    /// Tell RecCeivers that announce themselves (on UDP 5049, or this port) of the records: recsync, for ChannelFinder
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = RECSYNC_PORT)]
+    reccaster: Option<u16>,
     /// Let go of a client that takes nothing it is sent, or answers no probe, for so long
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     client_silence: Duration,
@@ -78,6 +81,9 @@ pub struct Arguments {
     #[arg(short, long)]
     quiet: bool,
 }
+
+/// Where RecCeivers announce themselves unless a plant has chosen another port.
+const RECSYNC_PORT: &str = "5049";
 
 /// The end of the help.
 pub const HELP: &str = "\
@@ -380,6 +386,7 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
         ready: Box::new(move |running| if is_quiet { String::new() } else { ready(running, is_read_only) }),
         date: Box::new(|format| Clock::local().formatted(format)),
         log: Some(arguments.log.log()),
+        reccaster: arguments.reccaster,
         metrics: arguments.metrics.map(|address| (address, put_log.map(PutLog::left_out))),
     };
     let environment = std::env::vars_os()

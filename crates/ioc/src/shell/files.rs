@@ -59,12 +59,16 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let lookup = |name: &str| macros.value(name).map(str::to_owned);
     let config = (start.configure)(&lookup).map_err(|error| error.to_string())?;
     let log = start.log.take().unwrap_or_else(fodo_net::log::Log::silent);
-    let metrics = start.metrics.take();
+    let (metrics, reccaster) = (start.metrics.take(), start.reccaster);
     let policy = shell.policy(given);
     let ioc = Ioc::of(*loader).and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
     let ioc = ioc.standing_in(shell.surroundings());
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
-    let mut running = ioc.serve_telling(config, log).map_err(failure)?;
+    let told = shell.told(reccaster);
+    let mut running = ioc.serve_telling(config, log.clone()).map_err(failure)?;
+    if let Some(told) = told {
+        running.tell_receivers(told, log).map_err(failure)?;
+    }
     if let Some((address, left_out)) = metrics {
         running.serve_metrics(address, left_out).map_err(failure)?;
     }

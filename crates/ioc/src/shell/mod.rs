@@ -8,6 +8,7 @@ mod check;
 mod complete;
 mod environment;
 mod files;
+mod reccaster;
 mod records;
 mod script;
 mod table;
@@ -29,6 +30,7 @@ use crate::{LeftOut, Policy, RunningIoc};
 
 pub use check::{Finding, Weight};
 pub use complete::Completer;
+pub(crate) use records::matches;
 pub use script::Flow;
 use words::Word;
 
@@ -50,6 +52,8 @@ pub struct Start {
     pub log: Option<Log>,
     /// Where what is counted is read over HTTP, with what counts the lines that a put log leaves out.
     pub metrics: Option<(SocketAddr, Option<LeftOut>)>,
+    /// The UDP port where announcements of RecCeivers are heard, who are told the records; none: nobody is told.
+    pub reccaster: Option<u16>,
 }
 
 /// What the shell is for.
@@ -91,6 +95,8 @@ pub struct Shell {
     /// The access security file that `iocInit` is to load, and its macros.
     access_file: Option<PathBuf>,
     access_macros: String,
+    /// What scripts want RecCeivers to be told, or not.
+    recsync: reccaster::Wishes,
     findings: Vec<Finding>,
     /// The scripts that are read, innermost last.
     within: Vec<script::Within>,
@@ -168,6 +174,7 @@ impl Shell {
             told: HashSet::new(),
             access_file: None,
             access_macros: String::new(),
+            recsync: reccaster::Wishes::default(),
             findings: Vec::new(),
             within: Vec::new(),
         }
