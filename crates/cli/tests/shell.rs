@@ -88,6 +88,19 @@ fn what_a_script_wants_recceivers_to_be_told_is_remarked_where_nobody_is_told() 
 }
 
 #[test]
+fn an_ioc_whose_metrics_cannot_be_served_does_not_start() {
+    let folder = folder("metrics", "");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+
+    let output = end_of(ioc(&folder, &["--metrics", &address, "-m", "P=x:", "db/a.db"]).spawn().unwrap());
+
+    let why = format!("fodo ioc: metrics cannot be served on {address}: ");
+    assert!(text(&output.stderr).starts_with(&why), "{}", text(&output.stderr));
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+}
+
+#[test]
 fn commands_from_a_pipe_are_run_and_its_end_stops_nothing() {
     let folder = folder("pipe", "");
     let mut child = ioc(&folder, &["-m", "P=x:", "db/a.db"]).stdin(Stdio::piped()).spawn().unwrap();

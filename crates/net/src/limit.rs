@@ -180,6 +180,9 @@ pub const RECCASTER_UNSENT_BYTES: usize = 256 * 1024;
 /// How long announcements go unheard after a failure, times the number of failures in a row, as in recsync.
 pub const RECCASTER_REST: Duration = Duration::from_secs(5);
 
+/// The longest that anybody may have it wait for a RecCeiver: more would be never.
+pub const RECCASTER_WAIT_MAX: Duration = Duration::from_secs(3600);
+
 /// Failures in a row that are counted: then it tries every minute or so.
 pub const RECCASTER_FAILURES_COUNTED: u32 = 10;
 

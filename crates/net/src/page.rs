@@ -50,13 +50,10 @@ const STOP: Token = Token(usize::MAX - 1);
 impl Page {
     /// Listens and answers from now on, on a thread of its own. Fails when the address cannot be had.
     pub fn serve(config: PageConfig) -> io::Result<Page> {
-        let mut listener = TcpListener::bind(config.address)?;
-        let address = listener.local_addr()?;
-        let poll = Poll::new()?;
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        let waker = Waker::new(poll.registry(), STOP)?;
+        let visits = Visits::new(config)?;
+        let address = visits.listener.local_addr()?;
+        let waker = Waker::new(visits.poll.registry(), STOP)?;
         let is_stopped = Arc::new(AtomicBool::new(false));
-        let visits = Visits { poll, listener, config, made: None, open: VecDeque::new(), number: 0 };
         let stopped = is_stopped.clone();
         let thread = std::thread::Builder::new().name("fodo-page".into()).spawn(move || visits.run(&stopped))?;
         Ok(Page { address, is_stopped, waker, thread: Some(thread) })
@@ -118,6 +115,13 @@ enum Turn {
 }
 
 impl Visits {
+    fn new(config: PageConfig) -> io::Result<Visits> {
+        let mut listener = TcpListener::bind(config.address)?;
+        let poll = Poll::new()?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        Ok(Visits { poll, listener, config, made: None, open: VecDeque::new(), number: 0 })
+    }
+
     fn run(mut self, is_stopped: &AtomicBool) {
         let mut events = Events::with_capacity(limit::PAGE_VISITS + 2);
         while !is_stopped.load(Ordering::Acquire) {
@@ -133,9 +137,14 @@ impl Visits {
                     Token(number) => self.attend(number, now),
                 }
             }
-            while self.open.front().is_some_and(|visit| visit.since + limit::PAGE_VISIT <= now) {
-                self.open.pop_front();
-            }
+            self.let_go(now);
+        }
+    }
+
+    /// Ends what has lasted too long, whatever it waits for.
+    fn let_go(&mut self, now: Instant) {
+        while self.open.front().is_some_and(|visit| visit.since + limit::PAGE_VISIT <= now) {
+            self.open.pop_front();
         }
     }
 
@@ -294,6 +303,25 @@ mod tests {
         assert_eq!(asked("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), Some(Asked::Page));
         assert_eq!(asked("GET /metrics?name=x HTTP/1.0\r\n\r\n"), Some(Asked::Page));
         assert_eq!(asked("GET /metrics HTTP/1.1\r\nHost: x\r\n"), None, "its end has not come");
+    }
+
+    #[test]
+    fn nobody_stays_for_longer_than_a_visit_and_no_more_than_there_is_room_for() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let text = Box::new(String::new);
+        let mut visits = Visits::new(PageConfig { address, path: "/", content_type: "", text }).unwrap();
+        let address = visits.listener.local_addr().unwrap();
+        let start = Instant::now();
+        let _silent: Vec<_> =
+            (0..=limit::PAGE_VISITS).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+
+        // It takes them in turns.
+        (0..2).for_each(|_| visits.accept(start));
+        let numbers: Vec<usize> = visits.open.iter().map(|visit| visit.number).collect();
+        assert_eq!(numbers, Vec::from_iter(1..=limit::PAGE_VISITS), "the oldest has made room");
+
+        visits.let_go(start + limit::PAGE_VISIT);
+        assert!(visits.open.is_empty());
     }
 
     #[test]

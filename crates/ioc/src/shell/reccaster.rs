@@ -54,8 +54,7 @@ impl Shell {
         }
         let seconds = |(name, usual)| {
             let s = self.variables.get(name).copied().unwrap_or(usual);
-            // Longer than an hour would be never.
-            Duration::from_secs(u64::try_from(s).unwrap_or(0).min(3600))
+            Duration::from_secs(u64::try_from(s).unwrap_or(0))
         };
         let (hold_off_max, answer) = (seconds(HOLD_OFF_MAX_S), seconds(ANSWER_S).max(Duration::from_secs(1)));
         port.map(|port| Told { port, variables, kept_back, hold_off_max, answer })

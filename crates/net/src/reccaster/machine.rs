@@ -12,7 +12,8 @@ use crate::limit;
 pub struct Patience {
     /// After an announcement for up to so long nothing is done, so that the IOCs of a plant do not all come at once.
     pub hold_off_max: Duration,
-    /// A connection may take so long to open. A server that has said nothing for four times as long is given up.
+    /// A connection may take so long to open. A server that has said nothing for four times as long is given up. Neither is ever
+    /// longer than an hour.
     pub answer: Duration,
 }
 
@@ -104,6 +105,8 @@ impl RecCasterMachine {
     /// `seed`: another one in every process.
     pub fn new(inventory: Inventory, patience: Patience, seed: u64) -> RecCasterMachine {
         let state = State::Listening;
+        let bounded = |wait: Duration| wait.min(limit::RECCASTER_WAIT_MAX);
+        let patience = Patience { hold_off_max: bounded(patience.hold_off_max), answer: bounded(patience.answer) };
         RecCasterMachine { patience, inventory, state, received: Vec::new(), n_failures: 0, random: seed }
     }
 
