@@ -14,7 +14,7 @@ mod stats;
 mod turn;
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -91,6 +91,7 @@ pub struct Ioc {
     guard: Guard,
     rules: Rules,
     surroundings: Surroundings,
+    metrics: Option<(TcpListener, Option<LeftOut>)>,
 }
 
 impl Ioc {
@@ -108,7 +109,8 @@ impl Ioc {
     pub fn of(mut loader: Loader) -> Result<Ioc, IocError> {
         loader.stand_at(Arc::new(site::Process::new()));
         let database = loader.finish().map_err(IocError::Load)?;
-        Ok(Ioc { database, guard: Guard::open(), rules: Rules::none(), surroundings: Surroundings::of_process() })
+        let (guard, rules, surroundings) = (Guard::open(), Rules::none(), Surroundings::of_process());
+        Ok(Ioc { database, guard, rules, surroundings, metrics: None })
     }
 
     /// Has clients do what a policy allows; by itself everybody may do everything.
@@ -123,6 +125,13 @@ impl Ioc {
     /// What it tells of the place it stands in; by itself what the process does.
     pub fn standing_in(self, surroundings: Surroundings) -> Ioc {
         Ioc { surroundings, ..self }
+    }
+
+    /// Has what it counts read over HTTP, as Prometheus does, under `/metrics` of this address; port 0 takes a free one.
+    /// `left_out`: for an IOC with a put log. Fails when the address cannot be had.
+    pub fn metered(self, address: SocketAddr, left_out: Option<LeftOut>) -> Result<Ioc, IocError> {
+        let listener = TcpListener::bind(address).map_err(|error| IocError::Metrics { address, error })?;
+        Ok(Ioc { metrics: Some((listener, left_out)), ..self })
     }
 
     /// What in the access file has no effect, as lines for whoever wrote it.
@@ -155,23 +164,20 @@ impl Ioc {
         };
         let server = Server::start_telling(config, source, log).map_err(IocError::Server)?;
         crank.set_signal(server.rights_signal());
+        let page = self.metrics.map(|(listener, left_out)| {
+            let (crank, observer, started) = (crank.clone(), server.observer(), SystemTime::now());
+            let metrics = Metrics { crank, observer, n_records, started, left_out };
+            let (path, text) = ("/metrics", Box::new(move || metrics.text()));
+            Page::serve(listener, PageConfig { path, content_type: metrics::CONTENT_TYPE, text })
+        });
+        let metrics = page.transpose().map_err(IocError::System)?;
         let scans = crank.clone();
         let thread = std::thread::Builder::new()
             .name("fodo-scan".into())
             .spawn(move || scans.run_scans())
             .map_err(IocError::System)?;
-        let (server, scans, started) = (Some(server), Some(thread), SystemTime::now());
-        Ok(RunningIoc {
-            crank,
-            server,
-            scans,
-            metrics: None,
-            reccaster: None,
-            surroundings,
-            n_records,
-            address,
-            started,
-        })
+        let (server, scans, reccaster) = (Some(server), Some(thread), None);
+        Ok(RunningIoc { crank, server, scans, metrics, reccaster, surroundings, n_records, address })
     }
 }
 
@@ -186,7 +192,6 @@ pub struct RunningIoc {
     surroundings: Surroundings,
     n_records: usize,
     address: Ipv4Addr,
-    started: SystemTime,
 }
 
 impl RunningIoc {
@@ -200,18 +205,6 @@ impl RunningIoc {
         let warnings = std::mem::take(&mut rules.warnings);
         self.crank.set_rules(rules);
         Ok(warnings)
-    }
-
-    /// Has what it counts read over HTTP, as Prometheus does, under `/metrics` of this address; port 0 takes a free one.
-    /// `left_out`: for an IOC with a put log.
-    pub fn serve_metrics(&mut self, address: SocketAddr, left_out: Option<LeftOut>) -> Result<(), IocError> {
-        let Some(server) = &self.server else { return Ok(()) };
-        let (crank, observer) = (self.crank.clone(), server.observer());
-        let metrics = Metrics { crank, observer, n_records: self.n_records, started: self.started, left_out };
-        let text = Box::new(move || metrics.text());
-        let page = Page::serve(PageConfig { address, path: "/metrics", content_type: metrics::CONTENT_TYPE, text });
-        self.metrics = Some(page.map_err(|error| IocError::Metrics { address, error })?);
-        Ok(())
     }
 
     /// Has RecCeivers that announce themselves told of its records. What goes wrong is told to `log`.

@@ -1,7 +1,8 @@
 //! What an IOC has counted, as Prometheus reads it.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fodo_net::process::ProcessFacts;
@@ -12,10 +13,11 @@ use crate::turn::Crank;
 /// What the page says its text is: the exposition format of Prometheus.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Tells how many lines of a put log were left out so far.
-pub type LeftOut = Box<dyn Fn() -> u64 + Send>;
+/// How many puts are missing in a put log so far; its writer counts.
+pub type LeftOut = Arc<AtomicU64>;
 
 /// Whatever the page looks at.
+#[derive(Debug)]
 pub struct Metrics {
     pub crank: Arc<Crank>,
     pub observer: Observer,
@@ -23,12 +25,6 @@ pub struct Metrics {
     pub started: SystemTime,
     /// None without a put log.
     pub left_out: Option<LeftOut>,
-}
-
-impl fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").field("n_records", &self.n_records).finish_non_exhaustive()
-    }
 }
 
 /// How a number goes on: a counter only grows, until the IOC starts again.
@@ -129,7 +125,7 @@ impl Metrics {
 
         if let Some(left_out) = &self.left_out {
             let help = "Puts that are missing in the put log.";
-            page.number("fodo_put_log_left_out_total", Sort::Counter, help, left_out() as f64);
+            page.number("fodo_put_log_left_out_total", Sort::Counter, help, left_out.load(Ordering::Relaxed) as f64);
         }
     }
 

@@ -26,10 +26,8 @@ pub struct Page {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is served, and where.
+/// What is served.
 pub struct PageConfig {
-    /// Where it listens; port 0 takes a free one.
-    pub address: SocketAddr,
     /// What its URL has behind the host: `/metrics`.
     pub path: &'static str,
     /// Its `Content-Type`.
@@ -40,7 +38,7 @@ pub struct PageConfig {
 
 impl std::fmt::Debug for PageConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PageConfig").field("address", &self.address).field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("PageConfig").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
@@ -48,9 +46,9 @@ const LISTENER: Token = Token(usize::MAX);
 const STOP: Token = Token(usize::MAX - 1);
 
 impl Page {
-    /// Listens and answers from now on, on a thread of its own. Fails when the address cannot be had.
-    pub fn serve(config: PageConfig) -> io::Result<Page> {
-        let visits = Visits::new(config)?;
+    /// Answers from now on who connects, on a thread of its own. Fails when the system gives none, or no poller.
+    pub fn serve(listener: std::net::TcpListener, config: PageConfig) -> io::Result<Page> {
+        let visits = Visits::new(listener, config)?;
         let address = visits.listener.local_addr()?;
         let waker = Waker::new(visits.poll.registry(), STOP)?;
         let is_stopped = Arc::new(AtomicBool::new(false));
@@ -115,8 +113,9 @@ enum Turn {
 }
 
 impl Visits {
-    fn new(config: PageConfig) -> io::Result<Visits> {
-        let mut listener = TcpListener::bind(config.address)?;
+    fn new(listener: std::net::TcpListener, config: PageConfig) -> io::Result<Visits> {
+        listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(listener);
         let poll = Poll::new()?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         Ok(Visits { poll, listener, config, made: None, open: VecDeque::new(), number: 0 })
@@ -307,10 +306,10 @@ mod tests {
 
     #[test]
     fn nobody_stays_for_longer_than_a_visit_and_no_more_than_there_is_room_for() {
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
         let text = Box::new(String::new);
-        let mut visits = Visits::new(PageConfig { address, path: "/", content_type: "", text }).unwrap();
-        let address = visits.listener.local_addr().unwrap();
+        let mut visits = Visits::new(listener, PageConfig { path: "/", content_type: "", text }).unwrap();
         let start = Instant::now();
         let _silent: Vec<_> =
             (0..=limit::PAGE_VISITS).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -13,14 +13,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
 
 fn serve(text: impl FnMut() -> String + Send + 'static) -> Page {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    Page::serve(PageConfig {
-        address,
-        path: "/metrics",
-        content_type: "text/plain; version=0.0.4",
-        text: Box::new(text),
-    })
-    .unwrap()
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (content_type, text) = ("text/plain; version=0.0.4", Box::new(text));
+    Page::serve(listener, PageConfig { path: "/metrics", content_type, text }).unwrap()
 }
 
 fn connect(page: &Page) -> TcpStream {

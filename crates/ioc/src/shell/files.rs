@@ -64,13 +64,14 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let ioc = Ioc::of(*loader).and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
     let ioc = ioc.standing_in(shell.surroundings());
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
+    let ioc = match metrics {
+        Some((address, left_out)) => ioc.metered(address, left_out).map_err(failure)?,
+        None => ioc,
+    };
     let told = shell.told(reccaster);
     let mut running = ioc.serve_telling(config, log.clone()).map_err(failure)?;
     if let Some(told) = told {
         running.tell_receivers(told, log).map_err(failure)?;
-    }
-    if let Some((address, left_out)) = metrics {
-        running.serve_metrics(address, left_out).map_err(failure)?;
     }
     let ready = match &shell.purpose {
         Purpose::Run(start) => (start.ready)(&running),
