@@ -43,6 +43,7 @@ pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, Time
 pub use inspect::{LeadsTo, LinkFacts};
 pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};
 pub use routine::{Call, Routine, RoutineFailed};
+pub use scan::ScanCounts;
 pub use security::{Access, AccessFile, AccessInput, AccessLevel, Granted, Security};
 pub use site::{Site, Zone};
 pub use state::{State, States};
