@@ -2,11 +2,12 @@
 //! `docs/reference/faults.md`.
 #![forbid(unsafe_code)]
 
+use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fodo_conformance::place::{database, free_port, program};
+use fodo_conformance::place::{database, free_port, prefix, program};
 use fodo_conformance::process::{Process, confine, printed_by};
 use fodo_conformance::server::{Server, ServerKind};
 use fodo_net::{Channel, ClientConfig, Context, MonitorEvent, MonitorOptions, Value};
@@ -14,6 +15,9 @@ use rustix::process::Signal;
 
 /// How long any step may take.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long loading a million records may take on a machine that does other things as well.
+const MILLION_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The command for an IOC that may open that many files.
 fn ioc_with(n_descriptors: u32, port: u16) -> Command {
@@ -47,6 +51,13 @@ fn n_ticks(process: &Process) -> u64 {
     let stat = std::fs::read_to_string(process.account().unwrap().join("stat")).unwrap();
     let behind_name = stat.rsplit(") ").next().unwrap();
     behind_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+/// What it has in memory.
+fn n_resident_kib(process: &Process) -> usize {
+    let status = std::fs::read_to_string(process.account().unwrap().join("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 fn eventually(what: &str, holds: impl Fn() -> bool) {
@@ -209,4 +220,34 @@ fn row_19_fodo_clients_that_take_nothing_cost_softioc_no_more_the_longer_they_do
     assert!(unread.counts().merged > 0, "it merges here and not there: {:?}", unread.counts());
     stopped.signal(Signal::CONT).unwrap();
     while !stopped.line_that_begins(&server.pv("longout"), PATIENCE).unwrap().ends_with(" 29999") {}
+}
+
+#[test]
+fn row_62_a_million_records_are_served() {
+    const RECORDS: usize = 1_000_000;
+    let file = std::env::temp_dir().join(format!("{}million.db", prefix().replace(':', "-")));
+    let mut text = String::new();
+    for number in 0..RECORDS {
+        let next = (number + 1) % RECORDS;
+        // Writing to a text never fails.
+        let _ = writeln!(
+            text,
+            "record(calc, m{number}) {{ field(CALC, \"A+1\") field(INPA, m{next}) field(FLNK, m{next}) }}"
+        );
+    }
+    std::fs::write(&file, text).unwrap();
+    let port = free_port();
+    let mut command = Command::new(program());
+    command.args(["ioc", "--interface", "127.0.0.1", "--port", &port.to_string(), "-d"]).arg(&file);
+    confine(&mut command, port);
+
+    let mut process = Process::start("fodo ioc", &mut command).unwrap();
+    process.line_that_begins("fodo ioc: serving", MILLION_PATIENCE).unwrap();
+    std::fs::remove_file(&file).unwrap();
+
+    let last = channel(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), &format!("m{}.INPA", RECORDS - 1));
+    assert_eq!(last.get(PATIENCE).unwrap().value, Value::from("m0 NPP NMS"));
+    let n_bytes = n_resident_kib(&process) * 1024 / RECORDS;
+    println!("{n_bytes} bytes for each record");
+    assert!(n_bytes < 4096, "{n_bytes} bytes for each record");
 }
