@@ -204,3 +204,22 @@ fn softioc_flags_are_understood() {
     assert!(out.starts_with("dbLoadRecords db/a.db P=x:\niocInit\nfodo ioc: serving"), "{out}");
     assert!(out.ends_with("\nx:twice\n"), "{out}");
 }
+
+#[test]
+fn with_simulate_a_script_loads_what_is_not_here_and_tells_how_much() {
+    let folder = folder("simulate", "dbLoadRecords(\"db/plant.db\")\niocInit\ndbgf m\n");
+    let plant = "record(motor, \"m\") { field(VAL, 2) }\nrecord(ai, \"t\") { field(DTYP, \"stream\") field(INP, \"@a.proto\") }\n";
+    std::fs::write(folder.join("db/plant.db"), plant).unwrap();
+
+    let refused = fed(&folder, &["st.cmd"], "exit\n");
+    let taken = fed(&folder, &["--simulate", "st.cmd"], "exit\n");
+    let checked = fodo(free_port()).current_dir(&folder).args(["check", "--simulate", "st.cmd"]).output().unwrap();
+
+    assert!(text(&refused.stderr).contains("no record type \"motor\""));
+    assert_eq!(
+        text(&taken.stderr),
+        "1 ai inert: there is no DTYP \"stream\"\n1 motor inert: there is no such record type\n"
+    );
+    assert_eq!(after(&text(&taken.stdout), "dbgf m")[0], "DBF_DOUBLE:         2");
+    assert_eq!(text(&checked.stdout), "0 errors, 0 warnings\n");
+}

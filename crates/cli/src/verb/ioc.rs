@@ -70,6 +70,9 @@ pub struct Arguments {
     /// Show the commands that the arguments mean
     #[arg(short, long)]
     verbose: bool,
+    /// Load records of types and devices (DTYP) that are not here as well; they keep what is put to them and do nothing
+    #[arg(long)]
+    simulate: bool,
     /// Accepted: record types and menus are built in. For command lines made for softIoc, as is -s
     #[arg(short = 'D', value_name = "FILE", hide = true)]
     descriptions: Vec<PathBuf>,
@@ -124,6 +127,11 @@ Then commands are read from stdin, with history and completion at a terminal; he
 stops it, with a code if one is given, and at a terminal so do Ctrl-D and Ctrl-C. The end of any other
 input stops nothing: with /dev/null as stdin, in the background, or with -S it serves until a signal.
 When a script cannot be read, was ended by `on error break`, or input ends before iocInit, the code is 1.
+
+With --simulate a record of a DTYP that is not here is as one of Soft Channel, but INP and OUT lead nowhere;
+one of a type that is not here has the common fields, VAL, and as texts the fields that its file sets. What
+is put to them stays, nothing else happens, SCAN I/O Intr never comes. How many there are is told on
+stderr when it starts, a line for each type and DTYP.
 
 What happens meanwhile is told on stderr: errors of this host, warnings of clients that send what
 they must not, with --log-level info clients that come and go, with debug channels that are refused.
@@ -224,6 +232,9 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
         }
     };
     let mut shell = shell(arguments, put_log.as_ref())?;
+    if arguments.simulate {
+        shell.simulate();
+    }
     let place = shell.place();
     let has_person = !arguments.no_shell && terminal::has_person();
     let restore = has_person.then(terminal::Restore::later);

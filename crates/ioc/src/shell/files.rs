@@ -60,6 +60,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let config = (start.configure)(&lookup).map_err(|error| error.to_string())?;
     let log = start.log.take().unwrap_or_else(fodo_net::log::Log::silent);
     let policy = shell.policy(given);
+    loader.inert().iter().for_each(|inert| shell.complain(&inert.to_string()));
     let ioc = Ioc::of(*loader).and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
     let running = ioc.serve_telling(config, log).map_err(failure)?;

@@ -170,6 +170,13 @@ impl Shell {
         }
     }
 
+    /// From now on a record type or a DTYP that is not here is no error; `iocInit` tells how many records are inert for it.
+    pub fn simulate(&mut self) {
+        if let Stage::Loading(loader) = &mut self.stage {
+            loader.simulate();
+        }
+    }
+
     /// Where the IOC is found once it serves. Who takes it out stops it.
     pub fn place(&self) -> Place {
         self.place.clone()
