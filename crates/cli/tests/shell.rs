@@ -223,3 +223,32 @@ fn with_simulate_a_script_loads_what_is_not_here_and_tells_how_much() {
     assert_eq!(after(&text(&taken.stdout), "dbgf m")[0], "DBF_DOUBLE:         2");
     assert_eq!(text(&checked.stdout), "0 errors, 0 warnings\n");
 }
+
+#[test]
+fn the_exit_record_ends_the_ioc_with_the_code_that_its_input_says() {
+    let folder = folder("exit-record", "");
+
+    let well = fed(&folder, &["-x", "x"], "dbgf x:exit.SNAM\ndbpf x:exit.PROC 1\n");
+    let badly = fed(&folder, &["-x", "x", "-m", "P=x:", "db/a.db"], "dbpf x:exit.A 1\n");
+    let never = fed(&folder, &["-x", "a b"], "");
+
+    assert_eq!(after(&text(&well.stdout), "DBF_STRING:         \"exit\"").len(), 1, "{}", text(&well.stdout));
+    assert_eq!([&well, &badly, &never].map(|output| output.status.code()), [Some(0), Some(1), Some(1)]);
+    assert!(text(&never.stderr).starts_with("fodo ioc: -x: \"a b:exit\" cannot be a name"), "{}", text(&never.stderr));
+}
+
+#[test]
+fn records_of_device_getenv_see_what_the_shell_sets() {
+    let folder = folder("getenv", "dbLoadRecords(\"db/env.db\")\nepicsEnvSet(\"FODO_HALL\", \"north\")\niocInit\n");
+    let record =
+        "record(stringin, \"hall\") { field(DTYP, \"getenv\") field(INP, \"@FODO_HALL\") field(PINI, \"YES\") }\n";
+    std::fs::write(folder.join("db/env.db"), record).unwrap();
+
+    let input = "dbgf hall\nepicsEnvSet FODO_HALL south\ndbpf hall.PROC 1\ndbgf hall\nepicsEnvUnset FODO_HALL\n\
+                 dbpf hall.PROC 1\ndbgf hall.SEVR\nexit\n";
+    let output = fed(&folder, &["st.cmd"], input);
+
+    let out = text(&output.stdout);
+    let texts: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("DBF_STRING:         ")).collect();
+    assert_eq!(texts, ["\"north\"", "\"south\"", "\"INVALID\""]);
+}

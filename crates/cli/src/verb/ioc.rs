@@ -3,6 +3,7 @@
 use std::io::{self, BufRead as _, Write as _};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
@@ -58,6 +59,9 @@ pub struct Arguments {
     /// Let go of a client that takes nothing it is sent, or answers no probe, for so long
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     client_silence: Duration,
+    /// Serve a record PREFIX:exit that ends the IOC when it is processed, with code 1 when its field A is not 0
+    #[arg(short = 'x', long, value_name = "PREFIX")]
+    exit_prefix: Option<String>,
     /// Lines that matter less are not told on stderr
     #[arg(long, value_name = "LEVEL", default_value = "warning")]
     log_level: LogLevel,
@@ -235,6 +239,12 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     if arguments.simulate {
         shell.simulate();
     }
+    if let Some(prefix) = &arguments.exit_prefix
+        && let Err(errors) = shell.serve_exit(prefix, exit_later(sender.clone()))
+    {
+        errors.iter().try_for_each(|error| writeln!(outlet.err, "fodo ioc: -x: {}", error.message))?;
+        return Ok(Exit::Other.code());
+    }
     let place = shell.place();
     let has_person = !arguments.no_shell && terminal::has_person();
     let restore = has_person.then(terminal::Restore::later);
@@ -243,6 +253,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     let work = Work {
         is_verbose: arguments.verbose,
         access: files_of(matches, &["access"]).pop(),
+        has_records: arguments.exit_prefix.is_some(),
         input: match (arguments.no_shell, has_person) {
             (true, _) => Input::None,
             (false, true) => Input::Person,
@@ -280,6 +291,27 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     Ok(code)
 }
 
+/// Ends the IOC a moment later, so that whoever has asked for it hears that it is done.
+fn exit_later(sender: mpsc::Sender<End>) -> impl Fn(u8) + Send + Sync {
+    const MOMENT: Duration = Duration::from_millis(100);
+    let is_ending = AtomicBool::new(false);
+    move |code| {
+        if is_ending.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (later, now) = (sender.clone(), sender.clone());
+        let waiting = std::thread::Builder::new().name("fodo-exit".into()).spawn(move || {
+            std::thread::sleep(MOMENT);
+            // It ends already when nobody waits for it any more.
+            let _ = later.send(End::Exit(code));
+        });
+        if waiting.is_err() {
+            // Likewise.
+            let _ = now.send(End::Exit(code));
+        }
+    }
+}
+
 /// Where commands come from after the arguments.
 enum Input {
     None,
@@ -293,6 +325,8 @@ struct Work {
     is_verbose: bool,
     /// With its macros.
     access: Option<(PathBuf, String)>,
+    /// There are records besides those of the files.
+    has_records: bool,
     input: Input,
 }
 
@@ -328,7 +362,7 @@ impl Work {
                 return Ok(Some(End::Failed));
             }
         }
-        if !databases.is_empty() && !self.command(shell, &["iocInit"])? {
+        if (!databases.is_empty() || self.has_records) && !self.command(shell, &["iocInit"])? {
             return Ok(Some(End::Failed));
         }
         for (script, _) in scripts {

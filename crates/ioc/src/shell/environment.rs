@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::access::CHECKS_ADDRESS;
 use super::script::{Flow, seconds};
-use super::{Call, Failure, Purpose, Shell, table};
+use super::{Call, Failure, Purpose, Shell, lock, table};
 
 type Outcome = Result<Flow, Failure>;
 
@@ -34,12 +34,16 @@ const RECORDS_ONCE_ONLY: &str = "dbRecordsOnceOnly";
 
 pub(super) fn set_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let name = call.needed(1, "the name of a variable")?;
-    shell.macros.define(name, call.argument(2).unwrap_or_default());
+    let value = call.argument(2).unwrap_or_default();
+    shell.macros.define(name, value);
+    lock(&shell.environment).insert(name.to_owned(), value.to_owned());
     Ok(Flow::Next)
 }
 
 pub(super) fn unset_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    shell.macros.forget(call.needed(1, "the name of a variable")?);
+    let name = call.needed(1, "the name of a variable")?;
+    shell.macros.forget(name);
+    lock(&shell.environment).remove(name);
     Ok(Flow::Next)
 }
 

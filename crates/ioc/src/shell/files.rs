@@ -61,7 +61,8 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let log = start.log.take().unwrap_or_else(fodo_net::log::Log::silent);
     let policy = shell.policy(given);
     loader.inert().iter().for_each(|inert| shell.complain(&inert.to_string()));
-    let ioc = Ioc::of(*loader).and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
+    let ioc =
+        Ioc::within(*loader, Some(shell.environment.clone())).and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
     let running = ioc.serve_telling(config, log).map_err(failure)?;
     let ready = match &shell.purpose {

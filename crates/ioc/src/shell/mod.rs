@@ -13,7 +13,7 @@ mod script;
 mod table;
 mod words;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ use fodo_db::{Database, LoadError, Loader, Macros};
 use fodo_net::log::Log;
 use fodo_net::{ConfigError, ServerConfig};
 
+use crate::site::Environment;
 use crate::turn::Crank;
 use crate::{Policy, RunningIoc};
 
@@ -76,6 +77,8 @@ enum Stage {
 pub struct Shell {
     purpose: Purpose,
     macros: Macros,
+    /// The variables among them, for records that read one.
+    environment: Environment,
     folder: PathBuf,
     stage: Stage,
     place: Place,
@@ -145,8 +148,10 @@ impl Shell {
         err: Box<dyn Write + Send>,
     ) -> Shell {
         let mut macros = Macros::default();
+        let mut variables = HashMap::new();
         for (name, value) in environment {
             macros.define(&name, &value);
+            variables.insert(name, value);
         }
         let loader = match purpose {
             Purpose::Run(_) => Loader::default(),
@@ -155,6 +160,7 @@ impl Shell {
         Shell {
             purpose,
             macros,
+            environment: Arc::new(Mutex::new(variables)),
             folder: folder.to_owned(),
             stage: Stage::Loading(Box::new(loader)),
             place: Place::default(),
@@ -175,6 +181,27 @@ impl Shell {
         if let Stage::Loading(loader) = &mut self.stage {
             loader.simulate();
         }
+    }
+
+    /// Serves a record `PREFIX:exit`, a sub whose processing calls `exit` with the code 0, or 1 when its A is not 0: as
+    /// softIoc does with `-x`. Fails when the name is none.
+    ///
+    /// `exit` is called inside the processing, so it must not wait for the IOC to end.
+    pub fn serve_exit(
+        &mut self,
+        prefix: &str,
+        exit: impl Fn(u8) + Send + Sync + 'static,
+    ) -> Result<(), Vec<LoadError>> {
+        const RECORD: &str = "record(sub, \"$(IOC):exit\") { field(DESC, \"Ends the IOC\") field(SNAM, \"exit\") }";
+        let Stage::Loading(loader) = &mut self.stage else { return Ok(()) };
+        loader.routine(
+            "exit",
+            Arc::new(move |call| {
+                exit(u8::from(call.args.first().is_some_and(|code| *code != 0.0)));
+                Ok(())
+            }),
+        );
+        loader.load("softIocExit.db", &format!("IOC={prefix}"), &mut |_| Ok(RECORD.as_bytes().to_vec()))
     }
 
     /// Where the IOC is found once it serves. Who takes it out stops it.
