@@ -252,3 +252,35 @@ fn records_of_device_getenv_see_what_the_shell_sets() {
     let texts: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("DBF_STRING:         ")).collect();
     assert_eq!(texts, ["\"north\"", "\"south\"", "\"INVALID\""]);
 }
+
+#[test]
+fn commands_show_rules_states_lists_and_every_kind_of_a_value() {
+    let script = "dbLoadRecords(\"db/a.db\", \"P=x:\")\nasSetFilename(\"a.acf\")\ndbCreateAlias(\"x:set\", \"x:alias\")\n\
+                  afterIocRunning \"dbgf x:alias\"\ndbStateCreate red\niocBuild\niocRun\n";
+    let folder = folder("reports", script);
+    let rules = "UAG(them) { b, a }\nASG(DEFAULT) { INPA(\"x:set\") RULE(1, READ) RULE(1, WRITE) { UAG(them) CALC(\"A=7\") } }\n";
+    std::fs::write(folder.join("a.acf"), rules).unwrap();
+    let shown = |line: &str| {
+        let output = fed(&folder, &["st.cmd"], &format!("dbpf x:set 7\necho answer:\n{line}\nexit\n"));
+        let out = text(&output.stdout);
+        after(&out, "answer:").join("|")
+    };
+
+    assert_eq!(
+        shown("asprules"),
+        "ASG(DEFAULT) {|  INPA(\"x:set\") is 7|  RULE(1, READ)|  RULE(1, WRITE) { UAG(them) CALC is met }|}"
+    );
+    assert_eq!(shown("aspuag"), "UAG(them) { a, b }");
+    assert_eq!(shown("aspmem"), "DEFAULT: 2 records|  x:set|  x:twice");
+    assert_eq!(shown("dbStateSet red\ndbStateShow r*"), "red is on");
+    assert_eq!(shown("dbel"), "clients listen to 0 fields");
+    assert_eq!(
+        shown("dbpf x:set.SCAN Event\ndbpf x:set.EVNT go\nscanpel g*").split('|').skip(2).collect::<Vec<_>>(),
+        ["Event go: 1 records", "  x:set"]
+    );
+    assert!(shown("dbtgf x:alias").starts_with("DBF_STRING:   \"7.00\"|DBF_CHAR:     7|"));
+    assert!(shown("dba x:set").contains("|Type:          DBF_DOUBLE|Elements:      1|Writable:      yes|"));
+    assert_eq!(shown("dbhcr"), "there are no drivers, and no record needs one");
+    let whole = text(&fed(&folder, &["st.cmd"], "exit\n").stdout);
+    assert!(whole.ends_with("DBF_DOUBLE:         0\n"), "{whole}");
+}

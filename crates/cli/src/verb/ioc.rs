@@ -236,9 +236,6 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
         }
     };
     let mut shell = shell(arguments, put_log.as_ref())?;
-    if arguments.simulate {
-        shell.simulate();
-    }
     if let Some(prefix) = &arguments.exit_prefix
         && let Err(errors) = shell.serve_exit(prefix, exit_later(sender.clone()))
     {
@@ -448,7 +445,12 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
     let environment = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
     let folder = std::env::current_dir()?;
-    Ok(Shell::new(Purpose::Run(start), &folder, environment, Box::new(io::stdout()), Box::new(io::stderr())))
+    let (out, err) = (Box::new(io::stdout()), Box::new(io::stderr()));
+    let mut shell = Shell::new(Purpose::Run(start), &folder, environment, out, err);
+    if arguments.simulate {
+        shell.simulate();
+    }
+    Ok(shell)
 }
 
 fn read_access_again(running: &RunningIoc, arguments: &Arguments) {

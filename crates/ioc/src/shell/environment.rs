@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::access::CHECKS_ADDRESS;
 use super::script::{Flow, seconds};
+use super::words::Word;
 use super::{Call, Failure, Purpose, Shell, lock, table};
 
 type Outcome = Result<Flow, Failure>;
@@ -57,6 +58,12 @@ pub(super) fn show_variables(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     }
     shell.say(&lines.concat());
     Ok(Flow::Next)
+}
+
+/// `epicsParamShow`
+pub(super) fn show_parameters(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    let words = ["epicsEnvShow", "EPICS_*"].map(|text| Word { text: text.to_owned(), column: 1 });
+    show_variables(shell, &Call { words: &words })
 }
 
 pub(super) fn change_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
@@ -117,6 +124,12 @@ pub(super) fn echo(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let words: Vec<&str> = call.words.iter().skip(1).map(|word| word.text.as_str()).collect();
     let text = fodo_db::unescaped(&words.join(" "));
     shell.say(&format!("{}\n", String::from_utf8_lossy(&text)));
+    Ok(Flow::Next)
+}
+
+pub(super) fn log(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let words: Vec<&str> = call.words.iter().skip(1).map(|word| word.text.as_str()).collect();
+    shell.complain(&words.join(" "));
     Ok(Flow::Next)
 }
 

@@ -9,6 +9,7 @@ mod complete;
 mod environment;
 mod files;
 mod records;
+mod report;
 mod script;
 mod table;
 mod words;
@@ -91,6 +92,10 @@ pub struct Shell {
     /// The access security file that `iocInit` is to load, and its macros.
     access_file: Option<PathBuf>,
     access_macros: String,
+    /// Lines on records that are simulated, once `iocInit` has come.
+    inert: Option<String>,
+    /// Commands that wait for `iocInit`.
+    afterwards: Vec<String>,
     findings: Vec<Finding>,
     /// The scripts that are read, innermost last.
     within: Vec<script::Within>,
@@ -171,6 +176,8 @@ impl Shell {
             told: HashSet::new(),
             access_file: None,
             access_macros: String::new(),
+            inert: None,
+            afterwards: Vec::new(),
             findings: Vec::new(),
             within: Vec::new(),
         }
