@@ -235,3 +235,67 @@ fn softioc_loads_the_examples_that_are_made_of_the_record_types_of_base() {
         assert_eq!(ours, theirs, "{name}");
     }
 }
+
+/// What a tutorial shows at the prompt: each command with the lines below it.
+fn conversation(page: &str) -> Vec<(String, Vec<String>)> {
+    let path = own_folder().join("../docs/tutorials").join(page);
+    let text = std::fs::read_to_string(&path).expect("the page is there");
+    let mut conversation: Vec<(String, Vec<String>)> = Vec::new();
+    for block in text.split("```console\n").skip(1) {
+        let mut is_said = false;
+        for line in block.split("```").next().unwrap_or_default().lines() {
+            if let Some(command) = line.strip_prefix("epics> ") {
+                conversation.push((command.to_owned(), Vec::new()));
+                is_said = true;
+            } else if line.starts_with("$ ") {
+                is_said = false;
+            } else if let Some((_, lines)) = conversation.last_mut().filter(|_| is_said) {
+                lines.push(line.trim_end().to_owned());
+            }
+        }
+    }
+    conversation
+}
+
+/// All that the shell answers to a command.
+fn answers(process: &mut Process, command: &str) -> Vec<String> {
+    process.write_line(command).expect("it reads commands");
+    process.write_line("echo that is all").expect("it reads commands");
+    let mut lines = Vec::new();
+    loop {
+        let line = process.line(PATIENCE).expect("it answers");
+        if line == "that is all" {
+            return lines;
+        }
+        lines.push(line.trim_end().to_owned());
+    }
+}
+
+#[test]
+fn the_tutorials_show_what_the_shell_answers() {
+    let pages = [
+        ("motors.md", "motors"),
+        ("hundreds-from-a-table.md", "temperatures"),
+        ("vacuum.md", "vacuum"),
+        ("bpm.md", "bpm"),
+        ("alarms.md", "alarms"),
+    ];
+    for (page, example) in pages {
+        let mut process = started(example);
+        let conversation = conversation(page);
+        assert!(!conversation.is_empty(), "{page}");
+        // The rest of the script.
+        answers(&mut process, "");
+
+        // What writes a file would write it beside the example.
+        for (command, wanted) in conversation.iter().filter(|(command, _)| !command.contains('>')) {
+            let deadline = Instant::now() + PATIENCE;
+            let mut answered = answers(&mut process, command);
+            // Who reads needs a moment between two commands, in which records are scanned.
+            while command.starts_with("dbgf") && answered != *wanted && Instant::now() < deadline {
+                answered = answers(&mut process, command);
+            }
+            assert_eq!(answered, *wanted, "{page}: {command}");
+        }
+    }
+}
