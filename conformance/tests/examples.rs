@@ -50,10 +50,14 @@ fn example(name: &str) -> PathBuf {
     own_folder().join("../examples/db").join(name)
 }
 
-/// `fodo ioc st.cmd` in its folder, serving.
 fn started(name: &str) -> Process {
+    started_on(free_port(), name)
+}
+
+/// `fodo ioc st.cmd` in its folder, serving.
+fn started_on(port: u16, name: &str) -> Process {
     let mut command = Command::new(program());
-    confine(&mut command, free_port());
+    confine(&mut command, port);
     command.current_dir(example(name)).env("USER", "ann").args(["ioc", "st.cmd"]);
     let mut process = Process::start(name, &mut command).expect("the program can be started");
     process.line_that_begins("fodo ioc: serving", PATIENCE).expect("the example serves");
@@ -141,11 +145,7 @@ fn the_valve_opens_at_low_pressure_only_and_closes_by_itself() {
 #[test]
 fn a_client_may_open_the_valve_as_operator_in_mode_access_and_shut_it_always() {
     let port = free_port();
-    let mut command = Command::new(program());
-    confine(&mut command, port);
-    command.current_dir(example("vacuum")).env("USER", "ann").args(["ioc", "st.cmd"]);
-    let mut vacuum = Process::start("vacuum", &mut command).expect("the program can be started");
-    vacuum.line_that_begins("fodo ioc: serving", PATIENCE).expect("the example serves");
+    let _vacuum = started_on(port, "vacuum");
     let put = |user: &str, name: &str, value: &str| {
         let mut command = Command::new(program());
         confine(&mut command, port);
@@ -178,21 +178,26 @@ fn the_orbit_has_every_bpm_in_its_place_and_its_sectors_their_means() {
 }
 
 #[test]
-fn an_alarm_goes_up_the_tree_and_a_group_in_maintenance_has_none() {
-    let mut alarms = started("alarms");
+fn an_alarm_goes_up_the_tree_until_maintenance_and_is_kept_until_it_is_acknowledged() {
+    let port = free_port();
+    let mut alarms = started_on(port, "alarms");
 
     wait_for(&mut alarms, "dbgf demo:state", "\"All is well\"");
     assert!(answer(&mut alarms, "dbgf demo:horn").ends_with("\"Silent\""));
-    answer(&mut alarms, "dbpf demo:cooling:flow:sim 12");
-    wait_for(&mut alarms, "dbgf demo:state", "\"Warning\"");
     answer(&mut alarms, "dbpf demo:cooling:flow:sim 8");
     wait_for(&mut alarms, "dbgf demo:state", "\"Alarm\"");
     wait_for(&mut alarms, "dbgf demo:horn", "\"Sounds\"");
     wait_for(&mut alarms, "dbgf demo:cooling.SEVR", "\"MAJOR\"");
     answer(&mut alarms, "dbpf demo:cooling:maintenance 1");
-
     wait_for(&mut alarms, "dbgf demo:state", "\"All is well\"");
     assert!(answer(&mut alarms, "dbgf demo:cooling:flow.ACKS").ends_with("\"MAJOR\""));
+    let page = std::fs::read_to_string(own_folder().join("../docs/tutorials/alarms.md")).expect("the page is there");
+    let acknowledge = page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it says how");
+    let mut command = Command::new(python());
+    confine(&mut command, port);
+    printed_by("caproto", command.args(["-c", acknowledge]), PATIENCE).expect("it acknowledges");
+
+    assert!(answer(&mut alarms, "dbgf demo:cooling:flow.ACKS").ends_with("\"NO_ALARM\""));
 }
 
 #[test]

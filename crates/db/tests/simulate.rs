@@ -93,14 +93,15 @@ fn other_mistakes_are_errors_all_the_same() {
     let mut loader = Loader::default();
     loader.simulate();
     let text = "record(ai, \"a\") { field(VLA, 1) }\nrecord(motor, \"m\") { field(vel, 1) field(SCAN, \"often\") }\n\
-                record(ao, \"m\") {}\n";
+                record(ao, \"m\") {}\nrecord(\"two words\", \"n\") {}\n";
 
     let errors = loader.load("file.db", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap_err();
 
     let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
-    assert_eq!(messages.len(), 4, "{messages:?}");
+    assert_eq!(messages.len(), 5, "{messages:?}");
     assert!(messages[1].starts_with("no field \"vel\" in record type motor"), "{messages:?}");
     assert_eq!(messages[3], "record \"m\" is already there, as motor");
+    assert!(messages[4].starts_with("no record type \"two words\"; there are"), "{messages:?}");
 }
 
 #[test]

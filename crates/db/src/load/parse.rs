@@ -188,7 +188,7 @@ impl Parser<'_, '_, '_, '_, '_> {
             return found.ok_or_else(|| (true, missing()));
         }
         let kind = match record_type(kind_name) {
-            Err(message) if !self.stage.simulates() => return Err((false, message)),
+            Err(message) if !self.stage.simulates() || !is_type_name(kind_name) => return Err((false, message)),
             kind => kind.ok(),
         };
         if let Some(record) = found {
@@ -385,6 +385,12 @@ fn wrong_at(field: &str, value: &Text) -> usize {
 /// A word that, where a line begins with it, begins a statement, if perhaps a misspelt one.
 fn is_statement(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_alphabetic()) && !ITEMS.contains(&word)
+}
+
+/// What record types are called.
+fn is_type_name(name: &str) -> bool {
+    let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_part)
 }
 
 /// What a record may be called.
