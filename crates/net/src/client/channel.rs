@@ -33,7 +33,7 @@ pub enum ChannelState {
 
 /// The part of a channel that its handles, its circuit and its operations share.
 pub(super) struct ChannelCore {
-    name: Box<str>,
+    name: Arc<str>,
     cid: Cid,
     priority: Priority,
     context: Arc<ContextCore>,
@@ -159,7 +159,7 @@ impl ChannelCore {
             state.phase = Phase::Searching;
             let pause = state.failed();
             drop(state);
-            self.context.search().start(self.cid, &self.name, pause);
+            self.context.search().start(self.cid, self.name.clone(), pause);
         }
     }
 
@@ -209,6 +209,15 @@ impl ChannelCore {
         }
     }
 
+    /// As [`ChannelCore::place_on`], if the server allows the task.
+    pub(super) fn place_for(&self, task: &Task, circuit: &Arc<Circuit>) -> Option<Place> {
+        let state = lock(&self.state);
+        match &state.phase {
+            Phase::Active(on, place, _) if Arc::ptr_eq(on, circuit) && state.allows(task) => Some(*place),
+            _ => None,
+        }
+    }
+
     /// Its circuit is lost, or the server took it away; it is looked for again. Operations that
     /// wait go on waiting, unless the server said no to the channel itself.
     ///
@@ -234,12 +243,20 @@ impl ChannelCore {
         }
         if was_active && refusal.is_none() {
             drop(state);
-            return self.context.search().start_lost(self.cid, &self.name);
+            return self.context.search().start_lost(self.cid, self.name.clone());
         }
         state.trouble = refusal.map(|refusal| Trouble::Refused(server, refusal)).or(state.trouble.take());
         let pause = state.failed();
         drop(state);
-        self.context.search().start(self.cid, &self.name, pause);
+        self.context.search().start(self.cid, self.name.clone(), pause);
+    }
+
+    /// Calls `visit` with its circuit, if it is active.
+    pub(super) fn on_circuit<T>(&self, visit: impl FnOnce(&Arc<Circuit>) -> T) -> Option<T> {
+        match &lock(&self.state).phase {
+            Phase::Active(circuit, ..) => Some(visit(circuit)),
+            _ => None,
+        }
     }
 
     pub(super) fn facts(&self) -> Option<Facts> {
@@ -248,13 +265,7 @@ impl ChannelCore {
 
     /// Why a task may not even be asked of the server.
     pub(super) fn refusal(&self, task: &Task) -> Option<Error> {
-        let facts = self.facts()?;
-        let refusal = match task {
-            Task::Get(_) if !facts.may_read => Refusal::ReadAccess,
-            Task::Put(_) | Task::PutUnconfirmed(_) if !facts.may_write => Refusal::WriteAccess,
-            _ => return None,
-        };
-        Some(Error::Refused { pv: self.name.to_string(), server: facts.server, refusal })
+        lock(&self.state).refusal(&self.name, task)
     }
 
     /// The error of an operation that got no answer in time.
@@ -273,15 +284,6 @@ impl ChannelCore {
         }
     }
 
-    /// A channel of many elements always gives arrays, whatever came this time.
-    pub(super) fn shaped(&self, mut reading: Reading) -> Reading {
-        let is_array = matches!(&lock(&self.state).phase, Phase::Active(_, place, _) if place.count != 1);
-        if is_array && let Value::Scalar(scalar) = reading.value {
-            reading.value = Value::Array(scalar.into());
-        }
-        reading
-    }
-
     pub(super) fn forget_operation(&self, operation: &OperationCore) {
         lock(&self.state).waiting.retain(|(waiting, _)| !std::ptr::eq(&**waiting, operation));
     }
@@ -297,7 +299,13 @@ impl ChannelCore {
             let (circuit, place) = {
                 let mut state = lock(&self.state);
                 match &state.phase {
-                    Phase::Active(circuit, place, _) => (circuit.clone(), *place),
+                    Phase::Active(circuit, place, _) => match state.ended(&self.name, &task) {
+                        None => (circuit.clone(), *place),
+                        Some(result) => {
+                            operation.end(result).wake();
+                            return operation;
+                        }
+                    },
                     Phase::Closed => {
                         operation.end(Err(self.closed())).wake();
                         return operation;
@@ -308,16 +316,7 @@ impl ChannelCore {
                     }
                 }
             };
-            let ended = match (self.refusal(&task), &task) {
-                (Some(error), _) => Some(Err(error)),
-                (None, Task::Connect) => self.facts().map(Outcome::Connected).map(Ok),
-                (None, _) => None,
-            };
-            if let Some(result) = ended {
-                operation.end(result).wake();
-                return operation;
-            }
-            if task != Task::Connect && circuit.issue(&operation, &task, place, is_driven) {
+            if circuit.issue(&operation, &task, place, is_driven) {
                 return operation;
             }
             // The circuit was lost between the two locks; the channel will say so in a moment.
@@ -362,24 +361,45 @@ impl ChannelCore {
 
     /// Writes without an answer, if it is active.
     fn write_now(&self, value: &Value, deadline: Instant) -> Option<Result<(), Error>> {
-        let (circuit, place, may_write) = {
+        let (circuit, place) = {
             let state = lock(&self.state);
             match &state.phase {
-                Phase::Active(circuit, place, _) => (circuit.clone(), *place, state.rights.write),
+                Phase::Active(circuit, place, _) if state.rights.write => (circuit.clone(), *place),
                 _ => return None,
             }
         };
-        let pv = || self.name.to_string();
-        if !may_write {
-            let refusal = Refusal::WriteAccess;
-            return Some(Err(Error::Refused { pv: pv(), server: circuit.server(), refusal }));
-        }
         let written = circuit.write(self, place, value, deadline)?;
-        Some(written.map_err(|reason| Error::Misuse { pv: pv(), reason }))
+        Some(written.map_err(|reason| Error::Misuse { pv: self.name.to_string(), reason }))
     }
 }
 
 impl State {
+    /// Whether its rights are enough.
+    fn allows(&self, task: &Task) -> bool {
+        match task {
+            Task::Connect => true,
+            Task::Get(_) => self.rights.read,
+            Task::Put(_) | Task::PutUnconfirmed(_) => self.rights.write,
+        }
+    }
+
+    fn refusal(&self, pv: &str, task: &Task) -> Option<Error> {
+        let server = match &self.phase {
+            Phase::Active(circuit, ..) if !self.allows(task) => circuit.server(),
+            _ => return None,
+        };
+        let refusal = if matches!(task, Task::Get(_)) { Refusal::ReadAccess } else { Refusal::WriteAccess };
+        Some(Error::Refused { pv: pv.to_owned(), server, refusal })
+    }
+
+    /// How a task ends on an active channel without being asked of the server.
+    fn ended(&self, pv: &str, task: &Task) -> Option<Result<Outcome, Error>> {
+        match task {
+            Task::Connect => self.facts().map(Outcome::Connected).map(Ok),
+            _ => self.refusal(pv, task).map(Err),
+        }
+    }
+
     /// What the server says of it while it is active.
     fn facts(&self) -> Option<Facts> {
         match &self.phase {
@@ -424,11 +444,11 @@ impl std::fmt::Debug for Channel {
 impl Channel {
     pub(super) fn open(name: &str, priority: Priority, context: &Arc<ContextCore>) -> Channel {
         let core = context.search().enter(|cid| ChannelCore::new(name, cid, priority, context.clone()));
-        context.search().start(core.cid, name, Duration::ZERO);
+        context.search().start(core.cid, core.name.clone(), Duration::ZERO);
         Channel(Arc::new(Handle(core)))
     }
 
-    fn core(&self) -> &Arc<ChannelCore> {
+    pub(super) fn core(&self) -> &Arc<ChannelCore> {
         &self.0.0
     }
 
@@ -512,6 +532,10 @@ impl Channel {
     /// Starts a put with completion.
     pub fn start_put(&self, value: impl Into<Value>) -> Operation<()> {
         self.start(Task::Put(value.into()), false)
+    }
+
+    pub(super) fn start_task<T: Given>(&self, task: Task) -> Operation<T> {
+        self.start(task, false)
     }
 
     fn start<T: Given>(&self, task: Task, is_driven: bool) -> Operation<T> {
