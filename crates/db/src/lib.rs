@@ -45,6 +45,7 @@ pub use load::{
     InertRecords, Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances,
 };
 pub use routine::{Call, Routine, RoutineFailed};
+pub use scan::ScanCounts;
 pub use security::{Access, AccessFile, AccessInput, AccessLevel, AccessPart, Granted, Security};
 pub use site::{Site, Zone};
 pub use state::{State, States};
