@@ -21,6 +21,12 @@ pub(crate) const LOAD_ERRORS_MAX: usize = 100;
 pub(crate) const SUGGESTED_NAMES_MAX: usize = 20_000;
 /// Bytes of a line that an error shows. Thousands of remarks may be about one longer line, and each would keep it.
 pub(crate) const SHOWN_LINE_BYTES_MAX: usize = 1024;
+/// Fields that the file of one inert record may add; the largest record type there is has 312.
+pub(crate) const INERT_FIELDS_MAX: usize = 400;
+/// Bytes of a field of an inert record, with its NUL: the longest texts of synApps have 131.
+pub(crate) const INERT_TEXT_BYTES: u16 = 256;
+/// Device supports that may be missing; a plant has some dozens.
+pub(crate) const INERT_DEVICES_MAX: usize = 10_000;
 /// Files that may include one another.
 pub(crate) const INCLUDE_DEPTH_MAX: usize = 20;
 /// Files that one file includes in all, itself counted, and each as often as it is read: twenty that each include the next
