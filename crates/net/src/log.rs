@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Instant, SystemTime};
 
 use fodo_data::{Now, TimeStamp};
 
@@ -43,11 +43,12 @@ pub struct Line {
     pub n_left_out: u64,
 }
 
-/// Where lines go.
+/// Where lines go. A clone is the same log.
+#[derive(Clone)]
 pub struct Log {
     level: Level,
-    sink: Box<dyn Fn(&Line) + Send + Sync>,
-    limiter: Mutex<Limiter>,
+    sink: Arc<dyn Fn(&Line) + Send + Sync>,
+    limiter: Arc<Mutex<Limiter>>,
 }
 
 impl std::fmt::Debug for Log {
@@ -60,12 +61,20 @@ impl Log {
     /// Calls `sink` with every line that matters as much as `level` or more, on the server's threads: it
     /// must not block for long. A host has the same text told once a minute; what is left out is counted.
     pub fn new(level: Level, sink: impl Fn(&Line) + Send + Sync + 'static) -> Log {
-        Log { level, sink: Box::new(sink), limiter: Mutex::default() }
+        Log { level, sink: Arc::new(sink), limiter: Arc::default() }
     }
 
     /// Tells nobody.
     pub fn silent() -> Log {
         Log::new(Level::Error, |_| {})
+    }
+
+    /// A line about no peer, of whoever serves with this log. It is never left out, so it must tell a change.
+    pub fn note(&self, level: Level, what: &str) {
+        if level <= self.level {
+            let time = SystemTime::now().into();
+            (self.sink)(&Line { level, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 });
+        }
     }
 
     pub(crate) fn tell(&self, level: Level, what: &str, peer: Option<SocketAddr>, pv: Option<&str>, now: Now) {

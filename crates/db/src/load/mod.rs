@@ -6,6 +6,7 @@ pub(crate) mod lexer;
 mod macros;
 mod parse;
 mod remarks;
+mod restore;
 mod substitutions;
 mod template;
 mod value;
@@ -19,6 +20,7 @@ use fodo_data::Text;
 pub use error::{LoadError, closest};
 pub use lexer::unescaped;
 pub use macros::{MacroError, Macros};
+pub use restore::RestoreError;
 pub use substitutions::{Instance, instances};
 pub use template::{Undefined, expand};
 
