@@ -3,6 +3,7 @@
 //! [`Ioc::load`] reads `.db` files, [`Ioc::serve`] puts them on the network and starts the scans.
 #![forbid(unsafe_code)]
 
+pub mod autosave;
 mod guard;
 mod limit;
 mod pv;
@@ -22,6 +23,7 @@ use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
 use fodo_net::{ClientStatus, Server, ServerConfig, ServerError};
 
+use crate::autosave::saver::Saver;
 use crate::guard::{Guard, Rules};
 use crate::turn::Crank;
 
@@ -112,14 +114,14 @@ impl Ioc {
         crank.set_rules(self.rules);
         crank.start();
         let records = Arc::new(pv::Records::new(crank.clone()));
-        let server = Server::start_telling(config, records, log).map_err(IocError::Server)?;
+        let server = Server::start_telling(config, records, log.clone()).map_err(IocError::Server)?;
         crank.set_signal(server.rights_signal());
         let scans = crank.clone();
         let thread = std::thread::Builder::new()
             .name("fodo-scan".into())
             .spawn(move || scans.run_scans())
             .map_err(IocError::System)?;
-        Ok(RunningIoc { crank, server: Some(server), scans: Some(thread), n_records, address })
+        Ok(RunningIoc { crank, server: Some(server), scans: Some(thread), saver: None, log, n_records, address })
     }
 }
 
@@ -129,6 +131,9 @@ pub struct RunningIoc {
     crank: Arc<Crank>,
     server: Option<Server>,
     scans: Option<JoinHandle<()>>,
+    /// None as long as nothing is to be saved.
+    saver: Option<Saver>,
+    log: Log,
     n_records: usize,
     address: Ipv4Addr,
 }
@@ -161,6 +166,15 @@ impl RunningIoc {
         self.server.as_ref().map_or(Vec::new(), Server::clients)
     }
 
+    /// What saves values; starts it.
+    fn saver(&mut self) -> std::io::Result<&Saver> {
+        let saver = match self.saver.take() {
+            Some(saver) => saver,
+            None => Saver::start(self.crank.clone(), self.log.clone())?,
+        };
+        Ok(self.saver.insert(saver))
+    }
+
     fn crank(&self) -> Arc<Crank> {
         self.crank.clone()
     }
@@ -187,5 +201,7 @@ impl Drop for RunningIoc {
             // A scan thread that panicked has said so on stderr.
             let _ = scans.join();
         }
+        // Nothing changes any more: what has changed is saved a last time.
+        self.saver.take();
     }
 }

@@ -52,7 +52,8 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
         shell.look_at_records();
         return Ok(Flow::Next);
     }
-    let Stage::Loading(loader) = std::mem::replace(&mut shell.stage, Stage::Failed) else { return Ok(Flow::Next) };
+    let Stage::Loading(mut loader) = std::mem::replace(&mut shell.stage, Stage::Failed) else { return Ok(Flow::Next) };
+    let restored = shell.restore_early(&mut loader);
     let Purpose::Run(start) = &mut shell.purpose else { return Ok(Flow::Next) };
     let given = std::mem::take(&mut start.policy);
     let macros = &shell.macros;
@@ -62,6 +63,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let policy = shell.policy(given);
     let ioc = Ioc::of(*loader).and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
+    shell.restore_late(&ioc, &restored);
     let running = ioc.serve_telling(config, log).map_err(failure)?;
     let ready = match &shell.purpose {
         Purpose::Run(start) => (start.ready)(&running),
@@ -71,6 +73,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     shell.completer.learn(crank.clone());
     shell.stage = Stage::Running(crank);
     *lock(&shell.place) = Some(running);
+    shell.save_from_now_on();
     shell.say(&ready);
     Ok(Flow::Next)
 }
@@ -96,6 +99,7 @@ impl Shell {
             Ok(database) => {
                 self.stage = Stage::Checked(Box::new(database));
                 self.look_at_rules();
+                self.save_from_now_on();
             }
             Err(errors) => errors.into_iter().for_each(|error| self.deliver(check::Weight::Error, error)),
         }

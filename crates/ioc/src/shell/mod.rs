@@ -4,6 +4,7 @@
 //! [`Purpose::Check`] it follows a script without starting, writing or running anything, and collects what is wrong.
 
 mod access;
+mod autosave;
 mod check;
 mod complete;
 mod environment;
@@ -26,6 +27,7 @@ use fodo_net::{ConfigError, ServerConfig};
 use crate::turn::Crank;
 use crate::{Policy, RunningIoc};
 
+pub use autosave::mistakes_in_request;
 pub use check::{Finding, Weight};
 pub use complete::Completer;
 pub use script::Flow;
@@ -88,6 +90,7 @@ pub struct Shell {
     /// The access security file that `iocInit` is to load, and its macros.
     access_file: Option<PathBuf>,
     access_macros: String,
+    autosave: autosave::Plan,
     findings: Vec<Finding>,
     /// The scripts that are read, innermost last.
     within: Vec<script::Within>,
@@ -165,6 +168,7 @@ impl Shell {
             told: HashSet::new(),
             access_file: None,
             access_macros: String::new(),
+            autosave: autosave::Plan::default(),
             findings: Vec::new(),
             within: Vec::new(),
         }

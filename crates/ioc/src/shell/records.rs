@@ -73,7 +73,7 @@ fn is_long(number: f64) -> bool {
 }
 
 /// The field of a name, or what to say.
-fn field_of(database: &Database, name: &str) -> Result<FieldRef, String> {
+pub(super) fn field_of(database: &Database, name: &str) -> Result<FieldRef, String> {
     if let Some(field) = database.field(name) {
         return Ok(field);
     }

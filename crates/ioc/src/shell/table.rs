@@ -1,7 +1,7 @@
 //! Every command: its name, how it is written, what it does.
 
 use super::script::Flow;
-use super::{Call, Failure, Shell, access, environment, files, records};
+use super::{Call, Failure, Shell, access, autosave, environment, files, records};
 
 /// A command.
 pub(super) struct Command {
@@ -34,6 +34,10 @@ commands! {
     "asSetSubstitutions" "(\"A=1\")" "Macros for the access security file" true access::set_macros;
     "casr" " [level]" "Clients, and with a level what each keeps waiting" false records::clients;
     "cd" " folder" "Go to a folder; file names mean it" true environment::change_folder;
+    "create_manual_set" "(\"file.req\", \"P=x:\")" "Save PVs when manual_save says so" true autosave::set_by_hand;
+    "create_monitor_set" "(\"file.req\", seconds, \"P=x:\")" "Save PVs when they have changed" true autosave::set_of_changes;
+    "create_periodic_set" "(\"file.req\", seconds, \"P=x:\")" "Save PVs again and again" true autosave::set_in_time;
+    "create_triggered_set" "(\"file.req\", \"record.field\", \"P=x:\")" "Save PVs when another is processed or written" true autosave::set_triggered;
     "date" " [format]" "The time, as strftime writes it" false environment::date;
     "dbLoadDatabase" "(\"file.dbd\")" "Accepted: record types and menus are built in" false files::accept;
     "dbLoadRecords" "(\"file.db\", \"P=x:,R=1\")" "Load records, before iocInit" true files::load_records;
@@ -47,6 +51,7 @@ commands! {
     "dblsr" " [record]" "Records that links join" false records::joined;
     "dbpf" "(\"record.field\", \"value\")" "Write a value, and process where a client's put would" true records::put_field;
     "dbpr" " record [level]" "Fields of a record: those that differ from a new one's, with a level all" false records::show_record;
+    "dbrestoreShow" "" "Files that iocInit restores, and how that went" false autosave::show_restored;
     "dbsr" " [level]" "As casr" false records::clients;
     "dbstat" "" "How many records there are, by type" false records::count;
     "dbtr" " record" "Process a record and show it" true records::process;
@@ -56,12 +61,32 @@ commands! {
     "epicsEnvUnset" " NAME" "Take a variable out of the environment" true environment::unset_variable;
     "epicsThreadSleep" " seconds" "Wait" true environment::pause;
     "exit" " [code]" "End; in a script that another runs, end that script" true environment::exit;
+    "fdbrestore" "(\"file.sav\")" "Write the values of a save file, as a client would" false autosave::put_back;
     "help" " [pattern]" "Show commands" false environment::help;
     "iocInit" "" "Start: from now on records are served and scanned" true files::start;
     "iocshLoad" "(\"script\", \"A=1\")" "Run a script with macros of its own" true environment::load_script;
     "iocshRun" "(\"command\", \"A=1\")" "Run a command with macros of its own" true environment::run_command;
+    "makeAutosaveFileFromDbInfo" "(\"file.req\", \"info\")" "Write the fields that info items name into a request file" true autosave::request_of_infos;
+    "makeAutosaveFiles" "" "Likewise, info_settings.req and info_positions.req, for autosaveFields and autosaveFields_pass0" true autosave::requests_of_infos;
+    "manual_save" "(\"file.req\")" "Save a set now" false autosave::save_now;
     "pwd" "" "Show the folder" false environment::show_folder;
+    "reload_manual_set" "(\"file.req\", \"P=x:\")" "Read the request file again, as create_manual_set" true autosave::set_by_hand;
+    "reload_monitor_set" "(\"file.req\", seconds, \"P=x:\")" "Likewise, as create_monitor_set" true autosave::set_of_changes;
+    "reload_periodic_set" "(\"file.req\", seconds, \"P=x:\")" "Likewise, as create_periodic_set" true autosave::set_in_time;
+    "reload_triggered_set" "(\"file.req\", \"record.field\", \"P=x:\")" "Likewise, as create_triggered_set" true autosave::set_triggered;
+    "remove_data_set" "(\"file.req\")" "Save a set no longer" false autosave::forget;
+    "save_restoreSet_DatedBackupFiles" " 0|1" "Whether the copy of a file that is restored has the date in its name" true autosave::set_dates;
+    "save_restoreSet_IncompleteSetsOk" " 0|1" "Whether sets are saved and restored some of whose PVs are not there" true autosave::set_incomplete;
+    "save_restoreSet_NumSeqFiles" " number" "How many copies of a save file are kept in turn" true autosave::set_sequence;
+    "save_restoreSet_RetrySeconds" " seconds" "How long a save that failed waits" true autosave::set_retry;
+    "save_restoreSet_SeqPeriodInSeconds" " seconds" "How long one of the copies stays the youngest" true autosave::set_sequence_period;
+    "save_restoreShow" " [level]" "Sets that are saved, and with a level their PVs" false autosave::show_sets;
     "scanppl" " [rate]" "Records that are scanned, by rate" false records::scanned;
+    "set_pass0_restoreFile" "(\"file.sav\", \"P=x:\")" "Restore a save file before the records are initialised" true autosave::restore_before;
+    "set_pass1_restoreFile" "(\"file.sav\", \"P=x:\")" "Restore a save file after that" true autosave::restore_after;
+    "set_requestfile_path" "(\"folder\", \"folder\")" "One more folder with request files" true autosave::add_request_folder;
+    "set_savefile_name" "(\"file.req\", \"file.sav\")" "Save a set to another file" false autosave::rename;
+    "set_savefile_path" "(\"folder\", \"folder\")" "The folder of save files" true autosave::set_save_folder;
     "system" "(\"line\")" "Run a line of the system's shell" false environment::system;
     "var" " [name] [value]" "Show or set a variable" true environment::var;
 }
@@ -73,7 +98,7 @@ pub(super) fn find(name: &str) -> Option<&'static Command> {
 
 /// Commands of C programs that set up what here needs no setting up.
 pub(super) fn is_without_meaning(name: &str) -> bool {
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 18] = [
         "callbackParallelThreads",
         "callbackSetQueueSize",
         "dbPvdTableSize",
@@ -82,9 +107,15 @@ pub(super) fn is_without_meaning(name: &str) -> bool {
         "errlogInit2",
         "iocLogDisable",
         "iocLogInit",
+        "reboot_restoreDebug",
         "registryDump",
+        "save_restoreSet_CAReconnect",
+        "save_restoreSet_CallbackTimeout",
+        "save_restoreSet_Debug",
+        "save_restoreSet_NFSHost",
         "scanOnceSetQueueSize",
         "setIocLogDisable",
+        "set_saveTask_priority",
         "epicsPrtEnvParams",
     ];
     name.ends_with("_registerRecordDeviceDriver") || NAMES.contains(&name)
@@ -92,26 +123,18 @@ pub(super) fn is_without_meaning(name: &str) -> bool {
 
 /// Why a command that scripts of the field use is missing; the same text for all that are missing together.
 pub(super) fn not_supported(name: &str) -> Option<&'static str> {
-    const AUTOSAVE: [&str; 16] = [
-        "autosaveBuild",
-        "create_manual_set",
-        "create_monitor_set",
-        "create_periodic_set",
-        "create_triggered_set",
-        "fdbrestore",
-        "makeAutosaveFileFromDbInfo",
-        "makeAutosaveFiles",
-        "reboot_restoreDebug",
-        "set_pass0_restoreFile",
-        "set_pass1_restoreFile",
-        "set_requestfile_path",
-        "set_requestFile_path",
-        "set_saveTask_priority",
-        "set_savefile_path",
-        "set_savefile_name",
-    ];
-    if AUTOSAVE.contains(&name) || name.starts_with("save_restore") {
-        return Some("autosave is not supported yet: values are neither saved nor restored");
+    if name == "autosaveBuild" {
+        return Some(
+            "request files are not made of the names of databases; info items and makeAutosaveFiles do better",
+        );
+    }
+    if ["save_restoreSet_status_prefix", "save_restoreSet_UseStatusPVs"].contains(&name) {
+        return Some("how saving goes is told in the log and by save_restoreShow; records for it are not written");
+    }
+    if ["save_restoreSet_FilePermissions", "save_restoreSet_periodicDatedBackups"].contains(&name) {
+        return Some(
+            "save files have the permissions that the umask leaves, and copies with dates are made at the start",
+        );
     }
     if name == "seq" || name == "seqShow" {
         return Some("sequences of the state notation language are C code, which cannot be loaded");
