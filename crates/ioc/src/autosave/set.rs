@@ -203,9 +203,10 @@ impl Set {
         let path = self.path.display();
         match result {
             Ok(()) => match std::mem::replace(&mut self.state, State::Good) {
-                State::Failing { n_attempts, .. } => {
-                    Some((Level::Warning, format!("autosave: {path} is saved again; {n_attempts} attempts had failed")))
-                }
+                State::Failing { n_attempts, .. } => Some((
+                    Level::Warning,
+                    format!("autosave: {path} is saved again; attempts that failed: {n_attempts}"),
+                )),
                 _ => None,
             },
             Err(why) => {
