@@ -22,12 +22,14 @@ pub fn feed(bytes: &[u8]) {
 }
 
 fn feed_saved(bytes: &[u8], macros: Option<&Macros>) {
-    let Ok(saved) = format::read(bytes, macros) else { return };
+    let Ok(mut saved) = format::read(bytes, macros) else { return };
+    // A long string is no array.
+    saved.values.retain(|saved| !(saved.pv.ends_with('$') && matches!(saved.value, Content::Array(_))));
     let mut again = format::header("261121-160000") + &format::missing_line(saved.n_missing);
     for SavedValue { pv, value, .. } in &saved.values {
         again += &match value {
-            Content::Scalar(text) => format::value_line(pv, &Value::from(text.clone()), false),
-            Content::Array(texts) => format::value_line(pv, &Value::from(texts.clone()), true),
+            Content::Scalar(text) => format::value_line(pv, &Value::from(text.clone())),
+            Content::Array(texts) => format::value_line(pv, &Value::from(texts.clone())),
         };
     }
     again += format::LAST_LINE;

@@ -253,10 +253,11 @@ fn the_files_of_a_running_plant_are_taken_with_their_macros() {
                  x:set.VAL 3.5\nx:set.SCAN 9\n#x:lost.VAL Search Issued\n\
                  x:wave.VAL @array@ { \"1\" \"2\" }\n$(P)set.EGU mm\n<END>\n";
     std::fs::write(folder.join("sav/auto.sav"), plant).unwrap();
-    let script = "set_requestfile_path(\"req\", \"\")\nset_requestfile_path(req, /below)\nset_savefile_path(\".\", \"sav\")\n\
+    let script = "set_requestfile_path(\"req\", \"\")\nset_requestfile_path(req, /below)\n\
                   save_restoreSet_Debug(0)\nsave_restoreSet_IncompleteSetsOk(1)\nsave_restoreSet_DatedBackupFiles(0)\n\
                   save_restoreSet_NumSeqFiles(2)\nsave_restoreSet_SeqPeriodInSeconds(60)\n\
                   set_pass0_restoreFile(\"auto.sav\", \"P=x:\")\nset_pass1_restoreFile(\"auto.sav\", \"P=x:\")\n\
+                  set_savefile_path(\".\", \"sav\")\n\
                   dbLoadRecords a.db\niocInit\ncreate_triggered_set(\"auto.req\", \"x:save\", \"P=x:\")\n";
     std::fs::write(folder.join("st.cmd"), script).unwrap();
 

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn row_64_a_folder_that_is_not_there_leaves_nothing_behind() {
+    fn a_folder_that_is_not_there_is_an_error_and_nothing_is_left_behind() {
         let path = folder("gone").join("no").join("a.sav");
 
         assert!(replace(&path, &file("1")).is_err());

@@ -4,6 +4,8 @@
 //! blank, the value up to the end of the line with C escapes; arrays as `@array@ { "1" "2" }`, perhaps over several
 //! lines; `<END>` at the end of a file that was written whole.
 
+use std::borrow::Cow;
+
 use fodo_data::{Array, Scalar, Text, Value};
 use fodo_db::{Macros, unescaped};
 
@@ -209,23 +211,30 @@ pub fn absent_line(pv: &str) -> String {
     format!("#{pv} Search Issued\n")
 }
 
-/// A PV with its value, in one line. `is_array`: the field holds arrays, of whatever length this one is; a long string
-/// (`rec.FIELD$`) is none.
-pub fn value_line(pv: &str, value: &Value, is_array: bool) -> String {
+/// A PV with its value, in one line. A long string (`rec.FIELD$`) is a text, whatever array of characters it is.
+pub fn value_line(pv: &str, value: &Value) -> String {
     let mut line = format!("{pv} ");
     match value {
-        Value::Array(array) if is_array => {
+        Value::Array(array) if !pv.ends_with('$') => {
             line += "@array@ { ";
             for index in 0..array.len() {
                 line += &format!("\"{}\" ", element(array, index));
             }
             line.push('}');
         }
-        Value::Array(_) => line += &escaped(&value.long_text().unwrap_or_default(), ""),
-        Value::Scalar(scalar) => line += &shown(scalar, ""),
+        Value::Array(_) => line += &plain(&escaped(&value.long_text().unwrap_or_default(), "")),
+        Value::Scalar(scalar) => line += &plain(&shown(scalar, "")),
     }
     line.push('\n');
     line
+}
+
+/// A text that is not to be taken for an array.
+fn plain(text: &str) -> Cow<'_, str> {
+    match text.strip_prefix('@') {
+        Some(rest) => format!("\\100{rest}").into(),
+        None => text.into(),
+    }
 }
 
 fn element(array: &Array, index: usize) -> String {
@@ -346,19 +355,19 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_as_it_was() {
-        let texts = [" a \"b\" \\n \n\t", "\u{b5}m", "", "{\"const\":[1]}"];
+        let texts = ["@array@ { ", " a \"b\" \\n \n\t", "\u{b5}m", "", "{\"const\":[1]}"];
         let numbers = [0.1, 1e300, -2.5e-9, 123_456_789.0, f64::INFINITY];
         let mut file = header("261121-152500") + &missing_line(2) + &absent_line("gone");
         for text in texts {
-            file += &value_line("t", &Value::from(text), false);
+            file += &value_line("t", &Value::from(text));
         }
         for number in numbers {
-            file += &value_line("n", &Value::from(number), false);
+            file += &value_line("n", &Value::from(number));
         }
-        file += &value_line("s", &Value::Scalar(Scalar::Enum(3)), false);
-        file += &value_line("l$", &Value::characters("long \u{b5}"), false);
-        file += &value_line("e", &Value::from(Vec::<f64>::new()), true);
-        file += &value_line("a", &Value::from(texts.map(Text::from).to_vec()), true);
+        file += &value_line("s", &Value::Scalar(Scalar::Enum(3)));
+        file += &value_line("l$", &Value::characters("long \u{b5}"));
+        file += &value_line("e", &Value::from(Vec::<f64>::new()));
+        file += &value_line("a", &Value::from(texts.map(Text::from).to_vec()));
         file += LAST_LINE;
 
         let saved = read(file.as_bytes(), None).unwrap();
@@ -382,7 +391,7 @@ mod tests {
     fn bytes_that_are_no_utf_8_survive() {
         let latin = Text::from_bytes(b"\xb0C");
 
-        let file = value_line("x.EGU", &Value::from(latin.clone()), false);
+        let file = value_line("x.EGU", &Value::from(latin.clone()));
 
         assert_eq!(file, "x.EGU \\260C\n");
         assert_eq!(read(file.as_bytes(), None).unwrap().values[0].value, Content::Scalar(latin));

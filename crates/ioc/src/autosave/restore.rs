@@ -166,7 +166,7 @@ fn wanted(database: &Database, field: FieldRef, saved: &SavedValue) -> Result<Va
         let number = text.to_str().trim().parse::<u16>();
         number.map_err(|_| format!("\"{text}\" is no number of a state"))
     };
-    let is_array = facts.count_max > 1 && !saved.pv.ends_with('$');
+    let is_array = matches!(database.read(field).value, Value::Array(_)) && !saved.pv.ends_with('$');
     let texts = match &saved.value {
         Content::Array(texts) if is_array => texts.clone(),
         // synApps writes arrays of no and one element so.
@@ -188,7 +188,7 @@ fn wanted(database: &Database, field: FieldRef, saved: &SavedValue) -> Result<Va
 /// Whether a field holds what was saved already.
 fn holds(database: &Database, field: FieldRef, saved: &SavedValue) -> bool {
     let Content::Scalar(text) = &saved.value else { return false };
-    let line = format::value_line("x", &database.read(field).value, false);
+    let line = format::value_line("x", &database.read(field).value);
     let now = format::read(line.as_bytes(), None).ok().and_then(|mut read| read.values.pop());
     now.is_some_and(|now| now.value == Content::Scalar(text.clone()))
 }
@@ -202,6 +202,7 @@ mod tests {
         record(mbbo, m) { field(ONST, one) }\n\
         record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 3) }\n\
         record(waveform, e) { field(FTVL, ENUM) field(NELM, 3) }\n\
+        record(waveform, one) { field(FTVL, LONG) field(NELM, 1) }\n\
         record(lso, l) { field(SIZV, 100) }";
 
     fn loader() -> Loader {
@@ -220,12 +221,13 @@ mod tests {
 
     #[test]
     fn what_is_restored_early_is_there_at_initialisation_and_arrays_follow() {
-        let file = "x.DOL 8\nx.SCAN 5\nm 1\nw @array@ { \"1\" \"2.5\" }\ne @array@ { \"2\" }\nl.VAL$ long text\n";
+        let file =
+            "x.DOL 8\nx.SCAN 5\nm 1\nw @array@ { \"1\" \"2.5\" }\ne @array@ { \"2\" }\none 5\nl.VAL$ long text\n";
         let (source, mut loader) = (source(file), loader());
 
         let (later, complaints) = source.restore_early(&mut loader);
         let database = loader.finish().unwrap();
-        assert_eq!((later.len(), complaints), (3, Vec::new()));
+        assert_eq!((later.len(), complaints), (4, Vec::new()));
         assert_eq!(value(&database, "x"), Value::from(8.0));
         assert_eq!(value(&database, "x.SCAN").first(), Some(Scalar::Enum(5)));
         assert_eq!(value(&database, "m").first(), Some(Scalar::Enum(1)));
@@ -233,6 +235,7 @@ mod tests {
         assert_eq!(source.restore_late(&database, Some(&later)), Vec::<String>::new());
         assert_eq!(value(&database, "w"), Value::from(vec![1.0, 2.5]));
         assert_eq!(value(&database, "e").first(), Some(Scalar::Enum(2)));
+        assert_eq!(format::value_line("one", &value(&database, "one")), "one @array@ { \"5\" }\n");
         assert_eq!(value(&database, "l.VAL$").long_text(), Some("long text".into()));
     }
 

@@ -41,7 +41,6 @@ struct Member {
     pv: String,
     /// None for a PV that this IOC does not have.
     field: Option<FieldRef>,
-    is_array: bool,
 }
 
 /// A set of PVs; see the module.
@@ -75,12 +74,7 @@ pub type Note = (Level, String);
 impl Set {
     /// A set that begins now.
     pub fn new(name: &str, path: PathBuf, when: When, wanted: &[Wanted], database: &Database) -> Set {
-        let member = |wanted: &Wanted| {
-            let field = database.field(&wanted.pv);
-            let facts = field.map(|field| database.facts(field));
-            let is_array = facts.is_some_and(|facts| facts.count_max > 1) && !wanted.pv.ends_with('$');
-            Member { pv: wanted.pv.clone(), field, is_array }
-        };
+        let member = |wanted: &Wanted| Member { pv: wanted.pv.clone(), field: database.field(&wanted.pv) };
         let mut set = Set {
             name: name.to_owned(),
             written: disk::body(&path),
@@ -179,7 +173,7 @@ impl Set {
         let mut body = format::missing_line(n_missing);
         for member in &self.members {
             body += &match member.field {
-                Some(field) => format::value_line(&member.pv, &database.read(field).value, member.is_array),
+                Some(field) => format::value_line(&member.pv, &database.read(field).value),
                 None => format::absent_line(&member.pv),
             };
         }

@@ -107,8 +107,8 @@ fn add_file(shell: &mut Shell, call: &Call<'_>, pass: Pass) -> Outcome {
         Some(list) => Some(Macros::parse(list).map_err(|message| Failure::Word(2, message))?),
         None => None,
     };
-    let path = shell.save_path(name);
-    let outcome = "not restored yet".to_owned();
+    // The folder may be named later.
+    let (path, outcome) = (PathBuf::from(name), "not restored yet".to_owned());
     shell.autosave.files.push(RestoreFile { path, macros, pass, is_expected: true, outcome });
     Ok(Flow::Next)
 }
@@ -320,7 +320,7 @@ impl Shell {
         self.autosave.own_folder = Some(folder);
     }
 
-    fn save_path(&self, name: &str) -> PathBuf {
+    fn save_path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.autosave.save_folder.as_ref().unwrap_or(&self.folder).join(name)
     }
 
@@ -348,6 +348,9 @@ impl Shell {
         let mut files = std::mem::take(&mut self.autosave.files);
         // The early pass comes first, whatever the order of the commands.
         files.sort_by_key(|file| file.pass == Pass::Late);
+        for file in &mut files {
+            file.path = self.save_path(&file.path);
+        }
         for index in 0..files.len() {
             let (before, rest) = files.split_at_mut(index);
             let Some(file) = rest.first_mut() else { break };
@@ -455,7 +458,7 @@ impl Shell {
         let mut request = read.map_err(unreadable)?;
         request.errors.extend(strangers(database, &request.wanted));
         let name = Path::new(&order.request).file_name().unwrap_or_default().to_string_lossy();
-        let path = self.save_path(&format!("{}.sav", name.strip_suffix(".req").unwrap_or(&name)));
+        let path = self.save_path(format!("{}.sav", name.strip_suffix(".req").unwrap_or(&name)));
         let places = self.places();
         for mut error in request.errors {
             error.from.extend_from_slice(&places);
