@@ -96,7 +96,13 @@ const MISFITS: &[Planted] = &[
 
 const WARNINGS: &[Planted] = &[
     fine("record(ai, \"$(P)good\") { field(SCAN, \"1 second\") field(PREC, 2) }"),
-    fine("record(ao, \"$(P)passive\") { field(DRVH, 5) }"),
+    fine("record(ao, \"$(P)passive\") { field(DRVH, 5) info(autosaveFields, \"VAL DESC$  PREC\") }"),
+    (
+        "record(ao, \"$(P)a0\") { info(autosaveFields_pass0, \"VAL VLA\") }",
+        "\"VAL",
+        "warning",
+        "no field \"VLA\" in record type ao to be saved; did you mean \"VAL\"?",
+    ),
     (
         "record(ai, \"$(P)a1\") { field(INP, \"$(P)godo\") }",
         "\"$(P)godo",
@@ -265,7 +271,7 @@ fn inputs_and_outputs_that_do_not_fit_their_dtyp_are_found_at_their_place() {
 
 #[test]
 fn what_loads_and_is_not_meant_is_warned_of_at_its_place() {
-    assert_eq!(assert_found("warned.db", WARNINGS, &[]), 16);
+    assert_eq!(assert_found("warned.db", WARNINGS, &[]), 17);
 }
 
 #[test]

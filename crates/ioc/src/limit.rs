@@ -40,3 +40,6 @@ pub const TRIGGER_PERIOD: Duration = Duration::from_millis(200);
 
 /// The shortest time between two saves: a disk is to be kept busy by nobody's mistake.
 pub const SAVE_PERIOD_MIN: Duration = Duration::from_secs(1);
+
+/// The longest: what is due later is due when nobody remembers why, and clocks end somewhere.
+pub const SAVE_PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use fodo_data::TimeStamp;
 use fodo_db::{Database, FieldRef};
 use fodo_net::log::Level;
 use jiff::Zoned;
@@ -55,8 +56,8 @@ pub struct Set {
     due: Instant,
     /// What the file holds behind its header; none when that is not known.
     written: Option<String>,
-    /// What the trigger was when it was last looked at.
-    trigger: Option<fodo_data::Reading>,
+    /// What the trigger was when it was last looked at, and since when.
+    trigger: Option<(TimeStamp, String)>,
     state: State,
     sequence: Sequence,
 }
@@ -87,7 +88,7 @@ impl Set {
             sequence: Sequence::default(),
         };
         if let When::Triggered(field) = when {
-            set.trigger = Some(database.read(field));
+            set.trigger = Some(glance(database, field));
         }
         set.due += set.period().unwrap_or_default();
         set
@@ -122,9 +123,9 @@ impl Set {
         let is_wanted = match self.when {
             When::Changed(_) | When::Every(_) => true,
             When::Triggered(field) => {
-                let reading = Some(database.read(field));
-                let is_new = reading != self.trigger;
-                self.trigger = reading;
+                let seen = Some(glance(database, field));
+                let is_new = seen != self.trigger;
+                self.trigger = seen;
                 is_new || is_owed
             }
             When::Asked => is_owed,
@@ -244,6 +245,12 @@ impl Set {
         }
         text
     }
+}
+
+/// What tells that a field was written or its record processed. Its value as a text: NaN is not what it is.
+fn glance(database: &Database, field: FieldRef) -> (TimeStamp, String) {
+    let reading = database.read(field);
+    (reading.time, format::value_line("", &reading.value))
 }
 
 impl When {

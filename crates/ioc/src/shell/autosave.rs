@@ -13,7 +13,7 @@ use crate::autosave::restore::{Complaints, Pass, RestoreFile, Source};
 use crate::autosave::saver::Saver;
 use crate::autosave::set::{Set, When};
 use crate::autosave::{BOTH, EARLY, LATE, OWN_PERIOD, Settings, disk, listed};
-use crate::limit::{SAVE_PERIOD_MIN, SEQUENCE_FILES_MAX};
+use crate::limit::{SAVE_PERIOD_MAX, SAVE_PERIOD_MIN, SEQUENCE_FILES_MAX};
 use crate::{Ioc, RunningIoc};
 
 type Outcome = Result<Flow, Failure>;
@@ -147,7 +147,7 @@ fn with_period<'a>(call: &Call<'a>) -> Result<Option<(&'a str, Duration)>, Failu
     let Some(request) = request_name(call) else { return Ok(None) };
     let text = call.needed(2, "the number of seconds")?;
     let period = seconds(text).map_err(|message| Failure::Word(2, message))?;
-    Ok(Some((request, period.max(SAVE_PERIOD_MIN))))
+    Ok(Some((request, period.clamp(SAVE_PERIOD_MIN, SAVE_PERIOD_MAX))))
 }
 
 fn add_set(shell: &mut Shell, call: &Call<'_>, macros_at: usize, request: &str, when: Timing) -> Outcome {
@@ -300,7 +300,7 @@ fn number(call: &Call<'_>, what: &str) -> Result<u32, Failure> {
 
 fn period(call: &Call<'_>) -> Result<Duration, Failure> {
     let period = seconds(call.needed(1, "the number of seconds")?).map_err(|message| Failure::Word(1, message))?;
-    Ok(period.max(SAVE_PERIOD_MIN))
+    Ok(period.clamp(SAVE_PERIOD_MIN, SAVE_PERIOD_MAX))
 }
 
 impl Shell {
