@@ -289,7 +289,9 @@ fn the_files_of_a_running_plant_are_taken_with_their_macros() {
 #[test]
 fn sets_are_saved_by_hand_shown_forgotten_and_put_back() {
     let folder = folder("hand", &format!("{SCRIPT}create_manual_set s.req\n"));
-    let commands = "dbpf x:set 5\nmanual_save s.req\nsave_restoreShow 1\ndbpf x:set 6\nfdbrestore s.sav\ndbgf x:twice\n\
+    std::fs::create_dir_all(folder.join("other")).unwrap();
+    std::fs::copy(folder.join("s.req"), folder.join("other/s.req")).unwrap();
+    let commands = "create_manual_set other/s.req\ndbpf x:set 5\nmanual_save s.req\nsave_restoreShow 1\ndbpf x:set 6\nfdbrestore s.sav\ndbgf x:twice\n\
                     manual_save t.req\nset_savefile_name s.req other.sav\nmanual_save s.req\nremove_data_set s.req\n\
                     manual_save s.req\nmakeAutosaveFiles\nexit\n";
 
@@ -301,6 +303,7 @@ fn sets_are_saved_by_hand_shown_forgotten_and_put_back() {
     // What is put back is processed.
     assert_eq!(out.lines().last(), Some("DBF_DOUBLE:         10"), "{out}");
     assert!(told.contains("s.sav is not there yet"), "{told}");
+    assert!(told.contains("s.sav is the file of the set \"s.req\" already\n"), "{told}");
     assert!(told.contains("no set is saved for \"t.req\"; did you mean \"s.req\"?\n"), "{told}");
     assert!(told.ends_with("no set is saved for \"s.req\"\n"), "{told}");
     assert_eq!(saved(&folder.join("other.sav"), "x:set.VAL"), Some("5".to_owned()));

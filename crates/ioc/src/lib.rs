@@ -6,6 +6,7 @@
 pub mod autosave;
 mod guard;
 mod limit;
+mod names;
 mod pv;
 pub mod shell;
 mod site;

@@ -17,6 +17,9 @@ pub const SCRIPT_DEPTH_MAX: usize = 20;
 /// Names that are offered for the beginning of one: more than a person reads.
 pub const COMPLETIONS_MAX: usize = 500;
 
+/// Names of records that are compared with a wrong one to suggest the right one: some milliseconds.
+pub const COMPARED_NAMES_MAX: usize = 5000;
+
 /// Request files that may include one another; synApps' own nest three deep.
 pub const REQUEST_DEPTH_MAX: usize = 20;
 

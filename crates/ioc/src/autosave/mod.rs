@@ -66,8 +66,7 @@ pub(crate) fn listed(database: &Database, info: &str) -> (Vec<String>, Vec<Strin
                     pvs.push(pv);
                     continue;
                 }
-                let guess = fodo_db::closest(field, database.field_names(record));
-                let guess = guess.map_or(String::new(), |guess| format!("; did you mean \"{guess}\"?"));
+                let guess = crate::names::meant(fodo_db::closest(field, database.field_names(record)));
                 strangers
                     .push(format!("info({info}) of {record} names \"{field}\", which is none of its fields{guess}"));
             }

@@ -1,6 +1,5 @@
 //! Values of save files become those of records again.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 use fodo_data::{Kind, Now, Scalar, Text, Value};
@@ -9,6 +8,7 @@ use fodo_db::{Database, FieldRef, Input, Loader, Macros, RestoreError};
 use super::disk::{self, Found};
 use super::format::{self, Content, Saved, SavedValue};
 use crate::limit::RESTORE_ERRORS_MAX;
+use crate::names::field_of;
 
 /// When a file is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,13 +125,13 @@ impl Source {
         put: &mut dyn FnMut(FieldRef, Value) -> Result<(), String>,
     ) -> Complaints {
         let mut complaints = Complaints::new();
-        let mut strangers = HashSet::new();
         for value in values {
-            let Some(field) = database.field(&value.pv) else {
-                if strangers.insert(&value.pv) {
-                    complaints.push(self.complaint(value, "there is no such record or field"));
+            let field = match field_of(database, &value.pv) {
+                Ok(field) => field,
+                Err(why) => {
+                    complaints.push(self.complaint(value, &why));
+                    continue;
                 }
-                continue;
             };
             let result = wanted(database, field, value).and_then(|wanted| put(field, wanted));
             // What cannot be written now may have been restored before: links, and fields that never change later.

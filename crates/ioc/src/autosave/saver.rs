@@ -53,13 +53,17 @@ impl Saver {
         self.shared.lock().settings = settings;
     }
 
-    /// Takes a set, in the place of one that has its name.
-    pub fn add(&self, set: Set) {
+    /// Takes a set, in the place of one that has its name. Refused with the name of another that has its file.
+    pub fn add(&self, set: Set) -> Result<(), String> {
         let mut work = self.shared.lock();
+        if let Some(other) = work.sets.iter().find(|other| other.path == set.path && other.name != set.name) {
+            return Err(other.name.clone());
+        }
         work.sets.retain(|other| other.name != set.name);
         work.sets.push(set);
         drop(work);
         self.shared.changed.notify_all();
+        Ok(())
     }
 
     /// Gives a set up; whether there was one.

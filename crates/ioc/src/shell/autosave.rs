@@ -14,6 +14,7 @@ use crate::autosave::saver::Saver;
 use crate::autosave::set::{Set, When};
 use crate::autosave::{BOTH, EARLY, LATE, OWN_PERIOD, Settings, disk, listed};
 use crate::limit::{SAVE_PERIOD_MAX, SAVE_PERIOD_MIN, SEQUENCE_FILES_MAX};
+use crate::names::field_of;
 use crate::{Ioc, RunningIoc};
 
 type Outcome = Result<Flow, Failure>;
@@ -353,7 +354,7 @@ impl Shell {
         }
         for index in 0..files.len() {
             let (before, rest) = files.split_at_mut(index);
-            let Some(file) = rest.first_mut() else { break };
+            let Some((file, rest)) = rest.split_first_mut() else { break };
             let (source, told) = file.find(takes_incomplete);
             let is_second = before.iter().any(|other| other.path == file.path);
             // What is wrong with the file itself was told at the first pass.
@@ -363,14 +364,14 @@ impl Shell {
                 complaints.extend(self.copy(&source, &file.path));
             }
             let mut left = None;
-            let mut n_complaints = 0;
             if file.pass == Pass::Early {
                 let (later, told) = source.restore_early(loader);
-                (left, n_complaints) = (Some(later), told.len());
-                complaints.extend(told);
+                left = Some(later);
+                // What a later pass restores all the same, or finds to be so, is no matter.
+                let has_late = rest.iter().any(|other| (&other.path, other.pass) == (&file.path, Pass::Late));
+                complaints.extend(if has_late { Vec::new() } else { told });
             }
-            let n_values = source.saved.values.len();
-            file.outcome = format!("{n_values} values of {}, {n_complaints} complaints", source.path.display());
+            file.outcome = format!("{} values of {}", source.saved.values.len(), source.path.display());
             restored.push(Restored { source, left });
         }
         self.autosave.files = files;
@@ -400,7 +401,8 @@ impl Shell {
     fn remark_once(&mut self, complaint: String) {
         let subject = complaint.split_once(" is not restored").map_or(complaint.as_str(), |(subject, _)| subject);
         if self.told.insert(subject.to_owned()) {
-            self.remark(complaint);
+            // It has its own place; that of iocInit says nothing more.
+            self.deliver(check::Weight::Warning, LoadError { message: complaint, ..LoadError::default() });
         }
     }
 
@@ -448,7 +450,7 @@ impl Shell {
             Timing::Changed(period) => When::Changed(*period),
             Timing::Every(period) => When::Every(*period),
             Timing::Asked => When::Asked,
-            Timing::Triggered(name) => match super::records::field_of(database, name) {
+            Timing::Triggered(name) => match field_of(database, name) {
                 Ok(field) => When::Triggered(field),
                 Err(message) => return Err(Failure::Word(2, message)),
             },
@@ -474,13 +476,14 @@ impl Shell {
         if self.is_check() {
             return Ok(Flow::Next);
         }
+        let shown = path.display().to_string();
         let set = Set::new(name, path, when, wanted, self.database()?);
         let settings = self.autosave.settings.clone();
-        self.saver(|saver| {
+        let added = self.saver(|saver| {
             saver.set_settings(settings);
-            saver.add(set);
+            saver.add(set)
         })?;
-        Ok(Flow::Next)
+        added.map(|()| Flow::Next).map_err(|other| format!("{shown} is the file of the set \"{other}\" already").into())
     }
 
     /// Opens request files: as the shell's folder means them as long as no other folder is named.
@@ -518,7 +521,7 @@ pub fn mistakes_in_request(file: &str, macros: &Macros, database: Option<&Databa
 /// The PVs that no record of the database has, each with its place.
 fn strangers(database: &Database, wanted: &[Wanted]) -> Vec<LoadError> {
     let wrong = |wanted: &Wanted| {
-        let message = super::records::field_of(database, &wanted.pv).err()?;
+        let message = field_of(database, &wanted.pv).err()?;
         Some(LoadError { message, ..wanted.at.clone() })
     };
     wanted.iter().filter_map(wrong).collect()

@@ -151,7 +151,7 @@ pub(super) fn suggestion(name: &str) -> String {
 
 /// The same among other names.
 pub(super) fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
-    fodo_db::closest(name, names).map_or(String::new(), |name| format!("; did you mean \"{name}\"?"))
+    crate::names::meant(fodo_db::closest(name, names))
 }
 
 #[cfg(test)]
