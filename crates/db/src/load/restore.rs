@@ -6,15 +6,14 @@ use fodo_data::Text;
 
 use crate::common::{Common, number, row};
 use crate::field::Dbf;
-use crate::limit::SUGGESTED_NAMES_MAX;
 use crate::load::error::suggestion;
 use crate::load::{Loader, Stage};
 
 /// Why a field is not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestoreError {
-    /// There is no such record or field; says which, and what is like it.
-    Unknown(String),
+    /// There is no such record or field; [`Loader::stranger`] says which, and what is like it.
+    Unknown,
     /// Only a database that is ready takes a value for it: an array, or a text without a size of its own.
     NotYet,
     /// The value is none for this field; says why.
@@ -24,7 +23,8 @@ pub enum RestoreError {
 impl fmt::Display for RestoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RestoreError::Unknown(message) | RestoreError::Wrong(message) => f.write_str(message),
+            RestoreError::Unknown => f.write_str("there is no such record or field"),
+            RestoreError::Wrong(message) => f.write_str(message),
             RestoreError::NotYet => f.write_str("it is set when the records are initialised"),
         }
     }
@@ -39,17 +39,11 @@ impl Loader {
     pub fn restore(&mut self, name: &str, text: &Text) -> Result<(), RestoreError> {
         let (record_name, field_name) = name.split_once('.').unwrap_or((name, ""));
         let mut stage = Stage::new(self);
-        let Some(record) = stage.find(record_name) else {
-            return Err(RestoreError::Unknown(self.stranger(record_name)));
-        };
+        let record = stage.find(record_name).ok_or(RestoreError::Unknown)?;
         let Some(kind) = stage.cell(record).map(|cell| cell.record_type()) else { return Ok(()) };
         let (short, is_long) = field_name.strip_suffix('$').map_or((field_name, false), |name| (name, true));
         let field = if short.is_empty() { Some(kind.value) } else { number(kind.rows, short) };
-        let Some(field) = field else {
-            let names = kind.rows.iter().chain(Common::ROWS).map(|row| row.name);
-            let guess = suggestion(short, names);
-            return Err(RestoreError::Unknown(format!("no field \"{short}\" in record type {}{guess}", kind.name)));
-        };
+        let field = field.ok_or(RestoreError::Unknown)?;
         let dbf = row(kind.rows, field).map(|row| (row.dbf, row.size));
         let is_text = dbf.is_some_and(|(dbf, _)| dbf == Dbf::String || dbf.is_link());
         if is_long && !is_text {
@@ -64,10 +58,17 @@ impl Loader {
         Ok(())
     }
 
-    fn stranger(&self, name: &str) -> String {
-        let names = self.names.iter().take(SUGGESTED_NAMES_MAX);
-        let guess = suggestion(name, names.filter_map(|name| std::str::from_utf8(name.as_bytes()).ok()));
-        format!("there is no record \"{name}\"{guess}")
+    /// What to say of the name of a field that no record has. Compares it with thousands: not for every one of many.
+    pub fn stranger(&self, name: &str) -> String {
+        let (record_name, field_name) = name.split_once('.').unwrap_or((name, ""));
+        let mut stage = Stage::new(self);
+        let record = stage.find(record_name);
+        let Some(kind) = record.and_then(|record| stage.cell(record)).map(|cell| cell.record_type()) else {
+            return format!("there is no record \"{record_name}\"{}", stage.name_like(record_name));
+        };
+        let names = kind.rows.iter().chain(Common::ROWS).map(|row| row.name);
+        let guess = suggestion(field_name, names);
+        format!("no field \"{field_name}\" in record type {}{guess}", kind.name)
     }
 }
 
@@ -102,10 +103,13 @@ mod tests {
     #[test]
     fn what_cannot_be_set_says_why_and_changes_nothing() {
         let mut loader = loader();
-        let mut told = |name: &str, text: &str| loader.restore(name, &text.into()).unwrap_err().to_string();
+        for name in ["xx", "x.DSEC"] {
+            assert_eq!(loader.restore(name, &"1".into()), Err(RestoreError::Unknown));
+        }
+        assert_eq!(loader.stranger("xx"), "there is no record \"xx\"; did you mean \"x\"?");
+        assert_eq!(loader.stranger("x.DSEC"), "no field \"DSEC\" in record type ao; did you mean \"DESC\"?");
 
-        assert_eq!(told("xx", "1"), "there is no record \"xx\"; did you mean \"x\"?");
-        assert_eq!(told("x.DSEC", "1"), "no field \"DSEC\" in record type ao; did you mean \"DESC\"?");
+        let mut told = |name: &str, text: &str| loader.restore(name, &text.into()).unwrap_err().to_string();
         assert_eq!(told("x", "much"), "VAL cannot be \"much\": expected a number");
         assert_eq!(told("x.VAL$", "1"), "\"x.VAL$\" is no text, so it cannot end in '$'");
         for name in ["w", "l.VAL$"] {

@@ -91,6 +91,10 @@ impl Source {
             match result {
                 Ok(()) => {}
                 Err(RestoreError::NotYet) => later.push(value.clone()),
+                // To find out what was meant takes time; the first ones will do.
+                Err(RestoreError::Unknown) if complaints.len() < RESTORE_ERRORS_MAX => {
+                    complaints.push(self.complaint(value, &loader.stranger(&value.pv)));
+                }
                 Err(error) => complaints.push(self.complaint(value, &error.to_string())),
             }
         }
@@ -126,12 +130,11 @@ impl Source {
     ) -> Complaints {
         let mut complaints = Complaints::new();
         for value in values {
-            let field = match field_of(database, &value.pv) {
-                Ok(field) => field,
-                Err(why) => {
-                    complaints.push(self.complaint(value, &why));
-                    continue;
-                }
+            let Some(field) = database.field(&value.pv) else {
+                let has_time = complaints.len() < RESTORE_ERRORS_MAX;
+                let why = if has_time { field_of(database, &value.pv).err() } else { None };
+                complaints.push(self.complaint(value, &why.unwrap_or_default()));
+                continue;
             };
             let result = wanted(database, field, value).and_then(|wanted| put(field, wanted));
             // What cannot be written now may have been restored before: links, and fields that never change later.

@@ -13,7 +13,7 @@ use crate::autosave::restore::{Complaints, Pass, RestoreFile, Source};
 use crate::autosave::saver::Saver;
 use crate::autosave::set::{Set, When};
 use crate::autosave::{BOTH, EARLY, LATE, OWN_PERIOD, Settings, disk, listed};
-use crate::limit::{SAVE_PERIOD_MAX, SAVE_PERIOD_MIN, SEQUENCE_FILES_MAX};
+use crate::limit::{REQUEST_ERRORS_MAX, SAVE_PERIOD_MAX, SAVE_PERIOD_MIN, SEQUENCE_FILES_MAX};
 use crate::names::field_of;
 use crate::{Ioc, RunningIoc};
 
@@ -518,11 +518,17 @@ pub fn mistakes_in_request(file: &str, macros: &Macros, database: Option<&Databa
     request.errors.into_iter().chain(unknown).collect()
 }
 
-/// The PVs that no record of the database has, each with its place.
+/// The PVs that no record of the database has, each with its place; of many the first ones.
 fn strangers(database: &Database, wanted: &[Wanted]) -> Vec<LoadError> {
-    let wrong = |wanted: &Wanted| {
+    let unknown: Vec<&Wanted> = wanted.iter().filter(|wanted| database.field(&wanted.pv).is_none()).collect();
+    let told = |wanted: &&Wanted| {
         let message = field_of(database, &wanted.pv).err()?;
         Some(LoadError { message, ..wanted.at.clone() })
     };
-    wanted.iter().filter_map(wrong).collect()
+    let mut errors: Vec<LoadError> = unknown.iter().take(REQUEST_ERRORS_MAX).filter_map(told).collect();
+    if let Some(next) = unknown.get(REQUEST_ERRORS_MAX) {
+        let message = format!("here and below {} more PVs are not there", unknown.len() - REQUEST_ERRORS_MAX);
+        errors.push(LoadError { message, ..next.at.clone() });
+    }
+    errors
 }
