@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fodo_ca::eca::Eca;
 use fodo_ca::search::Claim;
@@ -209,6 +209,15 @@ impl ChannelCore {
         }
     }
 
+    /// As [`ChannelCore::place_on`], if the server allows the task.
+    pub(super) fn place_for(&self, task: &Task, circuit: &Arc<Circuit>) -> Option<Place> {
+        let state = lock(&self.state);
+        match &state.phase {
+            Phase::Active(on, place, _) if Arc::ptr_eq(on, circuit) && state.allows(task) => Some(*place),
+            _ => None,
+        }
+    }
+
     /// Its circuit is lost, or the server took it away; it is looked for again. Operations that
     /// wait go on waiting, unless the server said no to the channel itself.
     ///
@@ -242,19 +251,27 @@ impl ChannelCore {
         self.context.search().start(self.cid, &self.name, pause);
     }
 
+    /// Calls `visit` with its circuit, if it is active.
+    pub(super) fn on_circuit<T>(&self, visit: impl FnOnce(&Arc<Circuit>) -> T) -> Option<T> {
+        match &lock(&self.state).phase {
+            Phase::Active(circuit, ..) => Some(visit(circuit)),
+            _ => None,
+        }
+    }
+
     pub(super) fn facts(&self) -> Option<Facts> {
         lock(&self.state).facts()
     }
 
     /// Why a task may not even be asked of the server.
     pub(super) fn refusal(&self, task: &Task) -> Option<Error> {
-        let facts = self.facts()?;
-        let refusal = match task {
-            Task::Get(_) if !facts.may_read => Refusal::ReadAccess,
-            Task::Put(_) | Task::PutUnconfirmed(_) if !facts.may_write => Refusal::WriteAccess,
+        let state = lock(&self.state);
+        let server = match &state.phase {
+            Phase::Active(circuit, ..) if !state.allows(task) => circuit.server(),
             _ => return None,
         };
-        Some(Error::Refused { pv: self.name.to_string(), server: facts.server, refusal })
+        let refusal = if matches!(task, Task::Get(_)) { Refusal::ReadAccess } else { Refusal::WriteAccess };
+        Some(Error::Refused { pv: self.name.to_string(), server, refusal })
     }
 
     /// The error of an operation that got no answer in time.
@@ -271,15 +288,6 @@ impl ChannelCore {
             (Some(Trouble::Claimed(server)), _) => Error::NoAnswer { pv, server: *server, after },
             (None, _) => Error::NotFound { pv, after },
         }
-    }
-
-    /// A channel of many elements always gives arrays, whatever came this time.
-    pub(super) fn shaped(&self, mut reading: Reading) -> Reading {
-        let is_array = matches!(&lock(&self.state).phase, Phase::Active(_, place, _) if place.count != 1);
-        if is_array && let Value::Scalar(scalar) = reading.value {
-            reading.value = Value::Array(scalar.into());
-        }
-        reading
     }
 
     pub(super) fn forget_operation(&self, operation: &OperationCore) {
@@ -360,15 +368,35 @@ impl ChannelCore {
         self.context.search().leave(self.cid);
     }
 
-    fn active_circuit(&self) -> Option<Arc<Circuit>> {
-        match &lock(&self.state).phase {
-            Phase::Active(circuit, ..) => Some(circuit.clone()),
-            _ => None,
+    /// Writes without an answer, if it is active.
+    fn write_now(&self, value: &Value, deadline: Instant) -> Option<Result<(), Error>> {
+        let (circuit, place, may_write) = {
+            let state = lock(&self.state);
+            match &state.phase {
+                Phase::Active(circuit, place, _) => (circuit.clone(), *place, state.rights.write),
+                _ => return None,
+            }
+        };
+        let pv = || self.name.to_string();
+        if !may_write {
+            let refusal = Refusal::WriteAccess;
+            return Some(Err(Error::Refused { pv: pv(), server: circuit.server(), refusal }));
         }
+        let written = circuit.write(self, place, value, deadline)?;
+        Some(written.map_err(|reason| Error::Misuse { pv: pv(), reason }))
     }
 }
 
 impl State {
+    /// Whether its rights are enough.
+    fn allows(&self, task: &Task) -> bool {
+        match task {
+            Task::Connect => true,
+            Task::Get(_) => self.rights.read,
+            Task::Put(_) | Task::PutUnconfirmed(_) => self.rights.write,
+        }
+    }
+
     /// What the server says of it while it is active.
     fn facts(&self) -> Option<Facts> {
         match &self.phase {
@@ -417,7 +445,7 @@ impl Channel {
         Channel(Arc::new(Handle(core)))
     }
 
-    fn core(&self) -> &Arc<ChannelCore> {
+    pub(super) fn core(&self) -> &Arc<ChannelCore> {
         &self.0.0
     }
 
@@ -478,15 +506,14 @@ impl Channel {
         self.start(Task::Put(value.into()), true).wait(timeout)
     }
 
-    /// Writes without an answer; ends when the request was handed to the circuit. No round trip.
+    /// Writes without an answer; ends when the request was handed to the circuit. No round trip. One that closely follows
+    /// another may be sent together with those that follow it, a fifth of a millisecond later, or at the end of its context.
     pub fn put_unconfirmed(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
-        let deadline = deadline_after(timeout);
-        self.start::<()>(Task::PutUnconfirmed(value.into()), false).wait(timeout)?;
-        // Whoever writes faster than the server reads waits here, not in memory.
-        if let Some(circuit) = self.core().active_circuit() {
-            circuit.drain_below(limit::REQUEST_BYTES, deadline);
+        let value = value.into();
+        match self.core().write_now(&value, deadline_after(timeout)) {
+            Some(written) => written,
+            None => self.start::<()>(Task::PutUnconfirmed(value), false).wait(timeout),
         }
-        Ok(())
     }
 
     /// Ends when the channel is active.
@@ -502,6 +529,10 @@ impl Channel {
     /// Starts a put with completion.
     pub fn start_put(&self, value: impl Into<Value>) -> Operation<()> {
         self.start(Task::Put(value.into()), false)
+    }
+
+    pub(super) fn start_task<T: Given>(&self, task: Task) -> Operation<T> {
+        self.start(task, false)
     }
 
     fn start<T: Given>(&self, task: Task, is_driven: bool) -> Operation<T> {

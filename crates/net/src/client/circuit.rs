@@ -7,6 +7,8 @@
 
 mod answers;
 mod drive;
+mod place;
+mod requests;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,17 +17,18 @@ use std::thread::{Thread, ThreadId};
 use std::time::Instant;
 
 use fodo_ca::client::{Circuit as Machine, Event};
-use fodo_ca::dbr::{self, DbrType, Level};
 use fodo_ca::{Cid, Ioid, Numbered, Sid, SubscriptionId};
-use fodo_data::{Array, EventMask, Kind, Meta, Now, Scalar, Text, Value};
+use fodo_data::{EventMask, Meta, Now};
 use mio::Token;
 
+pub(super) use self::place::Place;
+use super::batch::Part;
 use super::channel::ChannelCore;
 use super::monitor::MonitorCore;
-use super::operation::{OperationCore, Outcome, Task, Waiter};
+use super::operation::{OperationCore, Outcome, Waiter};
 use super::reactor::{Driven, Reactor};
 use super::role::{Reader, Role};
-use super::{ContextCore, Detail, Error, Refusal, Request};
+use super::{ContextCore, Error, Refusal};
 use crate::limit;
 use crate::sync::lock;
 use crate::{clock, socket};
@@ -53,6 +56,10 @@ struct State {
     subscriptions: Numbered<SubscriptionId, Subscribed>,
     subscription_next: u32,
     flush_is_told: bool,
+    /// The reactor will come at some time soon, for what was put in a burst.
+    flush_is_timed: bool,
+    /// When a put without an answer was last sent at once.
+    burst_since: Option<Instant>,
     /// The last channel is gone; what was written is still to be sent.
     closes_when_sent: bool,
     events: Vec<Event>,
@@ -72,16 +79,41 @@ pub(super) struct Afterwards {
 }
 
 struct InProgress {
-    operation: Arc<OperationCore>,
+    asker: Asker,
     is_get: bool,
+    /// See [`Place::is_array`].
+    is_array: bool,
     /// What the first of two requests has given.
     meta: Option<Arc<Meta>>,
 }
 
+/// Whose operation it is.
+enum Asker {
+    Alone(Arc<OperationCore>),
+    /// A member of a batch, by its number.
+    Member(Arc<Part>, usize),
+}
+
+impl Asker {
+    fn channel(&self) -> &Arc<ChannelCore> {
+        match self {
+            Asker::Alone(operation) => operation.channel(),
+            Asker::Member(part, number) => &part.members()[*number].channel,
+        }
+    }
+
+    fn end(&self, result: Result<Outcome, Error>) -> Waiter {
+        match self {
+            Asker::Alone(operation) => operation.end(result),
+            Asker::Member(part, number) => part.end(*number, result),
+        }
+    }
+}
+
 /// A subscription on the circuit.
 enum Subscribed {
-    /// Brings the updates of a monitor.
-    Updates(Arc<MonitorCore>),
+    /// Brings the updates of a monitor; whether they are arrays, see [`Place::is_array`].
+    Updates(Arc<MonitorCore>, bool),
     /// Keeps its units, limits and labels up to date.
     Description(Arc<MonitorCore>),
 }
@@ -89,13 +121,13 @@ enum Subscribed {
 impl Subscribed {
     fn monitor(&self) -> &Arc<MonitorCore> {
         match self {
-            Subscribed::Updates(monitor) | Subscribed::Description(monitor) => monitor,
+            Subscribed::Updates(monitor, _) | Subscribed::Description(monitor) => monitor,
         }
     }
 
     fn into_monitor(self) -> Arc<MonitorCore> {
         match self {
-            Subscribed::Updates(monitor) | Subscribed::Description(monitor) => monitor,
+            Subscribed::Updates(monitor, _) | Subscribed::Description(monitor) => monitor,
         }
     }
 }
@@ -145,6 +177,8 @@ impl Circuit {
             subscriptions: Numbered::default(),
             subscription_next: 0,
             flush_is_told: false,
+            flush_is_timed: false,
+            burst_since: None,
             closes_when_sent: false,
             events: Vec::new(),
             heard_at: now.monotonic,
@@ -205,69 +239,6 @@ impl Circuit {
         state.machine.forget(ioid);
     }
 
-    /// Issues an operation on an active channel. `is_driven`: the caller will drive the circuit
-    /// itself at once, so the reactor need not be told. False when the circuit is closed.
-    pub(super) fn issue(
-        self: &Arc<Self>,
-        operation: &Arc<OperationCore>,
-        task: &Task,
-        place: Place,
-        is_driven: bool,
-    ) -> bool {
-        let mut state = lock(&self.state);
-        if state.phase == Phase::Closed || operation.channel().place_on(self) != Some(place) {
-            return false;
-        }
-        self.issue_locked(&mut state, operation, task, place);
-        if !is_driven {
-            self.tell_flush(&mut state);
-        }
-        self.release(state);
-        true
-    }
-
-    fn issue_locked(self: &Arc<Self>, state: &mut State, operation: &Arc<OperationCore>, task: &Task, place: Place) {
-        let ioid = state.next_ioid();
-        if !operation.issued(self, ioid) {
-            return;
-        }
-        let (is_answered, result) = match task {
-            Task::Connect => return,
-            Task::Get(request) => {
-                if let Some(dbr) = place.description(request) {
-                    // The answers come in the order of the requests.
-                    let description = state.next_ioid();
-                    state.descriptions.insert(description, ioid);
-                    state.machine.read(place.sid, dbr, 1, description);
-                }
-                let (dbr, count) = place.asked(request);
-                state.machine.read(place.sid, dbr, count, ioid);
-                if let Some(room) = operation.take_room() {
-                    state.machine.reuse(ioid, room);
-                }
-                (true, Ok(()))
-            }
-            Task::Put(value) | Task::PutUnconfirmed(value) => {
-                let is_answered = matches!(task, Task::Put(_));
-                let written = place.put_type(value).and_then(|dbr| {
-                    let ioid = is_answered.then_some(ioid);
-                    state.machine.write(place.sid, dbr, value, ioid).map_err(|error| error.to_string())
-                });
-                (is_answered, written)
-            }
-        };
-        let ended = match result {
-            Ok(()) if is_answered => {
-                let is_get = matches!(task, Task::Get(_));
-                state.operations.insert(ioid, InProgress { operation: operation.clone(), is_get, meta: None });
-                return;
-            }
-            Ok(()) => Ok(Outcome::Written),
-            Err(reason) => Err(Error::Misuse { pv: operation.channel().name().to_owned(), reason }),
-        };
-        state.afterwards.woken.push(operation.end(ended));
-    }
-
     /// Starts a monitor on an active channel.
     pub(super) fn subscribe(self: &Arc<Self>, monitor: &Arc<MonitorCore>, place: Place) {
         let mut state = lock(&self.state);
@@ -290,7 +261,7 @@ impl Circuit {
         let subscription = state.next_subscription();
         let (dbr, count) = place.asked(&options.request);
         state.machine.subscribe(place.sid, dbr, count, options.mask, subscription);
-        state.subscriptions.insert(subscription, Subscribed::Updates(monitor.clone()));
+        state.subscriptions.insert(subscription, Subscribed::Updates(monitor.clone(), place.is_array()));
         let seat = Seat { sid: place.sid, subscription, description };
         monitor.placed(self, seat);
         if monitor.is_ended() {
@@ -343,22 +314,6 @@ impl Circuit {
         }
     }
 
-    /// Waits until less than `bytes` wait to be sent, or the moment comes.
-    pub(super) fn drain_below(&self, bytes: usize, deadline: Instant) {
-        loop {
-            let mut state = lock(&self.state);
-            self.flush(&mut state);
-            let is_open = state.phase == Phase::Open;
-            let is_below = state.machine.pending_bytes() < bytes;
-            self.release(state);
-            let now = Instant::now();
-            if is_below || !is_open || now >= deadline {
-                return;
-            }
-            self.wait_writable(deadline - now);
-        }
-    }
-
     /// Reads up to `budget` bytes and does what they say; true when there may be more.
     /// `to_the_end`: until the socket has nothing, or its end, to give; else a short read ends it.
     fn receive(self: &Arc<Self>, state: &mut State, budget: usize, to_the_end: bool) -> bool {
@@ -400,9 +355,9 @@ impl Circuit {
     /// Ends the operations of some channels as disconnected.
     fn drop_operations(&self, state: &mut State, is_lost: impl Fn(&ChannelCore) -> bool) {
         let State { operations, afterwards, .. } = state;
-        for (_, InProgress { operation, .. }) in operations.extract_if(|_, of| is_lost(of.operation.channel())) {
-            let error = Error::Disconnected { pv: operation.channel().name().to_owned(), server: self.server };
-            afterwards.woken.push(operation.end(Err(error)));
+        for (_, InProgress { asker, .. }) in operations.extract_if(|_, of| is_lost(of.asker.channel())) {
+            let error = Error::Disconnected { pv: asker.channel().name().to_owned(), server: self.server };
+            afterwards.woken.push(asker.end(Err(error)));
         }
     }
 
@@ -437,8 +392,8 @@ impl Circuit {
         let mut state = lock(&self.state);
         self.flush(&mut state);
         let State { operations, afterwards, .. } = &mut *state;
-        for (_, InProgress { operation, .. }) in operations.drain() {
-            afterwards.woken.push(operation.end(Err(operation.channel().closed())));
+        for (_, InProgress { asker, .. }) in operations.drain() {
+            afterwards.woken.push(asker.end(Err(asker.channel().closed())));
         }
         self.close(&mut state, None);
         self.release(state);
@@ -486,17 +441,6 @@ impl State {
             }
         }
     }
-
-    /// A number that no operation in progress has.
-    fn next_ioid(&mut self) -> Ioid {
-        loop {
-            let ioid = Ioid(self.ioid_next);
-            self.ioid_next = self.ioid_next.wrapping_add(1);
-            if !self.operations.contains_key(&ioid) && !self.descriptions.contains_key(&ioid) {
-                return ioid;
-            }
-        }
-    }
 }
 
 impl Drop for Circuit {
@@ -515,59 +459,4 @@ pub(super) struct Seat {
     subscription: SubscriptionId,
     /// The one that keeps units, limits and labels up to date.
     description: Option<SubscriptionId>,
-}
-
-/// Where an active channel is, and what its elements are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) sid: Sid,
-    pub(super) kind: Kind,
-    pub(super) count: u32,
-}
-
-impl Place {
-    /// The type and count that a request travels with.
-    fn asked(&self, request: &Request) -> (DbrType, u32) {
-        let kind = request.kind.unwrap_or(self.kind);
-        let level = match request.detail {
-            Detail::Value => Level::Plain,
-            Detail::Alarm => Level::Status,
-            Detail::Time | Detail::Full => Level::Time,
-            Detail::Graphic => Level::Graphic,
-            Detail::Control => Level::Control,
-            Detail::Acknowledge => return (DbrType::STSACK_STRING, 1),
-            Detail::ClassName => return (DbrType::CLASS_NAME, 1),
-        };
-        let count = match self.count {
-            1 => 1,
-            count_max => request.count.min(count_max),
-        };
-        (DbrType::of(kind, level), count)
-    }
-
-    /// The type that a value is put with. A text that is too long for a string is one of characters where the channel has
-    /// them; a shorter one is a string, which the server reads as a number there, as it always did. Fails, with the
-    /// reason, for a text that would have to be cut.
-    fn put_type(&self, value: &Value) -> Result<DbrType, String> {
-        let n_bytes = match value {
-            Value::Scalar(Scalar::Text(text)) => text.len(),
-            Value::Array(Array::Text(texts)) => texts.iter().map(Text::len).max().unwrap_or(0),
-            _ => 0,
-        };
-        match n_bytes {
-            0..=limit::STRING_BYTES => Ok(dbr::put_type(value)),
-            _ if self.kind == Kind::U8 && self.count > 1 => Ok(DbrType::of(Kind::U8, Level::Plain)),
-            _ => Err(format!(
-                "a string of {n_bytes} bytes, where a string has at most {}: put to the field as characters, its name with a $ \
-                 behind",
-                limit::STRING_BYTES
-            )),
-        }
-    }
-
-    /// The type that has what [`Detail::Full`] wants beside alarm and time stamp, with the first element.
-    fn description(&self, request: &Request) -> Option<DbrType> {
-        let kind = request.kind.unwrap_or(self.kind);
-        (request.detail == Detail::Full).then(|| DbrType::of(kind, Level::Control))
-    }
 }
