@@ -155,6 +155,18 @@ mod tests {
     }
 
     #[test]
+    fn a_note_of_ones_own_is_never_left_out() {
+        let (log, lines) = log(Level::Warning);
+
+        for level in [Level::Error, Level::Info, Level::Error] {
+            log.clone().note(level, "a disk is full");
+        }
+
+        let told: Vec<_> = lines.try_iter().map(|line| (line.level, line.n_left_out)).collect();
+        assert_eq!(told, [(Level::Error, 0), (Level::Error, 0)]);
+    }
+
+    #[test]
     fn what_matters_less_than_is_wanted_is_not_told() {
         let (log, lines) = log(Level::Warning);
 
