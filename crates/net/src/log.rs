@@ -43,7 +43,7 @@ pub struct Line {
     pub n_left_out: u64,
 }
 
-/// Where lines go. A clone is the same log.
+/// Where lines go; clones go to the same place and count together.
 #[derive(Clone)]
 pub struct Log {
     level: Level,

@@ -33,7 +33,7 @@ pub enum ChannelState {
 
 /// The part of a channel that its handles, its circuit and its operations share.
 pub(super) struct ChannelCore {
-    name: Box<str>,
+    name: Arc<str>,
     cid: Cid,
     priority: Priority,
     context: Arc<ContextCore>,
@@ -159,7 +159,7 @@ impl ChannelCore {
             state.phase = Phase::Searching;
             let pause = state.failed();
             drop(state);
-            self.context.search().start(self.cid, &self.name, pause);
+            self.context.search().start(self.cid, self.name.clone(), pause);
         }
     }
 
@@ -243,12 +243,12 @@ impl ChannelCore {
         }
         if was_active && refusal.is_none() {
             drop(state);
-            return self.context.search().start_lost(self.cid, &self.name);
+            return self.context.search().start_lost(self.cid, self.name.clone());
         }
         state.trouble = refusal.map(|refusal| Trouble::Refused(server, refusal)).or(state.trouble.take());
         let pause = state.failed();
         drop(state);
-        self.context.search().start(self.cid, &self.name, pause);
+        self.context.search().start(self.cid, self.name.clone(), pause);
     }
 
     /// Calls `visit` with its circuit, if it is active.
@@ -265,13 +265,7 @@ impl ChannelCore {
 
     /// Why a task may not even be asked of the server.
     pub(super) fn refusal(&self, task: &Task) -> Option<Error> {
-        let state = lock(&self.state);
-        let server = match &state.phase {
-            Phase::Active(circuit, ..) if !state.allows(task) => circuit.server(),
-            _ => return None,
-        };
-        let refusal = if matches!(task, Task::Get(_)) { Refusal::ReadAccess } else { Refusal::WriteAccess };
-        Some(Error::Refused { pv: self.name.to_string(), server, refusal })
+        lock(&self.state).refusal(&self.name, task)
     }
 
     /// The error of an operation that got no answer in time.
@@ -305,7 +299,13 @@ impl ChannelCore {
             let (circuit, place) = {
                 let mut state = lock(&self.state);
                 match &state.phase {
-                    Phase::Active(circuit, place, _) => (circuit.clone(), *place),
+                    Phase::Active(circuit, place, _) => match state.ended(&self.name, &task) {
+                        None => (circuit.clone(), *place),
+                        Some(result) => {
+                            operation.end(result).wake();
+                            return operation;
+                        }
+                    },
                     Phase::Closed => {
                         operation.end(Err(self.closed())).wake();
                         return operation;
@@ -316,16 +316,7 @@ impl ChannelCore {
                     }
                 }
             };
-            let ended = match (self.refusal(&task), &task) {
-                (Some(error), _) => Some(Err(error)),
-                (None, Task::Connect) => self.facts().map(Outcome::Connected).map(Ok),
-                (None, _) => None,
-            };
-            if let Some(result) = ended {
-                operation.end(result).wake();
-                return operation;
-            }
-            if task != Task::Connect && circuit.issue(&operation, &task, place, is_driven) {
+            if circuit.issue(&operation, &task, place, is_driven) {
                 return operation;
             }
             // The circuit was lost between the two locks; the channel will say so in a moment.
@@ -370,20 +361,15 @@ impl ChannelCore {
 
     /// Writes without an answer, if it is active.
     fn write_now(&self, value: &Value, deadline: Instant) -> Option<Result<(), Error>> {
-        let (circuit, place, may_write) = {
+        let (circuit, place) = {
             let state = lock(&self.state);
             match &state.phase {
-                Phase::Active(circuit, place, _) => (circuit.clone(), *place, state.rights.write),
+                Phase::Active(circuit, place, _) if state.rights.write => (circuit.clone(), *place),
                 _ => return None,
             }
         };
-        let pv = || self.name.to_string();
-        if !may_write {
-            let refusal = Refusal::WriteAccess;
-            return Some(Err(Error::Refused { pv: pv(), server: circuit.server(), refusal }));
-        }
         let written = circuit.write(self, place, value, deadline)?;
-        Some(written.map_err(|reason| Error::Misuse { pv: pv(), reason }))
+        Some(written.map_err(|reason| Error::Misuse { pv: self.name.to_string(), reason }))
     }
 }
 
@@ -394,6 +380,23 @@ impl State {
             Task::Connect => true,
             Task::Get(_) => self.rights.read,
             Task::Put(_) | Task::PutUnconfirmed(_) => self.rights.write,
+        }
+    }
+
+    fn refusal(&self, pv: &str, task: &Task) -> Option<Error> {
+        let server = match &self.phase {
+            Phase::Active(circuit, ..) if !self.allows(task) => circuit.server(),
+            _ => return None,
+        };
+        let refusal = if matches!(task, Task::Get(_)) { Refusal::ReadAccess } else { Refusal::WriteAccess };
+        Some(Error::Refused { pv: pv.to_owned(), server, refusal })
+    }
+
+    /// How a task ends on an active channel without being asked of the server.
+    fn ended(&self, pv: &str, task: &Task) -> Option<Result<Outcome, Error>> {
+        match task {
+            Task::Connect => self.facts().map(Outcome::Connected).map(Ok),
+            _ => self.refusal(pv, task).map(Err),
         }
     }
 
@@ -441,7 +444,7 @@ impl std::fmt::Debug for Channel {
 impl Channel {
     pub(super) fn open(name: &str, priority: Priority, context: &Arc<ContextCore>) -> Channel {
         let core = context.search().enter(|cid| ChannelCore::new(name, cid, priority, context.clone()));
-        context.search().start(core.cid, name, Duration::ZERO);
+        context.search().start(core.cid, core.name.clone(), Duration::ZERO);
         Channel(Arc::new(Handle(core)))
     }
 
