@@ -1,6 +1,8 @@
 //! Every input that fuzzing has kept is fed again; no nightly toolchain is needed for that.
 #![forbid(unsafe_code)]
 
+#[path = "../../fuzz/src/autosave.rs"]
+mod autosave;
 #[path = "../../fuzz/src/ca.rs"]
 mod ca;
 #[path = "../../fuzz/src/codec.rs"]
@@ -23,6 +25,11 @@ fn replay(target: &str, feed: fn(&[u8])) {
     }
 
     assert!(n_inputs > 0);
+}
+
+#[test]
+fn every_kept_file_of_autosave_is_read_and_comes_back_as_it_was() {
+    replay("autosave", autosave::feed);
 }
 
 #[test]
@@ -52,5 +59,5 @@ fn every_target_has_its_test_here() {
     let mut names: Vec<String> = names.collect();
     names.sort();
 
-    assert_eq!(names, ["ca.rs", "codec.rs", "datagrams.rs", "operations.rs"]);
+    assert_eq!(names, ["autosave.rs", "ca.rs", "codec.rs", "datagrams.rs", "operations.rs"]);
 }

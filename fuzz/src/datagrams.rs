@@ -74,7 +74,7 @@ impl Listeners {
                 assert_eq!(self.searcher.n_names() + n_first, n_before, "a name is found once");
                 // As when its server is lost again.
                 claims.iter().filter(|claim| claim.is_first).for_each(|claim| {
-                    self.searcher.add_lost(claim.cid, "pv", now);
+                    self.searcher.add_lost(claim.cid, "pv".into(), now);
                 });
             }
             1 if self.shares.admits(from.ip(), bytes.len(), now) => {

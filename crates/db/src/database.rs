@@ -147,6 +147,7 @@ impl Database {
             Input::Put { field: FieldRef { record, field }, value, put: Some(put) } => {
                 turn.notify(record, Waiter::Put(put), Wanted::Put { field, value })
             }
+            Input::Restore { field, value } => turn.restore(field, value),
             Input::GiveUp { field, put } => {
                 turn.give_up(field.record, Waiter::Put(put));
                 Ok(())

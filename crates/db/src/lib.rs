@@ -42,7 +42,8 @@ pub use database::Database;
 pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, TimeForm};
 pub use inspect::{LeadsTo, LinkFacts};
 pub use load::{
-    InertRecords, Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances,
+    InertRecords, Instance, LoadError, Loader, MacroError, Macros, OpenFile, RestoreError, Undefined, closest, expand,
+    instances,
 };
 pub use routine::{Call, Routine, RoutineFailed};
 pub use scan::ScanCounts;
@@ -108,6 +109,14 @@ pub enum Input {
         value: Value,
         /// The number to tell completion with.
         put: Option<PutId>,
+    },
+    /// A field is to hold what it held when the IOC ran before. Goes in before [`Input::Start`]: nothing is processed,
+    /// and nobody is told.
+    Restore {
+        /// The field; links are set in the loader, see [`Loader::restore`].
+        field: FieldRef,
+        /// What it is set to; converted to the field's kind.
+        value: Value,
     },
     /// Who gave a put has gone: it does not begin if it still waits for its record.
     GiveUp {

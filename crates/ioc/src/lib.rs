@@ -3,9 +3,11 @@
 //! [`Ioc::load`] reads `.db` files, [`Ioc::serve`] puts them on the network and starts the scans.
 #![forbid(unsafe_code)]
 
+pub mod autosave;
 mod guard;
 mod limit;
 mod metrics;
+mod names;
 mod pv;
 mod reccaster;
 pub mod shell;
@@ -30,6 +32,7 @@ use fodo_net::log::Log;
 use fodo_net::reccaster::RecCaster;
 use fodo_net::{ClientStatus, Page, PageConfig, Server, ServerConfig, ServerError, Source};
 
+use crate::autosave::saver::Saver;
 use crate::guard::{Guard, Rules};
 use crate::metrics::Metrics;
 use crate::stats::Stats;
@@ -167,7 +170,7 @@ impl Ioc {
             Some(prefix) => Arc::new(Stats::new(prefix, records, n_records, &surroundings)),
             None => Arc::new(records),
         };
-        let server = Server::start_telling(config, source, log).map_err(IocError::Server)?;
+        let server = Server::start_telling(config, source, log.clone()).map_err(IocError::Server)?;
         crank.set_signal(server.rights_signal());
         let page = self.metrics.map(|(listener, left_out)| {
             let (crank, observer, started) = (crank.clone(), server.observer(), SystemTime::now());
@@ -181,8 +184,8 @@ impl Ioc {
             .name("fodo-scan".into())
             .spawn(move || scans.run_scans())
             .map_err(IocError::System)?;
-        let (server, scans, reccaster) = (Some(server), Some(thread), None);
-        Ok(RunningIoc { crank, server, scans, metrics, reccaster, surroundings, n_records, address })
+        let (server, scans, reccaster, saver) = (Some(server), Some(thread), None, None);
+        Ok(RunningIoc { crank, server, scans, metrics, reccaster, saver, log, surroundings, n_records, address })
     }
 }
 
@@ -195,6 +198,9 @@ pub struct RunningIoc {
     metrics: Option<Page>,
     reccaster: Option<RecCaster>,
     surroundings: Surroundings,
+    /// None as long as nothing is to be saved.
+    saver: Option<Saver>,
+    log: Log,
     n_records: usize,
     address: Ipv4Addr,
 }
@@ -241,6 +247,15 @@ impl RunningIoc {
         self.server.as_ref().map_or(Vec::new(), |server| server.observer().clients())
     }
 
+    /// What saves values; starts it.
+    fn saver(&mut self) -> std::io::Result<&Saver> {
+        let saver = match self.saver.take() {
+            Some(saver) => saver,
+            None => Saver::start(self.crank.clone(), self.log.clone())?,
+        };
+        Ok(self.saver.insert(saver))
+    }
+
     fn crank(&self) -> Arc<Crank> {
         self.crank.clone()
     }
@@ -269,5 +284,7 @@ impl Drop for RunningIoc {
             // A scan thread that panicked has said so on stderr.
             let _ = scans.join();
         }
+        // Nothing changes any more: what has changed is saved a last time.
+        self.saver.take();
     }
 }

@@ -67,7 +67,8 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
         shell.look_at_records();
         return Ok(Flow::Next);
     }
-    let Stage::Loading(loader) = std::mem::replace(&mut shell.stage, Stage::Failed) else { return Ok(Flow::Next) };
+    let Stage::Loading(mut loader) = std::mem::replace(&mut shell.stage, Stage::Failed) else { return Ok(Flow::Next) };
+    let restored = shell.restore_early(&mut loader);
     let Purpose::Run(start) = &mut shell.purpose else { return Ok(Flow::Next) };
     let given = std::mem::take(&mut start.policy);
     let macros = &shell.macros;
@@ -82,6 +83,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let ioc = ioc.and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
     let ioc = ioc.standing_in(shell.surroundings());
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
+    shell.restore_late(&ioc, &restored);
     let ioc = match metrics {
         Some((address, left_out)) => ioc.metered(address, left_out).map_err(failure)?,
         None => ioc,
@@ -100,6 +102,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     shell.stage = Stage::Running(crank);
     *lock(&shell.place) = Some(running);
     shell.inert = Some(inert);
+    shell.save_from_now_on();
     shell.say(&ready);
     for line in std::mem::take(&mut shell.afterwards) {
         let flow = shell.run_line(&line);
@@ -138,6 +141,7 @@ impl Shell {
             Ok(database) => {
                 self.stage = Stage::Checked(Box::new(database));
                 self.look_at_rules();
+                self.save_from_now_on();
             }
             Err(errors) => errors.into_iter().for_each(|error| self.deliver(check::Weight::Error, error)),
         }

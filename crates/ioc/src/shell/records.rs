@@ -8,8 +8,8 @@ use fodo_data::{Kind, Scalar, Value};
 use fodo_db::{Database, FieldRef, LeadsTo};
 
 use super::script::Flow;
-use super::{Call, Failure, Shell, Stage, lock, table};
-use crate::limit::COMPLETIONS_MAX;
+use super::{Call, Failure, Shell, Stage, lock};
+use crate::names::field_of;
 
 type Outcome = Result<Flow, Failure>;
 
@@ -70,20 +70,6 @@ pub(super) fn shown(database: &Database, field: FieldRef) -> String {
 /// Whether a number would be a row of zeros without an exponent.
 fn is_long(number: f64) -> bool {
     number != 0.0 && number.is_finite() && !(1e-5..1e15).contains(&number.abs())
-}
-
-/// The field of a name, or what to say.
-pub(super) fn field_of(database: &Database, name: &str) -> Result<FieldRef, String> {
-    if let Some(field) = database.field(name) {
-        return Ok(field);
-    }
-    let (record, field) = name.split_once('.').unwrap_or((name, ""));
-    if database.field(record).is_none() {
-        let guess = table::closest(record, database.record_names().take(COMPLETIONS_MAX * 10));
-        return Err(format!("there is no record \"{record}\"{guess}"));
-    }
-    let guess = table::closest(field, database.field_names(record));
-    Err(format!("record \"{record}\" has no field \"{field}\"{guess}"))
 }
 
 pub(super) fn kind_name(kind: Kind) -> &'static str {
