@@ -5,6 +5,7 @@
 
 mod guard;
 mod limit;
+mod outside;
 mod pv;
 pub mod shell;
 mod site;
@@ -20,9 +21,10 @@ pub use guard::{Policy, PutNote, TellPut};
 
 use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
-use fodo_net::{ClientStatus, Server, ServerConfig, ServerError};
+use fodo_net::{ClientConfig, ClientStatus, Context, Server, ServerConfig, ServerError};
 
 use crate::guard::{Guard, Rules};
+use crate::outside::Outside;
 use crate::turn::Crank;
 
 /// Why an IOC cannot start.
@@ -60,6 +62,8 @@ pub struct Ioc {
     database: Database,
     guard: Guard,
     rules: Rules,
+    /// Where links to other IOCs look for them.
+    links: Option<ClientConfig>,
 }
 
 impl Ioc {
@@ -77,7 +81,7 @@ impl Ioc {
     pub fn of(mut loader: Loader) -> Result<Ioc, IocError> {
         loader.stand_at(Arc::new(site::Process::new()));
         let database = loader.finish().map_err(IocError::Load)?;
-        Ok(Ioc { database, guard: Guard::open(), rules: Rules::none() })
+        Ok(Ioc { database, guard: Guard::open(), rules: Rules::none(), links: None })
     }
 
     /// Has clients do what a policy allows; by itself everybody may do everything.
@@ -87,6 +91,12 @@ impl Ioc {
         let guarded = Guard::new(policy, &self.database);
         let (guard, rules) = guarded.map_err(|error| IocError::Load(vec![error]))?;
         Ok(Ioc { guard, rules, ..self })
+    }
+
+    /// Has links to PVs that no record here has connect to other IOCs, as inputs of access rules do. Without this they
+    /// are never connected.
+    pub fn linked(self, config: ClientConfig) -> Ioc {
+        Ioc { links: Some(config), ..self }
     }
 
     /// What in the access file has no effect, as lines for whoever wrote it.
@@ -119,7 +129,9 @@ impl Ioc {
             .name("fodo-scan".into())
             .spawn(move || scans.run_scans())
             .map_err(IocError::System)?;
-        Ok(RunningIoc { crank, server: Some(server), scans: Some(thread), n_records, address })
+        let outside = self.links.map(|config| Outside::start(&crank, Context::new(config)));
+        let outside = outside.transpose().map_err(IocError::System)?;
+        Ok(RunningIoc { crank, outside, server: Some(server), scans: Some(thread), n_records, address })
     }
 }
 
@@ -127,6 +139,7 @@ impl Ioc {
 #[derive(Debug)]
 pub struct RunningIoc {
     crank: Arc<Crank>,
+    outside: Option<Outside>,
     server: Option<Server>,
     scans: Option<JoinHandle<()>>,
     n_records: usize,
@@ -181,6 +194,7 @@ impl RunningIoc {
 
 impl Drop for RunningIoc {
     fn drop(&mut self) {
+        self.outside.take();
         self.server.take();
         self.crank.stop();
         if let Some(scans) = self.scans.take() {

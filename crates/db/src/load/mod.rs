@@ -12,7 +12,7 @@ mod value;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use fodo_data::Text;
 
@@ -26,13 +26,10 @@ use crate::breaktable::BreakTable;
 use crate::common::Common;
 use crate::core::{BreakTables, Core, Name};
 use crate::database::Database;
-use crate::field::Slot;
 use crate::limit::{LOAD_ERRORS_MAX, SUGGESTED_NAMES_MAX};
-use crate::link::Link;
 use crate::load::remarks::Placed;
-use crate::post::LONG_STRING;
 use crate::record::device::Device;
-use crate::record::{Cell, Record, RecordType, find, number_of, with};
+use crate::record::{Cell, Record, RecordType, find, link_of, number_of, with};
 use crate::routine::{Routine, Routines};
 use crate::site::{Nowhere, Site};
 use crate::state::States;
@@ -233,7 +230,8 @@ impl Loader {
         self.compact();
         let Loader { records, names, index, mut infos, routines, tables, site, states, .. } = self;
         let routines = Arc::new(routines);
-        let core = Core { records, index, names, tables, site: site.unwrap_or_else(|| Arc::new(Nowhere)), states };
+        let site = site.unwrap_or_else(|| Arc::new(Nowhere));
+        let core = Core { records, index, names, tables, site, states, wanted: Mutex::default() };
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
         }
@@ -284,14 +282,6 @@ fn join_links(core: &Core, record: u32) {
                 *place = link;
             }
         });
-    }
-}
-
-fn link_of(body: &mut dyn Record, field: u16) -> Option<&mut Link> {
-    debug_assert!(field & LONG_STRING == 0);
-    match body.slot(field)? {
-        Slot::InLink(link) | Slot::OutLink(link) | Slot::FwdLink(link) => Some(link),
-        _ => None,
     }
 }
 

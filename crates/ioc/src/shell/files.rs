@@ -58,11 +58,12 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let macros = &shell.macros;
     let lookup = |name: &str| macros.value(name).map(str::to_owned);
     let config = (start.configure)(&lookup).map_err(|error| error.to_string())?;
+    let links = fodo_net::ClientConfig::from_variables(&lookup).map_err(|error| error.to_string())?;
     let log = start.log.take().unwrap_or_else(fodo_net::log::Log::silent);
     let policy = shell.policy(given);
     let ioc = Ioc::of(*loader).and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
-    let running = ioc.serve_telling(config, log).map_err(failure)?;
+    let running = ioc.linked(links).serve_telling(config, log).map_err(failure)?;
     let ready = match &shell.purpose {
         Purpose::Run(start) => (start.ready)(&running),
         Purpose::Check => String::new(),

@@ -38,7 +38,7 @@ commands! {
     "dbLoadDatabase" "(\"file.dbd\")" "Accepted: record types and menus are built in" false files::accept;
     "dbLoadRecords" "(\"file.db\", \"P=x:,R=1\")" "Load records, before iocInit" true files::load_records;
     "dbLoadTemplate" "(\"file.substitutions\", \"P=x:\", \"folders\")" "Load the databases of a substitutions file" true files::load_template;
-    "dbcar" " [record]" "Links that lead to no record here" false records::lost_links;
+    "dbcar" " [record] [level]" "Links to other IOCs: how many, with 1 those not connected, with 2 all" false records::outside_links;
     "dbgf" " record.field" "Show a value" true records::show_field;
     "dbgrep" " pattern" "Names of records; * and ? stand for anything" false records::grep;
     "dbl" " [type|\"\"] [\"fields\"]" "Names of records, of one type, with fields" false records::list;

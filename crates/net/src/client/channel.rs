@@ -504,6 +504,18 @@ impl Channel {
         self.start(Task::Put(value.into()), false)
     }
 
+    /// Starts a put without an answer; it ends when the request was handed to the circuit, however much waits there
+    /// ([`Channel::unsent_bytes`]).
+    pub fn start_put_unconfirmed(&self, value: impl Into<Value>) -> Operation<()> {
+        self.start(Task::PutUnconfirmed(value.into()), false)
+    }
+
+    /// Bytes of requests that wait in its circuit, since the server does not take them; 0 while it is not active. No
+    /// round trip.
+    pub fn unsent_bytes(&self) -> usize {
+        self.core().active_circuit().map_or(0, |circuit| circuit.unsent_bytes())
+    }
+
     fn start<T: Given>(&self, task: Task, is_driven: bool) -> Operation<T> {
         Operation::new(self.core().start(task, is_driven, None), self.clone())
     }

@@ -343,6 +343,11 @@ impl Circuit {
         }
     }
 
+    /// Bytes of requests that wait to be sent.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        lock(&self.state).machine.pending_bytes()
+    }
+
     /// Waits until less than `bytes` wait to be sent, or the moment comes.
     pub(super) fn drain_below(&self, bytes: usize, deadline: Instant) {
         loop {
