@@ -166,7 +166,8 @@ fn two_iocs_that_follow_each_other_in_a_loop_stay_bounded_and_serve_others() {
 
     assert_eq!(number(&free), 3.0);
     let start = Instant::now();
-    (one.stop(), other.stop());
+    one.stop();
+    other.stop();
     assert!(start.elapsed() < PATIENCE / 4, "it takes {:?} to stop", start.elapsed());
 }
 
@@ -232,6 +233,7 @@ fn row_57_a_link_that_is_put_in_its_own_callback_leaves_the_others_alone() {
 
     until(&a, 5.0);
     until(&other, 4.0);
+    assert_eq!(number(&a), 5.0);
 }
 
 #[test]
