@@ -124,13 +124,13 @@ impl Ioc {
         let records = Arc::new(pv::Records::new(crank.clone()));
         let server = Server::start_telling(config, records, log).map_err(IocError::Server)?;
         crank.set_signal(server.rights_signal());
+        let outside = self.links.map(|config| Outside::start(&crank, Context::new(config)));
+        let outside = outside.transpose().map_err(IocError::System)?;
         let scans = crank.clone();
         let thread = std::thread::Builder::new()
             .name("fodo-scan".into())
             .spawn(move || scans.run_scans())
             .map_err(IocError::System)?;
-        let outside = self.links.map(|config| Outside::start(&crank, Context::new(config)));
-        let outside = outside.transpose().map_err(IocError::System)?;
         Ok(RunningIoc { crank, outside, server: Some(server), scans: Some(thread), n_records, address })
     }
 }

@@ -68,7 +68,7 @@ impl Errands {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects; anew, if it is connected already.
+    /// Connects.
     pub fn open(&self, wish: Wish, name: &str, usage: Use) {
         let mut state = self.lock();
         let errand = state.wishes.entry(wish.clone()).or_default();
@@ -343,7 +343,7 @@ fn tell(crank: &Crank, errands: &Weak<Errands>, wish: &Wish, event: MonitorEvent
             }
         }
         Wish::Input(name) => match event {
-            MonitorEvent::Update(reading) => crank.hear_input(name, Some(&reading)),
+            MonitorEvent::Update(reading) => crank.hear_input(name, Some(reading)),
             MonitorEvent::Disconnected | MonitorEvent::Unresponsive | MonitorEvent::Refused(_) => {
                 crank.hear_input(name, None);
             }

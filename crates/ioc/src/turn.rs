@@ -35,6 +35,8 @@ struct Turn {
     /// Fields that rules depend on, and PVs of other IOCs.
     inputs: Inputs,
     outside_inputs: OutsideInputs,
+    /// What the latter are; those that are lost are not there.
+    outside_readings: HashMap<Arc<str>, Reading>,
     /// Tells the server that clients may have other rights.
     signal: Option<RightsSignal>,
     puts: HashMap<PutId, Pending>,
@@ -96,25 +98,36 @@ impl Crank {
             self.database.watch(*field, true);
             self.guard.set_input(inputs, Some(&self.database.read(*field)));
         }
-        let before = std::mem::replace(&mut turn.outside_inputs, rules.outside_inputs);
-        for name in before.into_keys().filter(|name| !turn.outside_inputs.contains_key(name)) {
-            self.errands.close(Wish::Input(name));
-        }
-        // Rules that are read again begin without values, and what is connected anew brings one.
-        for name in turn.outside_inputs.keys() {
-            self.errands.open(Wish::Input(name.clone()), name, Use::Reads);
-        }
+        self.ask_for_inputs(&mut turn, rules.outside_inputs);
         turn.tell_rights();
     }
 
+    /// Inputs that rules had before keep their channel and their reading.
+    fn ask_for_inputs(&self, turn: &mut Turn, inputs: OutsideInputs) {
+        let before = std::mem::replace(&mut turn.outside_inputs, inputs);
+        for name in before.keys().filter(|name| !turn.outside_inputs.contains_key(*name)) {
+            turn.outside_readings.remove(name);
+            self.errands.close(Wish::Input(name.clone()));
+        }
+        for (name, inputs) in &turn.outside_inputs {
+            self.guard.set_input(inputs, turn.outside_readings.get(name));
+            if !before.contains_key(name) {
+                self.errands.open(Wish::Input(name.clone()), name, Use::Reads);
+            }
+        }
+    }
+
     /// An input of the rules that is a PV of another IOC has this reading now; none when it is lost.
-    pub fn hear_input(&self, name: &str, reading: Option<&Reading>) {
-        let turn = self.lock();
-        if let Some(inputs) = turn.outside_inputs.get(name)
-            && self.guard.set_input(inputs, reading)
-        {
+    pub fn hear_input(&self, name: &Arc<str>, reading: Option<Reading>) {
+        let mut turn = self.lock();
+        let Some(inputs) = turn.outside_inputs.get(name) else { return };
+        if self.guard.set_input(inputs, reading.as_ref()) {
             turn.tell_rights();
         }
+        match reading {
+            Some(reading) => turn.outside_readings.insert(name.clone(), reading),
+            None => turn.outside_readings.remove(name),
+        };
     }
 
     /// The network tells of a link to another IOC.
