@@ -406,7 +406,7 @@ mod tests {
         let result = finish(&scenarios, lines);
 
         let answer = |question: &str| result.answers.iter().find(|answer| answer.question == question).unwrap();
-        assert_eq!(answer("Q3").words, "at least 10");
+        assert_eq!(answer("Q3").words, "at least 5");
         assert!(!answer("Q5").yes);
     }
 }

@@ -118,8 +118,9 @@ fn create(directory: &Path) -> Result<(), String> {
     }
     let mut pip = Command::new(python_of(directory));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
-    // The list is complete: what it does not name must not come by itself, and nothing is compiled.
-    pip.args(["--no-deps", "--only-binary", ":all:", "--requirement"]).arg(&list);
+    // The list is complete: what it does not name must not come by itself, and nothing is compiled, not even to
+    // bytecode, most of which nobody would run.
+    pip.args(["--no-deps", "--no-compile", "--only-binary", ":all:", "--requirement"]).arg(&list);
     output_of(&mut pip)?;
     let stamp = directory.join(STAMP);
     std::fs::write(&stamp, REQUIREMENTS).map_err(|why| format!("cannot write {}: {why}", stamp.display()))

@@ -29,6 +29,13 @@ pub const SEARCH_PAUSE_DOUBLINGS: u32 = 9;
 /// Bytes of requests that wait in a client circuit before puts without an answer wait as well.
 pub const REQUEST_BYTES: usize = 256 * 1024;
 
+/// How close puts without an answer follow one another to be sent together, and how long such a one waits at most: less than
+/// anybody sees, and what a hundred of them take one by one.
+pub const BURST: Duration = Duration::from_micros(200);
+
+/// Bytes of a burst of puts that are sent without waiting for more: some two hundred.
+pub const BURST_BYTES: usize = 8 * 1024;
+
 /// Bytes of updates that wait in a server circuit before later ones stay in the ring of posts.
 pub const UPDATE_BYTES: usize = 256 * 1024;
 

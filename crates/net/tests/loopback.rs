@@ -262,6 +262,25 @@ fn what_was_put_without_confirmation_arrives_though_its_channel_is_dropped() {
 }
 
 #[test]
+fn a_burst_of_puts_without_confirmation_arrives_though_nothing_is_asked_behind_it() {
+    let table = Arc::new(Table::default().with("x", Cell::new(-1)));
+    let server = start(table.clone(), 0);
+    let context = context(server.udp_port());
+    let channel = context.channel("x").unwrap();
+    channel.connect(PATIENCE).unwrap();
+
+    for number in 0..3000 {
+        channel.put_unconfirmed(number, PATIENCE).unwrap();
+    }
+
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while *table.0["x"].value.lock().unwrap() != Value::from(2999) {
+        assert!(std::time::Instant::now() < deadline, "the last put was lost");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn an_operation_keeps_its_channel() {
     let (_server, context) = serve(Table::default().with("x", Cell::new(4.0)));
 

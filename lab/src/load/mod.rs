@@ -125,8 +125,10 @@ pub struct Outcome {
 const POLL: Duration = Duration::from_millis(50);
 /// How long nothing may come before everything has come.
 const QUIET: Duration = Duration::from_millis(300);
-/// The same while the last numbers are missing: a client that collects garbage may be silent for a second.
-const QUIET_INCOMPLETE: Duration = Duration::from_secs(4);
+/// The same while the last numbers are missing; nothing but a busy core keeps a compiled client silent.
+const QUIET_INCOMPLETE: Duration = Duration::from_secs(1);
+/// The same for a client of another language: one that collects garbage may be silent for a second.
+const QUIET_COLLECTING: Duration = Duration::from_secs(4);
 /// How long one request may take beside the time that values change.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// A generator further behind than this did not offer the load that it was asked for.
@@ -140,6 +142,11 @@ impl FanOut {
         }
         let mut cast = Cast::start(self, placement, seats)?;
         self.converse(&mut cast.server, &mut cast.client, cast.port)
+    }
+
+    /// How long nothing may come before what is missing is given up.
+    fn incomplete_after(&self) -> Duration {
+        if self.client.external().is_some() { QUIET_COLLECTING } else { QUIET_INCOMPLETE }
     }
 
     /// `port`: of the server that the client watches.
@@ -158,7 +165,7 @@ impl FanOut {
         let answer = ask(server, &produce, self.duration * 10 + ANSWER_MAX)?;
         let Answer::Produced { n_posts, late_max_ns } = answer else { return Err(unexpected(&answer)) };
         let produced = n_posts * u64::from(self.n_subscriptions);
-        let (after, server_after, client_after, quiet) = settle(server, client, produced)?;
+        let (after, server_after, client_after, quiet) = settle(server, client, produced, self.incomplete_after())?;
         // The quiet time at the end belongs to nobody.
         let took = start.elapsed().saturating_sub(quiet);
         let traffic = traffic_before.and_then(|before| Some(Traffic::of_port(port)?.since(before)));
@@ -308,6 +315,7 @@ fn settle(
     server: &mut Process,
     client: &mut Process,
     n_numbers: u64,
+    incomplete_after: Duration,
 ) -> Result<((u64, u64), Usage, Tallied, Duration), Failure> {
     let deadline = Instant::now() + ANSWER_MAX;
     let mut last = (counts(server)?, tallied(client)?);
@@ -319,7 +327,7 @@ fn settle(
         if now.0.0 != last.0.0 || *sums != last.1.sums {
             changed = Instant::now();
         }
-        let enough = if sums.received + sums.missing >= n_numbers { QUIET } else { QUIET_INCOMPLETE };
+        let enough = if sums.received + sums.missing >= n_numbers { QUIET } else { incomplete_after };
         if changed.elapsed() >= enough || Instant::now() > deadline {
             let ((counts, usage), tallied) = now;
             return Ok((counts, usage, tallied, changed.elapsed()));

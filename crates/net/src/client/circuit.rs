@@ -7,6 +7,7 @@
 
 mod answers;
 mod drive;
+mod place;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,17 +16,17 @@ use std::thread::{Thread, ThreadId};
 use std::time::Instant;
 
 use fodo_ca::client::{Circuit as Machine, Event};
-use fodo_ca::dbr::{self, DbrType, Level};
 use fodo_ca::{Cid, Ioid, Numbered, Sid, SubscriptionId};
-use fodo_data::{Array, EventMask, Kind, Meta, Now, Scalar, Text, Value};
+use fodo_data::{EventMask, Meta, Now, Value};
 use mio::Token;
 
+pub(super) use self::place::Place;
 use super::channel::ChannelCore;
 use super::monitor::MonitorCore;
 use super::operation::{OperationCore, Outcome, Task, Waiter};
 use super::reactor::{Driven, Reactor};
 use super::role::{Reader, Role};
-use super::{ContextCore, Detail, Error, Refusal, Request};
+use super::{ContextCore, Error, Refusal};
 use crate::limit;
 use crate::sync::lock;
 use crate::{clock, socket};
@@ -53,6 +54,10 @@ struct State {
     subscriptions: Numbered<SubscriptionId, Subscribed>,
     subscription_next: u32,
     flush_is_told: bool,
+    /// The reactor will come at some time soon, for what was put in a burst.
+    flush_is_timed: bool,
+    /// When a put without an answer was last sent at once.
+    burst_since: Option<Instant>,
     /// The last channel is gone; what was written is still to be sent.
     closes_when_sent: bool,
     events: Vec<Event>,
@@ -145,6 +150,8 @@ impl Circuit {
             subscriptions: Numbered::default(),
             subscription_next: 0,
             flush_is_told: false,
+            flush_is_timed: false,
+            burst_since: None,
             closes_when_sent: false,
             events: Vec::new(),
             heard_at: now.monotonic,
@@ -249,11 +256,7 @@ impl Circuit {
             }
             Task::Put(value) | Task::PutUnconfirmed(value) => {
                 let is_answered = matches!(task, Task::Put(_));
-                let written = place.put_type(value).and_then(|dbr| {
-                    let ioid = is_answered.then_some(ioid);
-                    state.machine.write(place.sid, dbr, value, ioid).map_err(|error| error.to_string())
-                });
-                (is_answered, written)
+                (is_answered, state.write(place, value, is_answered.then_some(ioid)))
             }
         };
         let ended = match result {
@@ -348,19 +351,53 @@ impl Circuit {
         lock(&self.state).machine.pending_bytes()
     }
 
-    /// Waits until less than `bytes` wait to be sent, or the moment comes.
-    pub(super) fn drain_below(&self, bytes: usize, deadline: Instant) {
+    /// Writes without an answer on an active channel; `None` when it is not here any more, else why it cannot be written.
+    ///
+    /// A first put goes out at once. Those that follow within [`limit::BURST`] go out together: when there are
+    /// [`limit::BURST_BYTES`] of them, with what is sent next for another reason, or by the reactor. Whoever writes
+    /// faster than the server reads waits here, not in memory.
+    pub(super) fn write(
+        self: &Arc<Self>,
+        channel: &ChannelCore,
+        place: Place,
+        value: &Value,
+        deadline: Instant,
+    ) -> Option<Result<(), String>> {
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Open || channel.place_on(self) != Some(place) {
+            return None;
+        }
+        if let Err(reason) = state.write(place, value, None) {
+            return Some(Err(reason));
+        }
+        let now = Instant::now();
+        let is_burst = state.burst_since.is_some_and(|since| now < since + limit::BURST);
+        if is_burst && state.machine.pending_bytes() < limit::BURST_BYTES {
+            self.time_flush(&mut state, now + limit::BURST);
+            return Some(Ok(()));
+        }
+        state.burst_since = Some(now);
         loop {
-            let mut state = lock(&self.state);
             self.flush(&mut state);
-            let is_open = state.phase == Phase::Open;
-            let is_below = state.machine.pending_bytes() < bytes;
-            self.release(state);
-            let now = Instant::now();
-            if is_below || !is_open || now >= deadline {
-                return;
+            let is_over = state.phase != Phase::Open || Instant::now() >= deadline;
+            if is_over || state.machine.pending_bytes() < limit::REQUEST_BYTES {
+                self.tell_unsent(&mut state);
+                self.release(state);
+                return Some(Ok(()));
             }
-            self.wait_writable(deadline - now);
+            self.release(state);
+            self.wait_writable(deadline.saturating_duration_since(Instant::now()));
+            state = lock(&self.state);
+        }
+    }
+
+    /// Has the reactor send at that moment what nobody has sent before.
+    fn time_flush(&self, state: &mut State, at: Instant) {
+        if state.flush_is_told || std::mem::replace(&mut state.flush_is_timed, true) {
+            return;
+        }
+        if let Some(token) = state.token {
+            self.reactor.call_at(token, at);
         }
     }
 
@@ -475,6 +512,12 @@ impl Circuit {
 }
 
 impl State {
+    /// Writes, with completion when there is a number for it; fails with the reason.
+    fn write(&mut self, place: Place, value: &Value, ioid: Option<Ioid>) -> Result<(), String> {
+        let dbr = place.put_type(value)?;
+        self.machine.write(place.sid, dbr, value, ioid).map_err(|error| error.to_string())
+    }
+
     fn next_subscription(&mut self) -> SubscriptionId {
         let subscription = SubscriptionId(self.subscription_next);
         self.subscription_next = self.subscription_next.wrapping_add(1);
@@ -520,59 +563,4 @@ pub(super) struct Seat {
     subscription: SubscriptionId,
     /// The one that keeps units, limits and labels up to date.
     description: Option<SubscriptionId>,
-}
-
-/// Where an active channel is, and what its elements are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) sid: Sid,
-    pub(super) kind: Kind,
-    pub(super) count: u32,
-}
-
-impl Place {
-    /// The type and count that a request travels with.
-    fn asked(&self, request: &Request) -> (DbrType, u32) {
-        let kind = request.kind.unwrap_or(self.kind);
-        let level = match request.detail {
-            Detail::Value => Level::Plain,
-            Detail::Alarm => Level::Status,
-            Detail::Time | Detail::Full => Level::Time,
-            Detail::Graphic => Level::Graphic,
-            Detail::Control => Level::Control,
-            Detail::Acknowledge => return (DbrType::STSACK_STRING, 1),
-            Detail::ClassName => return (DbrType::CLASS_NAME, 1),
-        };
-        let count = match self.count {
-            1 => 1,
-            count_max => request.count.min(count_max),
-        };
-        (DbrType::of(kind, level), count)
-    }
-
-    /// The type that a value is put with. A text that is too long for a string is one of characters where the channel has
-    /// them; a shorter one is a string, which the server reads as a number there, as it always did. Fails, with the
-    /// reason, for a text that would have to be cut.
-    fn put_type(&self, value: &Value) -> Result<DbrType, String> {
-        let n_bytes = match value {
-            Value::Scalar(Scalar::Text(text)) => text.len(),
-            Value::Array(Array::Text(texts)) => texts.iter().map(Text::len).max().unwrap_or(0),
-            _ => 0,
-        };
-        match n_bytes {
-            0..=limit::STRING_BYTES => Ok(dbr::put_type(value)),
-            _ if self.kind == Kind::U8 && self.count > 1 => Ok(DbrType::of(Kind::U8, Level::Plain)),
-            _ => Err(format!(
-                "a string of {n_bytes} bytes, where a string has at most {}: put to the field as characters, its name with a $ \
-                 behind",
-                limit::STRING_BYTES
-            )),
-        }
-    }
-
-    /// The type that has what [`Detail::Full`] wants beside alarm and time stamp, with the first element.
-    fn description(&self, request: &Request) -> Option<DbrType> {
-        let kind = request.kind.unwrap_or(self.kind);
-        (request.detail == Detail::Full).then(|| DbrType::of(kind, Level::Control))
-    }
 }

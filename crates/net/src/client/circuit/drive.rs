@@ -90,7 +90,7 @@ impl Circuit {
     }
 
     /// Has the reactor try again what the socket does not take now, when no reader here will.
-    fn tell_unsent(&self, state: &mut State) {
+    pub(super) fn tell_unsent(&self, state: &mut State) {
         if state.phase == Phase::Open && !state.machine.ready().is_empty() {
             self.tell_flush(state);
         }
@@ -175,6 +175,7 @@ impl Driven for Circuit {
 impl Circuit {
     fn open_turn(self: &Arc<Self>, state: &mut State, now: Now) -> Turn {
         let somebody_waits = std::mem::take(&mut state.flush_is_told);
+        state.flush_is_timed = false;
         self.flush(state);
         match state.role.reader() {
             Reader::Caller => {
