@@ -80,6 +80,12 @@ impl Errands {
     pub fn close(&self, wish: Wish) {
         let mut state = self.lock();
         let Some(errand) = state.wishes.get_mut(&wish) else { return };
+        if errand.open.is_some() {
+            // The thread has not come to it, and may be busy for long: links that change again and again take no room.
+            state.wishes.remove(&wish);
+            state.ready.retain(|other| *other != wish);
+            return;
+        }
         errand.is_over = true;
         self.tell(state, wish);
     }
@@ -367,4 +373,62 @@ fn news(event: MonitorEvent) -> Option<News> {
 fn outside(facts: &Facts) -> OutsideFacts {
     let Facts { kind, count_max, may_read, may_write, .. } = *facts;
     OutsideFacts { kind, count_max, may_read, may_write }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use fodo_data::Now;
+    use fodo_db::{Event, Input, Loader};
+
+    use super::*;
+
+    /// What a database calls a link of its own.
+    fn link() -> OutsideLink {
+        let mut loader = Loader::default();
+        let db = br#"record(ao, "a") { field(OUT, "far") }"#;
+        loader.load("test.db", "", &mut |_| Ok(db.to_vec())).unwrap();
+        let mut events = Vec::new();
+        let now = Now { monotonic: Instant::now(), wall: std::time::SystemTime::now().into() };
+        loader.finish().unwrap().handle(Input::Start, now, &mut events).unwrap();
+        let wanted =
+            events.iter().find_map(|event| if let Event::Wanted { link, .. } = event { Some(*link) } else { None });
+        wanted.unwrap()
+    }
+
+    #[test]
+    fn of_what_a_link_writes_the_newest_waits_with_whoever_waits_and_the_others_are_counted() {
+        let (errands, link) = (Errands::default(), link());
+        errands.open(Wish::Link(link), "far", Use::Writes);
+
+        errands.put(link, 1.0.into(), None);
+        errands.put(link, 2.0.into(), Some(2));
+        errands.put(link, 3.0.into(), None);
+
+        let (_, errand) = errands.next(false).unwrap();
+        assert_eq!((errand.open.is_some(), errand.put), (true, Some((3.0.into(), Some(2)))));
+        assert_eq!(errands.merged(link), Merged { updates: 0, puts: 2 });
+        errands.put(link, 5.0.into(), None);
+        errands.put_back(&Wish::Link(link), 4.0.into(), Some(4));
+        let (_, errand) = errands.next(false).unwrap();
+        assert_eq!(errand.put, Some((5.0.into(), Some(4))));
+        assert_eq!(errands.merged(link).puts, 3);
+    }
+
+    #[test]
+    fn links_that_change_before_the_thread_has_come_to_them_leave_nothing_behind() {
+        let errands = Errands::default();
+        let wish = |name: &str| Wish::Input(name.into());
+
+        for _ in 0..100 {
+            errands.open(wish("a"), "a", Use::Reads);
+            errands.close(wish("a"));
+        }
+        errands.open(wish("b"), "b", Use::Reads);
+
+        let held = |state: MutexGuard<'_, State>| (state.wishes.len(), state.ready.len());
+        assert_eq!(held(errands.lock()), (1, 1));
+        assert_eq!(errands.next(false).unwrap().0, wish("b"));
+    }
 }
