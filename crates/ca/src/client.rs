@@ -353,7 +353,9 @@ impl Receiver for Inner {
                 if dbr.level() != Some(Level::Plain) {
                     return self.close("a channel of a type that is none");
                 }
-                self.counts.insert(sid, count);
+                if self.server_minor < MINOR_COUNT_ZERO {
+                    self.counts.insert(sid, count);
+                }
                 self.events.push(Event::Created { cid, sid, native: dbr, count });
             }
             Answer::AccessRights { cid, rights } => self.events.push(Event::Rights { cid, rights }),

@@ -1,13 +1,14 @@
 //! Finding names over UDP: the client's machine that asks, the server's that answers, beacons.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_data::Now;
 
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
-use crate::{Cid, limit};
+use crate::{Cid, Numbered, limit};
 
 /// A datagram to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ const THE_SENDER: u32 = u32::MAX;
 /// so that a hundred thousand names do not drown the servers.
 #[derive(Debug)]
 pub struct Searcher {
-    names: HashMap<Cid, Name>,
+    names: Numbered<Cid, Name>,
     /// Names by the moment of their next search. Entries of names that are gone, or were given
     /// another moment, are passed over.
     due: BTreeMap<Instant, VecDeque<Cid>>,
@@ -78,7 +79,7 @@ enum Boost {
 
 #[derive(Debug)]
 struct Name {
-    text: Box<str>,
+    text: Arc<str>,
     period: Duration,
     at: Instant,
 }
@@ -87,7 +88,7 @@ impl Searcher {
     /// A searcher of nothing yet. `seed` varies the jitter between processes.
     pub fn new(seed: u64) -> Searcher {
         Searcher {
-            names: HashMap::new(),
+            names: Numbered::default(),
             due: BTreeMap::new(),
             sequence: 0,
             jitter: seed | 1,
@@ -105,23 +106,23 @@ impl Searcher {
 
     /// Starts to look for a name; the first datagram is due at once ([`Searcher::tick`]).
     pub fn add(&mut self, cid: Cid, name: &str, now: Now) {
-        self.add_after(cid, name, Duration::ZERO, now);
+        self.add_after(cid, name.into(), Duration::ZERO, now);
     }
 
     /// The same with a pause before the first datagram, for a server that claims a name it does not
     /// serve; later pauses are longer.
-    pub fn add_after(&mut self, cid: Cid, name: &str, pause: Duration, now: Now) {
+    pub fn add_after(&mut self, cid: Cid, name: Arc<str>, pause: Duration, now: Now) {
         let at = now.monotonic + pause;
         let period = pause.max(limit::SEARCH_PERIOD_MIN);
-        self.names.insert(cid, Name { text: name.into(), period, at });
+        self.names.insert(cid, Name { text: name, period, at });
         self.due.entry(at).or_default().push_back(cid);
     }
 
     /// The same for a name whose server was lost: soon, and together with the others of that server,
     /// but not in step with other clients.
-    pub fn add_lost(&mut self, cid: Cid, name: &str, now: Now) {
+    pub fn add_lost(&mut self, cid: Cid, name: Arc<str>, now: Now) {
         let at = self.soon(now.monotonic, limit::LOST_SPREAD);
-        self.names.insert(cid, Name { text: name.into(), period: limit::SEARCH_PERIOD_MIN, at });
+        self.names.insert(cid, Name { text: name, period: limit::SEARCH_PERIOD_MIN, at });
         self.due.entry(at).or_default().push_back(cid);
     }
 
@@ -523,7 +524,7 @@ mod tests {
     fn row_55_names_of_a_lost_server_are_asked_for_at_once_in_full_datagrams_and_not_in_step() {
         let start = Now::for_test();
         let mut searcher = Searcher::new(5);
-        (0..2000).for_each(|cid| searcher.add_lost(Cid(cid), &format!("lost:{cid:06}"), start));
+        (0..2000).for_each(|cid| searcher.add_lost(Cid(cid), format!("lost:{cid:06}").into(), start));
 
         let seen = searches(&mut searcher, start, start + limit::LOST_SPREAD + limit::SEARCH_GRID);
 

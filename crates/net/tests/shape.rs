@@ -3,9 +3,13 @@
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod served;
 
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use fodo_net::{Array, Detail, Error, MonitorEvent, MonitorOptions, Request, Value, many};
+use fodo_net::{
+    Array, Channel, ClientConfig, Context, Detail, Error, MonitorEvent, MonitorOptions, Request, Value, many,
+};
 
 use served::{Cell, Table, serve};
 
@@ -81,6 +85,29 @@ fn many_have_one_deadline_and_what_came_is_given_beside_what_did_not() {
     let values: Vec<Value> = got.into_iter().map(|reading| reading.unwrap().value).collect();
     assert_eq!(values, [Value::from(1.5), Value::from(2.5)]);
     assert_eq!(put.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn a_batch_over_several_servers_is_in_its_order_and_what_belongs_to_one_that_is_gone_says_so() {
+    let tables = [("x", 1.5), ("y", 2.5)].map(|(name, value)| Arc::new(Table::default().with(name, Cell::new(value))));
+    let [server, going] = tables.map(|table| served::start(table, 0));
+    let places = [&server, &going].map(|server| SocketAddr::from((Ipv4Addr::LOCALHOST, server.udp_port())));
+    let context = Context::new(ClientConfig::at(places.to_vec()));
+    let [x, y] = ["x", "y"].map(|name| context.channel(name).unwrap());
+    for channel in [&x, &y] {
+        channel.connect(PATIENCE).unwrap();
+    }
+    let channels: Vec<Channel> = (0..20_000).map(|index| if index % 3 == 0 { &y } else { &x }).cloned().collect();
+
+    let together = many::get(&channels, Request::default(), PATIENCE);
+    drop(going);
+    let after = many::get(&channels[..6], Request::default(), Duration::from_millis(300));
+
+    for (index, reading) in together.into_iter().enumerate() {
+        let expected = if index % 3 == 0 { 2.5 } else { 1.5 };
+        assert_eq!(reading.unwrap().value, Value::from(expected), "{index}");
+    }
+    assert_eq!(after.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true, false, true, true]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fodo_net::{
     Array, Channel, ChannelState, Context, Error, Monitor, MonitorEvent, MonitorOptions, Operation, Reading, Request,
-    Scalar, TimeStamp, Value,
+    Scalar, TimeStamp, Value, many,
 };
 
 use super::batch::ns;
@@ -84,17 +84,13 @@ fn n_connected(channels: &[Channel]) -> usize {
 }
 
 fn get_all(channels: &[Channel]) -> Result<Vec<Reading>, Failure> {
-    let gets: Vec<Operation<Reading>> = channels.iter().map(|channel| channel.start_get(Request::default())).collect();
-    gets.into_iter().map(|get| get.wait(BATCH_MAX).map_err(failed("get"))).collect()
+    let readings = many::get(channels, Request::default(), BATCH_MAX);
+    readings.into_iter().collect::<Result<_, _>>().map_err(failed("get"))
 }
 
 fn put_all(channels: &[Channel], values: &[f64]) -> Result<(), Failure> {
-    let puts: Vec<Operation<()>> =
-        channels.iter().zip(values).map(|(channel, value)| channel.start_put(*value)).collect();
-    for put in puts {
-        put.wait(BATCH_MAX).map_err(failed("put"))?;
-    }
-    Ok(())
+    let puts = channels.iter().cloned().zip(values.iter().map(|value| (*value).into()));
+    many::put(puts, BATCH_MAX).into_iter().collect::<Result<_, _>>().map_err(failed("put"))
 }
 
 fn double(reading: &Reading) -> Result<f64, Failure> {

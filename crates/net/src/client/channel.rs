@@ -33,7 +33,7 @@ pub enum ChannelState {
 
 /// The part of a channel that its handles, its circuit and its operations share.
 pub(super) struct ChannelCore {
-    name: Box<str>,
+    name: Arc<str>,
     cid: Cid,
     priority: Priority,
     context: Arc<ContextCore>,
@@ -159,7 +159,7 @@ impl ChannelCore {
             state.phase = Phase::Searching;
             let pause = state.failed();
             drop(state);
-            self.context.search().start(self.cid, &self.name, pause);
+            self.context.search().start(self.cid, self.name.clone(), pause);
         }
     }
 
@@ -209,6 +209,15 @@ impl ChannelCore {
         }
     }
 
+    /// As [`ChannelCore::place_on`], if the server allows the task.
+    pub(super) fn place_for(&self, task: &Task, circuit: &Arc<Circuit>) -> Option<Place> {
+        let state = lock(&self.state);
+        match &state.phase {
+            Phase::Active(on, place, _) if Arc::ptr_eq(on, circuit) && state.allows(task) => Some(*place),
+            _ => None,
+        }
+    }
+
     /// Its circuit is lost, or the server took it away; it is looked for again. Operations that
     /// wait go on waiting, unless the server said no to the channel itself.
     ///
@@ -234,12 +243,20 @@ impl ChannelCore {
         }
         if was_active && refusal.is_none() {
             drop(state);
-            return self.context.search().start_lost(self.cid, &self.name);
+            return self.context.search().start_lost(self.cid, self.name.clone());
         }
         state.trouble = refusal.map(|refusal| Trouble::Refused(server, refusal)).or(state.trouble.take());
         let pause = state.failed();
         drop(state);
-        self.context.search().start(self.cid, &self.name, pause);
+        self.context.search().start(self.cid, self.name.clone(), pause);
+    }
+
+    /// Calls `visit` with its circuit, if it is active.
+    pub(super) fn on_circuit<T>(&self, visit: impl FnOnce(&Arc<Circuit>) -> T) -> Option<T> {
+        match &lock(&self.state).phase {
+            Phase::Active(circuit, ..) => Some(visit(circuit)),
+            _ => None,
+        }
     }
 
     pub(super) fn facts(&self) -> Option<Facts> {
@@ -248,13 +265,13 @@ impl ChannelCore {
 
     /// Why a task may not even be asked of the server.
     pub(super) fn refusal(&self, task: &Task) -> Option<Error> {
-        let facts = self.facts()?;
-        let refusal = match task {
-            Task::Get(_) if !facts.may_read => Refusal::ReadAccess,
-            Task::Put(_) | Task::PutUnconfirmed(_) if !facts.may_write => Refusal::WriteAccess,
+        let state = lock(&self.state);
+        let server = match &state.phase {
+            Phase::Active(circuit, ..) if !state.allows(task) => circuit.server(),
             _ => return None,
         };
-        Some(Error::Refused { pv: self.name.to_string(), server: facts.server, refusal })
+        let refusal = if matches!(task, Task::Get(_)) { Refusal::ReadAccess } else { Refusal::WriteAccess };
+        Some(Error::Refused { pv: self.name.to_string(), server, refusal })
     }
 
     /// The error of an operation that got no answer in time.
@@ -271,15 +288,6 @@ impl ChannelCore {
             (Some(Trouble::Claimed(server)), _) => Error::NoAnswer { pv, server: *server, after },
             (None, _) => Error::NotFound { pv, after },
         }
-    }
-
-    /// A channel of many elements always gives arrays, whatever came this time.
-    pub(super) fn shaped(&self, mut reading: Reading) -> Reading {
-        let is_array = matches!(&lock(&self.state).phase, Phase::Active(_, place, _) if place.count != 1);
-        if is_array && let Value::Scalar(scalar) = reading.value {
-            reading.value = Value::Array(scalar.into());
-        }
-        reading
     }
 
     pub(super) fn forget_operation(&self, operation: &OperationCore) {
@@ -380,6 +388,15 @@ impl ChannelCore {
 }
 
 impl State {
+    /// Whether its rights are enough.
+    fn allows(&self, task: &Task) -> bool {
+        match task {
+            Task::Connect => true,
+            Task::Get(_) => self.rights.read,
+            Task::Put(_) | Task::PutUnconfirmed(_) => self.rights.write,
+        }
+    }
+
     /// What the server says of it while it is active.
     fn facts(&self) -> Option<Facts> {
         match &self.phase {
@@ -424,11 +441,11 @@ impl std::fmt::Debug for Channel {
 impl Channel {
     pub(super) fn open(name: &str, priority: Priority, context: &Arc<ContextCore>) -> Channel {
         let core = context.search().enter(|cid| ChannelCore::new(name, cid, priority, context.clone()));
-        context.search().start(core.cid, name, Duration::ZERO);
+        context.search().start(core.cid, core.name.clone(), Duration::ZERO);
         Channel(Arc::new(Handle(core)))
     }
 
-    fn core(&self) -> &Arc<ChannelCore> {
+    pub(super) fn core(&self) -> &Arc<ChannelCore> {
         &self.0.0
     }
 
@@ -528,6 +545,10 @@ impl Channel {
             _ => return 0,
         };
         circuit.unsent_bytes()
+    }
+
+    pub(super) fn start_task<T: Given>(&self, task: Task) -> Operation<T> {
+        self.start(task, false)
     }
 
     fn start<T: Given>(&self, task: Task, is_driven: bool) -> Operation<T> {

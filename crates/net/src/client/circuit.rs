@@ -8,6 +8,7 @@
 mod answers;
 mod drive;
 mod place;
+mod requests;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,13 +18,14 @@ use std::time::Instant;
 
 use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::{Cid, Ioid, Numbered, Sid, SubscriptionId};
-use fodo_data::{EventMask, Meta, Now, Value};
+use fodo_data::{EventMask, Meta, Now};
 use mio::Token;
 
 pub(super) use self::place::Place;
+use super::batch::Part;
 use super::channel::ChannelCore;
 use super::monitor::MonitorCore;
-use super::operation::{OperationCore, Outcome, Task, Waiter};
+use super::operation::{OperationCore, Outcome, Waiter};
 use super::reactor::{Driven, Reactor};
 use super::role::{Reader, Role};
 use super::{ContextCore, Error, Refusal};
@@ -77,16 +79,41 @@ pub(super) struct Afterwards {
 }
 
 struct InProgress {
-    operation: Arc<OperationCore>,
+    asker: Asker,
     is_get: bool,
+    /// See [`Place::is_array`].
+    is_array: bool,
     /// What the first of two requests has given.
     meta: Option<Arc<Meta>>,
 }
 
+/// Whose operation it is.
+enum Asker {
+    Alone(Arc<OperationCore>),
+    /// A member of a batch, by its number.
+    Member(Arc<Part>, usize),
+}
+
+impl Asker {
+    fn channel(&self) -> &Arc<ChannelCore> {
+        match self {
+            Asker::Alone(operation) => operation.channel(),
+            Asker::Member(part, number) => &part.members()[*number].channel,
+        }
+    }
+
+    fn end(&self, result: Result<Outcome, Error>) -> Waiter {
+        match self {
+            Asker::Alone(operation) => operation.end(result),
+            Asker::Member(part, number) => part.end(*number, result),
+        }
+    }
+}
+
 /// A subscription on the circuit.
 enum Subscribed {
-    /// Brings the updates of a monitor.
-    Updates(Arc<MonitorCore>),
+    /// Brings the updates of a monitor; whether they are arrays, see [`Place::is_array`].
+    Updates(Arc<MonitorCore>, bool),
     /// Keeps its units, limits and labels up to date.
     Description(Arc<MonitorCore>),
 }
@@ -94,13 +121,13 @@ enum Subscribed {
 impl Subscribed {
     fn monitor(&self) -> &Arc<MonitorCore> {
         match self {
-            Subscribed::Updates(monitor) | Subscribed::Description(monitor) => monitor,
+            Subscribed::Updates(monitor, _) | Subscribed::Description(monitor) => monitor,
         }
     }
 
     fn into_monitor(self) -> Arc<MonitorCore> {
         match self {
-            Subscribed::Updates(monitor) | Subscribed::Description(monitor) => monitor,
+            Subscribed::Updates(monitor, _) | Subscribed::Description(monitor) => monitor,
         }
     }
 }
@@ -171,6 +198,11 @@ impl Circuit {
         self.server
     }
 
+    /// Bytes of requests that wait to be sent.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        lock(&self.state).machine.pending_bytes()
+    }
+
     /// Asks for a channel, now or as soon as the connection is open. False when it is closed.
     pub(super) fn create(self: &Arc<Self>, channel: &Arc<ChannelCore>) -> bool {
         let mut state = lock(&self.state);
@@ -212,65 +244,6 @@ impl Circuit {
         state.machine.forget(ioid);
     }
 
-    /// Issues an operation on an active channel. `is_driven`: the caller will drive the circuit
-    /// itself at once, so the reactor need not be told. False when the circuit is closed.
-    pub(super) fn issue(
-        self: &Arc<Self>,
-        operation: &Arc<OperationCore>,
-        task: &Task,
-        place: Place,
-        is_driven: bool,
-    ) -> bool {
-        let mut state = lock(&self.state);
-        if state.phase == Phase::Closed || operation.channel().place_on(self) != Some(place) {
-            return false;
-        }
-        self.issue_locked(&mut state, operation, task, place);
-        if !is_driven {
-            self.tell_flush(&mut state);
-        }
-        self.release(state);
-        true
-    }
-
-    fn issue_locked(self: &Arc<Self>, state: &mut State, operation: &Arc<OperationCore>, task: &Task, place: Place) {
-        let ioid = state.next_ioid();
-        if !operation.issued(self, ioid) {
-            return;
-        }
-        let (is_answered, result) = match task {
-            Task::Connect => return,
-            Task::Get(request) => {
-                if let Some(dbr) = place.description(request) {
-                    // The answers come in the order of the requests.
-                    let description = state.next_ioid();
-                    state.descriptions.insert(description, ioid);
-                    state.machine.read(place.sid, dbr, 1, description);
-                }
-                let (dbr, count) = place.asked(request);
-                state.machine.read(place.sid, dbr, count, ioid);
-                if let Some(room) = operation.take_room() {
-                    state.machine.reuse(ioid, room);
-                }
-                (true, Ok(()))
-            }
-            Task::Put(value) | Task::PutUnconfirmed(value) => {
-                let is_answered = matches!(task, Task::Put(_));
-                (is_answered, state.write(place, value, is_answered.then_some(ioid)))
-            }
-        };
-        let ended = match result {
-            Ok(()) if is_answered => {
-                let is_get = matches!(task, Task::Get(_));
-                state.operations.insert(ioid, InProgress { operation: operation.clone(), is_get, meta: None });
-                return;
-            }
-            Ok(()) => Ok(Outcome::Written),
-            Err(reason) => Err(Error::Misuse { pv: operation.channel().name().to_owned(), reason }),
-        };
-        state.afterwards.woken.push(operation.end(ended));
-    }
-
     /// Starts a monitor on an active channel.
     pub(super) fn subscribe(self: &Arc<Self>, monitor: &Arc<MonitorCore>, place: Place) {
         let mut state = lock(&self.state);
@@ -293,7 +266,7 @@ impl Circuit {
         let subscription = state.next_subscription();
         let (dbr, count) = place.asked(&options.request);
         state.machine.subscribe(place.sid, dbr, count, options.mask, subscription);
-        state.subscriptions.insert(subscription, Subscribed::Updates(monitor.clone()));
+        state.subscriptions.insert(subscription, Subscribed::Updates(monitor.clone(), place.is_array()));
         let seat = Seat { sid: place.sid, subscription, description };
         monitor.placed(self, seat);
         if monitor.is_ended() {
@@ -346,61 +319,6 @@ impl Circuit {
         }
     }
 
-    /// Bytes of requests that wait to be sent.
-    pub(super) fn unsent_bytes(&self) -> usize {
-        lock(&self.state).machine.pending_bytes()
-    }
-
-    /// Writes without an answer on an active channel; `None` when it is not here any more, else why it cannot be written.
-    ///
-    /// A first put goes out at once. Those that follow within [`limit::BURST`] go out together: when there are
-    /// [`limit::BURST_BYTES`] of them, with what is sent next for another reason, or by the reactor. Whoever writes
-    /// faster than the server reads waits here, not in memory.
-    pub(super) fn write(
-        self: &Arc<Self>,
-        channel: &ChannelCore,
-        place: Place,
-        value: &Value,
-        deadline: Instant,
-    ) -> Option<Result<(), String>> {
-        let mut state = lock(&self.state);
-        if state.phase != Phase::Open || channel.place_on(self) != Some(place) {
-            return None;
-        }
-        if let Err(reason) = state.write(place, value, None) {
-            return Some(Err(reason));
-        }
-        let now = Instant::now();
-        let is_burst = state.burst_since.is_some_and(|since| now < since + limit::BURST);
-        if is_burst && state.machine.pending_bytes() < limit::BURST_BYTES {
-            self.time_flush(&mut state, now + limit::BURST);
-            return Some(Ok(()));
-        }
-        state.burst_since = Some(now);
-        loop {
-            self.flush(&mut state);
-            let is_over = state.phase != Phase::Open || Instant::now() >= deadline;
-            if is_over || state.machine.pending_bytes() < limit::REQUEST_BYTES {
-                self.tell_unsent(&mut state);
-                self.release(state);
-                return Some(Ok(()));
-            }
-            self.release(state);
-            self.wait_writable(deadline.saturating_duration_since(Instant::now()));
-            state = lock(&self.state);
-        }
-    }
-
-    /// Has the reactor send at that moment what nobody has sent before.
-    fn time_flush(&self, state: &mut State, at: Instant) {
-        if state.flush_is_told || std::mem::replace(&mut state.flush_is_timed, true) {
-            return;
-        }
-        if let Some(token) = state.token {
-            self.reactor.call_at(token, at);
-        }
-    }
-
     /// Reads up to `budget` bytes and does what they say; true when there may be more.
     /// `to_the_end`: until the socket has nothing, or its end, to give; else a short read ends it.
     fn receive(self: &Arc<Self>, state: &mut State, budget: usize, to_the_end: bool) -> bool {
@@ -442,9 +360,9 @@ impl Circuit {
     /// Ends the operations of some channels as disconnected.
     fn drop_operations(&self, state: &mut State, is_lost: impl Fn(&ChannelCore) -> bool) {
         let State { operations, afterwards, .. } = state;
-        for (_, InProgress { operation, .. }) in operations.extract_if(|_, of| is_lost(of.operation.channel())) {
-            let error = Error::Disconnected { pv: operation.channel().name().to_owned(), server: self.server };
-            afterwards.woken.push(operation.end(Err(error)));
+        for (_, InProgress { asker, .. }) in operations.extract_if(|_, of| is_lost(of.asker.channel())) {
+            let error = Error::Disconnected { pv: asker.channel().name().to_owned(), server: self.server };
+            afterwards.woken.push(asker.end(Err(error)));
         }
     }
 
@@ -479,8 +397,8 @@ impl Circuit {
         let mut state = lock(&self.state);
         self.flush(&mut state);
         let State { operations, afterwards, .. } = &mut *state;
-        for (_, InProgress { operation, .. }) in operations.drain() {
-            afterwards.woken.push(operation.end(Err(operation.channel().closed())));
+        for (_, InProgress { asker, .. }) in operations.drain() {
+            afterwards.woken.push(asker.end(Err(asker.channel().closed())));
         }
         self.close(&mut state, None);
         self.release(state);
@@ -512,12 +430,6 @@ impl Circuit {
 }
 
 impl State {
-    /// Writes, with completion when there is a number for it; fails with the reason.
-    fn write(&mut self, place: Place, value: &Value, ioid: Option<Ioid>) -> Result<(), String> {
-        let dbr = place.put_type(value)?;
-        self.machine.write(place.sid, dbr, value, ioid).map_err(|error| error.to_string())
-    }
-
     fn next_subscription(&mut self) -> SubscriptionId {
         let subscription = SubscriptionId(self.subscription_next);
         self.subscription_next = self.subscription_next.wrapping_add(1);
@@ -531,17 +443,6 @@ impl State {
             self.afterwards.dropped.push(subscribed.into_monitor());
             if self.phase == Phase::Open {
                 self.machine.cancel(seat.sid, subscription);
-            }
-        }
-    }
-
-    /// A number that no operation in progress has.
-    fn next_ioid(&mut self) -> Ioid {
-        loop {
-            let ioid = Ioid(self.ioid_next);
-            self.ioid_next = self.ioid_next.wrapping_add(1);
-            if !self.operations.contains_key(&ioid) && !self.descriptions.contains_key(&ioid) {
-                return ioid;
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Every operation waits for its channel to connect first. Nothing here needs an async runtime:
 //! an [`Operation`] can be waited for or awaited.
 
+mod batch;
 mod callbacks;
 mod channel;
 mod circuit;

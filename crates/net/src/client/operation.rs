@@ -287,19 +287,23 @@ impl<T: Given> Operation<T> {
     ///
     /// A time-out cancels it, and says which step has not been reached.
     pub fn wait(self, timeout: Duration) -> Result<T, Error> {
-        let deadline = deadline_after(timeout);
+        self.wait_until(deadline_after(timeout), timeout)
+    }
+
+    /// As [`Operation::wait`], until a moment; `timeout` is what the caller has waited in all by then.
+    pub(super) fn wait_until(self, deadline: Instant, timeout: Duration) -> Result<T, Error> {
         match self.core.wait_until(deadline) {
-            Some(result) => Self::given(result),
+            Some(result) => given(result),
             None => Err(self.core.channel.timed_out(timeout)),
         }
     }
+}
 
-    fn given(result: Result<Outcome, Error>) -> Result<T, Error> {
-        let outcome = result?;
-        match T::given(OutcomeOf(outcome)) {
-            Some(given) => Ok(given),
-            None => unreachable!("an operation ends with the outcome of its own task"),
-        }
+/// What an operation is to its caller.
+pub(super) fn given<T: Given>(result: Result<Outcome, Error>) -> Result<T, Error> {
+    match T::given(OutcomeOf(result?)) {
+        Some(given) => Ok(given),
+        None => unreachable!("an operation ends with the outcome of its own task"),
     }
 }
 
@@ -308,7 +312,7 @@ impl<T: Given> Future for Operation<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         match self.core.take_or_wait(|| Waiter::Future(cx.waker().clone())) {
-            Some(result) => Poll::Ready(Self::given(result)),
+            Some(result) => Poll::Ready(given(result)),
             None => {
                 if self.core.circuit().is_none() {
                     self.core.channel.hurry();

@@ -1,15 +1,14 @@
 //! Looking for names: one UDP socket and one searcher for all contexts with the same configuration.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use fodo_ca::Cid;
 use fodo_ca::beacon::Anomaly;
 use fodo_ca::search::{Claim, Datagram, Searcher};
+use fodo_ca::{Cid, Numbered};
 use fodo_data::Now;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
@@ -43,7 +42,7 @@ struct State {
     lost: Vec<SocketAddr>,
     ear: Option<Ear>,
     token: Option<Token>,
-    channels: HashMap<Cid, Weak<ChannelCore>>,
+    channels: Numbered<Cid, Weak<ChannelCore>>,
     cid_next: u32,
     datagrams: Vec<Datagram>,
     called_at: Option<Instant>,
@@ -105,7 +104,7 @@ impl Search {
                 lost: Vec::new(),
                 ear: config.repeater_port.map(|port| Ear::new(port, now)),
                 token: None,
-                channels: HashMap::new(),
+                channels: Numbered::default(),
                 cid_next: 0,
                 datagrams: Vec::new(),
                 called_at: None,
@@ -152,7 +151,7 @@ impl Search {
 
     /// Looks for a name; without a `pause` the first datagram goes out at once, from this thread, unless another did just
     /// before: then names are held together for a moment, or until somebody waits for one of them.
-    pub(super) fn start(&self, cid: Cid, name: &str, pause: Duration) {
+    pub(super) fn start(&self, cid: Cid, name: Arc<str>, pause: Duration) {
         let now = clock::now();
         let mut state = lock(&self.state);
         if !state.channels.contains_key(&cid) {
@@ -181,7 +180,7 @@ impl Search {
     }
 
     /// Looks for a name whose server was lost: within a moment, together with others.
-    pub(super) fn start_lost(&self, cid: Cid, name: &str) {
+    pub(super) fn start_lost(&self, cid: Cid, name: Arc<str>) {
         let mut state = lock(&self.state);
         state.searcher.add_lost(cid, name, clock::now());
         self.call_in_time(&mut state);

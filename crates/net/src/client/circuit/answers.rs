@@ -1,5 +1,6 @@
 //! What a server's answers do to operations, channels and monitors.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use fodo_ca::client::Event;
@@ -12,6 +13,7 @@ use super::super::channel::Activated;
 use super::super::monitor::MonitorCore;
 use super::super::operation::{Outcome, Task, Waiter};
 use super::super::{Error, Refusal};
+use super::place::as_array;
 use super::{Circuit, InProgress, Place, State, Subscribed};
 
 impl Circuit {
@@ -21,8 +23,8 @@ impl Circuit {
                 Event::ReadDone { ioid, result } => self.read_done(state, ioid, result),
                 Event::WriteDone { ioid, result } => self.end(state, ioid, false, result.map(|()| Outcome::Written)),
                 Event::Update { subscription, result } => match state.subscriptions.get(&subscription) {
-                    Some(Subscribed::Updates(monitor)) => {
-                        let result = result.map(|reading| monitor.channel().shaped(reading));
+                    Some(Subscribed::Updates(monitor, is_array)) => {
+                        let result = result.map(|reading| if *is_array { as_array(reading) } else { reading });
                         match monitor.updated(result, state.heard_at) {
                             Waiter::Nobody => {}
                             Waiter::Callback(monitor) => state.called.push(monitor),
@@ -68,12 +70,11 @@ impl Circuit {
 
     /// An answer to a get, or the first of the two to one that wants everything.
     fn read_done(&self, state: &mut State, ioid: Ioid, result: Result<Reading, Eca>) {
-        let Some(of) = state.descriptions.remove(&ioid) else {
-            let meta = state.operations.get_mut(&ioid).and_then(|entry| entry.meta.take());
-            let result = result.map(|reading| match meta {
-                Some(meta) => Reading { meta: Some(meta), ..reading },
-                None => reading,
-            });
+        let description_of = match state.descriptions.is_empty() {
+            true => None,
+            false => state.descriptions.remove(&ioid),
+        };
+        let Some(of) = description_of else {
             return self.end(state, ioid, true, result.map(Outcome::Reading));
         };
         match (result, state.operations.get_mut(&of)) {
@@ -84,21 +85,28 @@ impl Circuit {
     }
 
     fn end(&self, state: &mut State, ioid: Ioid, is_get: bool, result: Result<Outcome, Eca>) {
+        let Entry::Occupied(entry) = state.operations.entry(ioid) else { return };
         // An answer of the other kind is a server's mistake; the right one may still come.
-        if state.operations.get(&ioid).is_none_or(|entry| entry.is_get != is_get) {
+        if entry.get().is_get != is_get {
             return;
         }
-        let Some(InProgress { operation, .. }) = state.operations.remove(&ioid) else { return };
-        let result = result.map_err(|status| Error::Refused {
-            pv: operation.channel().name().to_owned(),
-            server: self.server,
-            refusal: Refusal::Status(status),
-        });
-        let result = result.map(|outcome| match outcome {
-            Outcome::Reading(reading) => Outcome::Reading(operation.channel().shaped(reading)),
-            other => other,
-        });
-        state.afterwards.woken.push(operation.end(result));
+        let InProgress { asker, is_array, meta, .. } = entry.remove();
+        let result = match result {
+            Ok(Outcome::Reading(mut reading)) => {
+                reading.meta = meta.or(reading.meta);
+                Ok(Outcome::Reading(if is_array { as_array(reading) } else { reading }))
+            }
+            Ok(other) => Ok(other),
+            Err(status) => Err(Error::Refused {
+                pv: asker.channel().name().to_owned(),
+                server: self.server,
+                refusal: Refusal::Status(status),
+            }),
+        };
+        match asker.end(result) {
+            Waiter::Nobody => {}
+            waiter => state.afterwards.woken.push(waiter),
+        }
     }
 
     fn created(self: &Arc<Self>, state: &mut State, cid: Cid, sid: Sid, native: DbrType, count: u32) {

@@ -2,7 +2,7 @@
 
 use fodo_ca::Sid;
 use fodo_ca::dbr::{self, DbrType, Level};
-use fodo_data::{Array, Kind, Scalar, Text, Value};
+use fodo_data::{Array, Kind, Reading, Scalar, Text, Value};
 
 use super::super::{Detail, Request};
 use crate::limit;
@@ -16,6 +16,11 @@ pub(in crate::client) struct Place {
 }
 
 impl Place {
+    /// Whether it has many elements. Such a channel always gives arrays, whatever came this time.
+    pub(super) fn is_array(&self) -> bool {
+        self.count != 1
+    }
+
     /// The type and count that a request travels with.
     pub(super) fn asked(&self, request: &Request) -> (DbrType, u32) {
         let kind = request.kind.unwrap_or(self.kind);
@@ -60,4 +65,12 @@ impl Place {
         let kind = request.kind.unwrap_or(self.kind);
         (request.detail == Detail::Full).then(|| DbrType::of(kind, Level::Control))
     }
+}
+
+/// What a channel of many elements gives.
+pub(super) fn as_array(mut reading: Reading) -> Reading {
+    if let Value::Scalar(scalar) = reading.value {
+        reading.value = Value::Array(scalar.into());
+    }
+    reading
 }
