@@ -1,6 +1,8 @@
+mod unconfirmed;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fodo_ca::eca::Eca;
 use fodo_ca::search::Claim;
@@ -10,7 +12,7 @@ use fodo_data::{Array, Kind, Reading, Value};
 use super::circuit::{Afterwards, Circuit, Place};
 use super::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
 use super::notice::Notice;
-use super::operation::{Given, Operation, OperationCore, Outcome, Task, deadline_after};
+use super::operation::{Given, Operation, OperationCore, Outcome, Task};
 use super::search::is_one_server;
 use super::{ContextCore, Error, Facts, Priority, Refusal, Request};
 use crate::limit;
@@ -367,24 +369,6 @@ impl ChannelCore {
         }
         self.context.search().leave(self.cid);
     }
-
-    /// Writes without an answer, if it is active.
-    fn write_now(&self, value: &Value, deadline: Instant) -> Option<Result<(), Error>> {
-        let (circuit, place, may_write) = {
-            let state = lock(&self.state);
-            match &state.phase {
-                Phase::Active(circuit, place, _) => (circuit.clone(), *place, state.rights.write),
-                _ => return None,
-            }
-        };
-        let pv = || self.name.to_string();
-        if !may_write {
-            let refusal = Refusal::WriteAccess;
-            return Some(Err(Error::Refused { pv: pv(), server: circuit.server(), refusal }));
-        }
-        let written = circuit.write(self, place, value, deadline)?;
-        Some(written.map_err(|reason| Error::Misuse { pv: pv(), reason }))
-    }
 }
 
 impl State {
@@ -506,16 +490,6 @@ impl Channel {
         self.start(Task::Put(value.into()), true).wait(timeout)
     }
 
-    /// Writes without an answer; ends when the request was handed to the circuit. No round trip. One that closely follows
-    /// another may be sent together with those that follow it, a fifth of a millisecond later, or at the end of its context.
-    pub fn put_unconfirmed(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
-        let value = value.into();
-        match self.core().write_now(&value, deadline_after(timeout)) {
-            Some(written) => written,
-            None => self.start::<()>(Task::PutUnconfirmed(value), false).wait(timeout),
-        }
-    }
-
     /// Ends when the channel is active.
     pub fn start_connect(&self) -> Operation<Facts> {
         self.start(Task::Connect, false)
@@ -529,22 +503,6 @@ impl Channel {
     /// Starts a put with completion.
     pub fn start_put(&self, value: impl Into<Value>) -> Operation<()> {
         self.start(Task::Put(value.into()), false)
-    }
-
-    /// Starts a put without an answer; it ends when the request was handed to the circuit, however much waits there
-    /// ([`Channel::unsent_bytes`]).
-    pub fn start_put_unconfirmed(&self, value: impl Into<Value>) -> Operation<()> {
-        self.start(Task::PutUnconfirmed(value.into()), false)
-    }
-
-    /// Bytes of requests that wait in its circuit, since the server does not take them; 0 while it is not active. No
-    /// round trip.
-    pub fn unsent_bytes(&self) -> usize {
-        let circuit = match &lock(&self.core().state).phase {
-            Phase::Active(circuit, ..) => circuit.clone(),
-            _ => return 0,
-        };
-        circuit.unsent_bytes()
     }
 
     pub(super) fn start_task<T: Given>(&self, task: Task) -> Operation<T> {
