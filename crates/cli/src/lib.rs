@@ -8,6 +8,7 @@ pub mod epics;
 pub mod exit;
 pub mod json;
 pub mod local_time;
+mod log;
 pub mod mask;
 mod notices;
 mod put_log;

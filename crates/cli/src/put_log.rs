@@ -28,8 +28,29 @@ const LINES_AT_ONCE: usize = 256;
 #[derive(Debug)]
 pub struct PutLog {
     queue: SyncSender<Entry>,
-    n_left_out: Arc<AtomicU64>,
+    left_out: Arc<LeftOut>,
     thread: JoinHandle<io::Result<()>>,
+}
+
+/// Puts that are not in the file.
+#[derive(Debug, Default)]
+struct LeftOut {
+    /// Since the last line that tells of them.
+    untold: AtomicU64,
+    /// All there have been.
+    all: Arc<AtomicU64>,
+}
+
+impl LeftOut {
+    fn add(&self, n_puts: u64) {
+        self.untold.fetch_add(n_puts, Ordering::Relaxed);
+        self.all.fetch_add(n_puts, Ordering::Relaxed);
+    }
+
+    /// How many are to be told now.
+    fn take(&self) -> u64 {
+        self.untold.swap(0, Ordering::Relaxed)
+    }
 }
 
 enum Entry {
@@ -43,22 +64,27 @@ impl PutLog {
     pub fn open(path: &Path) -> io::Result<PutLog> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let (queue, waiting) = sync_channel(WAITING_MAX);
-        let n_left_out = Arc::new(AtomicU64::new(0));
-        let counted = n_left_out.clone();
+        let left_out = Arc::new(LeftOut::default());
+        let counted = left_out.clone();
         let thread = thread::Builder::new().name("fodo-puts".into()).spawn(move || write(file, &waiting, &counted))?;
-        Ok(PutLog { queue, n_left_out, thread })
+        Ok(PutLog { queue, left_out, thread })
     }
 
     /// What an IOC tells its puts to: never blocks; what finds no room is counted.
     pub fn teller(&self) -> TellPut {
-        let (queue, n_left_out) = (self.queue.clone(), self.n_left_out.clone());
+        let (queue, left_out) = (self.queue.clone(), self.left_out.clone());
         Box::new(move |mut note| {
             let count = note.new.len();
             (note.old, note.new) = (shortened(note.old), shortened(note.new));
             if queue.try_send(Entry::Put(Box::new(note), count)).is_err() {
-                n_left_out.fetch_add(1, Ordering::Relaxed);
+                left_out.add(1);
             }
         })
+    }
+
+    /// How many puts are not in the file; it goes on counting.
+    pub fn left_out(&self) -> Arc<AtomicU64> {
+        self.left_out.all.clone()
     }
 
     /// Waits until all is written.
@@ -77,7 +103,7 @@ fn shortened(value: Value) -> Value {
 }
 
 /// Writes what comes until the end of it. A disk that is full costs what cannot be written, which is counted, and nothing else.
-fn write(mut file: File, waiting: &Receiver<Entry>, n_left_out: &AtomicU64) -> io::Result<()> {
+fn write(mut file: File, waiting: &Receiver<Entry>, left_out: &LeftOut) -> io::Result<()> {
     let mut result = Ok(());
     let mut has_ended = false;
     while !has_ended {
@@ -90,15 +116,15 @@ fn write(mut file: File, waiting: &Receiver<Entry>, n_left_out: &AtomicU64) -> i
                 break;
             };
             n_lines += 1;
-            lines.push_str(&line(&note, count, n_left_out.swap(0, Ordering::Relaxed)));
+            lines.push_str(&line(&note, count, left_out.take()));
         }
-        let n_missing = if has_ended { n_left_out.swap(0, Ordering::Relaxed) } else { 0 };
+        let n_missing = if has_ended { left_out.take() } else { 0 };
         if n_missing > 0 {
             lines.push_str(&missing(n_missing));
         }
         result = file.write_all(lines.as_bytes());
         if result.is_err() {
-            n_left_out.fetch_add(n_lines, Ordering::Relaxed);
+            left_out.add(n_lines);
         }
     }
     result
@@ -161,7 +187,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("fodo-put-log-{}", std::process::id()));
         let n_puts = 10 * WAITING_MAX as u64;
         let put_log = PutLog::open(&folder).unwrap();
-        let tell = put_log.teller();
+        let (tell, left_out) = (put_log.teller(), put_log.left_out());
 
         (0..n_puts).for_each(|_| tell(note(vec![2.5; 1000])));
         drop(tell);
@@ -178,6 +204,6 @@ mod tests {
                 assert_eq!((new.as_array().unwrap().len(), &object["count"]), (ELEMENTS_MAX, &1000.into()));
             }
         }
-        assert_eq!(n_lines + n_left_out, n_puts);
+        assert_eq!((n_lines + n_left_out, left_out.load(Ordering::Relaxed)), (n_puts, n_left_out));
     }
 }

@@ -62,6 +62,45 @@ fn a_script_is_shown_loads_starts_and_writes() {
 }
 
 #[test]
+fn a_script_knows_its_own_name() {
+    let script = "dbLoadRecords(\"db/a.db\", \"P=x:\")\niocInit\necho this is $(IOCSH_STARTUP_SCRIPT)\nexit\n";
+    let folder = folder("name", script);
+
+    let output = end_of(ioc(&folder, &["./st.cmd"]).spawn().unwrap());
+
+    assert!(text(&output.stdout).contains("\nthis is ./st.cmd\n"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn what_a_script_wants_recceivers_to_be_told_is_remarked_where_nobody_is_told() {
+    let script = "addReccasterEnvVars(\"A\", \"B\")\naddReccasterExcludePattern(\"*_\")\nvar(reccastMaxHoldoff, 5.0)\n\
+                  dbLoadRecords(\"db/a.db\", \"P=x:\")\niocInit\naddReccasterEnvVars(\"C\")\nexit\n";
+    let folder = folder("recsync", script);
+
+    let output = end_of(ioc(&folder, &["st.cmd"]).spawn().unwrap());
+    let told = end_of(ioc(&folder, &["--reccaster=0", "st.cmd"]).spawn().unwrap());
+
+    let late = "st.cmd:6:1: what RecCeivers are told is chosen before iocInit";
+    let nobody = "st.cmd:5:1: no RecCeiver is told anything; for that fodo ioc has --reccaster";
+    assert!(text(&output.stderr).contains(nobody) && text(&output.stderr).contains(late), "{}", text(&output.stderr));
+    assert!(!text(&told.stderr).contains(nobody) && text(&told.stderr).contains(late), "{}", text(&told.stderr));
+    assert!(!text(&told.stderr).contains("reccastMaxHoldoff"), "{}", text(&told.stderr));
+}
+
+#[test]
+fn an_ioc_whose_metrics_cannot_be_served_does_not_start() {
+    let folder = folder("metrics", "");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+
+    let output = end_of(ioc(&folder, &["--metrics", &address, "-m", "P=x:", "db/a.db"]).spawn().unwrap());
+
+    let why = format!("fodo ioc: metrics cannot be served on {address}: ");
+    assert!(text(&output.stderr).starts_with(&why), "{}", text(&output.stderr));
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+}
+
+#[test]
 fn commands_from_a_pipe_are_run_and_its_end_stops_nothing() {
     let folder = folder("pipe", "");
     let mut child = ioc(&folder, &["-m", "P=x:", "db/a.db"]).stdin(Stdio::piped()).spawn().unwrap();

@@ -12,7 +12,7 @@ use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::{prime, reading};
-use crate::scan::Place;
+use crate::scan::{Place, ScanCounts};
 use crate::state::States;
 use crate::turn::{Deferred, Engine, Turn, Waiter, settle_scan};
 use crate::{AccessLevel, Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError, PutId};
@@ -61,6 +61,12 @@ impl Database {
     pub fn record_names(&self) -> impl Iterator<Item = &str> {
         // The loader lets only names in that are UTF-8.
         self.core.names.iter().map(|name| std::str::from_utf8(name.as_bytes()).unwrap_or_default())
+    }
+
+    /// The name of one record, counted in the order of loading.
+    pub fn record_name(&self, index: usize) -> Option<&str> {
+        // As above.
+        self.core.names.get(index).map(|name| std::str::from_utf8(name.as_bytes()).unwrap_or_default())
     }
 
     /// The info items of a record, in the order of loading: names and what they say.
@@ -180,6 +186,16 @@ impl Database {
     /// of the SCAN choice.
     pub fn scans_skipped(&self, scan: u16) -> u64 {
         self.engine().scans.skipped(scan)
+    }
+
+    /// What was counted of every period of SCAN, the longest first.
+    pub fn scan_counts(&self) -> Vec<ScanCounts> {
+        self.engine().scans.counts()
+    }
+
+    /// How often a record was processed, whatever began it.
+    pub fn n_processed(&self) -> u64 {
+        self.engine().n_processed
     }
 
     pub(crate) fn core(&self) -> &Core {

@@ -45,6 +45,7 @@ pub use inspect::{LeadsTo, LinkFacts};
 pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};
 pub use outside::{News, OutsideFacts, OutsideLink, OutsideStatus, Use};
 pub use routine::{Call, Routine, RoutineFailed};
+pub use scan::ScanCounts;
 pub use security::{Access, AccessFile, AccessInput, AccessLevel, Granted, Security};
 pub use site::{Site, Zone};
 pub use state::{State, States};

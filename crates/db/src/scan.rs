@@ -7,12 +7,25 @@ use std::time::{Duration, Instant};
 use fodo_data::Text;
 
 use crate::common::Common;
-use crate::menu::SCAN_PERIODS_MS;
+use crate::menu::{SCAN, SCAN_PERIODS_MS};
 
 /// The number of SCAN's choice "Event".
 pub(crate) const EVENT: u16 = 1;
 /// The number of SCAN's choice "I/O Intr".
 pub(crate) const IO_INTERRUPT: u16 = 2;
+
+/// What was counted of one period since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanCounts {
+    /// The choice of SCAN: `1 second`.
+    pub choice: &'static str,
+    /// How many records have it now.
+    pub n_records: usize,
+    /// How often a record of it was due and processed.
+    pub scanned: u64,
+    /// How many periods were skipped because the scans came late.
+    pub skipped: u64,
+}
 
 /// What decides in which list a record is, and where.
 #[derive(Clone, Debug)]
@@ -60,6 +73,7 @@ struct List {
     /// Sorted by phase; among the same phase the first added is first.
     records: Vec<(i16, u32)>,
     next: Option<Instant>,
+    n_scanned: u64,
     n_skipped: u64,
 }
 
@@ -113,6 +127,7 @@ impl Scans {
             let Some(next) = list.next.filter(|next| *next <= now) else { continue };
             let period = Duration::from_millis(period);
             self.pending.extend(list.records.iter().map(|(_, record)| *record));
+            list.n_scanned += list.records.len() as u64;
             let behind = now.duration_since(next).as_nanos() / period.as_nanos().max(1);
             let skipped = u32::try_from(behind).unwrap_or(u32::MAX);
             list.n_skipped += u64::from(skipped);
@@ -128,6 +143,20 @@ impl Scans {
     /// How many periods were skipped because the scans came late, by the number of the SCAN choice.
     pub(crate) fn skipped(&self, scan: u16) -> u64 {
         self.lists.get(usize::from(scan)).map_or(0, |list| list.n_skipped)
+    }
+
+    /// Every period, the longest first.
+    pub(crate) fn counts(&self) -> Vec<ScanCounts> {
+        let choices = SCAN.iter().zip(&SCAN_PERIODS_MS).zip(&self.lists);
+        choices
+            .filter(|((_, period), _)| **period > 0)
+            .map(|((choice, _), list)| ScanCounts {
+                choice,
+                n_records: list.records.len(),
+                scanned: list.n_scanned,
+                skipped: list.n_skipped,
+            })
+            .collect()
     }
 }
 
@@ -159,6 +188,8 @@ mod tests {
         assert_eq!(scans.pending, [7]);
         assert_eq!(scans.deadline(), Some(start + Duration::from_secs(4)));
         assert_eq!(scans.skipped(6), 2);
+        let counts = ScanCounts { choice: "1 second", n_records: 1, scanned: 2, skipped: 2 };
+        assert_eq!(scans.counts()[3], counts);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) const PROC: u16 = Common::at("PROC");
 pub(crate) struct Engine {
     pub(crate) is_started: bool,
     pub(crate) scans: Scans,
+    /// How often a record was processed.
+    pub(crate) n_processed: u64,
     pub(crate) timers: BinaryHeap<Reverse<(Instant, u64, Timer)>>,
     pub(crate) n_timers: u64,
     pub(crate) deferred: VecDeque<Deferred>,
@@ -219,6 +221,7 @@ impl Turn<'_> {
             is_disabled
         });
         if is_disabled == Some(false) {
+            self.engine.n_processed += 1;
             self.body(record, false);
         }
     }

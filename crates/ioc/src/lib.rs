@@ -5,26 +5,36 @@
 
 mod guard;
 mod limit;
+mod metrics;
 mod outside;
 mod pv;
+mod reccaster;
 pub mod shell;
 mod site;
+mod stats;
 mod turn;
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 pub use guard::{Policy, PutNote, TellPut};
+pub use metrics::LeftOut;
+pub use reccaster::Told;
+pub use stats::Surroundings;
 
 use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
-use fodo_net::{ClientConfig, ClientStatus, Context, Server, ServerConfig, ServerError};
+use fodo_net::reccaster::RecCaster;
+use fodo_net::{ClientConfig, ClientStatus, Context, Page, PageConfig, Server, ServerConfig, ServerError, Source};
 
 use crate::guard::{Guard, Rules};
+use crate::metrics::Metrics;
 use crate::outside::Outside;
+use crate::stats::Stats;
 use crate::turn::Crank;
 
 /// Why an IOC cannot start.
@@ -34,6 +44,20 @@ pub enum IocError {
     Load(Vec<LoadError>),
     /// The network cannot be served.
     Server(ServerError),
+    /// The page with the metrics cannot be served.
+    Metrics {
+        /// Where it was to be.
+        address: SocketAddr,
+        /// The system's words.
+        error: std::io::Error,
+    },
+    /// Announcements of RecCeivers cannot be heard.
+    RecCaster {
+        /// The UDP port they come to.
+        port: u16,
+        /// The system's words.
+        error: std::io::Error,
+    },
     /// The system gives no thread.
     System(std::io::Error),
 }
@@ -49,6 +73,12 @@ impl fmt::Display for IocError {
                 Ok(())
             }
             IocError::Server(error) => error.fmt(f),
+            IocError::Metrics { address, error } => {
+                write!(f, "metrics cannot be served on {address}: {error}; is something else using it?")
+            }
+            IocError::RecCaster { port, error } => {
+                write!(f, "announcements of RecCeivers cannot be heard on UDP {port}: {error}")
+            }
             IocError::System(error) => write!(f, "the operating system says: {error}"),
         }
     }
@@ -64,6 +94,8 @@ pub struct Ioc {
     rules: Rules,
     /// Where links to other IOCs look for them.
     links: Option<ClientConfig>,
+    surroundings: Surroundings,
+    metrics: Option<(TcpListener, Option<LeftOut>)>,
 }
 
 impl Ioc {
@@ -81,7 +113,8 @@ impl Ioc {
     pub fn of(mut loader: Loader) -> Result<Ioc, IocError> {
         loader.stand_at(Arc::new(site::Process::new()));
         let database = loader.finish().map_err(IocError::Load)?;
-        Ok(Ioc { database, guard: Guard::open(), rules: Rules::none(), links: None })
+        let (guard, rules, surroundings) = (Guard::open(), Rules::none(), Surroundings::of_process());
+        Ok(Ioc { database, guard, rules, surroundings, links: None, metrics: None })
     }
 
     /// Has clients do what a policy allows; by itself everybody may do everything.
@@ -97,6 +130,18 @@ impl Ioc {
     /// are never connected.
     pub fn linked(self, config: ClientConfig) -> Ioc {
         Ioc { links: Some(config), ..self }
+    }
+
+    /// What it tells of the place it stands in; by itself what the process does.
+    pub fn standing_in(self, surroundings: Surroundings) -> Ioc {
+        Ioc { surroundings, ..self }
+    }
+
+    /// Has what it counts read over HTTP, as Prometheus does, under `/metrics` of this address; port 0 takes a free one.
+    /// `left_out`: for an IOC with a put log. Fails when the address cannot be had.
+    pub fn metered(self, address: SocketAddr, left_out: Option<LeftOut>) -> Result<Ioc, IocError> {
+        let listener = TcpListener::bind(address).map_err(|error| IocError::Metrics { address, error })?;
+        Ok(Ioc { metrics: Some((listener, left_out)), ..self })
     }
 
     /// What in the access file has no effect, as lines for whoever wrote it.
@@ -118,20 +163,33 @@ impl Ioc {
     pub fn serve_telling(self, config: ServerConfig, log: Log) -> Result<RunningIoc, IocError> {
         let n_records = self.database.record_names().count();
         let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let surroundings = self.surroundings;
         let crank = Crank::new(self.database, self.guard);
         crank.set_rules(self.rules);
         crank.start();
-        let records = Arc::new(pv::Records::new(crank.clone()));
-        let server = Server::start_telling(config, records, log).map_err(IocError::Server)?;
+        let records = pv::Records::new(crank.clone());
+        let source: Arc<dyn Source> = match config.status_prefix.clone() {
+            Some(prefix) => Arc::new(Stats::new(prefix, records, n_records, &surroundings)),
+            None => Arc::new(records),
+        };
+        let server = Server::start_telling(config, source, log).map_err(IocError::Server)?;
         crank.set_signal(server.rights_signal());
         let outside = self.links.map(|config| Outside::start(&crank, Context::new(config)));
         let outside = outside.transpose().map_err(IocError::System)?;
+        let page = self.metrics.map(|(listener, left_out)| {
+            let (crank, observer, started) = (crank.clone(), server.observer(), SystemTime::now());
+            let metrics = Metrics { crank, observer, n_records, started, left_out };
+            let (path, text) = ("/metrics", Box::new(move || metrics.text()));
+            Page::serve(listener, PageConfig { path, content_type: metrics::CONTENT_TYPE, text })
+        });
+        let metrics = page.transpose().map_err(IocError::System)?;
         let scans = crank.clone();
         let thread = std::thread::Builder::new()
             .name("fodo-scan".into())
             .spawn(move || scans.run_scans())
             .map_err(IocError::System)?;
-        Ok(RunningIoc { crank, outside, server: Some(server), scans: Some(thread), n_records, address })
+        let (server, scans, reccaster) = (Some(server), Some(thread), None);
+        Ok(RunningIoc { crank, outside, server, scans, metrics, reccaster, surroundings, n_records, address })
     }
 }
 
@@ -142,6 +200,9 @@ pub struct RunningIoc {
     outside: Option<Outside>,
     server: Option<Server>,
     scans: Option<JoinHandle<()>>,
+    metrics: Option<Page>,
+    reccaster: Option<RecCaster>,
+    surroundings: Surroundings,
     n_records: usize,
     address: Ipv4Addr,
 }
@@ -159,6 +220,20 @@ impl RunningIoc {
         Ok(warnings)
     }
 
+    /// Has RecCeivers that announce themselves told of its records. What goes wrong is told to `log`.
+    pub fn tell_receivers(&mut self, told: Told, log: Log) -> Result<(), IocError> {
+        let (port, config) = (told.port, told.config(self.address));
+        let inventory = told.inventory(self.crank.clone(), &self.surroundings, self.tcp_port());
+        let reccaster = RecCaster::start(config, inventory, log);
+        self.reccaster = Some(reccaster.map_err(|error| IocError::RecCaster { port, error })?);
+        Ok(())
+    }
+
+    /// Where its metrics are read.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(Page::address)
+    }
+
     /// How many records it has.
     pub fn n_records(&self) -> usize {
         self.n_records
@@ -171,7 +246,7 @@ impl RunningIoc {
 
     /// Every client there is now; waits half a second at most for each of the server's threads.
     pub fn clients(&self) -> Vec<ClientStatus> {
-        self.server.as_ref().map_or(Vec::new(), Server::clients)
+        self.server.as_ref().map_or(Vec::new(), |server| server.observer().clients())
     }
 
     fn crank(&self) -> Arc<Crank> {
@@ -195,6 +270,8 @@ impl RunningIoc {
 impl Drop for RunningIoc {
     fn drop(&mut self) {
         self.outside.take();
+        self.metrics.take();
+        self.reccaster.take();
         self.server.take();
         self.crank.stop();
         if let Some(scans) = self.scans.take() {

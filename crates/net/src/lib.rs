@@ -10,7 +10,10 @@ mod interfaces;
 mod limit;
 pub mod log;
 pub mod overhear;
+mod page;
 mod places;
+pub mod process;
+pub mod reccaster;
 mod repeater;
 pub mod server;
 mod socket;
@@ -28,8 +31,9 @@ pub use fodo_data::{
     Alarm, Array, ConvertError, EventMask, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp,
     Value,
 };
+pub use page::{Page, PageConfig};
 pub use repeater::Repeater;
 pub use server::{
-    ClientStatus, Completion, Peer, Posts, PutRefusal, Pv, PvFacts, RightsSignal, Server, ServerError, Source,
-    UpdateCounts,
+    ClientStatus, Completion, Observer, Peer, Posts, PutRefusal, Pv, PvFacts, RightsSignal, Server, ServerCounts,
+    ServerError, Source, StatusPv, UpdateCounts,
 };

@@ -153,6 +153,45 @@ pub const STATUS_BYTES: usize = 256 * 1024;
 /// What is shown of a user's or a host's name.
 pub const STATUS_NAME_CHARS: usize = 64;
 
+/// Connections to a page at once: two programs that scrape, a person who looks, and some that have hung.
+pub const PAGE_VISITS: usize = 16;
+
+/// How long one may last, whatever its peer does: programs that scrape give up after ten seconds themselves.
+pub const PAGE_VISIT: Duration = Duration::from_secs(10);
+
+/// New ones that are accepted before the others are looked after.
+pub const PAGE_ACCEPTS: usize = 16;
+
+/// Bytes of a request: what browsers send of their own, several times.
+pub const PAGE_REQUEST_BYTES: usize = 8 * 1024;
+
+/// How long a page is handed out again before it is made anew, so that asking for it all the time costs the server little.
+pub const PAGE_KEPT: Duration = Duration::from_millis(200);
+
+/// Bytes of records that a RecCeiver is told at once: some two hundred records.
+pub const RECCASTER_SLICE_BYTES: usize = 16 * 1024;
+
+/// The pause after each slice: a hundred thousand records take some seconds, and one thread a fraction of them.
+pub const RECCASTER_PAUSE: Duration = Duration::from_millis(10);
+
+/// What may wait to be sent: a slice, and answers to more pings than an honest server sends in a day.
+pub const RECCASTER_UNSENT_BYTES: usize = 256 * 1024;
+
+/// How long announcements go unheard after a failure, times the number of failures in a row, as in recsync.
+pub const RECCASTER_REST: Duration = Duration::from_secs(5);
+
+/// The longest that anybody may have it wait for a RecCeiver: more would be never.
+pub const RECCASTER_WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// Failures in a row that are counted: then it tries every minute or so.
+pub const RECCASTER_FAILURES_COUNTED: u32 = 10;
+
+/// Datagrams that are looked at in one turn.
+pub const RECCASTER_DATAGRAMS: usize = 64;
+
+/// Bytes of a datagram that are looked at: an announcement has sixteen.
+pub const RECCASTER_DATAGRAM_BYTES: usize = 64;
+
 /// Posts that the status keeps of each of its PVs: who is late wants the last one.
 pub const STATUS_POSTS: usize = 4;
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use fodo_data::{Now, TimeStamp};
@@ -43,11 +43,12 @@ pub struct Line {
     pub n_left_out: u64,
 }
 
-/// Where lines go.
+/// Where lines go; clones go to the same place and count together.
+#[derive(Clone)]
 pub struct Log {
     level: Level,
-    sink: Box<dyn Fn(&Line) + Send + Sync>,
-    limiter: Mutex<Limiter>,
+    sink: Arc<dyn Fn(&Line) + Send + Sync>,
+    limiter: Arc<Mutex<Limiter>>,
 }
 
 impl std::fmt::Debug for Log {
@@ -60,7 +61,7 @@ impl Log {
     /// Calls `sink` with every line that matters as much as `level` or more, on the server's threads: it
     /// must not block for long. A host has the same text told once a minute; what is left out is counted.
     pub fn new(level: Level, sink: impl Fn(&Line) + Send + Sync + 'static) -> Log {
-        Log { level, sink: Box::new(sink), limiter: Mutex::default() }
+        Log { level, sink: Arc::new(sink), limiter: Arc::default() }
     }
 
     /// Tells nobody.

@@ -1,24 +1,23 @@
 //! `fodo ioc`: serves the records of `.db` files and runs `st.cmd` scripts, until a signal or a command ends it.
 
 use std::io::{self, BufRead as _, Write as _};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::ArgMatches;
 use fodo_ioc::shell::{Flow, Purpose, Shell, Start};
 use fodo_ioc::{Policy, RunningIoc};
 use fodo_net::ServerConfig;
 use fodo_net::config;
-use fodo_net::log::{Level, Line, Log};
-use serde_json::Map;
+use fodo_net::log::Level;
 
 use crate::client::seconds;
 use crate::epics::Outlet;
 use crate::exit::Exit;
-use crate::json;
 use crate::local_time::Clock;
+use crate::log::LogFlags;
 use crate::put_log::PutLog;
 use crate::terminal;
 
@@ -55,15 +54,17 @@ pub struct Arguments {
     /// Serve what the server knows of itself and its clients as PREFIX:CLIENTS and so on, see `fodo top`
     #[arg(long, value_name = "PREFIX")]
     status_prefix: Option<String>,
+    /// Serve what is counted over HTTP, for Prometheus: ADDRESS:PORT, or a port for 127.0.0.1 only
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
+    metrics: Option<SocketAddr>,
+    /// Tell RecCeivers that announce themselves (on UDP 5049, or this port) of the records: recsync, for ChannelFinder
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = RECSYNC_PORT)]
+    reccaster: Option<u16>,
     /// Let go of a client that takes nothing it is sent, or answers no probe, for so long
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     client_silence: Duration,
-    /// Lines that matter less are not told on stderr
-    #[arg(long, value_name = "LEVEL", default_value = "warning")]
-    log_level: LogLevel,
-    /// How these lines look; JSON is one object per line
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    log_format: LogFormat,
+    #[command(flatten)]
+    log: LogFlags,
     /// Read no commands from stdin
     #[arg(short = 'S', long)]
     no_shell: bool,
@@ -81,23 +82,8 @@ pub struct Arguments {
     quiet: bool,
 }
 
-/// Which lines are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-#[expect(missing_docs, reason = "the names say it, and they are shown as they are")]
-pub enum LogLevel {
-    Error,
-    Warning,
-    Info,
-    Debug,
-}
-
-/// How a line looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-#[expect(missing_docs, reason = "likewise")]
-pub enum LogFormat {
-    Text,
-    Json,
-}
+/// Where RecCeivers announce themselves unless a plant has chosen another port.
+const RECSYNC_PORT: &str = "5049";
 
 /// The end of the help.
 pub const HELP: &str = "\
@@ -114,7 +100,8 @@ When it serves it prints one line on stdout, which scripts may wait for:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA)
 or, where searches have another port than the circuits:
   fodo ioc: serving 102 records on 127.0.0.1:40001 (CA, searches on UDP 5064)
-With --read-only the brackets end in \", read-only)\".
+With --read-only the brackets end in \", read-only)\", and with --metrics in the address of these:
+  fodo ioc: serving 102 records on 127.0.0.1:5064 (CA, metrics on http://127.0.0.1:9464/metrics)
 SIGINT and SIGTERM stop it cleanly, with exit code 0.
 
 Databases are served at once. A script says iocInit itself; its lines are shown as they are read, but
@@ -401,90 +388,62 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
         policy,
         ready: Box::new(move |running| if is_quiet { String::new() } else { ready(running, is_read_only) }),
         date: Box::new(|format| Clock::local().formatted(format)),
-        log: Some(log(arguments)),
+        log: Some(arguments.log.log()),
+        reccaster: arguments.reccaster,
+        metrics: arguments.metrics.map(|address| (address, put_log.map(PutLog::left_out))),
     };
     let environment = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
     let folder = std::env::current_dir()?;
-    Ok(Shell::new(Purpose::Run(start), &folder, environment, Box::new(io::stdout()), Box::new(io::stderr())))
+    Ok(Shell::new(Purpose::Run(Box::new(start)), &folder, environment, Box::new(io::stdout()), Box::new(io::stderr())))
 }
 
 fn read_access_again(running: &RunningIoc, arguments: &Arguments) {
     match running.reload_access() {
         Ok(warnings) => {
-            warnings.iter().for_each(|what| say(Level::Warning, what, arguments));
-            say(Level::Info, "the access file was read again", arguments);
+            warnings.iter().for_each(|what| arguments.log.say(Level::Warning, what));
+            arguments.log.say(Level::Info, "the access file was read again");
         }
         Err(error) => {
             let what = format!("the access file is not used, what held before goes on: {error}");
-            what.lines().for_each(|line| say(Level::Error, line, arguments));
+            what.lines().for_each(|line| arguments.log.say(Level::Error, line));
         }
     }
 }
 
-/// A line of the log that is about no peer.
-fn say(level: Level, what: &str, arguments: &Arguments) {
-    if level > level_of(arguments) {
-        return;
-    }
-    let time = SystemTime::now().into();
-    let line = Line { level, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 };
-    // Nothing is left to do when stderr fails.
-    let _ = io::stderr().write_all(told(&line, arguments.log_format).as_bytes());
-}
-
-fn level_of(arguments: &Arguments) -> Level {
-    match arguments.log_level {
-        LogLevel::Error => Level::Error,
-        LogLevel::Warning => Level::Warning,
-        LogLevel::Info => Level::Info,
-        LogLevel::Debug => Level::Debug,
-    }
-}
-
-fn log(arguments: &Arguments) -> Log {
-    let format = arguments.log_format;
-    Log::new(level_of(arguments), move |line| {
-        // Nothing is left to do when stderr fails.
-        let _ = io::stderr().write_all(told(line, format).as_bytes());
+fn ready(running: &RunningIoc, is_read_only: bool) -> String {
+    ready_line(&Served {
+        n_records: running.n_records(),
+        address: running.address(),
+        tcp_port: running.tcp_port(),
+        udp_port: running.udp_port(),
+        is_read_only,
+        metrics: running.metrics_address(),
     })
 }
 
-fn told(line: &Line, format: LogFormat) -> String {
-    let level = match line.level {
-        Level::Error => "error",
-        Level::Warning => "warning",
-        Level::Info => "info",
-        Level::Debug => "debug",
-    };
-    let peer = line.peer.map(|peer| peer.to_string());
-    let time = Clock::rfc3339(line.time);
-    if format == LogFormat::Json {
-        return json::line(Map::from_iter([
-            ("time".to_owned(), time.into()),
-            ("level".to_owned(), level.into()),
-            ("what".to_owned(), line.what.clone().into()),
-            ("peer".to_owned(), peer.into()),
-            ("pv".to_owned(), line.pv.clone().into()),
-            ("left_out".to_owned(), line.n_left_out.into()),
-        ]));
-    }
-    // Names come from peers: a terminal is to show them, not to obey.
-    let pv = line.pv.as_ref().map(|pv| format!(" \"{}\"", pv.escape_debug())).unwrap_or_default();
-    let peer = peer.map(|peer| format!(" ({peer})")).unwrap_or_default();
-    let left_out = if line.n_left_out > 0 { format!("; {} like it left out", line.n_left_out) } else { String::new() };
-    format!("{} {level}: {}{pv}{peer}{left_out}\n", time.unwrap_or_default(), line.what)
+/// What the line about it tells.
+struct Served {
+    n_records: usize,
+    address: Ipv4Addr,
+    tcp_port: u16,
+    udp_port: u16,
+    is_read_only: bool,
+    metrics: Option<SocketAddr>,
 }
 
-fn ready(running: &RunningIoc, is_read_only: bool) -> String {
-    let (tcp_port, udp_port) = (running.tcp_port(), running.udp_port());
-    ready_line(running.n_records(), running.address(), tcp_port, udp_port, is_read_only)
-}
-
-fn ready_line(n_records: usize, address: Ipv4Addr, tcp_port: u16, udp_port: u16, is_read_only: bool) -> String {
+fn ready_line(served: &Served) -> String {
+    let Served { n_records, address, tcp_port, udp_port, .. } = served;
     let searches = if udp_port == tcp_port { String::new() } else { format!(", searches on UDP {udp_port}") };
-    let read_only = if is_read_only { ", read-only" } else { "" };
-    format!("fodo ioc: serving {n_records} records on {address}:{tcp_port} (CA{searches}{read_only})\n")
+    let read_only = if served.is_read_only { ", read-only" } else { "" };
+    let metrics = served.metrics.map_or(String::new(), |address| format!(", metrics on http://{address}/metrics"));
+    format!("fodo ioc: serving {n_records} records on {address}:{tcp_port} (CA{searches}{read_only}{metrics})\n")
+}
+
+/// Where metrics are served; nobody but this host reads them unless an address says so.
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse()).map_err(|_| format!("\"{text}\" is neither a port nor ADDRESS:PORT"))
 }
 
 #[cfg(test)]
@@ -515,33 +474,26 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_log_tells_who_and_what_and_commands_no_terminal() {
-        let line = Line {
-            level: Level::Debug,
-            time: fodo_net::TimeStamp { unix_s: 1_800_000_000, nanos: 5 },
-            what: "a channel is refused".to_owned(),
-            peer: Some("10.0.0.2:4000".parse().unwrap()),
-            pv: Some("x\u{1b}[2J".to_owned()),
-            n_left_out: 3,
+    fn the_ready_line_is_the_documented_one() {
+        let udp_5064 = |tcp_port, metrics: Option<&str>| Served {
+            n_records: 102,
+            address: Ipv4Addr::LOCALHOST,
+            tcp_port,
+            udp_port: 5064,
+            is_read_only: false,
+            metrics: metrics.map(|address| address.parse().unwrap()),
         };
 
-        assert_eq!(
-            told(&line, LogFormat::Text),
-            "2027-01-15T08:00:00.000000005Z debug: a channel is refused \"x\\u{1b}[2J\" (10.0.0.2:4000); 3 like it left \
-             out\n"
-        );
-        let object: Map<String, serde_json::Value> = serde_json::from_str(&told(&line, LogFormat::Json)).unwrap();
-        assert_eq!((&object["peer"], &object["left_out"]), (&"10.0.0.2:4000".into(), &3.into()));
-        for key in object.keys() {
-            assert!(HELP.contains(key), "{key}");
+        for served in [udp_5064(5064, None), udp_5064(40001, None), udp_5064(5064, Some("127.0.0.1:9464"))] {
+            assert!(HELP.contains(ready_line(&served).trim_end()));
         }
     }
 
     #[test]
-    fn the_ready_line_is_the_documented_one() {
-        let address = Ipv4Addr::LOCALHOST;
-
-        assert!(HELP.contains(ready_line(102, address, 5064, 5064, false).trim_end()));
-        assert!(HELP.contains(ready_line(102, address, 40001, 5064, false).trim_end()));
+    fn metrics_are_for_this_host_unless_an_address_is_given() {
+        assert_eq!(metrics_address("9464"), Ok("127.0.0.1:9464".parse().unwrap()));
+        assert_eq!(metrics_address("0.0.0.0:9464"), Ok("0.0.0.0:9464".parse().unwrap()));
+        assert_eq!(metrics_address("[::1]:0"), Ok("[::1]:0".parse().unwrap()));
+        assert!(metrics_address("plant:9464").is_err() && metrics_address("70000").is_err());
     }
 }

@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
 use super::access::CHECKS_ADDRESS;
+use super::reccaster::{ANSWER_S, HOLD_OFF_MAX_S};
 use super::script::{Flow, seconds};
 use super::{Call, Failure, Purpose, Shell, table};
 
 type Outcome = Result<Flow, Failure>;
 
-/// Variables of C programs that scripts set, and what they are at first. Only the first two have a meaning here.
+/// Variables of C programs that scripts set, and what they are at first. Only the first four have a meaning here.
 pub(super) fn variables() -> BTreeMap<&'static str, i64> {
     BTreeMap::from([
         (RECORDS_ONCE_ONLY, 0),
         (CHECKS_ADDRESS, 0),
+        HOLD_OFF_MAX_S,
+        ANSWER_S,
         ("callbackParallelThreadsDefault", 2),
         ("CASDEBUG", 0),
         ("dbAccessDebugPUTF", 0),
@@ -89,16 +92,22 @@ pub(super) fn var(shell: &mut Shell, call: &Call<'_>) -> Outcome {
         shell.say(&line);
         return Ok(Flow::Next);
     };
-    let value: i64 = text.parse().map_err(|_| Failure::Word(2, format!("\"{text}\" is no whole number")))?;
+    let value = whole(text).ok_or_else(|| Failure::Word(2, format!("\"{text}\" is no whole number")))?;
     shell.variables.insert(known, value);
     if known == RECORDS_ONCE_ONLY {
         if let super::Stage::Loading(loader) = &mut shell.stage {
             loader.allow_records_once(value != 0);
         }
-    } else if known != CHECKS_ADDRESS {
+    } else if ![CHECKS_ADDRESS, HOLD_OFF_MAX_S.0, ANSWER_S.0].contains(&known) {
         shell.remark(format!("the variable {name} is kept, and nothing here is governed by it"));
     }
     Ok(Flow::Next)
+}
+
+/// Some variables are floating-point numbers in C, so scripts write `5.0`.
+fn whole(text: &str) -> Option<i64> {
+    let (number, decimals) = text.split_once('.').unwrap_or((text, ""));
+    number.parse().ok().filter(|_| decimals.bytes().all(|digit| digit == b'0'))
 }
 
 pub(super) fn date(shell: &mut Shell, call: &Call<'_>) -> Outcome {

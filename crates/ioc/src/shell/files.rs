@@ -4,7 +4,7 @@ use fodo_db::{Loader, OpenFile};
 
 use super::script::Flow;
 use super::{Call, Failure, Purpose, Shell, Stage, check, lock};
-use crate::{Ioc, IocError};
+use crate::{Ioc, IocError, Surroundings};
 
 type Outcome = Result<Flow, Failure>;
 
@@ -60,10 +60,20 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let config = (start.configure)(&lookup).map_err(|error| error.to_string())?;
     let links = fodo_net::ClientConfig::from_variables(&lookup).map_err(|error| error.to_string())?;
     let log = start.log.take().unwrap_or_else(fodo_net::log::Log::silent);
+    let (metrics, reccaster) = (start.metrics.take(), start.reccaster);
     let policy = shell.policy(given);
     let ioc = Ioc::of(*loader).and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
+    let ioc = ioc.standing_in(shell.surroundings());
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
-    let running = ioc.linked(links).serve_telling(config, log).map_err(failure)?;
+    let ioc = match metrics {
+        Some((address, left_out)) => ioc.metered(address, left_out).map_err(failure)?,
+        None => ioc,
+    };
+    let told = shell.told(reccaster);
+    let mut running = ioc.linked(links).serve_telling(config, log.clone()).map_err(failure)?;
+    if let Some(told) = told {
+        running.tell_receivers(told, log).map_err(failure)?;
+    }
     let ready = match &shell.purpose {
         Purpose::Run(start) => (start.ready)(&running),
         Purpose::Check => String::new(),
@@ -84,6 +94,13 @@ pub(super) fn failure(error: IocError) -> Failure {
 }
 
 impl Shell {
+    /// What an IOC that this shell starts tells of the place it stands in.
+    fn surroundings(&self) -> Surroundings {
+        let names = self.macros.names().into_iter();
+        let variables = names.map(|name| (name.to_owned(), self.variable(name).unwrap_or_default().to_owned()));
+        Surroundings { folder: self.folder.clone(), variables: variables.collect() }
+    }
+
     /// In a check: what is odd in the records that were loaded; from now on they can be asked for.
     pub(super) fn look_at_records(&mut self) {
         if !matches!(self.stage, Stage::Loading(_)) {

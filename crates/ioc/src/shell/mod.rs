@@ -8,6 +8,7 @@ mod check;
 mod complete;
 mod environment;
 mod files;
+mod reccaster;
 mod records;
 mod script;
 mod table;
@@ -16,6 +17,7 @@ mod words;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,10 +26,11 @@ use fodo_net::log::Log;
 use fodo_net::{ConfigError, ServerConfig};
 
 use crate::turn::Crank;
-use crate::{Policy, RunningIoc};
+use crate::{LeftOut, Policy, RunningIoc};
 
 pub use check::{Finding, Weight};
 pub use complete::Completer;
+pub(crate) use records::matches;
 pub use script::Flow;
 use words::Word;
 
@@ -47,12 +50,16 @@ pub struct Start {
     pub date: Box<dyn Fn(&str) -> String + Send>,
     /// What happens on the network is told to this.
     pub log: Option<Log>,
+    /// Where what is counted is read over HTTP, with what counts the lines that a put log leaves out.
+    pub metrics: Option<(SocketAddr, Option<LeftOut>)>,
+    /// The UDP port where announcements of RecCeivers are heard, who are told the records; none: nobody is told.
+    pub reccaster: Option<u16>,
 }
 
 /// What the shell is for.
 pub enum Purpose {
     /// Commands do what they say.
-    Run(Start),
+    Run(Box<Start>),
     /// Commands are checked.
     Check,
 }
@@ -88,6 +95,8 @@ pub struct Shell {
     /// The access security file that `iocInit` is to load, and its macros.
     access_file: Option<PathBuf>,
     access_macros: String,
+    /// What scripts want RecCeivers to be told, or not.
+    recsync: reccaster::Wishes,
     findings: Vec<Finding>,
     /// The scripts that are read, innermost last.
     within: Vec<script::Within>,
@@ -165,6 +174,7 @@ impl Shell {
             told: HashSet::new(),
             access_file: None,
             access_macros: String::new(),
+            recsync: reccaster::Wishes::default(),
             findings: Vec::new(),
             within: Vec::new(),
         }

@@ -18,7 +18,7 @@ type Outcome = Result<Flow, Failure>;
 const ELEMENTS_SHOWN_MAX: usize = 10;
 
 /// Whether a name is what a pattern says: `*` for any characters, `?` for one.
-pub(super) fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut place) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

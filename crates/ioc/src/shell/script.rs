@@ -46,7 +46,10 @@ pub(super) struct Within {
 
 impl Shell {
     /// Runs a script of this name, every line shown as it is read, its macros replaced. `Broken` when it cannot be read, too.
+    ///
+    /// As in EPICS Base, the variable IOCSH_STARTUP_SCRIPT tells its name from now on.
     pub fn run_script(&mut self, name: &str) -> Flow {
+        self.macros.define("IOCSH_STARTUP_SCRIPT", name);
         match self.script(name) {
             Ok(flow) => flow,
             Err(failure) => {

@@ -1,7 +1,7 @@
 //! Every command: its name, how it is written, what it does.
 
 use super::script::Flow;
-use super::{Call, Failure, Shell, access, environment, files, records};
+use super::{Call, Failure, Shell, access, environment, files, reccaster, records};
 
 /// A command.
 pub(super) struct Command {
@@ -29,6 +29,8 @@ macro_rules! commands {
 }
 
 commands! {
+    "addReccasterEnvVars" "(\"NAME\", \"NAME\")" "Tell RecCeivers more variables of the environment" true reccaster::add_variables;
+    "addReccasterExcludePattern" "(\"*:x\", \"y:*\")" "Tell RecCeivers nothing of records with such names" true reccaster::keep_back;
     "asInit" "" "Load the access security file again" true access::load_again;
     "asSetFilename" "(\"file\")" "The access security file that iocInit loads" true access::set_file;
     "asSetSubstitutions" "(\"A=1\")" "Macros for the access security file" true access::set_macros;

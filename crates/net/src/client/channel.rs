@@ -267,13 +267,7 @@ impl ChannelCore {
 
     /// Why a task may not even be asked of the server.
     pub(super) fn refusal(&self, task: &Task) -> Option<Error> {
-        let state = lock(&self.state);
-        let server = match &state.phase {
-            Phase::Active(circuit, ..) if !state.allows(task) => circuit.server(),
-            _ => return None,
-        };
-        let refusal = if matches!(task, Task::Get(_)) { Refusal::ReadAccess } else { Refusal::WriteAccess };
-        Some(Error::Refused { pv: self.name.to_string(), server, refusal })
+        lock(&self.state).refusal(&self.name, task)
     }
 
     /// The error of an operation that got no answer in time.
@@ -307,7 +301,13 @@ impl ChannelCore {
             let (circuit, place) = {
                 let mut state = lock(&self.state);
                 match &state.phase {
-                    Phase::Active(circuit, place, _) => (circuit.clone(), *place),
+                    Phase::Active(circuit, place, _) => match state.ended(&self.name, &task) {
+                        None => (circuit.clone(), *place),
+                        Some(result) => {
+                            operation.end(result).wake();
+                            return operation;
+                        }
+                    },
                     Phase::Closed => {
                         operation.end(Err(self.closed())).wake();
                         return operation;
@@ -318,16 +318,7 @@ impl ChannelCore {
                     }
                 }
             };
-            let ended = match (self.refusal(&task), &task) {
-                (Some(error), _) => Some(Err(error)),
-                (None, Task::Connect) => self.facts().map(Outcome::Connected).map(Ok),
-                (None, _) => None,
-            };
-            if let Some(result) = ended {
-                operation.end(result).wake();
-                return operation;
-            }
-            if task != Task::Connect && circuit.issue(&operation, &task, place, is_driven) {
+            if circuit.issue(&operation, &task, place, is_driven) {
                 return operation;
             }
             // The circuit was lost between the two locks; the channel will say so in a moment.
@@ -378,6 +369,23 @@ impl State {
             Task::Connect => true,
             Task::Get(_) => self.rights.read,
             Task::Put(_) | Task::PutUnconfirmed(_) => self.rights.write,
+        }
+    }
+
+    fn refusal(&self, pv: &str, task: &Task) -> Option<Error> {
+        let server = match &self.phase {
+            Phase::Active(circuit, ..) if !self.allows(task) => circuit.server(),
+            _ => return None,
+        };
+        let refusal = if matches!(task, Task::Get(_)) { Refusal::ReadAccess } else { Refusal::WriteAccess };
+        Some(Error::Refused { pv: pv.to_owned(), server, refusal })
+    }
+
+    /// How a task ends on an active channel without being asked of the server.
+    fn ended(&self, pv: &str, task: &Task) -> Option<Result<Outcome, Error>> {
+        match task {
+            Task::Connect => self.facts().map(Outcome::Connected).map(Ok),
+            _ => self.refusal(pv, task).map(Err),
         }
     }
 

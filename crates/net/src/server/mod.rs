@@ -1,6 +1,7 @@
 //! A server: any [`Source`] of PVs on the network.
 
 mod circuit;
+mod observer;
 mod posts;
 mod quota;
 mod reactor;
@@ -15,12 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub use self::observer::{ClientStatus, Observer, ServerCounts};
 pub use self::posts::Posts;
 use self::quota::Hosts;
 use self::reactor::{Inbox, Message, Reactor};
 use self::relay::Relay;
 pub use self::source::{Completion, Peer, PutRefusal, Pv, PvFacts, RightsSignal, Source};
-pub use self::status::ClientStatus;
+pub use self::status::StatusPv;
 use self::status::{Refresher, StatusSource};
 use crate::config::{Quotas, ServerConfig};
 use crate::log::Log;
@@ -91,7 +93,7 @@ impl UpdateTally {
 #[derive(Debug)]
 pub struct Server {
     inboxes: Vec<Arc<Inbox>>,
-    tally: Arc<UpdateTally>,
+    observer: Observer,
     refresher: Option<Refresher>,
     threads: Vec<JoinHandle<()>>,
     tcp_port: u16,
@@ -111,8 +113,8 @@ impl Server {
         let (tcp_port, udp_port) = (edge.tcp_port, edge.udp_port);
         let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(limit::SERVER_THREADS);
         let tally = Arc::new(UpdateTally::default());
-        let status = config.status_prefix.map(|prefix| Arc::new(StatusSource::new(&prefix, source.clone())));
-        let source = status.clone().map_or(source, |status| status as Arc<dyn Source>);
+        let status = Arc::new(StatusSource::new(config.status_prefix, source));
+        let source: Arc<dyn Source> = status.clone();
         let hosts = Arc::new(Hosts::new(config.quotas.clone()));
         let mut reactors = Vec::new();
         for _ in 0..n_threads {
@@ -121,7 +123,8 @@ impl Server {
         }
         let inboxes: Vec<Arc<Inbox>> = reactors.iter().map(|reactor| reactor.inbox().clone()).collect();
         let threads = Vec::new();
-        let mut server = Server { inboxes: inboxes.clone(), tally, refresher: None, threads, tcp_port, udp_port };
+        let observer = Observer::new(inboxes.clone(), tally, hosts.clone(), status.clone());
+        let mut server = Server { inboxes: inboxes.clone(), observer, refresher: None, threads, tcp_port, udp_port };
         let mut edge = Some(edge);
         for (index, mut reactor) in reactors.into_iter().enumerate() {
             if let Some(edge) = edge.take() {
@@ -133,8 +136,8 @@ impl Server {
                 .map_err(ServerError::System)?;
             server.threads.push(thread);
         }
-        if let Some(status) = status {
-            let started = Refresher::start(status, inboxes, server.tally.clone(), hosts);
+        if status.has_prefix() {
+            let started = Refresher::start(server.observer.clone());
             server.refresher = Some(started.map_err(ServerError::System)?);
         }
         Ok(server)
@@ -142,7 +145,7 @@ impl Server {
 
     /// What became of the updates so far. Exact once the circuits are idle.
     pub fn update_counts(&self) -> UpdateCounts {
-        self.tally.counts()
+        self.observer.counts().updates
     }
 
     /// Tells this server that what clients may do may have changed; for whoever decides it.
@@ -150,10 +153,9 @@ impl Server {
         RightsSignal(self.inboxes.clone())
     }
 
-    /// Every client there is now, those that keep something waiting for longest first. Waits for the threads of the
-    /// server, at most half a second each.
-    pub fn clients(&self) -> Vec<ClientStatus> {
-        status::clients(&self.inboxes)
+    /// What looks at this server from outside, and may outlive it.
+    pub fn observer(&self) -> Observer {
+        self.observer.clone()
     }
 
     /// The TCP port of the circuits.

@@ -18,8 +18,8 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
 use super::circuit::{Circuit, Turn};
+use super::observer::ClientStatus;
 use super::quota::{Hosts, Share};
-use super::status::ClientStatus;
 use super::{Answering, Edge, PutRefusal, Source, UpdateTally};
 use crate::log::{Level, Log};
 use crate::sync::lock;

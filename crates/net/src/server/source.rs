@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fodo_ca::Rights;
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
 
+use super::observer::{ClientStatus, ServerCounts};
 use super::posts::Posts;
 use super::reactor::{CircuitKey, Inbox, Message};
 
@@ -20,6 +21,9 @@ pub trait Source: Send + Sync + 'static {
     fn refusal(&self, _name: &str) -> Option<String> {
         None
     }
+
+    /// Called once a second on a thread of its own where the server tells its status: for a source that adds to it.
+    fn refresh_status(&self, _clients: &[ClientStatus], _counts: &ServerCounts) {}
 }
 
 /// What clients are told of a PV when they connect.

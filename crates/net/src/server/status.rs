@@ -4,7 +4,6 @@
 //! looks at its circuits then.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
@@ -15,38 +14,16 @@ use std::{fmt, io};
 use fodo_ca::ring::Post;
 use fodo_data::{Alarm, EventMask, Kind, Meta, Reading, Severity, TimeStamp, Value};
 
-use super::quota::Hosts;
-use super::reactor::{Inbox, Message};
-use super::{Completion, Peer, Posts, PutRefusal, Pv, PvFacts, Source, UpdateCounts, UpdateTally};
+use super::observer::{ClientStatus, Observer, ServerCounts};
+use super::{Completion, Peer, Posts, PutRefusal, Pv, PvFacts, Source};
+use crate::process::{ProcessFacts, cpu_used};
 use crate::sync::lock;
 use crate::{clock, limit};
 
-/// One client as the server sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientStatus {
-    /// Its end of the circuit.
-    pub address: SocketAddr,
-    /// As it says itself.
-    pub user: String,
-    /// Likewise.
-    pub host: String,
-    /// PVs it has a channel to, counted by channel.
-    pub n_channels: usize,
-    /// Running monitors.
-    pub n_subscriptions: usize,
-    /// Bytes that it has not taken yet.
-    pub queued_bytes: usize,
-    /// PVs with posts that are not among these bytes yet.
-    pub n_pvs_waiting: usize,
-    /// What became of its updates.
-    pub updates: UpdateCounts,
-    /// For how long there has always been something that it had not taken.
-    pub waiting: Option<Duration>,
-}
-
 /// The PVs of the status and, behind them, whatever else is served.
 pub(super) struct StatusSource {
-    prefix: String,
+    /// None where the status is not served; searches are counted all the same.
+    prefix: Option<String>,
     inner: Arc<dyn Source>,
     pvs: HashMap<&'static str, Arc<StatusPv>>,
     n_searches: AtomicU64,
@@ -59,8 +36,10 @@ pub(super) struct Refresher {
     thread: Option<JoinHandle<()>>,
 }
 
-struct StatusPv {
+/// A PV that the program sets and nobody else writes.
+pub struct StatusPv {
     kind: Kind,
+    count_max: u32,
     meta: Arc<Meta>,
     reading: Mutex<Reading>,
     posts: Posts,
@@ -86,31 +65,32 @@ const NUMBERS: [(&str, &str); 13] = [
 /// The name of all in one, as JSON in an array of char.
 const JSON: &str = "STATUS";
 
-/// What was counted since the server began.
-#[derive(Debug)]
-struct Counts {
-    updates: UpdateCounts,
-    n_posted: u64,
-    n_dropped: u64,
-    n_searches: u64,
-    n_refused: u64,
-    n_flawed: u64,
-}
-
 /// What the numbers are; in their order.
 #[derive(Debug, Default)]
 struct Totals([f64; NUMBERS.len()]);
 
 impl StatusSource {
-    pub(super) fn new(prefix: &str, inner: Arc<dyn Source>) -> StatusSource {
-        let mut pvs: HashMap<&'static str, Arc<StatusPv>> =
-            NUMBERS.iter().map(|&(name, units)| (name, Arc::new(StatusPv::new(Value::from(0.0), units)))).collect();
-        pvs.insert(JSON, Arc::new(StatusPv::new(Value::from(b"{}".to_vec()), "")));
-        StatusSource { prefix: prefix.to_owned(), inner, pvs, n_searches: AtomicU64::new(0) }
+    pub(super) fn new(prefix: Option<String>, inner: Arc<dyn Source>) -> StatusSource {
+        let mut pvs: HashMap<&'static str, Arc<StatusPv>> = NUMBERS
+            .iter()
+            .map(|&(name, units)| (name, Arc::new(StatusPv::new(Value::from(0.0), 1, in_units(units)))))
+            .collect();
+        let json = StatusPv::new(Value::from(b"{}".to_vec()), limit::STATUS_BYTES as u32, Meta::default());
+        pvs.insert(JSON, Arc::new(json));
+        StatusSource { prefix, inner, pvs, n_searches: AtomicU64::new(0) }
+    }
+
+    pub(super) fn has_prefix(&self) -> bool {
+        self.prefix.is_some()
+    }
+
+    /// How many names were asked for.
+    pub(super) fn n_searches(&self) -> u64 {
+        self.n_searches.load(Ordering::Relaxed)
     }
 
     fn own(&self, name: &str) -> Option<&Arc<StatusPv>> {
-        self.pvs.get(name.strip_prefix(&self.prefix)?.strip_prefix(':')?)
+        self.pvs.get(name.strip_prefix(self.prefix.as_deref()?)?.strip_prefix(':')?)
     }
 
     fn post(&self, clients: &[ClientStatus], totals: &Totals) {
@@ -141,30 +121,16 @@ impl Source for StatusSource {
 }
 
 impl Refresher {
-    /// Refreshes the PVs of `source` every second from what these reactors say.
-    pub(super) fn start(
-        source: Arc<StatusSource>,
-        inboxes: Vec<Arc<Inbox>>,
-        tally: Arc<UpdateTally>,
-        hosts: Arc<Hosts>,
-    ) -> io::Result<Refresher> {
+    /// Refreshes the PVs of the status, and those of the source behind it, every second.
+    pub(super) fn start(observer: Observer) -> io::Result<Refresher> {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new().name("fodo-status".into()).spawn(move || {
             let mut cpu = Cpu::now();
+            let source = observer.source();
             loop {
-                let clients = clients(&inboxes);
-                let sum =
-                    |of: fn(&Inbox) -> &AtomicU64| inboxes.iter().map(|inbox| of(inbox).load(Ordering::Relaxed)).sum();
-                let counts = Counts {
-                    updates: tally.counts(),
-                    n_posted: sum(|inbox| &inbox.updates.posted),
-                    n_dropped: sum(|inbox| &inbox.updates.dropped),
-                    n_searches: source.n_searches.load(Ordering::Relaxed),
-                    n_refused: hosts.n_refused(),
-                    n_flawed: hosts.n_flawed(),
-                };
-                let totals = Totals::of(&clients, &counts, &mut cpu);
-                source.post(&clients, &totals);
+                let (clients, counts) = (observer.clients(), observer.counts());
+                source.post(&clients, &Totals::of(&clients, &counts, &mut cpu));
+                source.inner.refresh_status(&clients, &counts);
                 if stopped.recv_timeout(limit::STATUS_PERIOD) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
@@ -184,44 +150,29 @@ impl Drop for Refresher {
     }
 }
 
-/// Every client, those that keep something waiting for longest first.
-pub(super) fn clients(inboxes: &[Arc<Inbox>]) -> Vec<ClientStatus> {
-    let mut clients = Vec::new();
-    let asked: Vec<_> = inboxes
-        .iter()
-        .map(|inbox| {
-            let (sender, answer) = mpsc::channel();
-            inbox.push(Message::Status(sender));
-            answer
-        })
-        .collect();
-    for answer in asked {
-        // A reactor that is busy for longer is left out this time; what it says late goes nowhere.
-        clients.extend(answer.recv_timeout(limit::STATUS_ANSWER).unwrap_or_default());
-    }
-    clients.sort_by_key(|client| std::cmp::Reverse((client.waiting, client.queued_bytes, client.updates.merged)));
-    clients
-}
-
 impl Totals {
-    fn of(clients: &[ClientStatus], counts: &Counts, cpu: &mut Cpu) -> Totals {
+    fn of(clients: &[ClientStatus], counts: &ServerCounts, cpu: &mut Cpu) -> Totals {
         let sum = |of: fn(&ClientStatus) -> usize| clients.iter().map(of).sum::<usize>() as f64;
         Totals([
             clients.len() as f64,
             sum(|client| client.n_channels),
             sum(|client| client.n_subscriptions),
             sum(|client| client.queued_bytes),
-            counts.n_posted as f64,
+            counts.posted as f64,
             counts.updates.sent as f64,
             counts.updates.merged as f64,
-            counts.n_dropped as f64,
-            counts.n_searches as f64,
-            counts.n_refused as f64,
-            counts.n_flawed as f64,
+            counts.dropped as f64,
+            counts.searches as f64,
+            counts.refused as f64,
+            counts.flawed as f64,
             cpu.percent(),
-            resident_bytes(),
+            ProcessFacts::now().resident_bytes.map_or(f64::NAN, |bytes| bytes as f64),
         ])
     }
+}
+
+fn in_units(units: &str) -> Meta {
+    Meta { units: units.into(), ..Meta::default() }
 }
 
 /// The totals by their names, and the clients for as long as there is room.
@@ -269,14 +220,15 @@ fn quoted(text: &str) -> String {
 }
 
 impl StatusPv {
-    fn new(value: Value, units: &str) -> StatusPv {
-        let meta = Arc::new(Meta { units: units.into(), ..Meta::default() });
+    /// One with this value at first. `count_max`: how many elements it may have later.
+    pub fn new(value: Value, count_max: u32, meta: Meta) -> StatusPv {
         let kind = value.kind();
         let reading = Mutex::new(Reading::bare(value));
-        StatusPv { kind, meta, reading, posts: Posts::new(limit::STATUS_POSTS) }
+        StatusPv { kind, count_max, meta: Arc::new(meta), reading, posts: Posts::new(limit::STATUS_POSTS) }
     }
 
-    fn post(&self, value: Value, time: TimeStamp) {
+    /// A value of the same kind, which whoever listens is told.
+    pub fn post(&self, value: Value, time: TimeStamp) {
         let mut reading = lock(&self.reading);
         *reading = Reading { value, alarm: Alarm::default(), time, meta: None };
         let mask = EventMask::VALUE | EventMask::LOG;
@@ -284,10 +236,15 @@ impl StatusPv {
     }
 }
 
+impl fmt::Debug for StatusPv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatusPv").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
 impl Pv for StatusPv {
     fn facts(&self) -> PvFacts {
-        let count_max = if self.kind == Kind::U8 { limit::STATUS_BYTES as u32 } else { 1 };
-        PvFacts { kind: self.kind, count_max, is_read_only: true, class_name: "status" }
+        PvFacts { kind: self.kind, count_max: self.count_max, is_read_only: true, class_name: "status" }
     }
 
     fn read(&self) -> Reading {
@@ -344,22 +301,10 @@ impl Cpu {
     }
 }
 
-fn cpu_used() -> Duration {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(used.tv_sec.try_into().unwrap_or(0), used.tv_nsec.try_into().unwrap_or(0))
-}
-
-/// Bytes of memory that this process has in use; NaN where the system does not tell in `/proc`.
-fn resident_bytes() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-    kib.map_or(f64::NAN, |kib| kib * 1024.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::UpdateCounts;
 
     fn client(user: &str) -> ClientStatus {
         ClientStatus {

@@ -5,27 +5,22 @@ use std::time::{Duration, Instant};
 use fodo_data::Value;
 
 use super::{Channel, ChannelCore, Phase};
+use crate::client::Error;
 use crate::client::operation::{Operation, Task, deadline_after};
-use crate::client::{Error, Refusal};
 use crate::sync::lock;
 
 impl ChannelCore {
     /// Writes without an answer, if it is active.
     fn write_now(&self, value: &Value, deadline: Instant) -> Option<Result<(), Error>> {
-        let (circuit, place, may_write) = {
+        let (circuit, place) = {
             let state = lock(&self.state);
             match &state.phase {
-                Phase::Active(circuit, place, _) => (circuit.clone(), *place, state.rights.write),
+                Phase::Active(circuit, place, _) if state.rights.write => (circuit.clone(), *place),
                 _ => return None,
             }
         };
-        let pv = || self.name.to_string();
-        if !may_write {
-            let refusal = Refusal::WriteAccess;
-            return Some(Err(Error::Refused { pv: pv(), server: circuit.server(), refusal }));
-        }
         let written = circuit.write(self, place, value, deadline)?;
-        Some(written.map_err(|reason| Error::Misuse { pv: pv(), reason }))
+        Some(written.map_err(|reason| Error::Misuse { pv: self.name.to_string(), reason }))
     }
 }
 

@@ -1,0 +1,127 @@
+//! What an IOC has counted is read by Prometheus' own parser, over Python's own HTTP client.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use fodo_conformance::place::{self, free_port, program, python, script};
+use fodo_conformance::process::{Process, confine, printed_by};
+use fodo_net::{ClientConfig, Context, MonitorOptions, Value};
+use serde_json::Value as Json;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An IOC with three records, where its metrics are, and a client to it.
+fn ioc() -> (Process, String, Context, String) {
+    let (port, prefix) = (free_port(), place::prefix());
+    let database = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("metrics-{port}.db"));
+    let records = format!(
+        "record(ao, \"{prefix}gap\") {{ field(FLNK, \"{prefix}twice\") }}\nrecord(calc, \"{prefix}twice\") {{}}\n\
+         record(calc, \"{prefix}count\") {{ field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }}\n"
+    );
+    std::fs::write(&database, records).unwrap();
+    let mut command = Command::new(program());
+    command.args(["ioc", "--interface", "127.0.0.1", "--port", &port.to_string(), "--metrics", "0"]);
+    command.arg("--put-log").arg(database.with_extension("json")).arg("-d").arg(&database);
+    confine(&mut command, port);
+    let mut process = Process::start("fodo ioc", &mut command).unwrap();
+    let ready = process.line_that_begins("fodo ioc: serving", PATIENCE).unwrap();
+    let (_, url) = ready.split_once("metrics on ").unwrap();
+    let context = Context::new(ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]));
+    (process, url.trim_end_matches(')').to_owned(), context, prefix)
+}
+
+/// The page as Prometheus reads it.
+fn read(url: &str) -> Json {
+    let text =
+        printed_by("Prometheus' parser", Command::new(python()).arg(script("metrics_client.py")).arg(url), PATIENCE);
+    serde_json::from_str(&text.unwrap()).unwrap()
+}
+
+/// The number of a family, or of one of its labels.
+fn number(page: &Json, family: &str, label: Option<&str>) -> Option<f64> {
+    let samples = page["families"][family]["samples"].as_array()?;
+    let is_wanted = |sample: &&Json| label.is_none_or(|label| sample[1]["scan"] == label);
+    samples.iter().find(is_wanted)?[2].as_f64()
+}
+
+#[test]
+fn every_number_has_a_type_and_a_help_and_the_page_its_version() {
+    let (_process, url, _context, _) = ioc();
+
+    let page = read(&url);
+
+    assert_eq!(page["content_type"], "text/plain; version=0.0.4; charset=utf-8");
+    let families = page["families"].as_object().unwrap();
+    for (name, family) in families {
+        assert!(!family["help"].as_str().unwrap().is_empty(), "{name} says nothing");
+        assert!(name.starts_with("fodo_") || name.starts_with("process_"), "{name}");
+        let is_counter = family["type"] == "counter";
+        assert!(is_counter || family["type"] == "gauge", "{name} is {}", family["type"]);
+        let samples = family["samples"].as_array().unwrap();
+        assert!(!samples.is_empty(), "{name} has no number");
+        let ends_so = |sample: &Json| sample[0].as_str().unwrap().ends_with("_total");
+        assert!(samples.iter().all(|sample| ends_so(sample) == is_counter), "{name}");
+    }
+    for family in
+        ["process_cpu_seconds", "process_resident_memory_bytes", "process_open_fds", "process_start_time_seconds"]
+    {
+        assert!(number(&page, family, None).is_some_and(|number| number > 0.0), "{family}: {page}");
+    }
+    assert_eq!(number(&page, "fodo_records", None), Some(3.0));
+    assert_eq!(page["families"]["fodo_build_info"]["samples"][0][1]["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn the_reference_page_has_every_name_and_its_sort_and_no_other() {
+    let (_process, url, _context, _) = ioc();
+    let reference = std::fs::read_to_string(place::own_folder().join("../docs/reference/metrics.md")).unwrap();
+
+    let page = read(&url);
+
+    let families = page["families"].as_object().unwrap();
+    for (name, family) in families {
+        let end = if family["type"] == "counter" { "_total" } else { "" };
+        let beginning = format!("| `{name}{end}` | {} |", family["type"].as_str().unwrap());
+        assert!(reference.contains(&beginning), "the page has no {beginning}");
+    }
+    let rows = reference.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, families.len());
+}
+
+#[test]
+fn what_clients_and_records_do_is_counted() {
+    let (_process, url, context, prefix) = ioc();
+    let before = read(&url);
+
+    let gap = context.channel(&format!("{prefix}gap")).unwrap();
+    gap.put(Value::from(2.0), PATIENCE).unwrap();
+    let count = context.channel(&format!("{prefix}count")).unwrap();
+    let updates = count.monitor(MonitorOptions::default());
+    (0..3).for_each(|_| drop(updates.next(PATIENCE).unwrap()));
+    let has_all = |page: &Json| {
+        let more = |family: &str, label: Option<&str>| {
+            number(page, family, label).unwrap() - number(&before, family, label).unwrap()
+        };
+        number(page, "fodo_clients", None) == Some(1.0)
+            && number(page, "fodo_channels", None) == Some(2.0)
+            && number(page, "fodo_subscriptions", None) == Some(1.0)
+            && more("fodo_searches", None) >= 2.0
+            && more("fodo_updates_sent", None) >= 3.0
+            && more("fodo_scan_records_processed", Some(".1 second")) >= 2.0
+            // These, and the two of the put.
+            && more("fodo_records_processed", None) >= 4.0
+    };
+    let start = Instant::now();
+    let mut page = read(&url);
+    while !has_all(&page) && start.elapsed() < PATIENCE {
+        page = read(&url);
+    }
+
+    assert!(has_all(&page), "{page}");
+    assert_eq!(number(&page, "fodo_scan_records", Some(".1 second")), Some(1.0));
+    assert_eq!(number(&page, "fodo_scan_periods_skipped", Some("10 second")), Some(0.0));
+}

@@ -1,0 +1,122 @@
+//! What a server has to tell, as lines on stderr.
+
+use std::io::{self, Write as _};
+use std::time::SystemTime;
+
+use fodo_net::log::{Level, Line, Log};
+use serde_json::Map;
+
+use crate::json;
+use crate::local_time::Clock;
+
+/// Which lines are told, and how.
+#[derive(Debug, clap::Args)]
+pub struct LogFlags {
+    /// Lines that matter less are not told on stderr
+    #[arg(long, value_name = "LEVEL", default_value = "warning")]
+    log_level: LogLevel,
+    /// How these lines look; JSON is one object per line
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+}
+
+/// Which lines are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogLevel {
+    Error,
+    Warning,
+    Info,
+    Debug,
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+impl LogFlags {
+    /// Where a server's lines go.
+    pub fn log(&self) -> Log {
+        let format = self.log_format;
+        Log::new(self.level(), move |line| {
+            // Nothing is left to do when stderr fails.
+            let _ = io::stderr().write_all(told(line, format).as_bytes());
+        })
+    }
+
+    /// A line that is about no peer.
+    pub fn say(&self, level: Level, what: &str) {
+        if level > self.level() {
+            return;
+        }
+        let time = SystemTime::now().into();
+        let line = Line { level, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 };
+        // As above.
+        let _ = io::stderr().write_all(told(&line, self.log_format).as_bytes());
+    }
+
+    fn level(&self) -> Level {
+        match self.log_level {
+            LogLevel::Error => Level::Error,
+            LogLevel::Warning => Level::Warning,
+            LogLevel::Info => Level::Info,
+            LogLevel::Debug => Level::Debug,
+        }
+    }
+}
+
+fn told(line: &Line, format: LogFormat) -> String {
+    let level = match line.level {
+        Level::Error => "error",
+        Level::Warning => "warning",
+        Level::Info => "info",
+        Level::Debug => "debug",
+    };
+    let peer = line.peer.map(|peer| peer.to_string());
+    let time = Clock::rfc3339(line.time);
+    if format == LogFormat::Json {
+        return json::line(Map::from_iter([
+            ("time".to_owned(), time.into()),
+            ("level".to_owned(), level.into()),
+            ("what".to_owned(), line.what.clone().into()),
+            ("peer".to_owned(), peer.into()),
+            ("pv".to_owned(), line.pv.clone().into()),
+            ("left_out".to_owned(), line.n_left_out.into()),
+        ]));
+    }
+    // Names come from peers: a terminal is to show them, not to obey.
+    let pv = line.pv.as_ref().map(|pv| format!(" \"{}\"", pv.escape_debug())).unwrap_or_default();
+    let peer = peer.map(|peer| format!(" ({peer})")).unwrap_or_default();
+    let left_out = if line.n_left_out > 0 { format!("; {} like it left out", line.n_left_out) } else { String::new() };
+    format!("{} {level}: {}{pv}{peer}{left_out}\n", time.unwrap_or_default(), line.what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_log_tells_who_and_what_and_commands_no_terminal() {
+        let line = Line {
+            level: Level::Debug,
+            time: fodo_net::TimeStamp { unix_s: 1_800_000_000, nanos: 5 },
+            what: "a channel is refused".to_owned(),
+            peer: Some("10.0.0.2:4000".parse().unwrap()),
+            pv: Some("x\u{1b}[2J".to_owned()),
+            n_left_out: 3,
+        };
+
+        assert_eq!(
+            told(&line, LogFormat::Text),
+            "2027-01-15T08:00:00.000000005Z debug: a channel is refused \"x\\u{1b}[2J\" (10.0.0.2:4000); 3 like it left \
+             out\n"
+        );
+        let object: Map<String, serde_json::Value> = serde_json::from_str(&told(&line, LogFormat::Json)).unwrap();
+        assert_eq!((&object["peer"], &object["left_out"]), (&"10.0.0.2:4000".into(), &3.into()));
+        for key in object.keys() {
+            assert!(crate::verb::ioc::HELP.contains(key), "{key}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a RecCeiver is told of an IOC: its environment, its records with their aliases, descriptions and info items.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fodo_data::{Scalar, Text};
+use fodo_net::process;
+use fodo_net::reccaster::{Inventory, Item, Items, Patience, RecCasterConfig};
+
+use crate::shell::matches;
+use crate::stats::{Surroundings, VERSION};
+use crate::turn::Crank;
+
+/// What is told, and when.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The UDP port of announcements.
+    pub port: u16,
+    /// Variables of the environment beside those that every IOC tells.
+    pub variables: Vec<String>,
+    /// Records with names like these are kept back; `*` and `?` stand for anything.
+    pub kept_back: Vec<String>,
+    /// After an announcement for up to so long nothing is done.
+    pub hold_off_max: Duration,
+    /// A connection may take so long to open; a server that has said nothing for four times as long is given up.
+    pub answer: Duration,
+}
+
+/// What every IOC tells of its environment, as recsync does.
+const VARIABLES: [&str; 15] = [
+    "HOSTNAME",
+    "EPICS_BASE",
+    "TOP",
+    "ARCH",
+    "IOC",
+    "EPICS_CA_ADDR_LIST",
+    "EPICS_CA_AUTO_ADDR_LIST",
+    "EPICS_CA_MAX_ARRAY_BYTES",
+    "RSRV_SERVER_PORT",
+    "PVAS_SERVER_PORT",
+    "PWD",
+    "EPICS_HOST_ARCH",
+    "IOCNAME",
+    "ENGINEER",
+    "LOCATION",
+];
+
+impl Told {
+    /// Where an IOC that serves on this address listens for announcements: one that nobody but its host reaches, on its host
+    /// only.
+    pub fn config(&self, address: Ipv4Addr) -> RecCasterConfig {
+        let interface = if address.is_loopback() { address } else { Ipv4Addr::UNSPECIFIED };
+        let patience = Patience { hold_off_max: self.hold_off_max, answer: self.answer };
+        RecCasterConfig { interface, port: self.port, patience }
+    }
+
+    /// All there is to tell of an IOC that serves on this TCP port.
+    pub fn inventory(self, crank: Arc<Crank>, surroundings: &Surroundings, tcp_port: u16) -> Inventory {
+        let variables = self.environment(surroundings, tcp_port);
+        let kept_back: Arc<[String]> = self.kept_back.into();
+        Box::new(move || {
+            let variables = variables.clone().into_iter().map(|(name, value)| Item::Variable { name, value });
+            Box::new(variables.chain(records(crank.clone(), kept_back.clone())))
+        })
+    }
+
+    fn environment(&self, surroundings: &Surroundings, tcp_port: u16) -> Vec<(String, String)> {
+        let mut told = vec![("EPICS_VERSION".to_owned(), VERSION.to_owned())];
+        for name in VARIABLES.into_iter().chain(self.variables.iter().map(String::as_str)) {
+            let value = match (surroundings.variable(name), name) {
+                ("", "HOSTNAME") => process::host_name(),
+                // The port of the environment is only where it begins to look for a free one.
+                (_, "RSRV_SERVER_PORT") => tcp_port.to_string(),
+                (value, _) => value.to_owned(),
+            };
+            if !value.is_empty() && told.iter().all(|(known, _)| known != name) {
+                told.push((name.to_owned(), value));
+            }
+        }
+        told
+    }
+}
+
+/// One record after the other, each read when it is told.
+fn records(crank: Arc<Crank>, kept_back: Arc<[String]>) -> Items {
+    let mut aliases: HashMap<Text, Vec<String>> = HashMap::new();
+    for (alias, record) in crank.database().aliases() {
+        aliases.entry(record).or_default().push(alias.to_string());
+    }
+    let is_told = move |name: &str| !kept_back.iter().any(|pattern| matches(pattern, name));
+    Box::new(
+        (0..)
+            .map_while(move |index| {
+                let name = crank.database().record_name(index)?;
+                let aliases = aliases.get(&Text::from(name)).map_or(&[][..], Vec::as_slice);
+                let aliases = aliases.iter().filter(|alias| is_told(alias)).cloned().map(Item::Alias);
+                Some(if is_told(name) { record(&crank, name, aliases) } else { Vec::new() })
+            })
+            .flatten(),
+    )
+}
+
+fn record(crank: &Crank, name: &str, aliases: impl Iterator<Item = Item>) -> Vec<Item> {
+    let database = crank.database();
+    let Some(field) = database.field(name) else { return Vec::new() };
+    let record_type = database.facts(field).record_type;
+    let info = |name: &Text, value: &Text| Item::Info { name: name.to_string(), value: value.to_string() };
+    let infos = database.infos(name).map(|(name, value)| info(name, value));
+    let description = database.field(&format!("{name}.DESC")).and_then(|field| database.read(field).value.first());
+    let description = description.and_then(|value| match value {
+        Scalar::Text(text) => Some(info(&Text::from("recordDesc"), &text)),
+        _ => None,
+    });
+    let first = Item::Record { record_type, name: name.to_owned() };
+    std::iter::once(first).chain(aliases).chain(infos).chain(description).collect()
+}

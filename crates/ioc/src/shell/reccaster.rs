@@ -1,0 +1,62 @@
+//! Commands of recsync: what RecCeivers are told beside the records, and which records they are not.
+
+use std::time::Duration;
+
+use super::script::Flow;
+use super::{Call, Failure, Shell, Stage};
+use crate::Told;
+
+type Outcome = Result<Flow, Failure>;
+
+/// Variables of recsync, in seconds, and what they are unless a script says otherwise.
+pub(super) const HOLD_OFF_MAX_S: (&str, i64) = ("reccastMaxHoldoff", 10);
+pub(super) const ANSWER_S: (&str, i64) = ("reccastTimeout", 20);
+
+/// What scripts have said of RecCeivers.
+#[derive(Debug, Default)]
+pub(super) struct Wishes {
+    variables: Vec<String>,
+    kept_back: Vec<String>,
+}
+
+/// `addReccasterEnvVars("BUILDING", "SECTOR")`
+pub(super) fn add_variables(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    is_early(shell)?;
+    call.needed(1, "the name of a variable")?;
+    let names = call.words.iter().skip(1).map(|word| word.text.clone());
+    shell.recsync.variables.extend(names);
+    Ok(Flow::Next)
+}
+
+/// `addReccasterExcludePattern("*:internal:*", "*_")`
+pub(super) fn keep_back(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    is_early(shell)?;
+    call.needed(1, "a pattern of names")?;
+    let patterns = call.words.iter().skip(1).map(|word| word.text.clone());
+    shell.recsync.kept_back.extend(patterns);
+    Ok(Flow::Next)
+}
+
+fn is_early(shell: &Shell) -> Result<(), Failure> {
+    match shell.stage {
+        Stage::Loading(_) => Ok(()),
+        _ => Err("what RecCeivers are told is chosen before iocInit".to_owned().into()),
+    }
+}
+
+impl Shell {
+    /// What RecCeivers are to be told that announce themselves on a port; told to nobody, it is remarked that a script
+    /// has chosen something.
+    pub(super) fn told(&mut self, port: Option<u16>) -> Option<Told> {
+        let Wishes { variables, kept_back } = std::mem::take(&mut self.recsync);
+        if port.is_none() && !(variables.is_empty() && kept_back.is_empty()) {
+            self.remark("no RecCeiver is told anything; for that fodo ioc has --reccaster".to_owned());
+        }
+        let seconds = |(name, usual)| {
+            let s = self.variables.get(name).copied().unwrap_or(usual);
+            Duration::from_secs(u64::try_from(s).unwrap_or(0))
+        };
+        let (hold_off_max, answer) = (seconds(HOLD_OFF_MAX_S), seconds(ANSWER_S).max(Duration::from_secs(1)));
+        port.map(|port| Told { port, variables, kept_back, hold_off_max, answer })
+    }
+}

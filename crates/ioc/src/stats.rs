@@ -1,0 +1,290 @@
+//! What an IOC says of itself under the names of iocStats, which screens know; beside the server's own status.
+//!
+//! Facts only: what iocStats has for writing (`SYSRESET`, `READACF`, `ACCESS`, the `..._UPD_TIME`) would be a door for
+//! everybody who reaches the IOC, beside its access security. A record of one of these names comes before it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use fodo_data::{Meta, Value};
+use fodo_net::process::{self, HostFacts, ProcessFacts};
+use fodo_net::{ClientStatus, Pv, ServerCounts, Source, StatusPv};
+use jiff::Zoned;
+
+use crate::pv::Records;
+
+/// What an IOC calls itself where others tell the version of EPICS Base.
+pub const VERSION: &str = concat!("Fodo ", env!("CARGO_PKG_VERSION"));
+
+/// Where an IOC stands: what it tells of the place it was started in.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The variables of its environment.
+    pub variables: HashMap<String, String>,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub fn of_process() -> Surroundings {
+        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
+        // A folder that has been taken away has no name any more.
+        Surroundings { folder: std::env::current_dir().unwrap_or_default(), variables }
+    }
+
+    /// What a variable says; nothing where it is not set.
+    pub fn variable(&self, name: &str) -> &str {
+        self.variables.get(name).map_or("", String::as_str)
+    }
+}
+
+/// The records of an IOC, and its stats.
+pub struct Stats {
+    prefix: String,
+    records: Records,
+    pvs: HashMap<&'static str, Arc<StatusPv>>,
+    started: Instant,
+    before: Mutex<Before>,
+}
+
+/// What loads are the difference to, and the heartbeat.
+struct Before {
+    at: Instant,
+    cpu_used: Duration,
+    worked: Option<(u64, u64)>,
+    n_beats: u32,
+}
+
+/// Bytes of a text in Channel Access, without the end of it.
+const TEXT_BYTES: usize = 39;
+
+/// Numbers with their units. All are doubles, as the records of iocStats are.
+const NUMBERS: [(&str, &str); 16] = [
+    ("CA_CLNT_CNT", ""),
+    ("CA_CONN_CNT", ""),
+    ("RECORD_CNT", ""),
+    ("FD_CNT", ""),
+    ("FD_MAX", ""),
+    ("FD_FREE", ""),
+    ("SYS_CPU_LOAD", "%"),
+    ("IOC_CPU_LOAD", "%"),
+    ("LOAD", "%"),
+    ("CPU_CNT", ""),
+    ("MEM_USED", "byte"),
+    ("MEM_FREE", "byte"),
+    ("MEM_MAX", "byte"),
+    ("PROCESS_ID", ""),
+    ("PARENT_ID", ""),
+    ("HEARTBEAT", ""),
+];
+
+impl Stats {
+    /// `prefix`: of the names, without the colon. `n_records`: how many there are.
+    pub fn new(prefix: String, records: Records, n_records: usize, surroundings: &Surroundings) -> Stats {
+        let mut pvs = HashMap::new();
+        for (name, units) in NUMBERS {
+            let meta = Meta { units: units.into(), precision: if units == "%" { 1 } else { 0 }, ..Meta::default() };
+            pvs.insert(name, Arc::new(StatusPv::new(Value::from(0.0), 1, meta)));
+        }
+        for (name, text) in texts(surroundings) {
+            pvs.insert(name, Arc::new(StatusPv::new(Value::from(text.as_str()), 1, Meta::default())));
+        }
+        for (name, text) in long_texts(surroundings) {
+            // As many characters as there are, and the end that clients in C want.
+            let bytes = [text.as_bytes(), b"\0"].concat();
+            let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            pvs.insert(name, Arc::new(StatusPv::new(Value::from(bytes), count, Meta::default())));
+        }
+        let process = ProcessFacts::now();
+        let before =
+            Before { at: Instant::now(), cpu_used: process.cpu_used, worked: HostFacts::now().worked, n_beats: 0 };
+        // What never changes is as old as the IOC.
+        pvs.values().for_each(|pv: &Arc<StatusPv>| pv.post(pv.read().value, SystemTime::now().into()));
+        let stats = Stats { prefix, records, pvs, started: Instant::now(), before: Mutex::new(before) };
+        stats.post("RECORD_CNT", n_records as f64);
+        stats.post("PROCESS_ID", f64::from(std::process::id()));
+        stats.post("PARENT_ID", process::parent().map_or(f64::NAN, f64::from));
+        stats
+    }
+
+    fn own(&self, name: &str) -> Option<&Arc<StatusPv>> {
+        self.pvs.get(name.strip_prefix(&self.prefix)?.strip_prefix(':')?)
+    }
+
+    /// A new value, if it is one.
+    fn post(&self, name: &str, value: impl Into<Value>) {
+        let value = value.into();
+        if let Some(pv) = self.pvs.get(name).filter(|pv| pv.read().value != value) {
+            pv.post(value, SystemTime::now().into());
+        }
+    }
+}
+
+impl Source for Stats {
+    fn serves(&self, name: &str) -> bool {
+        self.records.serves(name) || self.own(name).is_some()
+    }
+
+    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
+        match self.own(name) {
+            Some(pv) if !self.records.serves(name) => Some(pv.clone()),
+            _ => self.records.open(name),
+        }
+    }
+
+    fn refusal(&self, name: &str) -> Option<String> {
+        self.records.refusal(name)
+    }
+
+    fn refresh_status(&self, clients: &[ClientStatus], _: &ServerCounts) {
+        let (process, host) = (ProcessFacts::now(), HostFacts::now());
+        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        before.n_beats = if before.n_beats < i32::MAX as u32 { before.n_beats + 1 } else { 1 };
+        let now =
+            Before { at: Instant::now(), cpu_used: process.cpu_used, worked: host.worked, n_beats: before.n_beats };
+        let load = own_load(&before, &now, host.n_processors);
+        let known = |number: Option<u64>| number.map_or(f64::NAN, |number| number as f64);
+        let (n_open, n_max) = (known(process.n_descriptors), known(process.n_descriptors_max));
+        let numbers = [
+            ("CA_CLNT_CNT", clients.len() as f64),
+            ("CA_CONN_CNT", clients.iter().map(|client| client.n_channels).sum::<usize>() as f64),
+            ("FD_CNT", n_open),
+            ("FD_MAX", n_max),
+            ("FD_FREE", n_max - n_open),
+            ("SYS_CPU_LOAD", system_load(&before, &now)),
+            ("IOC_CPU_LOAD", load),
+            ("LOAD", load),
+            ("CPU_CNT", host.n_processors as f64),
+            ("MEM_USED", known(process.resident_bytes)),
+            ("MEM_FREE", known(host.free_bytes)),
+            ("MEM_MAX", known(host.memory_bytes)),
+            ("HEARTBEAT", f64::from(now.n_beats)),
+        ];
+        *before = now;
+        drop(before);
+        numbers.into_iter().for_each(|(name, number)| self.post(name, number));
+        self.post("UPTIME", up_time(self.started.elapsed()).as_str());
+        self.post("TOD", time_of_day().as_str());
+    }
+}
+
+impl fmt::Debug for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stats").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// Per cent of all processors that this process has had.
+fn own_load(before: &Before, now: &Before, n_processors: usize) -> f64 {
+    let (used, passed) = (now.cpu_used.saturating_sub(before.cpu_used), now.at.saturating_duration_since(before.at));
+    let all_s = passed.as_secs_f64() * n_processors as f64;
+    if all_s > 0.0 { 100.0 * used.as_secs_f64() / all_s } else { 0.0 }
+}
+
+/// Per cent of all processors that anybody has had.
+fn system_load(before: &Before, now: &Before) -> f64 {
+    let (Some((worked_before, all_before)), Some((worked, all))) = (before.worked, now.worked) else { return f64::NAN };
+    let passed = all.saturating_sub(all_before);
+    if passed > 0 { 100.0 * worked.saturating_sub(worked_before) as f64 / passed as f64 } else { 0.0 }
+}
+
+/// As iocStats writes it: `2 days, 03:04:05`.
+fn up_time(up: Duration) -> String {
+    let s = up.as_secs();
+    let days = match s / 86_400 {
+        0 => String::new(),
+        1 => "1 day, ".to_owned(),
+        days => format!("{days} days, "),
+    };
+    format!("{days}{:02}:{:02}:{:02}", s / 3600 % 24, s / 60 % 60, s % 60)
+}
+
+/// Local time, as iocStats writes it unless it is told otherwise.
+fn time_of_day() -> String {
+    Zoned::now().strftime("%m/%d/%Y %H:%M:%S").to_string()
+}
+
+/// Texts that are as long as a text may be; of the folder and the script, two each.
+fn texts(surroundings: &Surroundings) -> [(&'static str, String); 12] {
+    let [folder, script] = [folder(surroundings), script(surroundings)];
+    [
+        ("STARTTOD", time_of_day()),
+        ("TOD", time_of_day()),
+        ("UPTIME", up_time(Duration::ZERO)),
+        ("HOSTNAME", part(&process::host_name(), 0)),
+        ("KERNEL_VERS", part(&process::kernel(), 0)),
+        ("EPICS_VERS", part(VERSION, 0)),
+        ("ENGINEER", part(surroundings.variable("ENGINEER"), 0)),
+        ("LOCATION", part(surroundings.variable("LOCATION"), 0)),
+        ("APP_DIR1", part(&folder, 0)),
+        ("APP_DIR2", part(&folder, 1)),
+        ("ST_SCRIPT1", part(&script, 0)),
+        ("ST_SCRIPT2", part(&script, 1)),
+    ]
+}
+
+/// The same without a limit, as arrays of characters.
+fn long_texts(surroundings: &Surroundings) -> [(&'static str, String); 3] {
+    [("APP_DIR", folder(surroundings)), ("ST_SCRIPT", script(surroundings)), ("EPICS_VERSION", VERSION.to_owned())]
+}
+
+fn folder(surroundings: &Surroundings) -> String {
+    surroundings.folder.display().to_string()
+}
+
+fn script(surroundings: &Surroundings) -> String {
+    surroundings.variable("IOCSH_STARTUP_SCRIPT").to_owned()
+}
+
+/// As much of a text as goes into one, or of what follows then.
+fn part(text: &str, index: usize) -> String {
+    let (first, rest) = text.split_at(text.floor_char_boundary(TEXT_BYTES));
+    if index == 0 { first.to_owned() } else { part(rest, index - 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(s: u64, cpu_s: u64, worked: (u64, u64)) -> Before {
+        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        let start = *START.get_or_init(Instant::now);
+        Before {
+            at: start + Duration::from_secs(s),
+            cpu_used: Duration::from_secs(cpu_s),
+            worked: Some(worked),
+            n_beats: 0,
+        }
+    }
+
+    #[test]
+    fn loads_are_parts_of_all_processors() {
+        let (before, now) = (at(0, 10, (100, 1000)), at(4, 12, (400, 1600)));
+
+        assert_eq!(own_load(&before, &now, 2), 25.0);
+        assert_eq!(system_load(&before, &now), 50.0);
+        assert_eq!((own_load(&now, &now, 2), system_load(&now, &now)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_time_since_the_start_counts_days_where_there_are_some() {
+        let up = |s| up_time(Duration::from_secs(s));
+
+        assert_eq!(up(3_661), "01:01:01");
+        assert_eq!(up(86_400 + 5), "1 day, 00:00:05");
+        assert_eq!(up(3 * 86_400 - 1), "2 days, 23:59:59");
+    }
+
+    #[test]
+    fn a_long_text_goes_on_in_its_second_part() {
+        let text = format!("{}{}", "ä".repeat(20), "b".repeat(50));
+
+        assert_eq!((part(&text, 0), part(&text, 1)), ("ä".repeat(19), format!("ä{}", "b".repeat(37))));
+        assert_eq!(part("short", 1), "");
+    }
+}

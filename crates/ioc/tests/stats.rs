@@ -1,0 +1,110 @@
+//! What an IOC with a status prefix tells under the names of iocStats.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use fodo_ioc::{Ioc, RunningIoc, Surroundings};
+use fodo_net::{ClientConfig, Context, MonitorEvent, MonitorOptions, ServerConfig, Value};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The second is a name of iocStats as well.
+const RECORDS: &str = r#"
+record(ao, "s:gap") {}
+record(stringin, "s:ioc:ENGINEER") { field(VAL, "of the plant") field(PINI, "YES") }
+"#;
+
+fn ioc(name: &str) -> (RunningIoc, Context) {
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("stats-{name}.db"));
+    std::fs::write(&file, RECORDS).unwrap();
+    let variables = [("LOCATION", "hall 3"), ("ENGINEER", "Ann"), ("IOCSH_STARTUP_SCRIPT", "st.cmd")];
+    let surroundings = Surroundings {
+        folder: PathBuf::from("/opt/iocs/vacuum"),
+        variables: HashMap::from(variables.map(|(name, value)| (name.to_owned(), value.to_owned()))),
+    };
+    let config = ServerConfig {
+        interfaces: vec![Ipv4Addr::LOCALHOST],
+        port: 0,
+        beacon_addresses: Vec::new(),
+        beacons_to_interfaces: false,
+        status_prefix: Some("s:ioc".to_owned()),
+        ..ServerConfig::default()
+    };
+    let ioc = Ioc::load(&[(file, String::new())]).unwrap().standing_in(surroundings).serve(config).unwrap();
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
+    (ioc, Context::new(ClientConfig::at(vec![server])))
+}
+
+fn value(context: &Context, name: &str) -> Value {
+    context.channel(name).unwrap().get(PATIENCE).unwrap_or_else(|error| panic!("{name}: {error}")).value
+}
+
+/// Reads a number until it is as wanted.
+fn number_until(context: &Context, name: &str, is_wanted: impl Fn(f64) -> bool) -> f64 {
+    let (channel, start) = (context.channel(name).unwrap(), Instant::now());
+    loop {
+        let Value::Scalar(scalar) = channel.get(PATIENCE).unwrap().value else { panic!("{name} is no number") };
+        let number = scalar.to_f64().unwrap();
+        if is_wanted(number) {
+            return number;
+        }
+        assert!(start.elapsed() < PATIENCE, "{name} is still {number}");
+    }
+}
+
+#[test]
+fn screens_of_ioc_stats_find_what_is_counted_and_what_the_system_tells() {
+    let (_ioc, context) = ioc("counts");
+
+    number_until(&context, "s:ioc:CA_CLNT_CNT", |n| n == 1.0);
+    number_until(&context, "s:ioc:CA_CONN_CNT", |n| n >= 1.0);
+    number_until(&context, "s:ioc:RECORD_CNT", |n| n == 2.0);
+    number_until(&context, "s:ioc:PROCESS_ID", |n| n == f64::from(std::process::id()));
+    number_until(&context, "s:ioc:PARENT_ID", |n| n > 0.0);
+    number_until(&context, "s:ioc:CPU_CNT", |n| n >= 1.0);
+    number_until(&context, "s:ioc:SYS_CPU_LOAD", |n| (0.0..=100.0).contains(&n));
+    let used = number_until(&context, "s:ioc:MEM_USED", |n| n > 0.0);
+    let max = number_until(&context, "s:ioc:MEM_MAX", |n| n > 0.0);
+    assert!(used < max, "{used} of {max}");
+    let n_open = number_until(&context, "s:ioc:FD_CNT", |n| n > 3.0);
+    assert!(n_open < number_until(&context, "s:ioc:FD_MAX", |n| n > 0.0));
+}
+
+#[test]
+fn the_heart_beats_once_a_second() {
+    let (_ioc, context) = ioc("heart");
+
+    let beats = context.channel("s:ioc:HEARTBEAT").unwrap().monitor(MonitorOptions::default());
+    let next = || loop {
+        if let MonitorEvent::Update(reading) = beats.next(PATIENCE).unwrap() {
+            return reading.value.first().unwrap().to_f64().unwrap();
+        }
+    };
+    let first = next();
+
+    assert_eq!([next(), next()], [first + 1.0, first + 2.0]);
+}
+
+#[test]
+fn where_it_stands_is_told_in_texts_that_nobody_writes() {
+    let (_ioc, context) = ioc("texts");
+
+    assert_eq!(value(&context, "s:ioc:LOCATION"), Value::from("hall 3"));
+    assert_eq!(value(&context, "s:ioc:APP_DIR1"), Value::from("/opt/iocs/vacuum"));
+    assert_eq!(value(&context, "s:ioc:APP_DIR"), Value::from(b"/opt/iocs/vacuum\0".to_vec()));
+    assert_eq!(value(&context, "s:ioc:ST_SCRIPT1"), Value::from("st.cmd"));
+    assert_eq!(value(&context, "s:ioc:EPICS_VERS"), Value::from(concat!("Fodo ", env!("CARGO_PKG_VERSION"))));
+    let refused = context.channel("s:ioc:LOCATION").unwrap().put(Value::from("hall 4"), PATIENCE);
+    assert!(refused.is_err());
+}
+
+#[test]
+fn a_record_comes_before_a_name_of_ioc_stats_and_the_servers_own_status_stays() {
+    let (_ioc, context) = ioc("names");
+
+    assert_eq!(value(&context, "s:ioc:ENGINEER"), Value::from("of the plant"));
+    number_until(&context, "s:ioc:CLIENTS", |n| n == 1.0);
+}

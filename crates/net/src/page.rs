@@ -1,0 +1,336 @@
+//! One page of text over HTTP/1.1, for programs that look in now and then.
+//!
+//! Ours and no library's: it answers one path, keeps no connection, reads no body and has one thread, which is less than
+//! any library has to be told to leave out. Records and clients know nothing of it: what is slow or hostile costs a
+//! place among a few here, and the one that has been there for longest goes.
+
+use std::collections::VecDeque;
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use crate::limit;
+
+/// A page that is served until this is dropped.
+#[derive(Debug)]
+pub struct Page {
+    address: SocketAddr,
+    is_stopped: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What is served.
+pub struct PageConfig {
+    /// What its URL has behind the host: `/metrics`.
+    pub path: &'static str,
+    /// Its `Content-Type`.
+    pub content_type: &'static str,
+    /// The page as it is now; called on the page's own thread, and a few times a second at most however often it is asked for.
+    pub text: Box<dyn FnMut() -> String + Send>,
+}
+
+impl std::fmt::Debug for PageConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PageConfig").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+const LISTENER: Token = Token(usize::MAX);
+const STOP: Token = Token(usize::MAX - 1);
+
+impl Page {
+    /// Answers from now on who connects, on a thread of its own. Fails when the system gives none, or no poller.
+    pub fn serve(listener: std::net::TcpListener, config: PageConfig) -> io::Result<Page> {
+        let visits = Visits::new(listener, config)?;
+        let address = visits.listener.local_addr()?;
+        let waker = Waker::new(visits.poll.registry(), STOP)?;
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let stopped = is_stopped.clone();
+        let thread = std::thread::Builder::new().name("fodo-page".into()).spawn(move || visits.run(&stopped))?;
+        Ok(Page { address, is_stopped, waker, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::Release);
+        if self.waker.wake().is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            // One that panicked has said so on stderr.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The connections there are, and what they are sent.
+struct Visits {
+    poll: Poll,
+    listener: TcpListener,
+    config: PageConfig,
+    /// The page, and when it was made.
+    made: Option<(Instant, String)>,
+    /// The oldest first.
+    open: VecDeque<Visit>,
+    number: usize,
+}
+
+/// One connection.
+struct Visit {
+    number: usize,
+    stream: TcpStream,
+    since: Instant,
+    state: State,
+}
+
+/// Where a connection stands; the comment says what it waits for.
+enum State {
+    /// For the end of the request's header, of which this has come.
+    Asking(Vec<u8>),
+    /// For the peer to take this, of which so much is sent.
+    Answering(Vec<u8>, usize),
+    /// For the peer to end it, which has all it asked for: ended here while it still sends, it might lose the end of the page.
+    Done,
+}
+
+/// What a visit comes to for now.
+#[derive(PartialEq, Eq)]
+enum Turn {
+    Stays,
+    Ends,
+}
+
+impl Visits {
+    fn new(listener: std::net::TcpListener, config: PageConfig) -> io::Result<Visits> {
+        listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(listener);
+        let poll = Poll::new()?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        Ok(Visits { poll, listener, config, made: None, open: VecDeque::new(), number: 0 })
+    }
+
+    fn run(mut self, is_stopped: &AtomicBool) {
+        let mut events = Events::with_capacity(limit::PAGE_VISITS + 2);
+        while !is_stopped.load(Ordering::Acquire) {
+            let oldest = self.open.front().map(|visit| visit.since + limit::PAGE_VISIT);
+            let timeout = oldest.map(|due| due.saturating_duration_since(Instant::now()));
+            // Interrupted or not, what is due is done below.
+            let _ = self.poll.poll(&mut events, timeout);
+            let now = Instant::now();
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept(now),
+                    STOP => {}
+                    Token(number) => self.attend(number, now),
+                }
+            }
+            self.let_go(now);
+        }
+    }
+
+    /// Ends what has lasted too long, whatever it waits for.
+    fn let_go(&mut self, now: Instant) {
+        while self.open.front().is_some_and(|visit| visit.since + limit::PAGE_VISIT <= now) {
+            self.open.pop_front();
+        }
+    }
+
+    /// Lets everybody in who waits; where there is no room the oldest goes.
+    fn accept(&mut self, now: Instant) {
+        for _ in 0..limit::PAGE_ACCEPTS {
+            let mut stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                // Nobody waits; or there are no descriptors left, and who waits is let in with the next one.
+                Err(_) => return,
+            };
+            let number = self.number;
+            self.number = (self.number + 1) % STOP.0;
+            if self
+                .poll
+                .registry()
+                .register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)
+                .is_ok()
+            {
+                self.open.push_back(Visit { number, stream, since: now, state: State::Asking(Vec::new()) });
+            }
+            if self.open.len() > limit::PAGE_VISITS {
+                self.open.pop_front();
+            }
+        }
+        // The poller would not tell again of those that still wait; it does once it is asked anew.
+        let registry = self.poll.registry();
+        // Without it they wait for the next one.
+        let _ = registry.reregister(&mut self.listener, LISTENER, Interest::READABLE);
+    }
+
+    fn attend(&mut self, number: usize, now: Instant) {
+        let Some(index) = self.open.iter().position(|visit| visit.number == number) else { return };
+        let (config, made) = (&mut self.config, &mut self.made);
+        let Some(visit) = self.open.get_mut(index) else { return };
+        if visit.turn(|request| answer(request, config, made, now)) == Turn::Ends {
+            self.open.remove(index);
+        }
+    }
+}
+
+impl Visit {
+    /// Goes on as far as it can without waiting.
+    fn turn(&mut self, mut answer: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> Turn {
+        loop {
+            match &mut self.state {
+                State::Asking(request) => {
+                    let mut buffer = [0; 1024];
+                    match self.stream.read(&mut buffer) {
+                        Ok(0) => return Turn::Ends,
+                        Ok(n) => request.extend(buffer.iter().take(n)),
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Stays,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                        Err(_) => return Turn::Ends,
+                    }
+                    if let Some(answer) = answer(request) {
+                        self.state = State::Answering(answer, 0);
+                    }
+                }
+                State::Answering(bytes, n_sent) => match self.stream.write(bytes.get(*n_sent..).unwrap_or_default()) {
+                    Ok(n) => {
+                        *n_sent += n;
+                        if *n_sent >= bytes.len() {
+                            if self.stream.shutdown(std::net::Shutdown::Write).is_err() {
+                                return Turn::Ends;
+                            }
+                            self.state = State::Done;
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Stays,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => return Turn::Ends,
+                },
+                State::Done => match self.stream.read(&mut [0; 1024]) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Stays,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    // Whatever it goes on to send is no reason to stay.
+                    _ => return Turn::Ends,
+                },
+            }
+        }
+    }
+}
+
+/// What is answered to a request of which so much has come; `None` while more has to come.
+fn answer(
+    request: &[u8],
+    config: &mut PageConfig,
+    made: &mut Option<(Instant, String)>,
+    now: Instant,
+) -> Option<Vec<u8>> {
+    let plain = "text/plain; charset=utf-8";
+    let is_head = request.starts_with(b"HEAD ");
+    let (status, content_type, text) = match asked(request, config.path)? {
+        Asked::Page => {
+            if made.as_ref().is_none_or(|(at, _)| *at + limit::PAGE_KEPT <= now) {
+                *made = Some((now, (config.text)()));
+            }
+            ("200 OK", config.content_type, made.as_ref().map_or("", |(_, text)| text).to_owned())
+        }
+        Asked::Elsewhere => ("404 Not Found", plain, format!("there is {} and nothing else\n", config.path)),
+        Asked::Other => ("405 Method Not Allowed\r\nAllow: GET, HEAD", plain, String::new()),
+        Asked::TooLong => ("431 Request Header Fields Too Large", plain, String::new()),
+        Asked::Nonsense => ("400 Bad Request", plain, String::new()),
+    };
+    let header = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        text.len()
+    );
+    Some((if is_head { header } else { header + &text }).into_bytes())
+}
+
+/// What a request asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    Page,
+    /// A path that is not there.
+    Elsewhere,
+    /// To do something else than read.
+    Other,
+    TooLong,
+    Nonsense,
+}
+
+/// `None` while the end of the header has not come.
+fn asked(request: &[u8], path: &str) -> Option<Asked> {
+    let is_whole =
+        request.windows(4).any(|bytes| bytes == b"\r\n\r\n") || request.windows(2).any(|bytes| bytes == b"\n\n");
+    if !is_whole {
+        return (request.len() > limit::PAGE_REQUEST_BYTES).then_some(Asked::TooLong);
+    }
+    let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [method, target, version] = words[..] else { return Some(Asked::Nonsense) };
+    if !version.starts_with("HTTP/1.") {
+        return Some(Asked::Nonsense);
+    }
+    if !matches!(method, "GET" | "HEAD") {
+        return Some(Asked::Other);
+    }
+    let asked_path = target.split('?').next().unwrap_or_default();
+    Some(if asked_path == path { Asked::Page } else { Asked::Elsewhere })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_asked_for_by_its_path_whatever_stands_behind_a_question_mark() {
+        let asked = |request: &str| asked(request.as_bytes(), "/metrics");
+
+        assert_eq!(asked("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), Some(Asked::Page));
+        assert_eq!(asked("GET /metrics?name=x HTTP/1.0\r\n\r\n"), Some(Asked::Page));
+        assert_eq!(asked("GET /metrics HTTP/1.1\r\nHost: x\r\n"), None, "its end has not come");
+    }
+
+    #[test]
+    fn nobody_stays_for_longer_than_a_visit_and_no_more_than_there_is_room_for() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let text = Box::new(String::new);
+        let mut visits = Visits::new(listener, PageConfig { path: "/", content_type: "", text }).unwrap();
+        let start = Instant::now();
+        let _silent: Vec<_> =
+            (0..=limit::PAGE_VISITS).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+
+        // It takes them in turns.
+        (0..2).for_each(|_| visits.accept(start));
+        let numbers: Vec<usize> = visits.open.iter().map(|visit| visit.number).collect();
+        assert_eq!(numbers, Vec::from_iter(1..=limit::PAGE_VISITS), "the oldest has made room");
+
+        visits.let_go(start + limit::PAGE_VISIT);
+        assert!(visits.open.is_empty());
+    }
+
+    #[test]
+    fn everything_else_is_answered_with_what_is_wrong_with_it() {
+        let asked = |request: &str| asked(request.as_bytes(), "/metrics");
+
+        assert_eq!(asked("GET / HTTP/1.1\r\n\r\n"), Some(Asked::Elsewhere));
+        assert_eq!(asked("POST /metrics HTTP/1.1\r\n\r\n"), Some(Asked::Other));
+        assert_eq!(asked("\r\n\r\n"), Some(Asked::Nonsense));
+        assert_eq!(asked("GET /metrics SPDY/9\r\n\r\n"), Some(Asked::Nonsense));
+        assert_eq!(asked(&"x".repeat(limit::PAGE_REQUEST_BYTES + 1)), Some(Asked::TooLong));
+    }
+}

@@ -1,0 +1,133 @@
+//! What this process uses, as the system tells it. What a system does not tell is `None`.
+
+use std::time::Duration;
+
+/// What a process uses at a moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProcessFacts {
+    /// Time of a processor that it has had so far.
+    pub cpu_used: Duration,
+    /// Memory that it has in use.
+    pub resident_bytes: Option<u64>,
+    /// Threads that run in it.
+    pub n_threads: Option<u64>,
+    /// Files, sockets and all else that it has open.
+    pub n_descriptors: Option<u64>,
+    /// How many of these it may have.
+    pub n_descriptors_max: Option<u64>,
+}
+
+/// What the host is doing at a moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostFacts {
+    /// Processors that this process may run on.
+    pub n_processors: usize,
+    /// Memory there is.
+    pub memory_bytes: Option<u64>,
+    /// Memory that a program could still have.
+    pub free_bytes: Option<u64>,
+    /// Time that all processors together have worked since the host began, and all the time that has passed for them.
+    pub worked: Option<(u64, u64)>,
+}
+
+impl ProcessFacts {
+    /// As it is now; reads a few small files.
+    pub fn now() -> ProcessFacts {
+        let status = text("/proc/self/status");
+        let kib = |name: &str| number_after(&status, name).map(|kib| kib.saturating_mul(1024));
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        // One of them is the folder itself, which is open while it is read.
+        let n_open = std::fs::read_dir("/proc/self/fd").ok().map(|open| (open.count() as u64).saturating_sub(1));
+        ProcessFacts {
+            cpu_used: cpu_used(),
+            resident_bytes: kib("VmRSS:"),
+            n_threads: number_after(&status, "Threads:"),
+            n_descriptors: n_open,
+            n_descriptors_max: limit,
+        }
+    }
+}
+
+impl HostFacts {
+    /// As it is now; reads two small files.
+    pub fn now() -> HostFacts {
+        let memory = text("/proc/meminfo");
+        let kib = |name: &str| number_after(&memory, name).map(|kib| kib.saturating_mul(1024));
+        HostFacts {
+            n_processors: std::thread::available_parallelism().map_or(1, |n| n.get()),
+            memory_bytes: kib("MemTotal:"),
+            free_bytes: kib("MemAvailable:"),
+            worked: worked(&text("/proc/stat")),
+        }
+    }
+}
+
+/// What the kernel calls itself: `Linux 6.8.0`.
+pub fn kernel() -> String {
+    let name = rustix::system::uname();
+    format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy())
+}
+
+/// The host's own name.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The process that has started this one.
+pub fn parent() -> Option<u32> {
+    rustix::process::getppid().and_then(|parent| u32::try_from(parent.as_raw_pid()).ok())
+}
+
+pub(crate) fn cpu_used() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(used.tv_sec.try_into().unwrap_or(0), used.tv_nsec.try_into().unwrap_or(0))
+}
+
+/// Empty where the system has no such file.
+fn text(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The number behind a name at the beginning of a line.
+fn number_after(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
+}
+
+/// The first line of `/proc/stat`: user, nice, system, idle, waiting for a disk, interrupts. What guests have is in the first two.
+fn worked(stat: &str) -> Option<(u64, u64)> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let times: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
+    let all: u64 = times.iter().sum();
+    let idle = times.get(3)?.saturating_add(*times.get(4)?);
+    Some((all.saturating_sub(idle), all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_behind_their_names() {
+        let text = "VmPeak:\t  9 kB\nVmRSS:\t  3180 kB\nThreads:\t4\n";
+
+        assert_eq!(number_after(text, "VmRSS:"), Some(3180));
+        assert_eq!(number_after(text, "Threads:"), Some(4));
+        assert_eq!(number_after(text, "VmSwap:"), None);
+    }
+
+    #[test]
+    fn waiting_for_a_disk_is_no_work() {
+        assert_eq!(worked("cpu  10 1 5 80 4 0 1 0 7 0\ncpu0 1 2 3\n"), Some((17, 101)));
+        assert_eq!(worked(""), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_on_linux_knows_all_of_itself() {
+        let (process, host) = (ProcessFacts::now(), HostFacts::now());
+
+        assert!(process.resident_bytes.is_some_and(|bytes| bytes > 100_000), "{process:?}");
+        assert!(process.n_threads.is_some_and(|n| n >= 1) && process.n_descriptors.is_some_and(|n| n >= 3));
+        assert!(host.memory_bytes > host.free_bytes && host.worked.is_some(), "{host:?}");
+    }
+}

@@ -1,0 +1,533 @@
+//! When to tell what to a RecCeiver. No socket, no clock: input goes in with the time, what to do comes out.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use super::message::{self, FromServer, WHOLE};
+use super::{Inventory, Item, Items};
+use crate::limit;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// After an announcement for up to so long nothing is done, so that the IOCs of a plant do not all come at once.
+    pub hold_off_max: Duration,
+    /// A connection may take so long to open. A server that has said nothing for four times as long is given up. Neither is ever
+    /// longer than an hour.
+    pub answer: Duration,
+}
+
+impl Patience {
+    fn silence(self) -> Duration {
+        self.answer.saturating_mul(4)
+    }
+}
+
+/// What goes in.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// A datagram, and who sent it.
+    Heard(&'a [u8], SocketAddr),
+    /// The connection is open.
+    Connected,
+    /// Bytes of the server.
+    Received(&'a [u8]),
+    /// The server has taken all that was to be sent.
+    Drained,
+    /// The connection has ended, or could not be opened.
+    Closed,
+    /// Time has passed.
+    Tick,
+}
+
+/// What comes out.
+#[derive(Debug, Default)]
+pub struct Out {
+    /// To be opened.
+    pub connect: Option<SocketAddr>,
+    /// To be sent on the connection.
+    pub send: Vec<u8>,
+    /// Whether the connection is to be closed.
+    pub close: bool,
+    /// For the log.
+    pub news: Option<News>,
+}
+
+/// What somebody who watches wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The server has been told all.
+    Told,
+    /// The server has gone, which it may.
+    Gone,
+    /// It went wrong, and why.
+    Failed(&'static str),
+}
+
+/// Where it stands; the comment says what it waits for.
+enum State {
+    /// For time to pass, since something went wrong.
+    Resting { until: Instant },
+    /// For a server to announce itself.
+    Listening,
+    /// For the hold-off to end.
+    HoldingOff { server: SocketAddr, key: u32, until: Instant },
+    /// For the connection to open.
+    Connecting { key: u32, until: Instant },
+    /// For the server's greeting, which it keeps back while others tell it theirs.
+    Greeting { until: Instant },
+    /// For the server to take what was sent.
+    Telling { telling: Telling, until: Instant },
+    /// For the pause after that to end.
+    Pausing { telling: Telling, until: Instant },
+    /// For pings.
+    Told { until: Instant },
+}
+
+/// What is told and how far it has come.
+struct Telling {
+    items: Items,
+    /// The number of the record that was told last.
+    record: u32,
+}
+
+/// Tells one server at a time all there is.
+pub struct RecCasterMachine {
+    patience: Patience,
+    inventory: Inventory,
+    state: State,
+    received: Vec<u8>,
+    n_failures: u32,
+    random: u64,
+}
+
+impl RecCasterMachine {
+    /// `seed`: another one in every process.
+    pub fn new(inventory: Inventory, patience: Patience, seed: u64) -> RecCasterMachine {
+        let state = State::Listening;
+        let bounded = |wait: Duration| wait.min(limit::RECCASTER_WAIT_MAX);
+        let patience = Patience { hold_off_max: bounded(patience.hold_off_max), answer: bounded(patience.answer) };
+        RecCasterMachine { patience, inventory, state, received: Vec::new(), n_failures: 0, random: seed }
+    }
+
+    /// The latest moment for [`Input::Tick`].
+    pub fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            State::Listening => None,
+            State::Resting { until }
+            | State::HoldingOff { until, .. }
+            | State::Connecting { until, .. }
+            | State::Greeting { until }
+            | State::Telling { until, .. }
+            | State::Pausing { until, .. }
+            | State::Told { until } => Some(*until),
+        }
+    }
+
+    /// Turns the crank.
+    pub fn handle(&mut self, input: Input<'_>, now: Instant, out: &mut Out) {
+        match input {
+            Input::Heard(datagram, from) => self.heard(datagram, from, now),
+            Input::Connected => self.connected(now, out),
+            Input::Received(bytes) => self.received(bytes, now, out),
+            Input::Drained => self.drained(now),
+            Input::Closed => self.closed(now, out),
+            Input::Tick => {}
+        }
+        self.tick(now, out);
+    }
+
+    fn heard(&mut self, datagram: &[u8], from: SocketAddr, now: Instant) {
+        let State::Listening = self.state else { return };
+        let Some(announcement) = message::announcement(datagram) else { return };
+        let ip = announcement.address.map_or(from.ip(), IpAddr::V4);
+        let until = now + self.patience.hold_off_max.mul_f64(self.fraction());
+        let server = SocketAddr::new(ip, announcement.port);
+        self.state = State::HoldingOff { server, key: announcement.key, until };
+    }
+
+    fn connected(&mut self, now: Instant, out: &mut Out) {
+        if let State::Connecting { key, .. } = self.state {
+            message::greeting(key, &mut out.send);
+            self.state = State::Greeting { until: now + self.patience.silence() };
+        }
+    }
+
+    fn received(&mut self, bytes: &[u8], now: Instant, out: &mut Out) {
+        self.received.extend(bytes);
+        let mut n_read = 0;
+        loop {
+            match message::from_server(self.received.get(n_read..).unwrap_or_default()) {
+                Ok(None) => break,
+                Ok(Some((message, n))) => {
+                    n_read += n;
+                    if !self.obey(message, now, out) {
+                        return self.fail("it does not begin with a greeting", now, out);
+                    }
+                }
+                Err(message::Malformed) => return self.fail("it sends what is no message of RecSync", now, out),
+            }
+        }
+        self.received.drain(..n_read);
+    }
+
+    /// False where the server must not send that.
+    fn obey(&mut self, message: FromServer, now: Instant, out: &mut Out) -> bool {
+        let silent_at = now + self.patience.silence();
+        match (&mut self.state, message) {
+            (State::Greeting { .. }, FromServer::Greeting) => {
+                let telling = Telling { items: (self.inventory)(), record: WHOLE };
+                self.state = State::Pausing { telling, until: now };
+            }
+            (State::Greeting { .. }, _) => return false,
+            (State::Told { until }, FromServer::Ping { nonce }) => {
+                *until = silent_at;
+                message::pong(nonce, &mut out.send);
+            }
+            (State::Telling { .. } | State::Pausing { .. }, FromServer::Ping { nonce }) => {
+                message::pong(nonce, &mut out.send);
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn drained(&mut self, now: Instant) {
+        self.state = match std::mem::replace(&mut self.state, State::Listening) {
+            State::Telling { telling, .. } => State::Pausing { telling, until: now + limit::RECCASTER_PAUSE },
+            state => state,
+        };
+    }
+
+    fn closed(&mut self, now: Instant, out: &mut Out) {
+        match self.state {
+            State::Resting { .. } | State::Listening | State::HoldingOff { .. } => {}
+            State::Told { .. } => {
+                self.forget();
+                self.n_failures = 0;
+                out.news = Some(News::Gone);
+            }
+            State::Connecting { .. } => self.fail("it cannot be reached where it says that it is", now, out),
+            _ => self.fail("it has ended the connection before it was told all", now, out),
+        }
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Out) {
+        if self.deadline().is_none_or(|due| now < due) {
+            return;
+        }
+        match std::mem::replace(&mut self.state, State::Listening) {
+            State::Listening | State::Resting { .. } => {}
+            State::HoldingOff { server, key, .. } => {
+                out.connect = Some(server);
+                self.state = State::Connecting { key, until: now + self.patience.answer };
+            }
+            State::Pausing { telling, .. } => self.tell(telling, now, out),
+            State::Connecting { .. } => self.fail("it does not open the connection", now, out),
+            State::Greeting { .. } => self.fail("it does not greet", now, out),
+            State::Telling { .. } => self.fail("it does not take what it is told", now, out),
+            State::Told { .. } => self.fail("it has said nothing for long", now, out),
+        }
+    }
+
+    /// Tells as much as goes into one slice.
+    fn tell(&mut self, mut telling: Telling, now: Instant, out: &mut Out) {
+        while out.send.len() < limit::RECCASTER_SLICE_BYTES {
+            match telling.items.next() {
+                Some(Item::Variable { name, value }) => message::info(WHOLE, &name, &value, &mut out.send),
+                Some(Item::Record { record_type, name }) => {
+                    telling.record += 1;
+                    message::record(telling.record, record_type, &name, &mut out.send);
+                }
+                Some(Item::Alias(name)) => message::alias(telling.record, &name, &mut out.send),
+                Some(Item::Info { name, value }) => message::info(telling.record, &name, &value, &mut out.send),
+                None => {
+                    message::done(&mut out.send);
+                    out.news = Some(News::Told);
+                    self.n_failures = 0;
+                    self.state = State::Told { until: now + self.patience.silence() };
+                    return;
+                }
+            }
+        }
+        self.state = State::Telling { telling, until: now + self.patience.silence() };
+    }
+
+    /// Lets go of the server, and rests for longer each time.
+    fn fail(&mut self, why: &'static str, now: Instant, out: &mut Out) {
+        self.forget();
+        self.n_failures = (self.n_failures + 1).min(limit::RECCASTER_FAILURES_COUNTED);
+        self.state = State::Resting { until: now + limit::RECCASTER_REST * self.n_failures };
+        out.send.clear();
+        out.close = true;
+        out.news = Some(News::Failed(why));
+    }
+
+    fn forget(&mut self) {
+        self.state = State::Listening;
+        self.received = Vec::new();
+    }
+
+    /// From 0 to 1; splitmix64.
+    fn fraction(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) as f64 / u64::MAX as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: &str = "10.0.0.9:20000";
+    const ANNOUNCEMENT: &[u8] = b"RC\0\0\xff\xff\xff\xff\x4e\x20\0\0\0\0\0\x07";
+    const GREETING: &[u8] = b"RC\x80\x01\0\0\0\x01\0";
+    const PING: &[u8] = b"RC\x80\x02\0\0\0\x04\0\0\0\x2a";
+    const PONG: &[u8] = b"RC\0\x02\0\0\0\x04\0\0\0\x2a";
+    const DONE: &[u8] = b"RC\0\x05\0\0\0\x04\0\0\0\0";
+    const PATIENCE: Patience = Patience { hold_off_max: Duration::from_secs(10), answer: Duration::from_secs(20) };
+
+    /// A machine with so many records, and the time.
+    struct World {
+        machine: RecCasterMachine,
+        now: Instant,
+    }
+
+    impl World {
+        fn new(n_records: u32) -> World {
+            let inventory: Inventory = Box::new(move || {
+                let variable = Item::Variable { name: "IOC".to_owned(), value: "vac1".to_owned() };
+                let records = (0..n_records).flat_map(|number| {
+                    let alias = Item::Alias(format!("y:{number}"));
+                    let info = Item::Info { name: "archive".to_owned(), value: "1 Hz".to_owned() };
+                    [Item::Record { record_type: "ai", name: format!("x:{number}") }, alias, info]
+                });
+                Box::new(std::iter::once(variable).chain(records))
+            });
+            World { machine: RecCasterMachine::new(inventory, PATIENCE, 1), now: Instant::now() }
+        }
+
+        fn put(&mut self, input: Input<'_>) -> Out {
+            let mut out = Out::default();
+            self.machine.handle(input, self.now, &mut out);
+            out
+        }
+
+        /// Lets the time pass until something is due.
+        fn wait(&mut self) -> Out {
+            self.now = self.machine.deadline().unwrap();
+            self.put(Input::Tick)
+        }
+
+        fn hear(&mut self) -> Out {
+            self.put(Input::Heard(ANNOUNCEMENT, "10.0.0.9:5049".parse().unwrap()))
+        }
+
+        /// Goes on until the server has greeted.
+        fn greeted(&mut self) -> Out {
+            self.hear();
+            assert!(self.wait().connect.is_some());
+            self.put(Input::Connected);
+            self.put(Input::Received(GREETING))
+        }
+    }
+
+    #[test]
+    fn a_server_that_announces_itself_is_told_all_and_its_pings_are_answered() {
+        let mut world = World::new(1);
+
+        world.hear();
+        assert_eq!(world.wait().connect, Some(SERVER.parse().unwrap()));
+        assert_eq!(world.put(Input::Connected).send, b"RC\0\x01\0\0\0\x08\0\0\0\0\0\0\0\x07");
+        let told = world.put(Input::Received(GREETING));
+
+        let expected = [
+            &b"RC\0\x06\0\0\0\x0f\0\0\0\0\x03\0\0\x04IOCvac1"[..],
+            b"RC\0\x03\0\0\0\x0d\0\0\0\x01\0\x02\0\x03aix:0",
+            b"RC\0\x03\0\0\0\x0b\0\0\0\x01\x01\0\0\x03y:0",
+            b"RC\0\x06\0\0\0\x13\0\0\0\x01\x07\0\0\x04archive1 Hz",
+            DONE,
+        ];
+        assert_eq!((told.send, told.news), (expected.concat(), Some(News::Told)));
+        assert_eq!(world.put(Input::Received(PING)).send, PONG);
+    }
+
+    #[test]
+    fn the_hold_off_is_another_one_each_time_and_never_too_long() {
+        let mut world = World::new(1);
+        let mut held_off: Vec<Duration> = Vec::new();
+
+        for _ in 0..100 {
+            world.hear();
+            let start = world.now;
+            world.wait();
+            held_off.push(world.now - start);
+            world.put(Input::Connected);
+            world.put(Input::Received(GREETING));
+            world.put(Input::Closed);
+        }
+
+        assert!(held_off.iter().all(|held| *held <= PATIENCE.hold_off_max));
+        let seconds: std::collections::HashSet<u64> = held_off.iter().map(Duration::as_secs).collect();
+        assert_eq!(seconds.len(), 10, "every second of ten");
+    }
+
+    #[test]
+    fn while_one_server_is_told_others_are_not_heard() {
+        let mut world = World::new(1);
+        world.greeted();
+
+        let out = world.hear();
+
+        assert!(out.connect.is_none() && !out.close);
+        assert_eq!(world.put(Input::Received(PING)).send, PONG);
+    }
+
+    #[test]
+    fn much_is_told_in_slices_each_after_the_last_was_taken_and_a_pause() {
+        let mut world = World::new(10_000);
+        let mut slice = world.greeted();
+        let mut n_bytes = 0;
+
+        for _ in 0.. {
+            n_bytes += slice.send.len();
+            assert!(slice.send.len() < limit::RECCASTER_SLICE_BYTES + 100, "{}", slice.send.len());
+            if slice.news == Some(News::Told) {
+                break;
+            }
+            let taken = world.now;
+            assert!(world.put(Input::Drained).send.is_empty());
+            slice = world.wait();
+            assert_eq!(world.now - taken, limit::RECCASTER_PAUSE);
+        }
+
+        assert!(n_bytes > 10 * limit::RECCASTER_SLICE_BYTES);
+        assert!(slice.send.ends_with(DONE));
+    }
+
+    #[test]
+    fn a_ping_between_slices_is_answered_and_starts_nothing_twice() {
+        let mut world = World::new(10_000);
+        world.greeted();
+
+        assert_eq!(world.put(Input::Received(PING)).send, PONG);
+
+        assert!(world.put(Input::Drained).send.is_empty());
+        assert_eq!(world.put(Input::Received(&PING.repeat(3))).send, PONG.repeat(3));
+    }
+
+    #[test]
+    fn a_server_that_falls_silent_anywhere_is_given_up() {
+        let silent_in = |goes_on: fn(&mut World)| {
+            let mut world = World::new(10_000);
+            world.hear();
+            world.wait();
+            goes_on(&mut world);
+            let start = world.now;
+            let out = world.wait();
+            assert!(out.close && out.send.is_empty());
+            (out.news, world.now - start)
+        };
+
+        let (connecting, waited) = silent_in(|_| {});
+        assert_eq!((connecting, waited), (Some(News::Failed("it does not open the connection")), PATIENCE.answer));
+        let (greeting, waited) = silent_in(|world| drop(world.put(Input::Connected)));
+        assert_eq!((greeting, waited), (Some(News::Failed("it does not greet")), PATIENCE.silence()));
+        let (telling, _) = silent_in(|world| {
+            world.put(Input::Connected);
+            world.put(Input::Received(GREETING));
+        });
+        assert_eq!(telling, Some(News::Failed("it does not take what it is told")));
+    }
+
+    #[test]
+    fn after_a_ping_a_server_has_its_time_again() {
+        let mut world = World::new(0);
+        world.greeted();
+        world.now += PATIENCE.silence() - Duration::from_secs(1);
+        world.put(Input::Received(PING));
+
+        world.now += PATIENCE.silence() - Duration::from_secs(1);
+        assert!(!world.put(Input::Tick).close);
+
+        assert_eq!(world.wait().news, Some(News::Failed("it has said nothing for long")));
+    }
+
+    #[test]
+    fn after_failures_announcements_go_unheard_for_longer_each_time_up_to_a_minute() {
+        let mut world = World::new(1);
+        let mut rests = Vec::new();
+
+        for _ in 0..20 {
+            world.hear();
+            world.wait();
+            assert!(world.put(Input::Closed).close);
+            assert!(world.hear().connect.is_none());
+            let start = world.now;
+            world.wait();
+            rests.push((world.now - start).as_secs());
+        }
+
+        assert_eq!(rests[..3], [5, 10, 15]);
+        assert_eq!(rests[19], 50);
+    }
+
+    #[test]
+    fn a_server_that_goes_when_it_knows_all_is_found_again_at_once() {
+        let mut world = World::new(1);
+        world.greeted();
+
+        assert_eq!(world.put(Input::Closed).news, Some(News::Gone));
+
+        world.hear();
+        assert!(world.wait().connect.is_some());
+    }
+
+    #[test]
+    fn bytes_that_are_no_messages_end_it_and_cost_no_memory() {
+        let mut world = World::new(1);
+        world.hear();
+        world.wait();
+        world.put(Input::Connected);
+
+        let out = world.put(Input::Received(&b"HTTP/1.1 400 Bad Request\r\n".repeat(1000)));
+
+        assert_eq!(out.news, Some(News::Failed("it sends what is no message of RecSync")));
+        assert!(world.machine.received.is_empty());
+    }
+
+    #[test]
+    fn any_bytes_in_any_pieces_keep_it_bounded() {
+        let mut world = World::new(10);
+        let mut state = 7_u64;
+        let mut random = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+
+        for _ in 0..20_000 {
+            let bytes: Vec<u8> = match random(4) {
+                0 => GREETING.to_vec(),
+                1 => PING.to_vec(),
+                2 => b"RC\x80\x77\0\0\x03\xff".to_vec(),
+                _ => (0..random(50)).map(|_| random(256) as u8).collect(),
+            };
+            let input = match random(8) {
+                0 => Input::Heard(ANNOUNCEMENT, SERVER.parse().unwrap()),
+                1 => Input::Heard(&bytes, SERVER.parse().unwrap()),
+                2 => Input::Connected,
+                3 => Input::Drained,
+                4 if random(10) == 0 => Input::Closed,
+                5 => Input::Tick,
+                _ => Input::Received(&bytes),
+            };
+            world.now += Duration::from_millis(random(2_000));
+            let out = world.put(input);
+            assert!(out.send.len() < 2 * limit::RECCASTER_SLICE_BYTES);
+            assert!(world.machine.received.len() < 2048);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The bytes of RecSync. All numbers are big-endian; texts are UTF-8.
+//!
+//! Source: recsync, `server/recceiver/protocol/announce.py` and `messages.py`, and how `recast.py` takes them.
+
+use std::net::Ipv4Addr;
+
+/// Every message begins with it: "RC".
+const MAGIC: u16 = 0x5243;
+
+const SERVER_GREETING: u16 = 0x8001;
+const SERVER_PING: u16 = 0x8002;
+const GREETING: u16 = 0x0001;
+const PONG: u16 = 0x0002;
+const ADD_RECORD: u16 = 0x0003;
+const DONE: u16 = 0x0005;
+const ADD_INFO: u16 = 0x0006;
+
+/// Bytes before the body of a message: magic, number, length.
+pub const HEADER_BYTES: usize = 8;
+/// The longest body that a server may send. Those that are known have four bytes; others are passed over.
+const BODY_BYTES_MAX: usize = 1024;
+
+/// Where a server takes records, as its datagrams say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// Its address; none where it is the one that the datagram comes from.
+    pub address: Option<Ipv4Addr>,
+    pub port: u16,
+    /// It is to be said again.
+    pub key: u32,
+}
+
+/// What is said of this IOC as a whole.
+pub const WHOLE: u32 = 0;
+
+/// A message of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FromServer {
+    Greeting,
+    Ping {
+        nonce: u32,
+    },
+    /// One that means nothing to us.
+    Other,
+}
+
+/// Bytes that are no message of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// Reads a datagram; `None` for one that is none, or of a version to come.
+pub fn announcement(datagram: &[u8]) -> Option<Announcement> {
+    let [m0, m1, v0, v1, a0, a1, a2, a3, p0, p1, _, _, k0, k1, k2, k3, ..] = *datagram else { return None };
+    let port = u16::from_be_bytes([p0, p1]);
+    if u16::from_be_bytes([m0, m1]) != MAGIC || [v0, v1] != [0, 0] || port == 0 {
+        return None;
+    }
+    let address = Ipv4Addr::new(a0, a1, a2, a3);
+    let address = (!address.is_broadcast()).then_some(address);
+    Some(Announcement { address, port, key: u32::from_be_bytes([k0, k1, k2, k3]) })
+}
+
+/// Reads the first message of what a server has sent, and tells how long it is; `None` while it is not whole.
+pub fn from_server(received: &[u8]) -> Result<Option<(FromServer, usize)>, Malformed> {
+    let [m0, m1, n0, n1, l0, l1, l2, l3, body @ ..] = received else { return Ok(None) };
+    let length = u32::from_be_bytes([*l0, *l1, *l2, *l3]) as usize;
+    if u16::from_be_bytes([*m0, *m1]) != MAGIC || length > BODY_BYTES_MAX {
+        return Err(Malformed);
+    }
+    let Some(body) = body.get(..length) else { return Ok(None) };
+    let message = match (u16::from_be_bytes([*n0, *n1]), body) {
+        (SERVER_GREETING, _) => FromServer::Greeting,
+        (SERVER_PING, &[n0, n1, n2, n3, ..]) => FromServer::Ping { nonce: u32::from_be_bytes([n0, n1, n2, n3]) },
+        (SERVER_PING, _) => return Err(Malformed),
+        _ => FromServer::Other,
+    };
+    Ok(Some((message, HEADER_BYTES + length)))
+}
+
+/// Version 0 of a client of kind 0.
+pub fn greeting(key: u32, out: &mut Vec<u8>) {
+    message(GREETING, &[&[0; 4], &key.to_be_bytes()], out);
+}
+
+/// To a ping.
+pub fn pong(nonce: u32, out: &mut Vec<u8>) {
+    message(PONG, &[&nonce.to_be_bytes()], out);
+}
+
+/// A record; `id` is a number of its own above 0. One whose names are longer than the message can tell is left out.
+pub fn record(id: u32, record_type: &str, name: &str, out: &mut Vec<u8>) {
+    add(id, 0, record_type, name, out);
+}
+
+/// Another name of a record that was told before.
+pub fn alias(id: u32, name: &str, out: &mut Vec<u8>) {
+    add(id, 1, "", name, out);
+}
+
+/// Something about a record, or with [`WHOLE`] about the IOC. What is empty or longer than the message can tell is left out.
+pub fn info(id: u32, name: &str, value: &str, out: &mut Vec<u8>) {
+    let (Ok(name_bytes), Ok(value_bytes)) = (u8::try_from(name.len()), u16::try_from(value.len())) else { return };
+    if name_bytes > 0 && value_bytes > 0 {
+        let lengths = [&[name_bytes, 0][..], &value_bytes.to_be_bytes()].concat();
+        message(ADD_INFO, &[&id.to_be_bytes(), &lengths, name.as_bytes(), value.as_bytes()], out);
+    }
+}
+
+/// All was told.
+pub fn done(out: &mut Vec<u8>) {
+    message(DONE, &[&[0; 4]], out);
+}
+
+fn add(id: u32, kind: u8, record_type: &str, name: &str, out: &mut Vec<u8>) {
+    let (Ok(type_bytes), Ok(name_bytes)) = (u8::try_from(record_type.len()), u16::try_from(name.len())) else { return };
+    let lengths = [&[kind, type_bytes][..], &name_bytes.to_be_bytes()].concat();
+    message(ADD_RECORD, &[&id.to_be_bytes(), &lengths, record_type.as_bytes(), name.as_bytes()], out);
+}
+
+fn message(number: u16, body: &[&[u8]], out: &mut Vec<u8>) {
+    let length: usize = body.iter().map(|part| part.len()).sum();
+    out.extend(MAGIC.to_be_bytes());
+    out.extend(number.to_be_bytes());
+    // Its parts have lengths of 16 bits and less.
+    out.extend((length as u32).to_be_bytes());
+    body.iter().for_each(|part| out.extend(*part));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut out = Vec::new();
+        write(&mut out);
+        out
+    }
+
+    #[test]
+    fn an_announcement_names_a_server_or_leaves_it_to_who_sends_it() {
+        let direct = b"RC\0\0\xff\xff\xff\xff\x4e\x20\0\0\x12\x34\x56\x78";
+        let by_proxy = b"RC\0\0\x0a\x01\x02\x03\x4e\x20\0\0\0\0\0\x07 and more";
+
+        assert_eq!(announcement(direct), Some(Announcement { address: None, port: 20000, key: 0x1234_5678 }));
+        let address = Some(Ipv4Addr::new(10, 1, 2, 3));
+        assert_eq!(announcement(by_proxy), Some(Announcement { address, port: 20000, key: 7 }));
+    }
+
+    #[test]
+    fn what_is_no_announcement_of_this_version_is_passed_over() {
+        let good = *b"RC\0\0\xff\xff\xff\xff\x4e\x20\0\0\x12\x34\x56\x78";
+        let with = |index: usize, byte: u8| {
+            let mut datagram = good;
+            datagram[index] = byte;
+            announcement(&datagram)
+        };
+
+        assert_eq!((with(0, b'X'), with(3, 1)), (None, None));
+        assert_eq!(announcement(b"RC\0\0\xff\xff\xff\xff\0\0\0\0\x12\x34\x56\x78"), None, "no port");
+        (0..good.len()).for_each(|n| assert_eq!(announcement(&good[..n]), None));
+    }
+
+    #[test]
+    fn messages_of_a_server_are_read_one_by_one_once_they_are_whole() {
+        let bytes = b"RC\x80\x01\0\0\0\x01\0RC\x80\x02\0\0\0\x04\xde\xad\xbe\xefRC\x80\x77\0\0\0\x02xy";
+
+        assert_eq!(from_server(bytes), Ok(Some((FromServer::Greeting, 9))));
+        assert_eq!(from_server(&bytes[9..]), Ok(Some((FromServer::Ping { nonce: 0xdead_beef }, 12))));
+        assert_eq!(from_server(&bytes[21..]), Ok(Some((FromServer::Other, 10))));
+        (9..20).for_each(|end| assert_eq!(from_server(&bytes[9..end]), Ok(None)));
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_or_is_none_is_told_at_once() {
+        assert_eq!(from_server(b"RC\x80\x02\xff\xff\xff\xff"), Err(Malformed));
+        assert_eq!(from_server(b"HTTP/1.1"), Err(Malformed));
+        assert_eq!(from_server(b"RC\x80\x02\0\0\0\x02xy"), Err(Malformed), "a ping without a number");
+    }
+
+    /// The bytes are those that recsync's own `messages.py` makes of the same.
+    #[test]
+    fn what_is_told_is_written_as_recsync_writes_it() {
+        assert_eq!(written(|out| greeting(0x1234_5678, out)), b"RC\0\x01\0\0\0\x08\0\0\0\0\x12\x34\x56\x78");
+        assert_eq!(written(|out| pong(7, out)), b"RC\0\x02\0\0\0\x04\0\0\0\x07");
+        assert_eq!(written(|out| record(1, "ai", "x:gap", out)), b"RC\0\x03\0\0\0\x0f\0\0\0\x01\0\x02\0\x05aix:gap");
+        assert_eq!(written(|out| alias(1, "x:g", out)), b"RC\0\x03\0\0\0\x0b\0\0\0\x01\x01\0\0\x03x:g");
+        assert_eq!(written(|out| info(1, "k", "yes", out)), b"RC\0\x06\0\0\0\x0c\0\0\0\x01\x01\0\0\x03kyes");
+        assert_eq!(written(done), b"RC\0\x05\0\0\0\x04\0\0\0\0");
+    }
+
+    #[test]
+    fn what_is_empty_or_too_long_to_be_told_is_left_out() {
+        assert!(written(|out| info(1, "", "yes", out)).is_empty());
+        assert!(written(|out| info(1, "k", "", out)).is_empty());
+        assert!(written(|out| info(1, &"k".repeat(256), "yes", out)).is_empty());
+        assert!(written(|out| info(1, "k", &"y".repeat(65536), out)).is_empty());
+        assert!(written(|out| record(1, &"t".repeat(256), "x", out)).is_empty());
+    }
+}

@@ -1,0 +1,260 @@
+//! A client of RecSync: tells a RecCeiver which records this process serves, so that a directory (ChannelFinder) knows.
+//!
+//! A RecCeiver announces itself by UDP broadcasts; whoever hears one connects and tells, and answers pings as long as
+//! it is there. One thread does that beside the server, which knows nothing of it.
+
+mod machine;
+mod message;
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use mio::net::{TcpStream, UdpSocket};
+use mio::{Events, Interest, Poll, Token, Waker};
+
+pub use self::machine::Patience;
+use self::machine::{Input, News, Out, RecCasterMachine};
+use crate::log::{Level, Log};
+use crate::{clock, limit, socket};
+
+/// One thing that is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// Something about the whole process: a variable of its environment.
+    Variable {
+        /// Its name.
+        name: String,
+        /// What it says.
+        value: String,
+    },
+    /// A record.
+    Record {
+        /// Its type.
+        record_type: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Another name of the record before it.
+    Alias(String),
+    /// An info item of the record before it.
+    Info {
+        /// Its name.
+        name: String,
+        /// What it says.
+        value: String,
+    },
+}
+
+/// All there is to tell, variables first.
+pub type Items = Box<dyn Iterator<Item = Item> + Send>;
+
+/// Makes them, for every server anew; called on the thread that tells, and taken from as fast as a server is told.
+pub type Inventory = Box<dyn Fn() -> Items + Send>;
+
+/// Where announcements are heard, and how patient it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecCasterConfig {
+    /// The address of an interface; the unspecified one for all, where broadcasts are to be heard.
+    pub interface: Ipv4Addr,
+    /// The UDP port; 5049 unless a plant has another.
+    pub port: u16,
+    /// How long things may take.
+    pub patience: Patience,
+}
+
+/// A client of RecSync that runs until it is dropped.
+#[derive(Debug)]
+pub struct RecCaster {
+    is_stopped: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+const HEARING: Token = Token(0);
+const CONNECTION: Token = Token(1);
+const STOP: Token = Token(2);
+
+impl RecCaster {
+    /// Listens from now on. Fails when the port cannot be had; several programs of a host may have it, if each lets the others.
+    pub fn start(config: RecCasterConfig, inventory: Inventory, log: Log) -> io::Result<RecCaster> {
+        let mut hearing = UdpSocket::from_std(socket::answering(config.interface, config.port)?);
+        let poll = Poll::new()?;
+        poll.registry().register(&mut hearing, HEARING, Interest::READABLE)?;
+        let waker = Waker::new(poll.registry(), STOP)?;
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let machine =
+            RecCasterMachine::new(inventory, config.patience, RandomState::new().hash_one(std::process::id()));
+        let caster = Running { machine, poll, hearing, has_more: false, connection: None, server: None, log };
+        let stopped = is_stopped.clone();
+        let thread = std::thread::Builder::new().name("fodo-reccaster".into()).spawn(move || caster.run(&stopped))?;
+        Ok(RecCaster { is_stopped, waker, thread: Some(thread) })
+    }
+}
+
+impl Drop for RecCaster {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::Release);
+        if self.waker.wake().is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            // One that panicked has said so on stderr.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The machine with its sockets.
+struct Running {
+    machine: RecCasterMachine,
+    poll: Poll,
+    hearing: UdpSocket,
+    /// Whether datagrams were left in the socket, of which the poller does not tell again.
+    has_more: bool,
+    connection: Option<Connection>,
+    /// Whom the connection leads to, or led to last.
+    server: Option<SocketAddr>,
+    log: Log,
+}
+
+struct Connection {
+    stream: TcpStream,
+    is_open: bool,
+    unsent: Vec<u8>,
+}
+
+impl Running {
+    fn run(mut self, is_stopped: &AtomicBool) {
+        let mut events = Events::with_capacity(8);
+        while !is_stopped.load(Ordering::Acquire) {
+            let deadline = if self.has_more { Some(Instant::now()) } else { self.machine.deadline() };
+            let timeout = deadline.map(|due| due.saturating_duration_since(Instant::now()));
+            // Interrupted or not, what is due is done below.
+            let _ = self.poll.poll(&mut events, timeout);
+            if self.has_more || events.iter().any(|event| event.token() == HEARING) {
+                self.hear();
+            }
+            if events.iter().any(|event| event.token() == CONNECTION) {
+                self.attend();
+            }
+            self.put(Input::Tick);
+        }
+    }
+
+    /// Takes a number of the datagrams that wait.
+    fn hear(&mut self) {
+        let mut datagram = [0; limit::RECCASTER_DATAGRAM_BYTES];
+        self.has_more = true;
+        for _ in 0..limit::RECCASTER_DATAGRAMS {
+            match self.hearing.recv_from(&mut datagram) {
+                Ok((n, from)) => self.put(Input::Heard(datagram.get(..n).unwrap_or_default(), from)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.has_more = false;
+                    return;
+                }
+                // As one that is lost.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Goes on with the connection as far as that does not wait.
+    fn attend(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        if !connection.is_open {
+            match (connection.stream.take_error(), connection.stream.peer_addr()) {
+                (Ok(None), Ok(_)) => connection.is_open = true,
+                // It has not opened yet.
+                (Ok(None), Err(error)) if error.kind() == io::ErrorKind::NotConnected => return,
+                _ => return self.close(),
+            }
+            self.put(Input::Connected);
+        }
+        self.receive();
+        self.send();
+    }
+
+    fn receive(&mut self) {
+        let mut bytes = [0; 1024];
+        while let Some(connection) = &mut self.connection {
+            match connection.stream.read(&mut bytes) {
+                Ok(0) => return self.close(),
+                Ok(n) => self.put(Input::Received(bytes.get(..n).unwrap_or_default())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return self.close(),
+            }
+        }
+    }
+
+    /// Sends what waits; when nothing does any more the machine is told so.
+    fn send(&mut self) {
+        while let Some(connection) = self.connection.as_mut().filter(|connection| !connection.unsent.is_empty()) {
+            match connection.stream.write(&connection.unsent) {
+                Ok(n) => {
+                    connection.unsent.drain(..n);
+                    if connection.unsent.is_empty() {
+                        self.put(Input::Drained);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return self.close(),
+            }
+        }
+    }
+
+    /// The connection has ended by itself.
+    fn close(&mut self) {
+        self.connection = None;
+        self.put(Input::Closed);
+    }
+
+    /// Turns the crank and does what comes out.
+    fn put(&mut self, input: Input<'_>) {
+        let mut out = Out::default();
+        self.machine.handle(input, Instant::now(), &mut out);
+        if let Some(news) = out.news {
+            self.tell(news);
+        }
+        if out.close {
+            self.connection = None;
+        }
+        if let Some(server) = out.connect {
+            self.server = Some(server);
+            match self.connect(server) {
+                Ok(connection) => self.connection = Some(connection),
+                Err(_) => return self.close(),
+            }
+        }
+        // A peer that pings and takes no answer is given up before more than it could ever ask for waits.
+        let Some(connection) = &mut self.connection else { return };
+        if connection.unsent.len() + out.send.len() > limit::RECCASTER_UNSENT_BYTES {
+            return self.close();
+        }
+        let is_new = connection.unsent.is_empty() && !out.send.is_empty();
+        connection.unsent.extend(out.send);
+        if is_new {
+            self.send();
+        }
+    }
+
+    fn connect(&self, server: SocketAddr) -> io::Result<Connection> {
+        let mut stream = TcpStream::from_std(socket::connect(server)?);
+        self.poll.registry().register(&mut stream, CONNECTION, Interest::READABLE | Interest::WRITABLE)?;
+        Ok(Connection { stream, is_open: false, unsent: Vec::new() })
+    }
+
+    fn tell(&self, news: News) {
+        let (level, what) = match news {
+            News::Told => (Level::Info, "a RecCeiver knows all records".to_owned()),
+            News::Gone => (Level::Info, "a RecCeiver has gone".to_owned()),
+            News::Failed(why) => (Level::Warning, format!("a RecCeiver is not told the records: {why}")),
+        };
+        self.log.tell(level, &what, self.server, None, clock::now());
+    }
+}

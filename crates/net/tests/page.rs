@@ -1,0 +1,104 @@
+//! A page of text over HTTP, with real sockets on loopback.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use fodo_net::{Page, PageConfig};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
+
+fn serve(text: impl FnMut() -> String + Send + 'static) -> Page {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (content_type, text) = ("text/plain; version=0.0.4", Box::new(text));
+    Page::serve(listener, PageConfig { path: "/metrics", content_type, text }).unwrap()
+}
+
+fn connect(page: &Page) -> TcpStream {
+    let stream = TcpStream::connect(page.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// What comes back until the other end closes.
+fn answer(page: &Page, request: &[u8]) -> String {
+    let mut stream = connect(page);
+    stream.write_all(request).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_page_comes_whole_with_its_type_and_its_length() {
+    let page = serve(|| "a 1\n".repeat(100_000));
+
+    let answer = answer(&page, REQUEST);
+
+    let (header, text) = answer.split_once("\r\n\r\n").unwrap();
+    assert_eq!(text.len(), 400_000);
+    assert_eq!(
+        header,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: 400000\r\nConnection: close"
+    );
+}
+
+#[test]
+fn a_head_is_a_page_without_its_text_and_other_requests_are_refused() {
+    let page = serve(|| "a 1\n".to_owned());
+
+    let begins = |request: &str, status: &str| {
+        let answer = answer(&page, request.as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request}: {answer}");
+        answer
+    };
+
+    assert!(
+        begins("HEAD /metrics HTTP/1.1\r\n\r\n", "200 OK").ends_with("Content-Length: 4\r\nConnection: close\r\n\r\n")
+    );
+    begins("GET /secret HTTP/1.1\r\n\r\n", "404 Not Found");
+    begins("DELETE /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed");
+    begins("nonsense\r\n\r\n", "400 Bad Request");
+    begins(&"x".repeat(9 * 1024), "431 Request Header Fields Too Large");
+}
+
+#[test]
+fn any_number_of_peers_that_say_nothing_or_take_nothing_keeps_nobody_out() {
+    let page = serve(|| "a 1\n".repeat(2_000_000));
+    let silent: Vec<TcpStream> = (0..40).map(|_| connect(&page)).collect();
+    let mut deaf: Vec<TcpStream> = (0..20).map(|_| connect(&page)).collect();
+    // Those that are turned away by now may find nobody any more.
+    deaf.iter_mut().for_each(|stream| drop(stream.write_all(REQUEST)));
+
+    let answer = answer(&page, REQUEST);
+
+    assert!(answer.ends_with("a 1\n") && answer.len() > 8_000_000);
+    drop((silent, deaf));
+}
+
+#[test]
+fn who_asks_all_the_time_gets_the_same_page_for_a_while() {
+    let n_made = Arc::new(AtomicU32::new(0));
+    let made = n_made.clone();
+    let page = serve(move || format!("a {}\n", made.fetch_add(1, Ordering::Relaxed)));
+    let start = Instant::now();
+
+    (0..200).for_each(|_| assert!(answer(&page, REQUEST).contains("\r\n\r\na ")));
+
+    let n_periods = start.elapsed().as_millis() / 200;
+    assert!(u128::from(n_made.load(Ordering::Relaxed)) <= n_periods + 1);
+}
+
+#[test]
+fn a_page_that_is_dropped_gives_its_address_back() {
+    let page = serve(String::new);
+    let address = page.address();
+
+    drop(page);
+
+    assert!(TcpStream::connect(address).is_err());
+}
