@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fodo_conformance::place::{free_port, own_folder, program};
+use fodo_conformance::place::{free_port, own_folder, program, python, script};
 use fodo_conformance::process::{Process, confine, printed_by};
 use fodo_db::Loader;
 
 /// How long a program on a busy host may take for what it does at once elsewhere.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+const EXAMPLES: [&str; 6] = ["motors", "temperatures", "vacuum", "bpm", "alarms", "sequence"];
 
 /// The macros a database says it wants to be loaded with: `# macros: P=X:`.
 fn macros(text: &str) -> &str {
@@ -48,11 +50,15 @@ fn example(name: &str) -> PathBuf {
     own_folder().join("../examples/db").join(name)
 }
 
-/// `fodo ioc st.cmd` in its folder, serving.
 fn started(name: &str) -> Process {
+    started_on(free_port(), name)
+}
+
+/// `fodo ioc st.cmd` in its folder, serving.
+fn started_on(port: u16, name: &str) -> Process {
     let mut command = Command::new(program());
-    confine(&mut command, free_port());
-    command.current_dir(example(name)).args(["ioc", "st.cmd"]);
+    confine(&mut command, port);
+    command.current_dir(example(name)).env("USER", "ann").args(["ioc", "st.cmd"]);
     let mut process = Process::start(name, &mut command).expect("the program can be started");
     process.line_that_begins("fodo ioc: serving", PATIENCE).expect("the example serves");
     process
@@ -80,7 +86,7 @@ fn wait_for(process: &mut Process, command: &str, wanted: &str) {
 
 #[test]
 fn a_check_finds_nothing_to_say_of_any_example() {
-    for name in ["motors", "temperatures"] {
+    for name in EXAMPLES {
         let mut command = Command::new(program());
         command.current_dir(example(name)).args(["check", "--strict", "st.cmd"]);
 
@@ -116,4 +122,185 @@ fn hundreds_of_sensors_come_from_one_table() {
     assert_eq!(answer(&mut sensors, "dbstat"), "      24 ao");
     answer(&mut sensors, "dbpf demo:R3:ambient 50");
     wait_for(&mut sensors, "dbgf demo:R3:T1.SEVR", "\"MINOR\"");
+}
+
+#[test]
+fn the_valve_opens_at_low_pressure_only_and_closes_by_itself() {
+    let mut vacuum = started("vacuum");
+
+    wait_for(&mut vacuum, "dbgf demo:V1:state", "\"Interlocked\"");
+    answer(&mut vacuum, "dbpf demo:V1 Open");
+    wait_for(&mut vacuum, "dbgf demo:V1", "\"Close\"");
+    answer(&mut vacuum, "dbpf demo:PU1 On");
+    answer(&mut vacuum, "dbpf demo:PU2 On");
+    wait_for(&mut vacuum, "dbgf demo:V1:state", "\"Closed\"");
+    answer(&mut vacuum, "dbpf demo:V1 Open");
+    wait_for(&mut vacuum, "dbgf demo:V1:state", "\"Open\"");
+    answer(&mut vacuum, "dbpf demo:PU1 Off");
+
+    wait_for(&mut vacuum, "dbgf demo:V1:state", "\"Interlocked\"");
+    assert!(answer(&mut vacuum, "dbgf demo:V1").ends_with("\"Close\""));
+}
+
+#[test]
+fn a_client_may_open_the_valve_as_operator_in_mode_access_and_shut_it_always() {
+    let port = free_port();
+    let _vacuum = started_on(port, "vacuum");
+    let put = |user: &str, name: &str, value: &str| {
+        let mut command = Command::new(program());
+        confine(&mut command, port);
+        command.env("USER", user).args(["put", name, value]).output().expect("the program runs").status.success()
+    };
+
+    assert!(!put("ann", "demo:V1", "Close"), "the mode is Beam");
+    assert!(put("bob", "demo:mode", "Access"));
+
+    assert!(put("ann", "demo:V1", "Close"));
+    assert!(!put("bob", "demo:V1", "Close"), "bob is no operator");
+    assert!(put("bob", "demo:V1:shut.PROC", "1"));
+}
+
+#[test]
+fn the_orbit_has_every_bpm_in_its_place_and_its_sectors_their_means() {
+    let mut bpm = started("bpm");
+
+    answer(&mut bpm, "dbpf demo:noise 0");
+    answer(&mut bpm, "dbpf demo:kick 0");
+    let golden = format!("1,2,3,4,5,6,7,8,9,10{}", ",0".repeat(22));
+    answer(&mut bpm, &format!("dbpf demo:golden \"[{golden}]\""));
+    wait_for(&mut bpm, "dbgf demo:orbit:sectors", "[4.5, 2.375, 0, 0]");
+    answer(&mut bpm, "dbtr demo:bpm7:reading");
+    answer(&mut bpm, "dbpf demo:orbit:sector.INDX 8");
+
+    wait_for(&mut bpm, "dbgf demo:orbit:sector", "[9, 10, 0, 0, 0, 0, 0, 0]");
+    wait_for(&mut bpm, "dbgf demo:bpm9", " 0");
+    assert!(answer(&mut bpm, "dbgf demo:orbit:highest").ends_with("[10]"));
+}
+
+#[test]
+fn an_alarm_goes_up_the_tree_until_maintenance_and_is_kept_until_it_is_acknowledged() {
+    let port = free_port();
+    let mut alarms = started_on(port, "alarms");
+
+    wait_for(&mut alarms, "dbgf demo:state", "\"All is well\"");
+    assert!(answer(&mut alarms, "dbgf demo:horn").ends_with("\"Silent\""));
+    answer(&mut alarms, "dbpf demo:cooling:flow:sim 8");
+    wait_for(&mut alarms, "dbgf demo:state", "\"Alarm\"");
+    wait_for(&mut alarms, "dbgf demo:horn", "\"Sounds\"");
+    wait_for(&mut alarms, "dbgf demo:cooling.SEVR", "\"MAJOR\"");
+    answer(&mut alarms, "dbpf demo:cooling:maintenance 1");
+    wait_for(&mut alarms, "dbgf demo:state", "\"All is well\"");
+    assert!(answer(&mut alarms, "dbgf demo:cooling:flow.ACKS").ends_with("\"MAJOR\""));
+    let page = std::fs::read_to_string(own_folder().join("../docs/tutorials/alarms.md")).expect("the page is there");
+    let acknowledge = page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it says how");
+    let mut command = Command::new(python());
+    confine(&mut command, port);
+    printed_by("caproto", command.args(["-c", acknowledge]), PATIENCE).expect("it acknowledges");
+
+    assert!(answer(&mut alarms, "dbgf demo:cooling:flow.ACKS").ends_with("\"NO_ALARM\""));
+}
+
+#[test]
+fn a_sequence_is_over_when_its_last_step_is_and_a_ramp_is_waited_for() {
+    let mut sequence = started("sequence");
+
+    answer(&mut sequence, "dbpf demo:wanted 10");
+    answer(&mut sequence, "dbpf demo:on.PROC 1");
+    assert!(answer(&mut sequence, "dbgf demo:beam").ends_with("\"Off\""));
+    wait_for(&mut sequence, "dbgf demo:on.BUSY", " 0 = 0x0");
+    assert!(answer(&mut sequence, "dbgf demo:beam").ends_with("\"On\""));
+    assert!(answer(&mut sequence, "dbgf demo:supply:current").ends_with(" 10"));
+    answer(&mut sequence, "dbpf demo:water:flows No");
+
+    wait_for(&mut sequence, "dbgf demo:supply:current", " 0");
+}
+
+/// The names of records that a shell lists after a script of its own has loaded an example.
+fn listed(name: &str, command: &mut Command) -> Vec<String> {
+    confine(command, free_port());
+    let printed = printed_by(name, command.env("USER", "ann"), PATIENCE).expect("the shell runs");
+    let mut names: Vec<String> = printed.lines().filter(|line| line.starts_with("demo:")).map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn softioc_loads_the_examples_that_are_made_of_the_record_types_of_base() {
+    for name in EXAMPLES.into_iter().filter(|name| *name != "sequence") {
+        let lists = std::env::temp_dir().join(format!("fodo-example-{name}-{}.cmd", std::process::id()));
+        let folder = example(name);
+        std::fs::write(&lists, format!("cd \"{}\"\n< st.cmd\ndbl\n", folder.display())).expect("it can be written");
+
+        let theirs = listed("softIoc", Command::new(python()).arg(script("softioc_shell.py")).arg(&lists));
+        let ends = own_folder().join("db/shell/ends.cmd");
+        let ours = listed("fodo ioc", Command::new(program()).arg("ioc").arg(&lists).arg(ends));
+
+        std::fs::remove_file(&lists).expect("it is ours");
+        assert!(ours.len() > 15, "{name}: {ours:?}");
+        assert_eq!(ours, theirs, "{name}");
+    }
+}
+
+/// What a tutorial shows at the prompt: each command with the lines below it.
+fn conversation(page: &str) -> Vec<(String, Vec<String>)> {
+    let path = own_folder().join("../docs/tutorials").join(page);
+    let text = std::fs::read_to_string(&path).expect("the page is there");
+    let mut conversation: Vec<(String, Vec<String>)> = Vec::new();
+    for block in text.split("```console\n").skip(1) {
+        let mut is_said = false;
+        for line in block.split("```").next().unwrap_or_default().lines() {
+            if let Some(command) = line.strip_prefix("epics> ") {
+                conversation.push((command.to_owned(), Vec::new()));
+                is_said = true;
+            } else if line.starts_with("$ ") {
+                is_said = false;
+            } else if let Some((_, lines)) = conversation.last_mut().filter(|_| is_said) {
+                lines.push(line.trim_end().to_owned());
+            }
+        }
+    }
+    conversation
+}
+
+/// All that the shell answers to a command.
+fn answers(process: &mut Process, command: &str) -> Vec<String> {
+    process.write_line(command).expect("it reads commands");
+    process.write_line("echo that is all").expect("it reads commands");
+    let mut lines = Vec::new();
+    loop {
+        let line = process.line(PATIENCE).expect("it answers");
+        if line == "that is all" {
+            return lines;
+        }
+        lines.push(line.trim_end().to_owned());
+    }
+}
+
+#[test]
+fn the_tutorials_show_what_the_shell_answers() {
+    let pages = [
+        ("motors.md", "motors"),
+        ("hundreds-from-a-table.md", "temperatures"),
+        ("vacuum.md", "vacuum"),
+        ("bpm.md", "bpm"),
+        ("alarms.md", "alarms"),
+    ];
+    for (page, example) in pages {
+        let mut process = started(example);
+        let conversation = conversation(page);
+        assert!(!conversation.is_empty(), "{page}");
+        // The rest of the script.
+        answers(&mut process, "");
+
+        // What writes a file would write it beside the example.
+        for (command, wanted) in conversation.iter().filter(|(command, _)| !command.contains('>')) {
+            let deadline = Instant::now() + PATIENCE;
+            let mut answered = answers(&mut process, command);
+            // Who reads needs a moment between two commands, in which records are scanned.
+            while command.starts_with("dbgf") && answered != *wanted && Instant::now() < deadline {
+                answered = answers(&mut process, command);
+            }
+            assert_eq!(answered, *wanted, "{page}: {command}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The shell of `fodo ioc` answers as that of softIoc.
 #![forbid(unsafe_code)]
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fodo_conformance::place::{free_port, own_folder, program, python, script};
@@ -37,4 +37,24 @@ fn a_script_gets_the_same_answers_from_both_shells() {
 
     assert!(ours.len() > 15, "{ours:#?}");
     assert_eq!(ours, theirs);
+}
+
+#[test]
+fn exit_ends_a_script_of_softioc_and_the_whole_of_ours_as_the_page_on_differences_says() {
+    let leaves = std::env::temp_dir().join(format!("fodo-exit-{}.cmd", std::process::id()));
+    std::fs::write(&leaves, "echo \"answer: before\"\nexit 3\necho \"answer: behind\"\n").expect("it can be written");
+    let ended = |command: &mut Command| {
+        confine(command, free_port());
+        let output = command.stdin(Stdio::null()).output().expect("the shell runs");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let answers = printed.lines().filter(|line| line.starts_with("answer:")).count();
+        (answers, output.status.code())
+    };
+
+    // What calls the shell of softIoc here goes on behind it, and ends well.
+    let theirs = ended(Command::new(python()).arg(script("softioc_shell.py")).arg(&leaves));
+    let ours = ended(Command::new(program()).arg("ioc").arg(&leaves));
+
+    std::fs::remove_file(&leaves).expect("it is ours");
+    assert_eq!((theirs, ours), ((1, Some(0)), (1, Some(3))));
 }

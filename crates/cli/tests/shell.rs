@@ -243,3 +243,83 @@ fn softioc_flags_are_understood() {
     assert!(out.starts_with("dbLoadRecords db/a.db P=x:\niocInit\nfodo ioc: serving"), "{out}");
     assert!(out.ends_with("\nx:twice\n"), "{out}");
 }
+
+#[test]
+fn with_simulate_a_script_loads_what_is_not_here_and_tells_how_much() {
+    let folder = folder("simulate", "dbLoadRecords(\"db/plant.db\")\niocInit\ndbgf m\n");
+    let plant = "record(motor, \"m\") { field(VAL, 2) }\nrecord(ai, \"t\") { field(DTYP, \"stream\") field(INP, \"@a.proto\") }\n";
+    std::fs::write(folder.join("db/plant.db"), plant).unwrap();
+
+    let refused = fed(&folder, &["st.cmd"], "exit\n");
+    let taken = fed(&folder, &["--simulate", "st.cmd"], "exit\n");
+    let checked = fodo(free_port()).current_dir(&folder).args(["check", "--simulate", "st.cmd"]).output().unwrap();
+
+    assert!(text(&refused.stderr).contains("no record type \"motor\""));
+    assert_eq!(
+        text(&taken.stderr),
+        "1 ai inert: there is no DTYP \"stream\"\n1 motor inert: there is no such record type\n"
+    );
+    assert_eq!(after(&text(&taken.stdout), "dbgf m")[0], "DBF_DOUBLE:         2");
+    assert_eq!(text(&checked.stdout), "0 errors, 0 warnings\n");
+}
+
+#[test]
+fn the_exit_record_ends_the_ioc_with_the_code_that_its_input_says() {
+    let folder = folder("exit-record", "");
+
+    let well = fed(&folder, &["-x", "x"], "dbgf x:exit.SNAM\ndbpf x:exit.PROC 1\n");
+    let badly = fed(&folder, &["-x", "x", "-m", "P=x:", "db/a.db"], "dbpf x:exit.A 1\n");
+    let never = fed(&folder, &["-x", "a b"], "");
+
+    assert_eq!(after(&text(&well.stdout), "DBF_STRING:         \"exit\"").len(), 1, "{}", text(&well.stdout));
+    assert_eq!([&well, &badly, &never].map(|output| output.status.code()), [Some(0), Some(1), Some(1)]);
+    assert!(text(&never.stderr).starts_with("fodo ioc: -x: \"a b:exit\" cannot be a name"), "{}", text(&never.stderr));
+}
+
+#[test]
+fn records_of_device_getenv_see_what_the_shell_sets() {
+    let folder = folder("getenv", "dbLoadRecords(\"db/env.db\")\nepicsEnvSet(\"FODO_HALL\", \"north\")\niocInit\n");
+    let record =
+        "record(stringin, \"hall\") { field(DTYP, \"getenv\") field(INP, \"@FODO_HALL\") field(PINI, \"YES\") }\n";
+    std::fs::write(folder.join("db/env.db"), record).unwrap();
+
+    let input = "dbgf hall\nepicsEnvSet FODO_HALL south\ndbpf hall.PROC 1\ndbgf hall\nepicsEnvUnset FODO_HALL\n\
+                 dbpf hall.PROC 1\ndbgf hall.SEVR\nexit\n";
+    let output = fed(&folder, &["st.cmd"], input);
+
+    let out = text(&output.stdout);
+    let texts: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("DBF_STRING:         ")).collect();
+    assert_eq!(texts, ["\"north\"", "\"south\"", "\"INVALID\""]);
+}
+
+#[test]
+fn commands_show_rules_states_lists_and_every_kind_of_a_value() {
+    let script = "dbLoadRecords(\"db/a.db\", \"P=x:\")\nasSetFilename(\"a.acf\")\ndbCreateAlias(\"x:set\", \"x:alias\")\n\
+                  afterIocRunning \"dbgf x:alias\"\ndbStateCreate red\niocBuild\niocRun\n";
+    let folder = folder("reports", script);
+    let rules = "UAG(them) { b, a }\nASG(DEFAULT) { INPA(\"x:set\") RULE(1, READ) RULE(1, WRITE) { UAG(them) CALC(\"A=7\") } }\n";
+    std::fs::write(folder.join("a.acf"), rules).unwrap();
+    let shown = |line: &str| {
+        let output = fed(&folder, &["st.cmd"], &format!("dbpf x:set 7\necho answer:\n{line}\nexit\n"));
+        let out = text(&output.stdout);
+        after(&out, "answer:").join("|")
+    };
+
+    assert_eq!(
+        shown("asprules"),
+        "ASG(DEFAULT) {|  INPA(\"x:set\") is 7|  RULE(1, READ)|  RULE(1, WRITE) { UAG(them) CALC is met }|}"
+    );
+    assert_eq!(shown("aspuag"), "UAG(them) { a, b }");
+    assert_eq!(shown("aspmem"), "DEFAULT: 2 records|  x:set|  x:twice");
+    assert_eq!(shown("dbStateSet red\ndbStateShow r*"), "red is on");
+    assert_eq!(shown("dbel"), "clients listen to 0 fields");
+    assert_eq!(
+        shown("dbpf x:set.SCAN Event\ndbpf x:set.EVNT go\nscanpel g*").split('|').skip(2).collect::<Vec<_>>(),
+        ["Event go: 1 records", "  x:set"]
+    );
+    assert!(shown("dbtgf x:alias").starts_with("DBF_STRING:   \"7.00\"|DBF_CHAR:     7|"));
+    assert!(shown("dba x:set").contains("|Type:          DBF_DOUBLE|Elements:      1|Writable:      yes|"));
+    assert_eq!(shown("dbhcr"), "there are no drivers, and no record needs one");
+    let whole = text(&fed(&folder, &["st.cmd"], "exit\n").stdout);
+    assert!(whole.ends_with("DBF_DOUBLE:         0\n"), "{whole}");
+}

@@ -15,7 +15,7 @@ use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::{Link, Modifiers, Special, Target};
 use crate::outside::{Use, Wanted};
 use crate::post::{LONG_STRING, RTYP};
-use crate::record::device::Device;
+use crate::record::device::{Device, INERT};
 use crate::record::{Cell, Record, labels, with};
 use crate::site::Site;
 use crate::state::States;
@@ -64,6 +64,8 @@ pub(crate) struct Core {
     pub(crate) states: States,
     /// Links to other IOCs that the network is to be told of.
     pub(crate) wanted: Mutex<Wanted>,
+    /// The device supports that are not here; see [`crate::record::device::INERT`].
+    pub(crate) devices: Vec<Text>,
 }
 
 impl Core {
@@ -193,7 +195,9 @@ impl Core {
             Dbf::Menu => meta.labels = labels(row.menu),
             Dbf::Device => {
                 meta.labels = labels(kind.devices);
-                meta.unlabelled = Some(Text::EMPTY);
+                let device = with(cell, |body| body.common().device).and_then(|device| device.checked_sub(INERT));
+                let inert = device.and_then(|index| self.devices.get(usize::from(index)).cloned());
+                meta.unlabelled = Some(inert.unwrap_or(Text::EMPTY));
             }
             _ => {}
         }

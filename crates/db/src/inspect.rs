@@ -67,7 +67,8 @@ impl Database {
             with(cell, read).unwrap_or_default()
         };
         let (now, before) = (values(cell), values(&*new));
-        let differ = now.iter().zip(&before).map(|(now, before)| now != before);
+        // A new inert record has none of the fields that files add.
+        let differ = now.iter().enumerate().map(|(index, now)| before.get(index) != Some(now));
         self.field_names(record).zip(differ).filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 

@@ -42,11 +42,13 @@ pub use crate::load::unescaped;
 pub use database::Database;
 pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, TimeForm};
 pub use inspect::{LeadsTo, LinkFacts};
-pub use load::{Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances};
+pub use load::{
+    InertRecords, Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances,
+};
 pub use outside::{News, OutsideFacts, OutsideLink, OutsideStatus, Use};
 pub use routine::{Call, Routine, RoutineFailed};
 pub use scan::ScanCounts;
-pub use security::{Access, AccessFile, AccessInput, AccessLevel, Granted, Security};
+pub use security::{Access, AccessFile, AccessInput, AccessLevel, AccessPart, Granted, Security};
 pub use site::{Site, Zone};
 pub use state::{State, States};
 

@@ -17,6 +17,12 @@ pub(crate) const LINK_TEXT_BYTES: u32 = 1024;
 pub(crate) const LOAD_ERRORS_MAX: usize = 100;
 /// Names of records that are compared with a wrong one to suggest the right one: some milliseconds.
 pub(crate) const SUGGESTED_NAMES_MAX: usize = 20_000;
+/// Fields that the file of one inert record may add; the largest record type there is has 312.
+pub(crate) const INERT_FIELDS_MAX: usize = 400;
+/// Bytes of a field of an inert record, with its NUL: the longest texts of synApps have 131.
+pub(crate) const INERT_TEXT_BYTES: u16 = 256;
+/// Device supports that may be missing; a plant has some dozens.
+pub(crate) const INERT_DEVICES_MAX: usize = 10_000;
 /// Files that may include one another.
 pub(crate) const INCLUDE_DEPTH_MAX: usize = 20;
 /// Databases that one `.substitutions` file may ask for; a plant has some thousands.

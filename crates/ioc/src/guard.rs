@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use fodo_data::{Meta, Severity, TimeStamp, Value};
-use fodo_db::{Access, AccessFile, AccessInput, Database, FieldRef, Granted, LoadError, Security};
+use fodo_db::{Access, AccessFile, AccessInput, AccessPart, Database, FieldRef, Granted, LoadError, Security};
 use fodo_net::{Peer, Reading, Rights};
 
 /// Who may do what; by itself everybody everything.
@@ -111,6 +111,12 @@ impl Guard {
     /// Whether rights depend on the groups of records.
     pub fn has_rules(&self) -> bool {
         self.security.is_some()
+    }
+
+    /// A part of the rules as text, of the groups whose names `wanted` takes; `None` where there is no access file.
+    pub fn shown(&self, part: AccessPart, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
+        let security = self.security.as_ref()?;
+        Some(security.read().unwrap_or_else(PoisonError::into_inner).shown(part, wanted))
     }
 
     /// What a client may do with a field.

@@ -110,8 +110,13 @@ impl Ioc {
     }
 
     /// What a loader has collected, joined.
-    pub fn of(mut loader: Loader) -> Result<Ioc, IocError> {
-        loader.stand_at(Arc::new(site::Process::new()));
+    pub fn of(loader: Loader) -> Result<Ioc, IocError> {
+        Ioc::within(loader, None)
+    }
+
+    /// Likewise; records see the variables of a shell and not those of the process.
+    fn within(mut loader: Loader, environment: Option<site::Environment>) -> Result<Ioc, IocError> {
+        loader.stand_at(Arc::new(site::Process::new(environment)));
         let database = loader.finish().map_err(IocError::Load)?;
         let (guard, rules, surroundings) = (Guard::open(), Rules::none(), Surroundings::of_process());
         Ok(Ioc { database, guard, rules, surroundings, links: None, metrics: None })

@@ -1,26 +1,38 @@
 //! Where the IOC runs: its environment and time zone, and what its records print.
 
+use std::collections::HashMap;
 use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fodo_data::{Text, TimeStamp};
 use fodo_db::{Site, Stream, Zone};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+/// Variables that a shell sets while records read them.
+pub type Environment = Arc<Mutex<HashMap<String, String>>>;
+
 /// This process.
 #[derive(Debug)]
 pub struct Process {
     zone: TimeZone,
+    /// What counts instead of the process's environment.
+    environment: Option<Environment>,
 }
 
 impl Process {
-    pub fn new() -> Process {
-        Process { zone: TimeZone::system() }
+    pub fn new(environment: Option<Environment>) -> Process {
+        Process { zone: TimeZone::system(), environment }
     }
 }
 
 impl Site for Process {
     fn variable(&self, name: &str) -> Option<Text> {
+        if let Some(environment) = &self.environment {
+            // A thread that panicked meanwhile has left whole variables.
+            let environment = environment.lock().unwrap_or_else(PoisonError::into_inner);
+            return environment.get(name).map(|value| value.as_str().into());
+        }
         // The system panics at names that cannot be.
         if name.is_empty() || name.contains(['=', '\0']) {
             return None;

@@ -266,6 +266,11 @@ impl Crank {
         self.database.watch(pv.field(), is_watched || turn.inputs.contains_key(&pv.field()));
     }
 
+    /// The fields that clients listen to.
+    pub fn watched(&self) -> Vec<FieldRef> {
+        self.lock().watched.keys().copied().collect()
+    }
+
     /// What filters of a channel to the field need to know.
     pub fn moment(&self, field: FieldRef) -> Moment<'_> {
         self.database.moment(field, now().wall)

@@ -23,6 +23,12 @@ fn check_page(repository: &Repository, page: &TextFile) -> Vec<Offence> {
         let is_folder = repository.paths.iter().any(|known| known.starts_with(&format!("{path}/")));
         if !is_folder && !repository.paths.contains(&path) {
             offences.push(Offence::new(&page.path, line, format!("{target}: leads nowhere")));
+        } else if path.ends_with(".rs") && !anchor.is_empty() {
+            // Of a source file it is the name of a function.
+            let text = repository.text(&path).unwrap_or_default();
+            if !["(", "<"].iter().any(|next| text.contains(&format!("fn {anchor}{next}"))) {
+                offences.push(Offence::new(&page.path, line, format!("{target}: no such function")));
+            }
         } else if !anchor.is_empty() && !anchors(repository.text(&path).unwrap_or_default()).contains(&anchor.into()) {
             offences.push(Offence::new(&page.path, line, format!("{target}: no such heading")));
         }
@@ -89,7 +95,8 @@ mod tests {
 
     fn offences_in(page: &str) -> Vec<String> {
         let other = ("docs/reference/json.md", "# JSON\n\n## One update, one line\n");
-        let repository = Repository::of(&[("docs/tutorials/a.md", page), other, ("README.md", "")]);
+        let source = ("crates/x.rs", "pub fn known(&self) {}\n");
+        let repository = Repository::of(&[("docs/tutorials/a.md", page), other, source, ("README.md", "")]);
         check(&repository).iter().map(ToString::to_string).collect()
     }
 
@@ -98,13 +105,14 @@ mod tests {
         assert_eq!(offences_in("see [it](../reference/jason.md)").len(), 1);
         assert_eq!(offences_in("see [it](../reference/json.md#no-such-heading)").len(), 1);
         assert_eq!(offences_in("see [it](../../../else/README.md)").len(), 1);
+        assert_eq!(offences_in("see [`X::gone`](../../crates/x.rs#gone)").len(), 1);
     }
 
     #[test]
     fn links_that_lead_somewhere_are_fine() {
         for page in [
             "[a](../reference/json.md) and [b](../reference/json.md#one-update-one-line)",
-            "[`code`](../../README.md) [folder](../reference/) [web](https://example.org/x.md)",
+            "[`X::known`](../../crates/x.rs#known) [`code`](../../README.md) [folder](../reference/) [web](https://example.org/x.md)",
             "`[a](b)` is a link\n```text\n[a](nowhere)\n```\n",
         ] {
             assert_eq!(offences_in(page), [""; 0], "{page}");

@@ -31,6 +31,9 @@ pub struct Arguments {
     /// A warning counts as an error
     #[arg(long)]
     strict: bool,
+    /// Record types and devices (DTYP) that are not here are no error, as for fodo ioc --simulate
+    #[arg(long)]
+    simulate: bool,
 }
 
 /// The end of the help.
@@ -51,7 +54,7 @@ message, source (the line), wanted_by (the places that wanted the file, innermos
 /// Does it.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let macros = arguments.macros.join(",");
-    let findings = match findings(&arguments.files, &macros) {
+    let findings = match findings(&arguments.files, &macros, arguments.simulate) {
         Ok(findings) => findings,
         Err(message) => {
             writeln!(outlet.err, "fodo check: -m: {message}")?;
@@ -74,10 +77,13 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
 }
 
 /// What is wrong with files, in their order: databases and substitutions as one set, every script for itself.
-fn findings(files: &[PathBuf], macros: &str) -> Result<Vec<Finding>, String> {
+fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Finding>, String> {
     let variables = fodo_db::Macros::parse(macros)?;
     let mut found = Vec::new();
     let mut loader = Loader::that_keeps_places();
+    if simulates {
+        loader.simulate();
+    }
     for file in files {
         let name = file.to_string_lossy();
         let mut open = |name: &str| std::fs::read(name);
@@ -89,7 +95,7 @@ fn findings(files: &[PathBuf], macros: &str) -> Result<Vec<Finding>, String> {
             Sort::Database => loader.load(&name, macros, &mut open),
             Sort::Substitutions => loader.load_template(&name, macros, &mut open),
             Sort::Script => {
-                found.extend(followed(file, &variables));
+                found.extend(followed(file, &variables, simulates));
                 Ok(())
             }
         };
@@ -115,7 +121,7 @@ fn understood(name: &str, macros: &str) -> Vec<Finding> {
 }
 
 /// What is wrong with a script and with all that it loads.
-fn followed(script: &Path, variables: &fodo_db::Macros) -> Vec<Finding> {
+fn followed(script: &Path, variables: &fodo_db::Macros, simulates: bool) -> Vec<Finding> {
     let own = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
     let given = variables
@@ -125,6 +131,9 @@ fn followed(script: &Path, variables: &fodo_db::Macros) -> Vec<Finding> {
     let folder = std::env::current_dir().unwrap_or_default();
     let nowhere = || Box::new(io::sink());
     let mut shell = Shell::new(Purpose::Check, &folder, own.chain(given), nowhere(), nowhere());
+    if simulates {
+        shell.simulate();
+    }
     // How it ended is among what was found.
     let _ = shell.run_script(&script.to_string_lossy());
     shell.into_findings()

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -63,6 +64,9 @@ pub struct Arguments {
     /// Let go of a client that takes nothing it is sent, or answers no probe, for so long
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     client_silence: Duration,
+    /// Serve a record PREFIX:exit that ends the IOC when it is processed, with code 1 when its field A is not 0
+    #[arg(short = 'x', long, value_name = "PREFIX")]
+    exit_prefix: Option<String>,
     #[command(flatten)]
     log: LogFlags,
     /// Read no commands from stdin
@@ -71,6 +75,9 @@ pub struct Arguments {
     /// Show the commands that the arguments mean
     #[arg(short, long)]
     verbose: bool,
+    /// Load records of types and devices (DTYP) that are not here as well; they keep what is put to them and do nothing
+    #[arg(long)]
+    simulate: bool,
     /// Accepted: record types and menus are built in. For command lines made for softIoc, as is -s
     #[arg(short = 'D', value_name = "FILE", hide = true)]
     descriptions: Vec<PathBuf>,
@@ -111,6 +118,11 @@ Then commands are read from stdin, with history and completion at a terminal; he
 stops it, with a code if one is given, and at a terminal so do Ctrl-D and Ctrl-C. The end of any other
 input stops nothing: with /dev/null as stdin, in the background, or with -S it serves until a signal.
 When a script cannot be read, was ended by `on error break`, or input ends before iocInit, the code is 1.
+
+With --simulate a record of a DTYP that is not here is as one of Soft Channel, but INP and OUT lead nowhere;
+one of a type that is not here has the common fields, VAL, and as texts the fields that its file sets. What
+is put to them stays, nothing else happens, SCAN I/O Intr never comes. How many there are is told on
+stderr when it starts, a line for each type and DTYP.
 
 What happens meanwhile is told on stderr: errors of this host, warnings of clients that send what
 they must not, with --log-level info clients that come and go, with debug channels that are refused.
@@ -214,6 +226,12 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
         }
     };
     let mut shell = shell(arguments, put_log.as_ref())?;
+    if let Some(prefix) = &arguments.exit_prefix
+        && let Err(errors) = shell.serve_exit(prefix, exit_later(sender.clone()))
+    {
+        errors.iter().try_for_each(|error| writeln!(outlet.err, "fodo ioc: -x: {}", error.message))?;
+        return Ok(Exit::Other.code());
+    }
     let place = shell.place();
     let has_person = !arguments.no_shell && terminal::has_person();
     let restore = has_person.then(terminal::Restore::later);
@@ -222,6 +240,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     let work = Work {
         is_verbose: arguments.verbose,
         access: files_of(matches, &["access"]).pop(),
+        has_records: arguments.exit_prefix.is_some(),
         input: match (arguments.no_shell, has_person) {
             (true, _) => Input::None,
             (false, true) => Input::Person,
@@ -259,6 +278,27 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     Ok(code)
 }
 
+/// Ends the IOC a moment later, so that whoever has asked for it hears that it is done.
+fn exit_later(sender: mpsc::Sender<End>) -> impl Fn(u8) + Send + Sync {
+    const MOMENT: Duration = Duration::from_millis(100);
+    let is_ending = AtomicBool::new(false);
+    move |code| {
+        if is_ending.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (later, now) = (sender.clone(), sender.clone());
+        let waiting = std::thread::Builder::new().name("fodo-exit".into()).spawn(move || {
+            std::thread::sleep(MOMENT);
+            // It ends already when nobody waits for it any more.
+            let _ = later.send(End::Exit(code));
+        });
+        if waiting.is_err() {
+            // Likewise.
+            let _ = now.send(End::Exit(code));
+        }
+    }
+}
+
 /// Where commands come from after the arguments.
 enum Input {
     None,
@@ -272,6 +312,8 @@ struct Work {
     is_verbose: bool,
     /// With its macros.
     access: Option<(PathBuf, String)>,
+    /// There are records besides those of the files.
+    has_records: bool,
     input: Input,
 }
 
@@ -307,7 +349,7 @@ impl Work {
                 return Ok(Some(End::Failed));
             }
         }
-        if !databases.is_empty() && !self.command(shell, &["iocInit"])? {
+        if (!databases.is_empty() || self.has_records) && !self.command(shell, &["iocInit"])? {
             return Ok(Some(End::Failed));
         }
         for (script, _) in scripts {
@@ -395,7 +437,12 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
     let environment = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
     let folder = std::env::current_dir()?;
-    Ok(Shell::new(Purpose::Run(Box::new(start)), &folder, environment, Box::new(io::stdout()), Box::new(io::stderr())))
+    let (out, err) = (Box::new(io::stdout()), Box::new(io::stderr()));
+    let mut shell = Shell::new(Purpose::Run(Box::new(start)), &folder, environment, out, err);
+    if arguments.simulate {
+        shell.simulate();
+    }
+    Ok(shell)
 }
 
 fn read_access_again(running: &RunningIoc, arguments: &Arguments) {

@@ -67,6 +67,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark('{')?;
         let kind = match record_type(&name) {
             Ok(kind) => Some(kind),
+            Err(_) if self.stage.simulates() => None,
             Err(message) => {
                 let message = format!("{message}; a record type is code, which no file can bring");
                 self.errors.push(self.lexer.error(name_place, message));
@@ -108,6 +109,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         let (choice, place) = self.text("the choice of DTYP")?;
         self.mark(')')?;
         let error = match record_type(&kind) {
+            _ if self.stage.simulates() => return Ok(()),
             Err(message) => self.lexer.error(kind_place, message),
             Ok(known) if known.devices.contains(&choice.as_str()) => return Ok(()),
             Ok(known) => {

@@ -6,6 +6,7 @@ pub(crate) mod lexer;
 mod macros;
 mod parse;
 mod remarks;
+mod simulate;
 mod substitutions;
 mod template;
 mod value;
@@ -19,6 +20,7 @@ use fodo_data::Text;
 pub use error::{LoadError, closest};
 pub use lexer::unescaped;
 pub use macros::{MacroError, Macros};
+pub use simulate::InertRecords;
 pub use substitutions::{Instance, instances};
 pub use template::{Undefined, expand};
 
@@ -26,7 +28,9 @@ use crate::breaktable::BreakTable;
 use crate::common::Common;
 use crate::core::{BreakTables, Core, Name};
 use crate::database::Database;
+use crate::field::FieldInfo;
 use crate::limit::{LOAD_ERRORS_MAX, SUGGESTED_NAMES_MAX};
+use crate::link::Target;
 use crate::load::remarks::Placed;
 use crate::record::device::Device;
 use crate::record::{Cell, Record, RecordType, find, link_of, number_of, with};
@@ -58,6 +62,10 @@ pub struct Loader {
     tables: BreakTables,
     site: Option<Arc<dyn Site>>,
     states: States,
+    /// What is not here is loaded as inert.
+    simulates: bool,
+    /// The device supports that are not here.
+    devices: Vec<Text>,
 }
 
 impl fmt::Debug for Loader {
@@ -133,8 +141,9 @@ impl Loader {
 
     /// What a file adds and changes, now that all of it is known to be right.
     fn take(&mut self, staged: Staged) {
-        let Staged { added, names, changed, index, infos, tables, deleted, mut placed, mut remarks } = staged;
+        let Staged { added, names, changed, index, infos, tables, deleted, devices, mut placed, mut remarks } = staged;
         self.tables.extend(tables);
+        self.devices.extend(devices);
         for error in placed.iter_mut().map(|placed| &mut placed.at).chain(&mut remarks) {
             error.from.extend_from_slice(&self.wanted_by);
         }
@@ -228,10 +237,11 @@ impl Loader {
             return Err(misfits);
         }
         self.compact();
-        let Loader { records, names, index, mut infos, routines, tables, site, states, .. } = self;
+        let Loader { records, names, index, mut infos, routines, tables, site, states, devices, .. } = self;
         let routines = Arc::new(routines);
         let site = site.unwrap_or_else(|| Arc::new(Nowhere));
-        let core = Core { records, index, names, tables, site, states, wanted: Mutex::default() };
+        let wanted = Mutex::default();
+        let core = Core { records, index, names, tables, site, states, devices, wanted };
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
         }
@@ -252,6 +262,9 @@ impl Loader {
 
 /// Whether INP or OUT of a record is what its DTYP takes; which of them, and why, when it is not.
 fn check_device(body: &mut dyn Record) -> Result<(), (u16, String)> {
+    if Device::is_inert(body) {
+        return Ok(());
+    }
     let kind = body.record_type();
     let device = Device::of(body);
     let fields = ["INP", "OUT"].into_iter();
@@ -268,21 +281,31 @@ fn check_device(body: &mut dyn Record) -> Result<(), (u16, String)> {
 /// Finds where each link of a record leads.
 fn join_links(core: &Core, record: u32) {
     let Some(cell) = core.cell(record) else { return };
-    let n_fields = Common::COUNT + cell.record_type().rows.len() as u16;
-    for field in 0..n_fields {
-        let is_link = crate::common::row(cell.record_type().rows, field).is_some_and(|row| row.dbf.is_link());
-        if !is_link {
-            continue;
-        }
+    let rows = cell.record_type().rows;
+    let is_inert = with(cell, |body| Device::is_inert(body)).unwrap_or_default();
+    for field in 0..Common::COUNT + rows.len() as u16 {
+        let Some(row) = crate::common::row(rows, field).filter(|row| row.dbf.is_link()) else { continue };
         let link = with(cell, |body| link_of(body, field).map(std::mem::take)).flatten();
         let Some(link) = link.filter(|link| link.name().is_some() || !link.text().is_empty()) else { continue };
-        let link = core.join(record, field, link);
+        let link = match is_inert && is_of_device(row) {
+            true => {
+                let mut link = link;
+                link.lead_to(Target::Constant);
+                link
+            }
+            false => core.join(record, field, link),
+        };
         with(cell, |body| {
             if let Some(place) = link_of(body, field) {
                 *place = link;
             }
         });
     }
+}
+
+/// Whether a field is what DTYP gives a meaning to.
+pub(crate) fn is_of_device(row: &FieldInfo) -> bool {
+    matches!(row.name, "INP" | "OUT")
 }
 
 /// What a file adds and changes, until all of it is known to be right.
@@ -301,6 +324,7 @@ struct Staged {
     infos: Vec<Info>,
     tables: Vec<(String, Arc<BreakTable>)>,
     deleted: HashSet<u32>,
+    devices: Vec<Text>,
     placed: Vec<Placed>,
     remarks: Vec<LoadError>,
 }
@@ -332,9 +356,12 @@ impl<'a> Stage<'a> {
 
     /// A new record.
     pub(crate) fn add(&mut self, kind: &'static RecordType, name: &str) -> u32 {
+        self.add_cell((kind.create)(), name)
+    }
+
+    fn add_cell(&mut self, cell: Box<dyn Cell>, name: &str) -> u32 {
         let record = (self.loader.records.len() + self.staged.added.len()) as u32;
         let name = Text::from(name);
-        let cell = (kind.create)();
         with(&*cell, |body| body.common().name = name.clone());
         self.staged.added.push(cell);
         self.staged.names.push(name.clone());

@@ -187,16 +187,22 @@ impl Parser<'_, '_, '_, '_, '_> {
             let missing = || format!("there is no record \"{name}\" to add to{}", self.stage.name_like(name));
             return found.ok_or_else(|| (true, missing()));
         }
-        let kind = record_type(kind_name).map_err(|message| (false, message))?;
+        let kind = match record_type(kind_name) {
+            Err(message) if !self.stage.simulates() || !is_type_name(kind_name) => return Err((false, message)),
+            kind => kind.ok(),
+        };
         if let Some(record) = found {
             let existing = self.stage.cell(record).map_or("", |cell| cell.record_type().name);
-            if existing != kind.name {
+            if existing != kind_name {
                 return Err((true, format!("record \"{name}\" is already there, as {existing}")));
             }
             return Ok(record);
         }
         check_name(name).map_err(|message| (true, message))?;
-        Ok(self.stage.add(kind, name))
+        Ok(match kind {
+            Some(kind) => self.stage.add(kind, name),
+            None => self.stage.add_inert(kind_name, name),
+        })
     }
 
     /// A record whose name is there already.
@@ -221,7 +227,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         let (value, value_place) = self.value()?;
         self.mark(')')?;
         let Some(record) = record else { return Ok(()) };
-        let Some(kind) = self.stage.cell(record).map(|cell| cell.record_type()) else { return Ok(()) };
+        let Some(kind) = self.stage.kind_for(record, &field, &value) else { return Ok(()) };
         let result = match number(kind.rows, &field) {
             Some(number) => {
                 self.keep(record, number, &value, (field_place, value_place), seen);
@@ -379,6 +385,12 @@ fn wrong_at(field: &str, value: &Text) -> usize {
 /// A word that, where a line begins with it, begins a statement, if perhaps a misspelt one.
 fn is_statement(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_alphabetic()) && !ITEMS.contains(&word)
+}
+
+/// What record types are called.
+fn is_type_name(name: &str) -> bool {
+    let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_part)
 }
 
 /// What a record may be called.

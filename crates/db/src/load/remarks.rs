@@ -12,7 +12,8 @@ use crate::load::error::suggestion;
 use crate::load::{LoadError, Loader};
 use crate::menu;
 use crate::put::side;
-use crate::record::{RecordType, with};
+use crate::record::device::INERT;
+use crate::record::{RecordType, find, with};
 
 /// A field that a file sets, and where.
 #[derive(Debug)]
@@ -103,7 +104,9 @@ impl Loader {
                 let kind = self.kind(record)?;
                 let device =
                     self.menu(record, "DTYP").and_then(|device| kind.devices.get(usize::from(device)).copied());
-                let is_soft = device.is_none_or(|device| device.ends_with("Soft Channel"));
+                let is_inert =
+                    find(kind.name).is_none() || self.menu(record, "DTYP").is_some_and(|device| device >= INERT);
+                let is_soft = !is_inert && device.is_none_or(|device| device.ends_with("Soft Channel"));
                 let is_silent = is_soft && !kind.is_interrupted_by_links();
                 is_silent
                     .then(|| "nothing interrupts a soft record, so with SCAN \"I/O Intr\" it is never processed".into())

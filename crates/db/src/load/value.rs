@@ -7,15 +7,14 @@ use crate::common::row;
 use crate::field::{Dbf, FieldInfo, SPECIAL};
 use crate::link::{Link, Parsed, parse};
 use crate::load::error::suggestion;
-use crate::load::{Stage, link_of};
+use crate::load::{Stage, is_of_device, link_of};
 use crate::put::side;
 use crate::record::{RecordType, with};
 
 impl Stage<'_> {
     /// Sets a field, or says what is wrong with the value.
     pub(crate) fn set(&mut self, record: u32, field: u16, text: &Text) -> Result<(), String> {
-        let Some(cell) = self.cell(record) else { return Ok(()) };
-        let kind = cell.record_type();
+        let Some(kind) = self.cell(record).map(|cell| cell.record_type()) else { return Ok(()) };
         let Some(row) = row(kind.rows, field) else { return Ok(()) };
         if row.dbf.is_link() {
             let words = text.to_str();
@@ -24,9 +23,12 @@ impl Stage<'_> {
             if let Parsed::Wrong(why) = &parsed {
                 return Err(format!("{} cannot be \"{text}\": {why}", row.name));
             }
-            let is_device_link = matches!(row.name, "INP" | "OUT");
-            if parsed == Parsed::Unsupported || parsed == Parsed::Address && !(is_device_link && takes_addresses(kind))
-            {
+            let takes_this = match parsed {
+                Parsed::Address => is_of_device(row) && (takes_addresses(kind) || self.simulates()),
+                Parsed::Unsupported => is_of_device(row) && self.simulates(),
+                _ => true,
+            };
+            if !takes_this {
                 return Err(format!(
                     "{} cannot be \"{text}\": addresses need a device support; {} has {}",
                     row.name,
@@ -35,6 +37,7 @@ impl Stage<'_> {
                 ));
             }
             let link = Link::from_parsed(&words, &parsed, side);
+            let Some(cell) = self.cell(record) else { return Ok(()) };
             with(cell, |body| {
                 if let Some(place) = link_of(body, field) {
                     *place = link;
@@ -42,10 +45,14 @@ impl Stage<'_> {
             });
             return Ok(());
         }
-        let scalar = scalar(kind, row, text)?;
+        let scalar = match scalar(kind, row, text) {
+            Err(_) if row.dbf == Dbf::Device && self.simulates() => self.inert_device(text)?,
+            scalar => scalar?,
+        };
         if let Err(error) = compiled(kind, row, &text.to_str()) {
             return Err(format!("{} cannot be \"{text}\": {error}", row.name));
         }
+        let Some(cell) = self.cell(record) else { return Ok(()) };
         if field == kind.value {
             // Who sets a value defines it, as Base has it since 7.0.
             with(cell, |body| body.common().undefined = 0);

@@ -8,6 +8,9 @@ use crate::record::Record;
 use crate::step::{Broken, Element, Step};
 use crate::strftime::strftime;
 
+/// From this number on DTYP is the name of a device support that is not here: the record is inert.
+pub(crate) const INERT: u16 = 1 << 15;
+
 /// The device supports of Base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
@@ -45,10 +48,15 @@ impl Device {
         }
     }
 
+    /// Whether DTYP is none of these, and the record simulated.
+    pub(crate) fn is_inert(record: &mut dyn Record) -> bool {
+        record.common().device >= INERT
+    }
+
     /// Whether INP or OUT may be what a link says, or why not.
     pub(crate) fn check(self, record_type: &str, link: &Link) -> Result<(), &'static str> {
         let address = link.address().to_str().to_ascii_uppercase();
-        let is_address = link.text().as_bytes().starts_with(b"@");
+        let is_address = matches!(link.text().as_bytes(), [b'@' | b'#', ..]);
         match (self, record_type) {
             (Device::Soft | Device::Raw | Device::Async, _) if is_address => Err("this DTYP takes no address"),
             (Device::Soft | Device::Raw | Device::Async, _) => Ok(()),

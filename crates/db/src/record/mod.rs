@@ -29,6 +29,7 @@ pub(crate) mod device;
 mod dfanout;
 mod event;
 mod fanout;
+pub(crate) mod inert;
 mod inputs;
 mod int64in;
 mod int64out;
@@ -209,6 +210,11 @@ pub(crate) trait Cell: Send + Sync {
     fn process(&self, turn: &mut Turn<'_>, record: u32, is_completion: bool) -> Outcome;
 
     fn duplicate(&self) -> Box<dyn Cell>;
+
+    /// The same record with a field that its file is about to set, where its type takes fields from files.
+    fn grown(&self, _field: &str, _value: &Text) -> Option<Box<dyn Cell>> {
+        None
+    }
 }
 
 impl<R: Record + Clone + Typed + 'static> Cell for Mutex<R> {

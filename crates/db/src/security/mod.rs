@@ -5,10 +5,13 @@
 //! Source: EPICS Base 7.0.10, access security (asLib).
 
 mod parse;
+mod show;
 
 use std::collections::{HashMap, HashSet};
 
 use crate::calc::{N_ARGS, Program};
+
+pub use show::AccessPart;
 
 /// What somebody may do with a field; each one includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use super::access::CHECKS_ADDRESS;
 use super::reccaster::{ANSWER_S, HOLD_OFF_MAX_S};
 use super::script::{Flow, seconds};
-use super::{Call, Failure, Purpose, Shell, table};
+use super::words::Word;
+use super::{Call, Failure, Purpose, Shell, lock, table};
 
 type Outcome = Result<Flow, Failure>;
 
@@ -37,12 +38,16 @@ const RECORDS_ONCE_ONLY: &str = "dbRecordsOnceOnly";
 
 pub(super) fn set_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let name = call.needed(1, "the name of a variable")?;
-    shell.macros.define(name, call.argument(2).unwrap_or_default());
+    let value = call.argument(2).unwrap_or_default();
+    shell.macros.define(name, value);
+    lock(&shell.environment).insert(name.to_owned(), value.to_owned());
     Ok(Flow::Next)
 }
 
 pub(super) fn unset_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    shell.macros.forget(call.needed(1, "the name of a variable")?);
+    let name = call.needed(1, "the name of a variable")?;
+    shell.macros.forget(name);
+    lock(&shell.environment).remove(name);
     Ok(Flow::Next)
 }
 
@@ -56,6 +61,12 @@ pub(super) fn show_variables(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     }
     shell.say(&lines.concat());
     Ok(Flow::Next)
+}
+
+/// `epicsParamShow`
+pub(super) fn show_parameters(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    let words = ["epicsEnvShow", "EPICS_*"].map(|text| Word { text: text.to_owned(), column: 1 });
+    show_variables(shell, &Call { words: &words })
 }
 
 pub(super) fn change_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
@@ -122,6 +133,12 @@ pub(super) fn echo(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let words: Vec<&str> = call.words.iter().skip(1).map(|word| word.text.as_str()).collect();
     let text = fodo_db::unescaped(&words.join(" "));
     shell.say(&format!("{}\n", String::from_utf8_lossy(&text)));
+    Ok(Flow::Next)
+}
+
+pub(super) fn log(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let words: Vec<&str> = call.words.iter().skip(1).map(|word| word.text.as_str()).collect();
+    shell.complain(&words.join(" "));
     Ok(Flow::Next)
 }
 

@@ -43,6 +43,21 @@ pub(super) fn accept(_: &mut Shell, _: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
+/// `iocRun`: the second half of iocInit, or of iocPause, where nothing was paused.
+pub(super) fn run(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    if matches!(shell.stage, Stage::Loading(_)) { start(shell, call) } else { Ok(Flow::Next) }
+}
+
+/// `afterIocRunning("command")`
+pub(super) fn run_afterwards(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let line = call.needed(1, "a command")?;
+    if shell.is_running() {
+        return Ok(shell.run_line(line));
+    }
+    shell.afterwards.push(line.to_owned());
+    Ok(Flow::Next)
+}
+
 /// `iocInit`
 pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     if !matches!(shell.stage, Stage::Loading(_)) {
@@ -62,7 +77,10 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let log = start.log.take().unwrap_or_else(fodo_net::log::Log::silent);
     let (metrics, reccaster) = (start.metrics.take(), start.reccaster);
     let policy = shell.policy(given);
-    let ioc = Ioc::of(*loader).and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
+    let inert: String = loader.inert().iter().map(|inert| format!("{inert}\n")).collect();
+    inert.lines().for_each(|line| shell.complain(line));
+    let ioc = Ioc::within(*loader, Some(shell.environment.clone()));
+    let ioc = ioc.and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
     let ioc = ioc.standing_in(shell.surroundings());
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
     let ioc = match metrics {
@@ -82,7 +100,14 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     shell.completer.learn(crank.clone());
     shell.stage = Stage::Running(crank);
     *lock(&shell.place) = Some(running);
+    shell.inert = Some(inert);
     shell.say(&ready);
+    for line in std::mem::take(&mut shell.afterwards) {
+        let flow = shell.run_line(&line);
+        if flow != Flow::Next {
+            return Ok(flow);
+        }
+    }
     Ok(Flow::Next)
 }
 

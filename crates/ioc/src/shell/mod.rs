@@ -10,11 +10,12 @@ mod environment;
 mod files;
 mod reccaster;
 mod records;
+mod report;
 mod script;
 mod table;
 mod words;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -25,6 +26,7 @@ use fodo_db::{Database, LoadError, Loader, Macros};
 use fodo_net::log::Log;
 use fodo_net::{ConfigError, ServerConfig};
 
+use crate::site::Environment;
 use crate::turn::Crank;
 use crate::{LeftOut, Policy, RunningIoc};
 
@@ -83,6 +85,8 @@ enum Stage {
 pub struct Shell {
     purpose: Purpose,
     macros: Macros,
+    /// The variables among them, for records that read one.
+    environment: Environment,
     folder: PathBuf,
     stage: Stage,
     place: Place,
@@ -95,6 +99,10 @@ pub struct Shell {
     /// The access security file that `iocInit` is to load, and its macros.
     access_file: Option<PathBuf>,
     access_macros: String,
+    /// Lines on records that are simulated, once `iocInit` has come.
+    inert: Option<String>,
+    /// Commands that wait for `iocInit`.
+    afterwards: Vec<String>,
     /// What scripts want RecCeivers to be told, or not.
     recsync: reccaster::Wishes,
     findings: Vec<Finding>,
@@ -154,8 +162,10 @@ impl Shell {
         err: Box<dyn Write + Send>,
     ) -> Shell {
         let mut macros = Macros::default();
+        let mut variables = HashMap::new();
         for (name, value) in environment {
             macros.define(&name, &value);
+            variables.insert(name, value);
         }
         let loader = match purpose {
             Purpose::Run(_) => Loader::default(),
@@ -164,6 +174,7 @@ impl Shell {
         Shell {
             purpose,
             macros,
+            environment: Arc::new(Mutex::new(variables)),
             folder: folder.to_owned(),
             stage: Stage::Loading(Box::new(loader)),
             place: Place::default(),
@@ -174,10 +185,40 @@ impl Shell {
             told: HashSet::new(),
             access_file: None,
             access_macros: String::new(),
+            inert: None,
+            afterwards: Vec::new(),
             recsync: reccaster::Wishes::default(),
             findings: Vec::new(),
             within: Vec::new(),
         }
+    }
+
+    /// From now on a record type or a DTYP that is not here is no error; `iocInit` tells how many records are inert for it.
+    pub fn simulate(&mut self) {
+        if let Stage::Loading(loader) = &mut self.stage {
+            loader.simulate();
+        }
+    }
+
+    /// Serves a record `PREFIX:exit`, a sub whose processing calls `exit` with the code 0, or 1 when its A is not 0: as
+    /// softIoc does with `-x`. Fails when the name is none.
+    ///
+    /// `exit` is called inside the processing, so it must not wait for the IOC to end.
+    pub fn serve_exit(
+        &mut self,
+        prefix: &str,
+        exit: impl Fn(u8) + Send + Sync + 'static,
+    ) -> Result<(), Vec<LoadError>> {
+        const RECORD: &str = "record(sub, \"$(IOC):exit\") { field(DESC, \"Ends the IOC\") field(SNAM, \"exit\") }";
+        let Stage::Loading(loader) = &mut self.stage else { return Ok(()) };
+        loader.routine(
+            "exit",
+            Arc::new(move |call| {
+                exit(u8::from(call.args.first().is_some_and(|code| *code != 0.0)));
+                Ok(())
+            }),
+        );
+        loader.load("softIocExit.db", &format!("IOC={prefix}"), &mut |_| Ok(RECORD.as_bytes().to_vec()))
     }
 
     /// Where the IOC is found once it serves. Who takes it out stops it.

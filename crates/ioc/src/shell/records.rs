@@ -46,7 +46,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// A value as text: labels of states, all digits of a number, the first elements of an array.
-fn shown(database: &Database, field: FieldRef) -> String {
+pub(super) fn shown(database: &Database, field: FieldRef) -> String {
     let value = database.read(field).value;
     let meta = database.meta(field);
     let one = |scalar: Scalar| match scalar {
@@ -74,7 +74,7 @@ fn is_long(number: f64) -> bool {
 }
 
 /// The field of a name, or what to say.
-fn field_of(database: &Database, name: &str) -> Result<FieldRef, String> {
+pub(super) fn field_of(database: &Database, name: &str) -> Result<FieldRef, String> {
     if let Some(field) = database.field(name) {
         return Ok(field);
     }
@@ -87,7 +87,7 @@ fn field_of(database: &Database, name: &str) -> Result<FieldRef, String> {
     Err(format!("record \"{record}\" has no field \"{field}\"{guess}"))
 }
 
-fn kind_name(kind: Kind) -> &'static str {
+pub(super) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Text => "DBF_STRING",
         Kind::I8 => "DBF_CHAR",
@@ -146,7 +146,7 @@ fn field_line(database: &Database, field: FieldRef) -> String {
 }
 
 /// In quotes, and what would end them or command a terminal as an escape.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {
         match character {

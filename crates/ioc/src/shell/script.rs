@@ -226,8 +226,8 @@ impl Shell {
         let Some(why) = table::not_supported(name) else {
             return Err(format!("there is no command \"{name}\"{}", table::suggestion(name)).into());
         };
-        // Once for all commands that are missing for the same reason.
-        if self.told.insert(why.to_owned()) {
+        // In a script once for all commands that are missing for the same reason; who types hears it each time.
+        if self.told.insert(why.to_owned()) || self.within.is_empty() {
             self.remark(format!("{name}: {why}"));
         }
         Ok(Flow::Next)

@@ -1,7 +1,7 @@
 //! Every command: its name, how it is written, what it does.
 
 use super::script::Flow;
-use super::{Call, Failure, Shell, access, environment, files, reccaster, records};
+use super::{Call, Failure, Shell, access, environment, files, reccaster, records, report};
 
 /// A command.
 pub(super) struct Command {
@@ -31,38 +31,65 @@ macro_rules! commands {
 commands! {
     "addReccasterEnvVars" "(\"NAME\", \"NAME\")" "Tell RecCeivers more variables of the environment" true reccaster::add_variables;
     "addReccasterExcludePattern" "(\"*:x\", \"y:*\")" "Tell RecCeivers nothing of records with such names" true reccaster::keep_back;
+    "afterIocRunning" "(\"command\")" "Run a command when iocInit is done" true files::run_afterwards;
     "asInit" "" "Load the access security file again" true access::load_again;
     "asSetFilename" "(\"file\")" "The access security file that iocInit loads" true access::set_file;
     "asSetSubstitutions" "(\"A=1\")" "Macros for the access security file" true access::set_macros;
+    "asphag" " [group]" "Groups of hosts of the access security file" false report::host_groups;
+    "aspmem" " [group]" "Records by their group of access security" false report::members;
+    "asprules" " [group]" "Rules of access security, with what holds now" false report::access_groups;
+    "aspuag" " [group]" "Groups of users of the access security file" false report::user_groups;
     "casr" " [level]" "Clients, and with a level what each keeps waiting" false records::clients;
     "cd" " folder" "Go to a folder; file names mean it" true environment::change_folder;
     "date" " [format]" "The time, as strftime writes it" false environment::date;
+    "dbCreateAlias" "(\"record\", \"alias\")" "Give a record another name, before iocInit" true report::create_alias;
     "dbLoadDatabase" "(\"file.dbd\")" "Accepted: record types and menus are built in" false files::accept;
     "dbLoadRecords" "(\"file.db\", \"P=x:,R=1\")" "Load records, before iocInit" true files::load_records;
     "dbLoadTemplate" "(\"file.substitutions\", \"P=x:\", \"folders\")" "Load the databases of a substitutions file" true files::load_template;
+    "dbStateClear" " name" "Turn a named state off" true report::clear_state;
+    "dbStateCreate" " name" "Make a named state, for filters and records" true report::create_state;
+    "dbStateSet" " name" "Turn a named state on" true report::set_state;
+    "dbStateShow" " [pattern]" "Named states and whether they are on" false report::show_states;
+    "dba" " record.field" "What a field is: type, elements, access" false report::address;
     "dbcar" " [record] [level]" "Links to other IOCs: how many, with 1 those not connected, with 2 all" false records::outside_links;
+    "dbel" " [record]" "Fields that clients listen to" false report::listened;
     "dbgf" " record.field" "Show a value" true records::show_field;
+    "dbglob" " pattern" "As dbgrep" false records::grep;
     "dbgrep" " pattern" "Names of records; * and ? stand for anything" false records::grep;
+    "dbhcr" "" "Records that need hardware, which here are simulated" false report::hardware;
+    "dbior" "" "As dbhcr" false report::hardware;
     "dbl" " [type|\"\"] [\"fields\"]" "Names of records, of one type, with fields" false records::list;
     "dbla" " [pattern]" "Aliases and their records" false records::aliases;
     "dbli" " [pattern]" "Info items of records by their names" false records::infos;
     "dblsr" " [record]" "Records that links join" false records::joined;
+    "dbnr" "" "As dbstat" false records::count;
     "dbpf" "(\"record.field\", \"value\")" "Write a value, and process where a client's put would" true records::put_field;
     "dbpr" " record [level]" "Fields of a record: those that differ from a new one's, with a level all" false records::show_record;
     "dbsr" " [level]" "As casr" false records::clients;
     "dbstat" "" "How many records there are, by type" false records::count;
+    "dbtgf" " record.field" "Show a value as every type there is" false report::show_kinds;
+    "dbtpf" "(\"record.field\", \"value\")" "As dbpf, then as dbtgf" true report::put_and_show_kinds;
     "dbtr" " record" "Process a record and show it" true records::process;
     "echo" " words" "Show words" false environment::echo;
     "epicsEnvSet" "(\"NAME\", \"value\")" "Set a variable of the environment" true environment::set_variable;
     "epicsEnvShow" " [pattern]" "Show the environment" false environment::show_variables;
     "epicsEnvUnset" " NAME" "Take a variable out of the environment" true environment::unset_variable;
+    "epicsParamShow" "" "Show the variables of the environment that begin with EPICS_" false environment::show_parameters;
+    "epicsPrtEnvParams" "" "As epicsParamShow" false environment::show_parameters;
     "epicsThreadSleep" " seconds" "Wait" true environment::pause;
+    "errlog" "(\"words\")" "Write a line to stderr" false environment::log;
     "exit" " [code]" "End; in a script that another runs, end that script" true environment::exit;
+    "gft" " record.field" "As dbtgf" false report::show_kinds;
     "help" " [pattern]" "Show commands" false environment::help;
     "iocInit" "" "Start: from now on records are served and scanned" true files::start;
+    "iocRun" "" "As iocInit, where that has not come" true files::run;
+    "iocshCmd" "(\"command\")" "Run a command" true environment::run_command;
     "iocshLoad" "(\"script\", \"A=1\")" "Run a script with macros of its own" true environment::load_script;
     "iocshRun" "(\"command\", \"A=1\")" "Run a command with macros of its own" true environment::run_command;
+    "pft" "(\"record.field\", \"value\")" "As dbtpf" true report::put_and_show_kinds;
     "pwd" "" "Show the folder" false environment::show_folder;
+    "scanpel" " [event]" "Records that are scanned by events" false report::by_event;
+    "scanpiol" "" "Records that are scanned by interrupts" false report::by_interrupt;
     "scanppl" " [rate]" "Records that are scanned, by rate" false records::scanned;
     "system" "(\"line\")" "Run a line of the system's shell" false environment::system;
     "var" " [name] [value]" "Show or set a variable" true environment::var;
@@ -75,25 +102,45 @@ pub(super) fn find(name: &str) -> Option<&'static Command> {
 
 /// Commands of C programs that set up what here needs no setting up.
 pub(super) fn is_without_meaning(name: &str) -> bool {
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 16] = [
         "callbackParallelThreads",
         "callbackSetQueueSize",
         "dbPvdTableSize",
+        "dbPutAttribute",
         "eltc",
         "errlogInit",
         "errlogInit2",
+        "installLastResortEventProvider",
+        "iocBuild",
         "iocLogDisable",
         "iocLogInit",
+        "iocLogPrefix",
+        "registerAllRecordDeviceDrivers",
         "registryDump",
         "scanOnceSetQueueSize",
         "setIocLogDisable",
-        "epicsPrtEnvParams",
     ];
     name.ends_with("_registerRecordDeviceDriver") || NAMES.contains(&name)
 }
 
 /// Why a command that scripts of the field use is missing; the same text for all that are missing together.
 pub(super) fn not_supported(name: &str) -> Option<&'static str> {
+    const OF_C: [&str; 14] = [
+        "asDumpHash",
+        "callbackQueueShow",
+        "dbLockShowLocked",
+        "dbNotifyDump",
+        "dbPvdDump",
+        "dbReportDeviceConfig",
+        "dbjlr",
+        "generalTimeReport",
+        "iocLogShow",
+        "scanOnceQueueShow",
+        "taskwdShow",
+        "dbtpn",
+        "tpn",
+        "astac",
+    ];
     const AUTOSAVE: [&str; 16] = [
         "autosaveBuild",
         "create_manual_set",
@@ -114,6 +161,14 @@ pub(super) fn not_supported(name: &str) -> Option<&'static str> {
     ];
     if AUTOSAVE.contains(&name) || name.starts_with("save_restore") {
         return Some("autosave is not supported yet: values are neither saved nor restored");
+    }
+    if ["dbb", "dbc", "dbd", "dbp", "dbs", "dbap"].contains(&name) {
+        return Some("there are no breakpoints; dbtr processes a record and shows it");
+    }
+    let is_of_c =
+        ["dbDump", "registry", "epicsMutex", "epicsThread", "ClockTime"].iter().any(|start| name.starts_with(start));
+    if is_of_c || OF_C.contains(&name) {
+        return Some("it shows how EPICS Base is at work, and nothing here is made like that");
     }
     if name == "seq" || name == "seqShow" {
         return Some("sequences of the state notation language are C code, which cannot be loaded");

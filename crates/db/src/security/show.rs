@@ -1,0 +1,85 @@
+//! Rules for people: as an access file would say them, with what holds at this moment.
+
+use std::collections::HashSet;
+
+use super::{Access, GroupState, Rule, Security};
+
+/// A part of an access file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessPart {
+    /// UAG: groups of users.
+    Users,
+    /// HAG: groups of hosts.
+    Hosts,
+    /// ASG: groups of records, with their inputs and rules.
+    Groups,
+}
+
+impl Security {
+    /// One part as lines of text, of the groups whose names `wanted` takes. An input is followed by its value, a rule
+    /// with a CALC by whether that is met.
+    pub fn shown(&self, part: AccessPart, wanted: &dyn Fn(&str) -> bool) -> String {
+        let file = &self.file;
+        let list = |word: &str, groups: &[(String, HashSet<String>)]| -> String {
+            let wanted = groups.iter().filter(|(name, _)| wanted(name));
+            wanted.map(|(name, members)| format!("{word}({name}) {{ {} }}\n", sorted(members))).collect()
+        };
+        match part {
+            AccessPart::Users => list("UAG", &file.user_groups),
+            AccessPart::Hosts => list("HAG", &file.host_groups),
+            AccessPart::Groups => {
+                let groups = file.groups.iter().zip(&self.states).filter(|((name, _), _)| wanted(name));
+                groups.map(|((name, _), state)| self.shown_group(name, state)).collect()
+            }
+        }
+    }
+
+    fn shown_group(&self, name: &str, state: &GroupState) -> String {
+        let Some((_, group)) = self.file.groups.iter().find(|(other, _)| other == name) else { return String::new() };
+        let mut text = format!("ASG({name}) {{\n");
+        for (arg, pv) in &group.inputs {
+            let letter = char::from(b'A' + *arg as u8);
+            let value = match state.bad & 1 << arg {
+                0 => state.args.get(*arg).copied().unwrap_or_default().to_string(),
+                _ => "INVALID".to_owned(),
+            };
+            text += &format!("  INP{letter}(\"{pv}\") is {value}\n");
+        }
+        for (rule, is_met) in group.rules.iter().zip(&state.is_met) {
+            text += &format!("  {}\n", self.shown_rule(rule, *is_met));
+        }
+        text + "}\n"
+    }
+
+    fn shown_rule(&self, rule: &Rule, is_met: bool) -> String {
+        let access = match rule.granted.access {
+            Access::None => "NONE",
+            Access::Read => "READ",
+            Access::Write => "WRITE",
+        };
+        let trap = if rule.granted.is_trapped { ", TRAPWRITE" } else { "" };
+        let names = |groups: &[(String, HashSet<String>)], indices: &[usize]| -> Vec<String> {
+            indices.iter().filter_map(|index| groups.get(*index)).map(|(name, _)| name.clone()).collect()
+        };
+        let mut asks = Vec::new();
+        for (word, names) in [
+            ("UAG", names(&self.file.user_groups, &rule.user_groups)),
+            ("HAG", names(&self.file.host_groups, &rule.host_groups)),
+        ] {
+            if !names.is_empty() {
+                asks.push(format!("{word}({})", names.join(", ")));
+            }
+        }
+        if rule.calc.is_some() {
+            asks.push(format!("CALC is {}", if is_met { "met" } else { "not met" }));
+        }
+        let asks = if asks.is_empty() { String::new() } else { format!(" {{ {} }}", asks.join(" ")) };
+        format!("RULE({}, {access}{trap}){asks}", rule.level)
+    }
+}
+
+fn sorted(members: &HashSet<String>) -> String {
+    let mut members: Vec<&str> = members.iter().map(String::as_str).collect();
+    members.sort_unstable();
+    members.join(", ")
+}

@@ -1,0 +1,237 @@
+//! Commands that show what is the matter with records: who waits for what, in which scan list, under which rules.
+
+use std::collections::BTreeMap;
+
+use fodo_data::{Kind, Scalar};
+use fodo_db::{AccessPart, Database, States};
+
+use super::records::{field_of, kind_name, matches, quoted, shown};
+use super::script::Flow;
+use super::{Call, Failure, Shell, Stage};
+
+type Outcome = Result<Flow, Failure>;
+
+/// Every kind that a client may ask for.
+const KINDS: [Kind; 12] = [
+    Kind::Text,
+    Kind::I8,
+    Kind::U8,
+    Kind::I16,
+    Kind::U16,
+    Kind::I32,
+    Kind::U32,
+    Kind::I64,
+    Kind::U64,
+    Kind::F32,
+    Kind::F64,
+    Kind::Enum,
+];
+
+/// `dba record.field`
+pub(super) fn address(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "the name of a field")?;
+    let database = shell.database()?;
+    let field = field_of(database, name).map_err(|message| Failure::Word(1, message))?;
+    let facts = database.facts(field);
+    let (group, level) = database.access_group(field);
+    let group = if group.is_empty() { "DEFAULT".to_owned() } else { group.to_string() };
+    let text = format!(
+        "Field:         {}\nRecord type:   {}\nType:          {}\nElements:      {}\nWritable:      {}\nAccess group:  \
+         {group}, level {}\n",
+        database.name(field),
+        facts.record_type,
+        kind_name(facts.kind),
+        facts.count_max,
+        if facts.is_read_only { "no" } else { "yes" },
+        level as u8
+    );
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `dbtgf record.field`: the value as every kind.
+pub(super) fn show_kinds(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "the name of a field")?;
+    let database = shell.database()?;
+    let field = field_of(database, name).map_err(|message| Failure::Word(1, message))?;
+    let (value, meta) = (database.read(field).value, database.meta(field));
+    let mut text = String::new();
+    for kind in KINDS {
+        let converted = match value.first() {
+            None => "(empty)".to_owned(),
+            Some(first) => match first.to_kind(kind, Some(&meta)) {
+                Ok(Scalar::Text(text)) => quoted(&text.to_str()),
+                Ok(Scalar::Enum(state)) => state.to_string(),
+                Ok(scalar) => scalar.to_text(None).to_string(),
+                Err(error) => error.to_string(),
+            },
+        };
+        text += &format!("{:<13} {converted}\n", format!("{}:", kind_name(kind)));
+    }
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `dbtpf("record.field", "value")`
+pub(super) fn put_and_show_kinds(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    super::records::put_field(shell, call)?;
+    if shell.is_check() { Ok(Flow::Next) } else { show_kinds(shell, call) }
+}
+
+/// `dbel [record]`: fields that clients listen to.
+pub(super) fn listened(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let wanted = call.argument(1).unwrap_or("*");
+    let Stage::Running(crank) = &shell.stage else { return Err("iocInit has not come yet".to_owned().into()) };
+    let mut names: Vec<String> = crank.watched().into_iter().map(|field| crank.database().name(field)).collect();
+    names.retain(|name| name.rsplit_once('.').is_some_and(|(record, _)| matches(wanted, record)));
+    names.sort_unstable();
+    let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
+    shell.say(&format!("{lines}clients listen to {} fields\n", names.len()));
+    Ok(Flow::Next)
+}
+
+/// `scanpel [event]`
+pub(super) fn by_event(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let wanted = call.argument(1).unwrap_or("*").to_owned();
+    list_scanned(shell, "Event", |database, name| {
+        let field = database.field(&format!("{name}.EVNT"));
+        field.map(|field| shown(database, field)).filter(|event| matches(&wanted, event))
+    })
+}
+
+/// `scanpiol`
+pub(super) fn by_interrupt(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    list_scanned(shell, "I/O Intr", |_, _| Some(String::new()))
+}
+
+/// Records whose SCAN is this, in groups.
+fn list_scanned(shell: &mut Shell, scan: &str, group: impl Fn(&Database, &str) -> Option<String>) -> Outcome {
+    let database = shell.database()?;
+    let mut lists: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for name in database.record_names() {
+        let is_one = database.field(&format!("{name}.SCAN")).is_some_and(|field| shown(database, field) == scan);
+        if let Some(group) = group(database, name).filter(|_| is_one) {
+            lists.entry(group).or_default().push(name);
+        }
+    }
+    let mut text = String::new();
+    for (group, names) in lists {
+        text += &format!("{}: {} records\n", format!("{scan} {group}").trim_end(), names.len());
+        names.iter().for_each(|name| text += &format!("  {name}\n"));
+    }
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+impl Shell {
+    fn states(&self) -> Result<&States, Failure> {
+        match &self.stage {
+            Stage::Loading(loader) => Ok(loader.states()),
+            _ => self.database().map(Database::states),
+        }
+    }
+}
+
+/// `dbStateCreate name`
+pub(super) fn create_state(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "the name of a state")?;
+    shell.states()?.create(name);
+    Ok(Flow::Next)
+}
+
+/// `dbStateSet name`
+pub(super) fn set_state(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    turn_state(shell, call, true)
+}
+
+/// `dbStateClear name`
+pub(super) fn clear_state(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    turn_state(shell, call, false)
+}
+
+fn turn_state(shell: &Shell, call: &Call<'_>, is_on: bool) -> Outcome {
+    let name = call.needed(1, "the name of a state")?;
+    match shell.states()?.find(name) {
+        Some(state) => state.set(is_on),
+        None => return Err(Failure::Word(1, format!("nothing has made a state \"{name}\""))),
+    }
+    Ok(Flow::Next)
+}
+
+/// `dbStateShow [name]`
+pub(super) fn show_states(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let pattern = call.argument(1).unwrap_or("*");
+    let states = shell.states()?.all();
+    let wanted = states.iter().filter(|state| matches(pattern, &state.name().to_str()));
+    let text: String =
+        wanted.map(|state| format!("{} is {}\n", state.name(), if state.is_on() { "on" } else { "off" })).collect();
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `aspuag [group]`
+pub(super) fn user_groups(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    rules(shell, call, AccessPart::Users)
+}
+
+/// `asphag [group]`
+pub(super) fn host_groups(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    rules(shell, call, AccessPart::Hosts)
+}
+
+/// `asprules [group]`
+pub(super) fn access_groups(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    rules(shell, call, AccessPart::Groups)
+}
+
+fn rules(shell: &mut Shell, call: &Call<'_>, part: AccessPart) -> Outcome {
+    let pattern = call.argument(1).unwrap_or("*");
+    let Stage::Running(crank) = &shell.stage else { return Err("iocInit has not come yet".to_owned().into()) };
+    let text = crank.guard().shown(part, &|name| matches(pattern, name));
+    shell.say(&text.unwrap_or_else(|| "there is no access security file: everybody may do everything\n".to_owned()));
+    Ok(Flow::Next)
+}
+
+/// `aspmem [group]`: the records of each group.
+pub(super) fn members(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let pattern = call.argument(1).unwrap_or("*");
+    let database = shell.database()?;
+    let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (name, field) in database.record_names().filter_map(|name| Some((name, database.field(name)?))) {
+        let (group, _) = database.access_group(field);
+        let group = if group.is_empty() { "DEFAULT".to_owned() } else { group.to_string() };
+        if matches(pattern, &group) {
+            groups.entry(group).or_default().push(name);
+        }
+    }
+    let mut text = String::new();
+    for (group, names) in groups {
+        text += &format!("{group}: {} records\n", names.len());
+        names.iter().for_each(|name| text += &format!("  {name}\n"));
+    }
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `dbhcr` and `dbior`
+pub(super) fn hardware(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    let Some(inert) = shell.inert.clone() else { return Err("iocInit has not come yet".to_owned().into()) };
+    let text = if inert.is_empty() { "there are no drivers, and no record needs one\n".to_owned() } else { inert };
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `dbCreateAlias(record, alias)`
+pub(super) fn create_alias(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let (record, alias) = (call.needed(1, "a record")?, call.needed(2, "another name")?);
+    if [record, alias].iter().any(|name| name.contains(['"', '\\', '$'])) {
+        return Err(Failure::Word(0, "names contain neither quotes nor macros".into()));
+    }
+    let Stage::Loading(loader) = &mut shell.stage else {
+        return Err("names can be added before iocInit only".to_owned().into());
+    };
+    let statement = format!("alias(\"{record}\", \"{alias}\")");
+    let loaded = loader.load("dbCreateAlias", "", &mut |_| Ok(statement.clone().into_bytes()));
+    let message = loaded.err().and_then(|errors| errors.into_iter().next()).map(|error| error.message);
+    message.map_or(Ok(Flow::Next), |message| Err(Failure::Word(1, message)))
+}

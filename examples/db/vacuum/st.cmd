@@ -1,0 +1,12 @@
+#!/usr/bin/env -S fodo ioc
+# A vacuum section with an interlock: fodo ioc st.cmd
+on error break
+epicsEnvSet("P", "demo:")
+
+dbLoadTemplate("vacuum.substitutions", "P=$(P)")
+
+# Whoever starts it is its operator.
+asSetFilename("vacuum.acf")
+asSetSubstitutions("P=$(P),OPERATOR=$(USER=operator)")
+
+iocInit
