@@ -158,6 +158,7 @@ const WARNINGS: &[Planted] = &[
     ("record(ao, \"$(P)b4\") { field(OMSL, \"closed_loop\") }", "\"closed", "warning", "DOL is empty"),
     ("record(ai, \"$(P)b5\") { field(PREC, 1) field(PREC, 2) }", "PREC, 2", "warning", "set twice"),
     ("record(ai, \"$(P)good\") { field(EGU, mm) }", "\"$(P)good", "warning", "is already there"),
+    ("record(ai, \"$(P)b7\") { field(FLNK, \"far:away\") }", "\"far:", "warning", "nothing unless it leads to PROC"),
     ("record(ai, \"$(P)b6\") { field(FLNK, \"$(P)b6\") }", "\"$(P)b6\") }", "warning", "forwards to itself"),
 ];
 

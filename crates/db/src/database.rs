@@ -152,6 +152,10 @@ impl Database {
                 turn.give_up(field.record, Waiter::Put(put));
                 Ok(())
             }
+            Input::Outside { link, news } => {
+                turn.hear(link, news);
+                Ok(())
+            }
             Input::Acknowledge { field, transient, severity } => {
                 turn.acknowledge(field.record, transient, severity);
                 Ok(())
@@ -209,6 +213,7 @@ fn start(turn: &mut Turn) {
     if std::mem::replace(&mut turn.engine.is_started, true) {
         return;
     }
+    turn.tell_wanted();
     const RUNS: [u16; 3] = [1, 2, 3];
     // Within a phase in the order of their types' names, as in Base.
     let mut at_init: Vec<(u16, i16, &str, u32)> = Vec::new();

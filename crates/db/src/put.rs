@@ -177,6 +177,7 @@ impl Turn<'_> {
         });
         checked.unwrap_or(Ok(())).map_err(PutError::Rejected)?;
         core.unfollow(record, field);
+        self.leave_outside(record, field);
         let link = core.join(record, field, link);
         let is_joined = matches!(link.target(), Target::Field { .. });
         if let Target::Field { record: followed, .. } = link.target() {
@@ -189,6 +190,7 @@ impl Turn<'_> {
             }
             posts.post(body, field, CHANGED);
         });
+        self.tell_wanted();
         if row.has(SPECIAL)
             && let Some(cell) = core.cell(record)
         {

@@ -46,3 +46,13 @@ pub const SAVE_PERIOD_MIN: Duration = Duration::from_secs(1);
 
 /// The longest: what is due later is due when nobody remembers why, and clocks end somewhere.
 pub const SAVE_PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Bytes that may wait in the circuit to another IOC before what links write next waits here, where the newest value of
+/// a link replaces the one before.
+pub const UNSENT_BYTES: usize = 64 * 1024;
+
+/// How soon a link whose circuit takes nothing is looked at again; at most as many links wait as there are.
+pub const RETRY: Duration = Duration::from_millis(10);
+
+/// The priority of the circuits of links, as in Base: below nobody's but those of its own tools.
+pub const LINK_PRIORITY: u8 = 80;

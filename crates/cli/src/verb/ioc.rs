@@ -11,7 +11,7 @@ use clap::ArgMatches;
 use fodo_ioc::shell::{Flow, Place, Purpose, Shell, Start};
 use fodo_ioc::{Policy, RunningIoc};
 use fodo_net::ServerConfig;
-use fodo_net::config::{self, Side};
+use fodo_net::config;
 use fodo_net::log::Level;
 
 use crate::client::seconds;
@@ -152,8 +152,11 @@ file, since they came faster than it takes them. Processing never waits for the 
 
 /// The section of the help on the environment.
 pub fn environment() -> String {
-    let variables = config::help(|side| side != Side::Client);
-    format!("Environment, and in brackets what holds without it (fodo config shows what does):\n{variables}")
+    let variables = config::help(|_| true);
+    format!(
+        "Environment, and in brackets what holds without it (fodo config shows what does); EPICS_CA_ADDR_LIST and what\n\
+         belongs to it say where links look for PVs of other IOCs:\n{variables}"
+    )
 }
 
 /// The databases and scripts in the order given, each with the macros that were last given before it; those that

@@ -74,6 +74,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let macros = &shell.macros;
     let lookup = |name: &str| macros.value(name).map(str::to_owned);
     let config = (start.configure)(&lookup).map_err(|error| error.to_string())?;
+    let links = fodo_net::ClientConfig::from_variables(&lookup).map_err(|error| error.to_string())?;
     let log = start.log.take().unwrap_or_else(fodo_net::log::Log::silent);
     let (metrics, reccaster) = (start.metrics.take(), start.reccaster);
     let policy = shell.policy(given);
@@ -89,7 +90,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
         None => ioc,
     };
     let told = shell.told(reccaster);
-    let mut running = ioc.serve_telling(config, log.clone()).map_err(failure)?;
+    let mut running = ioc.linked(links).serve_telling(config, log.clone()).map_err(failure)?;
     if let Some(told) = told {
         running.tell_receivers(told, log).map_err(failure)?;
     }

@@ -55,7 +55,7 @@ commands! {
     "dbStateSet" " name" "Turn a named state on" true report::set_state;
     "dbStateShow" " [pattern]" "Named states and whether they are on" false report::show_states;
     "dba" " record.field" "What a field is: type, elements, access" false report::address;
-    "dbcar" " [record]" "Links that lead to no record here" false records::lost_links;
+    "dbcar" " [record] [level]" "Links to other IOCs: how many, with 1 those not connected, with 2 all" false records::outside_links;
     "dbel" " [record]" "Fields that clients listen to" false report::listened;
     "dbgf" " record.field" "Show a value" true records::show_field;
     "dbglob" " pattern" "As dbgrep" false records::grep;
