@@ -70,7 +70,15 @@ pub struct Server {
     /// What every name begins with.
     pub prefix: String,
     database: PathBuf,
+    far: Option<Far>,
     process: Process,
+}
+
+/// The server that links of another lead to.
+#[derive(Clone, Debug)]
+struct Far {
+    prefix: String,
+    port: u16,
 }
 
 impl Server {
@@ -81,26 +89,42 @@ impl Server {
 
     /// Starts one that [serves a database](ServerKind::serves_a_database), on loopback with this one.
     pub fn start_on(kind: ServerKind, database: &Path) -> Result<Server, Failure> {
-        Server::start_at(kind, Ears::Loopback, database.to_path_buf())
+        Server::start_at(kind, Ears::Loopback, database.to_path_buf(), None)
+    }
+
+    /// The same, whose links search for the names of another; `$(FAR)` is what these begin with.
+    pub fn start_linked(kind: ServerKind, database: &Path, far: &Server) -> Result<Server, Failure> {
+        let far = Far { prefix: far.prefix.clone(), port: far.port };
+        Server::start_at(kind, Ears::Loopback, database.to_path_buf(), Some(far))
     }
 
     /// The same, listening there.
     pub fn start_with(kind: ServerKind, ears: Ears) -> Result<Server, Failure> {
-        Server::start_at(kind, ears, place::database("records.db"))
+        Server::start_at(kind, ears, place::database("records.db"), None)
     }
 
-    fn start_at(kind: ServerKind, ears: Ears, database: PathBuf) -> Result<Server, Failure> {
+    fn start_at(kind: ServerKind, ears: Ears, database: PathBuf, far: Option<Far>) -> Result<Server, Failure> {
         let port = place::free_port();
         let prefix = place::prefix();
-        let process = start(kind, ears, port, &prefix, &database)?;
-        Ok(Server { kind, ears, port, prefix, database, process })
+        let process = start(kind, ears, port, &prefix, &database, far.as_ref())?;
+        Ok(Server { kind, ears, port, prefix, database, far, process })
     }
 
     /// Kills it, and starts it again at the same place.
     pub fn restart(&mut self) -> Result<(), Failure> {
-        self.process.kill();
-        self.process = start(self.kind, self.ears, self.port, &self.prefix, &self.database)?;
+        self.kill();
+        self.process = start(self.kind, self.ears, self.port, &self.prefix, &self.database, self.far.as_ref())?;
         Ok(())
+    }
+
+    /// Ends it without a chance to say goodbye.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// The process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
     }
 
     /// What happened, with its last words.
@@ -131,9 +155,23 @@ impl Server {
     }
 }
 
-fn start(kind: ServerKind, ears: Ears, port: u16, prefix: &str, database: &Path) -> Result<Process, Failure> {
-    let mut command = command(kind, ears, port, prefix, database);
+fn start(
+    kind: ServerKind,
+    ears: Ears,
+    port: u16,
+    prefix: &str,
+    database: &Path,
+    far: Option<&Far>,
+) -> Result<Process, Failure> {
+    let macros = match far {
+        Some(far) => format!("P={prefix},FAR={}", far.prefix),
+        None => format!("P={prefix}"),
+    };
+    let mut command = command(kind, ears, port, prefix, &macros, database);
     confine(&mut command, port);
+    if let Some(far) = far {
+        command.env("EPICS_CA_ADDR_LIST", format!("127.0.0.1:{}", far.port));
+    }
     if ears == Ears::Everywhere {
         command.env_remove("EPICS_CAS_INTF_ADDR_LIST");
     }
@@ -143,7 +181,7 @@ fn start(kind: ServerKind, ears: Ears, port: u16, prefix: &str, database: &Path)
     Ok(process)
 }
 
-fn command(kind: ServerKind, ears: Ears, port: u16, prefix: &str, database: &Path) -> Command {
+fn command(kind: ServerKind, ears: Ears, port: u16, prefix: &str, macros: &str, database: &Path) -> Command {
     let interface = match ears {
         Ears::Loopback => "127.0.0.1",
         Ears::Everywhere => "0.0.0.0",
@@ -155,12 +193,10 @@ fn command(kind: ServerKind, ears: Ears, port: u16, prefix: &str, database: &Pat
     let rights = place::database("rights.acf");
     match kind {
         ServerKind::Fodo => {
-            command.arg("ioc").arg("-m").arg(format!("P={prefix}")).arg("-d").arg(database).arg("-a").arg(rights);
+            command.args(["ioc", "-m", macros, "-d"]).arg(database).arg("-a").arg(rights);
             command.args(["--interface", interface, "--port"]).arg(port.to_string())
         }
-        ServerKind::SoftIoc => {
-            command.arg(place::script("softioc_server.py")).arg(database).arg(format!("P={prefix}")).arg(rights)
-        }
+        ServerKind::SoftIoc => command.arg(place::script("softioc_server.py")).arg(database).arg(macros).arg(rights),
         ServerKind::Caproto => command.arg(place::script("caproto_server.py")).args([prefix, interface]),
         ServerKind::PythonSoftIoc => command.arg(place::script("pythonsoftioc_server.py")).arg(prefix).arg(rights),
     };

@@ -1,6 +1,8 @@
 //! Every input that fuzzing has kept is fed again; no nightly toolchain is needed for that.
 #![forbid(unsafe_code)]
 
+#[path = "../../fuzz/src/autosave.rs"]
+mod autosave;
 #[path = "../../fuzz/src/ca.rs"]
 mod ca;
 #[path = "../../fuzz/src/calc.rs"]
@@ -37,6 +39,11 @@ fn replay(target: &str, feed: fn(&[u8])) {
     }
 
     assert!(n_inputs > 0);
+}
+
+#[test]
+fn every_kept_file_of_autosave_is_read_and_comes_back_as_it_was() {
+    replay("autosave", autosave::feed);
 }
 
 #[test]
@@ -92,6 +99,7 @@ fn every_target_has_its_test_here() {
     names.sort();
 
     let tested = [
+        "autosave.rs",
         "ca.rs",
         "calc.rs",
         "codec.rs",

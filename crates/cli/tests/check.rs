@@ -96,7 +96,13 @@ const MISFITS: &[Planted] = &[
 
 const WARNINGS: &[Planted] = &[
     fine("record(ai, \"$(P)good\") { field(SCAN, \"1 second\") field(PREC, 2) }"),
-    fine("record(ao, \"$(P)passive\") { field(DRVH, 5) }"),
+    fine("record(ao, \"$(P)passive\") { field(DRVH, 5) info(autosaveFields, \"VAL DESC$  PREC\") }"),
+    (
+        "record(ao, \"$(P)a0\") { info(autosaveFields_pass0, \"VAL VLA\") }",
+        "\"VAL",
+        "warning",
+        "no field \"VLA\" in record type ao to be saved; did you mean \"VAL\"?",
+    ),
     (
         "record(ai, \"$(P)a1\") { field(INP, \"$(P)godo\") }",
         "\"$(P)godo",
@@ -152,6 +158,7 @@ const WARNINGS: &[Planted] = &[
     ("record(ao, \"$(P)b4\") { field(OMSL, \"closed_loop\") }", "\"closed", "warning", "DOL is empty"),
     ("record(ai, \"$(P)b5\") { field(PREC, 1) field(PREC, 2) }", "PREC, 2", "warning", "set twice"),
     ("record(ai, \"$(P)good\") { field(EGU, mm) }", "\"$(P)good", "warning", "is already there"),
+    ("record(ai, \"$(P)b7\") { field(FLNK, \"far:away\") }", "\"far:", "warning", "nothing unless it leads to PROC"),
     ("record(ai, \"$(P)b6\") { field(FLNK, \"$(P)b6\") }", "\"$(P)b6\") }", "warning", "forwards to itself"),
 ];
 
@@ -182,7 +189,10 @@ const SCRIPT: &[Planted] = &[
     ("echo words >", ">", "error", "a file name is missing"),
     fine("dbLoadRecords(\"good.db\", \"P=s:\")"),
     ("dbpf(\"s:good\", \"1\")", "dbpf", "error", "iocInit has not come yet"),
-    ("create_monitor_set(\"a.req\", 5)", "create_monitor_set", "warning", "autosave is not supported yet"),
+    ("set_requestfile_path(\"gone\")", "set_requestfile_path", "warning", "there is no folder"),
+    fine("set_requestfile_path(\".\")"),
+    ("save_restoreSet_NumSeqFiles(three)", "three", "error", "is not a number of files"),
+    ("set_pass0_restoreFile", "set_pass0_restoreFile", "error", "a save file is missing; usage: set_pass0_restoreFile"),
     ("drvAsynIPPortConfigure(\"P1\", \"host:1\")", "drvAsynIPPortConfigure", "warning", "drivers are C code"),
     fine("iocInit"),
     ("dbpf(\"s:goood\", \"1\")", "\"s:goood", "error", "did you mean \"s:good\"?"),
@@ -191,6 +201,13 @@ const SCRIPT: &[Planted] = &[
     ("dbpf(\"s:good.SCAN\", \"1 hour\")", "\"1 hour", "error", "1 hour"),
     ("dbpf(\"s:good\")", "dbpf", "error", "a value is missing; usage: dbpf"),
     ("dbLoadRecords(\"good.db\", \"P=t:\")", "dbLoadRecords", "error", "before iocInit only"),
+    fine("makeAutosaveFiles"),
+    fine("create_monitor_set(\"info_settings.req\", 5)"),
+    ("create_monitor_set(\"gone.req\", 5)", "\"gone.req", "error", "\"gone.req\" cannot be read"),
+    ("create_monitor_set(\"good.req\", often)", "often", "error", "is no number of seconds"),
+    ("create_triggered_set(\"good.req\", \"s:goood\")", "\"s:goood", "error", "did you mean \"s:good\"?"),
+    ("create_monitor_sett(\"good.req\", 5)", "create_monitor_sett", "error", "did you mean \"create_monitor_set\"?"),
+    ("set_pass1_restoreFile(\"a.sav\")", "set_pass1_restoreFile", "error", "this must come before it"),
     ("iocInit", "iocInit", "error", "iocInit has come already"),
 ];
 
@@ -255,7 +272,7 @@ fn inputs_and_outputs_that_do_not_fit_their_dtyp_are_found_at_their_place() {
 
 #[test]
 fn what_loads_and_is_not_meant_is_warned_of_at_its_place() {
-    assert_eq!(assert_found("warned.db", WARNINGS, &[]), 16);
+    assert_eq!(assert_found("warned.db", WARNINGS, &[]), 18);
 }
 
 #[test]
@@ -269,7 +286,42 @@ fn every_fault_planted_in_a_substitutions_file_is_found_at_its_place() {
 fn every_fault_planted_in_a_script_is_found_at_its_place() {
     let good = "record(ai, \"$(P)good\") {}\n";
 
-    assert_eq!(assert_found("st.cmd", SCRIPT, &[("good.db", good)]), 19);
+    assert_eq!(assert_found("st.cmd", SCRIPT, &[("good.db", good)]), 26);
+}
+
+const REQUEST: &[Planted] = &[
+    fine("# What is to be saved, with every fault that people make."),
+    fine("$(P)good.VAL"),
+    fine("file motor.req P=$(P), N=1"),
+    ("  $(P)goood.VAL", "$(P)", "error", "there is no record \"x:goood\"; did you mean \"x:good\"?"),
+    ("$(P)good.HIGHT", "$(P)", "error", "did you mean \"HIGH\"?"),
+    ("$(Q)good", "$(Q)", "error", "macro \"Q\" is not defined"),
+    ("$(P)good.HIGH $(P)good.LOW", "$(P)", "error", "a line names one PV"),
+    ("file gone.req", "file", "error", "\"gone.req\" cannot be read"),
+    ("file", "file", "error", "file is to be followed by the name"),
+];
+
+#[test]
+fn every_fault_planted_in_a_request_file_is_found_at_its_place() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("check-request-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("plant.req"), lines(REQUEST)).unwrap();
+    std::fs::write(folder.join("motor.req"), "$(P)m$(N).VAL\n").unwrap();
+    std::fs::write(folder.join("good.db"), "record(ai, \"$(P)good\") {}\n").unwrap();
+
+    let output = run(fodo(free_port()).current_dir(&folder).args(["check", "-m", "P=x:", "good.db", "plant.req"]));
+
+    let told = text(&output.stdout);
+    for (index, (line, at, level, message)) in REQUEST.iter().enumerate().filter(|(_, planted)| !planted.1.is_empty()) {
+        let column = line.find(at).unwrap() + 1;
+        let place = format!("plant.req:{}:{column}: {level}: ", index + 1);
+        let found = told.lines().find(|told| told.starts_with(&place));
+        assert!(found.is_some_and(|found| found.contains(message)), "{line}\n{message}\n{told}");
+    }
+    // The included file is right, and the record that it names is not there.
+    assert!(told.contains("motor.req:1:1: error: there is no record \"x:m1\""), "{told}");
+    assert!(told.contains("wanted by plant.req:3"), "{told}");
+    assert!(told.ends_with("7 errors, 0 warnings\n"), "{told}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ impl Turn<'_> {
         let json = match path.special.as_deref() {
             None => return self.fetch(record, path.target, kind),
             Some(Special::Filtered { chain, .. }) => return self.fetch_filtered(record, path.target, chain, kind),
+            Some(Special::Outside(outside)) => return self.fetch_outside(record, outside, kind),
             Some(Special::Json(json)) => json,
         };
         let (value, raises) = json.read(&self.core.states);
@@ -34,9 +35,10 @@ impl Turn<'_> {
     pub(crate) fn facts_along(&self, path: &Path) -> Option<(Kind, u32)> {
         let facts = match (path.special.as_deref(), path.target) {
             (Some(Special::Json(json)), _) => return Some((json.kind(), 1)),
+            (Some(Special::Outside(outside)), _) => return outside.facts(),
             (Some(Special::Filtered { facts, .. }), _) => facts.clone(),
             (None, Target::Field { record, field, .. }) => self.core.facts(FieldRef { record, field }),
-            (None, Target::Constant | Target::Missing) => return None,
+            (None, Target::Constant | Target::Outside { .. } | Target::Missing) => return None,
         };
         Some((facts.kind, facts.count_max))
     }
@@ -61,6 +63,7 @@ impl Turn<'_> {
     pub(crate) fn drive_along(&mut self, record: u32, path: &Path, value: Value) -> Result<(), Broken> {
         match path.special.as_deref() {
             None | Some(Special::Filtered { .. }) => self.drive(record, path.target, value),
+            Some(Special::Outside(outside)) => self.drive_outside(outside, &value, None),
             Some(Special::Json(json)) => {
                 let raises = json.write(&value, &self.core.states).map_err(|()| Broken)?;
                 self.raise(record, raises);

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use fodo_data::{Acknowledge, ConvertError, Kind, Meta, Scalar, Severity, Text, TimeStamp, Value};
 
@@ -13,6 +13,7 @@ use crate::field::{ASL0, Dbf, Slot};
 use crate::filter::{Chain, Moment, filters};
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::{Link, Modifiers, Special, Target};
+use crate::outside::{Use, Wanted};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::device::{Device, INERT};
 use crate::record::{Cell, Record, labels, with};
@@ -21,7 +22,7 @@ use crate::state::States;
 use crate::{AccessLevel, Channel, ChannelError, Facts, FieldRef, FilterError, FilterFault, PutError};
 
 /// Digits after the point of numbers in records without PREC, as C prints them.
-const DIGITS: i16 = 6;
+pub(crate) const DIGITS: i16 = 6;
 
 /// Breakpoint tables by name.
 pub(crate) type BreakTables = HashMap<String, Arc<BreakTable>>;
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     pub(crate) tables: BreakTables,
     pub(crate) site: Arc<dyn Site>,
     pub(crate) states: States,
+    /// Links to other IOCs that the network is to be told of.
+    pub(crate) wanted: Mutex<Wanted>,
     /// The device supports that are not here; see [`crate::record::device::INERT`].
     pub(crate) devices: Vec<Text>,
 }
@@ -277,7 +280,15 @@ impl Core {
             Some(record_name) if field == Common::at("TSEL") => (Text::from(record_name), true),
             _ => (name, false),
         };
-        // A name that makes no sense leads nowhere, as one that nobody has.
+        let text = name.to_str();
+        let record_name = text.split_once('.').map_or(&*text, |(record_name, _)| record_name);
+        if !self.index.contains_key(record_name.as_bytes()) {
+            let is_input = self.cell(record).and_then(|cell| row(cell.record_type().rows, field));
+            let usage = if is_input.is_some_and(|row| row.dbf == Dbf::InLink) { Use::Reads } else { Use::Writes };
+            self.lead_outside(record, field, name.clone(), usage, is_time, &mut link);
+            return link;
+        }
+        // A field that makes no sense leads nowhere.
         if let Ok(Channel { field: found, filters }) = self.channel(&name.to_str()) {
             let mut facts = self.facts(found);
             let chain = (!filters.is_empty()).then(|| Chain::new(filters, &mut facts));

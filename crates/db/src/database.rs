@@ -147,8 +147,13 @@ impl Database {
             Input::Put { field: FieldRef { record, field }, value, put: Some(put) } => {
                 turn.notify(record, Waiter::Put(put), Wanted::Put { field, value })
             }
+            Input::Restore { field, value } => turn.restore(field, value),
             Input::GiveUp { field, put } => {
                 turn.give_up(field.record, Waiter::Put(put));
+                Ok(())
+            }
+            Input::Outside { link, news } => {
+                turn.hear(link, news);
                 Ok(())
             }
             Input::Acknowledge { field, transient, severity } => {
@@ -208,6 +213,7 @@ fn start(turn: &mut Turn) {
     if std::mem::replace(&mut turn.engine.is_started, true) {
         return;
     }
+    turn.tell_wanted();
     const RUNS: [u16; 3] = [1, 2, 3];
     // Within a phase in the order of their types' names, as in Base.
     let mut at_init: Vec<(u16, i16, &str, u32)> = Vec::new();

@@ -6,6 +6,7 @@ use crate::common::{Common, row};
 use crate::database::Database;
 use crate::field::Slot;
 use crate::link::{Link, Target};
+use crate::outside::OutsideStatus;
 use crate::record::{Cell, Record, with};
 
 /// Where a link leads.
@@ -13,8 +14,10 @@ use crate::record::{Cell, Record, with};
 pub enum LeadsTo {
     /// To a record of this database.
     Record(Text),
-    /// To a name that no record here has.
-    Elsewhere,
+    /// To a PV that another IOC may have.
+    Outside(OutsideStatus),
+    /// To a field that the record does not have.
+    Nowhere,
 }
 
 /// A link that is neither empty nor a constant.
@@ -86,9 +89,9 @@ impl Database {
             let Some(link) = link.flatten().filter(|link| link.name().is_some()) else { continue };
             let leads_to = match link.target() {
                 Target::Field { record, .. } => {
-                    core.names.get(record as usize).map_or(LeadsTo::Elsewhere, |name| LeadsTo::Record(name.clone()))
+                    core.names.get(record as usize).map_or(LeadsTo::Nowhere, |name| LeadsTo::Record(name.clone()))
                 }
-                _ => LeadsTo::Elsewhere,
+                _ => link.outside().map_or(LeadsTo::Nowhere, |outside| LeadsTo::Outside(outside.status())),
             };
             found.push(LinkFacts { field: row.name, text: link.text(), leads_to });
         }

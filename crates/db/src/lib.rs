@@ -21,6 +21,7 @@ mod link;
 mod load;
 mod menu;
 mod meta;
+mod outside;
 mod post;
 mod put;
 mod record;
@@ -42,8 +43,10 @@ pub use database::Database;
 pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, TimeForm};
 pub use inspect::{LeadsTo, LinkFacts};
 pub use load::{
-    InertRecords, Instance, LoadError, Loader, MacroError, Macros, OpenFile, Undefined, closest, expand, instances,
+    InertRecords, Instance, LoadError, Loader, MacroError, Macros, OpenFile, RestoreError, Undefined, closest, expand,
+    instances,
 };
+pub use outside::{News, OutsideFacts, OutsideLink, OutsideStatus, Use};
 pub use routine::{Call, Routine, RoutineFailed};
 pub use scan::ScanCounts;
 pub use security::{Access, AccessFile, AccessInput, AccessLevel, AccessPart, Granted, Security};
@@ -109,12 +112,27 @@ pub enum Input {
         /// The number to tell completion with.
         put: Option<PutId>,
     },
+    /// A field is to hold what it held when the IOC ran before. Goes in before [`Input::Start`]: nothing is processed,
+    /// and nobody is told.
+    Restore {
+        /// The field; links are set in the loader, see [`Loader::restore`].
+        field: FieldRef,
+        /// What it is set to; converted to the field's kind.
+        value: Value,
+    },
     /// Who gave a put has gone: it does not begin if it still waits for its record.
     GiveUp {
         /// The field.
         field: FieldRef,
         /// The number that the put gave.
         put: PutId,
+    },
+    /// The network tells of a link to another IOC.
+    Outside {
+        /// Which, as [`Event::Wanted`] gave it.
+        link: OutsideLink,
+        /// What.
+        news: News,
     },
     /// Alarm acknowledgement (ACKT, ACKS).
     Acknowledge {
@@ -153,6 +171,29 @@ pub enum Event {
     },
     /// A record has another access security group (ASG) now.
     Regrouped,
+    /// A link leads to a PV that no record here has: [`Input::Outside`] is to tell of it.
+    Wanted {
+        /// What it is called from now on.
+        link: OutsideLink,
+        /// The PV's name.
+        name: Text,
+        /// What the link does with it.
+        usage: Use,
+    },
+    /// A link leads there no more.
+    Unwanted {
+        /// Which.
+        link: OutsideLink,
+    },
+    /// A link writes a value. What cannot be written at once may be replaced by what it writes later.
+    Driven {
+        /// Which.
+        link: OutsideLink,
+        /// The value, of the PV's own kind, or the name of one of its states.
+        value: Value,
+        /// The number to tell the end of all processing there with, [`News::Written`]; `None`: nobody waits.
+        put: Option<u64>,
+    },
     /// A put that had to wait for its record was refused when its turn came.
     PutRefused {
         /// The number that the put gave.

@@ -8,6 +8,7 @@ use crate::Facts;
 use crate::filter::Chain;
 use crate::jlink::{self, JsonLink, Said};
 use crate::json;
+use crate::outside::Outside;
 
 /// A link field: 8 bytes when it is empty, else what it says and where it leads.
 #[derive(Clone, Debug, Default)]
@@ -33,12 +34,14 @@ pub(crate) struct Path {
 }
 
 /// What a link does besides leading to a field, or instead.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Special {
     /// Reads through filters; what the channel then tells of itself.
     Filtered { chain: Chain, facts: Facts },
     /// Leads to no field.
     Json(JsonLink),
+    /// Leads to a PV that another IOC may have.
+    Outside(Outside),
 }
 
 /// What a constant link says.
@@ -56,7 +59,9 @@ pub(crate) enum Target {
     Constant,
     /// To a field of a record of this database.
     Field { record: u32, field: u16, modifiers: Modifiers },
-    /// To a name that no record here has.
+    /// To a PV that another IOC may have.
+    Outside { is_time: bool },
+    /// Nowhere that can be: a field that the record does not have, an address.
     Missing,
 }
 
@@ -227,6 +232,14 @@ impl Link {
     pub(crate) fn filter(&mut self, chain: Chain, facts: Facts) {
         if let Some(body) = &mut self.0 {
             body.special = Some(Arc::new(Special::Filtered { chain, facts }));
+        }
+    }
+
+    /// Leads to a PV that another IOC may have.
+    pub(crate) fn lead_outside(&mut self, outside: Outside, is_time: bool) {
+        if let Some(body) = &mut self.0 {
+            body.target = Target::Outside { is_time };
+            body.special = Some(Arc::new(Special::Outside(outside)));
         }
     }
 

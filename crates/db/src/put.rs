@@ -8,8 +8,9 @@ use crate::link::{Parsed, Side, Target, parse};
 use crate::post::{LONG_STRING, RTYP, prime};
 use crate::record::device::Device;
 use crate::record::{CHANGED, number_of, with};
+use crate::scan::Scans;
 use crate::turn::{Deferred, Turn};
-use crate::{Event, PutError};
+use crate::{Event, FieldRef, PutError};
 
 const DISP: u16 = Common::at("DISP");
 const PROC: u16 = Common::at("PROC");
@@ -45,6 +46,20 @@ impl Turn<'_> {
         self.write(record, number, value)?;
         self.process_wanted(record, number == PROC, row.has(PP));
         Ok(())
+    }
+
+    /// A value from before the start: written as by a put that processes nothing. Whoever follows the field has a
+    /// first round at the start, and scans begin there.
+    pub(crate) fn restore(&mut self, FieldRef { record, field }: FieldRef, value: Value) -> Result<(), PutError> {
+        let value = if field & LONG_STRING != 0 { Value::from(text_of_bytes(&value)?) } else { value };
+        let number = field & !LONG_STRING;
+        if self.engine.is_started || self.core.is_link(record, number) {
+            return Err(PutError::Rejected("it is restored before the records are initialised"));
+        }
+        let result = self.write(record, number, value);
+        self.engine.deferred.clear();
+        self.engine.scans = Scans::default();
+        result
     }
 
     /// Processes a record for somebody who waits: always, or if it is passive. One that is active is processed once
@@ -168,6 +183,7 @@ impl Turn<'_> {
         });
         checked.unwrap_or(Ok(())).map_err(PutError::Rejected)?;
         core.unfollow(record, field);
+        self.leave_outside(record, field);
         let link = core.join(record, field, link);
         let is_joined = matches!(link.target(), Target::Field { .. });
         if let Target::Field { record: followed, .. } = link.target() {
@@ -180,6 +196,7 @@ impl Turn<'_> {
             }
             posts.post(body, field, CHANGED);
         });
+        self.tell_wanted();
         if row.has(SPECIAL)
             && let Some(cell) = core.cell(record)
         {

@@ -12,6 +12,7 @@ use crate::breaktable::BreakTable;
 use crate::calc::escaped;
 use crate::link::{Link, Target, Trigger};
 use crate::menu;
+use crate::outside::Outside;
 use crate::post::Posts;
 use crate::record::{Record, lock};
 use crate::site::Site;
@@ -171,8 +172,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// Processes what a forward link leads to, before this record goes on.
     pub(crate) fn forward(&mut self, name: &'static str, link: impl Fn(&R) -> &Link) {
-        let target = link(&lock(self.cell)).target();
-        if self.turn.forward_now(self.record, target).is_err() {
+        let path = link(&lock(self.cell)).path();
+        if self.turn.forward_now(self.record, &path).is_err() {
             self.blame(name);
         }
     }
@@ -186,11 +187,14 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         true
     }
 
-    /// Writes through a channel (a link with CA), and tells this record under a number of its own when all that this
+    /// Writes through a channel (a link with CA or to another IOC), and tells this record under a number of its own when all that this
     /// starts has ended, see [`Record::written`]; false for any other link.
     pub(crate) fn drive_notifying(&mut self, link: impl Fn(&R) -> &Link, value: impl Into<Value>, number: u8) -> bool {
-        let target = link(&lock(self.cell)).target();
-        let Target::Field { record, field, modifiers } = target else { return false };
+        let path = link(&lock(self.cell)).path();
+        if let Some(outside) = path.outside() {
+            return self.turn.drive_outside(outside, &value.into(), Some(number)).is_ok();
+        }
+        let Target::Field { record, field, modifiers } = path.target else { return false };
         if modifiers.trigger != Trigger::Channel {
             return false;
         }
@@ -227,14 +231,22 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
                 own.common().user_tag = tag;
                 return;
             }
-            Target::Field { .. } | Target::Missing => match self.turn.fetch_one_along(self.record, &path, Kind::I16) {
-                Ok(value) => {
-                    if let Some(Scalar::I16(event)) = value {
-                        self.lock().common().time_event = event;
-                    }
+            Target::Outside { is_time: true } => {
+                if let Some(time) = path.outside().and_then(Outside::time) {
+                    self.lock().common().time = time;
                 }
-                Err(Broken) => self.blame("TSEL"),
-            },
+                return;
+            }
+            Target::Field { .. } | Target::Outside { .. } | Target::Missing => {
+                match self.turn.fetch_one_along(self.record, &path, Kind::I16) {
+                    Ok(value) => {
+                        if let Some(Scalar::I16(event)) = value {
+                            self.lock().common().time_event = event;
+                        }
+                    }
+                    Err(Broken) => self.blame("TSEL"),
+                }
+            }
         }
         let now = self.turn.now.wall;
         let is_set_by_device = self.lock().common().time_event == -2;
@@ -258,9 +270,15 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             let common = own.common();
             common.time_event == -2 && common.time_link.is_constant()
         };
-        let target = link(&lock(self.cell)).target();
-        if let (true, Target::Field { record, .. }) = (is_wanted, target) {
-            let time = self.turn.time_of(record).0;
+        if !is_wanted {
+            return;
+        }
+        let path = link(&lock(self.cell)).path();
+        let time = match path.target {
+            Target::Field { record, .. } => Some(self.turn.time_of(record).0),
+            _ => path.outside().and_then(Outside::time),
+        };
+        if let Some(time) = time {
             self.lock().common().time = time;
         }
     }

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::inherit::{Raised, inherit};
 use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
 use crate::line::{Line, Wanted};
-use crate::link::{Target, Trigger, When};
+use crate::link::{Path, Target, Trigger, When};
 use crate::post::Posts;
 use crate::record::{CHANGED, with};
 use crate::scan::{EVENT, IO_INTERRUPT, Place, Scans};
@@ -20,7 +20,7 @@ use crate::{Event, PutId};
 
 const STAT: u16 = Common::at("STAT");
 const SEVR: u16 = Common::at("SEVR");
-const PROC: u16 = Common::at("PROC");
+pub(crate) const PROC: u16 = Common::at("PROC");
 
 /// What is behind the processing lock.
 #[derive(Debug, Default)]
@@ -251,25 +251,24 @@ impl Turn<'_> {
         if outcome == Outcome::Alone {
             return;
         }
-        let forward = self.with(record, |body, _| body.common().forward.target());
-        if let Some(Target::Field { record: to, modifiers, .. }) = forward {
-            if modifiers.trigger == Trigger::Channel {
-                let value = Value::from(1u8);
-                self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value, waiter: None });
-            } else {
+        let Some(forward) = self.with(record, |body, _| body.common().forward.path()) else { return };
+        match forward.target {
+            Target::Field { record: to, modifiers, .. } if modifiers.trigger != Trigger::Channel => {
                 self.engine.work.push(Work::Forward { from: record, to });
             }
+            _ => self.forward_by_put(&forward),
         }
     }
 
     /// Processes the target of a forward link at once, inside the processing of `from`.
-    pub(crate) fn forward_now(&mut self, from: u32, target: Target) -> Result<(), Broken> {
-        let Target::Field { record: to, modifiers, .. } = target else { return Ok(()) };
-        if modifiers.trigger == Trigger::Channel {
-            let value = Value::from(1u8);
-            self.engine.deferred.push_back(Deferred::Put { record: to, field: PROC, value, waiter: None });
-            return Ok(());
-        }
+    pub(crate) fn forward_now(&mut self, from: u32, path: &Path) -> Result<(), Broken> {
+        let to = match path.target {
+            Target::Field { record, modifiers, .. } if modifiers.trigger != Trigger::Channel => record,
+            _ => {
+                self.forward_by_put(path);
+                return Ok(());
+            }
+        };
         if self.depth >= DEPTH_MAX {
             return Err(Broken);
         }
@@ -381,7 +380,7 @@ impl Turn<'_> {
     ) -> Result<Option<Value>, Broken> {
         let (from, field, modifiers) = match target {
             Target::Constant => return Ok(None),
-            Target::Missing => return Err(Broken),
+            Target::Outside { .. } | Target::Missing => return Err(Broken),
             Target::Field { record: from, field, modifiers } => (from, field, modifiers),
         };
         if modifiers.trigger == Trigger::Passive {
@@ -412,7 +411,7 @@ impl Turn<'_> {
     pub(crate) fn drive(&mut self, from: u32, target: Target, value: Value) -> Result<(), Broken> {
         let (to, field, modifiers) = match target {
             Target::Constant => return Ok(()),
-            Target::Missing => return Err(Broken),
+            Target::Outside { .. } | Target::Missing => return Err(Broken),
             Target::Field { record, field, modifiers } => (record, field, modifiers),
         };
         if modifiers.trigger == Trigger::Channel {

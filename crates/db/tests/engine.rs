@@ -3,6 +3,8 @@
 
 #[path = "engine/links.rs"]
 mod links;
+#[path = "engine/outside.rs"]
+mod outside;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

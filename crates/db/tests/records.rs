@@ -131,6 +131,7 @@ impl Replay {
                 // Puts that are done at once are the rule; a later end is worth a line.
                 Event::PutDone { put } if put.0 == self.n_puts => {}
                 Event::PutDone { put } => writeln!(out, "  put {} done", put.0).unwrap(),
+                Event::Wanted { .. } | Event::Unwanted { .. } | Event::Driven { .. } => {}
                 Event::Regrouped => writeln!(out, "  regrouped").unwrap(),
                 Event::PutRefused { put, error } => writeln!(out, "  put {} refused: {error}", put.0).unwrap(),
             }

@@ -56,11 +56,15 @@ pub struct Guard {
 /// The fields that are inputs of rules.
 pub type Inputs = HashMap<FieldRef, Vec<AccessInput>>;
 
+/// The PVs of other IOCs that are, by their names.
+pub type OutsideInputs = HashMap<Arc<str>, Vec<AccessInput>>;
+
 /// Rules that are ready, but do not hold yet.
 #[derive(Debug)]
 pub struct Rules {
     pub security: Security,
     pub inputs: Inputs,
+    pub outside_inputs: OutsideInputs,
     /// What is wrong with them, though they can be used.
     pub warnings: Vec<String>,
 }
@@ -96,11 +100,12 @@ impl Guard {
         }
     }
 
-    /// An input of the rules has this reading now; tells whether a client may have other rights for it.
-    pub fn set_input(&self, inputs: &[AccessInput], reading: &Reading) -> bool {
+    /// An input of the rules has this reading now, or none that counts; tells whether a client may have other rights for it.
+    pub fn set_input(&self, inputs: &[AccessInput], reading: Option<&Reading>) -> bool {
         let Some(security) = &self.security else { return false };
         let mut security = security.write().unwrap_or_else(PoisonError::into_inner);
-        inputs.iter().fold(false, |has_changed, input| security.set_input(*input, number(reading)) | has_changed)
+        let number = reading.and_then(number);
+        inputs.iter().fold(false, |has_changed, input| security.set_input(*input, number) | has_changed)
     }
 
     /// Whether rights depend on the groups of records.
@@ -144,7 +149,12 @@ impl Guard {
 
 impl Rules {
     pub fn none() -> Rules {
-        Rules { security: Security::new(AccessFile::default()), inputs: Inputs::new(), warnings: Vec::new() }
+        Rules {
+            security: Security::new(AccessFile::default()),
+            inputs: Inputs::new(),
+            outside_inputs: OutsideInputs::new(),
+            warnings: Vec::new(),
+        }
     }
 }
 
@@ -161,17 +171,16 @@ fn read(policy: &Policy, database: &Database) -> Result<Rules, LoadError> {
     if policy.goes_by_address {
         file.resolve_hosts(&mut address_of);
     }
-    let mut warnings = file.warnings().to_vec();
+    let warnings = file.warnings().to_vec();
     let security = Security::new(file);
-    let mut inputs = Inputs::new();
+    let (mut inputs, mut outside_inputs) = (Inputs::new(), OutsideInputs::new());
     for (input, pv) in security.inputs() {
         match database.field(pv) {
             Some(field) => inputs.entry(field).or_default().push(input),
-            None => warnings
-                .push(format!("{name}: the input \"{pv}\" is no record of this IOC: no CALC with it is ever true")),
+            None => outside_inputs.entry(pv.into()).or_default().push(input),
         }
     }
-    Ok(Rules { security, inputs, warnings })
+    Ok(Rules { security, inputs, outside_inputs, warnings })
 }
 
 /// The address of a host, as its connections have it.

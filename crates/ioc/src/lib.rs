@@ -3,9 +3,12 @@
 //! [`Ioc::load`] reads `.db` files, [`Ioc::serve`] puts them on the network and starts the scans.
 #![forbid(unsafe_code)]
 
+pub mod autosave;
 mod guard;
 mod limit;
 mod metrics;
+mod names;
+mod outside;
 mod pv;
 mod reccaster;
 pub mod shell;
@@ -28,10 +31,12 @@ pub use stats::Surroundings;
 use fodo_db::{Database, LoadError, Loader, States};
 use fodo_net::log::Log;
 use fodo_net::reccaster::RecCaster;
-use fodo_net::{ClientStatus, Page, PageConfig, Server, ServerConfig, ServerError, Source};
+use fodo_net::{ClientConfig, ClientStatus, Context, Page, PageConfig, Server, ServerConfig, ServerError, Source};
 
+use crate::autosave::saver::Saver;
 use crate::guard::{Guard, Rules};
 use crate::metrics::Metrics;
+use crate::outside::Outside;
 use crate::stats::Stats;
 use crate::turn::Crank;
 
@@ -90,6 +95,8 @@ pub struct Ioc {
     database: Database,
     guard: Guard,
     rules: Rules,
+    /// Where links to other IOCs look for them.
+    links: Option<ClientConfig>,
     surroundings: Surroundings,
     metrics: Option<(TcpListener, Option<LeftOut>)>,
 }
@@ -115,7 +122,7 @@ impl Ioc {
         loader.stand_at(Arc::new(site::Process::new(environment)));
         let database = loader.finish().map_err(IocError::Load)?;
         let (guard, rules, surroundings) = (Guard::open(), Rules::none(), Surroundings::of_process());
-        Ok(Ioc { database, guard, rules, surroundings, metrics: None })
+        Ok(Ioc { database, guard, rules, surroundings, links: None, metrics: None })
     }
 
     /// Has clients do what a policy allows; by itself everybody may do everything.
@@ -125,6 +132,12 @@ impl Ioc {
         let guarded = Guard::new(policy, &self.database);
         let (guard, rules) = guarded.map_err(|error| IocError::Load(vec![error]))?;
         Ok(Ioc { guard, rules, ..self })
+    }
+
+    /// Has links to PVs that no record here has connect to other IOCs, as inputs of access rules do. Without this they
+    /// are never connected.
+    pub fn linked(self, config: ClientConfig) -> Ioc {
+        Ioc { links: Some(config), ..self }
     }
 
     /// What it tells of the place it stands in; by itself what the process does.
@@ -167,8 +180,10 @@ impl Ioc {
             Some(prefix) => Arc::new(Stats::new(prefix, records, n_records, &surroundings)),
             None => Arc::new(records),
         };
-        let server = Server::start_telling(config, source, log).map_err(IocError::Server)?;
+        let server = Server::start_telling(config, source, log.clone()).map_err(IocError::Server)?;
         crank.set_signal(server.rights_signal());
+        let outside = self.links.map(|config| Outside::start(&crank, Context::new(config)));
+        let outside = outside.transpose().map_err(IocError::System)?;
         let page = self.metrics.map(|(listener, left_out)| {
             let (crank, observer, started) = (crank.clone(), server.observer(), SystemTime::now());
             let metrics = Metrics { crank, observer, n_records, started, left_out };
@@ -181,8 +196,20 @@ impl Ioc {
             .name("fodo-scan".into())
             .spawn(move || scans.run_scans())
             .map_err(IocError::System)?;
-        let (server, scans, reccaster) = (Some(server), Some(thread), None);
-        Ok(RunningIoc { crank, server, scans, metrics, reccaster, surroundings, n_records, address })
+        let (server, scans, reccaster, saver) = (Some(server), Some(thread), None, None);
+        Ok(RunningIoc {
+            crank,
+            outside,
+            server,
+            scans,
+            metrics,
+            reccaster,
+            saver,
+            log,
+            surroundings,
+            n_records,
+            address,
+        })
     }
 }
 
@@ -190,11 +217,15 @@ impl Ioc {
 #[derive(Debug)]
 pub struct RunningIoc {
     crank: Arc<Crank>,
+    outside: Option<Outside>,
     server: Option<Server>,
     scans: Option<JoinHandle<()>>,
     metrics: Option<Page>,
     reccaster: Option<RecCaster>,
     surroundings: Surroundings,
+    /// None as long as nothing is to be saved.
+    saver: Option<Saver>,
+    log: Log,
     n_records: usize,
     address: Ipv4Addr,
 }
@@ -241,6 +272,15 @@ impl RunningIoc {
         self.server.as_ref().map_or(Vec::new(), |server| server.observer().clients())
     }
 
+    /// What saves values; starts it.
+    fn saver(&mut self) -> std::io::Result<&Saver> {
+        let saver = match self.saver.take() {
+            Some(saver) => saver,
+            None => Saver::start(self.crank.clone(), self.log.clone())?,
+        };
+        Ok(self.saver.insert(saver))
+    }
+
     fn crank(&self) -> Arc<Crank> {
         self.crank.clone()
     }
@@ -261,6 +301,7 @@ impl RunningIoc {
 
 impl Drop for RunningIoc {
     fn drop(&mut self) {
+        self.outside.take();
         self.metrics.take();
         self.reccaster.take();
         self.server.take();
@@ -269,5 +310,7 @@ impl Drop for RunningIoc {
             // A scan thread that panicked has said so on stderr.
             let _ = scans.join();
         }
+        // Nothing changes any more: what has changed is saved a last time.
+        self.saver.take();
     }
 }

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use fodo_data::{Now, Value};
-use fodo_db::{Database, Event, FieldRef, Input, Moment, PutError, PutId};
+use fodo_data::{Now, Reading, Value};
+use fodo_db::{Database, Event, FieldRef, Input, Moment, News, OutsideLink, PutError, PutId, Use};
 use fodo_net::{Completion, Peer, Post, RightsSignal};
 
-use crate::guard::{Guard, Inputs, PutNote, Rules};
+use crate::guard::{Guard, Inputs, OutsideInputs, PutNote, Rules};
 use crate::limit;
+use crate::outside::{Errands, Wish};
 use crate::pv::{RecordPv, refusal};
 
 /// The database with the one lock around its processing.
@@ -22,6 +23,7 @@ pub struct Crank {
     turn: Mutex<Turn>,
     /// The next deadline may be another, or the IOC stops.
     changed: Condvar,
+    errands: Arc<Errands>,
     /// How many others want the lock, so that scans which are behind do not keep them waiting.
     n_waiting: AtomicUsize,
 }
@@ -30,8 +32,11 @@ pub struct Crank {
 struct Turn {
     events: Vec<Event>,
     watched: HashMap<FieldRef, Arc<RecordPv>>,
-    /// Fields that rules depend on.
+    /// Fields that rules depend on, and PVs of other IOCs.
     inputs: Inputs,
+    outside_inputs: OutsideInputs,
+    /// What the latter are; those that are lost are not there.
+    outside_readings: HashMap<Arc<str>, Reading>,
     /// Tells the server that clients may have other rights.
     signal: Option<RightsSignal>,
     puts: HashMap<PutId, Pending>,
@@ -69,7 +74,12 @@ fn now() -> Now {
 impl Crank {
     pub fn new(database: Database, guard: Guard) -> Arc<Crank> {
         let (turn, changed, n_waiting) = (Mutex::default(), Condvar::new(), AtomicUsize::new(0));
-        Arc::new(Crank { database, guard, turn, changed, n_waiting })
+        Arc::new(Crank { database, guard, turn, changed, errands: Arc::default(), n_waiting })
+    }
+
+    /// What processing wants of other IOCs.
+    pub fn errands(&self) -> &Arc<Errands> {
+        &self.errands
     }
 
     pub fn guard(&self) -> &Guard {
@@ -86,9 +96,47 @@ impl Crank {
         self.guard.set_rules(rules.security);
         for (field, inputs) in &turn.inputs {
             self.database.watch(*field, true);
-            self.guard.set_input(inputs, &self.database.read(*field));
+            self.guard.set_input(inputs, Some(&self.database.read(*field)));
         }
+        self.ask_for_inputs(&mut turn, rules.outside_inputs);
         turn.tell_rights();
+    }
+
+    /// Inputs that rules had before keep their channel and their reading.
+    fn ask_for_inputs(&self, turn: &mut Turn, inputs: OutsideInputs) {
+        let before = std::mem::replace(&mut turn.outside_inputs, inputs);
+        for name in before.keys().filter(|name| !turn.outside_inputs.contains_key(*name)) {
+            turn.outside_readings.remove(name);
+            self.errands.close(Wish::Input(name.clone()));
+        }
+        for (name, inputs) in &turn.outside_inputs {
+            self.guard.set_input(inputs, turn.outside_readings.get(name));
+            if !before.contains_key(name) {
+                self.errands.open(Wish::Input(name.clone()), name, Use::Reads);
+            }
+        }
+    }
+
+    /// An input of the rules that is a PV of another IOC has this reading now; none when it is lost.
+    pub fn hear_input(&self, name: &Arc<str>, reading: Option<Reading>) {
+        let mut turn = self.lock();
+        let Some(inputs) = turn.outside_inputs.get(name) else { return };
+        if self.guard.set_input(inputs, reading.as_ref()) {
+            turn.tell_rights();
+        }
+        match reading {
+            Some(reading) => turn.outside_readings.insert(name.clone(), reading),
+            None => turn.outside_readings.remove(name),
+        };
+    }
+
+    /// The network tells of a link to another IOC.
+    pub fn hear(&self, link: OutsideLink, news: News) {
+        let mut turn = self.lock();
+        if !turn.is_stopped {
+            // Nothing is refused of news.
+            let _ = self.handle(&mut turn, Input::Outside { link, news });
+        }
     }
 
     /// Whom to tell that clients may have other rights.
@@ -244,7 +292,7 @@ impl Crank {
             match event {
                 Event::Posted { field, mask, reading } => {
                     if let Some(inputs) = turn.inputs.get(&field) {
-                        are_rights_new |= self.guard.set_input(inputs, &reading);
+                        are_rights_new |= self.guard.set_input(inputs, Some(&reading));
                     }
                     if let Some(pv) = turn.watched.get(&field) {
                         pv.post(Post { mask, reading });
@@ -262,6 +310,9 @@ impl Crank {
                         completion.refused(refusal(error));
                     }
                 }
+                Event::Wanted { link, name, usage } => self.errands.open(Wish::Link(link), &name.to_str(), usage),
+                Event::Unwanted { link } => self.errands.close(Wish::Link(link)),
+                Event::Driven { link, value, put } => self.errands.put(link, value, put),
                 Event::Regrouped => are_rights_new |= self.guard.has_rules(),
             }
         }

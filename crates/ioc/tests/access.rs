@@ -142,16 +142,6 @@ fn a_file_that_is_read_again_holds_for_who_is_connected_and_one_with_a_mistake_d
 }
 
 #[test]
-fn an_input_that_is_no_record_here_is_told_and_its_calc_is_never_true() {
-    let folder = Folder::new("input");
-
-    let ioc = folder.load().guarded(folder.policy()).unwrap();
-
-    let [warning] = ioc.access_warnings() else { panic!("{:?}", ioc.access_warnings()) };
-    assert!(warning.contains("\"elsewhere\" is no record of this IOC"), "{warning}");
-}
-
-#[test]
 fn a_read_only_server_lets_nobody_write_whatever_the_file_says() {
     let folder = Folder::new("read-only");
     let (_running, context) = folder.serve(Policy { is_read_only: true, ..folder.policy() });

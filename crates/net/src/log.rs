@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use fodo_data::{Now, TimeStamp};
 
@@ -67,6 +67,14 @@ impl Log {
     /// Tells nobody.
     pub fn silent() -> Log {
         Log::new(Level::Error, |_| {})
+    }
+
+    /// A line about no peer, of whoever serves with this log. It is never left out, so it must tell a change.
+    pub fn note(&self, level: Level, what: &str) {
+        if level <= self.level {
+            let time = SystemTime::now().into();
+            (self.sink)(&Line { level, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 });
+        }
     }
 
     pub(crate) fn tell(&self, level: Level, what: &str, peer: Option<SocketAddr>, pv: Option<&str>, now: Now) {
@@ -144,6 +152,18 @@ mod tests {
 
         let told: Vec<_> = lines.try_iter().map(|line| (line.peer, line.n_left_out)).collect();
         assert_eq!(told, [(peer("10.0.0.2:4000"), 0), (peer("10.0.0.3:4000"), 0), (peer("10.0.0.2:4000"), 99)]);
+    }
+
+    #[test]
+    fn a_note_of_ones_own_is_never_left_out() {
+        let (log, lines) = log(Level::Warning);
+
+        for level in [Level::Error, Level::Info, Level::Error] {
+            log.clone().note(level, "a disk is full");
+        }
+
+        let told: Vec<_> = lines.try_iter().map(|line| (line.level, line.n_left_out)).collect();
+        assert_eq!(told, [(Level::Error, 0), (Level::Error, 0)]);
     }
 
     #[test]

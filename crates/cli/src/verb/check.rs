@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fodo_db::{AccessFile, LoadError, Loader};
-use fodo_ioc::shell::{Finding, Purpose, Shell, Weight};
+use fodo_ioc::shell::{Finding, Purpose, Shell, Weight, mistakes_in_request};
 use serde_json::Map;
 
 use crate::epics::Outlet;
@@ -13,10 +13,10 @@ use crate::exit::Exit;
 use crate::json;
 use crate::verb::ioc::Sort;
 
-/// Tell what is wrong with databases, substitutions, scripts and access files
+/// Tell what is wrong with databases, substitutions, scripts, access files and autosave's request files
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Databases, files that end in .substitutions, scripts that end in .cmd or .iocsh, access files that end in .acf
+    /// Databases, .substitutions, scripts that end in .cmd or .iocsh, .acf for access, .req for autosave
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Macros for all of them, and the environment of scripts: "P=x:,R=1"; may be given several times
@@ -44,7 +44,7 @@ Examples:
   fodo check --json plant.db motors.substitutions | jq .message
 
 The databases and .substitutions files given are looked at as one set, as an IOC would load them: a link
-to a record of none of them is a warning. A script is followed with everything it loads, from the folder
+to a record of none of them is a warning, a PV of a .req file that none of them has an error. A script is followed with everything it loads, from the folder
 in which fodo is called; nothing is served, written or run. Every finding has its file, line and column,
 and all of them are told, errors and warnings. With errors the exit code is 1.
 
@@ -84,13 +84,22 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Find
     if simulates {
         loader.simulate();
     }
+    let (mut requests, mut n_databases) = (Vec::new(), 0);
     for file in files {
         let name = file.to_string_lossy();
         let mut open = |name: &str| std::fs::read(name);
-        if file.extension().is_some_and(|extension| extension == "acf") {
-            found.extend(understood(&name, macros));
-            continue;
+        match file.extension().and_then(|extension| extension.to_str()) {
+            Some("acf") => {
+                found.extend(understood(&name, macros));
+                continue;
+            }
+            Some("req") => {
+                requests.push(name.into_owned());
+                continue;
+            }
+            _ => {}
         }
+        n_databases += usize::from(Sort::of(file) != Sort::Script);
         let loaded = match Sort::of(file) {
             Sort::Database => loader.load(&name, macros, &mut open),
             Sort::Substitutions => loader.load_template(&name, macros, &mut open),
@@ -103,6 +112,12 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Find
     }
     found.extend(loader.misfits().into_iter().map(|error| Finding { weight: Weight::Error, error }));
     found.extend(loader.remarks().into_iter().map(|error| Finding { weight: Weight::Warning, error }));
+    if !requests.is_empty() {
+        // Without records nobody can tell which PVs there should be.
+        let database = loader.finish().ok().filter(|_| n_databases > 0);
+        let wrong = requests.iter().flat_map(|name| mistakes_in_request(name, &variables, database.as_ref()));
+        found.extend(wrong.map(|error| Finding { weight: Weight::Error, error }));
+    }
     // Hundreds of instances of a template have the same mistake.
     let mut told = HashSet::new();
     found.retain(|Finding { error, .. }| told.insert((error.place(), error.message.clone())));

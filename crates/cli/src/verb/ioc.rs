@@ -8,10 +8,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::ArgMatches;
-use fodo_ioc::shell::{Flow, Purpose, Shell, Start};
+use fodo_ioc::shell::{Flow, Place, Purpose, Shell, Start};
 use fodo_ioc::{Policy, RunningIoc};
 use fodo_net::ServerConfig;
-use fodo_net::config::{self, Side};
+use fodo_net::config;
 use fodo_net::log::Level;
 
 use crate::client::seconds;
@@ -46,6 +46,9 @@ pub struct Arguments {
     /// Append every put that went through to this file, a JSON object per line; with an access file those under TRAPWRITE
     #[arg(long, value_name = "FILE")]
     put_log: Option<PathBuf>,
+    /// Keep the fields that info(autosaveFields, "...") names in this folder, and restore them at the start
+    #[arg(long, value_name = "FOLDER")]
+    autosave: Option<PathBuf>,
     /// UDP port of searches, and TCP port where it is free; 0 for any. Instead of EPICS_CAS_SERVER_PORT
     #[arg(long, value_name = "N")]
     port: Option<u16>,
@@ -102,6 +105,7 @@ Examples:
   fodo ioc -m P=x: plant.substitutions
   fodo ioc --interface 127.0.0.1 --port 0 plant.db
   fodo ioc -d plant.db -a plant.acf --put-log puts.json
+  fodo ioc --autosave /var/lib/plant plant.db
 
 When it serves it prints one line on stdout, which scripts may wait for:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA)
@@ -134,6 +138,13 @@ told at once when rules, their inputs or the ASG of a record change. SIGHUP has 
 read again, asInit that of either; when something is wrong in it, that is told and the rules before
 hold on. Host names are compared without case.
 
+With --autosave FOLDER, fields that a record names in info(autosaveFields, \"VAL PREC\") are saved within 5 s
+of a change and when it stops, to FOLDER/info_settings.sav, and have their values back at the next start.
+Those of autosaveFields_pass0 (info_positions.sav) are restored only before the records are initialised,
+those of autosaveFields_pass1 (info_pass1.sav) only after. A file takes the place of the one before when
+it is on the disk; that one is kept as .savB, and used when the newer one is damaged. Scripts have the
+commands of synApps autosave for the same and more; files are the same in both directions.
+
 JSON keys of --put-log: time (RFC 3339 in UTC), user and host (as the client says), peer (where
 it connects from), pv (record and field), old, new (the field before and after; of an array the
 first 100 elements), count (of new), left_out: puts since the line before that are not in the
@@ -141,8 +152,11 @@ file, since they came faster than it takes them. Processing never waits for the 
 
 /// The section of the help on the environment.
 pub fn environment() -> String {
-    let variables = config::help(|side| side != Side::Client);
-    format!("Environment, and in brackets what holds without it (fodo config shows what does):\n{variables}")
+    let variables = config::help(|_| true);
+    format!(
+        "Environment, and in brackets what holds without it (fodo config shows what does); EPICS_CA_ADDR_LIST and what\n\
+         belongs to it say where links look for PVs of other IOCs:\n{variables}"
+    )
 }
 
 /// The databases and scripts in the order given, each with the macros that were last given before it; those that
@@ -229,6 +243,9 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
         errors.iter().try_for_each(|error| writeln!(outlet.err, "fodo ioc: -x: {}", error.message))?;
         return Ok(Exit::Other.code());
     }
+    if let Some(folder) = &arguments.autosave {
+        shell.keep_values_in(folder);
+    }
     let place = shell.place();
     let has_person = !arguments.no_shell && terminal::has_person();
     let restore = has_person.then(terminal::Restore::later);
@@ -254,18 +271,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
         // Nobody waits any more when a signal came first.
         let _ = sender.send(end);
     })?;
-    let code = loop {
-        match ends.recv() {
-            Ok(End::Silence) => {}
-            Ok(End::Hangup) => place.lock().iter().filter_map(|place| place.as_ref()).for_each(|running| {
-                read_access_again(running, arguments);
-            }),
-            // An error would mean that nobody can ask it to stop any more.
-            Ok(End::Signal) | Err(_) => break 0,
-            Ok(End::Exit(code)) => break code,
-            Ok(End::Failed) => break Exit::Other.code(),
-        }
-    };
+    let code = wait_for_the_end(&ends, &place, arguments);
     let running = place.lock().map(|mut place| place.take()).unwrap_or_default();
     if let Some(running) = running {
         running.stop();
@@ -273,6 +279,22 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     drop(restore);
     put_log.map_or(Ok(()), PutLog::finish)?;
     Ok(code)
+}
+
+/// The exit code, once it is to end.
+fn wait_for_the_end(ends: &mpsc::Receiver<End>, place: &Place, arguments: &Arguments) -> u8 {
+    loop {
+        match ends.recv() {
+            Ok(End::Silence) => {}
+            Ok(End::Hangup) => place.lock().iter().filter_map(|place| place.as_ref()).for_each(|running| {
+                read_access_again(running, arguments);
+            }),
+            // An error would mean that nobody can ask it to stop any more.
+            Ok(End::Signal) | Err(_) => return 0,
+            Ok(End::Exit(code)) => return code,
+            Ok(End::Failed) => return Exit::Other.code(),
+        }
+    }
 }
 
 /// Ends the IOC a moment later, so that whoever has asked for it hears that it is done.

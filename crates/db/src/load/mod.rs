@@ -6,6 +6,7 @@ pub(crate) mod lexer;
 mod macros;
 mod parse;
 mod remarks;
+mod restore;
 mod simulate;
 mod substitutions;
 mod template;
@@ -13,13 +14,14 @@ mod value;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use fodo_data::Text;
 
 pub use error::{LoadError, closest};
 pub use lexer::unescaped;
 pub use macros::{MacroError, Macros};
+pub use restore::RestoreError;
 pub use simulate::InertRecords;
 pub use substitutions::{Instance, instances};
 pub use template::{Undefined, expand};
@@ -28,13 +30,12 @@ use crate::breaktable::BreakTable;
 use crate::common::Common;
 use crate::core::{BreakTables, Core, Name};
 use crate::database::Database;
-use crate::field::{FieldInfo, Slot};
+use crate::field::FieldInfo;
 use crate::limit::{LOAD_ERRORS_MAX, SUGGESTED_NAMES_MAX};
-use crate::link::{Link, Target};
+use crate::link::Target;
 use crate::load::remarks::Placed;
-use crate::post::LONG_STRING;
 use crate::record::device::Device;
-use crate::record::{Cell, Record, RecordType, find, number_of, with};
+use crate::record::{Cell, Record, RecordType, find, link_of, number_of, with};
 use crate::routine::{Routine, Routines};
 use crate::site::{Nowhere, Site};
 use crate::state::States;
@@ -244,7 +245,8 @@ impl Loader {
         let Loader { records, names, index, mut infos, routines, tables, site, states, devices, .. } = self;
         let routines = Arc::new(routines);
         let site = site.unwrap_or_else(|| Arc::new(Nowhere));
-        let core = Core { records, index, names, tables, site, states, devices };
+        let wanted = Mutex::default();
+        let core = Core { records, index, names, tables, site, states, devices, wanted };
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
         }
@@ -309,14 +311,6 @@ fn join_links(core: &Core, record: u32) {
 /// Whether a field is what DTYP gives a meaning to.
 pub(crate) fn is_of_device(row: &FieldInfo) -> bool {
     matches!(row.name, "INP" | "OUT")
-}
-
-fn link_of(body: &mut dyn Record, field: u16) -> Option<&mut Link> {
-    debug_assert!(field & LONG_STRING == 0);
-    match body.slot(field)? {
-        Slot::InLink(link) | Slot::OutLink(link) | Slot::FwdLink(link) => Some(link),
-        _ => None,
-    }
 }
 
 /// What a file adds and changes, until all of it is known to be right.

@@ -270,12 +270,31 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark('(')?;
         let (name, _) = self.text("the name of an info item")?;
         self.mark(',')?;
-        let (value, _) = self.value()?;
+        let (value, place) = self.value()?;
         self.mark(')')?;
         if let Some(record) = record {
+            self.look_at_saved(record, &name, &value.to_str(), place);
             self.stage.info(record, &name, value);
         }
         Ok(())
+    }
+
+    /// `info(autosaveFields, "VAL PREC")` and its like name fields of their record.
+    fn look_at_saved(&mut self, record: u32, name: &str, list: &str, place: Place) {
+        if !self.stage.keeps_places() || !name.starts_with("autosaveFields") {
+            return;
+        }
+        let Some(kind) = self.stage.cell(record).map(|cell| cell.record_type()) else { return };
+        for word in list.split([' ', '\t', ',']).filter(|word| !word.is_empty()) {
+            let field = word.strip_suffix('$').unwrap_or(word);
+            if number(kind.rows, field).is_none() {
+                let names = kind.rows.iter().chain(crate::common::Common::ROWS).map(|row: &FieldInfo| row.name);
+                let guess = suggestion(field, names);
+                let message = format!("no field \"{field}\" in record type {} to be saved{guess}", kind.name);
+                let remark = self.lexer.error(place, message);
+                self.stage.remark(remark);
+            }
+        }
     }
 
     fn inner_alias(&mut self, record: Option<u32>) -> Result<(), LoadError> {

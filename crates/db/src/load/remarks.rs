@@ -130,7 +130,11 @@ impl Loader {
             let names = self.names.iter().take(SUGGESTED_NAMES_MAX);
             let names = names.filter_map(|name| std::str::from_utf8(name.as_bytes()).ok());
             let guess = suggestion(record_name, names);
-            messages.push(format!("{} leads to \"{record_name}\", which is no record of these files{guess}", row.name));
+            let is_vain = side == Side::Forward && field_name != "PROC";
+            let vain =
+                if is_vain { "; a forward link to another IOC does nothing unless it leads to PROC" } else { "" };
+            let what = format!("{} leads to \"{record_name}\", which is no record of these files", row.name);
+            messages.push(format!("{what}{guess}{vain}"));
             return messages;
         };
         let Some(kind) = self.kind(there) else { return messages };

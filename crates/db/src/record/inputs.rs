@@ -3,6 +3,7 @@
 use fodo_data::{EventMask, Meta};
 
 use crate::link::{Link, Target};
+use crate::outside::Outside;
 use crate::post::Posts;
 use crate::record::simulation::constant;
 use crate::record::{CHANGED, Record};
@@ -123,6 +124,10 @@ pub(crate) fn meta<R: Inputs>(record: &mut R, field: u16, precision: i16, meta: 
         let index = field.checked_sub(first)?;
         record.links().get(usize::from(index))
     })?;
+    if let Some(there) = input.outside().and_then(Outside::meta) {
+        *meta = Meta { control: meta.control, ..(*there).clone() };
+        return None;
+    }
     let target = input.target();
     if !matches!(target, Target::Field { .. }) {
         meta.units = Default::default();

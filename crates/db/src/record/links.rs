@@ -1,6 +1,7 @@
 //! What calcout, scalcout and transform tell of their links.
 
 use crate::link::{Link, Special, Target, Trigger};
+use crate::outside::Outside;
 
 /// What INAV, OUTV and their like say of a link: a channel, even to a record that is here, is external.
 pub(crate) fn state_of(link: &Link) -> u16 {
@@ -13,7 +14,8 @@ pub(crate) fn state_of(link: &Link) -> u16 {
     }
     match link.target() {
         Target::Constant => CONSTANT,
-        Target::Missing => NOT_CONNECTED,
+        Target::Outside { .. } if link.outside().is_some_and(Outside::is_connected) => CONNECTED,
+        Target::Outside { .. } | Target::Missing => NOT_CONNECTED,
         Target::Field { modifiers, .. } => match modifiers.trigger {
             Trigger::None | Trigger::Passive => LOCAL,
             Trigger::Channel | Trigger::Change | Trigger::ChangeIfPassive => CONNECTED,

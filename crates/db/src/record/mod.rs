@@ -7,8 +7,8 @@ use fodo_data::{EventMask, Kind, Meta, Text};
 
 use crate::common::Common;
 use crate::field::{FieldInfo, PLAIN, Slot};
-use crate::link::Target;
-use crate::post::Posts;
+use crate::link::{Link, Target};
+use crate::post::{LONG_STRING, Posts};
 use crate::routine::Routines;
 use crate::step::{Outcome, Step};
 use crate::turn::Turn;
@@ -174,6 +174,9 @@ pub(crate) trait Record: Fields + Send {
         true
     }
 
+    /// The PV of another IOC that this link leads to was connected or lost.
+    fn link_joined(&mut self, _field: u16, _posts: &mut Posts) {}
+
     /// All that it began under this number, through a channel or with Async Soft Channel, has ended. Whether it is to
     /// complete now.
     fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
@@ -184,6 +187,15 @@ pub(crate) trait Record: Fields + Send {
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome
     where
         Self: Sized;
+}
+
+/// The link that a field is.
+pub(crate) fn link_of(body: &mut dyn Record, field: u16) -> Option<&mut Link> {
+    debug_assert!(field & LONG_STRING == 0);
+    match body.slot(field)? {
+        Slot::InLink(link) | Slot::OutLink(link) | Slot::FwdLink(link) => Some(link),
+        _ => None,
+    }
 }
 
 /// A record behind its lock, whatever its type.

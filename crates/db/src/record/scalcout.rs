@@ -173,6 +173,11 @@ impl Record for SCalcOut {
         Ok(())
     }
 
+    fn link_joined(&mut self, field: u16, posts: &mut Posts) {
+        // A link is never refused.
+        let _ = self.after_put(field, posts);
+    }
+
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         if step.is_completion {
             let is_delayed = std::mem::take(&mut step.lock().is_delayed) != 0;

@@ -157,6 +157,11 @@ impl Record for SSeq {
         self.progress == Progress::Stalled
     }
 
+    fn link_joined(&mut self, field: u16, posts: &mut Posts) {
+        // A link is never refused.
+        let _ = self.after_put(field, posts);
+    }
+
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         if !step.is_completion {
             let selected = begin(step);

@@ -10,6 +10,7 @@ use crate::common::{Common, row};
 use crate::field::record_fields;
 use crate::link::{Link, Target};
 use crate::menu;
+use crate::outside::Outside;
 use crate::post::Posts;
 use crate::record::levels::moved;
 use crate::record::simulation::constant;
@@ -180,6 +181,11 @@ impl Record for SWait {
         is_driven
     }
 
+    fn link_joined(&mut self, field: u16, posts: &mut Posts) {
+        // A link is never refused.
+        let _ = self.after_put(field, posts);
+    }
+
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let progress = step.lock().progress;
         match progress {
@@ -287,7 +293,8 @@ fn desired(step: &mut Step<'_, '_, SWait>) -> f64 {
 fn state_of(link: &Link) -> u16 {
     match link.target() {
         Target::Constant => NONE,
-        Target::Missing => BAD,
+        Target::Outside { .. } if link.outside().is_some_and(Outside::is_connected) => OK,
+        Target::Outside { .. } | Target::Missing => BAD,
         Target::Field { .. } => OK,
     }
 }

@@ -131,6 +131,11 @@ impl Record for Transform {
         Ok(())
     }
 
+    fn link_joined(&mut self, field: u16, posts: &mut Posts) {
+        // A link is never refused.
+        let _ = self.after_put(field, posts);
+    }
+
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         step.lock().common.undefined = 0;
         for index in 0..N_VALUES {

@@ -1,5 +1,7 @@
 //! Commands on access security: the file, its macros, and loading it again.
 
+use std::sync::Arc;
+
 use super::script::Flow;
 use super::{Call, Failure, Shell, Stage, check, lock};
 use crate::guard::{Guard, Policy};
@@ -63,7 +65,14 @@ impl Shell {
         let Stage::Checked(database) = &self.stage else { return };
         let policy = Policy { goes_by_address: false, ..self.policy(Policy::default()) };
         match Guard::new(policy, database) {
-            Ok((_, rules)) => rules.warnings.into_iter().for_each(|warning| self.remark(warning)),
+            Ok((_, rules)) => {
+                let mut names: Vec<Arc<str>> = rules.outside_inputs.into_keys().collect();
+                names.sort_unstable();
+                let outside = names.iter().map(|name| {
+                    format!("the input \"{name}\" is no record here: no CALC with it is true unless another IOC has it")
+                });
+                rules.warnings.into_iter().chain(outside).for_each(|warning| self.remark(warning));
+            }
             Err(mut error) => {
                 error.from.extend(self.places());
                 self.deliver(check::Weight::Error, error);

@@ -185,7 +185,7 @@ pub(super) fn help(shell: &mut Shell, call: &Call<'_>) -> Outcome {
         None => {
             text += "Type help and a name for more. Commands:\n";
             for command in table::COMMANDS {
-                text += &format!("  {:<24} {}\n", command.name, command.help);
+                text += &format!("  {:<34} {}\n", command.name, command.help);
             }
         }
         Some(pattern) => {

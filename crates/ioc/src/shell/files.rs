@@ -67,12 +67,14 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
         shell.look_at_records();
         return Ok(Flow::Next);
     }
-    let Stage::Loading(loader) = std::mem::replace(&mut shell.stage, Stage::Failed) else { return Ok(Flow::Next) };
+    let Stage::Loading(mut loader) = std::mem::replace(&mut shell.stage, Stage::Failed) else { return Ok(Flow::Next) };
+    let restored = shell.restore_early(&mut loader);
     let Purpose::Run(start) = &mut shell.purpose else { return Ok(Flow::Next) };
     let given = std::mem::take(&mut start.policy);
     let macros = &shell.macros;
     let lookup = |name: &str| macros.value(name).map(str::to_owned);
     let config = (start.configure)(&lookup).map_err(|error| error.to_string())?;
+    let links = fodo_net::ClientConfig::from_variables(&lookup).map_err(|error| error.to_string())?;
     let log = start.log.take().unwrap_or_else(fodo_net::log::Log::silent);
     let (metrics, reccaster) = (start.metrics.take(), start.reccaster);
     let policy = shell.policy(given);
@@ -82,12 +84,13 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let ioc = ioc.and_then(|ioc| ioc.guarded(policy)).map_err(failure)?;
     let ioc = ioc.standing_in(shell.surroundings());
     ioc.access_warnings().iter().for_each(|warning| shell.remark(warning.clone()));
+    shell.restore_late(&ioc, &restored);
     let ioc = match metrics {
         Some((address, left_out)) => ioc.metered(address, left_out).map_err(failure)?,
         None => ioc,
     };
     let told = shell.told(reccaster);
-    let mut running = ioc.serve_telling(config, log.clone()).map_err(failure)?;
+    let mut running = ioc.linked(links).serve_telling(config, log.clone()).map_err(failure)?;
     if let Some(told) = told {
         running.tell_receivers(told, log).map_err(failure)?;
     }
@@ -100,6 +103,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     shell.stage = Stage::Running(crank);
     *lock(&shell.place) = Some(running);
     shell.inert = Some(inert);
+    shell.save_from_now_on();
     shell.say(&ready);
     for line in std::mem::take(&mut shell.afterwards) {
         let flow = shell.run_line(&line);
@@ -138,6 +142,7 @@ impl Shell {
             Ok(database) => {
                 self.stage = Stage::Checked(Box::new(database));
                 self.look_at_rules();
+                self.save_from_now_on();
             }
             Err(errors) => errors.into_iter().for_each(|error| self.deliver(check::Weight::Error, error)),
         }

@@ -4,6 +4,7 @@
 //! [`Purpose::Check`] it follows a script without starting, writing or running anything, and collects what is wrong.
 
 mod access;
+mod autosave;
 mod check;
 mod complete;
 mod environment;
@@ -30,6 +31,7 @@ use crate::site::Environment;
 use crate::turn::Crank;
 use crate::{LeftOut, Policy, RunningIoc};
 
+pub use autosave::mistakes_in_request;
 pub use check::{Finding, Weight};
 pub use complete::Completer;
 pub(crate) use records::matches;
@@ -103,6 +105,7 @@ pub struct Shell {
     inert: Option<String>,
     /// Commands that wait for `iocInit`.
     afterwards: Vec<String>,
+    autosave: autosave::Plan,
     /// What scripts want RecCeivers to be told, or not.
     recsync: reccaster::Wishes,
     findings: Vec<Finding>,
@@ -187,6 +190,7 @@ impl Shell {
             access_macros: String::new(),
             inert: None,
             afterwards: Vec::new(),
+            autosave: autosave::Plan::default(),
             recsync: reccaster::Wishes::default(),
             findings: Vec::new(),
             within: Vec::new(),

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use fodo_data::{Kind, Scalar, Value};
-use fodo_db::{Database, FieldRef, LeadsTo};
+use fodo_db::{Database, FieldRef, LeadsTo, OutsideStatus};
 
 use super::script::Flow;
-use super::{Call, Failure, Shell, Stage, lock, table};
-use crate::limit::COMPLETIONS_MAX;
+use super::{Call, Failure, Shell, Stage, lock};
+use crate::names::field_of;
+use crate::outside::Merged;
 
 type Outcome = Result<Flow, Failure>;
 
@@ -70,20 +71,6 @@ pub(super) fn shown(database: &Database, field: FieldRef) -> String {
 /// Whether a number would be a row of zeros without an exponent.
 fn is_long(number: f64) -> bool {
     number != 0.0 && number.is_finite() && !(1e-5..1e15).contains(&number.abs())
-}
-
-/// The field of a name, or what to say.
-pub(super) fn field_of(database: &Database, name: &str) -> Result<FieldRef, String> {
-    if let Some(field) = database.field(name) {
-        return Ok(field);
-    }
-    let (record, field) = name.split_once('.').unwrap_or((name, ""));
-    if database.field(record).is_none() {
-        let guess = table::closest(record, database.record_names().take(COMPLETIONS_MAX * 10));
-        return Err(format!("there is no record \"{record}\"{guess}"));
-    }
-    let guess = table::closest(field, database.field_names(record));
-    Err(format!("record \"{record}\" has no field \"{field}\"{guess}"))
 }
 
 pub(super) fn kind_name(kind: Kind) -> &'static str {
@@ -320,21 +307,66 @@ pub(super) fn count(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// `dbcar [record]`
-pub(super) fn lost_links(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+/// `dbcar [record] [level]`: links to other IOCs. With 1 those that are not connected, with 2 all.
+pub(super) fn outside_links(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
+    let level: u8 = call.argument(2).and_then(|level| level.parse().ok()).unwrap_or(0);
     let database = shell.database()?;
-    let mut text = String::new();
-    let mut n_lost = 0;
+    let (mut text, mut totals) = (String::new(), LinkTotals::default());
     for record in database.record_names().filter(|name| wanted.is_none_or(|wanted| wanted == *name)) {
-        for link in database.links(record).iter().filter(|link| link.leads_to == LeadsTo::Elsewhere) {
-            text += &format!("{record}.{} \"{}\" leads to no record here\n", link.field, link.text);
-            n_lost += 1;
+        for link in database.links(record) {
+            let (said, is_connected) = match &link.leads_to {
+                LeadsTo::Record(_) => continue,
+                LeadsTo::Nowhere => ("leads to no field".to_owned(), false),
+                LeadsTo::Outside(status) => (totals.add(shell, status), status.facts.is_some()),
+            };
+            totals.n_links += 1;
+            totals.n_connected += u64::from(is_connected);
+            if level > u8::from(is_connected) {
+                text += &format!("{record}.{} \"{}\": {said}\n", link.field, link.text);
+            }
         }
     }
-    text += &format!("{n_lost} links lead to no record here\n");
+    let LinkTotals { n_links, n_connected, n_lost, merged } = totals;
+    text += &format!("{n_links} links lead to other IOCs, {n_connected} are connected; ");
+    text += &format!("lost {n_lost} times, {} updates and {} puts merged\n", merged.updates, merged.puts);
     shell.say(&text);
     Ok(Flow::Next)
+}
+
+/// What is told of all links to other IOCs together.
+#[derive(Default)]
+struct LinkTotals {
+    n_links: u64,
+    n_connected: u64,
+    n_lost: u64,
+    merged: Merged,
+}
+
+impl LinkTotals {
+    /// Counts a link in, and says how it does.
+    fn add(&mut self, shell: &Shell, status: &OutsideStatus) -> String {
+        let merged = match &shell.stage {
+            Stage::Running(crank) => crank.errands().merged(status.link),
+            _ => Merged::default(),
+        };
+        self.n_lost += status.n_lost;
+        self.merged.updates += merged.updates;
+        self.merged.puts += merged.puts;
+        let state = match status.facts {
+            None => "not connected".to_owned(),
+            Some(facts) => {
+                let denied = match (facts.may_read, facts.may_write) {
+                    (true, true) => "",
+                    (true, false) => ", may not be written",
+                    (false, true) => ", may not be read",
+                    (false, false) => ", may be neither read nor written",
+                };
+                format!("connected{denied}")
+            }
+        };
+        format!("{state}, lost {} times, {} updates and {} puts merged", status.n_lost, merged.updates, merged.puts)
+    }
 }
 
 /// `dblsr [record]`: records that links join; a record alone is left out.

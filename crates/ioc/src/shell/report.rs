@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use fodo_data::{Kind, Scalar};
 use fodo_db::{AccessPart, Database, States};
 
-use super::records::{field_of, kind_name, matches, quoted, shown};
+use super::records::{kind_name, matches, quoted, shown};
 use super::script::Flow;
 use super::{Call, Failure, Shell, Stage};
+use crate::names::field_of;
 
 type Outcome = Result<Flow, Failure>;
 

@@ -239,7 +239,7 @@ impl Shell {
         self.deliver(Weight::Warning, error);
     }
 
-    fn tell(&mut self, failure: Failure, columns: &[usize]) {
+    pub(super) fn tell(&mut self, failure: Failure, columns: &[usize]) {
         match failure {
             Failure::Word(index, message) => {
                 let column = columns.get(index).or(columns.first()).copied().unwrap_or(1);

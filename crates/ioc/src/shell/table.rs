@@ -1,7 +1,7 @@
 //! Every command: its name, how it is written, what it does.
 
 use super::script::Flow;
-use super::{Call, Failure, Shell, access, environment, files, reccaster, records, report};
+use super::{Call, Failure, Shell, access, autosave, environment, files, reccaster, records, report};
 
 /// A command.
 pub(super) struct Command {
@@ -41,6 +41,10 @@ commands! {
     "aspuag" " [group]" "Groups of users of the access security file" false report::user_groups;
     "casr" " [level]" "Clients, and with a level what each keeps waiting" false records::clients;
     "cd" " folder" "Go to a folder; file names mean it" true environment::change_folder;
+    "create_manual_set" "(\"file.req\", \"P=x:\")" "Save PVs when manual_save says so" true autosave::set_by_hand;
+    "create_monitor_set" "(\"file.req\", seconds, \"P=x:\")" "Save PVs when they have changed" true autosave::set_of_changes;
+    "create_periodic_set" "(\"file.req\", seconds, \"P=x:\")" "Save PVs again and again" true autosave::set_in_time;
+    "create_triggered_set" "(\"file.req\", \"record.field\", \"P=x:\")" "Save PVs when another is processed or written" true autosave::set_triggered;
     "date" " [format]" "The time, as strftime writes it" false environment::date;
     "dbCreateAlias" "(\"record\", \"alias\")" "Give a record another name, before iocInit" true report::create_alias;
     "dbLoadDatabase" "(\"file.dbd\")" "Accepted: record types and menus are built in" false files::accept;
@@ -51,7 +55,7 @@ commands! {
     "dbStateSet" " name" "Turn a named state on" true report::set_state;
     "dbStateShow" " [pattern]" "Named states and whether they are on" false report::show_states;
     "dba" " record.field" "What a field is: type, elements, access" false report::address;
-    "dbcar" " [record]" "Links that lead to no record here" false records::lost_links;
+    "dbcar" " [record] [level]" "Links to other IOCs: how many, with 1 those not connected, with 2 all" false records::outside_links;
     "dbel" " [record]" "Fields that clients listen to" false report::listened;
     "dbgf" " record.field" "Show a value" true records::show_field;
     "dbglob" " pattern" "As dbgrep" false records::grep;
@@ -65,6 +69,7 @@ commands! {
     "dbnr" "" "As dbstat" false records::count;
     "dbpf" "(\"record.field\", \"value\")" "Write a value, and process where a client's put would" true records::put_field;
     "dbpr" " record [level]" "Fields of a record: those that differ from a new one's, with a level all" false records::show_record;
+    "dbrestoreShow" "" "Files that iocInit restores, and how that went" false autosave::show_restored;
     "dbsr" " [level]" "As casr" false records::clients;
     "dbstat" "" "How many records there are, by type" false records::count;
     "dbtgf" " record.field" "Show a value as every type there is" false report::show_kinds;
@@ -79,6 +84,7 @@ commands! {
     "epicsThreadSleep" " seconds" "Wait" true environment::pause;
     "errlog" "(\"words\")" "Write a line to stderr" false environment::log;
     "exit" " [code]" "End; in a script that another runs, end that script" true environment::exit;
+    "fdbrestore" "(\"file.sav\")" "Write the values of a save file, as a client would" false autosave::put_back;
     "gft" " record.field" "As dbtgf" false report::show_kinds;
     "help" " [pattern]" "Show commands" false environment::help;
     "iocInit" "" "Start: from now on records are served and scanned" true files::start;
@@ -86,11 +92,30 @@ commands! {
     "iocshCmd" "(\"command\")" "Run a command" true environment::run_command;
     "iocshLoad" "(\"script\", \"A=1\")" "Run a script with macros of its own" true environment::load_script;
     "iocshRun" "(\"command\", \"A=1\")" "Run a command with macros of its own" true environment::run_command;
+    "makeAutosaveFileFromDbInfo" "(\"file.req\", \"info\")" "Write the fields that info items name into a request file" true autosave::request_of_infos;
+    "makeAutosaveFiles" "" "Likewise, info_settings.req and info_positions.req, for autosaveFields and autosaveFields_pass0" true autosave::requests_of_infos;
+    "manual_save" "(\"file.req\")" "Save a set now" false autosave::save_now;
     "pft" "(\"record.field\", \"value\")" "As dbtpf" true report::put_and_show_kinds;
     "pwd" "" "Show the folder" false environment::show_folder;
+    "reload_manual_set" "(\"file.req\", \"P=x:\")" "Read the request file again, as create_manual_set" true autosave::set_by_hand;
+    "reload_monitor_set" "(\"file.req\", seconds, \"P=x:\")" "Likewise, as create_monitor_set" true autosave::set_of_changes;
+    "reload_periodic_set" "(\"file.req\", seconds, \"P=x:\")" "Likewise, as create_periodic_set" true autosave::set_in_time;
+    "reload_triggered_set" "(\"file.req\", \"record.field\", \"P=x:\")" "Likewise, as create_triggered_set" true autosave::set_triggered;
+    "remove_data_set" "(\"file.req\")" "Save a set no longer" false autosave::forget;
+    "save_restoreSet_DatedBackupFiles" " 0|1" "Whether the copy of a file that is restored has the date in its name" true autosave::set_dates;
+    "save_restoreSet_IncompleteSetsOk" " 0|1" "Whether sets are saved and restored some of whose PVs are not there" true autosave::set_incomplete;
+    "save_restoreSet_NumSeqFiles" " number" "How many copies of a save file are kept in turn" true autosave::set_sequence;
+    "save_restoreSet_RetrySeconds" " seconds" "How long a save that failed waits" true autosave::set_retry;
+    "save_restoreSet_SeqPeriodInSeconds" " seconds" "How long one of the copies stays the youngest" true autosave::set_sequence_period;
+    "save_restoreShow" " [level]" "Sets that are saved, and with a level their PVs" false autosave::show_sets;
     "scanpel" " [event]" "Records that are scanned by events" false report::by_event;
     "scanpiol" "" "Records that are scanned by interrupts" false report::by_interrupt;
     "scanppl" " [rate]" "Records that are scanned, by rate" false records::scanned;
+    "set_pass0_restoreFile" "(\"file.sav\", \"P=x:\")" "Restore a save file before the records are initialised" true autosave::restore_before;
+    "set_pass1_restoreFile" "(\"file.sav\", \"P=x:\")" "Restore a save file after that" true autosave::restore_after;
+    "set_requestfile_path" "(\"folder\", \"folder\")" "One more folder with request files" true autosave::add_request_folder;
+    "set_savefile_name" "(\"file.req\", \"file.sav\")" "Save a set to another file" false autosave::rename;
+    "set_savefile_path" "(\"folder\", \"folder\")" "The folder of save files" true autosave::set_save_folder;
     "system" "(\"line\")" "Run a line of the system's shell" false environment::system;
     "var" " [name] [value]" "Show or set a variable" true environment::var;
 }
@@ -102,11 +127,11 @@ pub(super) fn find(name: &str) -> Option<&'static Command> {
 
 /// Commands of C programs that set up what here needs no setting up.
 pub(super) fn is_without_meaning(name: &str) -> bool {
-    const NAMES: [&str; 16] = [
+    const NAMES: [&str; 22] = [
         "callbackParallelThreads",
         "callbackSetQueueSize",
-        "dbPvdTableSize",
         "dbPutAttribute",
+        "dbPvdTableSize",
         "eltc",
         "errlogInit",
         "errlogInit2",
@@ -115,10 +140,16 @@ pub(super) fn is_without_meaning(name: &str) -> bool {
         "iocLogDisable",
         "iocLogInit",
         "iocLogPrefix",
+        "reboot_restoreDebug",
         "registerAllRecordDeviceDrivers",
         "registryDump",
+        "save_restoreSet_CAReconnect",
+        "save_restoreSet_CallbackTimeout",
+        "save_restoreSet_Debug",
+        "save_restoreSet_NFSHost",
         "scanOnceSetQueueSize",
         "setIocLogDisable",
+        "set_saveTask_priority",
     ];
     name.ends_with("_registerRecordDeviceDriver") || NAMES.contains(&name)
 }
@@ -141,26 +172,18 @@ pub(super) fn not_supported(name: &str) -> Option<&'static str> {
         "tpn",
         "astac",
     ];
-    const AUTOSAVE: [&str; 16] = [
-        "autosaveBuild",
-        "create_manual_set",
-        "create_monitor_set",
-        "create_periodic_set",
-        "create_triggered_set",
-        "fdbrestore",
-        "makeAutosaveFileFromDbInfo",
-        "makeAutosaveFiles",
-        "reboot_restoreDebug",
-        "set_pass0_restoreFile",
-        "set_pass1_restoreFile",
-        "set_requestfile_path",
-        "set_requestFile_path",
-        "set_saveTask_priority",
-        "set_savefile_path",
-        "set_savefile_name",
-    ];
-    if AUTOSAVE.contains(&name) || name.starts_with("save_restore") {
-        return Some("autosave is not supported yet: values are neither saved nor restored");
+    if name == "autosaveBuild" {
+        return Some(
+            "request files are not made of the names of databases; info items and makeAutosaveFiles do better",
+        );
+    }
+    if ["save_restoreSet_status_prefix", "save_restoreSet_UseStatusPVs"].contains(&name) {
+        return Some("how saving goes is told in the log and by save_restoreShow; records for it are not written");
+    }
+    if ["save_restoreSet_FilePermissions", "save_restoreSet_periodicDatedBackups"].contains(&name) {
+        return Some(
+            "save files have the permissions that the umask leaves, and copies with dates are made at the start",
+        );
     }
     if ["dbb", "dbc", "dbd", "dbp", "dbs", "dbap"].contains(&name) {
         return Some("there are no breakpoints; dbtr processes a record and shows it");
@@ -185,7 +208,7 @@ pub(super) fn suggestion(name: &str) -> String {
 
 /// The same among other names.
 pub(super) fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
-    fodo_db::closest(name, names).map_or(String::new(), |name| format!("; did you mean \"{name}\"?"))
+    crate::names::meant(fodo_db::closest(name, names))
 }
 
 #[cfg(test)]

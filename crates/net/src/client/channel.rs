@@ -1,6 +1,8 @@
+mod unconfirmed;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fodo_ca::eca::Eca;
 use fodo_ca::search::Claim;
@@ -10,7 +12,7 @@ use fodo_data::{Array, Kind, Reading, Value};
 use super::circuit::{Afterwards, Circuit, Place};
 use super::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
 use super::notice::Notice;
-use super::operation::{Given, Operation, OperationCore, Outcome, Task, deadline_after};
+use super::operation::{Given, Operation, OperationCore, Outcome, Task};
 use super::search::is_one_server;
 use super::{ContextCore, Error, Facts, Priority, Refusal, Request};
 use crate::limit;
@@ -358,19 +360,6 @@ impl ChannelCore {
         }
         self.context.search().leave(self.cid);
     }
-
-    /// Writes without an answer, if it is active.
-    fn write_now(&self, value: &Value, deadline: Instant) -> Option<Result<(), Error>> {
-        let (circuit, place) = {
-            let state = lock(&self.state);
-            match &state.phase {
-                Phase::Active(circuit, place, _) if state.rights.write => (circuit.clone(), *place),
-                _ => return None,
-            }
-        };
-        let written = circuit.write(self, place, value, deadline)?;
-        Some(written.map_err(|reason| Error::Misuse { pv: self.name.to_string(), reason }))
-    }
 }
 
 impl State {
@@ -507,16 +496,6 @@ impl Channel {
     /// Writes and waits until processing is complete; one round trip when connected.
     pub fn put(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
         self.start(Task::Put(value.into()), true).wait(timeout)
-    }
-
-    /// Writes without an answer; ends when the request was handed to the circuit. No round trip. One that closely follows
-    /// another may be sent together with those that follow it, a fifth of a millisecond later, or at the end of its context.
-    pub fn put_unconfirmed(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
-        let value = value.into();
-        match self.core().write_now(&value, deadline_after(timeout)) {
-            Some(written) => written,
-            None => self.start::<()>(Task::PutUnconfirmed(value), false).wait(timeout),
-        }
     }
 
     /// Ends when the channel is active.

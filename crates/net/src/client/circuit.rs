@@ -198,6 +198,11 @@ impl Circuit {
         self.server
     }
 
+    /// Bytes of requests that wait to be sent.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        lock(&self.state).machine.pending_bytes()
+    }
+
     /// Asks for a channel, now or as soon as the connection is open. False when it is closed.
     pub(super) fn create(self: &Arc<Self>, channel: &Arc<ChannelCore>) -> bool {
         let mut state = lock(&self.state);

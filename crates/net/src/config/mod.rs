@@ -194,7 +194,12 @@ impl ClientConfig {
 
     /// From the process's environment.
     pub fn from_env() -> Result<ClientConfig, ConfigError> {
-        ClientConfig::from_environment(&Environment { lookup: &process })
+        ClientConfig::from_variables(&process)
+    }
+
+    /// The same from variables of the caller's, by name.
+    pub fn from_variables(lookup: &dyn Fn(&str) -> Option<String>) -> Result<ClientConfig, ConfigError> {
+        ClientConfig::from_environment(&Environment { lookup })
     }
 
     fn from_environment(environment: &Environment) -> Result<ClientConfig, ConfigError> {

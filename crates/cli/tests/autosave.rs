@@ -1,0 +1,313 @@
+//! `fodo ioc` keeps values over its end, whatever that is.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
+#![expect(dead_code, reason = "these tests need a part of what supports all")]
+
+mod support;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use fodo_ioc::autosave::format::{self, Content};
+use support::{Lines, PATIENCE, end_of, fodo, free_port, signal, text, wait};
+
+const DATABASE: &str = "record(ao, \"x:set\") { field(PINI, YES) field(FLNK, \"x:twice\") info(autosaveFields, \"VAL DESC\") }\n\
+                        record(calc, \"x:twice\") { field(CALC, \"A*2\") field(INPA, \"x:set\") }\n\
+                        record(waveform, \"x:wave\") { field(FTVL, DOUBLE) field(NELM, 5000) \
+                        info(autosaveFields_pass0, VAL) }\n\
+                        record(bo, \"x:save\") {}\n";
+
+/// The start of a script that restores and saves `s.req` in the folder it is in.
+const SCRIPT: &str = "dbLoadRecords a.db\nset_pass0_restoreFile s.sav\nset_pass1_restoreFile s.sav\niocInit\n";
+
+fn folder(name: &str, script: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("autosave-{name}-{}", std::process::id()));
+    // It may be there from a run that was ended.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a.db"), DATABASE).unwrap();
+    std::fs::write(folder.join("s.req"), "$(P=x:)set.VAL\n$(P=x:)set.DESC\nx:wave\n").unwrap();
+    std::fs::write(folder.join("st.cmd"), script).unwrap();
+    folder
+}
+
+/// An IOC that reads commands; killed when it goes.
+struct Ioc {
+    child: Child,
+    input: ChildStdin,
+    out: Lines,
+    err: Lines,
+}
+
+impl Ioc {
+    fn start(folder: &Path, arguments: &[&str]) -> Ioc {
+        Ioc::of(ioc(folder, arguments))
+    }
+
+    fn of(mut command: Command) -> Ioc {
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let (out, err) = (Lines::of(child.stdout.take().unwrap()), Lines::of_stream(child.stderr.take().unwrap()));
+        let ioc = Ioc { input: child.stdin.take().unwrap(), child, out, err };
+        ioc.line_of("fodo ioc: serving");
+        ioc
+    }
+
+    fn say(&mut self, commands: &str) {
+        writeln!(self.input, "{commands}").unwrap();
+    }
+
+    /// The next line of the output that begins so.
+    fn line_of(&self, beginning: &str) -> String {
+        std::iter::from_fn(|| Some(self.out.next())).find(|line| line.starts_with(beginning)).unwrap()
+    }
+
+    /// The value that `dbgf` shows.
+    fn value(&mut self, name: &str) -> String {
+        self.say(&format!("echo asked\ndbgf {name}"));
+        self.line_of("asked");
+        self.line_of("DBF_").split_once(':').unwrap().1.trim().to_owned()
+    }
+
+    /// Without a chance to do anything more.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Cleanly.
+    fn stop(mut self) {
+        signal(&self.child, "TERM");
+        assert_eq!(wait(&mut self.child).code(), Some(0));
+    }
+}
+
+impl Drop for Ioc {
+    fn drop(&mut self) {
+        // It may have ended already, as most tests want it to.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ioc(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = fodo(free_port());
+    command.current_dir(folder).args(["ioc", "--interface", "127.0.0.1", "--port", "0"]).args(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs to its end with these lines as its input.
+fn fed(folder: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut child = ioc(folder, arguments).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    end_of(child)
+}
+
+/// The value of a PV in a save file; none where there is no whole file.
+fn saved(path: &Path, pv: &str) -> Option<String> {
+    let saved = format::read(&std::fs::read(path).ok()?, None).ok()?;
+    saved.values.iter().find(|value| value.pv == pv).map(|value| match &value.value {
+        Content::Scalar(text) => text.to_string(),
+        Content::Array(texts) => texts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    })
+}
+
+/// Waits for something that is about to happen.
+fn until(what: &str, has_happened: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !has_happened() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn row_64_values_are_back_after_a_kill_and_records_begin_with_them() {
+    let folder = folder("killed", &format!("{SCRIPT}create_monitor_set(s.req, 1, \"P=x:\")\n"));
+    let file = folder.join("s.sav");
+    let mut first = Ioc::start(&folder, &["st.cmd"]);
+    first.say("dbpf x:set 4.25\ndbpf x:set.DESC \"as chosen\"\ndbpf x:wave \"[1,2.5]\"");
+    until("it is saved", || saved(&file, "x:wave") == Some("1 2.5".to_owned()));
+    first.kill();
+
+    let mut second = Ioc::start(&folder, &["st.cmd"]);
+
+    assert_eq!(second.value("x:set"), "4.25");
+    assert_eq!(second.value("x:twice"), "8.5");
+    assert_eq!(second.value("x:set.DESC"), "\"as chosen\"");
+    assert_eq!(second.value("x:wave"), "[1, 2.5]");
+}
+
+#[test]
+fn without_a_script_infos_say_what_is_kept_and_a_clean_end_saves_what_changed_last() {
+    let folder = folder("simple", "");
+    let arguments = ["--autosave", "kept/here", "a.db"];
+    let mut first = Ioc::start(&folder, &arguments);
+    first.say("dbpf x:set 7\ndbpf x:wave \"[3]\"");
+    first.line_of("DBF_DOUBLE[1]");
+    first.stop();
+
+    let mut second = Ioc::start(&folder, &arguments);
+
+    assert_eq!((second.value("x:twice"), second.value("x:wave")), ("14".to_owned(), "[3]".to_owned()));
+    let here = folder.join("kept/here");
+    assert_eq!(saved(&here.join("info_settings.sav"), "x:set.VAL"), Some("7".to_owned()));
+    assert_eq!(saved(&here.join("info_positions.sav"), "x:wave.VAL"), Some("3".to_owned()));
+}
+
+#[test]
+fn row_64_a_file_that_was_cut_is_told_of_and_the_one_before_is_used_and_without_one_the_ioc_starts() {
+    let folder = folder("cut", SCRIPT);
+    let (file, before) = (folder.join("s.sav"), folder.join("s.savB"));
+    std::fs::write(&file, "# autosave R5.11\tx\nx:set 2\n").unwrap();
+    std::fs::write(&before, "# save/restore V4.9\tx\nx:set 1\n<END>\n").unwrap();
+
+    let with_one = fed(&folder, &["st.cmd"], "dbgf x:set\nexit\n");
+    std::fs::write(&before, "").unwrap();
+    let with_none = fed(&folder, &["st.cmd"], "dbgf x:set\nexit\n");
+
+    let told = text(&with_one.stderr);
+    assert!(text(&with_one.stdout).contains("DBF_DOUBLE:         1\n"), "{told}");
+    assert!(told.contains("s.sav is not used: it does not end with <END>"), "{told}");
+    assert!(told.contains("s.savB is restored instead\n"), "{told}");
+    let told = text(&with_none.stderr);
+    assert!(text(&with_none.stdout).contains("DBF_DOUBLE:         0\n"), "{told}");
+    assert!(told.contains("s.savB is not used: it is empty"), "{told}");
+    assert!(told.contains("s.sav: the IOC starts without"), "{told}");
+    assert_eq!(with_none.status.code(), Some(0));
+}
+
+#[test]
+fn row_64_a_file_that_has_no_room_leaves_the_last_one_is_told_once_and_saved_when_there_is_room() {
+    let script = format!("save_restoreSet_RetrySeconds 1\n{SCRIPT}create_monitor_set(s.req, 1)\n");
+    let folder = folder("full", &script);
+    let file = folder.join("s.sav");
+    let fodo = ioc(&folder, &["st.cmd"]);
+    // What is longer than two blocks cannot be written, as on a disk that is full.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 2; exec \"$0\" \"$@\""]).arg(fodo.get_program()).args(fodo.get_args());
+    limited.current_dir(&folder).envs(fodo.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    limited.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut ioc = Ioc::of(limited);
+    ioc.say("dbpf x:set 1");
+    until("it is saved", || saved(&file, "x:set.VAL") == Some("1".to_owned()));
+
+    let long = vec!["123456789"; 500].join(",");
+    ioc.say(&format!("dbpf x:set 2\ndbpf x:wave \"[{long}]\""));
+    let told = std::iter::from_fn(|| Some(ioc.err.next())).find(|line| line.contains(" error: autosave: ")).unwrap();
+    assert!(told.contains("s.sav cannot be saved, what was saved before stays"), "{told}");
+    assert!(told.contains("File too large"), "{told}");
+    // Records do not wait.
+    assert_eq!(ioc.value("x:twice"), "4");
+    let kept = saved(&file, "x:wave");
+    assert_eq!((kept.as_deref(), folder.join("s.sav.tmp").exists()), (Some(""), false));
+
+    // Another attempt fails as well, and is not told.
+    ioc.say("epicsThreadSleep 2.5\ndbpf x:wave \"[1]\"");
+    let told = ioc.err.next();
+    let (_, n_failed) = told.split_once("s.sav is saved again; attempts that failed: ").unwrap();
+    assert!(n_failed.parse::<u32>().unwrap() >= 2, "{told}");
+    assert_eq!(saved(&file, "x:wave"), Some("1".to_owned()));
+}
+
+#[test]
+fn row_64_an_ioc_that_is_killed_within_saves_never_leaves_a_bad_file_or_an_old_one() {
+    const ROUNDS: usize = 15;
+    let folder = folder("loop", &format!("{SCRIPT}create_manual_set s.req\n"));
+    let mut number = 0;
+    for round in 0..ROUNDS {
+        let mut ioc = Ioc::start(&folder, &["st.cmd"]);
+        ioc.say(&format!("dbpf x:wave \"[{}]\"", vec!["1"; 2000].join(",")));
+        let commands: String = (number + 1..number + 30)
+            .map(|number| format!("dbpf x:set {number}\nmanual_save s.req\necho saved {number}\n"))
+            .collect();
+        ioc.say(&commands);
+        // Others are waiting in the pipe, so the end comes within one of them.
+        for _ in 0..=round % 4 {
+            number = ioc.line_of("saved ").split_once(' ').unwrap().1.parse().unwrap();
+        }
+        ioc.kill();
+
+        let mut next = Ioc::start(&folder, &["st.cmd"]);
+        let restored: usize = next.value("x:set").parse().unwrap();
+        assert!(restored >= number, "{restored} of {number}");
+        number = restored;
+        // A temporary file may be left, never a save file that is not whole.
+        for name in ["s.sav", "s.savB"] {
+            let path = folder.join(name);
+            assert!(!path.exists() || saved(&path, "x:wave").is_some(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_files_of_a_running_plant_are_taken_with_their_macros() {
+    let folder = folder("plant", "");
+    std::fs::create_dir_all(folder.join("req/below")).unwrap();
+    std::fs::create_dir_all(folder.join("sav")).unwrap();
+    std::fs::write(folder.join("req/auto.req"), "# ours\nfile inner.req P=$(P), N=set\n$(P)gone.VAL\n").unwrap();
+    std::fs::write(folder.join("req/below/inner.req"), "$(P)$(N).VAL\n$(P)$(N).EGU\n").unwrap();
+    let plant = "# autosave R5.3\tAutomatically generated - DO NOT MODIFY - 191010-162704\n\
+                 ! 1 channel(s) not connected - or not all gets were successful\n\
+                 x:set.VAL 3.5\nx:set.SCAN 9\n#x:lost.VAL Search Issued\n\
+                 x:wave.VAL @array@ { \"1\" \"2\" }\n$(P)set.EGU mm\n<END>\n";
+    std::fs::write(folder.join("sav/auto.sav"), plant).unwrap();
+    let script = "set_requestfile_path(\"req\", \"\")\nset_requestfile_path(req, /below)\n\
+                  save_restoreSet_Debug(0)\nsave_restoreSet_IncompleteSetsOk(1)\nsave_restoreSet_DatedBackupFiles(0)\n\
+                  save_restoreSet_NumSeqFiles(2)\nsave_restoreSet_SeqPeriodInSeconds(60)\n\
+                  set_pass0_restoreFile(\"auto.sav\", \"P=x:\")\nset_pass1_restoreFile(\"auto.sav\", \"P=x:\")\n\
+                  set_savefile_path(\".\", \"sav\")\n\
+                  dbLoadRecords a.db\niocInit\ncreate_triggered_set(\"auto.req\", \"x:save\", \"P=x:\")\n";
+    std::fs::write(folder.join("st.cmd"), script).unwrap();
+
+    let mut ioc = Ioc::start(&folder, &["st.cmd"]);
+    assert_eq!((ioc.value("x:set"), ioc.value("x:twice")), ("3.5".to_owned(), "7".to_owned()));
+    assert_eq!((ioc.value("x:set.SCAN"), ioc.value("x:wave")), ("\".1 second\"".to_owned(), "[1, 2]".to_owned()));
+    assert_eq!(ioc.value("x:set.EGU"), "\"mm\"");
+    let told = ioc.err.next();
+    assert!(told.starts_with("auto.req:3:1: there is no record \"x:gone\""), "{told}");
+
+    ioc.say("dbpf x:set 4\ndbpf x:save 1");
+    let file = folder.join("sav/auto.sav");
+    until("it is saved", || saved(&file, "x:set.VAL") == Some("4".to_owned()));
+    let written = std::fs::read_to_string(&file).unwrap();
+    let mut lines = written.lines();
+    assert!(lines.next().unwrap().starts_with("# autosave R5.11 (fodo ioc "), "{written}");
+    assert!(lines.eq([
+        "! 1 channel(s) not connected - or not all gets were successful",
+        "x:set.VAL 4",
+        "x:set.EGU mm",
+        "#x:gone.VAL Search Issued",
+        "<END>"
+    ]));
+    until("a copy is kept in turn", || saved(&folder.join("sav/auto.sav0"), "x:set.VAL") == Some("4".to_owned()));
+    assert_eq!(saved(&folder.join("sav/auto.savB"), "x:set.VAL"), Some("3.5".to_owned()));
+    assert_eq!(std::fs::read_to_string(folder.join("sav/auto.sav.bu")).unwrap(), plant);
+}
+
+#[test]
+fn sets_are_saved_by_hand_shown_forgotten_and_put_back() {
+    let folder = folder("hand", &format!("{SCRIPT}create_manual_set s.req\n"));
+    std::fs::create_dir_all(folder.join("other")).unwrap();
+    std::fs::copy(folder.join("s.req"), folder.join("other/s.req")).unwrap();
+    let commands = "create_manual_set other/s.req\ndbpf x:set 5\nmanual_save s.req\nsave_restoreShow 1\ndbpf x:set 6\nfdbrestore s.sav\ndbgf x:twice\n\
+                    manual_save t.req\nset_savefile_name s.req other.sav\nmanual_save s.req\nremove_data_set s.req\n\
+                    manual_save s.req\nmakeAutosaveFiles\nexit\n";
+
+    let output = fed(&folder, &["st.cmd"], commands);
+
+    let (out, told) = (text(&output.stdout), text(&output.stderr));
+    assert!(out.contains("s.req: 3 PVs, 0 not there, by manual_save, to ") && out.contains(": saved\n"), "{out}");
+    assert!(out.contains("\n  x:set.DESC\n"), "{out}");
+    // What is put back is processed.
+    assert_eq!(out.lines().last(), Some("DBF_DOUBLE:         10"), "{out}");
+    assert!(told.contains("s.sav is not there yet"), "{told}");
+    assert!(told.contains("s.sav is the file of the set \"s.req\" already\n"), "{told}");
+    assert!(told.contains("no set is saved for \"t.req\"; did you mean \"s.req\"?\n"), "{told}");
+    assert!(told.ends_with("no set is saved for \"s.req\"\n"), "{told}");
+    assert_eq!(saved(&folder.join("other.sav"), "x:set.VAL"), Some("5".to_owned()));
+    let made = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    assert_eq!(made("info_settings.req"), "x:set.VAL\nx:set.DESC\n");
+    assert_eq!(made("info_positions.req"), "x:wave.VAL\n");
+}

@@ -1,0 +1,119 @@
+//! Fields that are to hold what they held when the IOC ran before, from before any record is initialised.
+
+use std::fmt;
+
+use fodo_data::Text;
+
+use crate::common::{Common, number, row};
+use crate::field::Dbf;
+use crate::load::error::suggestion;
+use crate::load::{Loader, Stage};
+
+/// Why a field is not set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestoreError {
+    /// There is no such record or field; [`Loader::stranger`] says which, and what is like it.
+    Unknown,
+    /// Only a database that is ready takes a value for it: an array, or a text without a size of its own.
+    NotYet,
+    /// The value is none for this field; says why.
+    Wrong(String),
+}
+
+impl fmt::Display for RestoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RestoreError::Unknown => f.write_str("there is no such record or field"),
+            RestoreError::Wrong(message) => f.write_str(message),
+            RestoreError::NotYet => f.write_str("it is set when the records are initialised"),
+        }
+    }
+}
+
+impl std::error::Error for RestoreError {}
+
+impl Loader {
+    /// Sets a field as a `.db` file would; choices of menus may be numbers. `name`: `rec`, `rec.FIELD`, `rec.FIELD$`.
+    ///
+    /// Device support and records see it when they are initialised, and may decide otherwise.
+    pub fn restore(&mut self, name: &str, text: &Text) -> Result<(), RestoreError> {
+        let (record_name, field_name) = name.split_once('.').unwrap_or((name, ""));
+        let mut stage = Stage::new(self);
+        let record = stage.find(record_name).ok_or(RestoreError::Unknown)?;
+        let Some(kind) = stage.cell(record).map(|cell| cell.record_type()) else { return Ok(()) };
+        let (short, is_long) = field_name.strip_suffix('$').map_or((field_name, false), |name| (name, true));
+        let field = if short.is_empty() { Some(kind.value) } else { number(kind.rows, short) };
+        let field = field.ok_or(RestoreError::Unknown)?;
+        let dbf = row(kind.rows, field).map(|row| (row.dbf, row.size));
+        let is_text = dbf.is_some_and(|(dbf, _)| dbf == Dbf::String || dbf.is_link());
+        if is_long && !is_text {
+            return Err(RestoreError::Wrong(format!("\"{name}\" is no text, so it cannot end in '$'")));
+        }
+        if matches!(dbf, Some((Dbf::Array, _) | (Dbf::String, 0))) {
+            return Err(RestoreError::NotYet);
+        }
+        stage.set(record, field, text).map_err(RestoreError::Wrong)?;
+        let staged = stage.staged;
+        self.take(staged);
+        Ok(())
+    }
+
+    /// What to say of the name of a field that no record has. Compares it with thousands: not for every one of many.
+    pub fn stranger(&self, name: &str) -> String {
+        let (record_name, field_name) = name.split_once('.').unwrap_or((name, ""));
+        let mut stage = Stage::new(self);
+        let record = stage.find(record_name);
+        let Some(kind) = record.and_then(|record| stage.cell(record)).map(|cell| cell.record_type()) else {
+            return format!("there is no record \"{record_name}\"{}", stage.name_like(record_name));
+        };
+        let names = kind.rows.iter().chain(Common::ROWS).map(|row| row.name);
+        let guess = suggestion(field_name, names);
+        format!("no field \"{field_name}\" in record type {}{guess}", kind.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fodo_data::Value;
+
+    fn loader() -> Loader {
+        let text = b"record(ao, x) { field(SCAN, \"1 second\") alias(y) }\nrecord(waveform, w) {}\nrecord(lso, l) {}";
+        let mut loader = Loader::default();
+        loader.load("a.db", "", &mut |_| Ok(text.to_vec())).unwrap();
+        loader
+    }
+
+    #[test]
+    fn a_field_is_set_as_by_a_file_and_a_menu_by_its_number() {
+        let mut loader = loader();
+
+        for (name, text) in [("x", "1.5"), ("y.SCAN", "5"), ("x.DESC$", "of old"), ("x.FLNK", "w")] {
+            assert_eq!(loader.restore(name, &text.into()), Ok(()), "{name}");
+        }
+
+        let database = loader.finish().unwrap();
+        let value = |name: &str| database.read(database.field(name).unwrap()).value;
+        assert_eq!(value("x"), Value::from(1.5));
+        assert_eq!(value("x.UDF"), Value::from(0_u8));
+        assert_eq!(value("x.SCAN").first(), Some(fodo_data::Scalar::Enum(5)));
+        assert_eq!((value("x.DESC"), value("x.FLNK")), (Value::from("of old"), Value::from("w")));
+    }
+
+    #[test]
+    fn what_cannot_be_set_says_why_and_changes_nothing() {
+        let mut loader = loader();
+        for name in ["xx", "x.DSEC"] {
+            assert_eq!(loader.restore(name, &"1".into()), Err(RestoreError::Unknown));
+        }
+        assert_eq!(loader.stranger("xx"), "there is no record \"xx\"; did you mean \"x\"?");
+        assert_eq!(loader.stranger("x.DSEC"), "no field \"DSEC\" in record type ao; did you mean \"DESC\"?");
+
+        let mut told = |name: &str, text: &str| loader.restore(name, &text.into()).unwrap_err().to_string();
+        assert_eq!(told("x", "much"), "VAL cannot be \"much\": expected a number");
+        assert_eq!(told("x.VAL$", "1"), "\"x.VAL$\" is no text, so it cannot end in '$'");
+        for name in ["w", "l.VAL$"] {
+            assert_eq!(loader.restore(name, &"1".into()), Err(RestoreError::NotYet));
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Links to PVs of other IOCs: what the machine asks of the network, and what it knows of each.
+//!
+//! Source: EPICS Base 7.0.10, dbCa.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fodo_data::{Kind, Meta, Reading, Text, TimeStamp, Value};
+
+use crate::Event;
+use crate::common::row;
+use crate::core::{Core, DIGITS};
+use crate::field::SPECIAL;
+use crate::inherit::{Raised, inherit};
+use crate::link::{Inherit, Link, Path, Special, Target, When};
+use crate::record::link_of;
+use crate::step::Broken;
+use crate::turn::{Deferred, Turn};
+
+/// A link that leads out of this database. When its text changes it is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OutsideLink {
+    record: u32,
+    field: u16,
+    round: u32,
+}
+
+/// What a link does with its PV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It wants every update: value, alarm, time, units, limits and labels.
+    Reads,
+    /// It only writes.
+    Writes,
+}
+
+/// What the network says of a link's PV.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// A server serves it. What was known before counts no more.
+    Connected(OutsideFacts),
+    /// The server allows something else now.
+    Allowed {
+        /// Whether it may be read.
+        may_read: bool,
+        /// Whether it may be written.
+        may_write: bool,
+    },
+    /// It has this value now.
+    Updated(Reading),
+    /// The server has been silent for so long that what is known may be stale.
+    Silent,
+    /// It is heard again after that.
+    HeardAgain,
+    /// No server serves it any more.
+    Lost,
+    /// A put of [`Event::Driven`] has ended, well or not.
+    Written {
+        /// The number that the event gave.
+        put: u64,
+    },
+}
+
+/// What a server says of a PV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutsideFacts {
+    /// The kind of an element.
+    pub kind: Kind,
+    /// How many elements it can hold.
+    pub count_max: u32,
+    /// Whether it may be read.
+    pub may_read: bool,
+    /// Whether it may be written.
+    pub may_write: bool,
+}
+
+/// How a link does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutsideStatus {
+    /// Which it is.
+    pub link: OutsideLink,
+    /// What the server says; `None` while it is not connected.
+    pub facts: Option<OutsideFacts>,
+    /// How often it was lost.
+    pub n_lost: u64,
+}
+
+/// A link's hold on its PV.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    link: OutsideLink,
+    name: Text,
+    /// CP and CPP.
+    follows: Option<When>,
+    inherit: Inherit,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    facts: Option<OutsideFacts>,
+    is_silent: bool,
+    /// The latest since it was connected.
+    reading: Option<Reading>,
+    n_puts: u64,
+    /// The put whose end the record waits for, and the number by which the record knows it.
+    awaited: Option<(u64, u8)>,
+    n_lost: u64,
+}
+
+/// What comes of news.
+#[derive(Debug, Default)]
+struct Heard {
+    is_connection_new: bool,
+    is_change: bool,
+    /// A record's number of a put that has ended.
+    written: Option<u8>,
+}
+
+/// Links that the network does not know of yet.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    n_rounds: u32,
+    events: Vec<Event>,
+}
+
+impl State {
+    /// What the server says, while it is heard.
+    fn facts(&self) -> Option<OutsideFacts> {
+        self.facts.filter(|_| !self.is_silent)
+    }
+}
+
+impl Outside {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kind of its elements and the most of them, while it is connected.
+    pub(crate) fn facts(&self) -> Option<(Kind, u32)> {
+        self.lock().facts().map(|facts| (facts.kind, facts.count_max))
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.lock().facts().is_some()
+    }
+
+    /// The time of the latest value.
+    pub(crate) fn time(&self) -> Option<TimeStamp> {
+        self.lock().reading.as_ref().map(|reading| reading.time)
+    }
+
+    /// Units, limits and labels.
+    pub(crate) fn meta(&self) -> Option<Arc<Meta>> {
+        self.lock().reading.as_ref().and_then(|reading| reading.meta.clone())
+    }
+
+    pub(crate) fn status(&self) -> OutsideStatus {
+        let state = self.lock();
+        OutsideStatus { link: self.link, facts: state.facts(), n_lost: state.n_lost }
+    }
+
+    /// The latest value, and its alarm.
+    fn read(&self, kind: Kind) -> Result<(Value, Raised), Broken> {
+        let state = self.lock();
+        state.facts().filter(|facts| facts.may_read).ok_or(Broken)?;
+        let reading = state.reading.as_ref().ok_or(Broken)?;
+        let value = reading.value.to_kind(kind, Some(&digits(reading.meta.as_deref()))).map_err(|_| Broken)?;
+        // Channel Access brings no message.
+        let (status, severity) = (reading.alarm.status.0, reading.alarm.severity.code());
+        Ok((value, Raised { status, severity, message: Text::EMPTY }))
+    }
+
+    /// A value as its PV takes it, and the number of the put.
+    fn accept(&self, value: &Value, awaited: Option<u8>) -> Result<(Value, u64), Broken> {
+        let mut state = self.lock();
+        let facts = state.facts().filter(|facts| facts.may_write).ok_or(Broken)?;
+        let is_name_of_state =
+            facts.kind == Kind::Enum && value.first().is_some_and(|first| first.kind() == Kind::Text);
+        let kind = if is_name_of_state { Kind::Text } else { facts.kind };
+        let value = match value.to_kind(kind, Some(&digits(None))).map_err(|_| Broken)? {
+            Value::Array(array) if array.is_empty() => return Err(Broken),
+            Value::Array(array) => Value::Array(array.truncated(facts.count_max as usize)),
+            scalar => scalar,
+        };
+        state.n_puts += 1;
+        let put = state.n_puts;
+        if let Some(number) = awaited {
+            state.awaited = Some((put, number));
+        }
+        Ok((value, put))
+    }
+
+    fn hear(&self, news: News) -> Heard {
+        let mut state = self.lock();
+        match news {
+            News::Connected(facts) => {
+                (state.facts, state.reading, state.is_silent) = (Some(facts), None, false);
+                Heard { is_connection_new: true, ..Heard::default() }
+            }
+            News::Allowed { may_read, may_write } => {
+                if let Some(facts) = &mut state.facts {
+                    (facts.may_read, facts.may_write) = (may_read, may_write);
+                }
+                Heard { is_change: !(may_read && may_write), ..Heard::default() }
+            }
+            News::Updated(reading) => {
+                state.reading = Some(reading);
+                Heard { is_change: true, ..Heard::default() }
+            }
+            News::Silent | News::HeardAgain => {
+                state.is_silent = news == News::Silent;
+                Heard { is_connection_new: true, is_change: true, written: None }
+            }
+            News::Lost => {
+                (state.facts, state.reading) = (None, None);
+                state.n_lost += 1;
+                let written = state.awaited.take().map(|(_, number)| number);
+                Heard { is_connection_new: true, is_change: true, written }
+            }
+            News::Written { put } => {
+                let written = state.awaited.take_if(|(awaited, _)| *awaited == put).map(|(_, number)| number);
+                Heard { written, ..Heard::default() }
+            }
+        }
+    }
+}
+
+/// What texts are made with: a number has as many digits as C prints, whatever the record there says, as in Base.
+fn digits(meta: Option<&Meta>) -> Meta {
+    let (labels, unlabelled) = meta.map(|meta| (meta.labels.clone(), meta.unlabelled.clone())).unwrap_or_default();
+    Meta { precision: DIGITS, labels, unlabelled, ..Meta::default() }
+}
+
+impl Link {
+    /// Its hold on a PV of another IOC, where it leads to one.
+    pub(crate) fn outside(&self) -> Option<&Outside> {
+        self.special().and_then(|special| special.outside())
+    }
+}
+
+impl Path {
+    pub(crate) fn outside(&self) -> Option<&Outside> {
+        self.special.as_ref().and_then(|special| special.outside())
+    }
+}
+
+impl Special {
+    fn outside(&self) -> Option<&Outside> {
+        match self {
+            Special::Outside(outside) => Some(outside),
+            Special::Filtered { .. } | Special::Json(_) => None,
+        }
+    }
+}
+
+impl Core {
+    /// Lets a link lead to a PV that another IOC may have.
+    pub(crate) fn lead_outside(&self, record: u32, field: u16, name: Text, usage: Use, is_time: bool, link: &mut Link) {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        wanted.n_rounds = wanted.n_rounds.wrapping_add(1);
+        let outside = OutsideLink { record, field, round: wanted.n_rounds };
+        wanted.events.push(Event::Wanted { link: outside, name: name.clone(), usage });
+        let modifiers = link.modifiers();
+        let (follows, inherit) = (modifiers.follows(field), modifiers.inherit);
+        link.lead_outside(Outside { link: outside, name, follows, inherit, state: Mutex::default() }, is_time);
+    }
+}
+
+impl Turn<'_> {
+    /// Tells the network of the links that it does not know of yet.
+    pub(crate) fn tell_wanted(&mut self) {
+        let mut wanted = self.core.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        self.events.append(&mut wanted.events);
+    }
+
+    /// A link is about to lead somewhere else.
+    pub(crate) fn leave_outside(&mut self, record: u32, field: u16) {
+        let path = self.with(record, |body, _| link_of(body, field).map(|link| link.path())).flatten();
+        let Some(outside) = path.as_ref().and_then(Path::outside) else { return };
+        self.events.push(Event::Unwanted { link: outside.link });
+        // Whoever waits for a put must not wait for ever.
+        if let Some((_, number)) = outside.lock().awaited.take() {
+            self.engine.deferred.push_back(Deferred::Written { record, number });
+        }
+    }
+
+    pub(crate) fn fetch_outside(
+        &mut self,
+        record: u32,
+        outside: &Outside,
+        kind: Kind,
+    ) -> Result<Option<Value>, Broken> {
+        let (value, alarm) = outside.read(kind)?;
+        self.with(record, |body, _| inherit(body.common(), outside.inherit, alarm));
+        Ok(Some(value))
+    }
+
+    /// `awaited`: the number that the record is told when the put has ended, see [`crate::record::Record::written`].
+    pub(crate) fn drive_outside(
+        &mut self,
+        outside: &Outside,
+        value: &Value,
+        awaited: Option<u8>,
+    ) -> Result<(), Broken> {
+        let (value, put) = outside.accept(value, awaited)?;
+        let put = awaited.is_some().then_some(put);
+        self.events.push(Event::Driven { link: outside.link, value, put });
+        Ok(())
+    }
+
+    /// Processes what a forward link leads to through a channel, by a put to PROC. That it cannot be is nobody's alarm.
+    pub(crate) fn forward_by_put(&mut self, path: &Path) {
+        if let Target::Field { record: to, .. } = path.target {
+            let (field, value) = (crate::turn::PROC, Value::from(1u8));
+            self.engine.deferred.push_back(Deferred::Put { record: to, field, value, waiter: None });
+        }
+        if let Some(outside) = path.outside().filter(|outside| outside.name.to_str().ends_with(".PROC")) {
+            let _ = self.drive_outside(outside, &Value::from(1i16), None);
+        }
+    }
+
+    /// The network tells of a link. One that leads somewhere else by now is left alone.
+    pub(crate) fn hear(&mut self, link: OutsideLink, news: News) {
+        let OutsideLink { record, field, .. } = link;
+        let path = self.with(record, |body, _| link_of(body, field).map(|link| link.path())).flatten();
+        let Some(outside) = path.as_ref().and_then(Path::outside).filter(|outside| outside.link == link) else {
+            return;
+        };
+        let Heard { is_connection_new, is_change, written } = outside.hear(news);
+        let row = self.core.cell(record).and_then(|cell| row(cell.record_type().rows, field));
+        if is_connection_new && row.is_some_and(|row| row.has(SPECIAL)) {
+            self.with(record, |body, posts| body.link_joined(field, posts));
+        }
+        if let Some(number) = written {
+            self.engine.deferred.push_back(Deferred::Written { record, number });
+        }
+        if let Some(when) = outside.follows.filter(|_| is_change) {
+            self.engine.deferred.push_back(Deferred::Follow { record, when });
+        }
+    }
+}

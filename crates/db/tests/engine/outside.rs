@@ -1,0 +1,304 @@
+//! Links to other IOCs: what the machine asks of the network, and what it makes of what that tells.
+
+use std::sync::Arc;
+
+use fodo_data::{Alarm, Array, Kind, Meta, Reading, Severity, Status, TimeStamp, Value};
+use fodo_db::{Event, Input, LeadsTo, News, OutsideFacts, OutsideLink, Use};
+
+use super::Ioc;
+
+const DOUBLE: OutsideFacts = OutsideFacts { kind: Kind::F64, count_max: 1, may_read: true, may_write: true };
+const AT: TimeStamp = TimeStamp { unix_s: 1_700_000_000, nanos: 5 };
+
+/// What the link to a PV is called.
+fn link_to(ioc: &Ioc, pv: &str) -> OutsideLink {
+    let wanted = |event: &Event| match event {
+        Event::Wanted { link, name, .. } if name.to_str() == pv => Some(*link),
+        _ => None,
+    };
+    ioc.events.iter().rev().find_map(wanted).unwrap()
+}
+
+fn reading(value: impl Into<Value>) -> Reading {
+    Reading { time: AT, ..Reading::bare(value.into()) }
+}
+
+fn invalid(value: impl Into<Value>) -> Reading {
+    Reading { alarm: Alarm { severity: Severity::Invalid, status: Status::READ }, ..reading(value) }
+}
+
+impl Ioc {
+    fn hear(&mut self, link: OutsideLink, news: News) {
+        self.database.handle(Input::Outside { link, news }, self.now, &mut self.events).unwrap();
+    }
+
+    /// A server serves it, with this value.
+    fn connect(&mut self, pv: &str, facts: OutsideFacts, reading: Reading) -> OutsideLink {
+        let link = link_to(self, pv);
+        self.hear(link, News::Connected(facts));
+        self.hear(link, News::Updated(reading));
+        link
+    }
+
+    fn process(&mut self, record: &str) {
+        self.put(&format!("{record}.PROC"), 1u8, None).unwrap();
+    }
+
+    /// STAT and SEVR.
+    fn alarm(&self, record: &str) -> (Status, Severity) {
+        let alarm = self.database.read(self.field(record)).alarm;
+        (alarm.status, alarm.severity)
+    }
+
+    /// What links have written, and which puts somebody waits for.
+    fn driven(&mut self) -> Vec<(Value, Option<u64>)> {
+        let events = std::mem::take(&mut self.events);
+        let driven = events.into_iter().filter_map(|event| match event {
+            Event::Driven { value, put, .. } => Some((value, put)),
+            _ => None,
+        });
+        driven.collect()
+    }
+}
+
+const BROKEN: (Status, Severity) = (Status::LINK, Severity::Invalid);
+
+#[test]
+fn a_name_that_no_record_has_is_asked_of_the_network_and_what_the_link_does_is_said() {
+    let ioc = Ioc::new(
+        r#"record(ai, a) { field(INP, "far:x CP") field(FLNK, "far:y.PROC") }
+           record(ao, b) { field(OUT, "a.NOSUCH") field(DOL, "far:z") }"#,
+    );
+
+    let wanted: Vec<(String, Use)> = ioc
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Wanted { name, usage, .. } => Some((name.to_string(), *usage)),
+            _ => None,
+        })
+        .collect();
+
+    let pv = |name: &str, usage| (name.to_owned(), usage);
+    assert_eq!(wanted, [pv("far:y.PROC", Use::Writes), pv("far:x", Use::Reads), pv("far:z", Use::Reads)]);
+    assert!(ioc.database.links("b").iter().any(|link| link.leads_to == LeadsTo::Nowhere));
+}
+
+#[test]
+fn an_input_has_the_latest_value_at_once_and_a_link_alarm_while_there_is_none() {
+    let mut ioc = Ioc::new(r#"record(ai, a) { field(INP, "far:x") field(TSE, "-2") }"#);
+
+    ioc.process("a");
+    assert_eq!((ioc.alarm("a"), ioc.text("a.AMSG")), (BROKEN, "field INP".to_owned()));
+
+    let link = ioc.connect("far:x", DOUBLE, reading(1.5));
+    ioc.hear(link, News::Updated(reading(2.5)));
+    assert_eq!(ioc.number("a"), 0.0);
+    ioc.process("a");
+    assert_eq!((ioc.number("a"), ioc.alarm("a")), (2.5, (Status(0), Severity::None)));
+    assert_eq!(ioc.database.read(ioc.field("a")).time, AT);
+
+    ioc.hear(link, News::Lost);
+    ioc.process("a");
+    assert_eq!((ioc.number("a"), ioc.alarm("a")), (2.5, BROKEN));
+}
+
+#[test]
+fn a_link_with_cp_processes_at_every_update_at_the_loss_and_through_a_silence() {
+    let mut ioc = Ioc::new(r#"record(calc, n) { field(CALC, "VAL+1") field(INPA, "far:x CP") }"#);
+    assert_eq!(ioc.number("n"), 0.0);
+
+    let link = ioc.connect("far:x", DOUBLE, reading(1.0));
+    ioc.hear(link, News::Updated(reading(1.0)));
+    assert_eq!((ioc.number("n"), ioc.alarm("n").0), (2.0, Status(0)));
+    ioc.hear(link, News::Silent);
+    assert_eq!(ioc.alarm("n"), BROKEN);
+    ioc.hear(link, News::HeardAgain);
+    assert_eq!(ioc.alarm("n").0, Status(0));
+    ioc.hear(link, News::Lost);
+
+    assert_eq!(ioc.alarm("n"), BROKEN);
+}
+
+#[test]
+fn a_link_with_cpp_processes_passive_records_only() {
+    let mut ioc = Ioc::new(
+        r#"record(calc, passive) { field(CALC, "VAL+1") field(INPA, "far:x CPP") }
+           record(calc, scanned) { field(CALC, "VAL+1") field(INPA, "far:y CPP") field(SCAN, "10 second") }"#,
+    );
+
+    ioc.connect("far:x", DOUBLE, reading(1.0));
+    ioc.connect("far:y", DOUBLE, reading(1.0));
+
+    assert_eq!((ioc.number("passive"), ioc.number("scanned")), (1.0, 0.0));
+}
+
+#[test]
+fn the_alarm_at_the_other_end_travels_as_the_link_says() {
+    let mut ioc = Ioc::new(
+        r#"record(ai, none) { field(INP, "far:a CP NMS") }
+           record(ai, severity) { field(INP, "far:b CP MS") }
+           record(ai, status) { field(INP, "far:c CP MSS") }
+           record(ai, invalid) { field(INP, "far:d CP MSI") }"#,
+    );
+
+    for pv in ["far:a", "far:b", "far:c", "far:d"] {
+        ioc.connect(pv, DOUBLE, invalid(1.0));
+    }
+
+    assert_eq!(ioc.alarm("none"), (Status(0), Severity::None));
+    assert_eq!(ioc.alarm("severity"), BROKEN);
+    assert_eq!(ioc.alarm("status"), (Status::READ, Severity::Invalid));
+    assert_eq!(ioc.alarm("invalid"), BROKEN);
+    assert_eq!(ioc.text("status.AMSG"), "");
+}
+
+#[test]
+fn values_of_other_types_are_converted_and_states_have_their_names() {
+    let mut ioc = Ioc::new(
+        r#"record(stringin, state) { field(INP, "far:mode CP") }
+           record(longin, number) { field(INP, "far:text CP") }
+           record(waveform, array) { field(INP, "far:array CP") field(NELM, "2") field(FTVL, "LONG") }"#,
+    );
+    let facts = |kind, count_max| OutsideFacts { kind, count_max, ..DOUBLE };
+    let labels = Meta { labels: vec!["off".into(), "on".into()], ..Meta::default() };
+
+    let mode = Value::Scalar(fodo_data::Scalar::Enum(1));
+    ioc.connect("far:mode", facts(Kind::Enum, 1), Reading { meta: Some(Arc::new(labels)), ..reading(mode) });
+    ioc.connect("far:text", facts(Kind::Text, 1), reading("42"));
+    ioc.connect("far:array", facts(Kind::F64, 3), reading(vec![1.9, 2.0, 3.0]));
+
+    assert_eq!((ioc.text("state"), ioc.number("number")), ("on".to_owned(), 42.0));
+    let array = ioc.database.read(ioc.field("array")).value;
+    assert_eq!(array, Value::Array(Array::I32(vec![1, 2].into())));
+}
+
+#[test]
+fn an_output_writes_what_its_pv_takes_and_a_lost_one_is_a_link_alarm() {
+    let mut ioc = Ioc::new(
+        r#"record(ao, a) { field(OUT, "far:whole") }
+           record(stringout, s) { field(OUT, "far:mode") }"#,
+    );
+    ioc.put("a", 3.7, None).unwrap();
+    assert_eq!((ioc.alarm("a"), ioc.text("a.AMSG")), (BROKEN, "field OUT".to_owned()));
+
+    let whole = link_to(&ioc, "far:whole");
+    let mode = link_to(&ioc, "far:mode");
+    ioc.hear(whole, News::Connected(OutsideFacts { kind: Kind::I32, ..DOUBLE }));
+    ioc.hear(mode, News::Connected(OutsideFacts { kind: Kind::Enum, ..DOUBLE }));
+    assert_eq!(ioc.driven(), []);
+    ioc.put("a", 4.7, None).unwrap();
+    ioc.put("s", "on", None).unwrap();
+    assert_eq!(ioc.driven(), [(4_i32.into(), None), ("on".into(), None)]);
+
+    ioc.hear(whole, News::Allowed { may_read: true, may_write: false });
+    ioc.put("a", 5.0, None).unwrap();
+    assert_eq!((ioc.alarm("a"), ioc.driven()), (BROKEN, vec![]));
+}
+
+#[test]
+fn async_soft_channel_is_done_when_the_other_ioc_says_so_or_is_lost() {
+    let mut ioc = Ioc::new(r#"record(ao, a) { field(DTYP, "Async Soft Channel") field(OUT, "far:x") }"#);
+    let link = link_to(&ioc, "far:x");
+    ioc.hear(link, News::Connected(DOUBLE));
+
+    ioc.put("a", 1.0, Some(7)).unwrap();
+    assert_eq!(ioc.number("a.PACT"), 1.0);
+    let [(_, Some(first))] = ioc.driven()[..] else { panic!("nobody waits for the put") };
+    ioc.hear(link, News::Written { put: first + 1 });
+    assert_eq!(ioc.done(), []);
+    ioc.hear(link, News::Written { put: first });
+    assert_eq!((ioc.done(), ioc.number("a.PACT")), (vec![7], 0.0));
+
+    ioc.put("a", 2.0, Some(8)).unwrap();
+    assert_eq!(ioc.done(), []);
+    ioc.hear(link, News::Lost);
+    assert_eq!(ioc.done(), [8]);
+}
+
+#[test]
+fn a_forward_link_to_proc_puts_one_and_to_anything_else_nothing() {
+    let mut ioc = Ioc::new(
+        r#"record(calc, a) { field(FLNK, "far:x.PROC") }
+           record(calc, b) { field(FLNK, "far:y") }"#,
+    );
+    for pv in ["far:x.PROC", "far:y"] {
+        let link = link_to(&ioc, pv);
+        ioc.hear(link, News::Connected(OutsideFacts { kind: Kind::U8, ..DOUBLE }));
+    }
+
+    ioc.process("a");
+    ioc.process("b");
+
+    assert_eq!(ioc.driven(), [(1u8.into(), None)]);
+    assert_ne!(ioc.alarm("b"), BROKEN);
+}
+
+#[test]
+fn tsel_takes_the_time_of_a_record_of_another_ioc() {
+    let mut ioc = Ioc::new(r#"record(calc, a) { field(TSEL, "far:x.TIME") }"#);
+    ioc.connect("far:x", DOUBLE, reading(1.0));
+
+    ioc.process("a");
+
+    assert_eq!(ioc.database.read(ioc.field("a")).time, AT);
+}
+
+#[test]
+fn a_link_that_is_put_leaves_one_pv_for_the_other_and_late_news_change_nothing() {
+    let mut ioc = Ioc::new(r#"record(ai, a) { field(INP, "far:x CP") } record(ai, here) { field(VAL, "3") }"#);
+    let before = ioc.connect("far:x", DOUBLE, reading(1.0));
+
+    ioc.put("a.INP", "far:y CP", None).unwrap();
+    assert!(ioc.events.contains(&Event::Unwanted { link: before }));
+    ioc.hear(before, News::Updated(reading(9.0)));
+    assert_eq!(ioc.number("a"), 1.0);
+    let after = ioc.connect("far:y", DOUBLE, reading(2.0));
+    assert_eq!(ioc.number("a"), 2.0);
+
+    ioc.put("a.INP", "here CP", None).unwrap();
+    assert!(ioc.events.contains(&Event::Unwanted { link: after }));
+    assert_eq!(ioc.number("a"), 3.0);
+}
+
+#[test]
+fn a_link_that_is_put_ends_the_wait_for_what_it_has_written() {
+    let mut ioc = Ioc::new(r#"record(ao, a) { field(DTYP, "Async Soft Channel") field(OUT, "far:x") }"#);
+    let link = link_to(&ioc, "far:x");
+    ioc.hear(link, News::Connected(DOUBLE));
+    ioc.put("a", 1.0, Some(7)).unwrap();
+
+    ioc.put("a.OUT", "far:y", None).unwrap();
+
+    assert_eq!(ioc.done(), [7]);
+}
+
+#[test]
+fn units_and_the_state_of_links_follow_the_connection() {
+    let mut ioc = Ioc::new(r#"record(calcout, c) { field(INPA, "far:x") field(OUT, "far:y") }"#);
+    let units = Meta { units: "mm".into(), precision: 2, ..Meta::default() };
+    let state = |ioc: &Ioc| (ioc.text("c.INAV"), ioc.text("c.OUTV"));
+    let inav = ioc.field("c.INAV");
+    ioc.database.watch(inav, true);
+
+    let link = ioc.connect("far:x", DOUBLE, Reading { meta: Some(Arc::new(units)), ..reading(1.0) });
+    assert_eq!((ioc.number("c.INAV"), ioc.number("c.OUTV")), (1.0, 0.0), "{:?}", state(&ioc));
+    assert!(ioc.events.iter().any(|event| matches!(event, Event::Posted { field, .. } if *field == inav)));
+    let meta = ioc.database.meta(ioc.field("c.A"));
+    assert_eq!((meta.units.to_str().as_ref(), meta.precision), ("mm", 2));
+
+    ioc.hear(link, News::Lost);
+    assert_eq!(ioc.number("c.INAV"), 0.0);
+}
+
+#[test]
+fn sdis_disables_as_a_record_of_another_ioc_says() {
+    let mut ioc = Ioc::new(r#"record(calc, a) { field(CALC, "VAL+1") field(SDIS, "far:off") }"#);
+    let link = ioc.connect("far:off", DOUBLE, reading(0.0));
+
+    ioc.process("a");
+    ioc.hear(link, News::Updated(reading(1.0)));
+    ioc.process("a");
+
+    assert_eq!((ioc.number("a"), ioc.alarm("a").0), (1.0, Status::DISABLE));
+}

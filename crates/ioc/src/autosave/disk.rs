@@ -1,0 +1,224 @@
+//! Save files on the disk: how they are written so that a good one is always there, and how that one is found.
+//!
+//! A file is written under another name, flushed to the disk, and then takes the place of the last one, which is kept
+//! as `.savB`; the folder is flushed as well. Whatever ends the IOC, or the power, and whenever: the last file that was
+//! written to its end is there under one of the two names.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use fodo_db::Macros;
+
+use super::format::{self, Saved};
+use crate::limit::{SAVE_FILE_BYTES_MAX, SEQUENCE_FILES_MAX};
+
+/// The file's name with something behind it.
+pub fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Puts a file in the place of the last one, which is kept beside it: as `.savB` when it was good, else as `.sav.bad`.
+///
+/// When it fails, the last one is still there, under its name or as `.savB`.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let fresh = beside(path, ".tmp");
+    if let Err(error) = write_through(&fresh, text.as_bytes()) {
+        // What little was written only takes room; that it cannot be removed changes nothing.
+        let _ = std::fs::remove_file(&fresh);
+        return Err(error);
+    }
+    match read_whole(path) {
+        Ok(before) => {
+            let suffix = if format::check(&before).is_ok() { "B" } else { ".bad" };
+            std::fs::rename(path, beside(path, suffix))?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    std::fs::rename(&fresh, path)?;
+    flush_folder(path)
+}
+
+/// Copies a file that was written.
+pub fn copy(path: &Path, to: &Path) -> io::Result<()> {
+    replace_plainly(to, &read_whole(path)?)
+}
+
+/// Puts a file in the place of the last one, which goes.
+pub fn replace_plainly(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let fresh = beside(path, ".tmp");
+    let written = write_through(&fresh, bytes).and_then(|()| std::fs::rename(&fresh, path));
+    if written.is_err() {
+        // What little was written only takes room; that it cannot be removed changes nothing.
+        let _ = std::fs::remove_file(&fresh);
+    }
+    written
+}
+
+fn write_through(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Has the names in a file's folder survive a loss of power.
+fn flush_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match File::open(folder)?.sync_all() {
+        // Some network file systems know no such thing, and keep names at once.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+        result => result,
+    }
+}
+
+fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(SAVE_FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What is behind the header of a good file; `None` when there is none.
+pub fn body(path: &Path) -> Option<String> {
+    let bytes = read_whole(path).ok()?;
+    format::check(&bytes).ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    text.split_once('\n').map(|(_, body)| body.to_owned())
+}
+
+/// What is found where a save file should be.
+#[derive(Debug)]
+pub enum Found {
+    /// A good file.
+    Good {
+        /// Which of the files it is.
+        path: PathBuf,
+        /// What it holds.
+        saved: Saved,
+        /// Why files that are newer are not used.
+        passed_over: Vec<String>,
+    },
+    /// No file at all, as at the first start.
+    Nothing,
+    /// Files, and none of them can be used; why.
+    Bad(Vec<String>),
+}
+
+/// Looks for the newest good file: the last, the one before, and those that are kept in turn.
+pub fn find(path: &Path, macros: Option<&Macros>) -> Found {
+    let mut candidates = vec![path.to_owned(), beside(path, "B")];
+    let mut kept: Vec<(SystemTime, PathBuf)> = (0..SEQUENCE_FILES_MAX)
+        .map(|number| beside(path, &number.to_string()))
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .collect();
+    kept.sort();
+    candidates.extend(kept.into_iter().rev().map(|(_, path)| path));
+
+    let (mut passed_over, mut is_there) = (Vec::new(), false);
+    for path in candidates {
+        let why = match read_whole(&path) {
+            Ok(bytes) => match format::read(&bytes, macros) {
+                Ok(saved) => return Found::Good { path, saved, passed_over },
+                Err(why) => {
+                    is_there = true;
+                    why.to_string()
+                }
+            },
+            Err(error) => {
+                is_there |= error.kind() != io::ErrorKind::NotFound;
+                error.to_string()
+            }
+        };
+        passed_over.push(format!("{} is not used: {why}", path.display()));
+    }
+    if is_there { Found::Bad(passed_over) } else { Found::Nothing }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of a test's own.
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("fodo-autosave-{}-{name}", std::process::id()));
+        // It may be there from a run that was ended.
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn file(value: &str) -> String {
+        format!("# autosave R5.11\tx\nx {value}\n<END>\n")
+    }
+
+    fn found(path: &Path) -> (String, usize) {
+        match find(path, None) {
+            Found::Good { path, passed_over, .. } => (path.display().to_string(), passed_over.len()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_last_good_file_is_kept_beside_the_new_one() {
+        let path = folder("kept").join("a.sav");
+
+        replace(&path, &file("1")).unwrap();
+        replace(&path, &file("2")).unwrap();
+
+        let text = |path: &Path| std::fs::read_to_string(path).unwrap();
+        assert_eq!((text(&path), text(&beside(&path, "B"))), (file("2"), file("1")));
+        assert!(!beside(&path, ".tmp").exists());
+    }
+
+    #[test]
+    fn row_64_a_file_that_was_cut_is_passed_over_for_the_one_before_and_never_takes_its_place() {
+        let path = folder("cut").join("a.sav");
+        replace(&path, &file("1")).unwrap();
+        replace(&path, &file("2")).unwrap();
+
+        std::fs::write(&path, "# autosave R5.11\tx\nx 2").unwrap();
+        assert_eq!(found(&path), (beside(&path, "B").display().to_string(), 1));
+        replace(&path, &file("3")).unwrap();
+
+        assert_eq!(found(&path).1, 0);
+        assert_eq!(body(&beside(&path, "B")).unwrap(), "x 1\n<END>\n");
+        assert!(beside(&path, ".bad").exists());
+    }
+
+    #[test]
+    fn when_both_are_bad_the_newest_of_those_kept_in_turn_is_used() {
+        let path = folder("turn").join("a.sav");
+        for number in ["0", "2"] {
+            replace(&path, &file(number)).unwrap();
+            copy(&path, &beside(&path, number)).unwrap();
+        }
+        let later = SystemTime::now() + std::time::Duration::from_secs(60);
+        File::options().write(true).open(beside(&path, "2")).unwrap().set_modified(later).unwrap();
+
+        std::fs::write(&path, "").unwrap();
+        std::fs::write(beside(&path, "B"), "# cut").unwrap();
+        assert_eq!(found(&path), (beside(&path, "2").display().to_string(), 2));
+        for number in ["0", "2"] {
+            std::fs::remove_file(beside(&path, number)).unwrap();
+        }
+
+        assert!(matches!(find(&path, None), Found::Bad(why) if why.len() == 2));
+    }
+
+    #[test]
+    fn no_file_is_no_mistake() {
+        assert!(matches!(find(&folder("none").join("a.sav"), None), Found::Nothing));
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_an_error_and_nothing_is_left_behind() {
+        let path = folder("gone").join("no").join("a.sav");
+
+        assert!(replace(&path, &file("1")).is_err());
+
+        assert!(matches!(find(&path, None), Found::Nothing));
+    }
+}

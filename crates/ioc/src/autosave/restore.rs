@@ -1,0 +1,297 @@
+//! Values of save files become those of records again.
+
+use std::path::PathBuf;
+
+use fodo_data::{Kind, Now, Scalar, Text, Value};
+use fodo_db::{Database, FieldRef, Input, Loader, Macros, RestoreError};
+
+use super::disk::{self, Found};
+use super::format::{self, Content, Saved, SavedValue};
+use crate::limit::RESTORE_ERRORS_MAX;
+use crate::names::field_of;
+
+/// When a file is restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Before the records are initialised: device support and records find the values as if a `.db` file had them.
+    Early,
+    /// After that, and before any record processes: what initialisation decided is overwritten.
+    Late,
+}
+
+/// A file that is to be restored.
+#[derive(Clone, Debug)]
+pub struct RestoreFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Macros for its lines; most often none.
+    pub macros: Option<Macros>,
+    /// When.
+    pub pass: Pass,
+    /// Whether it is worth a word that there is no such file.
+    pub is_expected: bool,
+    /// How it went, for `dbrestoreShow`.
+    pub outcome: String,
+}
+
+/// What a file that is restored holds, and which one was used.
+#[derive(Debug)]
+pub struct Source {
+    /// The file.
+    pub path: PathBuf,
+    /// What it holds.
+    pub saved: Saved,
+}
+
+/// What went wrong, in words; something else goes on in spite of it.
+pub type Complaints = Vec<String>;
+
+impl RestoreFile {
+    /// Finds the newest good file and says which newer ones are passed over.
+    pub fn find(&mut self, takes_incomplete: bool) -> (Option<Source>, Complaints) {
+        match disk::find(&self.path, self.macros.as_ref()) {
+            Found::Good { path, saved, mut passed_over } => {
+                if !passed_over.is_empty() {
+                    passed_over.push(format!("{} is restored instead", path.display()));
+                }
+                if saved.n_missing > 0 && !takes_incomplete {
+                    let n = saved.n_missing;
+                    let why = format!("{n} PVs had no value when it was saved, and IncompleteSetsOk(0) wants all");
+                    passed_over.push(format!("{} is not restored: {why}", path.display()));
+                    self.outcome = "not restored: incomplete".to_owned();
+                    return (None, passed_over);
+                }
+                let flaws = saved.flaws.iter().map(|(line, why)| format!("{}:{line}: {why}", path.display()));
+                passed_over.extend(flaws.take(RESTORE_ERRORS_MAX));
+                (Some(Source { path, saved }), passed_over)
+            }
+            Found::Nothing => {
+                self.outcome = "there is no such file yet".to_owned();
+                let told = format!("{} is not there yet: nothing is restored from it", self.path.display());
+                (None, if self.is_expected { vec![told] } else { vec![] })
+            }
+            Found::Bad(mut why) => {
+                self.outcome = "no good file".to_owned();
+                why.push(format!("nothing is restored from {}: the IOC starts without", self.path.display()));
+                (None, why)
+            }
+        }
+    }
+}
+
+impl Source {
+    /// Sets the fields before the records are initialised. What only a database takes that is ready comes back.
+    pub fn restore_early(&self, loader: &mut Loader) -> (Vec<SavedValue>, Complaints) {
+        let (mut later, mut complaints) = (Vec::new(), Complaints::new());
+        for value in &self.saved.values {
+            let result = match &value.value {
+                Content::Array(_) => Err(RestoreError::NotYet),
+                Content::Scalar(text) => loader.restore(&value.pv, text),
+            };
+            match result {
+                Ok(()) => {}
+                Err(RestoreError::NotYet) => later.push(value.clone()),
+                // To find out what was meant takes time; the first ones will do.
+                Err(RestoreError::Unknown) if complaints.len() < RESTORE_ERRORS_MAX => {
+                    complaints.push(self.complaint(value, &loader.stranger(&value.pv)));
+                }
+                Err(error) => complaints.push(self.complaint(value, &error.to_string())),
+            }
+        }
+        (later, counted(complaints))
+    }
+
+    /// Sets fields after the records were initialised, `values` or all.
+    pub fn restore_late(&self, database: &Database, values: Option<&[SavedValue]>) -> Complaints {
+        let now = Now { monotonic: std::time::Instant::now(), wall: std::time::SystemTime::now().into() };
+        // Nobody listens before the start.
+        let mut unheard = Vec::new();
+        let mut put = |field, value| {
+            let result = database.handle(Input::Restore { field, value }, now, &mut unheard);
+            result.map_err(|error| error.to_string())
+        };
+        self.put_all(database, values.unwrap_or(&self.saved.values), &mut put)
+    }
+
+    /// Writes all values as a client would.
+    pub fn put_back(
+        &self,
+        database: &Database,
+        put: &mut dyn FnMut(FieldRef, Value) -> Result<(), String>,
+    ) -> Complaints {
+        self.put_all(database, &self.saved.values, put)
+    }
+
+    fn put_all(
+        &self,
+        database: &Database,
+        values: &[SavedValue],
+        put: &mut dyn FnMut(FieldRef, Value) -> Result<(), String>,
+    ) -> Complaints {
+        let mut complaints = Complaints::new();
+        for value in values {
+            let Some(field) = database.field(&value.pv) else {
+                let has_time = complaints.len() < RESTORE_ERRORS_MAX;
+                let why = if has_time { field_of(database, &value.pv).err() } else { None };
+                complaints.push(self.complaint(value, &why.unwrap_or_default()));
+                continue;
+            };
+            let result = wanted(database, field, value).and_then(|wanted| put(field, wanted));
+            // What cannot be written now may have been restored before: links, and fields that never change later.
+            if let Err(why) = result
+                && !holds(database, field, value)
+            {
+                complaints.push(self.complaint(value, &why));
+            }
+        }
+        counted(complaints)
+    }
+
+    fn complaint(&self, value: &SavedValue, why: &str) -> String {
+        format!("{}:{}: \"{}\" is not restored: {why}", self.path.display(), value.line, value.pv)
+    }
+}
+
+/// The first complaints, and how many more there are.
+fn counted(mut complaints: Complaints) -> Complaints {
+    let n_more = complaints.len().saturating_sub(RESTORE_ERRORS_MAX);
+    complaints.truncate(RESTORE_ERRORS_MAX);
+    if n_more > 0 {
+        complaints.push(format!("and {n_more} more are not restored"));
+    }
+    complaints
+}
+
+/// What a field is to be set to.
+fn wanted(database: &Database, field: FieldRef, saved: &SavedValue) -> Result<Value, String> {
+    let facts = database.facts(field);
+    let state = |text: &Text| {
+        let number = text.to_str().trim().parse::<u16>();
+        number.map_err(|_| format!("\"{text}\" is no number of a state"))
+    };
+    let is_array = matches!(database.read(field).value, Value::Array(_)) && !saved.pv.ends_with('$');
+    let texts = match &saved.value {
+        Content::Array(texts) if is_array => texts.clone(),
+        // synApps writes arrays of no and one element so.
+        Content::Scalar(text) if is_array && text.is_empty() => Vec::new(),
+        Content::Scalar(text) if is_array => vec![text.clone()],
+        Content::Array(texts) => {
+            let first = texts.first().cloned().unwrap_or_default();
+            return wanted(database, field, &SavedValue { value: Content::Scalar(first), ..saved.clone() });
+        }
+        Content::Scalar(text) if facts.kind == Kind::Enum => return Ok(Value::Scalar(Scalar::Enum(state(text)?))),
+        Content::Scalar(text) => return Ok(Value::from(text.clone())),
+    };
+    match facts.kind {
+        Kind::Enum => texts.iter().map(state).collect::<Result<Vec<u16>, String>>().map(Value::from),
+        _ => Ok(Value::from(texts)),
+    }
+}
+
+/// Whether a field holds what was saved already.
+fn holds(database: &Database, field: FieldRef, saved: &SavedValue) -> bool {
+    let Content::Scalar(text) = &saved.value else { return false };
+    let line = format::value_line("x", &database.read(field).value);
+    let now = format::read(line.as_bytes(), None).ok().and_then(|mut read| read.values.pop());
+    now.is_some_and(|now| now.value == Content::Scalar(text.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDS: &[u8] = b"record(ao, x) { field(DOL, 7) field(PINI, YES) field(FLNK, n) }\n\
+        record(calc, n) { field(INPA, n) field(CALC, \"A+1\") }\n\
+        record(mbbo, m) { field(ONST, one) }\n\
+        record(waveform, w) { field(FTVL, DOUBLE) field(NELM, 3) }\n\
+        record(waveform, e) { field(FTVL, ENUM) field(NELM, 3) }\n\
+        record(waveform, one) { field(FTVL, LONG) field(NELM, 1) }\n\
+        record(lso, l) { field(SIZV, 100) }";
+
+    fn loader() -> Loader {
+        let mut loader = Loader::default();
+        loader.load("a.db", "", &mut |_| Ok(RECORDS.to_vec())).unwrap();
+        loader
+    }
+
+    fn source(file: &str) -> Source {
+        Source { path: "a.sav".into(), saved: format::read(file.as_bytes(), None).unwrap() }
+    }
+
+    fn value(database: &Database, name: &str) -> Value {
+        database.read(database.field(name).unwrap()).value
+    }
+
+    #[test]
+    fn what_is_restored_early_is_there_at_initialisation_and_arrays_follow() {
+        let file =
+            "x.DOL 8\nx.SCAN 5\nm 1\nw @array@ { \"1\" \"2.5\" }\ne @array@ { \"2\" }\none 5\nl.VAL$ long text\n";
+        let (source, mut loader) = (source(file), loader());
+
+        let (later, complaints) = source.restore_early(&mut loader);
+        let database = loader.finish().unwrap();
+        assert_eq!((later.len(), complaints), (4, Vec::new()));
+        assert_eq!(value(&database, "x"), Value::from(8.0));
+        assert_eq!(value(&database, "x.SCAN").first(), Some(Scalar::Enum(5)));
+        assert_eq!(value(&database, "m").first(), Some(Scalar::Enum(1)));
+
+        assert_eq!(source.restore_late(&database, Some(&later)), Vec::<String>::new());
+        assert_eq!(value(&database, "w"), Value::from(vec![1.0, 2.5]));
+        assert_eq!(value(&database, "e").first(), Some(Scalar::Enum(2)));
+        assert_eq!(format::value_line("one", &value(&database, "one")), "one @array@ { \"5\" }\n");
+        assert_eq!(value(&database, "l.VAL$").long_text(), Some("long text".into()));
+    }
+
+    #[test]
+    fn what_is_restored_late_wins_over_initialisation_and_processes_nothing() {
+        let (source, loader) = (source("x 1.5\nx.SCAN 6\nm 1\nw 4\nw \nx.FLNK n\n"), loader());
+        let database = loader.finish().unwrap();
+        assert_eq!(value(&database, "x"), Value::from(7.0));
+
+        assert_eq!(source.restore_late(&database, None), Vec::<String>::new());
+
+        assert_eq!((value(&database, "x"), value(&database, "x.UDF")), (Value::from(1.5), Value::from(0_u8)));
+        assert_eq!(value(&database, "n"), Value::from(0.0));
+        assert_eq!(value(&database, "w").len(), 0);
+        assert_eq!(database.deadline(), None);
+    }
+
+    #[test]
+    fn a_record_that_is_restored_late_is_scanned_once_a_period() {
+        let (source, loader) = (source("n.SCAN 9\nn.INPA 1\n"), loader());
+        let database = loader.finish().unwrap();
+        // The link is another than the one in the database, and too late.
+        assert_eq!(source.restore_late(&database, None).len(), 1);
+
+        let now = Now::for_test();
+        let mut events = Vec::new();
+        database.handle(Input::Start, now, &mut events).unwrap();
+        let before = value(&database, "n");
+        database.handle(Input::Tick, now, &mut events).unwrap();
+
+        let number = |value: Value| value.first().unwrap().to_f64().unwrap();
+        assert_eq!(number(value(&database, "n")), number(before) + 1.0);
+    }
+
+    #[test]
+    fn what_cannot_be_restored_is_told_with_its_place() {
+        let (source, mut loader) = (source("y 1\nx.VLA 1\nx much\nm on\n"), loader());
+
+        let (_, early) = source.restore_early(&mut loader);
+        let late = source.restore_late(&loader.finish().unwrap(), None);
+
+        assert_eq!(early[0], "a.sav:1: \"y\" is not restored: there is no record \"y\"");
+        assert_eq!((early.len(), late.len()), (4, 4));
+        assert_eq!(late[3], "a.sav:4: \"m\" is not restored: \"on\" is no number of a state");
+    }
+
+    #[test]
+    fn a_thousand_complaints_are_counted() {
+        let file: String = (0..1000).map(|number| format!("none{number} 1\n")).collect();
+
+        let (_, complaints) = source(&file).restore_early(&mut loader());
+
+        assert_eq!(complaints.len(), RESTORE_ERRORS_MAX + 1);
+        assert_eq!(complaints.last().unwrap(), &format!("and {} more are not restored", 1000 - RESTORE_ERRORS_MAX));
+    }
+}

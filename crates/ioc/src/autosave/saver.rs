@@ -1,0 +1,151 @@
+//! The thread that saves. It takes values under the small locks of their records, so no record waits for a disk.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use fodo_net::log::Log;
+
+use super::Settings;
+use super::set::{Note, Set};
+use crate::turn::Crank;
+
+/// Saves sets of PVs until it is dropped; then what has changed is saved a last time.
+pub struct Saver {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    crank: Arc<Crank>,
+    log: Log,
+    work: Mutex<Work>,
+    /// There are other sets, or it stops.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Work {
+    sets: Vec<Set>,
+    settings: Settings,
+    is_stopped: bool,
+}
+
+impl fmt::Debug for Saver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Saver").finish_non_exhaustive()
+    }
+}
+
+impl Saver {
+    /// Starts the thread; fails when the system gives none.
+    pub fn start(crank: Arc<Crank>, log: Log) -> io::Result<Saver> {
+        let shared = Arc::new(Shared { crank, log, work: Mutex::default(), changed: Condvar::new() });
+        let ours = shared.clone();
+        let thread = std::thread::Builder::new().name("fodo-autosave".into()).spawn(move || ours.run())?;
+        Ok(Saver { shared, thread: Some(thread) })
+    }
+
+    /// From now on these hold.
+    pub fn set_settings(&self, settings: Settings) {
+        self.shared.lock().settings = settings;
+    }
+
+    /// Takes a set, in the place of one that has its name. Refused with the name of another that has its file.
+    pub fn add(&self, set: Set) -> Result<(), String> {
+        let mut work = self.shared.lock();
+        if let Some(other) = work.sets.iter().find(|other| other.path == set.path && other.name != set.name) {
+            return Err(other.name.clone());
+        }
+        work.sets.retain(|other| other.name != set.name);
+        work.sets.push(set);
+        drop(work);
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    /// Gives a set up; whether there was one.
+    pub fn remove(&self, name: &str) -> bool {
+        let mut work = self.shared.lock();
+        let n_before = work.sets.len();
+        work.sets.retain(|set| set.name != name);
+        work.sets.len() < n_before
+    }
+
+    /// Does something with the set of a name; `None` without one.
+    pub fn with<T>(&self, name: &str, visit: impl FnOnce(&mut Set) -> T) -> Option<T> {
+        self.shared.lock().sets.iter_mut().find(|set| set.name == name).map(visit)
+    }
+
+    /// Saves a set now, on this thread; gives what is to be told. `None` without such a set.
+    pub fn save(&self, name: &str) -> Option<Option<Note>> {
+        let mut work = self.shared.lock();
+        let Work { sets, settings, .. } = &mut *work;
+        let set = sets.iter_mut().find(|set| set.name == name)?;
+        let note = set.save(self.shared.crank.database(), settings, Instant::now(), false);
+        drop(work);
+        // One that failed is tried again.
+        self.shared.changed.notify_all();
+        Some(note)
+    }
+
+    /// The names of all sets.
+    pub fn names(&self) -> Vec<String> {
+        self.shared.lock().sets.iter().map(|set| set.name.clone()).collect()
+    }
+
+    /// A line for every set.
+    pub fn shown(&self, is_long: bool) -> String {
+        self.shared.lock().sets.iter().map(|set| set.shown(is_long)).collect()
+    }
+}
+
+impl Drop for Saver {
+    fn drop(&mut self) {
+        self.shared.lock().is_stopped = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so on stderr.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut work = self.lock();
+        while !work.is_stopped {
+            let now = Instant::now();
+            let Work { sets, settings, .. } = &mut *work;
+            for set in sets.iter_mut() {
+                let note = set.tick(self.crank.database(), settings, now);
+                self.tell(note);
+            }
+            let due = work.sets.iter().filter_map(Set::due).min();
+            work = match due {
+                Some(due) => {
+                    let pause = due.saturating_duration_since(Instant::now());
+                    self.changed.wait_timeout(work, pause).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(work).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        let Work { sets, settings, .. } = &mut *work;
+        for set in sets {
+            let note = set.finish(self.crank.database(), settings);
+            self.tell(note);
+        }
+    }
+
+    fn tell(&self, note: Option<Note>) {
+        if let Some((level, text)) = note {
+            self.log.note(level, &text);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Names of fields, and what to say when one is wrong.
+
+use fodo_db::{Database, FieldRef, closest};
+
+use crate::limit::COMPARED_NAMES_MAX;
+
+/// The field of a name, or what to say.
+pub fn field_of(database: &Database, name: &str) -> Result<FieldRef, String> {
+    if let Some(field) = database.field(name) {
+        return Ok(field);
+    }
+    let (record, field) = name.split_once('.').unwrap_or((name, ""));
+    if database.field(record).is_none() {
+        let guess = meant(closest(record, database.record_names().take(COMPARED_NAMES_MAX)));
+        return Err(format!("there is no record \"{record}\"{guess}"));
+    }
+    let guess = meant(closest(field, database.field_names(record)));
+    Err(format!("record \"{record}\" has no field \"{field}\"{guess}"))
+}
+
+/// `; did you mean "dbl"?`, or nothing.
+pub fn meant(name: Option<&str>) -> String {
+    name.map_or(String::new(), |name| format!("; did you mean \"{name}\"?"))
+}

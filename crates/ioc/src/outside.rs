@@ -1,0 +1,434 @@
+//! Links to other IOCs: a Channel Access client of the IOC's own.
+//!
+//! Processing leaves errands here and goes on; one thread runs them, and updates come on the callback thread of the
+//! client. Of what a link writes the newest waits, and of what it reads: neither queue can grow.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context as TaskContext, Wake, Waker};
+
+use fodo_data::{EventMask, Value};
+use fodo_db::{News, OutsideFacts, OutsideLink, Use};
+use fodo_net::client::Facts;
+use fodo_net::{Channel, ChannelState, Context, Detail, Monitor, MonitorEvent, MonitorOptions, Operation, Request};
+
+use crate::limit;
+use crate::turn::Crank;
+
+/// What wants a PV of another IOC.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Wish {
+    /// A link of a record.
+    Link(OutsideLink),
+    /// The input of access rules that has this name.
+    Input(Arc<str>),
+}
+
+/// How many of a link's values later ones replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// Updates that came faster than records process.
+    pub updates: u64,
+    /// Puts that came faster than the server takes them, or when it had just gone.
+    pub puts: u64,
+}
+
+/// What processing wants of the network, until the thread has seen to it.
+#[derive(Debug, Default)]
+pub struct Errands {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    wishes: HashMap<Wish, Errand>,
+    /// Each at most once.
+    ready: VecDeque<Wish>,
+    is_stopped: bool,
+}
+
+/// What is wanted for one wish.
+#[derive(Debug, Default)]
+struct Errand {
+    /// The name to open a channel to, and for what.
+    open: Option<(String, Use)>,
+    is_over: bool,
+    /// The newest value, and the number of the put if somebody waits for its end.
+    put: Option<(Value, Option<u64>)>,
+    is_ready: bool,
+    merged: Merged,
+}
+
+impl Errands {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connects.
+    pub fn open(&self, wish: Wish, name: &str, usage: Use) {
+        let mut state = self.lock();
+        let errand = state.wishes.entry(wish.clone()).or_default();
+        (errand.open, errand.is_over) = (Some((name.to_owned(), usage)), false);
+        self.tell(state, wish);
+    }
+
+    /// Gives the channel up.
+    pub fn close(&self, wish: Wish) {
+        let mut state = self.lock();
+        let Some(errand) = state.wishes.get_mut(&wish) else { return };
+        if errand.open.is_some() {
+            // The thread has not come to it, and may be busy for long: links that change again and again take no room.
+            state.wishes.remove(&wish);
+            state.ready.retain(|other| *other != wish);
+            return;
+        }
+        errand.is_over = true;
+        self.tell(state, wish);
+    }
+
+    /// Writes as soon as the server takes it, unless a later value comes first.
+    pub fn put(&self, link: OutsideLink, value: Value, number: Option<u64>) {
+        let mut state = self.lock();
+        let wish = Wish::Link(link);
+        let Some(errand) = state.wishes.get_mut(&wish) else { return };
+        let before = errand.put.take();
+        errand.merged.puts += u64::from(before.is_some());
+        // Whoever waits for the value that is replaced waits for this one.
+        let number = number.or(before.and_then(|(_, number)| number));
+        errand.put = Some((value, number));
+        self.tell(state, wish);
+    }
+
+    /// How many of a link's values were merged.
+    pub fn merged(&self, link: OutsideLink) -> Merged {
+        self.lock().wishes.get(&Wish::Link(link)).map(|errand| errand.merged).unwrap_or_default()
+    }
+
+    /// The thread ends; what is left is not done.
+    fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.changed.notify_all();
+    }
+
+    fn count(&self, wish: &Wish, n_updates: u64, n_puts: u64) {
+        if let Some(errand) = self.lock().wishes.get_mut(wish) {
+            errand.merged.updates += n_updates;
+            errand.merged.puts += n_puts;
+        }
+    }
+
+    /// There is something to do for a wish.
+    fn call(&self, wish: &Wish) {
+        self.tell(self.lock(), wish.clone());
+    }
+
+    fn tell(&self, mut state: MutexGuard<'_, State>, wish: Wish) {
+        let Some(errand) = state.wishes.get_mut(&wish) else { return };
+        if !std::mem::replace(&mut errand.is_ready, true) {
+            state.ready.push_back(wish);
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
+    /// The next wish with something to do, and what; `None` when it is time to look after those that wait, or, with
+    /// nobody waiting, to end.
+    fn next(&self, has_waiting: bool) -> Option<(Wish, Errand)> {
+        let mut state = self.lock();
+        loop {
+            if state.is_stopped {
+                return None;
+            }
+            if let Some(wish) = state.ready.pop_front() {
+                let Some(errand) = state.wishes.get_mut(&wish) else { continue };
+                errand.is_ready = false;
+                let (open, put, is_over) = (errand.open.take(), errand.put.take(), errand.is_over);
+                if is_over {
+                    state.wishes.remove(&wish);
+                }
+                return Some((wish, Errand { open, put, is_over, ..Errand::default() }));
+            }
+            if has_waiting {
+                let (waited, timeout) =
+                    self.changed.wait_timeout(state, limit::RETRY).unwrap_or_else(PoisonError::into_inner);
+                state = waited;
+                if timeout.timed_out() {
+                    return None;
+                }
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.lock().is_stopped
+    }
+
+    /// A value that could not be sent yet, unless there is a later one by now.
+    fn put_back(&self, wish: &Wish, value: Value, number: Option<u64>) {
+        let mut state = self.lock();
+        let Some(errand) = state.wishes.get_mut(wish) else { return };
+        match &mut errand.put {
+            Some((_, later)) => {
+                *later = later.or(number);
+                errand.merged.puts += 1;
+            }
+            none => *none = Some((value, number)),
+        }
+    }
+}
+
+/// Wakes the thread for one wish.
+struct Call {
+    errands: Weak<Errands>,
+    wish: Wish,
+}
+
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        if let Some(errands) = self.errands.upgrade() {
+            errands.call(&self.wish);
+        }
+    }
+}
+
+/// The client of an IOC; everything of it ends when dropped, without waiting for any server.
+#[derive(Debug)]
+pub struct Outside {
+    errands: Arc<Errands>,
+    context: Context,
+}
+
+impl Outside {
+    /// Begins to see to errands.
+    pub fn start(crank: &Arc<Crank>, context: Context) -> io::Result<Outside> {
+        let errands = crank.errands().clone();
+        let mut runner = Runner { crank: crank.clone(), context: context.clone(), doors: HashMap::new() };
+        let started = errands.clone();
+        std::thread::Builder::new().name("fodo-links".into()).spawn(move || runner.run(&started))?;
+        Ok(Outside { errands, context })
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        self.errands.stop();
+        self.context.close();
+    }
+}
+
+/// The thread.
+struct Runner {
+    crank: Arc<Crank>,
+    context: Context,
+    doors: HashMap<Wish, Door>,
+}
+
+/// What is open for a wish.
+struct Door {
+    channel: Channel,
+    /// Keeps the subscription.
+    _monitor: Monitor,
+    /// A put whose end somebody waits for, and its number.
+    writing: Option<(u64, Operation<()>)>,
+}
+
+impl Runner {
+    fn run(&mut self, errands: &Arc<Errands>) {
+        // Those whose circuits take nothing now.
+        let mut waiting: Vec<Wish> = Vec::new();
+        while !errands.is_stopped() {
+            let Some((wish, errand)) = errands.next(!waiting.is_empty()) else {
+                waiting.drain(..).for_each(|wish| errands.call(&wish));
+                continue;
+            };
+            if errand.is_over {
+                self.doors.remove(&wish);
+                continue;
+            }
+            if let Some((name, usage)) = errand.open
+                && let Some(door) = self.open(errands, &wish, &name, usage)
+            {
+                self.doors.insert(wish.clone(), door);
+            }
+            if let Some((value, number)) = errand.put
+                && !self.put(errands, &wish, value, number)
+            {
+                waiting.push(wish.clone());
+            }
+            self.look_after(errands, &wish);
+        }
+    }
+
+    /// A name that no server can have is never connected.
+    fn open(&self, errands: &Arc<Errands>, wish: &Wish, name: &str, usage: Use) -> Option<Door> {
+        let channel = self.context.channel_at(name, limit::LINK_PRIORITY).ok()?;
+        let (crank, callback_wish, callback_errands) = (self.crank.clone(), wish.clone(), Arc::downgrade(errands));
+        let tell = move |event| tell(&crank, &callback_errands, &callback_wish, event);
+        let monitor = channel.monitor_with(options(usage), tell).ok()?;
+        Some(Door { channel, _monitor: monitor, writing: None })
+    }
+
+    /// Sends a value; false when it has to wait.
+    fn put(&mut self, errands: &Errands, wish: &Wish, value: Value, number: Option<u64>) -> bool {
+        let Some(door) = self.doors.get_mut(wish) else { return true };
+        if door.channel.state() != ChannelState::Active {
+            errands.count(wish, 0, 1);
+            self.written(wish, number);
+            return true;
+        }
+        if door.channel.unsent_bytes() > limit::UNSENT_BYTES {
+            errands.put_back(wish, value, number);
+            return false;
+        }
+        match number {
+            Some(number) => door.writing = Some((number, door.channel.start_put(value))),
+            // It is sent by now, or its channel was lost this moment.
+            None => drop(door.channel.start_put_unconfirmed(value)),
+        }
+        true
+    }
+
+    /// Tells of the end of a put, and has itself called at that.
+    fn look_after(&mut self, errands: &Arc<Errands>, wish: &Wish) {
+        let Some(door) = self.doors.get_mut(wish) else { return };
+        let Some((number, operation)) = &mut door.writing else { return };
+        let number = *number;
+        let waker = Waker::from(Arc::new(Call { errands: Arc::downgrade(errands), wish: wish.clone() }));
+        let has_ended = Pin::new(operation).poll(&mut TaskContext::from_waker(&waker)).is_ready();
+        // A put that was not sent before its channel was lost must not be when that comes back.
+        let is_lost = !matches!(door.channel.state(), ChannelState::Active | ChannelState::Unresponsive);
+        if has_ended || is_lost {
+            // Whether it went well is the server's affair, as in Base.
+            door.writing = None;
+            self.written(wish, Some(number));
+        }
+    }
+
+    fn written(&self, wish: &Wish, number: Option<u64>) {
+        if let (Wish::Link(link), Some(put)) = (wish, number) {
+            self.crank.hear(*link, News::Written { put });
+        }
+    }
+}
+
+/// Only the newest update waits. A link that writes is told of its connection; the subscription that brings this has
+/// one element, and only when labels or limits change.
+fn options(usage: Use) -> MonitorOptions {
+    match usage {
+        Use::Reads => MonitorOptions {
+            request: Request { detail: Detail::Full, ..Request::default() },
+            ..MonitorOptions::newest()
+        },
+        Use::Writes => MonitorOptions {
+            request: Request { detail: Detail::Value, count: 1, kind: None },
+            mask: EventMask::PROPERTY,
+            ..MonitorOptions::newest()
+        },
+    }
+}
+
+/// An event of a subscription, on the callback thread.
+fn tell(crank: &Crank, errands: &Weak<Errands>, wish: &Wish, event: MonitorEvent) {
+    if let Some(errands) = errands.upgrade() {
+        match event {
+            MonitorEvent::Merged(n) => errands.count(wish, n, 0),
+            MonitorEvent::Disconnected => errands.call(wish),
+            _ => {}
+        }
+    }
+    match wish {
+        Wish::Link(link) => {
+            if let Some(news) = news(event) {
+                crank.hear(*link, news);
+            }
+        }
+        Wish::Input(name) => match event {
+            MonitorEvent::Update(reading) => crank.hear_input(name, Some(reading)),
+            MonitorEvent::Disconnected | MonitorEvent::Unresponsive | MonitorEvent::Refused(_) => {
+                crank.hear_input(name, None);
+            }
+            _ => {}
+        },
+    }
+}
+
+fn news(event: MonitorEvent) -> Option<News> {
+    Some(match event {
+        MonitorEvent::Connected(facts) => News::Connected(outside(&facts)),
+        MonitorEvent::Rights(facts) => News::Allowed { may_read: facts.may_read, may_write: facts.may_write },
+        MonitorEvent::Update(reading) => News::Updated(reading),
+        MonitorEvent::Unresponsive => News::Silent,
+        MonitorEvent::Responsive => News::HeardAgain,
+        MonitorEvent::Disconnected => News::Lost,
+        MonitorEvent::Merged(_) | MonitorEvent::Refused(_) | MonitorEvent::Closed => return None,
+    })
+}
+
+fn outside(facts: &Facts) -> OutsideFacts {
+    let Facts { kind, count_max, may_read, may_write, .. } = *facts;
+    OutsideFacts { kind, count_max, may_read, may_write }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use fodo_data::Now;
+    use fodo_db::{Event, Input, Loader};
+
+    use super::*;
+
+    /// What a database calls a link of its own.
+    fn link() -> OutsideLink {
+        let mut loader = Loader::default();
+        let db = br#"record(ao, "a") { field(OUT, "far") }"#;
+        loader.load("test.db", "", &mut |_| Ok(db.to_vec())).unwrap();
+        let mut events = Vec::new();
+        let now = Now { monotonic: Instant::now(), wall: std::time::SystemTime::now().into() };
+        loader.finish().unwrap().handle(Input::Start, now, &mut events).unwrap();
+        let wanted =
+            events.iter().find_map(|event| if let Event::Wanted { link, .. } = event { Some(*link) } else { None });
+        wanted.unwrap()
+    }
+
+    #[test]
+    fn of_what_a_link_writes_the_newest_waits_with_whoever_waits_and_the_others_are_counted() {
+        let (errands, link) = (Errands::default(), link());
+        errands.open(Wish::Link(link), "far", Use::Writes);
+
+        errands.put(link, 1.0.into(), None);
+        errands.put(link, 2.0.into(), Some(2));
+        errands.put(link, 3.0.into(), None);
+
+        let (_, errand) = errands.next(false).unwrap();
+        assert_eq!((errand.open.is_some(), errand.put), (true, Some((3.0.into(), Some(2)))));
+        assert_eq!(errands.merged(link), Merged { updates: 0, puts: 2 });
+        errands.put(link, 5.0.into(), None);
+        errands.put_back(&Wish::Link(link), 4.0.into(), Some(4));
+        let (_, errand) = errands.next(false).unwrap();
+        assert_eq!(errand.put, Some((5.0.into(), Some(4))));
+        assert_eq!(errands.merged(link).puts, 3);
+    }
+
+    #[test]
+    fn links_that_change_before_the_thread_has_come_to_them_leave_nothing_behind() {
+        let errands = Errands::default();
+        let wish = |name: &str| Wish::Input(name.into());
+
+        for _ in 0..100 {
+            errands.open(wish("a"), "a", Use::Reads);
+            errands.close(wish("a"));
+        }
+        errands.open(wish("b"), "b", Use::Reads);
+
+        let held = |state: MutexGuard<'_, State>| (state.wishes.len(), state.ready.len());
+        assert_eq!(held(errands.lock()), (1, 1));
+        assert_eq!(errands.next(false).unwrap().0, wish("b"));
+    }
+}

@@ -1,0 +1,534 @@
+//! Commands on values that outlive the IOC, with the names that synApps autosave has given them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fodo_db::{Database, LoadError, Loader, Macros};
+
+use super::script::{Flow, seconds};
+use super::{Call, Failure, Shell, Stage, check, lock};
+use crate::autosave::request::{self, Wanted};
+use crate::autosave::restore::{Complaints, Pass, RestoreFile, Source};
+use crate::autosave::saver::Saver;
+use crate::autosave::set::{Set, When};
+use crate::autosave::{BOTH, EARLY, LATE, OWN_PERIOD, Settings, disk, listed};
+use crate::limit::{REQUEST_ERRORS_MAX, SAVE_PERIOD_MAX, SAVE_PERIOD_MIN, SEQUENCE_FILES_MAX};
+use crate::names::field_of;
+use crate::{Ioc, RunningIoc};
+
+type Outcome = Result<Flow, Failure>;
+
+/// What is known of autosave before `iocInit`, and what holds after.
+#[derive(Default)]
+pub(super) struct Plan {
+    request_folders: Vec<PathBuf>,
+    save_folder: Option<PathBuf>,
+    files: Vec<RestoreFile>,
+    settings: Settings,
+    /// Sets that were asked for before there were records.
+    asked: Vec<Order>,
+    /// Where values are kept without a word in any script.
+    own_folder: Option<PathBuf>,
+    /// In a check: request files that commands would have written.
+    made: Vec<(PathBuf, String)>,
+}
+
+/// A set that is to be saved.
+#[derive(Clone)]
+struct Order {
+    request: String,
+    macros: Macros,
+    when: Timing,
+}
+
+/// When; fields are names still.
+#[derive(Clone)]
+enum Timing {
+    Changed(Duration),
+    Every(Duration),
+    Triggered(String),
+    Asked,
+}
+
+/// A file that was found and what of it is to be restored late: all, or what an early pass has left.
+pub(super) struct Restored {
+    source: Source,
+    left: Option<Vec<crate::autosave::format::SavedValue>>,
+}
+
+/// `set_requestfile_path("folder", "folder below")`
+pub(super) fn add_request_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let folder = folder(shell, call)?;
+    if !folder.is_dir() {
+        shell.remark(format!("there is no folder \"{}\"", folder.display()));
+    }
+    shell.autosave.request_folders.push(folder);
+    Ok(Flow::Next)
+}
+
+/// `set_savefile_path("folder", "folder below")`
+pub(super) fn set_save_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let folder = folder(shell, call)?;
+    if !folder.is_dir() {
+        shell.remark(format!("there is no folder \"{}\": nothing can be saved until there is", folder.display()));
+    }
+    shell.autosave.save_folder = Some(folder);
+    Ok(Flow::Next)
+}
+
+fn folder(shell: &Shell, call: &Call<'_>) -> Result<PathBuf, Failure> {
+    let (first, second) = (call.argument(1).unwrap_or_default(), call.argument(2).unwrap_or_default());
+    if first.is_empty() && second.is_empty() {
+        call.needed(1, "a folder")?;
+    }
+    // As in synApps the second is below the first, even if it begins with a slash.
+    let below = if first.is_empty() { second } else { second.trim_start_matches('/') };
+    Ok(shell.path(first).join(below))
+}
+
+/// `set_pass0_restoreFile("file.sav", "P=x:")`
+pub(super) fn restore_before(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    add_file(shell, call, Pass::Early)
+}
+
+/// `set_pass1_restoreFile("file.sav", "P=x:")`
+pub(super) fn restore_after(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    add_file(shell, call, Pass::Late)
+}
+
+fn add_file(shell: &mut Shell, call: &Call<'_>, pass: Pass) -> Outcome {
+    let name = call.needed(1, "a save file")?;
+    if !matches!(shell.stage, Stage::Loading(_)) {
+        return Err("files are restored by iocInit, so this must come before it; fdbrestore does it later"
+            .to_owned()
+            .into());
+    }
+    let macros = match call.argument(2).filter(|list| !list.is_empty()) {
+        Some(list) => Some(Macros::parse(list).map_err(|message| Failure::Word(2, message))?),
+        None => None,
+    };
+    // The folder may be named later.
+    let (path, outcome) = (PathBuf::from(name), "not restored yet".to_owned());
+    shell.autosave.files.push(RestoreFile { path, macros, pass, is_expected: true, outcome });
+    Ok(Flow::Next)
+}
+
+/// `create_monitor_set("file.req", 30, "P=x:")`
+pub(super) fn set_of_changes(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let Some((request, period)) = with_period(call)? else { return Ok(Flow::Next) };
+    add_set(shell, call, 3, request, Timing::Changed(period))
+}
+
+/// `create_periodic_set("file.req", 30, "P=x:")`
+pub(super) fn set_in_time(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let Some((request, period)) = with_period(call)? else { return Ok(Flow::Next) };
+    add_set(shell, call, 3, request, Timing::Every(period))
+}
+
+/// `create_triggered_set("file.req", "x:save", "P=x:")`
+pub(super) fn set_triggered(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let Some(request) = request_name(call) else { return Ok(Flow::Next) };
+    let trigger = call.needed(2, "the PV that triggers it")?;
+    add_set(shell, call, 3, request, Timing::Triggered(trigger.to_owned()))
+}
+
+/// `create_manual_set("file.req", "P=x:")`
+pub(super) fn set_by_hand(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let Some(request) = request_name(call) else { return Ok(Flow::Next) };
+    add_set(shell, call, 2, request, Timing::Asked)
+}
+
+/// None where a script starts synApps' thread by naming no file.
+fn request_name<'a>(call: &Call<'a>) -> Option<&'a str> {
+    call.argument(1).filter(|name| !name.is_empty())
+}
+
+fn with_period<'a>(call: &Call<'a>) -> Result<Option<(&'a str, Duration)>, Failure> {
+    let Some(request) = request_name(call) else { return Ok(None) };
+    let text = call.needed(2, "the number of seconds")?;
+    let period = seconds(text).map_err(|message| Failure::Word(2, message))?;
+    Ok(Some((request, period.clamp(SAVE_PERIOD_MIN, SAVE_PERIOD_MAX))))
+}
+
+fn add_set(shell: &mut Shell, call: &Call<'_>, macros_at: usize, request: &str, when: Timing) -> Outcome {
+    let list = call.argument(macros_at).unwrap_or_default();
+    let macros = Macros::parse(list).map_err(|message| Failure::Word(macros_at, message))?;
+    if ["SAVENAMEPV", "SAVEPATHPV"].iter().any(|name| macros.value(name).is_some()) {
+        shell.remark("SAVENAMEPV and SAVEPATHPV do not count: no PV says where a set is saved".to_owned());
+    }
+    let order = Order { request: request.to_owned(), macros, when };
+    if matches!(shell.stage, Stage::Loading(_)) {
+        // There are no records to ask yet.
+        shell.autosave.asked.push(order);
+        return Ok(Flow::Next);
+    }
+    shell.begin(&order)
+}
+
+/// `manual_save("file.req")`
+pub(super) fn save_now(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "a request file")?;
+    let saved = shell.saver(|saver| saver.save(name).ok_or_else(|| saver.names()))?;
+    match saved {
+        Ok(Some((fodo_net::log::Level::Error, why))) => Err(why.into()),
+        Ok(_) => Ok(Flow::Next),
+        Err(names) => Err(no_set(name, &names)),
+    }
+}
+
+/// `remove_data_set("file.req")`
+pub(super) fn forget(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "a request file")?;
+    let removed = shell.saver(|saver| if saver.remove(name) { Ok(()) } else { Err(saver.names()) })?;
+    removed.map(|()| Flow::Next).map_err(|names| no_set(name, &names))
+}
+
+/// `set_savefile_name("file.req", "other.sav")`
+pub(super) fn rename(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "a request file")?;
+    let path = shell.save_path(call.needed(2, "a save file")?);
+    let moved = shell.saver(|saver| saver.with(name, |set| set.move_to(path)).ok_or_else(|| saver.names()))?;
+    moved.map(|()| Flow::Next).map_err(|names| no_set(name, &names))
+}
+
+fn no_set(name: &str, names: &[String]) -> Failure {
+    let guess = super::table::closest(name, names.iter().map(String::as_str));
+    Failure::Word(1, format!("no set is saved for \"{name}\"{guess}"))
+}
+
+/// `save_restoreShow [level]`
+pub(super) fn show_sets(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let is_long = call.argument(1).is_some_and(|level| level != "0");
+    let text = shell.saver(|saver| saver.shown(is_long))?;
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `dbrestoreShow`
+pub(super) fn show_restored(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    let line = |file: &RestoreFile| {
+        let when = if file.pass == Pass::Early { "before" } else { "after" };
+        format!("{} {when} initialisation: {}\n", file.path.display(), file.outcome)
+    };
+    let text: String = shell.autosave.files.iter().map(line).collect();
+    shell.say(&text);
+    Ok(Flow::Next)
+}
+
+/// `fdbrestore("file.sav")`
+pub(super) fn put_back(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let path = shell.save_path(call.needed(1, "a save file")?);
+    let Stage::Running(crank) = &shell.stage else {
+        return Err("iocInit has not come yet; set_pass0_restoreFile has it restore a file".to_owned().into());
+    };
+    let crank = crank.clone();
+    let outcome = String::new();
+    let mut file = RestoreFile { path, macros: None, pass: Pass::Late, is_expected: true, outcome };
+    let (source, mut complaints) = file.find(shell.autosave.settings.takes_incomplete);
+    let Some(source) = source else { return Err(complaints.join("; ").into()) };
+    let mut put = |field, value| crank.put(field, value, None, None).map_err(|error| error.to_string());
+    complaints.extend(source.put_back(crank.database(), &mut put));
+    complaints.into_iter().for_each(|complaint| shell.remark(complaint));
+    Ok(Flow::Next)
+}
+
+/// `makeAutosaveFileFromDbInfo("file.req", "autosaveFields")`
+pub(super) fn request_of_infos(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "a request file")?;
+    let info = call.needed(2, "the name of an info item")?;
+    let name = if name.contains(".req") { name.to_owned() } else { format!("{name}.req") };
+    write_request(shell, &name, info)
+}
+
+/// `makeAutosaveFiles`
+pub(super) fn requests_of_infos(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    write_request(shell, "info_settings.req", BOTH)?;
+    write_request(shell, "info_positions.req", EARLY)
+}
+
+fn write_request(shell: &mut Shell, name: &str, info: &str) -> Outcome {
+    let (pvs, strangers) = listed(shell.database()?, info);
+    strangers.into_iter().for_each(|stranger| shell.remark(stranger));
+    let text: String = pvs.iter().map(|pv| format!("{pv}\n")).collect();
+    let path = shell.path(name);
+    if shell.is_check() {
+        shell.autosave.made.push((path, text));
+        return Ok(Flow::Next);
+    }
+    let written = disk::replace_plainly(&path, text.as_bytes());
+    written.map_err(|error| Failure::Word(1, format!("\"{name}\" cannot be written: {error}")))?;
+    Ok(Flow::Next)
+}
+
+/// `save_restoreSet_IncompleteSetsOk 0`
+pub(super) fn set_incomplete(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let number = number(call, "0 or 1")?;
+    shell.change_settings(|settings| settings.takes_incomplete = number != 0)
+}
+
+/// `save_restoreSet_DatedBackupFiles 1`
+pub(super) fn set_dates(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let number = number(call, "0 or 1")?;
+    shell.change_settings(|settings| settings.dates_copies = number != 0)
+}
+
+/// `save_restoreSet_NumSeqFiles 3`
+pub(super) fn set_sequence(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let number = number(call, "a number of files")? as usize;
+    if number > SEQUENCE_FILES_MAX {
+        return Err(Failure::Word(1, format!("{SEQUENCE_FILES_MAX} copies are possible")));
+    }
+    shell.change_settings(|settings| settings.n_sequence = number)
+}
+
+/// `save_restoreSet_SeqPeriodInSeconds 600`
+pub(super) fn set_sequence_period(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let period = period(call)?;
+    shell.change_settings(|settings| settings.sequence_period = period)
+}
+
+/// `save_restoreSet_RetrySeconds 60`
+pub(super) fn set_retry(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let period = period(call)?;
+    shell.change_settings(|settings| settings.retry = period)
+}
+
+fn number(call: &Call<'_>, what: &str) -> Result<u32, Failure> {
+    let text = call.needed(1, what)?;
+    text.parse().map_err(|_| Failure::Word(1, format!("\"{text}\" is not {what}")))
+}
+
+fn period(call: &Call<'_>) -> Result<Duration, Failure> {
+    let period = seconds(call.needed(1, "the number of seconds")?).map_err(|message| Failure::Word(1, message))?;
+    Ok(period.clamp(SAVE_PERIOD_MIN, SAVE_PERIOD_MAX))
+}
+
+impl Shell {
+    /// Has the fields that info items name for autosave kept in a folder, without any command.
+    pub fn keep_values_in(&mut self, folder: &Path) {
+        let folder = self.path(&folder.to_string_lossy());
+        let file = |name: &str, pass| {
+            let path = folder.join(name);
+            RestoreFile { path, macros: None, pass, is_expected: false, outcome: "not restored yet".to_owned() }
+        };
+        self.autosave.files.extend([
+            file("info_positions.sav", Pass::Early),
+            file("info_settings.sav", Pass::Early),
+            file("info_settings.sav", Pass::Late),
+            file("info_pass1.sav", Pass::Late),
+        ]);
+        self.autosave.own_folder = Some(folder);
+    }
+
+    fn save_path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.autosave.save_folder.as_ref().unwrap_or(&self.folder).join(name)
+    }
+
+    fn change_settings(&mut self, change: impl FnOnce(&mut Settings)) -> Outcome {
+        change(&mut self.autosave.settings);
+        let settings = self.autosave.settings.clone();
+        if matches!(self.stage, Stage::Running(_)) {
+            self.saver(|saver| saver.set_settings(settings))?;
+        }
+        Ok(Flow::Next)
+    }
+
+    fn saver<T>(&self, visit: impl FnOnce(&Saver) -> T) -> Result<T, Failure> {
+        let mut place = lock(&self.place);
+        let running = place.as_mut().ok_or_else(|| Failure::from("iocInit has not come yet".to_owned()))?;
+        let saver = RunningIoc::saver(running);
+        saver.map(visit).map_err(|error| format!("the operating system gives no thread: {error}").into())
+    }
+
+    /// Restores the files of the early pass, and finds those of the late one.
+    pub(super) fn restore_early(&mut self, loader: &mut Loader) -> Vec<Restored> {
+        let takes_incomplete = self.autosave.settings.takes_incomplete;
+        let mut restored: Vec<Restored> = Vec::new();
+        let mut complaints = Complaints::new();
+        let mut files = std::mem::take(&mut self.autosave.files);
+        // The early pass comes first, whatever the order of the commands.
+        files.sort_by_key(|file| file.pass == Pass::Late);
+        for file in &mut files {
+            file.path = self.save_path(&file.path);
+        }
+        for index in 0..files.len() {
+            let (before, rest) = files.split_at_mut(index);
+            let Some((file, rest)) = rest.split_first_mut() else { break };
+            let (source, told) = file.find(takes_incomplete);
+            let is_second = before.iter().any(|other| other.path == file.path);
+            // What is wrong with the file itself was told at the first pass.
+            complaints.extend(if is_second { Vec::new() } else { told });
+            let Some(source) = source else { continue };
+            if !is_second {
+                complaints.extend(self.copy(&source, &file.path));
+            }
+            let mut left = None;
+            if file.pass == Pass::Early {
+                let (later, told) = source.restore_early(loader);
+                left = Some(later);
+                // What a later pass restores all the same, or finds to be so, is no matter.
+                let has_late = rest.iter().any(|other| (&other.path, other.pass) == (&file.path, Pass::Late));
+                complaints.extend(if has_late { Vec::new() } else { told });
+            }
+            file.outcome = format!("{} values of {}", source.saved.values.len(), source.path.display());
+            restored.push(Restored { source, left });
+        }
+        self.autosave.files = files;
+        complaints.into_iter().for_each(|complaint| self.remark_once(complaint));
+        restored
+    }
+
+    /// A copy of a file as it was restored, beside it, as synApps makes one.
+    fn copy(&self, source: &Source, path: &Path) -> Complaints {
+        let date = jiff::Zoned::now().strftime("_%y%m%d-%H%M%S").to_string();
+        let suffix = if self.autosave.settings.dates_copies { date } else { ".bu".to_owned() };
+        match disk::copy(&source.path, &disk::beside(path, &suffix)) {
+            Ok(()) => Vec::new(),
+            Err(error) => vec![format!("{} cannot be copied beside itself: {error}", source.path.display())],
+        }
+    }
+
+    /// Restores the files of the late pass, and what the early one has left.
+    pub(super) fn restore_late(&mut self, ioc: &Ioc, restored: &[Restored]) {
+        for Restored { source, left } in restored {
+            let complaints = source.restore_late(&ioc.database, left.as_deref());
+            complaints.into_iter().for_each(|complaint| self.remark_once(complaint));
+        }
+    }
+
+    /// The same value of the same file that neither pass can restore is told of once.
+    fn remark_once(&mut self, complaint: String) {
+        let subject = complaint.split_once(" is not restored").map_or(complaint.as_str(), |(subject, _)| subject);
+        if self.told.insert(subject.to_owned()) {
+            // It has its own place; that of iocInit says nothing more.
+            self.deliver(check::Weight::Warning, LoadError { message: complaint, ..LoadError::default() });
+        }
+    }
+
+    /// Now that there are records, begins the sets that were asked for.
+    pub(super) fn save_from_now_on(&mut self) {
+        if let Some(folder) = self.autosave.own_folder.take() {
+            self.keep_infos(&folder);
+        }
+        for order in std::mem::take(&mut self.autosave.asked) {
+            if let Err(failure) = self.begin(&order) {
+                self.tell(failure, &[]);
+            }
+        }
+    }
+
+    /// The sets that info items make by themselves.
+    fn keep_infos(&mut self, folder: &Path) {
+        if let Err(error) = std::fs::create_dir_all(folder) {
+            self.remark(format!("\"{}\" cannot be made, so nothing can be saved there: {error}", folder.display()));
+        }
+        let mut n_sets = 0;
+        for (info, file) in [(EARLY, "info_positions.sav"), (BOTH, "info_settings.sav"), (LATE, "info_pass1.sav")] {
+            let Ok(database) = self.database() else { return };
+            let (pvs, strangers) = listed(database, info);
+            strangers.into_iter().for_each(|stranger| self.remark(stranger));
+            if pvs.is_empty() {
+                continue;
+            }
+            n_sets += 1;
+            let wanted = |pv| Wanted { pv, at: LoadError::default() };
+            let wanted: Vec<Wanted> = pvs.into_iter().map(wanted).collect();
+            if let Err(failure) = self.add(file, folder.join(file), When::Changed(OWN_PERIOD), &wanted) {
+                self.tell(failure, &[]);
+            }
+        }
+        if n_sets == 0 {
+            self.remark(format!("no record has info({BOTH}, \"...\") or its like, so --autosave keeps nothing"));
+        }
+    }
+
+    /// Reads a request file and begins its set; in a check, says what is wrong with it.
+    fn begin(&mut self, order: &Order) -> Outcome {
+        let database = self.database()?;
+        let when = match &order.when {
+            Timing::Changed(period) => When::Changed(*period),
+            Timing::Every(period) => When::Every(*period),
+            Timing::Asked => When::Asked,
+            Timing::Triggered(name) => match field_of(database, name) {
+                Ok(field) => When::Triggered(field),
+                Err(message) => return Err(Failure::Word(2, message)),
+            },
+        };
+        let read = request::read(&order.request, &order.macros, &mut self.open_request());
+        let unreadable = |error| Failure::Word(1, format!("\"{}\" cannot be read: {error}", order.request));
+        let mut request = read.map_err(unreadable)?;
+        request.errors.extend(strangers(database, &request.wanted));
+        let name = Path::new(&order.request).file_name().unwrap_or_default().to_string_lossy();
+        let path = self.save_path(format!("{}.sav", name.strip_suffix(".req").unwrap_or(&name)));
+        let places = self.places();
+        for mut error in request.errors {
+            error.from.extend_from_slice(&places);
+            self.deliver(check::Weight::Error, error);
+        }
+        if self.is_check() {
+            return Ok(Flow::Next);
+        }
+        self.add(&order.request, path, when, &request.wanted)
+    }
+
+    fn add(&mut self, name: &str, path: PathBuf, when: When, wanted: &[Wanted]) -> Outcome {
+        if self.is_check() {
+            return Ok(Flow::Next);
+        }
+        let shown = path.display().to_string();
+        let set = Set::new(name, path, when, wanted, self.database()?);
+        let settings = self.autosave.settings.clone();
+        let added = self.saver(|saver| {
+            saver.set_settings(settings);
+            saver.add(set)
+        })?;
+        added.map(|()| Flow::Next).map_err(|other| format!("{shown} is the file of the set \"{other}\" already").into())
+    }
+
+    /// Opens request files: as the shell's folder means them as long as no other folder is named.
+    fn open_request(&self) -> impl FnMut(&str) -> io::Result<Vec<u8>> + use<> {
+        let named = &self.autosave.request_folders;
+        let folders = if named.is_empty() { vec![self.folder.clone()] } else { named.clone() };
+        let made = self.autosave.made.clone();
+        move |name| {
+            let mut missing = io::Error::from(io::ErrorKind::NotFound);
+            for path in folders.iter().map(|folder| folder.join(name)) {
+                if let Some((_, text)) = made.iter().find(|(made, _)| *made == path) {
+                    return Ok(text.clone().into_bytes());
+                }
+                match std::fs::read(path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => missing = error,
+                    result => return result,
+                }
+            }
+            Err(missing)
+        }
+    }
+}
+
+/// What is wrong with a request file: in itself and, with a database, PVs that it does not have. Included files are
+/// looked for in the folder in hand.
+pub fn mistakes_in_request(file: &str, macros: &Macros, database: Option<&Database>) -> Vec<LoadError> {
+    let request = match request::read(file, macros, &mut |name| std::fs::read(name)) {
+        Ok(request) => request,
+        Err(error) => return vec![LoadError::of_file(file, format!("it cannot be read: {error}"))],
+    };
+    let unknown = database.map_or(Vec::new(), |database| strangers(database, &request.wanted));
+    request.errors.into_iter().chain(unknown).collect()
+}
+
+/// The PVs that no record of the database has, each with its place; of many the first ones.
+fn strangers(database: &Database, wanted: &[Wanted]) -> Vec<LoadError> {
+    let unknown: Vec<&Wanted> = wanted.iter().filter(|wanted| database.field(&wanted.pv).is_none()).collect();
+    let told = |wanted: &&Wanted| {
+        let message = field_of(database, &wanted.pv).err()?;
+        Some(LoadError { message, ..wanted.at.clone() })
+    };
+    let mut errors: Vec<LoadError> = unknown.iter().take(REQUEST_ERRORS_MAX).filter_map(told).collect();
+    if let Some(next) = unknown.get(REQUEST_ERRORS_MAX) {
+        let message = format!("here and below {} more PVs are not there", unknown.len() - REQUEST_ERRORS_MAX);
+        errors.push(LoadError { message, ..next.at.clone() });
+    }
+    errors
+}

@@ -1,0 +1,280 @@
+//! Links between IOCs, over the network.
+#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use fodo_ioc::{Ioc, Policy, RunningIoc};
+use fodo_net::{Channel, ClientConfig, Context, ServerConfig, Severity};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A file of its own; gone when dropped.
+struct File(PathBuf);
+
+impl File {
+    fn new(text: &str) -> File {
+        static N_FILES: AtomicU32 = AtomicU32::new(0);
+        let number = N_FILES.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("fodo-links-{}-{number}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        File(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).unwrap();
+    }
+}
+
+fn load(db: &str) -> Ioc {
+    Ioc::load(&[(File::new(db).0.clone(), String::new())]).unwrap()
+}
+
+fn config(port: u16) -> ServerConfig {
+    ServerConfig {
+        interfaces: vec![Ipv4Addr::LOCALHOST],
+        port,
+        beacons_to_interfaces: false,
+        ..ServerConfig::default()
+    }
+}
+
+fn at(ports: &[u16]) -> ClientConfig {
+    let places = ports.iter().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, *port)));
+    ClientConfig { search_period_max: Duration::from_millis(200), ..ClientConfig::at(places.collect()) }
+}
+
+/// A port for searches that an IOC may have, and have again.
+fn port() -> u16 {
+    std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// An IOC on that port, whose links look at others.
+fn serve(db: &str, own: u16, others: &[u16]) -> RunningIoc {
+    load(db).linked(at(others)).serve(config(own)).unwrap()
+}
+
+fn channel(ioc: &RunningIoc, name: &str) -> Channel {
+    let channel = Context::new(at(&[ioc.udp_port()])).channel(name).unwrap();
+    channel.connect(PATIENCE).unwrap();
+    channel
+}
+
+fn number(channel: &Channel) -> f64 {
+    channel.get(PATIENCE).unwrap().value.first().unwrap().to_f64().unwrap()
+}
+
+/// Waits until a PV has the value.
+fn until(channel: &Channel, wanted: f64) {
+    until_so(channel, &format!("{wanted}"), || number(channel) == wanted);
+}
+
+fn until_so(channel: &Channel, wanted: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{} never is {wanted}", channel.name());
+        std::thread::yield_now();
+    }
+}
+
+fn until_severity(channel: &Channel, wanted: Severity) {
+    let severity = || channel.get(PATIENCE).unwrap().alarm.severity;
+    until_so(channel, &format!("{wanted:?}"), || severity() == wanted);
+}
+
+#[test]
+fn a_record_follows_one_of_another_ioc_through_its_restart() {
+    let far_port = port();
+    let far_db = r#"record(ao, "x") { field(VAL, "1") field(PINI, "YES") }"#;
+    let far = serve(far_db, far_port, &[]);
+    let near = serve(r#"record(ai, "copy") { field(INP, "x CP MS") }"#, 0, &[far_port]);
+    let (x, copy) = (channel(&far, "x"), channel(&near, "copy"));
+
+    until(&copy, 1.0);
+    x.put(2.0, PATIENCE).unwrap();
+    until(&copy, 2.0);
+    until_severity(&copy, Severity::None);
+
+    far.stop();
+    until_severity(&copy, Severity::Invalid);
+    assert_eq!(number(&copy), 2.0);
+
+    let far = serve(far_db, far_port, &[]);
+    until(&copy, 1.0);
+    until_severity(&copy, Severity::None);
+    channel(&far, "x").put(3.0, PATIENCE).unwrap();
+    until(&copy, 3.0);
+}
+
+#[test]
+fn a_pv_that_comes_back_as_another_type_is_read_and_written_as_that() {
+    let far_port = port();
+    let far = serve(r#"record(ao, "x") { field(VAL, "1.5") field(PINI, "YES") }"#, far_port, &[]);
+    let near =
+        serve(r#"record(longin, "n") { field(INP, "x CP") } record(ao, "out") { field(OUT, "x") }"#, 0, &[far_port]);
+    let (n, out) = (channel(&near, "n"), channel(&near, "out"));
+    until(&n, 1.0);
+
+    far.stop();
+    let far = serve(r#"record(stringout, "x") { field(VAL, "42") field(PINI, "YES") }"#, far_port, &[]);
+    until(&n, 42.0);
+    until_so(&out, "written", || {
+        out.put(17.0, PATIENCE).unwrap();
+        out.get(PATIENCE).unwrap().alarm.severity == Severity::None
+    });
+
+    until(&n, 17.0);
+    assert_eq!(channel(&far, "x").get(PATIENCE).unwrap().value, "17.000000".into());
+}
+
+#[test]
+fn an_output_and_a_forward_link_reach_another_ioc_and_a_put_waits_for_its_processing() {
+    let far_port = port();
+    let far = serve(
+        r#"record(ao, "y") { field(FLNK, "n") }
+           record(calc, "n") { field(CALC, "VAL+1") }
+           record(calc, "m") { field(CALC, "VAL+1") }
+           record(calcout, "slow") { field(CALC, "A") field(ODLY, "0.3") field(OUT, "done PP") }
+           record(ao, "done") {}"#,
+        far_port,
+        &[],
+    );
+    let near = serve(
+        r#"record(ao, "out") { field(OUT, "y PP") field(FLNK, "m.PROC") }
+           record(ao, "waits") { field(DTYP, "Async Soft Channel") field(OUT, "slow.A CA") field(VAL, "0") }
+           record(calcout, "seen") { field(INPA, "y") field(INPB, "slow") field(OUT, "y") field(OOPT, "When Zero") field(CALC, "1") }"#,
+        0,
+        &[far_port],
+    );
+    let joined = |name: &str, field: &str| until(&channel(&near, &format!("{name}.{field}")), 1.0);
+    joined("seen", "INAV");
+    joined("seen", "INBV");
+    joined("seen", "OUTV");
+    let (out, waits) = (channel(&near, "out"), channel(&near, "waits"));
+    let ok = |channel: &Channel, value: f64| {
+        // Its own link may be connected a moment later than those that tell of it.
+        until_so(channel, "written", || {
+            channel.put(value, PATIENCE).unwrap();
+            channel.get(PATIENCE).unwrap().alarm.severity == Severity::None
+        });
+    };
+
+    ok(&out, 5.0);
+    until(&channel(&far, "y"), 5.0);
+    until_so(&out, "forwarded", || number(&channel(&far, "n")) >= 1.0 && number(&channel(&far, "m")) >= 1.0);
+    ok(&waits, 7.0);
+    assert_eq!(number(&channel(&far, "done")), 7.0);
+}
+
+#[test]
+fn two_iocs_that_follow_each_other_in_a_loop_stay_bounded_and_serve_others() {
+    let (one_port, other_port) = (port(), port());
+    let one = serve(
+        r#"record(calc, "a") { field(CALC, "A+1") field(INPA, "b CP") } record(ao, "free") {}"#,
+        one_port,
+        &[other_port],
+    );
+    let other = serve(r#"record(calc, "b") { field(CALC, "A+1") field(INPA, "a CP") }"#, other_port, &[one_port]);
+    let (a, b, free) = (channel(&one, "a"), channel(&other, "b"), channel(&one, "free"));
+
+    until_so(&a, "far", || number(&a) > 500.0 && number(&b) > 500.0);
+    free.put(3.0, PATIENCE).unwrap();
+
+    assert_eq!(number(&free), 3.0);
+    let start = Instant::now();
+    one.stop();
+    other.stop();
+    assert!(start.elapsed() < PATIENCE / 4, "it takes {:?} to stop", start.elapsed());
+}
+
+#[test]
+fn ten_thousand_links_connect_and_follow() {
+    const N: usize = 10_000;
+    let far_port = port();
+    let (mut far_db, mut near_db) = (String::new(), String::new());
+    for index in 0..N {
+        writeln!(far_db, "record(ao, x{index}) {{ field(VAL, {index}) field(PINI, YES) }}").unwrap();
+        writeln!(near_db, "record(ai, c{index}) {{ field(INP, \"x{index} CP\") field(FLNK, n) }}").unwrap();
+    }
+    writeln!(near_db, "record(calc, n) {{ field(CALC, \"VAL+1\") }}").unwrap();
+    let far = serve(&far_db, far_port, &[]);
+    let near = serve(&near_db, 0, &[far_port]);
+    let n = channel(&near, "n");
+
+    until_so(&n, "all", || number(&n) >= N as f64);
+    for index in [0, N / 2, N - 1] {
+        until(&channel(&near, &format!("c{index}")), index as f64);
+    }
+    channel(&far, "x77").put(-1.0, PATIENCE).unwrap();
+    until(&channel(&near, "c77"), -1.0);
+}
+
+#[test]
+fn a_rule_counts_with_a_pv_of_another_ioc_and_not_without_it() {
+    let far_port = port();
+    let far = serve(r#"record(ao, "key") { field(VAL, "0") }"#, far_port, &[]);
+    let rules = File::new(r#"ASG(DEFAULT) { INPA("key") RULE(1, READ) RULE(1, WRITE) { CALC("A=1") } }"#);
+    let policy = Policy { access_file: Some((rules.0.clone(), String::new())), ..Policy::default() };
+    let ioc = load(r#"record(ao, "x") {}"#).guarded(policy).unwrap().linked(at(&[far_port]));
+    let near = ioc.serve(config(0)).unwrap();
+    let (key, x) = (channel(&far, "key"), channel(&near, "x"));
+    let may_write = || x.facts().unwrap().may_write;
+    assert!(!may_write());
+
+    key.put(1.0, PATIENCE).unwrap();
+    until_so(&x, "open", may_write);
+    for _ in 0..20 {
+        assert!(near.reload_access().unwrap().is_empty());
+        x.put(1.0, PATIENCE).expect("rules that are read again know what their inputs are");
+    }
+
+    far.stop();
+    until_so(&x, "closed", || !may_write());
+}
+
+#[test]
+fn row_57_a_link_that_is_put_in_its_own_callback_again_and_again_leaves_the_others_alone() {
+    let far_port = port();
+    let far = serve(r#"record(ao, "x") { field(VAL, "1") field(PINI, "YES") } record(ao, "y") {}"#, far_port, &[]);
+    // What `a` follows processes it, that puts the link by which it follows, and the new link brings a value.
+    let near = serve(
+        r#"record(calc, "a") { field(INPA, "x CP") field(CALC, "VAL+1") field(FLNK, "again") }
+           record(stringout, "again") { field(VAL, "x CP") field(OUT, "a.INPA") }
+           record(ai, "other") { field(INP, "y CP") }"#,
+        0,
+        &[far_port],
+    );
+    let (a, other) = (channel(&near, "a"), channel(&near, "other"));
+
+    until_so(&a, "far", || number(&a) > 200.0);
+    channel(&far, "y").put(4.0, PATIENCE).unwrap();
+
+    until(&other, 4.0);
+    let n_channels: usize = far.clients().iter().map(|client| client.n_channels).sum();
+    assert!(n_channels < 50, "{n_channels} channels for two links");
+}
+
+#[test]
+fn row_58_an_ioc_with_links_under_way_stops_at_once() {
+    let (far_port, nowhere) = (port(), port());
+    let mut db = String::new();
+    for index in 0..2_000 {
+        let pv = if index % 2 == 0 { "x" } else { "never" };
+        writeln!(db, "record(calc, r{index}) {{ field(CALC, \"VAL+1\") field(SCAN, \".1 second\")").unwrap();
+        writeln!(db, "field(INPA, \"{pv} CP\") field(FLNK, \"{pv}.PROC\") }}").unwrap();
+    }
+    let _far = serve(r#"record(ao, "x") {}"#, far_port, &[]);
+    let near = serve(&db, 0, &[far_port, nowhere]);
+    let first = channel(&near, "r0");
+    until_so(&first, "running", || number(&first) > 5.0);
+
+    let start = Instant::now();
+    near.stop();
+
+    assert!(start.elapsed() < Duration::from_secs(3), "it takes {:?} to stop", start.elapsed());
+}

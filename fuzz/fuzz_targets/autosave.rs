@@ -1,0 +1,7 @@
+//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/autosave.rs`.
+#![no_main]
+
+#[path = "../src/autosave.rs"]
+mod autosave;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| autosave::feed(bytes));
