@@ -58,6 +58,8 @@ pub struct Process {
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     last_words: Arc<Mutex<VecDeque<String>>>,
+    /// Disconnected once all of its complaints are kept.
+    complaints: Receiver<()>,
     name: String,
 }
 
@@ -80,15 +82,17 @@ impl Process {
                 }
             });
         }
+        let (until_here, complaints) = channel();
         if let Some(output) = child.stderr.take() {
             let kept = Arc::clone(&last_words);
             std::thread::spawn(move || {
+                let _until_here = until_here;
                 let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
                 lines.for_each(|line| keep(&kept, &String::from_utf8_lossy(&line)));
             });
         }
         let input = child.stdin.take();
-        Ok(Process { child, input, lines, last_words, name: name.to_string() })
+        Ok(Process { child, input, lines, last_words, complaints, name: name.to_string() })
     }
 
     /// The next line of its output.
@@ -96,7 +100,11 @@ impl Process {
         match self.lines.recv_timeout(timeout) {
             Ok(line) => Ok(line),
             Err(RecvTimeoutError::Timeout) => Err(self.failure(&format!("said nothing for {timeout:?}"))),
-            Err(RecvTimeoutError::Disconnected) => Err(self.failure("has ended")),
+            Err(RecvTimeoutError::Disconnected) => {
+                // Its last words may still be under way; children of its own may keep the pipe open.
+                let _ = self.complaints.recv_timeout(Duration::from_secs(1));
+                Err(self.failure("has ended"))
+            }
         }
     }
 
