@@ -88,5 +88,6 @@ pub fn free_port() -> u16 {
 /// A prefix for names that no other test uses.
 pub fn prefix() -> String {
     let number = N_PREFIXES.fetch_add(1, Ordering::Relaxed);
-    format!("T{}x{number}:", std::process::id())
+    // All of one length, since texts that hold them may be cut.
+    format!("T{}x{number:03}:", std::process::id())
 }
