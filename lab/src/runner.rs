@@ -55,7 +55,8 @@ impl Pair {
             Client::RawReused => task.request == Request::MoveArray,
             _ if self.server == ServerKind::Caproto && task.point > CAPROTO_POINT_MAX => false,
             client if client.external().is_some() || self.server == ServerKind::Caproto => {
-                task.is_for_external && !matches!(task.request, Request::PutUnconfirmedAtOnce | Request::GetInFlight)
+                let is_asked = task.is_for_external && !task.without.contains(&client);
+                is_asked && !matches!(task.request, Request::PutUnconfirmedAtOnce | Request::GetInFlight)
             }
             _ => true,
         }

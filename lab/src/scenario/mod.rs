@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{Ask, Batch, Ending, Variant};
+use crate::driver::{Ask, Batch, Client, Ending, Variant};
 use crate::placement::{Link, Placement};
 pub use measure::{Interview, Measured};
 
@@ -143,6 +143,9 @@ pub struct Points {
     /// Those that clients of other languages are asked, of each variant; all of them where nothing is said. Such a
     /// client takes a second to start and half of one to prepare for each question, whatever the point.
     external: Option<HashMap<Variant, Vec<usize>>>,
+    /// Clients of other languages that are not asked, since it takes them a second to prepare.
+    #[serde(default)]
+    without: Vec<Client>,
     /// Those that are asked between two hosts with a delay as well, of every variant that has them.
     #[serde(default)]
     delayed: Vec<usize>,
@@ -197,6 +200,8 @@ pub struct Task {
     pub cap_s: f64,
     /// Whether clients of other languages are asked it as well.
     pub is_for_external: bool,
+    /// Which of these are not.
+    pub without: Vec<Client>,
     /// Whether it is asked between two hosts as well.
     pub is_for_hosts: bool,
     /// Whether it is also asked there with a delay.
@@ -271,6 +276,7 @@ pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<T
                     point,
                     cap_s,
                     is_for_external,
+                    without: points.without.clone(),
                     is_for_hosts,
                     is_for_delay: points.delayed.contains(&point),
                     scenarios: vec![index],
@@ -279,6 +285,7 @@ pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<T
                     Some(known) => {
                         known.scenarios.push(index);
                         known.is_for_external |= is_for_external;
+                        known.without.retain(|client| points.without.contains(client));
                         known.is_for_hosts |= is_for_hosts;
                         known.is_for_delay |= task.is_for_delay;
                     }
