@@ -332,9 +332,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             Target::Constant => {}
             Target::Field { record, modifiers, .. } if modifiers.is_time => {
                 let (time, tag) = self.leave().0.time_of(record);
-                let own = self.lock();
-                own.common().time = time;
-                own.common().user_tag = tag;
+                let common = self.lock().common();
+                (common.time, common.user_tag) = (time, tag);
                 return;
             }
             Target::Outside { is_time: true } => {
@@ -369,12 +368,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// With TSE -2 an input takes the time of the record that it reads, as Soft Channel does.
     pub(crate) fn stamp_from(&mut self, link: impl Fn(&R) -> &Link) {
-        let is_wanted = {
-            let own = self.lock();
-            let common = own.common();
-            common.time_event == -2 && common.time_link.is_constant()
-        };
-        if !is_wanted {
+        let common = self.lock().common();
+        if common.time_event != -2 || !common.time_link.is_constant() {
             return;
         }
         let path = link(self.lock()).path();

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::inherit::{Raised, inherit};
 use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
 use crate::line::{Line, Wanted};
-use crate::link::{Path, Target, Trigger, When};
+use crate::link::{Inherit, Path, Target, Trigger, When};
 use crate::post::Posts;
 use crate::record::{CHANGED, with};
 use crate::scan::{EVENT, IO_INTERRUPT, Place, Scans};
@@ -295,18 +295,19 @@ impl Turn<'_> {
             // Base reads no link through a link.
             return Err(Broken);
         }
-        let (value, alarm) = self
-            .with(from, |body, _| {
-                let value = crate::post::reading(body, field).value;
-                let common = body.common();
-                (value, Raised { status: common.status, severity: common.severity, message: common.message.clone() })
-            })
-            .ok_or(Broken)?;
+        let is_inherited = from != record && modifiers.inherit != Inherit::Not;
+        let read = self.with(from, |body, _| {
+            let value = crate::post::reading(body, field).value;
+            let common = body.common();
+            let alarm = || Raised { status: common.status, severity: common.severity, message: common.message.clone() };
+            (value, is_inherited.then(alarm))
+        });
+        let (value, alarm) = read.ok_or(Broken)?;
         let value = self.core.convert(from, field, value, kind).map_err(|_| Broken)?;
         if value.len() < n_elements {
             return Err(Broken);
         }
-        if from != record {
+        if let Some(alarm) = alarm {
             self.with(record, |body, _| inherit(body.common(), modifiers.inherit, alarm));
         }
         Ok(Some(value))
@@ -324,14 +325,14 @@ impl Turn<'_> {
             return Ok(());
         }
         let written = self.write(to, field, value);
-        let alarm = self
-            .with(from, |body, _| {
+        if modifiers.inherit != Inherit::Not {
+            let alarm = self.with(from, |body, _| {
                 let common = body.common();
                 let message = common.new_message.clone();
                 Raised { status: common.new_status, severity: common.new_severity, message }
-            })
-            .ok_or(Broken)?;
-        self.with(to, |body, _| inherit(body.common(), modifiers.inherit, alarm));
+            });
+            self.with(to, |body, _| alarm.map(|alarm| inherit(body.common(), modifiers.inherit, alarm)));
+        }
         written.map_err(|_| Broken)?;
         if field == PROC {
             return self.process_nested(from, to);

@@ -175,29 +175,23 @@ pub(crate) fn time_source<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<Ta
 
 fn mode<R: Simulated>(step: &mut Step<'_, '_, R>) -> u16 {
     if !step.is_completion {
-        {
-            let record = step.lock();
-            let simulation = record.simulation();
-            if *simulation.scan != u16::MAX {
-                *simulation.old_mode = *simulation.mode;
-            }
+        let simulation = step.lock().simulation();
+        if *simulation.scan != u16::MAX {
+            *simulation.old_mode = *simulation.mode;
         }
         match step.fetch_quietly::<u16>(R::mode_link) {
             Ok(Some(mode)) => *step.lock().simulation().mode = mode,
             Ok(None) => {}
             Err(Broken) => {
-                let record = step.lock();
-                let common = record.common();
+                let common = step.lock().common();
                 if common.new_severity == 0 {
                     common.new_status = Status::LINK.0;
                 }
             }
         }
-        let (before, is_changed) = {
-            let record = step.lock();
-            (record.common().scan, swap_scan(&mut *record))
-        };
-        if is_changed {
+        let record = step.lock();
+        let before = record.common().scan;
+        if swap_scan(record) {
             step.rescan(before);
         }
     }
