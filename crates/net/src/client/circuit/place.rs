@@ -17,7 +17,7 @@ pub(in crate::client) struct Place {
 
 impl Place {
     /// Whether it has many elements. Such a channel always gives arrays, whatever came this time.
-    pub(super) fn is_array(&self) -> bool {
+    pub(in crate::client) fn is_array(&self) -> bool {
         self.count != 1
     }
 
@@ -68,7 +68,7 @@ impl Place {
 }
 
 /// What a channel of many elements gives.
-pub(super) fn as_array(mut reading: Reading) -> Reading {
+pub(in crate::client) fn as_array(mut reading: Reading) -> Reading {
     if let Value::Scalar(scalar) = reading.value {
         reading.value = Value::Array(scalar.into());
     }
