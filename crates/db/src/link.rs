@@ -116,6 +116,11 @@ impl Modifiers {
             Trigger::None | Trigger::Passive | Trigger::Channel => None,
         }
     }
+
+    /// Whether Base would go through a channel, even to a record that is here.
+    pub(crate) fn is_channel(self) -> bool {
+        !matches!(self.trigger, Trigger::None | Trigger::Passive)
+    }
 }
 
 /// The words after the name.

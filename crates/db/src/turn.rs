@@ -295,9 +295,12 @@ impl Turn<'_> {
             // Base reads no link through a link.
             return Err(Broken);
         }
-        let is_inherited = from != record && modifiers.inherit != Inherit::Not;
+        // A record's own alarm comes back to it through a channel only, as in Base.
+        let is_inherited = modifiers.inherit != Inherit::Not && (from != record || modifiers.is_channel());
         let read = self.with(from, |body, _| {
-            let value = crate::post::reading(body, field).value;
+            let is_unset = field == body.record_type().value && body.is_unset();
+            let value =
+                if is_unset { Value::from(Vec::<Text>::new()) } else { crate::post::reading(body, field).value };
             let common = body.common();
             let alarm = || Raised { status: common.status, severity: common.severity, message: common.message.clone() };
             (value, is_inherited.then(alarm))

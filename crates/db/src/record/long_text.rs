@@ -64,6 +64,7 @@ pub(crate) fn suited(value: Value, to: Option<Kind>) -> Option<Value> {
         _ => Text::EMPTY,
     };
     match to? {
+        Kind::I8 | Kind::U8 if value.is_empty() => Some(value),
         Kind::I8 | Kind::U8 => {
             let mut bytes = text.as_bytes().to_vec();
             bytes.push(0);

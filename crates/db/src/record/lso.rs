@@ -123,11 +123,11 @@ impl Output for Lso {
     }
 
     fn simulated_value(&self) -> Value {
-        self.value.clone().into()
+        self.text()
     }
 
     fn value_to_write(&mut self) -> Option<Value> {
-        Some(self.value.clone().into())
+        Some(self.text())
     }
 
     fn suited(value: Value, to: Option<Kind>) -> Option<Value> {
@@ -136,6 +136,11 @@ impl Output for Lso {
 }
 
 impl Lso {
+    /// What is written; a text that was never set has not even the NUL behind it.
+    fn text(&self) -> Value {
+        if self.length == 0 { Value::from(Vec::<u8>::new()) } else { self.value.clone().into() }
+    }
+
     fn take(&mut self, text: &Text) {
         self.value = fitting(text, self.size.into());
         self.length = length(&self.value);

@@ -122,18 +122,25 @@ impl Record for MbboDirect {
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let mut is_well = true;
+        let stamp = |step: &mut Step<'_, '_, MbboDirect>| {
+            let simulated = time_source(step).map(|_| Target::Constant);
+            step.stamp(simulated);
+        };
+        // Where there is no value to drive there is no new time either, as in Base.
         if !step.is_completion && desired(step) {
             let direct = step.lock();
             direct.common.undefined = 0;
             direct.convert();
+            stamp(step);
         }
         match output::drive(step) {
             Driven::Not => {}
             Driven::Done(is_written) => is_well = is_written,
             Driven::Waiting(outcome) => return outcome,
         }
-        let simulated = time_source(step).map(|_| Target::Constant);
-        step.stamp(simulated);
+        if step.is_completion {
+            stamp(step);
+        }
         step.post(MbboDirect::monitor);
         Outcome::done(is_well)
     }
@@ -181,8 +188,9 @@ impl Output for MbboDirect {
     }
 
     fn value_to_write(&mut self) -> Option<Value> {
+        // VAL has a sign, and is written without one, as in Base.
         let is_raw = Device::of(self) == Device::Raw;
-        Some(if is_raw { (self.raw_value & self.mask).into() } else { self.value.into() })
+        Some(if is_raw { self.raw_value & self.mask } else { self.value.cast_unsigned() }.into())
     }
 }
 

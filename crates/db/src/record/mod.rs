@@ -161,6 +161,11 @@ pub(crate) trait Record: Fields + Send {
         0
     }
 
+    /// Whether there is nothing yet in VAL that a link could read.
+    fn is_unset(&self) -> bool {
+        false
+    }
+
     /// One of its own fields was set by a put; those with SPECIAL, and arrays.
     fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str>
     where

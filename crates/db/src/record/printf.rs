@@ -48,6 +48,10 @@ impl Record for Printf {
         self.size
     }
 
+    fn is_unset(&self) -> bool {
+        self.length == 0
+    }
+
     fn after_put(&mut self, _field: u16, posts: &mut Posts) -> Result<(), &'static str> {
         self.length = length(&self.value);
         posts.post(self, LEN, CHANGED);
