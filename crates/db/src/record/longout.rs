@@ -145,7 +145,7 @@ macro_rules! whole_output {
         }
 
         impl Output for $record {
-            const TELLS_FAILURE: bool = <$record as Choice>::TELLS_FAILURE;
+            const TELLS_FAILURE: bool = false;
 
             fn output(&self) -> &Link {
                 &self.output
@@ -196,8 +196,6 @@ pub(super) use whole_output;
 
 /// Whether a round of processing writes OUT.
 pub(super) trait Choice {
-    const TELLS_FAILURE: bool;
-
     /// The record starts.
     fn begin(&mut self) {}
 
@@ -220,8 +218,6 @@ whole_output!(LongOut, "longout", Long, i32,
     severities { PROP });
 
 impl Choice for LongOut {
-    const TELLS_FAILURE: bool = false;
-
     fn begin(&mut self) {
         self.previous_value = self.value;
         self.must_write = true;

@@ -87,9 +87,8 @@ impl Record for MbboDirect {
             for (index, place) in self.bits.iter_mut().enumerate() {
                 *place = bit(self.value, index);
             }
-            self.old_bits = self.value;
         }
-        // RVAL waits for the first round of processing, as in Base.
+        // RVAL and OBIT wait for the first round of processing, as in Base.
         self.last_monitored = self.value;
         self.old_raw = self.raw_value;
         self.old_readback = self.readback;
@@ -170,6 +169,8 @@ fn desired(step: &mut Step<'_, '_, MbboDirect>) -> bool {
 }
 
 impl Output for MbboDirect {
+    const TELLS_FAILURE: bool = false;
+
     fn output(&self) -> &Link {
         &self.output
     }
@@ -212,8 +213,8 @@ impl MbboDirect {
         }
         for index in 0..self.bits.len() {
             let now = bit(self.value, index);
+            self.bits[index] = now;
             if bit(self.old_bits, index) != now {
-                self.bits[index] = now;
                 posts.post(self, B0 + index as u16, changed);
             }
         }

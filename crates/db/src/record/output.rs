@@ -10,7 +10,7 @@ use crate::step::{Outcome, Step};
 /// A record that drives something.
 pub(crate) trait Output: Simulated {
     /// Whether an OUT that cannot be written makes a link to this record fail; some device supports of Base keep it
-    /// to themselves, and the alarm tells of it.
+    /// to themselves, and the alarm tells of it. Async Soft Channel always tells.
     const TELLS_FAILURE: bool = true;
 
     /// OUT.
@@ -95,5 +95,5 @@ pub(crate) fn write_link<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
         return Driven::Waiting(Outcome::Waiting);
     }
     let is_well = step.drive("OUT", R::output, value).is_ok();
-    Driven::Done(is_well || !R::TELLS_FAILURE)
+    Driven::Done(is_well || !(R::TELLS_FAILURE || is_async))
 }
