@@ -347,7 +347,9 @@ impl Circuit {
             let error = Error::Disconnected { pv: operation.channel().name().to_owned(), server: self.server };
             afterwards.woken.push(operation.end(Err(error)));
         }
-        afterwards.woken.extend(batches.iter_mut().map(|batch| batch.end_all(only, &Failure::Disconnected)));
+        afterwards.woken.extend(
+            batches.iter_mut().filter_map(|batch| batch.end_all(only, &Failure::Disconnected)).map(Waiter::Thread),
+        );
     }
 
     /// The end of the circuit; its channels are looked for again.
@@ -384,7 +386,9 @@ impl Circuit {
         for (_, InProgress { operation, .. }) in operations.drain() {
             afterwards.woken.push(operation.end(Err(operation.channel().closed())));
         }
-        afterwards.woken.extend(batches.iter_mut().map(|batch| batch.end_all(None, &Failure::Closed)));
+        afterwards
+            .woken
+            .extend(batches.iter_mut().filter_map(|batch| batch.end_all(None, &Failure::Closed)).map(Waiter::Thread));
         self.close(&mut state, None);
         self.release(state);
     }

@@ -39,14 +39,14 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// With what an answer before it has given. `is_array`: the channel has many elements (`Place::is_array`).
-    pub(super) fn completed(self, meta: Option<Arc<Meta>>, is_array: bool) -> Outcome {
-        match self {
-            Outcome::Reading(mut reading) => {
-                reading.meta = meta.or(reading.meta);
-                Outcome::Reading(if is_array { as_array(reading) } else { reading })
-            }
-            other => other,
+    /// Adds what an answer before it has given. `is_array`: the channel has many elements (`Place::is_array`).
+    pub(super) fn complete(&mut self, meta: Option<Arc<Meta>>, is_array: bool) {
+        let Outcome::Reading(reading) = self else { return };
+        if meta.is_some() {
+            reading.meta = meta;
+        }
+        if is_array {
+            as_array(&mut reading.value);
         }
     }
 }

@@ -27,7 +27,10 @@ impl Circuit {
                 }
                 Event::Update { subscription, result } => match state.subscriptions.get(&subscription) {
                     Some(Subscribed::Updates(monitor, is_array)) => {
-                        let result = result.map(|reading| if *is_array { as_array(reading) } else { reading });
+                        let mut result = result;
+                        if let (true, Ok(reading)) = (*is_array, &mut result) {
+                            as_array(&mut reading.value);
+                        }
                         match monitor.updated(result, state.heard_at) {
                             Waiter::Nobody => {}
                             Waiter::Callback(monitor) => state.called.push(monitor),
@@ -91,23 +94,32 @@ impl Circuit {
     /// An operation ends. `is_get`: only if it is of that kind; an answer of the other kind is a server's mistake, and the
     /// right one may still come.
     fn end(&self, state: &mut State, ioid: Ioid, is_get: Option<bool>, result: Result<Outcome, Eca>) {
-        let waiter = if let Some(batch) = state.batch(ioid) {
-            batch.end(ioid, is_get, result.map_err(|status| Failure::Refused(Refusal::Status(status))))
-        } else {
-            let Entry::Occupied(entry) = state.operations.entry(ioid) else { return };
-            if is_get.is_some_and(|is_get| is_get != entry.get().is_get) {
-                return;
+        if let Some(batch) = state.batch(ioid) {
+            let result = result.map_err(|status| Failure::Refused(Refusal::Status(status)));
+            if let Some(thread) = batch.end(ioid, is_get, result) {
+                state.afterwards.woken.push(Waiter::Thread(thread));
             }
-            let InProgress { operation, is_array, meta, .. } = entry.remove();
-            let result = result.map(|outcome| outcome.completed(meta, is_array)).map_err(|status| Error::Refused {
+            return;
+        }
+        let Entry::Occupied(entry) = state.operations.entry(ioid) else { return };
+        if is_get.is_some_and(|is_get| is_get != entry.get().is_get) {
+            return;
+        }
+        let InProgress { operation, is_array, meta, .. } = entry.remove();
+        let result = match result {
+            Ok(mut outcome) => {
+                outcome.complete(meta, is_array);
+                Ok(outcome)
+            }
+            Err(status) => Err(Error::Refused {
                 pv: operation.channel().name().to_owned(),
                 server: self.server,
                 refusal: Refusal::Status(status),
-            });
-            operation.end(result)
+            }),
         };
-        if !matches!(waiter, Waiter::Nobody) {
-            state.afterwards.woken.push(waiter);
+        match operation.end(result) {
+            Waiter::Nobody => {}
+            waiter => state.afterwards.woken.push(waiter),
         }
     }
 
