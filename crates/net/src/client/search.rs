@@ -75,8 +75,7 @@ impl Search {
         let known = searches.iter().find(|(of, _)| of == config).and_then(|(_, search)| search.upgrade());
         if let Some(search) = known {
             let mut state = lock(&search.state);
-            state.contexts.retain(|context| context.strong_count() > 0);
-            state.contexts.push(context);
+            state.add_context(context);
             drop(state);
             return Ok(search);
         }
@@ -370,6 +369,15 @@ impl State {
     /// The channels of what was claimed.
     fn claimed(&self, claims: &[Claim]) -> Vec<(Arc<ChannelCore>, Claim)> {
         claims.iter().filter_map(|claim| Some((self.channels.get(claim.cid)?.clone(), *claim))).collect()
+    }
+
+    /// Those that are gone are looked for when there is no room, so that many contexts cost no more each than a few.
+    fn add_context(&mut self, context: Weak<ContextCore>) {
+        if self.contexts.len() == self.contexts.capacity() {
+            self.contexts.retain(|context| context.strong_count() > 0);
+            self.contexts.reserve(self.contexts.len() + 1);
+        }
+        self.contexts.push(context);
     }
 
     fn tell(&self, notice: &Notice) {
