@@ -58,6 +58,10 @@ impl Pair {
             }
             Client::RawReused | Client::FodoInto => task.request == Request::MoveArray,
             _ if self.server == ServerKind::Caproto && task.point > CAPROTO_POINT_MAX => false,
+            // A peer has threads for each context and each client: tens of thousands of them.
+            _ if task.request == Request::ContextsAtWork => {
+                self.client == Client::Fodo && self.server == ServerKind::Fodo
+            }
             client if client.external().is_some() || self.server == ServerKind::Caproto => {
                 let is_asked = task.is_for_external && !task.without.contains(&client);
                 is_asked && !matches!(task.request, Request::PutUnconfirmedAtOnce | Request::GetInFlight)

@@ -10,7 +10,7 @@ use fodo_net::{
 };
 
 use super::batch::ns;
-use super::sockets::wait_for_sockets;
+use super::sockets::{n_threads, wait_for_sockets};
 use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed};
 use crate::limit::{BATCH_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
 
@@ -323,6 +323,40 @@ impl Driver for Fodo {
         for (index, reading) in readings.iter().enumerate() {
             batch.check(index, double(reading)?)?;
         }
+        Ok(timed)
+    }
+
+    fn contexts_at_work(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let names = batch.names();
+        let (n_before, n_threads_before) = (wait_for_sockets(|_| true, Duration::ZERO)?, n_threads()?);
+        let start = Instant::now();
+        let mut contexts = Vec::with_capacity(batch.n);
+        for _name in &names {
+            contexts.push(new_context()?);
+        }
+        let created_ns = Some(ns(start.elapsed()));
+        let mut channels = Vec::with_capacity(batch.n);
+        for (context, name) in contexts.iter().zip(&names) {
+            channels.push(context.channel(name).map_err(failed("making a channel"))?);
+        }
+        let gets: Vec<_> = channels.iter().map(|channel| channel.start_get(Request::default())).collect();
+        let readings = many::wait(gets, BATCH_MAX);
+        let mut timed = Timed::since(start, 0);
+        for (index, reading) in readings.into_iter().enumerate() {
+            batch.check(index, double(&reading.map_err(failed("get"))?)?)?;
+        }
+        timed.n = wait_for_sockets(|_| true, Duration::ZERO)?.saturating_sub(n_before);
+        timed.created_ns = created_ns;
+        let n_more = n_threads()?.saturating_sub(n_threads_before);
+        if n_more > 0 {
+            let why = format!("{n_more} more threads");
+            return Err(Failure::Operation { what: "contexts_at_work".into(), why });
+        }
+        let start = Instant::now();
+        drop((channels, contexts));
+        timed.close_ns = Some(ns(start.elapsed()));
+        // The next is not to find them still closing.
+        wait_for_sockets(|n| n <= n_before, BATCH_MAX)?;
         Ok(timed)
     }
 }
