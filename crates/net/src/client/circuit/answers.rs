@@ -9,6 +9,7 @@ use fodo_ca::eca::Eca;
 use fodo_ca::{Cid, Ioid, Sid};
 use fodo_data::Reading;
 
+use super::super::batch::Failure;
 use super::super::channel::Activated;
 use super::super::monitor::MonitorCore;
 use super::super::operation::{Outcome, Task, Waiter};
@@ -21,10 +22,15 @@ impl Circuit {
         for event in events.drain(..) {
             match event {
                 Event::ReadDone { ioid, result } => self.read_done(state, ioid, result),
-                Event::WriteDone { ioid, result } => self.end(state, ioid, false, result.map(|()| Outcome::Written)),
+                Event::WriteDone { ioid, result } => {
+                    self.end(state, ioid, Some(false), result.map(|()| Outcome::Written))
+                }
                 Event::Update { subscription, result } => match state.subscriptions.get(&subscription) {
                     Some(Subscribed::Updates(monitor, is_array)) => {
-                        let result = result.map(|reading| if *is_array { as_array(reading) } else { reading });
+                        let mut result = result;
+                        if let (true, Ok(reading)) = (*is_array, &mut result) {
+                            as_array(&mut reading.value);
+                        }
                         match monitor.updated(result, state.heard_at) {
                             Waiter::Nobody => {}
                             Waiter::Callback(monitor) => state.called.push(monitor),
@@ -46,10 +52,7 @@ impl Circuit {
                     }
                 }
                 Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.gone(state, cid),
-                Event::Complaint { ioid: Some(ioid), status, .. } => {
-                    let is_get = state.operations.get(&ioid).is_some_and(|entry| entry.is_get);
-                    self.end(state, ioid, is_get, Err(status));
-                }
+                Event::Complaint { ioid: Some(ioid), status, .. } => self.end(state, ioid, None, Err(status)),
                 Event::Complaint { cid, status, .. } => {
                     if let Some(channel) = cid.and_then(|cid| state.channels.get(&cid)) {
                         channel.complained(status);
@@ -75,35 +78,46 @@ impl Circuit {
             false => state.descriptions.remove(&ioid),
         };
         let Some(of) = description_of else {
-            return self.end(state, ioid, true, result.map(Outcome::Reading));
+            return self.end(state, ioid, Some(true), result.map(Outcome::Reading));
         };
-        match (result, state.operations.get_mut(&of)) {
-            (Ok(reading), Some(entry)) => entry.meta = reading.meta,
-            (Err(status), _) => self.end(state, of, true, Err(status)),
-            (Ok(_), None) => {}
+        let reading = match result {
+            Ok(reading) => reading,
+            Err(status) => return self.end(state, of, Some(true), Err(status)),
+        };
+        if let Some(batch) = state.batch(of) {
+            batch.described(of, reading.meta);
+        } else if let Some(entry) = state.operations.get_mut(&of) {
+            entry.meta = reading.meta;
         }
     }
 
-    fn end(&self, state: &mut State, ioid: Ioid, is_get: bool, result: Result<Outcome, Eca>) {
-        let Entry::Occupied(entry) = state.operations.entry(ioid) else { return };
-        // An answer of the other kind is a server's mistake; the right one may still come.
-        if entry.get().is_get != is_get {
+    /// An operation ends. `is_get`: only if it is of that kind; an answer of the other kind is a server's mistake, and the
+    /// right one may still come.
+    fn end(&self, state: &mut State, ioid: Ioid, is_get: Option<bool>, result: Result<Outcome, Eca>) {
+        if let Some(batch) = state.batch(ioid) {
+            let result = result.map_err(|status| Failure::Refused(Refusal::Status(status)));
+            if let Some(thread) = batch.end(ioid, is_get, result) {
+                state.afterwards.woken.push(Waiter::Thread(thread));
+            }
             return;
         }
-        let InProgress { asker, is_array, meta, .. } = entry.remove();
+        let Entry::Occupied(entry) = state.operations.entry(ioid) else { return };
+        if is_get.is_some_and(|is_get| is_get != entry.get().is_get) {
+            return;
+        }
+        let InProgress { operation, is_array, meta, .. } = entry.remove();
         let result = match result {
-            Ok(Outcome::Reading(mut reading)) => {
-                reading.meta = meta.or(reading.meta);
-                Ok(Outcome::Reading(if is_array { as_array(reading) } else { reading }))
+            Ok(mut outcome) => {
+                outcome.complete(meta, is_array);
+                Ok(outcome)
             }
-            Ok(other) => Ok(other),
             Err(status) => Err(Error::Refused {
-                pv: asker.channel().name().to_owned(),
+                pv: operation.channel().name().to_owned(),
                 server: self.server,
                 refusal: Refusal::Status(status),
             }),
         };
-        match asker.end(result) {
+        match operation.end(result) {
             Waiter::Nobody => {}
             waiter => state.afterwards.woken.push(waiter),
         }
@@ -149,7 +163,7 @@ impl Circuit {
         let is_its = |subscribed: &Subscribed| subscribed.monitor().channel().cid() == cid;
         let lost = state.subscriptions.extract_if(|_, subscribed| is_its(subscribed));
         state.afterwards.dropped.extend(lost.map(|(_, subscribed)| subscribed.into_monitor()));
-        self.drop_operations(state, |of| of.cid() == cid);
+        self.drop_operations(state, Some(cid));
         channel.lost(self.server, Some(Refusal::Channel), &mut state.afterwards);
         self.close_if_unused(state);
     }
