@@ -40,6 +40,10 @@ impl Pair {
         let mut pairs = vec![Pair::FLOOR, Pair { client: Client::RawReused, server: ServerKind::Raw }];
         for &client in &settings.clients {
             pairs.extend(settings.servers.iter().map(|&server| Pair { client, server }));
+            if client == Client::Fodo {
+                let own = settings.servers.iter().filter(|&&server| server != ServerKind::Caproto);
+                pairs.extend(own.map(|&server| Pair { client: Client::FodoInto, server }));
+            }
         }
         pairs
     }
@@ -52,8 +56,12 @@ impl Pair {
             Client::Raw => {
                 !matches!(task.request, Request::ContextClose | Request::CreateContexts | Request::CreateChannels)
             }
-            Client::RawReused => task.request == Request::MoveArray,
+            Client::RawReused | Client::FodoInto => task.request == Request::MoveArray,
             _ if self.server == ServerKind::Caproto && task.point > CAPROTO_POINT_MAX => false,
+            // A peer has threads for each context and each client: tens of thousands of them.
+            _ if task.request == Request::ContextsAtWork => {
+                self.client == Client::Fodo && self.server == ServerKind::Fodo
+            }
             client if client.external().is_some() || self.server == ServerKind::Caproto => {
                 let is_asked = task.is_for_external && !task.without.contains(&client);
                 is_asked && !matches!(task.request, Request::PutUnconfirmedAtOnce | Request::GetInFlight)

@@ -18,6 +18,9 @@ use crate::server::Server;
 pub enum Client {
     /// Ours.
     Fodo,
+    /// Ours, reading arrays into reused memory as libca does.
+    #[value(skip)]
+    FodoInto,
     /// That of EPICS.
     Libca,
     /// PSI's, in Java: the one the studies measured.
@@ -45,6 +48,7 @@ impl Client {
     pub fn text(self) -> &'static str {
         match self {
             Client::Fodo => "fodo",
+            Client::FodoInto => "fodo-into",
             Client::Libca => "libca",
             Client::PsiCa => "psi-ca",
             Client::Aioca => "aioca",
@@ -62,7 +66,7 @@ impl Client {
             Client::Aioca => Some(External::Aioca),
             Client::Pyepics => Some(External::Pyepics),
             Client::Caproto => Some(External::Caproto),
-            Client::Fodo | Client::Libca | Client::Raw | Client::RawReused => None,
+            Client::Fodo | Client::FodoInto | Client::Libca | Client::Raw | Client::RawReused => None,
         }
     }
 
@@ -77,7 +81,7 @@ impl Client {
 
     /// Whether it or its driver comes with the peers' Python environment.
     pub fn needs_python(self) -> bool {
-        !matches!(self, Client::Fodo | Client::PsiCa | Client::Raw | Client::RawReused)
+        !matches!(self, Client::Fodo | Client::FodoInto | Client::PsiCa | Client::Raw | Client::RawReused)
     }
 
     /// How its driver is started.
@@ -105,6 +109,7 @@ impl Client {
             _ => {
                 let slower = slower_per_cent.to_string();
                 args.extend(["drive-fodo", "--slower-per-cent", &slower].map(OsString::from));
+                args.extend((self == Client::FodoInto).then(|| "--into".into()));
             }
         }
         let program =

@@ -17,7 +17,8 @@ use std::thread::{Thread, ThreadId};
 use std::time::Instant;
 
 use fodo_ca::client::{Circuit as Machine, Event};
-use fodo_ca::{Cid, Ioid, Numbered, Sid, SubscriptionId};
+use fodo_ca::search::Claim;
+use fodo_ca::{Cid, Ioid, Numbered, Roster, Sid, SubscriptionId};
 use fodo_data::{EventMask, Meta, Now};
 use mio::Token;
 
@@ -48,7 +49,7 @@ struct State {
     role: Role<ThreadId, Thread>,
     token: Option<Token>,
     lease_is_timed: bool,
-    channels: Numbered<Cid, Arc<ChannelCore>>,
+    channels: Roster<Cid, Arc<ChannelCore>>,
     operations: Numbered<Ioid, InProgress>,
     /// Requests for units, limits and labels, by their number; and the operation that they are for.
     descriptions: Numbered<Ioid, Ioid>,
@@ -150,7 +151,7 @@ impl Circuit {
             role: Role::new(),
             token: None,
             lease_is_timed: false,
-            channels: Numbered::default(),
+            channels: Roster::default(),
             operations: Numbered::default(),
             descriptions: Numbered::default(),
             ioid_next: 0,
@@ -185,23 +186,35 @@ impl Circuit {
         lock(&self.state).machine.pending_bytes()
     }
 
-    /// Asks for a channel, now or as soon as the connection is open. False when it is closed.
-    pub(super) fn create(self: &Arc<Self>, channel: &Arc<ChannelCore>) -> bool {
+    /// Asks for channels, now or as soon as the connection is open. False when it is closed.
+    pub(super) fn create(self: &Arc<Self>, claimed: &[(Arc<ChannelCore>, Claim)]) -> bool {
         let mut state = lock(&self.state);
         if state.phase == Phase::Closed {
             return false;
         }
-        state.closes_when_sent = false;
-        state.channels.insert(channel.cid(), channel.clone());
-        state.machine.create(channel.cid(), channel.name());
-        self.tell_flush(&mut state);
+        for (channel, _) in claimed {
+            // One that is given up meanwhile is so before this, or takes itself out of the circuit behind it.
+            if channel.connecting(self) {
+                state.closes_when_sent = false;
+                state.machine.create(channel.cid(), channel.name());
+                state.channels.insert(channel.cid(), channel.clone());
+            }
+        }
+        self.close_if_unused(&mut state);
+        self.flush(&mut state);
+        if matches!(state.role.reader(), Reader::Resting(_)) {
+            // The reactor reads again at once.
+            self.tell_flush(&mut state);
+        }
+        self.tell_unsent(&mut state);
+        self.release(state);
         true
     }
 
     /// Gives a channel up; its operations and monitors were ended by their owners.
     pub(super) fn clear(&self, cid: Cid, sid: Option<Sid>) {
         let mut state = lock(&self.state);
-        if state.channels.remove(&cid).is_some() {
+        if state.channels.remove(cid).is_some() {
             if let (Some(sid), Phase::Open) = (sid, state.phase) {
                 state.machine.clear(cid, sid);
             }

@@ -81,6 +81,11 @@ impl Waiter {
         }
     }
 
+    /// `None` when there is nobody.
+    pub(super) fn somebody(self) -> Option<Waiter> {
+        (!matches!(self, Waiter::Nobody)).then_some(self)
+    }
+
     /// Adds this one to others, unless it is among them.
     pub(super) fn join(self, others: &mut Vec<Waiter>) {
         let is_same = |other: &Waiter| match (other, &self) {

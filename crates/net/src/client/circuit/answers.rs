@@ -12,7 +12,7 @@ use fodo_data::Reading;
 use super::super::batch::Failure;
 use super::super::channel::Activated;
 use super::super::monitor::MonitorCore;
-use super::super::operation::{Outcome, Task, Waiter};
+use super::super::operation::{Outcome, Waiter};
 use super::super::{Error, Refusal};
 use super::place::as_array;
 use super::{Circuit, InProgress, Place, State, Subscribed};
@@ -47,14 +47,14 @@ impl Circuit {
                 Event::Created { cid, sid, native, count } => self.created(state, cid, sid, native, count),
                 Event::Rights { cid, rights } => {
                     let State { channels, afterwards, .. } = &mut *state;
-                    if let Some(channel) = channels.get(&cid) {
+                    if let Some(channel) = channels.get(cid) {
                         channel.set_rights(rights, afterwards);
                     }
                 }
                 Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.gone(state, cid),
                 Event::Complaint { ioid: Some(ioid), status, .. } => self.end(state, ioid, None, Err(status)),
                 Event::Complaint { cid, status, .. } => {
-                    if let Some(channel) = cid.and_then(|cid| state.channels.get(&cid)) {
+                    if let Some(channel) = cid.and_then(|cid| state.channels.get(cid)) {
                         channel.complained(status);
                     }
                 }
@@ -124,7 +124,7 @@ impl Circuit {
     }
 
     fn created(self: &Arc<Self>, state: &mut State, cid: Cid, sid: Sid, native: DbrType, count: u32) {
-        let Some(channel) = state.channels.get(&cid).cloned() else {
+        let Some(channel) = state.channels.get(cid).cloned() else {
             return state.machine.clear(cid, sid);
         };
         let Some(kind) = native.kind() else {
@@ -132,26 +132,17 @@ impl Circuit {
             return self.gone(state, cid);
         };
         let place = Place { sid, kind, count };
-        let Some(Activated { operations, monitors }) = channel.activated(self, place) else {
+        let activated = channel.activated(self, place, &mut state.afterwards);
+        let Some(Activated { operations, monitors }) = activated else {
             // Its last handle is gone.
-            state.channels.remove(&cid);
+            state.channels.remove(cid);
             state.machine.clear(cid, sid);
             return self.close_if_unused(state);
         };
         for (operation, task) in operations {
-            match channel.refusal(&task) {
-                Some(error) => state.afterwards.woken.push(operation.end(Err(error))),
-                None if task == Task::Connect => {
-                    let facts = channel.facts().map(Outcome::Connected);
-                    state.afterwards.woken.extend(facts.map(|facts| operation.end(Ok(facts))));
-                }
-                None => self.issue_locked(state, &operation, &task, place),
-            }
+            self.issue_locked(state, &operation, &task, place);
         }
         for monitor in monitors {
-            if let Some(facts) = channel.facts() {
-                state.afterwards.woken.push(monitor.connected(facts));
-            }
             self.subscribe_locked(state, &monitor, place);
             state.afterwards.dropped.push(monitor);
         }
@@ -159,7 +150,7 @@ impl Circuit {
 
     /// The server does not serve this channel, or no longer.
     fn gone(&self, state: &mut State, cid: Cid) {
-        let Some(channel) = state.channels.remove(&cid) else { return };
+        let Some(channel) = state.channels.remove(cid) else { return };
         let is_its = |subscribed: &Subscribed| subscribed.monitor().channel().cid() == cid;
         let lost = state.subscriptions.extract_if(|_, subscribed| is_its(subscribed));
         state.afterwards.dropped.extend(lost.map(|(_, subscribed)| subscribed.into_monitor()));
