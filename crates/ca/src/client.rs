@@ -1,6 +1,7 @@
 //! The client's end of one circuit.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::search::told_ip;
 use crate::subscriptions::{Subscription, Subscriptions};
-use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
+use crate::{Cid, Ioid, NumberHasher, Rights, Sid, SubscriptionId, limit};
 
 /// What a client tells the server about itself, and how it watches the circuit.
 #[derive(Clone, Debug)]
@@ -97,7 +98,7 @@ struct Inner {
     /// The number of elements of each channel, for servers that do not know "as many as there are".
     counts: HashMap<Sid, u32>,
     /// Subscriptions whose updates are wanted, and how each was asked for.
-    subscriptions: Subscriptions,
+    subscriptions: Subscriptions<BuildHasherDefault<NumberHasher>>,
     /// Memory for the arrays of answers, by whom they are for.
     rooms: HashMap<Ioid, Array>,
     payload_bytes_max: usize,

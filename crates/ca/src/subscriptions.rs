@@ -1,6 +1,7 @@
 //! The subscriptions of one circuit, found by their number and by their channel.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
 
 use crate::dbr::DbrType;
 use crate::{Sid, SubscriptionId};
@@ -17,13 +18,15 @@ pub struct Subscription {
 }
 
 /// Subscriptions by number; those of a channel end together without a look at the others.
+///
+/// `S`: [`crate::NumberHasher`] where this side gives the numbers, else what keeps a peer from making them collide.
 #[derive(Debug, Default)]
-pub struct Subscriptions {
-    by_id: HashMap<SubscriptionId, Subscription>,
+pub struct Subscriptions<S = RandomState> {
+    by_id: HashMap<SubscriptionId, Subscription, S>,
     by_channel: BTreeSet<(Sid, SubscriptionId)>,
 }
 
-impl Subscriptions {
+impl<S: BuildHasher> Subscriptions<S> {
     /// Adds one, in the place of another with its number.
     pub fn insert(&mut self, id: SubscriptionId, subscription: Subscription) {
         self.remove(id);
@@ -65,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_channel_takes_its_own_subscriptions_along() {
-        let mut subscriptions = Subscriptions::default();
+        let mut subscriptions = Subscriptions::<RandomState>::default();
         for (id, sid) in [(0, 1), (7, 1), (u32::MAX, 1), (3, 2), (4, 0)] {
             subscriptions.insert(SubscriptionId(id), Subscription { sid: Sid(sid), dbr: DbrType(6), count: 1 });
         }
