@@ -72,7 +72,7 @@ struct State {
     /// When the bytes came that are looked at.
     heard_at: Instant,
     /// Monitors whose callbacks are to run, told together at the end of [`Circuit::dispatch`].
-    called: Vec<Weak<MonitorCore>>,
+    called: Vec<Arc<MonitorCore>>,
     afterwards: Afterwards,
 }
 
