@@ -72,6 +72,9 @@ pub const PUTS: usize = 64 * 1024;
 /// datagrams, or a few thousand names, which take a millisecond or two.
 pub const TURN_SEARCH_BYTES: usize = 64 * 1024;
 
+/// Bytes of an answer to searches, or of a beacon, that are looked at: all that the programs of the field put into one.
+pub const DATAGRAM_BYTES: usize = 8 * 1024;
+
 /// Datagrams answered before circuits have their turn.
 pub const TURN_DATAGRAMS: usize = 256;
 

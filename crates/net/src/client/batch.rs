@@ -12,7 +12,7 @@ use fodo_data::Meta;
 
 use super::channel::{Channel, ChannelCore, Seating};
 use super::circuit::{Circuit, Place};
-use super::operation::{Given, Operation, Outcome, Task, Waiter, deadline_after, given};
+use super::operation::{Given, Operation, Outcome, Task, deadline_after, given};
 use super::{Error, Refusal};
 
 /// Asks for `n` operations at once and waits until the last has ended or `timeout` has passed; the results are in their
@@ -36,19 +36,14 @@ pub(super) fn run<'a, T: Given>(
         })
         .collect();
 
+    if let ([part], true) = (&parts[..], alone.is_empty()) {
+        return part.results(&of, deadline, timeout).collect();
+    }
     let mut results: Vec<Option<Result<T, Error>>> = Vec::with_capacity(n);
     results.resize_with(n, || None);
-    for part in parts {
-        while !part.end.has_come() && Instant::now() < deadline {
-            part.circuit.drive(deadline, &|| part.end.has_come());
-        }
-        for (&index, ended) in part.indices.iter().zip(part.circuit.take_batch(part.first)) {
-            let channel = of(index).0.core();
-            let result = match ended {
-                Some(ended) => ended.map_err(|failure| failure.error(channel, &part.circuit)),
-                None => Err(channel.timed_out(timeout)),
-            };
-            results[index] = Some(given(result));
+    for part in &parts {
+        for (&index, result) in part.indices.iter().zip(part.results(&of, deadline, timeout)) {
+            results[index] = Some(result);
         }
     }
     for (index, operation) in alone {
@@ -99,6 +94,26 @@ impl Part {
         let mut indices = Vec::with_capacity(wanted.len());
         while circuit.ask_more(first, &mut wanted, ask, &mut indices, &mut elsewhere) {}
         Part { circuit, first, indices, end }
+    }
+
+    /// Drives the circuit until all have ended or the moment comes, and gives what came of each.
+    fn results<'a, T: Given>(
+        &self,
+        of: &impl Fn(usize) -> (&'a Channel, &'a Task),
+        deadline: Instant,
+        timeout: Duration,
+    ) -> impl Iterator<Item = Result<T, Error>> {
+        while !self.end.has_come() && Instant::now() < deadline {
+            self.circuit.drive(deadline, &|| self.end.has_come());
+        }
+        self.indices.iter().zip(self.circuit.take_batch(self.first)).map(move |(&index, ended)| {
+            let channel = || of(index).0.core();
+            given(match ended {
+                Some(Ok(outcome)) => Ok(outcome),
+                Some(Err(failure)) => Err(failure.error(channel(), &self.circuit)),
+                None => Err(channel().timed_out(timeout)),
+            })
+        })
     }
 }
 
@@ -183,7 +198,7 @@ impl Batch {
     }
 
     /// All were asked that are; gives whom to wake once no lock is held.
-    pub(super) fn asked(&mut self) -> Waiter {
+    pub(super) fn asked(&mut self) -> Option<Thread> {
         self.is_asked = true;
         self.look()
     }
@@ -196,20 +211,27 @@ impl Batch {
     }
 
     /// One ends here, if it is of that kind; gives whom to wake once no lock is held.
-    pub(super) fn end(&mut self, ioid: Ioid, is_get: Option<bool>, result: Result<Outcome, Failure>) -> Waiter {
-        let Some(member) = self.member(ioid) else { return Waiter::Nobody };
-        let Progress::Issued(meta) = &mut member.progress else { return Waiter::Nobody };
+    pub(super) fn end(
+        &mut self,
+        ioid: Ioid,
+        is_get: Option<bool>,
+        mut result: Result<Outcome, Failure>,
+    ) -> Option<Thread> {
+        let member = self.member(ioid)?;
+        let Progress::Issued(meta) = &mut member.progress else { return None };
         if is_get.is_some_and(|is_get| is_get != member.is_get) {
-            return Waiter::Nobody;
+            return None;
         }
-        let meta = meta.take();
-        member.progress = Progress::Ended(result.map(|outcome| outcome.completed(meta, member.is_array)));
+        if let Ok(outcome) = &mut result {
+            outcome.complete(meta.take(), member.is_array);
+        }
+        member.progress = Progress::Ended(result);
         self.n_left -= 1;
         self.look()
     }
 
     /// All that are under way end, or those of one channel; gives whom to wake.
-    pub(super) fn end_all(&mut self, only: Option<Cid>, failure: &Failure) -> Waiter {
+    pub(super) fn end_all(&mut self, only: Option<Cid>, failure: &Failure) -> Option<Thread> {
         for member in &mut self.members {
             let is_lost = only.is_none_or(|cid| cid == member.cid);
             if is_lost && matches!(member.progress, Progress::Issued(_)) {
@@ -232,10 +254,9 @@ impl Batch {
         self.members.get_mut(ioid.0.checked_sub(self.numbers.start)? as usize)
     }
 
-    fn look(&self) -> Waiter {
-        if !self.is_asked || self.n_left > 0 || self.end.has_come.swap(true, Ordering::AcqRel) {
-            return Waiter::Nobody;
-        }
-        Waiter::Thread(self.end.waiter.clone())
+    /// Whom to wake, if all have ended just now.
+    fn look(&self) -> Option<Thread> {
+        let has_ended = self.is_asked && self.n_left == 0;
+        (has_ended && !self.end.has_come.swap(true, Ordering::AcqRel)).then(|| self.end.waiter.clone())
     }
 }

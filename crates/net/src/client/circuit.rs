@@ -14,10 +14,11 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{Thread, ThreadId};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fodo_ca::client::{Circuit as Machine, Event};
-use fodo_ca::{Cid, Ioid, Numbered, Sid, SubscriptionId};
+use fodo_ca::search::Claim;
+use fodo_ca::{Cid, Ioid, Numbered, Roster, Sid, SubscriptionId};
 use fodo_data::{EventMask, Meta, Now};
 use mio::Token;
 
@@ -39,6 +40,8 @@ pub(super) struct Circuit {
     reactor: Arc<Reactor>,
     context: Weak<ContextCore>,
     stream: TcpStream,
+    /// How long a blocking call looks before it sleeps.
+    spin: Duration,
     state: Mutex<State>,
 }
 
@@ -48,7 +51,7 @@ struct State {
     role: Role<ThreadId, Thread>,
     token: Option<Token>,
     lease_is_timed: bool,
-    channels: Numbered<Cid, Arc<ChannelCore>>,
+    channels: Roster<Cid, Arc<ChannelCore>>,
     operations: Numbered<Ioid, InProgress>,
     /// Requests for units, limits and labels, by their number; and the operation that they are for.
     descriptions: Numbered<Ioid, Ioid>,
@@ -69,7 +72,7 @@ struct State {
     /// When the bytes came that are looked at.
     heard_at: Instant,
     /// Monitors whose callbacks are to run, told together at the end of [`Circuit::dispatch`].
-    called: Vec<Weak<MonitorCore>>,
+    called: Vec<Arc<MonitorCore>>,
     afterwards: Afterwards,
 }
 
@@ -139,6 +142,7 @@ impl Circuit {
     pub(super) fn open(
         server: SocketAddr,
         config: &fodo_ca::client::Config,
+        spin: Duration,
         reactor: Arc<Reactor>,
         context: Weak<ContextCore>,
     ) -> io::Result<Arc<Circuit>> {
@@ -150,7 +154,7 @@ impl Circuit {
             role: Role::new(),
             token: None,
             lease_is_timed: false,
-            channels: Numbered::default(),
+            channels: Roster::default(),
             operations: Numbered::default(),
             descriptions: Numbered::default(),
             ioid_next: 0,
@@ -167,7 +171,7 @@ impl Circuit {
             called: Vec::new(),
             afterwards: Afterwards::default(),
         };
-        let circuit = Arc::new(Circuit { server, reactor, context, stream, state: Mutex::new(state) });
+        let circuit = Arc::new(Circuit { server, reactor, context, stream, spin, state: Mutex::new(state) });
         let driven: Weak<dyn Driven> = Arc::downgrade(&circuit) as Weak<dyn Driven>;
         let token = circuit.reactor.add(driven);
         lock(&circuit.state).token = Some(token);
@@ -185,23 +189,35 @@ impl Circuit {
         lock(&self.state).machine.pending_bytes()
     }
 
-    /// Asks for a channel, now or as soon as the connection is open. False when it is closed.
-    pub(super) fn create(self: &Arc<Self>, channel: &Arc<ChannelCore>) -> bool {
+    /// Asks for channels, now or as soon as the connection is open. False when it is closed.
+    pub(super) fn create(self: &Arc<Self>, claimed: &[(Arc<ChannelCore>, Claim)]) -> bool {
         let mut state = lock(&self.state);
         if state.phase == Phase::Closed {
             return false;
         }
-        state.closes_when_sent = false;
-        state.channels.insert(channel.cid(), channel.clone());
-        state.machine.create(channel.cid(), channel.name());
-        self.tell_flush(&mut state);
+        for (channel, _) in claimed {
+            // One that is given up meanwhile is so before this, or takes itself out of the circuit behind it.
+            if channel.connecting(self) {
+                state.closes_when_sent = false;
+                state.machine.create(channel.cid(), channel.name());
+                state.channels.insert(channel.cid(), channel.clone());
+            }
+        }
+        self.close_if_unused(&mut state);
+        self.flush(&mut state);
+        if matches!(state.role.reader(), Reader::Resting(_)) {
+            // The reactor reads again at once.
+            self.tell_flush(&mut state);
+        }
+        self.tell_unsent(&mut state);
+        self.release(state);
         true
     }
 
     /// Gives a channel up; its operations and monitors were ended by their owners.
     pub(super) fn clear(&self, cid: Cid, sid: Option<Sid>) {
         let mut state = lock(&self.state);
-        if state.channels.remove(&cid).is_some() {
+        if state.channels.remove(cid).is_some() {
             if let (Some(sid), Phase::Open) = (sid, state.phase) {
                 state.machine.clear(cid, sid);
             }
@@ -347,7 +363,9 @@ impl Circuit {
             let error = Error::Disconnected { pv: operation.channel().name().to_owned(), server: self.server };
             afterwards.woken.push(operation.end(Err(error)));
         }
-        afterwards.woken.extend(batches.iter_mut().map(|batch| batch.end_all(only, &Failure::Disconnected)));
+        afterwards.woken.extend(
+            batches.iter_mut().filter_map(|batch| batch.end_all(only, &Failure::Disconnected)).map(Waiter::Thread),
+        );
     }
 
     /// The end of the circuit; its channels are looked for again.
@@ -384,7 +402,9 @@ impl Circuit {
         for (_, InProgress { operation, .. }) in operations.drain() {
             afterwards.woken.push(operation.end(Err(operation.channel().closed())));
         }
-        afterwards.woken.extend(batches.iter_mut().map(|batch| batch.end_all(None, &Failure::Closed)));
+        afterwards
+            .woken
+            .extend(batches.iter_mut().filter_map(|batch| batch.end_all(None, &Failure::Closed)).map(Waiter::Thread));
         self.close(&mut state, None);
         self.release(state);
     }

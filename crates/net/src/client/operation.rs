@@ -1,6 +1,6 @@
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::task::{self, Poll, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -39,14 +39,14 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// With what an answer before it has given. `is_array`: the channel has many elements (`Place::is_array`).
-    pub(super) fn completed(self, meta: Option<Arc<Meta>>, is_array: bool) -> Outcome {
-        match self {
-            Outcome::Reading(mut reading) => {
-                reading.meta = meta.or(reading.meta);
-                Outcome::Reading(if is_array { as_array(reading) } else { reading })
-            }
-            other => other,
+    /// Adds what an answer before it has given. `is_array`: the channel has many elements (`Place::is_array`).
+    pub(super) fn complete(&mut self, meta: Option<Arc<Meta>>, is_array: bool) {
+        let Outcome::Reading(reading) = self else { return };
+        if meta.is_some() {
+            reading.meta = meta;
+        }
+        if is_array {
+            as_array(&mut reading.value);
         }
     }
 }
@@ -62,7 +62,7 @@ pub(super) enum Waiter {
     /// A future.
     Future(Waker),
     /// The callback of a monitor.
-    Callback(Weak<MonitorCore>),
+    Callback(Arc<MonitorCore>),
     /// All of these.
     Several(Vec<Waiter>),
 }
@@ -79,6 +79,11 @@ impl Waiter {
             Waiter::Callback(monitor) => MonitorCore::call(&mut vec![monitor]),
             Waiter::Several(waiters) => waiters.into_iter().for_each(Waiter::wake),
         }
+    }
+
+    /// `None` when there is nobody.
+    pub(super) fn somebody(self) -> Option<Waiter> {
+        (!matches!(self, Waiter::Nobody)).then_some(self)
     }
 
     /// Adds this one to others, unless it is among them.

@@ -2,7 +2,7 @@
 
 use fodo_ca::Sid;
 use fodo_ca::dbr::{self, DbrType, Level};
-use fodo_data::{Array, Kind, Reading, Scalar, Text, Value};
+use fodo_data::{Array, Kind, Scalar, Text, Value};
 
 use super::super::{Detail, Request};
 use crate::limit;
@@ -68,9 +68,8 @@ impl Place {
 }
 
 /// What a channel of many elements gives.
-pub(in crate::client) fn as_array(mut reading: Reading) -> Reading {
-    if let Value::Scalar(scalar) = reading.value {
-        reading.value = Value::Array(scalar.into());
+pub(in crate::client) fn as_array(value: &mut Value) {
+    if let Value::Scalar(scalar) = value {
+        *value = Value::Array(scalar.clone().into());
     }
-    reading
 }

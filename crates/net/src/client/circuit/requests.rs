@@ -10,7 +10,7 @@ use fodo_data::Value;
 use super::super::Error;
 use super::super::batch::{Batch, End, Failure};
 use super::super::channel::{ChannelCore, Seating};
-use super::super::operation::{OperationCore, Outcome, Task};
+use super::super::operation::{OperationCore, Outcome, Task, Waiter};
 use super::super::role::Reader;
 use super::{Circuit, InProgress, Phase, Place, State};
 use crate::limit;
@@ -79,22 +79,29 @@ impl Circuit {
         elsewhere: &mut impl FnMut(usize, Seating),
     ) -> bool {
         let mut state = lock(&self.state);
+        let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
+        let Some(mut batch) = at.map(|at| state.batches.swap_remove(at)) else { return false };
         let mut n_seen = 0;
         for index in wanted.by_ref().take(limit::BATCH_PIECE) {
             n_seen += 1;
             let (channel, task) = ask(index);
             match channel.seat_for(task, self) {
-                Ok(place) if state.ask_together(first, channel, task, place) => asked.push(index),
+                Ok(place) if state.phase == Phase::Open && state.request(batch.next(), task, place).is_ok() => {
+                    batch.issued(channel.cid(), task, place);
+                    asked.push(index);
+                }
                 Ok(_) => elsewhere(index, Seating::Nowhere),
                 Err(seating) => elsewhere(index, seating),
             }
         }
-        self.flush(&mut state);
         let is_more = n_seen == limit::BATCH_PIECE;
+        if !is_more && let Some(thread) = batch.asked() {
+            state.afterwards.woken.push(Waiter::Thread(thread));
+        }
+        state.batches.push(batch);
+        self.flush(&mut state);
         if !is_more {
             self.tell_unsent(&mut state);
-            let ended = state.batch(first).map(Batch::asked);
-            state.afterwards.woken.extend(ended);
         }
         self.release(state);
         is_more
@@ -189,16 +196,6 @@ impl State {
             Err(reason) => Err(Error::Misuse { pv: operation.channel().name().to_owned(), reason }),
         };
         self.afterwards.woken.push(operation.end(ended));
-    }
-
-    /// Queues the request of the next operation of a batch. False if it cannot be asked.
-    fn ask_together(&mut self, first: Ioid, channel: &ChannelCore, task: &Task, place: Place) -> bool {
-        let Some(ioid) = self.batch(first).map(|batch| batch.next()) else { return false };
-        let is_asked = self.phase == Phase::Open && self.request(ioid, task, place).is_ok();
-        if let Some(batch) = self.batch(first).filter(|_| is_asked) {
-            batch.issued(channel.cid(), task, place);
-        }
-        is_asked
     }
 
     /// Queues a request; fails with the reason.
