@@ -66,6 +66,34 @@ const SPECIALS: [(&str, Kind, usize, usize); 4] = [
     ("CLASS_NAME", Kind::Text, 40, 0),
 ];
 
+/// What a message needs of its type.
+#[derive(Clone, Copy)]
+struct Layout {
+    kind: Kind,
+    level: Option<Level>,
+    offset: usize,
+    bytes: usize,
+}
+
+/// Of every type, by its number: a message asks often, and this needs no division.
+const LAYOUTS: [Layout; 39] = layouts();
+
+const fn layouts() -> [Layout; 39] {
+    let mut layouts = [Layout { kind: Kind::Text, level: None, offset: 0, bytes: 0 }; 39];
+    let mut number = 0;
+    while number < layouts.len() {
+        layouts[number] = if number < 35 {
+            let (level, basic) = (number / 7, &BASICS[number % 7]);
+            Layout { kind: basic.kind, level: Some(LEVELS[level].0), offset: basic.offsets[level], bytes: basic.bytes }
+        } else {
+            let (_, kind, bytes, offset) = SPECIALS[number - 35];
+            Layout { kind, level: None, offset, bytes }
+        };
+        number += 1;
+    }
+    layouts
+}
+
 /// States that an enum's payload has room for, and bytes of each label.
 const LABELS: (usize, usize) = (16, 26);
 /// Bytes of the units.
@@ -97,30 +125,19 @@ impl DbrType {
         DbrType(level as u16 * 7 + basic)
     }
 
-    fn basic(self) -> Option<&'static Basic> {
-        (self.0 <= 34).then(|| &BASICS[usize::from(self.0 % 7)])
-    }
-
-    fn special(self) -> Option<&'static (&'static str, Kind, usize, usize)> {
-        SPECIALS.get(usize::from(self.0).checked_sub(35)?)
-    }
-
     /// The level; `None` above 34.
     pub fn level(self) -> Option<Level> {
-        LEVELS.get(usize::from(self.0 / 7)).map(|row| row.0)
+        LAYOUTS.get(usize::from(self.0))?.level
     }
 
     /// The kind of an element on the wire (Text, I16, F32, Enum, U8, I32, F64); `None` above 38.
     pub fn kind(self) -> Option<Kind> {
-        self.basic().map(|basic| basic.kind).or_else(|| self.special().map(|row| row.1))
+        LAYOUTS.get(usize::from(self.0)).map(|layout| layout.kind)
     }
 
     /// Where the value starts, and bytes of an element; `None` above 38.
     pub fn layout(self) -> Option<(usize, usize)> {
-        match self.basic() {
-            Some(basic) => Some((basic.offsets[usize::from(self.0 / 7)], basic.bytes)),
-            None => self.special().map(|row| (row.3, row.2)),
-        }
+        LAYOUTS.get(usize::from(self.0)).map(|layout| (layout.offset, layout.bytes))
     }
 
     /// Bytes of a payload with `count` elements, without padding; `None` when unknown or too many.
@@ -152,10 +169,11 @@ impl From<DbrType> for u16 {
 
 impl fmt::Display for DbrType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.basic(), self.special()) {
-            (Some(basic), _) => write!(f, "DBR_{}{}", LEVELS[usize::from(self.0 / 7)].1, basic.name),
+        let number = usize::from(self.0);
+        match (self.level(), number.checked_sub(35).and_then(|special| SPECIALS.get(special))) {
+            (Some(_), _) => write!(f, "DBR_{}{}", LEVELS[number / 7].1, BASICS[number % 7].name),
             (None, Some(special)) => write!(f, "DBR_{}", special.0),
-            (None, None) => write!(f, "{}", self.0),
+            (None, None) => write!(f, "{number}"),
         }
     }
 }
