@@ -1,6 +1,7 @@
 //! DBR types 0 to 38: what stands where in a payload.
 
 use std::fmt;
+use std::sync::Arc;
 
 use fodo_data::{
     Acknowledge, Alarm, Array, ConvertError, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp,
@@ -66,33 +67,36 @@ const SPECIALS: [(&str, Kind, usize, usize); 4] = [
     ("CLASS_NAME", Kind::Text, 40, 0),
 ];
 
-/// What a message needs of its type.
+/// What is known of one type.
 #[derive(Clone, Copy)]
-struct Layout {
+struct Row {
+    prefix: &'static str,
+    name: &'static str,
     kind: Kind,
     level: Option<Level>,
+    /// Where the value starts.
     offset: usize,
+    /// Of an element.
     bytes: usize,
 }
 
-/// Of every type, by its number: a message asks often, and this needs no division.
-const LAYOUTS: [Layout; 39] = layouts();
-
-const fn layouts() -> [Layout; 39] {
-    let mut layouts = [Layout { kind: Kind::Text, level: None, offset: 0, bytes: 0 }; 39];
+/// Every type by its number, put together before the program runs: each value that comes asks for its row.
+const ROWS: [Row; 39] = {
+    let mut rows = [Row { prefix: "", name: "", kind: Kind::Text, level: None, offset: 0, bytes: 0 }; 39];
     let mut number = 0;
-    while number < layouts.len() {
-        layouts[number] = if number < 35 {
-            let (level, basic) = (number / 7, &BASICS[number % 7]);
-            Layout { kind: basic.kind, level: Some(LEVELS[level].0), offset: basic.offsets[level], bytes: basic.bytes }
+    while number < rows.len() {
+        rows[number] = if number < 35 {
+            let (basic, (level, prefix)) = (&BASICS[number % 7], LEVELS[number / 7]);
+            let (offset, bytes) = (basic.offsets[number / 7], basic.bytes);
+            Row { prefix, name: basic.name, kind: basic.kind, level: Some(level), offset, bytes }
         } else {
-            let (_, kind, bytes, offset) = SPECIALS[number - 35];
-            Layout { kind, level: None, offset, bytes }
+            let (name, kind, bytes, offset) = SPECIALS[number - 35];
+            Row { prefix: "", name, kind, level: None, offset, bytes }
         };
         number += 1;
     }
-    layouts
-}
+    rows
+};
 
 /// States that an enum's payload has room for, and bytes of each label.
 const LABELS: (usize, usize) = (16, 26);
@@ -125,19 +129,23 @@ impl DbrType {
         DbrType(level as u16 * 7 + basic)
     }
 
+    fn row(self) -> Option<&'static Row> {
+        ROWS.get(usize::from(self.0))
+    }
+
     /// The level; `None` above 34.
     pub fn level(self) -> Option<Level> {
-        LAYOUTS.get(usize::from(self.0))?.level
+        self.row()?.level
     }
 
     /// The kind of an element on the wire (Text, I16, F32, Enum, U8, I32, F64); `None` above 38.
     pub fn kind(self) -> Option<Kind> {
-        LAYOUTS.get(usize::from(self.0)).map(|layout| layout.kind)
+        Some(self.row()?.kind)
     }
 
     /// Where the value starts, and bytes of an element; `None` above 38.
     pub fn layout(self) -> Option<(usize, usize)> {
-        LAYOUTS.get(usize::from(self.0)).map(|layout| (layout.offset, layout.bytes))
+        self.row().map(|row| (row.offset, row.bytes))
     }
 
     /// Bytes of a payload with `count` elements, without padding; `None` when unknown or too many.
@@ -169,11 +177,9 @@ impl From<DbrType> for u16 {
 
 impl fmt::Display for DbrType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = usize::from(self.0);
-        match (self.level(), number.checked_sub(35).and_then(|special| SPECIALS.get(special))) {
-            (Some(_), _) => write!(f, "DBR_{}{}", LEVELS[number / 7].1, BASICS[number % 7].name),
-            (None, Some(special)) => write!(f, "DBR_{}", special.0),
-            (None, None) => write!(f, "{number}"),
+        match self.row() {
+            Some(row) => write!(f, "DBR_{}{}", row.prefix, row.name),
+            None => write!(f, "{}", self.0),
         }
     }
 }
@@ -321,7 +327,7 @@ pub fn wire(dbr: DbrType, reading: &Reading) -> Result<Wire, ConvertError> {
         // A text asked for as characters is a long string, with its NUL.
         (Value::Scalar(Scalar::Text(text)), Kind::U8) => {
             let bytes = text.as_bytes().iter().copied().chain([0]).collect();
-            Wire::Array(Array::U8(std::sync::Arc::new(bytes)))
+            Wire::Array(Array::U8(Arc::new(bytes)))
         }
         (Value::Array(array @ Array::I8(_)), Kind::U8) => Wire::Array(array.clone()),
         (Value::Scalar(scalar), kind) => Wire::Scalar(scalar.to_kind(kind, meta)?),
@@ -406,35 +412,35 @@ impl Take<'_> {
 
 /// What stands before the value, as a reading whose value is still `value`.
 pub fn decode_head(dbr: DbrType, head: &[u8], value: Value) -> Result<Reading, Malformed> {
-    let kind = dbr.kind().ok_or(Malformed::UnknownType(dbr))?;
-    let mut reading = Reading::bare(value);
-    let mut take = Take(head);
-    take_head(dbr, kind, &mut take, &mut reading).ok_or(Malformed::Short)?;
-    Ok(reading)
+    let row = dbr.row().ok_or(Malformed::UnknownType(dbr))?;
+    let (alarm, time, meta) = take_head(row, &mut Take(head)).ok_or(Malformed::Short)?;
+    Ok(Reading { value, alarm, time, meta })
 }
 
-fn take_head(dbr: DbrType, kind: Kind, take: &mut Take, reading: &mut Reading) -> Option<()> {
-    if dbr.level() == Some(Level::Plain) || (dbr.0 > 34 && dbr != DbrType::STSACK_STRING) {
-        return Some(());
+#[inline]
+fn take_head(row: &Row, take: &mut Take) -> Option<(Alarm, TimeStamp, Option<Arc<Meta>>)> {
+    let (mut alarm, mut time, mut meta) = (Alarm::default(), TimeStamp::NEVER, None);
+    if row.offset == 0 {
+        return Some((alarm, time, meta));
     }
-    let status = Status(take.u16()?);
-    reading.alarm = Alarm { status, severity: Severity::from_code(take.u16()?) };
-    match dbr.level() {
+    alarm.status = Status(take.u16()?);
+    alarm.severity = Severity::from_code(take.u16()?);
+    match row.level {
         Some(Level::Time) => {
             let seconds = take.u32()?;
-            reading.time = TimeStamp::from_epics(seconds, take.u32()?);
+            time = TimeStamp::from_epics(seconds, take.u32()?);
         }
-        Some(level @ (Level::Graphic | Level::Control)) if kind != Kind::Text => {
-            reading.meta = Some(take_meta(kind, level, take)?.into());
+        Some(level @ (Level::Graphic | Level::Control)) if row.kind != Kind::Text => {
+            meta = Some(take_meta(row.kind, level, take)?.into());
         }
         None => {
             let transient = take.u16()? != 0;
             let acknowledge = Acknowledge { transient, severity: Severity::from_code(take.u16()?) };
-            reading.meta = Some(Meta { acknowledge: Some(acknowledge), ..Meta::default() }.into());
+            meta = Some(Meta { acknowledge: Some(acknowledge), ..Meta::default() }.into());
         }
         _ => {}
     }
-    Some(())
+    Some((alarm, time, meta))
 }
 
 fn take_meta(kind: Kind, level: Level, take: &mut Take) -> Option<Meta> {
@@ -466,23 +472,24 @@ fn take_meta(kind: Kind, level: Level, take: &mut Take) -> Option<Meta> {
 }
 
 /// The reading in a payload. `count` 1 gives a scalar, any other count an array.
+#[inline]
 pub fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Malformed> {
-    let (offset, bytes) = dbr.layout().ok_or(Malformed::UnknownType(dbr))?;
-    let kind = dbr.kind().ok_or(Malformed::UnknownType(dbr))?;
-    let (head, body) = payload.split_at_checked(offset).ok_or(Malformed::Short)?;
-    let value = match (kind, count) {
+    let row = dbr.row().ok_or(Malformed::UnknownType(dbr))?;
+    let (head, body) = payload.split_at_checked(row.offset).ok_or(Malformed::Short)?;
+    let (alarm, time, meta) = take_head(row, &mut Take(head)).ok_or(Malformed::Short)?;
+    let value = match (row.kind, count) {
         // Servers cut a single string behind its NUL.
         (Kind::Text, 1) => Value::Scalar(Scalar::Text(Text::from_bytes(&body[..body.len().min(STRING)]))),
         (kind, 1) => Value::Scalar(crate::body::scalar(kind, body).ok_or(Malformed::Short)?),
         (kind, count) => {
-            let needed = (count as usize).checked_mul(bytes).ok_or(Malformed::Short)?;
+            let needed = (count as usize).checked_mul(row.bytes).ok_or(Malformed::Short)?;
             let body = body.get(..needed).ok_or(Malformed::Short)?;
             let mut elements = crate::body::Elements::new(kind);
             elements.append(body);
             elements.into_value()
         }
     };
-    decode_head(dbr, head, value)
+    Ok(Reading { value, alarm, time, meta })
 }
 
 /// The type that a put of `value` travels as: the kind's own, widened where CA has none.

@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{Thread, ThreadId};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::search::Claim;
@@ -40,6 +40,8 @@ pub(super) struct Circuit {
     reactor: Arc<Reactor>,
     context: Weak<ContextCore>,
     stream: TcpStream,
+    /// How long a blocking call looks before it sleeps.
+    spin: Duration,
     state: Mutex<State>,
 }
 
@@ -70,7 +72,7 @@ struct State {
     /// When the bytes came that are looked at.
     heard_at: Instant,
     /// Monitors whose callbacks are to run, told together at the end of [`Circuit::dispatch`].
-    called: Vec<Weak<MonitorCore>>,
+    called: Vec<Arc<MonitorCore>>,
     afterwards: Afterwards,
 }
 
@@ -140,6 +142,7 @@ impl Circuit {
     pub(super) fn open(
         server: SocketAddr,
         config: &fodo_ca::client::Config,
+        spin: Duration,
         reactor: Arc<Reactor>,
         context: Weak<ContextCore>,
     ) -> io::Result<Arc<Circuit>> {
@@ -168,7 +171,7 @@ impl Circuit {
             called: Vec::new(),
             afterwards: Afterwards::default(),
         };
-        let circuit = Arc::new(Circuit { server, reactor, context, stream, state: Mutex::new(state) });
+        let circuit = Arc::new(Circuit { server, reactor, context, stream, spin, state: Mutex::new(state) });
         let driven: Weak<dyn Driven> = Arc::downgrade(&circuit) as Weak<dyn Driven>;
         let token = circuit.reactor.add(driven);
         lock(&circuit.state).token = Some(token);

@@ -1,6 +1,6 @@
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::task::{self, Poll, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ pub(super) enum Waiter {
     /// A future.
     Future(Waker),
     /// The callback of a monitor.
-    Callback(Weak<MonitorCore>),
+    Callback(Arc<MonitorCore>),
     /// All of these.
     Several(Vec<Waiter>),
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fodo_ca::client::Event;
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
-use fodo_ca::{Cid, Ioid, Sid};
+use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_data::Reading;
 
 use super::super::batch::Failure;
@@ -23,27 +23,9 @@ impl Circuit {
             match event {
                 Event::ReadDone { ioid, result } => self.read_done(state, ioid, result),
                 Event::WriteDone { ioid, result } => {
-                    self.end(state, ioid, Some(false), result.map(|()| Outcome::Written))
+                    self.end(state, ioid, Some(false), result.map(|()| Outcome::Written));
                 }
-                Event::Update { subscription, result } => match state.subscriptions.get(&subscription) {
-                    Some(Subscribed::Updates(monitor, is_array)) => {
-                        let mut result = result;
-                        if let (true, Ok(reading)) = (*is_array, &mut result) {
-                            as_array(&mut reading.value);
-                        }
-                        match monitor.updated(result, state.heard_at) {
-                            Waiter::Nobody => {}
-                            Waiter::Callback(monitor) => state.called.push(monitor),
-                            other => state.afterwards.woken.push(other),
-                        }
-                    }
-                    Some(Subscribed::Description(monitor)) => {
-                        if let Ok(Reading { meta: Some(meta), .. }) = result {
-                            monitor.described(meta);
-                        }
-                    }
-                    None => {}
-                },
+                Event::Update { subscription, result } => state.update(subscription, result),
                 Event::Created { cid, sid, native, count } => self.created(state, cid, sid, native, count),
                 Event::Rights { cid, rights } => {
                     let State { channels, afterwards, .. } = &mut *state;
@@ -157,5 +139,28 @@ impl Circuit {
         self.drop_operations(state, Some(cid));
         channel.lost(self.server, Some(Refusal::Channel), &mut state.afterwards);
         self.close_if_unused(state);
+    }
+}
+
+impl State {
+    /// An update of a subscription that may have ended meanwhile, or why there is none.
+    fn update(&mut self, subscription: SubscriptionId, result: Result<Reading, Eca>) {
+        let waiter = match (self.subscriptions.get(&subscription), result) {
+            (Some(Subscribed::Updates(monitor, false)), Ok(reading)) => monitor.updated(reading, self.heard_at),
+            (Some(Subscribed::Updates(monitor, true)), Ok(mut reading)) => {
+                as_array(&mut reading.value);
+                monitor.updated(reading, self.heard_at)
+            }
+            (Some(Subscribed::Updates(monitor, _)), Err(status)) => monitor.refused(status),
+            (Some(Subscribed::Description(monitor)), Ok(Reading { meta: Some(meta), .. })) => {
+                return monitor.described(meta);
+            }
+            (Some(Subscribed::Description(_)) | None, _) => return,
+        };
+        match waiter {
+            Waiter::Nobody => {}
+            Waiter::Callback(monitor) => self.called.push(monitor),
+            other => self.afterwards.woken.push(other),
+        }
     }
 }
