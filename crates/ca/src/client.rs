@@ -146,7 +146,9 @@ impl Circuit {
 
     /// Gives a channel up with its subscriptions.
     pub fn clear(&mut self, cid: Cid, sid: Sid) {
-        self.inner.counts.remove(&sid);
+        if !self.inner.counts.is_empty() {
+            self.inner.counts.remove(&sid);
+        }
         self.inner.subscriptions.remove_channel(sid, |_| {});
         self.inner.outbox.push(|bytes| Request::ClearChannel { sid, cid }.encode(bytes));
     }

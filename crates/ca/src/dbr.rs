@@ -190,13 +190,14 @@ pub fn encode_head(dbr: DbrType, reading: &Reading, out: &mut Vec<u8>) {
     let start = out.len();
     let end = start + offset;
     if offset > 0 {
-        out.extend_from_slice(&reading.alarm.status.0.to_be_bytes());
-        out.extend_from_slice(&reading.alarm.severity.code().to_be_bytes());
+        let Alarm { status, severity } = reading.alarm;
+        let alarm = u32::from(status.0) << 16 | u32::from(severity.code());
+        out.extend_from_slice(&alarm.to_be_bytes());
     }
     match dbr.level() {
         Some(Level::Time) => {
-            out.extend_from_slice(&reading.time.epics_seconds().to_be_bytes());
-            out.extend_from_slice(&reading.time.nanos.to_be_bytes());
+            let time = u64::from(reading.time.epics_seconds()) << 32 | u64::from(reading.time.nanos);
+            out.extend_from_slice(&time.to_be_bytes());
         }
         Some(Level::Graphic | Level::Control) => {
             let empty = Meta::default();

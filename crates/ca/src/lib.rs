@@ -15,11 +15,14 @@ pub mod message;
 pub mod outbox;
 pub mod repeater;
 pub mod ring;
+mod roster;
 pub mod search;
 pub mod server;
 pub mod shares;
 mod subscriptions;
 pub mod traffic;
+
+pub use roster::Roster;
 
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
