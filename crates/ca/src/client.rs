@@ -275,22 +275,25 @@ impl Inner {
         }
     }
 
-    /// A value has come, or the status that stands in its place.
+    /// A value has come, or the status that stands in its place. `reading` is not asked for when nobody wants it.
     #[inline]
     fn give(&mut self, answer: Answer, reading: impl FnOnce() -> Result<Reading, Eca>) {
-        let given = |status: Eca| if status.is_success() { reading() } else { Err(status) };
-        match answer {
+        let status = match answer {
             Answer::ReadNotify { status, ioid, .. } => {
                 if !self.rooms.is_empty() {
                     self.rooms.remove(&ioid);
                 }
-                self.events.push(Event::ReadDone { ioid, result: given(status) });
+                status
             }
-            Answer::EventAdd { status, subscription, .. } if self.subscriptions.find(subscription).is_some() => {
-                self.events.push(Event::Update { subscription, result: given(status) });
-            }
-            _ => {}
-        }
+            Answer::EventAdd { status, subscription, .. } if self.subscriptions.find(subscription).is_some() => status,
+            _ => return,
+        };
+        let result = if status.is_success() { reading() } else { Err(status) };
+        self.events.push(match answer {
+            Answer::ReadNotify { ioid, .. } => Event::ReadDone { ioid, result },
+            Answer::EventAdd { subscription, .. } => Event::Update { subscription, result },
+            _ => return,
+        });
     }
 
     fn complaint(&mut self, cid: Cid, status: Eca, payload: &[u8]) {
@@ -307,6 +310,7 @@ impl Inner {
 }
 
 /// The reading in a payload, or the status for an answer that holds none.
+#[inline(always)]
 fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Eca> {
     dbr::decode(dbr, count, payload).map_err(|malformed| match malformed {
         Malformed::UnknownType(_) => Eca::BADTYPE,
@@ -341,10 +345,11 @@ impl Receiver for Inner {
 
     fn message(&mut self, header: &Header, payload: &[u8]) {
         match Answer::from_header(header) {
-            answer @ Answer::ReadNotify { dbr, count, .. } => self.give(answer, || decode(dbr, count, payload)),
             // Without a payload it confirms the end of a subscription.
             Answer::EventAdd { .. } if payload.is_empty() => {}
-            answer @ Answer::EventAdd { dbr, count, .. } => self.give(answer, || decode(dbr, count, payload)),
+            answer @ (Answer::EventAdd { dbr, count, .. } | Answer::ReadNotify { dbr, count, .. }) => {
+                self.give(answer, || decode(dbr, count, payload));
+            }
             Answer::WriteNotify { status, ioid, .. } => {
                 let result = if status.is_success() { Ok(()) } else { Err(status) };
                 self.events.push(Event::WriteDone { ioid, result });

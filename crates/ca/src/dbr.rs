@@ -417,7 +417,7 @@ pub fn decode_head(dbr: DbrType, head: &[u8], value: Value) -> Result<Reading, M
     Ok(Reading { value, alarm, time, meta })
 }
 
-#[inline]
+#[inline(always)]
 fn take_head(row: &Row, take: &mut Take) -> Option<(Alarm, TimeStamp, Option<Arc<Meta>>)> {
     let (mut alarm, mut time, mut meta) = (Alarm::default(), TimeStamp::NEVER, None);
     if row.offset == 0 {
@@ -443,6 +443,7 @@ fn take_head(row: &Row, take: &mut Take) -> Option<(Alarm, TimeStamp, Option<Arc
     Some((alarm, time, meta))
 }
 
+#[cold]
 fn take_meta(kind: Kind, level: Level, take: &mut Take) -> Option<Meta> {
     let mut meta = Meta::default();
     if kind == Kind::Enum {
@@ -472,7 +473,7 @@ fn take_meta(kind: Kind, level: Level, take: &mut Take) -> Option<Meta> {
 }
 
 /// The reading in a payload. `count` 1 gives a scalar, any other count an array.
-#[inline]
+#[inline(always)]
 pub fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Malformed> {
     let row = dbr.row().ok_or(Malformed::UnknownType(dbr))?;
     let (head, body) = payload.split_at_checked(row.offset).ok_or(Malformed::Short)?;

@@ -118,3 +118,22 @@ impl std::fmt::Display for Rights {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::hash::{BuildHasher, BuildHasherDefault};
+
+    use super::*;
+
+    #[test]
+    fn numbers_in_a_row_and_every_1024th_have_places_of_their_own() {
+        let place = |number| BuildHasherDefault::<NumberHasher>::default().hash_one(Cid(number)) & 0xfff;
+
+        let row: HashSet<u64> = (0..4096).map(place).collect();
+        let far: HashSet<u64> = (0..4096).map(|number| place(number * 1024)).collect();
+
+        assert_eq!((row.len(), far.len()), (4096, 4096));
+        assert_eq!(place(9) ^ place(8), 1);
+    }
+}

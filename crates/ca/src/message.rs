@@ -118,6 +118,7 @@ macro_rules! messages {
             }),*];
 
             /// What a header says.
+            #[inline]
             pub fn from_header(header: &Header) -> $kind {
                 match header.command {
                     $($code => $kind::$name { $($field: header.$slot.into()),* },)*

@@ -8,7 +8,7 @@ use crate::limit;
 /// Events in their order, updates among them within the bounds of the options.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// The one that is next. Mostly none waits behind it, and then the queue has no memory of its own.
+    /// The one that is next. Mostly none waits behind it, and then the queue needs no memory of its own.
     first: Option<Queued>,
     rest: VecDeque<Queued>,
     n_updates: usize,
@@ -94,7 +94,10 @@ impl Queue {
         self.value_bytes -= first.bytes();
         let event = std::mem::replace(&mut first.event, MonitorEvent::Closed);
         self.first = self.rest.pop_front();
-        self.tidy();
+        if self.rest.is_empty() && !matches!(event, MonitorEvent::Update(_)) {
+            // The first update comes while Connected waits. With most monitors two wait never again.
+            self.rest = VecDeque::new();
+        }
         Some(event)
     }
 
@@ -140,16 +143,8 @@ impl Queue {
             None => std::mem::replace(&mut self.first, self.rest.pop_front()),
             Some(behind) => self.rest.remove(behind),
         }?;
-        self.tidy();
         self.n_updates -= usize::from(removed.is_update());
         self.value_bytes -= removed.bytes();
         Some(removed)
-    }
-
-    #[inline]
-    fn tidy(&mut self) {
-        if self.rest.is_empty() && self.rest.capacity() > 0 {
-            self.rest = VecDeque::new();
-        }
     }
 }
