@@ -24,7 +24,7 @@ const DATABASE: &[Planted] = &[
     fine("record(ai, \"$(P)good\") { field(DESC, \"is fine\") field(SCAN, \"1 second\") }"),
     fine("record(bo, \"$(P)passive\") { field(ZNAM, \"Off\") field(ONAM, \"On\") }"),
     ("record(aii, \"$(P)a1\") {}", "aii", "error", "no record type \"aii\"; did you mean \"ai\"?"),
-    ("record(motor, \"$(P)a2\") {}", "motor", "error", "no record type \"motor\""),
+    ("record(motor, \"$(P)a2\") {}", "motor", "error", "no record type \"motor\"; there are aai, "),
     (
         "record(ai, \"$(P)a3\") { field(VLA, 1) }",
         "VLA",
@@ -33,6 +33,18 @@ const DATABASE: &[Planted] = &[
     ),
     ("record(ai, \"$(P)a4\") { field(SCAN, \"1 secnd\") }", "\"1 secnd", "error", "did you mean \"1 second\"?"),
     ("record(ai, \"$(P)a5\") { field(DTYP, \"Soft Chanel\") }", "\"Soft", "error", "did you mean \"Soft Channel\"?"),
+    (
+        "record(epid, \"$(P)a0\") {}",
+        "epid",
+        "error",
+        "waveform; with --simulate such records are loaded and do nothing",
+    ),
+    (
+        "record(ai, \"$(P)a0\") { field(DTYP, \"asynFloat64\") }",
+        "\"asyn",
+        "error",
+        "\"General Time\"; with --simulate such records are loaded and do nothing",
+    ),
     ("record(ai, \"$(P)a6\") { field(EGU, \"$(UNITS)\") }", "$(UNITS)", "error", "macro \"UNITS\" is not defined"),
     ("record(ai, \"$(P)a7\") { field(DESC, \"never closed) }", "\"never", "error", "the closing '\"' is missing"),
     ("record(ai, \"$(P)a8\") { field(PREC, \"three\") }", "\"three", "error", "expected a whole number"),

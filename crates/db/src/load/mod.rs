@@ -425,10 +425,11 @@ impl<'a> Stage<'a> {
 /// The record type of a name, or what to say.
 pub(crate) fn record_type(name: &str) -> Result<&'static RecordType, String> {
     find(name).ok_or_else(|| {
-        let names = crate::record::TYPES.iter().map(|kind| kind.name);
-        let guess = error::suggestion(name, names.clone());
-        let all: Vec<&str> = names.collect();
-        let all = if guess.is_empty() { format!("; there are {}", all.join(", ")) } else { guess };
+        let guess = error::suggestion(name, crate::record_types());
+        let mut all: Vec<&str> = crate::record_types().collect();
+        all.sort_unstable();
+        let all =
+            if guess.is_empty() { format!("; there are {}{}", all.join(", "), simulate::INERT_HINT) } else { guess };
         format!("no record type \"{name}\"{all}")
     })
 }

@@ -13,6 +13,7 @@ mod reccaster;
 mod records;
 mod report;
 mod script;
+mod show;
 mod table;
 mod words;
 
