@@ -88,12 +88,15 @@ fn devices(kind: &RecordType) -> String {
 fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, String> {
     let words = text.to_str();
     let words = words.trim();
-    let out_of_range = || format!("{} cannot be \"{text}\": it does not fit", row.name);
+    let out_of_range =
+        |least: i128, most: i128| format!("{} cannot be \"{text}\": it does not fit, {least} to {most} does", row.name);
     macro_rules! whole {
         ($variant:ident, $rust:ty) => {
             whole(words)
                 .ok_or_else(|| format!("{} cannot be \"{text}\": expected a whole number", row.name))
-                .and_then(|number| <$rust>::try_from(number).map_err(|_| out_of_range()))
+                .and_then(|number| {
+                    <$rust>::try_from(number).map_err(|_| out_of_range(<$rust>::MIN.into(), <$rust>::MAX.into()))
+                })
                 .map(Scalar::$variant)
         };
     }
@@ -103,7 +106,8 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, Str
                 .ok_or_else(|| format!("{} cannot be \"{text}\": expected a whole number", row.name))
                 .and_then(|number| {
                     let negative = || <$signed>::try_from(number).map(|number| number as $rust);
-                    <$rust>::try_from(number).or_else(|_| negative()).map_err(|_| out_of_range())
+                    let is_wrong = |_| out_of_range(<$rust>::MIN.into(), <$rust>::MAX.into());
+                    <$rust>::try_from(number).or_else(|_| negative()).map_err(is_wrong)
                 })
                 .map(Scalar::$variant)
         };
@@ -140,7 +144,9 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, Str
 }
 
 fn no_number(row: &FieldInfo, text: &Text) -> String {
-    format!("{} cannot be \"{text}\": expected a number", row.name)
+    let with_point = text.to_str().replacen(',', ".", 1);
+    let guess = real(with_point.trim()).map_or(String::new(), |_| format!("; did you mean \"{}\"?", with_point.trim()));
+    format!("{} cannot be \"{text}\": expected a number{guess}", row.name)
 }
 
 /// The choice that a text is; `hint`: what to do when it is none and like none.

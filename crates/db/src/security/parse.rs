@@ -416,7 +416,7 @@ mod tests {
             ("ASG(G) {RULE(1, READ) {CALC(\"A:=1;1\")}}", "1:29: a CALC of a rule may not have ':='"),
             ("FOO(a) {b", "1:8: '{' is not closed"),
             ("FOO", "1:4: expected '(', found the end of the file"),
-            ("ASG($(G))", "1:5: macro \"G\" is not defined; no macros were given"),
+            ("ASG($(G))", "1:5: macro \"G\" is not defined; give it a value, G=..., or a default, $(G=...)"),
         ] {
             assert_eq!(complaint(source), format!("test.acf:{expected}"), "{source}");
         }

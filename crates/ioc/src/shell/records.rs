@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
-use fodo_data::{Kind, Scalar, Value};
+use fodo_data::{Kind, Meta, Scalar, Text, Value};
 use fodo_db::{Database, FieldRef, LeadsTo, OutsideStatus, closest, record_types};
 
 use super::script::Flow;
@@ -158,10 +158,26 @@ pub(super) fn put_field(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     if shell.is_check() {
         let meta = database.meta(field);
         let converted = value.to_kind(facts.kind, Some(&meta));
-        return converted.map(|_| Flow::Next).map_err(|error| Failure::Word(2, error.to_string()));
+        let refused = |error| Failure::Word(2, format!("{error}{}", choices(facts.kind, &meta, text)));
+        return converted.map(|_| Flow::Next).map_err(refused);
     }
-    put(shell, field, value).map_err(|message| Failure::Word(2, format!("\"{name}\": {message}")))?;
+    if let Err(message) = put(shell, field, value) {
+        let hint = choices(facts.kind, &database.meta(field), text);
+        return Err(Failure::Word(2, format!("\"{name}\": {message}{hint}")));
+    }
     show_field(shell, call)
+}
+
+/// What could have been meant by a text that is none of a field's states.
+fn choices(kind: Kind, meta: &Meta, text: &str) -> String {
+    if kind != Kind::Enum || meta.labels.is_empty() {
+        return String::new();
+    }
+    let labels: Vec<String> = meta.labels.iter().map(Text::to_string).collect();
+    match closest(text, labels.iter().map(String::as_str)) {
+        Some(label) => meant(Some(label)),
+        None => format!("; there are \"{}\"", labels.join("\", \"")),
+    }
 }
 
 fn no_value() -> Failure {
@@ -189,7 +205,7 @@ fn value_of(database: &Database, field: FieldRef, text: &str) -> Result<Value, S
     let Some(inside) = inside.strip_suffix(']') else { return Err("the closing ']' is missing".into()) };
     let elements = inside.split(',').map(str::trim).filter(|element| !element.is_empty());
     if facts.kind == Kind::Text {
-        let texts: Vec<fodo_data::Text> = elements.map(|element| element.trim_matches('"').into()).collect();
+        let texts: Vec<Text> = elements.map(|element| element.trim_matches('"').into()).collect();
         return Ok(Value::from(texts));
     }
     let numbers: Result<Vec<f64>, String> =
@@ -421,7 +437,7 @@ pub(super) fn clients(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let is_long = call.argument(1).is_some_and(|level| level != "0");
     let mut text = String::new();
     match &*lock(&shell.place) {
-        None => return Err("iocInit has not come yet".to_owned().into()),
+        None => return Err(Failure::too_early()),
         Some(running) => {
             let clients = running.clients();
             text += &format!(

@@ -186,6 +186,9 @@ pub(super) fn not_supported(name: &str) -> Option<&'static str> {
             "save files have the permissions that the umask leaves, and copies with dates are made at the start",
         );
     }
+    if name == "postEvent" {
+        return Some("events are posted by records: an event record, or OEVT of a calcout");
+    }
     if ["dbb", "dbc", "dbd", "dbp", "dbs", "dbap"].contains(&name) {
         return Some("there are no breakpoints; dbtr processes a record and shows it");
     }
@@ -205,6 +208,16 @@ pub(super) fn not_supported(name: &str) -> Option<&'static str> {
 /// `; did you mean "dbl"?`, or nothing.
 pub(super) fn suggestion(name: &str) -> String {
     closest(name, COMMANDS.iter().map(|command| command.name))
+}
+
+/// What to do about a name that is no command.
+pub(super) fn hint(name: &str) -> String {
+    let guess = suggestion(name);
+    if guess.is_empty() {
+        "; those of modules and drivers are C code, which cannot be loaded".to_owned()
+    } else {
+        guess
+    }
 }
 
 /// The same among other names.
