@@ -92,10 +92,10 @@ impl Loader {
         {
             return Some("OMSL is closed_loop and DOL is empty, so there is nothing to follow".into());
         }
-        if let Some((limit, severity)) = LIMITS.iter().find(|(limit, _)| *limit == row.name) {
-            if self.menu(record, severity) == Some(0) {
-                return Some(format!("{limit} is set and {severity} is NO_ALARM, so no alarm comes of it"));
-            }
+        if let Some((limit, severity)) = LIMITS.iter().find(|(limit, _)| *limit == row.name)
+            && self.menu(record, severity) == Some(0)
+        {
+            return Some(format!("{limit} is set and {severity} is NO_ALARM, so no alarm comes of it"));
         }
         if row.name == "SNAM" {
             let name = self.text(record, "SNAM").filter(|name| !name.is_empty())?;
