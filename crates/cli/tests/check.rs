@@ -326,6 +326,25 @@ fn every_fault_planted_in_a_script_is_found_at_its_place() {
     assert_eq!(assert_found("st.cmd", SCRIPT, &[("good.db", good)]), 26);
 }
 
+const ACCESS: &[Planted] = &[
+    fine("UAG(operators) { alice, bob }"),
+    ("HAG(console) { desk1 desk2 }", "desk2", "error", "expected ',' or '}'"),
+    fine("ASG(DEFAULT) {"),
+    ("  RULE(1, WRITE) { UAG(operator) }", "operator)", "error", "did you mean \"operators\"?"),
+    ("  RULE(1, WRITE) { CALC(\"A=\") }", "\"A=", "error", "is no expression"),
+    ("  RULE(high, READ)", "high", "error", "expected a security level, 0 or 1"),
+    fine("}"),
+    ("ASG($(GROUPS)) { RULE(1, READ) }", "$(GROUPS", "error", "macro \"GROUPS\" is not defined"),
+];
+
+#[test]
+fn every_fault_planted_in_an_access_file_is_found_at_its_place() {
+    let without_macros = &ACCESS[..7];
+
+    assert_eq!(assert_found("plant.acf", without_macros, &[]), 4);
+    assert_eq!(assert_found("macros.acf", &[ACCESS[0], ACCESS[7]], &[]), 1);
+}
+
 const REQUEST: &[Planted] = &[
     fine("# What is to be saved, with every fault that people make."),
     fine("$(P)good.VAL"),

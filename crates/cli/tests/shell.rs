@@ -377,6 +377,8 @@ fn commands_show_rules_states_lists_and_every_kind_of_a_value() {
     assert_eq!(shown("aspuag"), "UAG(them) { a, b }");
     assert_eq!(shown("aspmem"), "DEFAULT: 2 records|  x:set|  x:twice");
     assert_eq!(shown("dbStateSet red\ndbStateShow r*"), "red is on");
+    assert_eq!(shown("dbStateShowAll 1"), "red is off");
+    assert!(shown("coreRelease").starts_with("Fodo "));
     assert_eq!(shown("dbel"), "clients listen to 0 fields");
     assert_eq!(
         shown("dbpf x:set.SCAN Event\ndbpf x:set.EVNT go\nscanpel g*").split('|').skip(2).collect::<Vec<_>>(),

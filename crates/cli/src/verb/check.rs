@@ -135,7 +135,7 @@ fn understood(name: &str, macros: &str) -> Vec<Finding> {
             let warning = |message: &String| LoadError { message: message.clone(), ..LoadError::default() };
             file.warnings().iter().map(|text| Finding { weight: Weight::Warning, error: warning(text) }).collect()
         }
-        Err(error) => vec![Finding { weight: Weight::Error, error }],
+        Err(errors) => errors.into_iter().map(|error| Finding { weight: Weight::Error, error }).collect(),
     }
 }
 

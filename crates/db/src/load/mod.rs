@@ -1,7 +1,7 @@
 //! Loading `.db` files: words, macros, statements, and the records they make.
 
 mod describe;
-mod error;
+pub(crate) mod error;
 pub(crate) mod lexer;
 mod macros;
 mod parse;

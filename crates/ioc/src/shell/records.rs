@@ -202,7 +202,9 @@ fn value_of(database: &Database, field: FieldRef, text: &str) -> Result<Value, S
     let Some(inside) = text.trim().strip_prefix('[').filter(|_| facts.count_max > 1) else {
         return Ok(Value::from(text));
     };
-    let Some(inside) = inside.strip_suffix(']') else { return Err("the closing ']' is missing".into()) };
+    let Some(inside) = inside.strip_suffix(']') else {
+        return Err("the closing ']' is missing; what has commas in it needs quotes, \"[1,2,3]\"".into());
+    };
     let elements = inside.split(',').map(str::trim).filter(|element| !element.is_empty());
     if facts.kind == Kind::Text {
         let texts: Vec<Text> = elements.map(|element| element.trim_matches('"').into()).collect();

@@ -161,7 +161,15 @@ fn turn_state(shell: &Shell, call: &Call<'_>, is_on: bool) -> Outcome {
 
 /// `dbStateShow [name]`
 pub(super) fn show_states(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    let pattern = call.argument(1).unwrap_or("*");
+    list_states(shell, call.argument(1).unwrap_or("*"))
+}
+
+/// `dbStateShowAll`
+pub(super) fn show_all_states(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    list_states(shell, "*")
+}
+
+fn list_states(shell: &mut Shell, pattern: &str) -> Outcome {
     let states = shell.states()?.all();
     let wanted = states.iter().filter(|state| matches(pattern, &state.name().to_str()));
     let text: String =

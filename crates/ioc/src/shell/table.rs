@@ -41,6 +41,7 @@ commands! {
     "aspuag" " [group]" "Groups of users of the access security file" false report::user_groups;
     "casr" " [level]" "Clients, and with a level what each keeps waiting" false records::clients;
     "cd" " folder" "Go to a folder; file names mean it" true environment::change_folder;
+    "coreRelease" "" "The version of this program" false environment::release;
     "create_manual_set" "(\"file.req\", \"P=x:\")" "Save PVs when manual_save says so" true autosave::set_by_hand;
     "create_monitor_set" "(\"file.req\", seconds, \"P=x:\")" "Save PVs when they have changed" true autosave::set_of_changes;
     "create_periodic_set" "(\"file.req\", seconds, \"P=x:\")" "Save PVs again and again" true autosave::set_in_time;
@@ -54,6 +55,7 @@ commands! {
     "dbStateCreate" " name" "Make a named state, for filters and records" true report::create_state;
     "dbStateSet" " name" "Turn a named state on" true report::set_state;
     "dbStateShow" " [pattern]" "Named states and whether they are on" false report::show_states;
+    "dbStateShowAll" "" "As dbStateShow" false report::show_all_states;
     "dba" " record.field" "What a field is: type, elements, access" false report::address;
     "dbcar" " [record] [level]" "Links to other IOCs: how many, with 1 those not connected, with 2 all and their servers" false records::outside_links;
     "dbel" " [record]" "Fields that clients listen to" false report::listened;
@@ -157,7 +159,7 @@ pub(super) fn is_without_meaning(name: &str) -> bool {
 
 /// Why a command that scripts of the field use is missing; the same text for all that are missing together.
 pub(super) fn not_supported(name: &str) -> Option<&'static str> {
-    const OF_C: [&str; 14] = [
+    const OF_C: [&str; 16] = [
         "asDumpHash",
         "callbackQueueShow",
         "dbLockShowLocked",
@@ -171,6 +173,8 @@ pub(super) fn not_supported(name: &str) -> Option<&'static str> {
         "taskwdShow",
         "dbtpn",
         "tpn",
+        "ascar",
+        "asdbdump",
         "astac",
     ];
     if name == "autosaveBuild" {
