@@ -174,14 +174,11 @@ impl<'a> Parser<'a> {
         match keyword.as_str() {
             "UAG" => {
                 self.advance()?;
-                let (name, users) = self.members(place, "the name of a user")?;
-                self.found.user_groups.push((name, users.into_iter().collect()));
+                self.members(place, true)?;
             }
             "HAG" => {
                 self.advance()?;
-                let (name, hosts) = self.members(place, "the name of a host")?;
-                let hosts: HashSet<String> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-                self.found.host_groups.push((name, hosts));
+                self.members(place, false)?;
             }
             "ASG" => {
                 self.advance()?;
@@ -201,17 +198,29 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The name and the members of a UAG or HAG.
-    fn members(&mut self, place: Place, what: &str) -> Result<(String, Vec<String>), LoadError> {
-        let is_users = what.ends_with("user");
+    /// The name and the members of a UAG, or of a HAG.
+    fn members(&mut self, place: Place, is_users: bool) -> Result<(), LoadError> {
         let (name, _) = self.named("the name of the group")?;
-        let groups = if is_users { &self.found.user_groups } else { &self.found.host_groups };
-        if groups.iter().any(|(known, _)| *known == name) {
+        if self.groups(is_users).iter().any(|(known, _)| *known == name) {
             let keyword = if is_users { "UAG" } else { "HAG" };
             return Err(self.lexer.error(place, format!("there is a {keyword} \"{name}\" already")));
         }
-        let members = if self.is_mark('{') { self.names('{', '}', what)? } else { Vec::new() };
-        Ok((name, members.into_iter().map(|(member, _)| member).collect()))
+        // It is there from now on, or rules would be told of for what is wrong in it.
+        self.groups(is_users).push((name, HashSet::new()));
+        if !self.is_mark('{') {
+            return Ok(());
+        }
+        let what = if is_users { "the name of a user" } else { "the name of a host" };
+        let named = self.names('{', '}', what)?.into_iter().map(|(member, _)| member);
+        let members = named.map(|member| if is_users { member } else { member.to_ascii_lowercase() }).collect();
+        if let Some((_, group)) = self.groups(is_users).last_mut() {
+            *group = members;
+        }
+        Ok(())
+    }
+
+    fn groups(&mut self, is_users: bool) -> &mut Vec<(String, HashSet<String>)> {
+        if is_users { &mut self.found.user_groups } else { &mut self.found.host_groups }
     }
 
     fn group(&mut self) -> Result<(), LoadError> {
@@ -430,19 +439,19 @@ mod tests {
 
     #[test]
     fn every_mistake_is_told() {
-        let source = "UAG(ops) { alice bob }\nUAG(ops) { alice, bob }\nASG(A) {\n  RULE(1, READ) { UAG(op) HAG(h) }\n\
+        let source = "UAG(ops) { alice bob }\nASG(A) {\n  RULE(1, READ) { UAG(op) HAG(h) }\n\
                       RULE(0, WRITE) { CALC(\"A+\") }\n  RULE(2) }\nASG(B) { RULE(1, WRITE) { UAG(ops) } RULE(1 }\nASG(A) {";
 
         assert_eq!(
             complaints(source),
             [
                 "test.acf:1:18: expected ',' or '}', found \"bob\"",
-                "test.acf:4:23: no UAG \"op\" stands above this rule; did you mean \"ops\"?",
-                "test.acf:4:31: no HAG \"h\" stands above this rule",
-                "test.acf:5:23: \"A+\" is no expression: a value is missing at character 3",
-                "test.acf:6:9: expected ',', found ')'",
-                "test.acf:7:45: expected ',', found '}'",
-                "test.acf:8:9: expected INPA to INPU, or RULE, found the end of the file",
+                "test.acf:3:23: no UAG \"op\" stands above this rule; did you mean \"ops\"?",
+                "test.acf:3:31: no HAG \"h\" stands above this rule",
+                "test.acf:4:23: \"A+\" is no expression: a value is missing at character 3",
+                "test.acf:5:9: expected ',', found ')'",
+                "test.acf:6:45: expected ',', found '}'",
+                "test.acf:7:9: expected INPA to INPU, or RULE, found the end of the file",
             ]
         );
     }
