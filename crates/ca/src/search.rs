@@ -1,5 +1,7 @@
 //! Finding names over UDP: the client's machine that asks, the server's that answers, beacons.
 
+mod name;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -7,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use fodo_data::Now;
 
+use self::name::Name;
+pub use self::name::Named;
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
-use crate::{Cid, Numbered, limit};
+use crate::{Cid, Roster, limit};
 
 /// A datagram to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,9 +54,11 @@ const THE_SENDER: u32 = u32::MAX;
 /// what [`Searcher::set_period_max`] says. Names
 /// whose time has come are packed into full datagrams, and datagrams go out in bursts with pauses,
 /// so that a hundred thousand names do not drown the servers.
+///
+/// `N`: whatever has the name, so that those who look for a million need not have it twice.
 #[derive(Debug)]
-pub struct Searcher {
-    names: Numbered<Cid, Name>,
+pub struct Searcher<N = Arc<str>> {
+    names: Roster<Cid, Name<N>>,
     /// Names by the moment of their next search. Entries of names that are gone, or were given
     /// another moment, are passed over.
     due: BTreeMap<Instant, VecDeque<Cid>>,
@@ -77,18 +83,23 @@ enum Boost {
     Wanted { until: Instant, pause: Duration },
 }
 
-#[derive(Debug)]
-struct Name {
-    text: Arc<str>,
-    period: Duration,
-    at: Instant,
+impl Searcher {
+    /// A searcher of no name yet. `seed` varies the jitter between processes.
+    pub fn new(seed: u64) -> Searcher {
+        Searcher::of(seed)
+    }
+
+    /// Starts to look for a name; the first datagram is due at once ([`Searcher::tick`]).
+    pub fn add(&mut self, cid: Cid, name: &str, now: Now) {
+        self.add_after(cid, name.into(), Duration::ZERO, now.monotonic);
+    }
 }
 
-impl Searcher {
-    /// A searcher of nothing yet. `seed` varies the jitter between processes.
-    pub fn new(seed: u64) -> Searcher {
+impl<N: Named> Searcher<N> {
+    /// As [`Searcher::new`], of whatever has a name.
+    pub fn of(seed: u64) -> Searcher<N> {
         Searcher {
-            names: Numbered::default(),
+            names: Roster::default(),
             due: BTreeMap::new(),
             sequence: 0,
             jitter: seed | 1,
@@ -104,25 +115,19 @@ impl Searcher {
         self.period_max = period_max.max(limit::SEARCH_PERIOD_MIN);
     }
 
-    /// Starts to look for a name; the first datagram is due at once ([`Searcher::tick`]).
-    pub fn add(&mut self, cid: Cid, name: &str, now: Now) {
-        self.add_after(cid, name.into(), Duration::ZERO, now);
-    }
-
-    /// The same with a pause before the first datagram, for a server that claims a name it does not
-    /// serve; later pauses are longer.
-    pub fn add_after(&mut self, cid: Cid, name: Arc<str>, pause: Duration, now: Now) {
-        let at = now.monotonic + pause;
-        let period = pause.max(limit::SEARCH_PERIOD_MIN);
-        self.names.insert(cid, Name { text: name, period, at });
+    /// Starts to look for a name with a pause before the first datagram; after one for a server that claims a name it does
+    /// not serve, later pauses are longer.
+    pub fn add_after(&mut self, cid: Cid, name: N, pause: Duration, now: Instant) {
+        let at = now + pause;
+        self.names.insert(cid, Name::new(name, at, pause.max(limit::SEARCH_PERIOD_MIN)));
         self.due.entry(at).or_default().push_back(cid);
     }
 
     /// The same for a name whose server was lost: soon, and together with the others of that server,
     /// but not in step with other clients.
-    pub fn add_lost(&mut self, cid: Cid, name: Arc<str>, now: Now) {
+    pub fn add_lost(&mut self, cid: Cid, name: N, now: Now) {
         let at = self.soon(now.monotonic, limit::LOST_SPREAD);
-        self.names.insert(cid, Name { text: name, period: limit::SEARCH_PERIOD_MIN, at });
+        self.names.insert(cid, Name::new(name, at, limit::SEARCH_PERIOD_MIN));
         self.due.entry(at).or_default().push_back(cid);
     }
 
@@ -155,13 +160,13 @@ impl Searcher {
         // What is left of the list is due before that anyway.
         drop(self.due.split_off(&(now + limit::BOOST_SPREAD)));
         for cid in late {
-            if self.names.get(&cid).is_none_or(|name| name.at < now + limit::BOOST_SPREAD) {
+            if self.names.get(cid).is_none_or(|name| name.at < now + limit::BOOST_SPREAD) {
                 continue;
             }
             let at = self.soon(now, limit::BOOST_SPREAD);
-            if let Some(name) = self.names.get_mut(&cid) {
+            if let Some(name) = self.names.get_mut(cid) {
                 name.at = at;
-                name.period = name.period.min(limit::BOOST_PERIOD);
+                name.set_period(name.period().min(limit::BOOST_PERIOD));
             }
             self.due.entry(at).or_default().push_back(cid);
         }
@@ -180,7 +185,7 @@ impl Searcher {
 
     /// Stops looking; unknown numbers are ignored.
     pub fn remove(&mut self, cid: Cid) {
-        self.names.remove(&cid);
+        self.names.remove(cid);
     }
 
     /// How many names are looked for.
@@ -208,7 +213,7 @@ impl Searcher {
         if !is_endpoint(server) {
             return false;
         }
-        let is_first = self.names.remove(&cid).is_some();
+        let is_first = self.names.remove(cid).is_some();
         claims.push(Claim { cid, server, is_first });
         is_first
     }
@@ -225,8 +230,8 @@ impl Searcher {
         // The last one is still open when the loop ends.
         while out.len() - n_before < limit::SEARCH_BURST - 1 {
             let Some(cid) = self.pop_due(now.monotonic) else { break };
-            let Some(name) = self.names.get(&cid) else { continue };
-            let n_message = message::HEADER_BYTES + message::padded(name.text.len() + 1);
+            let Some(name) = self.names.get(cid) else { continue };
+            let n_message = message::HEADER_BYTES + message::padded(name.of.name().len() + 1);
             if packet.len() + n_message > limit::SEARCH_BYTES && !packet.is_empty() {
                 out.push(Datagram { to: None, bytes: std::mem::take(&mut packet) });
             }
@@ -237,7 +242,7 @@ impl Searcher {
                 version.encode(&mut packet);
             }
             let request = Request::Search { reply: DONT_REPLY, minor: u32::from(MINOR_VERSION), cid, again: cid.0 };
-            message::encode_text(&mut packet, |size| request.header(size), name.text.as_bytes());
+            message::encode_text(&mut packet, |size| request.header(size), name.of.name().as_bytes());
             self.put_off(cid, now.monotonic, origin);
         }
         if !packet.is_empty() {
@@ -252,15 +257,16 @@ impl Searcher {
         // Up to a quarter more, so that names of a lost server do not come back in step. Long periods may be cut to two
         // fifths as well: names that began together would else come in waves for a quarter of an hour.
         let chance = self.chance();
-        let Some(name) = self.names.get_mut(&cid) else { return };
-        let ahead = match name.period {
+        let Some(name) = self.names.get_mut(cid) else { return };
+        let period = name.period();
+        let ahead = match period {
             period if period < limit::SEARCH_PERIOD_LONG => period + (period / 4).mul_f64(chance),
             period => (period / 5) * 2 + period.mul_f64(0.85 * chance),
         };
         // The grid is coarser for longer periods, so that names which are due about the same time
         // share datagrams.
-        name.at = on_grid(origin, now + ahead, (name.period / 32).max(limit::SEARCH_GRID));
-        name.period = (name.period * 2).min(self.period_max);
+        name.at = on_grid(origin, now + ahead, (period / 32).max(limit::SEARCH_GRID));
+        name.set_period((period * 2).min(self.period_max));
         self.due.entry(name.at).or_default().push_back(cid);
     }
 
@@ -277,7 +283,7 @@ impl Searcher {
                 first.remove();
             }
             if let Some(cid) = cid
-                && self.names.get(&cid).is_some_and(|name| name.at == at)
+                && self.names.get(cid).is_some_and(|name| name.at == at)
             {
                 return Some(cid);
             }

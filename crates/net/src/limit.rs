@@ -36,6 +36,10 @@ pub const BURST: Duration = Duration::from_micros(200);
 /// Bytes of a burst of puts that are sent without waiting for more: some two hundred.
 pub const BURST_BYTES: usize = 8 * 1024;
 
+/// Operations asked together that are sent before the next are asked: the server has work early, and others have the circuit
+/// in between.
+pub const BATCH_PIECE: usize = 256;
+
 /// Bytes of updates that wait in a server circuit before later ones stay in the ring of posts.
 pub const UPDATE_BYTES: usize = 256 * 1024;
 
@@ -67,6 +71,9 @@ pub const PUTS: usize = 64 * 1024;
 /// Bytes of searches that are answered from one socket before circuits have their turn: 64 of the field's full
 /// datagrams, or a few thousand names, which take a millisecond or two.
 pub const TURN_SEARCH_BYTES: usize = 64 * 1024;
+
+/// Bytes of an answer to searches, or of a beacon, that are looked at: all that the programs of the field put into one.
+pub const DATAGRAM_BYTES: usize = 8 * 1024;
 
 /// Datagrams answered before circuits have their turn.
 pub const TURN_DATAGRAMS: usize = 256;

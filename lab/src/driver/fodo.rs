@@ -10,7 +10,7 @@ use fodo_net::{
 };
 
 use super::batch::ns;
-use super::sockets::wait_for_sockets;
+use super::sockets::{n_threads, wait_for_sockets};
 use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed};
 use crate::limit::{BATCH_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
 
@@ -20,12 +20,14 @@ pub struct Fodo {
     context: Context,
     channels: Vec<Channel>,
     elements: Arc<Vec<i32>>,
+    /// Whether arrays are read into the memory of the one before.
+    into: bool,
 }
 
 impl Fodo {
-    /// Configured by the environment, as any program of a user is.
-    pub fn new() -> Result<Fodo, Failure> {
-        Ok(Fodo { context: new_context()?, channels: Vec::new(), elements: Arc::default() })
+    /// Configured by the environment, as any program of a user is. `into`: arrays are read by [`Channel::get_into`].
+    pub fn new(into: bool) -> Result<Fodo, Failure> {
+        Ok(Fodo { context: new_context()?, channels: Vec::new(), elements: Arc::default(), into })
     }
 
     fn channel(&self, index: usize) -> Result<&Channel, Failure> {
@@ -120,7 +122,11 @@ fn failed(what: &str) -> impl Fn(Error) -> Failure + '_ {
 impl Driver for Fodo {
     fn hello(&self) -> Hello {
         let runtime = String::from(if cfg!(debug_assertions) { "Rust, not optimized" } else { "Rust" });
-        Hello { client: "fodo".into(), version: env!("CARGO_PKG_VERSION").into(), runtime }
+        Hello {
+            client: if self.into { "fodo-into" } else { "fodo" }.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            runtime,
+        }
     }
 
     fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, Failure> {
@@ -146,12 +152,19 @@ impl Driver for Fodo {
     }
 
     fn put_array(&mut self, elements: &[i32]) -> Result<(), Failure> {
-        self.elements = Arc::default();
+        if !self.into {
+            self.elements = Arc::default();
+        }
         self.channel(0)?.put(elements.to_vec(), OPERATION_MAX).map_err(failed("put"))
     }
 
     fn get_array(&mut self, n_elements: usize) -> Result<(), Failure> {
-        let reading = self.channel(0)?.get(OPERATION_MAX).map_err(failed("get"))?;
+        let mut reading = Reading::bare(Value::Array(Array::I32(std::mem::take(&mut self.elements))));
+        let channel = self.channel(0)?;
+        match self.into {
+            true => channel.get_into(&mut reading, Request::default(), OPERATION_MAX).map_err(failed("get_into"))?,
+            false => reading = channel.get(OPERATION_MAX).map_err(failed("get"))?,
+        }
         match reading.value {
             Value::Array(Array::I32(elements)) => {
                 self.elements = elements;
@@ -310,6 +323,40 @@ impl Driver for Fodo {
         for (index, reading) in readings.iter().enumerate() {
             batch.check(index, double(reading)?)?;
         }
+        Ok(timed)
+    }
+
+    fn contexts_at_work(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let names = batch.names();
+        let (n_before, n_threads_before) = (wait_for_sockets(|_| true, Duration::ZERO)?, n_threads()?);
+        let start = Instant::now();
+        let mut contexts = Vec::with_capacity(batch.n);
+        for _name in &names {
+            contexts.push(new_context()?);
+        }
+        let created_ns = Some(ns(start.elapsed()));
+        let mut channels = Vec::with_capacity(batch.n);
+        for (context, name) in contexts.iter().zip(&names) {
+            channels.push(context.channel(name).map_err(failed("making a channel"))?);
+        }
+        let gets: Vec<_> = channels.iter().map(|channel| channel.start_get(Request::default())).collect();
+        let readings = many::wait(gets, BATCH_MAX);
+        let mut timed = Timed::since(start, 0);
+        for (index, reading) in readings.into_iter().enumerate() {
+            batch.check(index, double(&reading.map_err(failed("get"))?)?)?;
+        }
+        timed.n = wait_for_sockets(|_| true, Duration::ZERO)?.saturating_sub(n_before);
+        timed.created_ns = created_ns;
+        let n_more = n_threads()?.saturating_sub(n_threads_before);
+        if n_more > 0 {
+            let why = format!("{n_more} more threads");
+            return Err(Failure::Operation { what: "contexts_at_work".into(), why });
+        }
+        let start = Instant::now();
+        drop((channels, contexts));
+        timed.close_ns = Some(ns(start.elapsed()));
+        // The next is not to find them still closing.
+        wait_for_sockets(|n| n <= n_before, BATCH_MAX)?;
         Ok(timed)
     }
 }

@@ -23,6 +23,7 @@
 //! | `{"put_at_once":`[`Batch`]`}` | connects untimed; starts `n` puts with completion, waits for all; reads back, and puts back what was there | `{"timed":{...}}`, `n`: how many read back right |
 //! | `{"put_unconfirmed_at_once":`[`Batch`]`}` | connects untimed; puts `n` times without an answer, then gets from the last channel, whose answer comes after all puts have taken effect; reads back, and puts back what was there | `{"timed":{...}}`, `n`: how many read back right |
 //! | `{"get_in_flight":`[`Batch`]`}` | connects untimed; starts one get after another, a hundred of them under way at most, until each channel has had one; checks as `get_at_once` | `{"timed":{...}}`, `n`: how many values came and are right |
+//! | `{"contexts_at_work":`[`Batch`]`}` | makes `n` contexts (`created_ns`), a channel in each, waits for a first value of each; checks as `get_at_once`; closes them (`close_ns`) | `{"timed":{...}}`, `n`: how many values came and are right, each over a circuit of its own |
 //! | any of them | cannot | `{"failed":{...}}`, a [`Failure`] |
 //!
 //! A [`Batch`] is `{"pattern":"lab:{:06}","n":10000,"variant":"distinct"}`, a `timed` is a [`Timed`]:
@@ -112,6 +113,8 @@ pub enum Ask {
     PutUnconfirmedAtOnce(Batch),
     /// Get from one channel after the other, with some under way.
     GetInFlight(Batch),
+    /// Make contexts, and get from a channel of each.
+    ContextsAtWork(Batch),
 }
 
 /// How a context is closed.
@@ -266,6 +269,11 @@ pub trait Driver {
     fn get_in_flight(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("get_in_flight"))
     }
+
+    /// Makes contexts, each with a circuit, a channel and a first value.
+    fn contexts_at_work(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
+        Err(Failure::cannot("contexts_at_work"))
+    }
 }
 
 /// Answers requests until there are none.
@@ -328,6 +336,7 @@ fn answer(
         Ask::PutAtOnce(batch) => driver.put_at_once(&batch).map(Answer::Timed),
         Ask::PutUnconfirmedAtOnce(batch) => driver.put_unconfirmed_at_once(&batch).map(Answer::Timed),
         Ask::GetInFlight(batch) => driver.get_in_flight(&batch).map(Answer::Timed),
+        Ask::ContextsAtWork(batch) => driver.contexts_at_work(&batch).map(Answer::Timed),
     }
 }
 

@@ -173,6 +173,16 @@ impl Circuit {
         self.take(create, last)
     }
 
+    /// Searches for so many channels, with as many in a datagram as fit.
+    fn claim(&self, name: &str, n: usize) -> Result<(), Failure> {
+        let (bytes_each, n_datagram) = (floor::search_bytes(name), floor::searches_per_datagram(name));
+        for first in (0..n).step_by(n_datagram) {
+            self.search(bytes_each, first..(first + n_datagram).min(n))?;
+            self.take_claims()?;
+        }
+        Ok(())
+    }
+
     /// `n` of these at once, timed.
     fn time(&mut self, exchange: Exchange, n: usize, chunk: usize) -> Result<Timed, Failure> {
         let (start, n_before) = (Instant::now(), self.n_done);
@@ -287,6 +297,32 @@ impl Driver for Raw {
         // Its answer counts what was taken before it.
         circuit.exchange(floor::GET, 1, 1)?;
         Ok(Timed::since(start, n_done))
+    }
+
+    fn contexts_at_work(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        let server = self.server;
+        let circuit = self.circuit()?;
+        let Some(name) = batch.names().into_iter().next() else { return Ok(Timed::default()) };
+        let start = Instant::now();
+        circuit.claim(&name, batch.n)?;
+        let mut streams = Vec::with_capacity(batch.n);
+        for _number in 0..batch.n {
+            let stream = TcpStream::connect(server).map_err(failed("connect"))?;
+            stream.set_nodelay(true).map_err(failed("connect"))?;
+            streams.push(stream);
+        }
+        // Requests go out on all circuits before the first answer is waited for.
+        for exchange in [floor::create(&name), floor::GET] {
+            let request = floor::exchange_request(exchange);
+            let mut answer = vec![0; exchange.answer_bytes];
+            for stream in &mut streams {
+                stream.write_all(&request).map_err(failed("request"))?;
+            }
+            for stream in &mut streams {
+                stream.read_exact(&mut answer).map_err(failed("answer"))?;
+            }
+        }
+        Ok(Timed::since(start, streams.len()))
     }
 }
 

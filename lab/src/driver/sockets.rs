@@ -45,6 +45,19 @@ fn n_sockets() -> Result<usize, Failure> {
     Err(Failure::Operation { what: "counting sockets".into(), why: "only known on Linux".into() })
 }
 
+/// How many threads this process has.
+#[cfg(target_os = "linux")]
+pub fn n_threads() -> Result<usize, Failure> {
+    let failed = |why: std::io::Error| Failure::Operation { what: "counting threads".into(), why: why.to_string() };
+    Ok(std::fs::read_dir("/proc/self/task").map_err(failed)?.count())
+}
+
+/// Only known on Linux.
+#[cfg(not(target_os = "linux"))]
+pub fn n_threads() -> Result<usize, Failure> {
+    Err(Failure::Operation { what: "counting threads".into(), why: "only known on Linux".into() })
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;

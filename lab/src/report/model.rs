@@ -173,6 +173,7 @@ impl<'a> Section<'a> {
             "P1" => format!("Putting to {n} channels with completion"),
             "P2" => format!("Putting to {n} channels without waiting"),
             "P3" => format!("Get from {n} channels, a hundred in flight"),
+            "P4" => format!("A first value in each of {n} contexts"),
             _ => format!("n = {n}"),
         }
     }

@@ -22,7 +22,7 @@ const NUMBERED_PV: &str = "lab:{:06}";
 const PUT_PV: &str = "put:{:06}";
 
 /// The files, in the order of the tables.
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
     include_str!("../../scenarios/q1.toml"),
     include_str!("../../scenarios/q2.toml"),
     include_str!("../../scenarios/q4.toml"),
@@ -39,6 +39,7 @@ const FILES: [&str; 16] = [
     include_str!("../../scenarios/put_at_once.toml"),
     include_str!("../../scenarios/put_unconfirmed_at_once.toml"),
     include_str!("../../scenarios/get_in_flight.toml"),
+    include_str!("../../scenarios/contexts_at_work.toml"),
 ];
 
 /// How much is measured.
@@ -118,6 +119,7 @@ pub enum Request {
     PutAtOnce,
     PutUnconfirmedAtOnce,
     GetInFlight,
+    ContextsAtWork,
     MoveArray,
 }
 
@@ -251,6 +253,7 @@ impl Task {
             Request::PutAtOnce => Ask::PutAtOnce(batch),
             Request::PutUnconfirmedAtOnce => Ask::PutUnconfirmedAtOnce(batch),
             Request::GetInFlight => Ask::GetInFlight(batch),
+            Request::ContextsAtWork => Ask::ContextsAtWork(batch),
             Request::GetScalars | Request::MoveArray => return None,
         })
     }

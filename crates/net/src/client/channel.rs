@@ -1,21 +1,23 @@
+mod state;
 mod unconfirmed;
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fodo_ca::eca::Eca;
-use fodo_ca::search::Claim;
+use fodo_ca::search::{Claim, Named};
 use fodo_ca::{Cid, Rights};
 use fodo_data::{Array, Kind, Reading, Value};
 
+use self::state::{Phase, State, Trouble};
 use super::circuit::{Afterwards, Circuit, Place};
 use super::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
 use super::notice::Notice;
-use super::operation::{Given, Operation, OperationCore, Outcome, Task};
+use super::operation::{Given, Operation, OperationCore, Task};
 use super::search::is_one_server;
 use super::{ContextCore, Error, Facts, Priority, Refusal, Request};
-use crate::limit;
 use crate::sync::lock;
 
 /// Where a channel stands; the comment says what it waits for.
@@ -33,51 +35,28 @@ pub enum ChannelState {
     Closed,
 }
 
-/// The part of a channel that its handles, its circuit and its operations share.
+/// The part of a channel that its handles, its circuit and its operations share. There may be a million.
 pub(super) struct ChannelCore {
-    name: Arc<str>,
+    name: Box<str>,
     cid: Cid,
     priority: Priority,
+    /// The channel is given up with the last of them.
+    n_handles: AtomicU32,
     context: Arc<ContextCore>,
     state: Mutex<State>,
 }
 
-struct State {
-    phase: Phase,
-    rights: Rights,
-    /// Operations that wait for the channel to be active.
-    waiting: Vec<(Arc<OperationCore>, Task)>,
-    monitors: Vec<Arc<MonitorCore>>,
-    /// What went wrong last, for the text of a time-out.
-    trouble: Option<Trouble>,
-    /// Claims in a row that did not make it active; each doubles the pause before the next search.
-    n_failures: u32,
-    /// The user knows that two servers have the name.
-    is_double_told: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Phase {
-    Searching,
-    Connecting(Arc<Circuit>),
-    Active(Arc<Circuit>, Place, Responsive),
-    /// The last handle is gone, or the context was closed.
-    Closed,
-}
-
-/// What has waited for a channel to be active.
+/// What has waited for a channel to be active, and is to be asked of its server.
 pub(super) struct Activated {
     pub(super) operations: Vec<(Arc<OperationCore>, Task)>,
     pub(super) monitors: Vec<Arc<MonitorCore>>,
 }
 
-/// Whether the server of an active channel is heard.
-type Responsive = bool;
-
-#[derive(Clone, Debug)]
-enum Trouble {
-    Claimed(SocketAddr),
-    Refused(SocketAddr, Refusal),
+/// Where an operation can be asked at once that cannot be asked where it was tried.
+pub(super) enum Seating {
+    /// On this circuit.
+    On(Arc<Circuit>),
+    Nowhere,
 }
 
 impl std::fmt::Debug for ChannelCore {
@@ -88,58 +67,49 @@ impl std::fmt::Debug for ChannelCore {
 
 impl ChannelCore {
     fn new(name: &str, cid: Cid, priority: Priority, context: Arc<ContextCore>) -> Arc<ChannelCore> {
-        let state = State {
-            phase: Phase::Searching,
-            rights: Rights { read: true, write: true },
-            waiting: Vec::new(),
-            monitors: Vec::new(),
-            trouble: None,
-            n_failures: 0,
-            is_double_told: false,
-        };
-        Arc::new(ChannelCore { name: name.into(), cid, priority, context, state: Mutex::new(state) })
+        let state = State::new();
+        let n_handles = AtomicU32::new(1);
+        Arc::new(ChannelCore { name: name.into(), cid, priority, n_handles, context, state: Mutex::new(state) })
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
+    /// Whether both have the same circuit to the same server.
+    pub(super) fn shares_circuits_with(&self, other: &ChannelCore) -> bool {
+        self.priority == other.priority && Arc::ptr_eq(&self.context, &other.context)
+    }
+
     pub(super) fn cid(&self) -> Cid {
         self.cid
     }
 
-    /// A server has claimed the name.
-    pub(super) fn claimed(self: &Arc<Self>, claim: &Claim) {
-        let server = claim.server;
-        if !claim.is_first {
-            return self.claimed_too(server);
-        }
-        if !matches!(lock(&self.state).phase, Phase::Searching) {
+    /// A server has claimed the names of channels that share their circuits, this one among them.
+    pub(super) fn claimed(&self, server: SocketAddr, all: &[(Arc<ChannelCore>, Claim)]) {
+        let mut channels = all.iter().map(|(channel, _)| channel);
+        if !channels.any(|channel| matches!(lock(&channel.state).phase, Phase::Searching)) {
             return;
         }
-        let Ok(circuit) = self.context.circuit_to(server, self.priority) else {
-            // The system gives no socket now.
-            return self.search_again();
-        };
-        {
-            let mut state = lock(&self.state);
-            if !matches!(state.phase, Phase::Searching) {
-                return;
-            }
-            state.trouble.get_or_insert(Trouble::Claimed(server));
-            state.phase = Phase::Connecting(circuit.clone());
-        }
-        if !circuit.create(self) {
-            return self.search_again();
-        }
-        if matches!(lock(&self.state).phase, Phase::Closed) {
-            // Closed in between, when the circuit did not know it yet.
-            circuit.clear(self.cid, None);
+        // There is none when the system gives no socket now.
+        let is_asked = self.context.circuit_to(server, self.priority).is_ok_and(|circuit| circuit.create(all));
+        if !is_asked {
+            all.iter().for_each(|(channel, _)| channel.search_again(server));
         }
     }
 
+    /// This circuit asks for it now, unless it is not wanted any more, or there already.
+    pub(super) fn connecting(&self, circuit: &Arc<Circuit>) -> bool {
+        let mut state = lock(&self.state);
+        let is_wanted = matches!(state.phase, Phase::Searching);
+        if is_wanted {
+            state.phase = Phase::Connecting(circuit.clone());
+        }
+        is_wanted
+    }
+
     /// A server has claimed the name that is another's already; the user is told once.
-    fn claimed_too(&self, ignored: SocketAddr) {
+    pub(super) fn claimed_too(&self, ignored: SocketAddr) {
         let mut state = lock(&self.state);
         let (Phase::Connecting(circuit) | Phase::Active(circuit, ..)) = &state.phase else { return };
         let used = circuit.server();
@@ -155,13 +125,13 @@ impl ChannelCore {
         self.context.search().hurry();
     }
 
-    fn search_again(&self) {
+    /// There is no circuit to the server that has claimed it.
+    fn search_again(self: &Arc<Self>, server: SocketAddr) {
         let mut state = lock(&self.state);
-        if !matches!(state.phase, Phase::Closed) {
-            state.phase = Phase::Searching;
-            let pause = state.failed();
+        if matches!(state.phase, Phase::Searching) {
+            let pause = state.until_active().failed(Trouble::Claimed(server));
             drop(state);
-            self.context.search().start(self.cid, self.name.clone(), pause);
+            self.context.search().start(self.clone(), pause);
         }
     }
 
@@ -187,20 +157,39 @@ impl ChannelCore {
     pub(super) fn complained(&self, status: Eca) {
         let mut state = lock(&self.state);
         if let Phase::Connecting(circuit) | Phase::Active(circuit, ..) = &state.phase {
-            state.trouble = Some(Trouble::Refused(circuit.server(), Refusal::Status(status)));
+            let trouble = Trouble::Refused(circuit.server(), Refusal::Status(status));
+            state.until_active().trouble = Some(trouble);
         }
     }
 
-    /// The server has confirmed it; gives what has waited for that. `None`: it was closed meanwhile.
-    pub(super) fn activated(&self, circuit: &Arc<Circuit>, place: Place) -> Option<Activated> {
+    /// The server has confirmed it; gives what has waited for that and is still to be asked for. `None`: it was closed
+    /// meanwhile.
+    pub(super) fn activated(
+        &self,
+        circuit: &Arc<Circuit>,
+        place: Place,
+        afterwards: &mut Afterwards,
+    ) -> Option<Activated> {
         let mut state = lock(&self.state);
         if matches!(state.phase, Phase::Closed) {
             return None;
         }
         state.phase = Phase::Active(circuit.clone(), place, true);
-        state.trouble = None;
-        state.n_failures = 0;
-        Some(Activated { operations: std::mem::take(&mut state.waiting), monitors: state.monitors.clone() })
+        let mut operations = state.until_active.take().map(|until| until.waiting).unwrap_or_default();
+        operations.retain(|(operation, task)| match state.ended(&self.name, task) {
+            None => true,
+            Some(result) => {
+                afterwards.woken.extend(operation.end(result).somebody());
+                false
+            }
+        });
+        if state.monitors.is_empty() {
+            return Some(Activated { operations, monitors: Vec::new() });
+        }
+        if let Some(facts) = state.facts() {
+            afterwards.woken.extend(state.monitors.iter().map(|monitor| monitor.connected(facts.clone())));
+        }
+        Some(Activated { operations, monitors: state.monitors.clone() })
     }
 
     /// Where it is on this circuit, if it is active there.
@@ -211,12 +200,15 @@ impl ChannelCore {
         }
     }
 
-    /// As [`ChannelCore::place_on`], if the server allows the task.
-    pub(super) fn place_for(&self, task: &Task, circuit: &Arc<Circuit>) -> Option<Place> {
+    /// Where it is on this circuit, if a task can be asked there at once; else where it is.
+    pub(super) fn seat_for(&self, task: &Task, circuit: &Arc<Circuit>) -> Result<Place, Seating> {
         let state = lock(&self.state);
         match &state.phase {
-            Phase::Active(on, place, _) if Arc::ptr_eq(on, circuit) && state.allows(task) => Some(*place),
-            _ => None,
+            // Refusals are the affair of operations that stand alone, as is waiting for a server.
+            Phase::Active(..) if !state.allows(task) => Err(Seating::Nowhere),
+            Phase::Active(on, place, _) if Arc::ptr_eq(on, circuit) => Ok(*place),
+            Phase::Active(on, ..) => Err(Seating::On(on.clone())),
+            _ => Err(Seating::Nowhere),
         }
     }
 
@@ -230,33 +222,36 @@ impl ChannelCore {
         if matches!(state.phase, Phase::Closed) {
             return;
         }
-        let was_active = matches!(state.phase, Phase::Active(..));
-        state.phase = Phase::Searching;
+        let before = std::mem::replace(&mut state.phase, Phase::Searching);
+        let was_active = matches!(before, Phase::Active(..));
         if was_active {
             for monitor in &state.monitors {
                 afterwards.woken.push(monitor.disconnected());
             }
         }
         if refusal == Some(Refusal::Channel) {
-            for (operation, _) in state.waiting.drain(..) {
+            for (operation, _) in state.until_active().waiting.drain(..) {
                 let error = Error::Refused { pv: self.name.to_string(), server, refusal: Refusal::Channel };
                 afterwards.woken.push(operation.end(Err(error)));
             }
         }
         if was_active && refusal.is_none() {
             drop(state);
-            return self.context.search().start_lost(self.cid, self.name.clone());
+            return self.context.search().start_lost(self.clone());
         }
-        state.trouble = refusal.map(|refusal| Trouble::Refused(server, refusal)).or(state.trouble.take());
-        let pause = state.failed();
+        let trouble = match refusal {
+            Some(refusal) => Trouble::Refused(server, refusal),
+            None => Trouble::Claimed(server),
+        };
+        let pause = state.until_active().failed(trouble);
         drop(state);
-        self.context.search().start(self.cid, self.name.clone(), pause);
+        self.context.search().start(self.clone(), pause);
     }
 
-    /// Calls `visit` with its circuit, if it is active.
-    pub(super) fn on_circuit<T>(&self, visit: impl FnOnce(&Arc<Circuit>) -> T) -> Option<T> {
+    /// Its circuit, if it is active.
+    pub(super) fn circuit(&self) -> Option<Arc<Circuit>> {
         match &lock(&self.state).phase {
-            Phase::Active(circuit, ..) => Some(visit(circuit)),
+            Phase::Active(circuit, ..) => Some(circuit.clone()),
             _ => None,
         }
     }
@@ -265,16 +260,11 @@ impl ChannelCore {
         lock(&self.state).facts()
     }
 
-    /// Why a task may not even be asked of the server.
-    pub(super) fn refusal(&self, task: &Task) -> Option<Error> {
-        lock(&self.state).refusal(&self.name, task)
-    }
-
     /// The error of an operation that got no answer in time.
     pub(super) fn timed_out(&self, after: Duration) -> Error {
         let pv = self.name.to_string();
         let state = lock(&self.state);
-        match (&state.trouble, &state.phase) {
+        match (state.until_active.as_ref().and_then(|until| until.trouble.as_ref()), &state.phase) {
             (Some(Trouble::Refused(server, refusal)), _) => {
                 Error::Refused { pv, server: *server, refusal: refusal.clone() }
             }
@@ -287,7 +277,9 @@ impl ChannelCore {
     }
 
     pub(super) fn forget_operation(&self, operation: &OperationCore) {
-        lock(&self.state).waiting.retain(|(waiting, _)| !std::ptr::eq(&**waiting, operation));
+        if let Some(until) = &mut lock(&self.state).until_active {
+            until.waiting.retain(|(waiting, _)| !std::ptr::eq(&**waiting, operation));
+        }
     }
 
     pub(super) fn forget_monitor(&self, monitor: &Arc<MonitorCore>) {
@@ -313,7 +305,12 @@ impl ChannelCore {
                         return operation;
                     }
                     Phase::Searching | Phase::Connecting(_) => {
-                        state.waiting.push((operation.clone(), task));
+                        let waiting = &mut state.until_active().waiting;
+                        if waiting.is_empty() {
+                            // Mostly there is one.
+                            waiting.reserve_exact(1);
+                        }
+                        waiting.push((operation.clone(), task));
                         return operation;
                     }
                 }
@@ -340,7 +337,8 @@ impl ChannelCore {
         let (_phase, waiting, monitors) = {
             let mut state = lock(&self.state);
             let phase = std::mem::replace(&mut state.phase, Phase::Closed);
-            (phase, std::mem::take(&mut state.waiting), std::mem::take(&mut state.monitors))
+            let waiting = state.until_active.take().map(|until| until.waiting).unwrap_or_default();
+            (phase, waiting, std::mem::take(&mut state.monitors))
         };
         self.context.search().leave(self.cid);
         for (operation, _) in waiting {
@@ -362,67 +360,31 @@ impl ChannelCore {
     }
 }
 
-impl State {
-    /// Whether its rights are enough.
-    fn allows(&self, task: &Task) -> bool {
-        match task {
-            Task::Connect => true,
-            Task::Get(_) => self.rights.read,
-            Task::Put(_) | Task::PutUnconfirmed(_) => self.rights.write,
-        }
-    }
-
-    fn refusal(&self, pv: &str, task: &Task) -> Option<Error> {
-        let server = match &self.phase {
-            Phase::Active(circuit, ..) if !self.allows(task) => circuit.server(),
-            _ => return None,
-        };
-        let refusal = if matches!(task, Task::Get(_)) { Refusal::ReadAccess } else { Refusal::WriteAccess };
-        Some(Error::Refused { pv: pv.to_owned(), server, refusal })
-    }
-
-    /// How a task ends on an active channel without being asked of the server.
-    fn ended(&self, pv: &str, task: &Task) -> Option<Result<Outcome, Error>> {
-        match task {
-            Task::Connect => self.facts().map(Outcome::Connected).map(Ok),
-            _ => self.refusal(pv, task).map(Err),
-        }
-    }
-
-    /// What the server says of it while it is active.
-    fn facts(&self) -> Option<Facts> {
-        match &self.phase {
-            Phase::Active(circuit, place, _) => Some(Facts {
-                server: circuit.server(),
-                kind: place.kind,
-                count_max: place.count,
-                may_read: self.rights.read,
-                may_write: self.rights.write,
-            }),
-            _ => None,
-        }
-    }
-
-    /// Counts a claim that came to nothing; gives the pause before the next search.
-    fn failed(&mut self) -> Duration {
-        let pause = limit::SEARCH_PAUSE * (1 << self.n_failures.min(limit::SEARCH_PAUSE_DOUBLINGS));
-        self.n_failures = self.n_failures.saturating_add(1);
-        pause
-    }
-}
-
-/// Gives the channel up with its last clone.
-struct Handle(Arc<ChannelCore>);
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.0.close();
+impl Named for ChannelCore {
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 
 /// A hold on one PV. Cloning shares it; the channel is given up with its last clone.
-#[derive(Clone)]
-pub struct Channel(Arc<Handle>);
+pub struct Channel(Arc<ChannelCore>);
+
+impl Clone for Channel {
+    fn clone(&self) -> Channel {
+        // Four thousand million of them need more memory than there is.
+        self.0.n_handles.fetch_add(1, Ordering::Relaxed);
+        Channel(self.0.clone())
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // What the others did with the channel comes before its end, as with `Arc`.
+        if self.0.n_handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.close();
+        }
+    }
+}
 
 impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -432,13 +394,11 @@ impl std::fmt::Debug for Channel {
 
 impl Channel {
     pub(super) fn open(name: &str, priority: Priority, context: &Arc<ContextCore>) -> Channel {
-        let core = context.search().enter(|cid| ChannelCore::new(name, cid, priority, context.clone()));
-        context.search().start(core.cid, core.name.clone(), Duration::ZERO);
-        Channel(Arc::new(Handle(core)))
+        Channel(context.search().enter(|cid| ChannelCore::new(name, cid, priority, context.clone())))
     }
 
     pub(super) fn core(&self) -> &Arc<ChannelCore> {
-        &self.0.0
+        &self.0
     }
 
     /// The PV's name.
@@ -570,5 +530,17 @@ impl Channel {
             circuit.subscribe(&monitor, place);
         }
         Monitor::new(monitor, self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_takes_two_cache_lines_beside_its_name() {
+        let counts_of_arc = 2 * size_of::<usize>();
+
+        assert!(size_of::<ChannelCore>() + counts_of_arc <= 128, "{}", size_of::<ChannelCore>());
     }
 }

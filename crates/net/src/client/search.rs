@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::beacon::Anomaly;
 use fodo_ca::search::{Claim, Datagram, Searcher};
-use fodo_ca::{Cid, Numbered};
+use fodo_ca::{Cid, Roster};
 use fodo_data::Now;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
@@ -33,7 +33,7 @@ pub(super) struct Search {
 }
 
 struct State {
-    searcher: Searcher,
+    searcher: Searcher<Arc<ChannelCore>>,
     places: Places,
     name_server_places: Places,
     /// None before the first turn, which follows soon after the start.
@@ -42,7 +42,8 @@ struct State {
     lost: Vec<SocketAddr>,
     ear: Option<Ear>,
     token: Option<Token>,
-    channels: Numbered<Cid, Weak<ChannelCore>>,
+    /// Those that have entered; each leaves with its last handle.
+    channels: Roster<Cid, Arc<ChannelCore>>,
     cid_next: u32,
     datagrams: Vec<Datagram>,
     called_at: Option<Instant>,
@@ -74,8 +75,7 @@ impl Search {
         let known = searches.iter().find(|(of, _)| of == config).and_then(|(_, search)| search.upgrade());
         if let Some(search) = known {
             let mut state = lock(&search.state);
-            state.contexts.retain(|context| context.strong_count() > 0);
-            state.contexts.push(context);
+            state.add_context(context);
             drop(state);
             return Ok(search);
         }
@@ -88,7 +88,7 @@ impl Search {
         let socket = socket::searching(config.multicast_ttl)?;
         let now = clock::now();
         let seed = now.wall.nanos as u64 ^ u64::from(std::process::id()) << 32;
-        let mut searcher = Searcher::new(seed);
+        let mut searcher = Searcher::of(seed);
         searcher.set_period_max(config.search_period_max);
         let automatic = config.interface_search_port.map_or(Automatic::No, Automatic::All);
         let at = now.monotonic;
@@ -104,7 +104,7 @@ impl Search {
                 lost: Vec::new(),
                 ear: config.repeater_port.map(|port| Ear::new(port, now)),
                 token: None,
-                channels: Numbered::default(),
+                channels: Roster::default(),
                 cid_next: 0,
                 datagrams: Vec::new(),
                 called_at: None,
@@ -123,50 +123,61 @@ impl Search {
         Ok(search)
     }
 
-    /// A number for a channel. It is not used again soon, so that what comes late for one channel
-    /// does not meet another.
+    /// Makes a channel with a number, and looks for its name. The number is not used again soon, so that what comes late for
+    /// one channel does not meet another.
+    ///
+    /// The first datagram goes out at once, from this thread, unless another did just before: then names are held together
+    /// for a moment, or until somebody waits for one of them.
     pub(super) fn enter(&self, make: impl FnOnce(Cid) -> Arc<ChannelCore>) -> Arc<ChannelCore> {
         let mut state = lock(&self.state);
-        while state.channels.contains_key(&Cid(state.cid_next)) {
+        while state.channels.contains(Cid(state.cid_next)) {
             state.cid_next = state.cid_next.wrapping_add(1);
         }
         let cid = Cid(state.cid_next);
         state.cid_next = state.cid_next.wrapping_add(1);
         let channel = make(cid);
-        state.channels.insert(cid, Arc::downgrade(&channel));
+        state.channels.insert(cid, channel.clone());
+        self.start_in(&mut state, channel.clone(), Duration::ZERO);
         channel
     }
 
     /// Those that have entered and not left, of every context.
     pub(super) fn channels(&self) -> Vec<Arc<ChannelCore>> {
-        lock(&self.state).channels.values().filter_map(Weak::upgrade).collect()
+        lock(&self.state).channels.values().cloned().collect()
     }
 
     /// The channel is gone.
     pub(super) fn leave(&self, cid: Cid) {
         let mut state = lock(&self.state);
         state.searcher.remove(cid);
-        state.channels.remove(&cid);
+        state.channels.remove(cid);
     }
 
-    /// Looks for a name; without a `pause` the first datagram goes out at once, from this thread, unless another did just
-    /// before: then names are held together for a moment, or until somebody waits for one of them.
-    pub(super) fn start(&self, cid: Cid, name: Arc<str>, pause: Duration) {
-        let now = clock::now();
+    /// Looks again, after a pause, for a name whose server could not be used.
+    pub(super) fn start(&self, channel: Arc<ChannelCore>, pause: Duration) {
         let mut state = lock(&self.state);
-        if !state.channels.contains_key(&cid) {
-            // It has left in between.
-            return;
+        // It may have left in between.
+        if state.channels.contains(channel.cid()) {
+            self.start_in(&mut state, channel, pause);
         }
-        match state.held_until.filter(|until| pause.is_zero() && now.monotonic < *until) {
-            Some(until) => state.searcher.add_after(cid, name, until - now.monotonic, now),
+    }
+
+    fn start_in(&self, state: &mut State, channel: Arc<ChannelCore>, pause: Duration) {
+        let (cid, now) = (channel.cid(), Instant::now());
+        match state.held_until.filter(|until| pause.is_zero() && now < *until) {
+            Some(until) => {
+                state.searcher.add_after(cid, channel, until - now, now);
+                if state.called_at.is_some_and(|at| at <= until) {
+                    return;
+                }
+            }
             None => {
-                state.searcher.add_after(cid, name, pause, now);
-                self.send_due(&mut state, now);
-                state.held_until = pause.is_zero().then(|| now.monotonic + limit::SEARCH_HOLD);
+                state.searcher.add_after(cid, channel, pause, now);
+                self.send_due(state, clock::now());
+                state.held_until = pause.is_zero().then(|| now + limit::SEARCH_HOLD);
             }
         }
-        self.call_in_time(&mut state);
+        self.call_in_time(state);
     }
 
     /// Somebody waits for a name, so that those held together go out now.
@@ -180,9 +191,9 @@ impl Search {
     }
 
     /// Looks for a name whose server was lost: within a moment, together with others.
-    pub(super) fn start_lost(&self, cid: Cid, name: Arc<str>) {
+    pub(super) fn start_lost(&self, channel: Arc<ChannelCore>) {
         let mut state = lock(&self.state);
-        state.searcher.add_lost(cid, name, clock::now());
+        state.searcher.add_lost(channel.cid(), channel, clock::now());
         self.call_in_time(&mut state);
     }
 
@@ -218,24 +229,49 @@ impl Search {
         state.datagrams = datagrams;
     }
 
-    /// Takes the waiting answers and beacons in; true when there may be more.
-    fn receive(&self, state: &mut State, claims: &mut Vec<Claim>, now: Now) -> bool {
-        let (mut buffer, mut anomalies) = ([0; 8192], Vec::new());
-        let mut is_more = true;
-        for _ in 0..limit::TURN_DATAGRAMS {
-            match self.socket.recv_from(&mut buffer) {
-                Ok((n, from)) => {
-                    state.searcher.handle(from, &buffer[..n], now, claims);
-                    if let Some(ear) = &mut state.ear {
-                        ear.handle(from, &buffer[..n], now, &mut anomalies);
+    /// Takes the waiting answers and beacons in; true when there may be more. The socket is read while channels can be made.
+    fn receive(&self, now: Now) -> (Vec<(Arc<ChannelCore>, Claim)>, bool) {
+        let (mut buffer, mut claimed) = ([0; 4 * limit::DATAGRAM_BYTES], Vec::new());
+        let mut n_left = limit::TURN_DATAGRAMS;
+        while n_left > 0 {
+            let (mut datagrams, mut n_bytes) = (Vec::new(), 0);
+            while n_left > 0 && n_bytes + limit::DATAGRAM_BYTES <= buffer.len() {
+                match self.socket.recv_from(&mut buffer[n_bytes..]) {
+                    Ok((n, from)) => {
+                        datagrams.push((from, n_bytes..n_bytes + n));
+                        n_bytes += n;
                     }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        claimed.append(&mut self.handle(&buffer, datagrams, now));
+                        return (claimed, false);
+                    }
+                    // An ICMP error of an earlier datagram; others may have answered.
+                    Err(_) => {}
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    is_more = false;
-                    break;
-                }
-                // An ICMP error of an earlier datagram; others may have answered.
-                Err(_) => {}
+                n_left -= 1;
+            }
+            claimed.append(&mut self.handle(&buffer, datagrams, now));
+        }
+        (claimed, true)
+    }
+
+    /// Takes datagrams in; gives the channels that were claimed.
+    fn handle(
+        &self,
+        bytes: &[u8],
+        datagrams: Vec<(SocketAddr, std::ops::Range<usize>)>,
+        now: Now,
+    ) -> Vec<(Arc<ChannelCore>, Claim)> {
+        if datagrams.is_empty() {
+            return Vec::new();
+        }
+        let (mut claims, mut anomalies) = (Vec::new(), Vec::new());
+        let mut state = lock(&self.state);
+        for (from, range) in datagrams {
+            let bytes = &bytes[range];
+            state.searcher.handle(from, bytes, now, &mut claims);
+            if let Some(ear) = &mut state.ear {
+                ear.handle(from, bytes, now, &mut anomalies);
             }
         }
         if !anomalies.is_empty() {
@@ -246,7 +282,7 @@ impl Search {
                 state.tell(&Notice::ServerStarted { server });
             }
         }
-        is_more
+        state.claimed(&claims)
     }
 
     /// Brings the lists of addresses up to date, and registers with the repeater.
@@ -305,7 +341,7 @@ impl Search {
         self.call_in_time(&mut state);
         let claimed = state.claimed(&claims);
         drop(state);
-        claimed.into_iter().for_each(|(channel, claim)| channel.claimed(&claim));
+        hand_on(&claimed);
     }
 }
 
@@ -316,10 +352,32 @@ pub(super) fn is_one_server(one: SocketAddr, other: SocketAddr) -> bool {
     one == other || (one.port() == other.port() && is_here(one.ip()) && is_here(other.ip()))
 }
 
+/// Tells channels that their names were claimed; those of one circuit together.
+fn hand_on(claimed: &[(Arc<ChannelCore>, Claim)]) {
+    let is_alike = |(one, claim): &(Arc<ChannelCore>, Claim), (other, with): &(Arc<ChannelCore>, Claim)| {
+        (claim.server, claim.is_first) == (with.server, with.is_first) && one.shares_circuits_with(other)
+    };
+    for alike in claimed.chunk_by(is_alike) {
+        match alike {
+            [(first, Claim { server, is_first: true, .. }), ..] => first.claimed(*server, alike),
+            _ => alike.iter().for_each(|(channel, claim)| channel.claimed_too(claim.server)),
+        }
+    }
+}
+
 impl State {
     /// The channels of what was claimed.
     fn claimed(&self, claims: &[Claim]) -> Vec<(Arc<ChannelCore>, Claim)> {
-        claims.iter().filter_map(|claim| Some((self.channels.get(&claim.cid)?.upgrade()?, *claim))).collect()
+        claims.iter().filter_map(|claim| Some((self.channels.get(claim.cid)?.clone(), *claim))).collect()
+    }
+
+    /// Those that are gone are looked for when there is no room, so that many contexts cost no more each than a few.
+    fn add_context(&mut self, context: Weak<ContextCore>) {
+        if self.contexts.len() == self.contexts.capacity() {
+            self.contexts.retain(|context| context.strong_count() > 0);
+            self.contexts.reserve(self.contexts.len() + 1);
+        }
+        self.contexts.push(context);
     }
 
     fn tell(&self, notice: &Notice) {
@@ -337,12 +395,10 @@ impl State {
 
 impl Driven for Search {
     fn turn(self: Arc<Self>, now: Now) -> Turn {
-        let mut claims = Vec::new();
+        let (claimed, is_more) = self.receive(now);
         let mut state = lock(&self.state);
-        let is_more = self.receive(&mut state, &mut claims, now);
         self.look_around(&mut state, now);
         self.send_due(&mut state, now);
-        let claimed = state.claimed(&claims);
         state.called_at = state.deadline();
         let turn = match (is_more, state.called_at) {
             (true, _) => Turn::Again,
@@ -350,7 +406,7 @@ impl Driven for Search {
             (false, None) => Turn::Ready,
         };
         drop(state);
-        claimed.into_iter().for_each(|(channel, claim)| channel.claimed(&claim));
+        hand_on(&claimed);
         turn
     }
 }

@@ -1,5 +1,6 @@
 //! The environment as variables say it: which text counts, where it comes from, what it means.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU8;
 use std::time::Duration;
@@ -38,7 +39,8 @@ pub(super) struct Environment<'a> {
 
 /// The text that counts for a variable.
 struct Found {
-    text: String,
+    /// Trimmed; borrowed where it is a default, since a program may make a context for each of many things.
+    text: Cow<'static, str>,
     /// The variable it was found at.
     at: &'static Variable,
     is_set: bool,
@@ -56,10 +58,11 @@ impl Found {
 
 impl Environment<'_> {
     fn found(&self, variable: &'static Variable) -> Found {
-        let text = (self.lookup)(variable.name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        let trimmed = |text: String| if text.trim().len() < text.len() { text.trim().to_owned() } else { text };
+        let text = (self.lookup)(variable.name).map(trimmed).filter(|text| !text.is_empty());
         match (text, variable.otherwise) {
-            (Some(text), _) => Found { text, at: variable, is_set: true },
-            (None, Otherwise::Text(text)) => Found { text: text.to_owned(), at: variable, is_set: false },
+            (Some(text), _) => Found { text: text.into(), at: variable, is_set: true },
+            (None, Otherwise::Text(text)) => Found { text: text.into(), at: variable, is_set: false },
             (None, Otherwise::Variable(other)) => self.found(other),
         }
     }
@@ -91,6 +94,10 @@ impl Environment<'_> {
         Ok(if let Form::Seconds(least) = variable.form { seconds.max(least) } else { seconds })
     }
 
+    pub(super) fn microseconds(&self, variable: &'static Variable) -> Result<Duration, ConfigError> {
+        Ok(Duration::from_micros(u64::from(self.number::<u32>(variable)?)))
+    }
+
     pub(super) fn yes(&self, variable: &'static Variable) -> Result<bool, ConfigError> {
         let found = self.found(variable);
         match &found.text {
@@ -115,11 +122,16 @@ impl Environment<'_> {
                 Some((name, port)) => (name, port.parse().ok().filter(|_| !name.is_empty())),
             };
             let port = port.ok_or_else(|| found.wrong_part(variable.form, part))?;
+            if let Ok(ip) = name.parse::<Ipv4Addr>() {
+                let address = SocketAddr::new(IpAddr::V4(ip), port);
+                if !addresses.contains(&address) {
+                    addresses.push(address);
+                }
+                continue;
+            }
             let host = Host { name: name.to_owned(), port };
-            match host.address() {
-                Some(address) if !addresses.contains(&address) => addresses.push(address),
-                None if !names.contains(&host) => names.push(host),
-                _ => {}
+            if !names.contains(&host) {
+                names.push(host);
             }
         }
         Ok((addresses, names))
@@ -167,6 +179,7 @@ impl Environment<'_> {
             Form::Choice => if self.yes(variable)? { "YES" } else { "NO" }.to_owned(),
             Form::Bytes(_) => self.bytes(variable)?.to_string(),
             Form::Routers => self.routers(variable)?.to_string(),
+            Form::Microseconds => self.microseconds(variable)?.as_micros().to_string(),
         })
     }
 

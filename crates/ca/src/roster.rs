@@ -1,0 +1,149 @@
+//! A map from numbers that are given out one after another.
+
+use std::marker::PhantomData;
+
+use crate::Numbered;
+
+/// Numbers that share a page: a lonely one costs a few hundred bytes, and a million little more than their values.
+const PAGE: usize = 32;
+
+/// A map from numbers that this side gives out one after another.
+///
+/// Neighbours share a page, so that going through many in their order stays in the caches, nothing is moved when it grows,
+/// and what is removed is given back.
+#[derive(Debug)]
+pub struct Roster<K, V> {
+    pages: Numbered<u32, Page<V>>,
+    n_values: usize,
+    number: PhantomData<K>,
+}
+
+#[derive(Debug)]
+struct Page<V> {
+    n_values: usize,
+    slots: Box<[Option<V>; PAGE]>,
+}
+
+impl<V> Default for Page<V> {
+    fn default() -> Page<V> {
+        Page { n_values: 0, slots: Box::new([const { None }; PAGE]) }
+    }
+}
+
+impl<K, V> Default for Roster<K, V> {
+    fn default() -> Roster<K, V> {
+        Roster { pages: Numbered::default(), n_values: 0, number: PhantomData }
+    }
+}
+
+/// The page of a number, and the slot there.
+fn place(number: u32) -> (u32, usize) {
+    (number / PAGE as u32, number as usize % PAGE)
+}
+
+impl<K: Copy + Into<u32>, V> Roster<K, V> {
+    /// Adds a value; gives the one that had the number.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let (page, slot) = place(key.into());
+        let page = self.pages.entry(page).or_default();
+        let before = page.slots.get_mut(slot)?.replace(value);
+        page.n_values += usize::from(before.is_none());
+        self.n_values += usize::from(before.is_none());
+        before
+    }
+
+    /// The value of a number.
+    pub fn get(&self, key: K) -> Option<&V> {
+        let (page, slot) = place(key.into());
+        self.pages.get(&page)?.slots.get(slot)?.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
+        let (page, slot) = place(key.into());
+        self.pages.get_mut(&page)?.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// Whether the number has a value.
+    pub fn contains(&self, key: K) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Takes a value out.
+    pub fn remove(&mut self, key: K) -> Option<V> {
+        let (number, slot) = place(key.into());
+        let page = self.pages.get_mut(&number)?;
+        let value = page.slots.get_mut(slot)?.take()?;
+        page.n_values -= 1;
+        self.n_values -= 1;
+        if page.n_values == 0 {
+            self.pages.remove(&number);
+        }
+        Some(value)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.n_values
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.n_values == 0
+    }
+
+    /// All of them, in no order.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.pages.values().flat_map(|page| page.slots.iter().flatten())
+    }
+
+    /// The same, given away.
+    pub fn into_values(self) -> impl Iterator<Item = V> {
+        self.pages.into_values().flat_map(|page| page.slots.into_iter().flatten())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::Cid;
+
+    #[test]
+    fn it_holds_what_a_map_holds_whatever_the_numbers() {
+        let (mut roster, mut map) = (Roster::default(), BTreeMap::new());
+        let mut chance: u32 = 1;
+
+        for step in 0..20_000 {
+            chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // A few close to one another, some near the end of all numbers, so that they meet again.
+            let number = (chance >> 16) % 200 + if chance & 0x400 == 0 { u32::MAX - 200 } else { 0 };
+            match chance & 0x800 == 0 {
+                true => assert_eq!(roster.insert(Cid(number), step), map.insert(number, step)),
+                false => assert_eq!(roster.remove(Cid(number)), map.remove(&number)),
+            }
+            assert_eq!((roster.len(), roster.get(Cid(number))), (map.len(), map.get(&number)));
+        }
+
+        let mut values: Vec<_> = roster.values().copied().collect();
+        values.sort_unstable();
+        let mut expected: Vec<_> = map.values().copied().collect();
+        expected.sort_unstable();
+        assert_eq!(values, expected);
+    }
+
+    #[test]
+    fn what_is_empty_holds_no_memory_of_values() {
+        let mut roster = Roster::default();
+        for number in 0..1000 {
+            roster.insert(Cid(number), number);
+        }
+
+        for number in 0..1000 {
+            assert_eq!(roster.remove(Cid(number)), Some(number));
+        }
+
+        assert!(roster.is_empty() && roster.pages.is_empty());
+    }
+}
