@@ -315,7 +315,7 @@ fn inputs_and_outputs_that_do_not_fit_their_dtyp_are_found_at_their_place() {
 
 #[test]
 fn what_loads_and_is_not_meant_is_warned_of_at_its_place() {
-    assert_eq!(assert_found("warned.db", WARNINGS, &[]), 20);
+    assert_eq!(assert_found("warned.db", WARNINGS, &[]), 21);
 }
 
 #[test]
