@@ -157,9 +157,11 @@ fn input_that_ends_before_anything_is_served_is_a_failure() {
     let folder = folder("nothing", "epicsEnvSet A 1\n");
 
     let output = fed(&folder, &["st.cmd"], "echo $(A)\n");
+    let without_files = fed(&folder, &[], "");
 
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), "epicsEnvSet A 1\n1\n"));
     assert_eq!(text(&output.stderr), "fodo ioc: iocInit never came, so nothing is served\n");
+    assert!(text(&without_files.stderr).ends_with("; name a database or a script, see fodo ioc --help\n"));
 }
 
 #[test]
