@@ -21,6 +21,8 @@ mod ioc;
 mod links;
 #[path = "../../fuzz/src/operations.rs"]
 mod operations;
+#[path = "../../fuzz/src/recsync.rs"]
+mod recsync;
 #[path = "../../fuzz/src/security.rs"]
 mod security;
 #[path = "../../fuzz/src/substitutions.rs"]
@@ -92,6 +94,11 @@ fn every_kept_expression_runs_or_is_refused() {
 }
 
 #[test]
+fn every_kept_conversation_with_a_recceiver_is_taken_without_a_panic() {
+    replay("recsync", recsync::feed);
+}
+
+#[test]
 fn every_target_has_its_test_here() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/fuzz_targets");
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -107,6 +114,7 @@ fn every_target_has_its_test_here() {
         "datagrams.rs",
         "links.rs",
         "operations.rs",
+        "recsync.rs",
         "security.rs",
         "substitutions.rs",
     ];

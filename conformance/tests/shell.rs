@@ -1,6 +1,7 @@
 //! The shell of `fodo ioc` answers as that of softIoc.
 #![forbid(unsafe_code)]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -57,4 +58,57 @@ fn exit_ends_a_script_of_softioc_and_the_whole_of_ours_as_the_page_on_difference
 
     std::fs::remove_file(&leaves).expect("it is ours");
     assert_eq!((theirs, ours), ((1, Some(0)), (1, Some(3))));
+}
+
+/// What `dbpr` shows of each record at each level, behind lines `answer: TYPE LEVEL`: names of fields, which begin in every
+/// twentieth column.
+fn shown_at_levels(name: &str, command: &mut Command) -> BTreeMap<String, BTreeSet<String>> {
+    confine(command, free_port());
+    let printed = printed_by(name, command, PATIENCE).expect("the shell runs");
+
+    let mut shown: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut at = String::new();
+    for line in printed.lines().map(without_colours) {
+        if let Some(place) = line.strip_prefix("answer: ") {
+            at = place.to_owned();
+            continue;
+        }
+        let characters: Vec<char> = line.chars().collect();
+        for cell in characters.chunks(20) {
+            let name =
+                cell.iter().position(|character| *character == ':').map(|end| cell[..end].iter().collect::<String>());
+            let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit());
+            if let Some(name) = name.as_deref().map(str::trim_end).filter(is_name) {
+                shown.entry(at.clone()).or_default().insert(name.to_owned());
+            }
+        }
+    }
+    shown
+}
+
+#[test]
+fn dbpr_shows_the_fields_of_each_level_as_softioc_does() {
+    let beyond_base = ["busy", "scalcout", "sseq", "swait", "transform"];
+    let types: Vec<&str> = fodo_db::record_types().filter(|name| !beyond_base.contains(name)).collect();
+    let folder = std::env::temp_dir().join(format!("fodo-levels-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("it can be made");
+    let records: String = types.iter().map(|name| format!("record({name}, \"x:{name}\") {{}}\n")).collect();
+    std::fs::write(folder.join("a.db"), records).expect("it can be written");
+    let shows = types.iter().flat_map(|name| (0..4).map(move |level| (name, level)));
+    let shows = shows.map(|(name, level)| format!("echo \"answer: {name} {level}\"\ndbpr x:{name} {level}\n"));
+    let st_cmd = format!("dbLoadRecords(\"a.db\")\niocInit\n{}exit\n", shows.collect::<String>());
+    std::fs::write(folder.join("st.cmd"), st_cmd).expect("it can be written");
+
+    let mut softioc = Command::new(python());
+    softioc.arg(script("softioc_shell.py")).arg("st.cmd").current_dir(&folder);
+    let mut theirs = shown_at_levels("softIoc", &mut softioc);
+    let ours = shown_at_levels("fodo ioc", Command::new(program()).args(["ioc", "st.cmd"]).current_dir(&folder));
+
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+    // A break point is nothing that we have.
+    theirs.values_mut().for_each(|names| assert!(names.remove("BKPT") || !names.contains("SCAN")));
+    for place in types.iter().flat_map(|name| (0..4).map(move |level| format!("{name} {level}"))) {
+        let names = ours.get(&place).expect("fields are shown");
+        assert_eq!(Some(names), theirs.get(&place), "{place}");
+    }
 }

@@ -75,7 +75,7 @@ impl Player<'_> {
             let text = reading.value.first().map(|first| first.to_text(Some(&meta)));
             assert!(text.is_none_or(|text| text.len() <= TEXT_BYTES_MAX), "{record}.{name}");
         }
-        assert!(self.database.links(record).len() <= self.database.changed_fields(record).len());
+        assert!(self.database.links(record).len() <= self.database.fields_of_interest(record, 4).len());
     }
 }
 

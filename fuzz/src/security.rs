@@ -22,8 +22,9 @@ pub fn feed(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut file = match AccessFile::load("main", "P=X:,N=2", &mut files::open(&text)) {
         Ok(file) => file,
-        Err(error) => {
-            assert!(!error.message.is_empty() && !error.to_string().is_empty());
+        Err(errors) => {
+            assert!(!errors.is_empty());
+            assert!(errors.iter().all(|error| !error.message.is_empty() && !error.to_string().is_empty()));
             return;
         }
     };

@@ -24,7 +24,7 @@ const DATABASE: &[Planted] = &[
     fine("record(ai, \"$(P)good\") { field(DESC, \"is fine\") field(SCAN, \"1 second\") }"),
     fine("record(bo, \"$(P)passive\") { field(ZNAM, \"Off\") field(ONAM, \"On\") }"),
     ("record(aii, \"$(P)a1\") {}", "aii", "error", "no record type \"aii\"; did you mean \"ai\"?"),
-    ("record(motor, \"$(P)a2\") {}", "motor", "error", "no record type \"motor\""),
+    ("record(motor, \"$(P)a2\") {}", "motor", "error", "no record type \"motor\"; there are aai, "),
     (
         "record(ai, \"$(P)a3\") { field(VLA, 1) }",
         "VLA",
@@ -33,11 +33,26 @@ const DATABASE: &[Planted] = &[
     ),
     ("record(ai, \"$(P)a4\") { field(SCAN, \"1 secnd\") }", "\"1 secnd", "error", "did you mean \"1 second\"?"),
     ("record(ai, \"$(P)a5\") { field(DTYP, \"Soft Chanel\") }", "\"Soft", "error", "did you mean \"Soft Channel\"?"),
+    (
+        "record(epid, \"$(P)a0\") {}",
+        "epid",
+        "error",
+        "waveform; with --simulate such records are loaded and do nothing",
+    ),
+    (
+        "record(ai, \"$(P)a0\") { field(DTYP, \"asynFloat64\") }",
+        "\"asyn",
+        "error",
+        "\"General Time\"; with --simulate such records are loaded and do nothing",
+    ),
+    ("record(aSub, \"$(P)a0\") {}", "aSub", "error", "\"aSub\"; there are aai, "),
+    ("record(ai, \"$(P)a0\") { field(DESC, two words) }", "words", "error", "several words need double quotes"),
+    ("record(ai, \"$(P)a0\") { field(DESC, 'two') }", "'two", "error", "a text with it needs double quotes"),
     ("record(ai, \"$(P)a6\") { field(EGU, \"$(UNITS)\") }", "$(UNITS)", "error", "macro \"UNITS\" is not defined"),
     ("record(ai, \"$(P)a7\") { field(DESC, \"never closed) }", "\"never", "error", "the closing '\"' is missing"),
     ("record(ai, \"$(P)a8\") { field(PREC, \"three\") }", "\"three", "error", "expected a whole number"),
-    ("record(ai, \"$(P)a9\") { field(PREC, \"99999\") }", "\"99999", "error", "it does not fit"),
-    ("record(ai, \"$(P)b1\") { field(HIGH, \"1,5\") }", "\"1,5", "error", "expected a number"),
+    ("record(ai, \"$(P)a9\") { field(PREC, \"99999\") }", "\"99999", "error", "it does not fit, -32768 to 32767 does"),
+    ("record(ai, \"$(P)b1\") { field(HIGH, \"1,5\") }", "\"1,5", "error", "did you mean \"1.5\"?"),
     ("record(ai, \"$(P)b2\") { field(EGU, \"much too long for units\") }", "\"much", "error", "EGU takes 15 bytes"),
     (
         "record(ai, \"$(P)a name of more than sixty bytes, with blanks as well, is none\") {}",
@@ -59,7 +74,12 @@ const DATABASE: &[Planted] = &[
     ("record(\"*\", \"$(P)goood\") { field(PREC, 1) }", "\"$(P)goood", "error", "to add to; did you mean \"x:good\"?"),
     ("record(\"#\", \"$(P)goood\")", "\"$(P)goood", "error", "to delete; did you mean \"x:good\"?"),
     ("record(ai, \"$(P)c2\") { alias(\"$(P)good\") }", "\"$(P)good", "error", "is already the name of a record"),
-    ("record(ai, \"$(P)c4\") { info(archive, {period: [1, 2}) }", "{period", "error", "does not close this value"),
+    (
+        "record(ai, \"$(P)c4\") { info(archive, {period: [1, 2}) }",
+        "{period",
+        "error",
+        "does not close this value; ']' is missing",
+    ),
     ("record(ai, \"$(P)c5\") { field(VAL, 1) ? }", "?", "error", "'?' is out of place"),
     ("record(ai, \"$(P)c6\") { field(NAME, \"other\") }", "\"other", "error", "cannot be set as a field"),
     ("record(ai, \"$(P)c7\") { field(DESC, \"${X\")", "${X", "error", "'}' is missing at the end of this macro"),
@@ -80,12 +100,21 @@ const DATABASE_2: &[Planted] = &[
     ("menu(menuScan) { choice(menuScan20, \"20 second\") }", "\"20", "error", "menuScan has no choice \"20 second\""),
     ("device(ai, INST_IO, devX, \"Stream\")", "\"Stream", "error", "device support \"Stream\" is code"),
     ("breaktable(t) { 0 1 5 2 3 4 }", "3", "error", "must rise: 3 comes after 5"),
+    fine("record(ai, \"$(P)open\") { field(PREC, 1)"),
+    ("record(ai, \"$(P)next\") {}", "record", "error", "the '}' of \"x:open\" is missing"),
+    ("record(ai, \"$(P)last\") { field(DESC, \"$(NO)$(P)\")", "$(NO", "error", "$(NO=...); another line wants it too"),
+    fine("field(EGU, \"$(NO)\")"),
 ];
 
 /// What is looked at once all records are known.
 const MISFITS: &[Planted] = &[
     fine("record(ai, \"$(P)good\") {}"),
-    ("record(ai, \"$(P)a1\") { field(INP, \"@asyn(PORT)\") }", "\"@asyn", "error", "this DTYP takes no address"),
+    (
+        "record(ai, \"$(P)a1\") { field(INP, \"@asyn(PORT)\") }",
+        "\"@asyn",
+        "error",
+        "takes no address, but a link or a constant",
+    ),
     (
         "record(bi, \"$(P)a2\") { field(DTYP, \"Db State\") field(INP, \"@\") }",
         "\"@\"",
@@ -161,6 +190,14 @@ const WARNINGS: &[Planted] = &[
     ("record(ai, \"$(P)b1\") { field(SCAN, \"Event\") }", "\"Event", "warning", "EVNT is empty"),
     ("record(ai, \"$(P)b2\") { field(HIGH, \"5\") }", "\"5", "warning", "HSV is NO_ALARM"),
     ("record(ao, \"$(P)b3\") { field(DRVL, 9) field(DRVH, 3) }", "3) }", "warning", "DRVL (9) is above DRVH (3)"),
+    (
+        "record(ai, \"$(P)b8\") { field(HIGH, 9) field(HSV, 1) field(HIHI, 3) field(HHSV, 2) }",
+        "3) ",
+        "warning",
+        "HIGH (9) is above HIHI (3)",
+    ),
+    fine("record(ai, \"$(P)b9\") { field(HIHI, -3) field(HHSV, 2) }"),
+    ("record(sub, \"$(P)c1\") { field(SNAM, \"mySub\") }", "\"mySub", "warning", "there is no routine \"mySub\" here"),
     ("record(ao, \"$(P)b4\") { field(OMSL, \"closed_loop\") }", "\"closed", "warning", "DOL is empty"),
     ("record(ai, \"$(P)b5\") { field(PREC, 1) field(PREC, 2) }", "PREC, 2", "warning", "set twice"),
     ("record(ai, \"$(P)good\") { field(EGU, mm) }", "\"$(P)good", "warning", "is already there"),
@@ -204,7 +241,7 @@ const SCRIPT: &[Planted] = &[
     ("dbpf(\"s:goood\", \"1\")", "\"s:goood", "error", "did you mean \"s:good\"?"),
     ("dbpf(\"s:good.HIGHT\", \"1\")", "\"s:good", "error", "did you mean \"HIGH\"?"),
     ("dbpf(\"s:good.SEVR\", \"1\")", "\"s:good", "error", "cannot be written"),
-    ("dbpf(\"s:good.SCAN\", \"1 hour\")", "\"1 hour", "error", "1 hour"),
+    ("dbpf(\"s:good.SCAN\", \"1 hour\")", "\"1 hour", "error", "names no state; there are \"Passive\", "),
     ("dbpf(\"s:good\")", "dbpf", "error", "a value is missing; usage: dbpf"),
     ("dbLoadRecords(\"good.db\", \"P=t:\")", "dbLoadRecords", "error", "before iocInit only"),
     fine("makeAutosaveFiles"),
@@ -278,7 +315,7 @@ fn inputs_and_outputs_that_do_not_fit_their_dtyp_are_found_at_their_place() {
 
 #[test]
 fn what_loads_and_is_not_meant_is_warned_of_at_its_place() {
-    assert_eq!(assert_found("warned.db", WARNINGS, &[]), 19);
+    assert_eq!(assert_found("warned.db", WARNINGS, &[]), 21);
 }
 
 #[test]
@@ -293,6 +330,25 @@ fn every_fault_planted_in_a_script_is_found_at_its_place() {
     let good = "record(ai, \"$(P)good\") {}\n";
 
     assert_eq!(assert_found("st.cmd", SCRIPT, &[("good.db", good)]), 26);
+}
+
+const ACCESS: &[Planted] = &[
+    fine("UAG(operators) { alice, bob }"),
+    ("HAG(console) { desk1 desk2 }", "desk2", "error", "expected ',' or '}'"),
+    fine("ASG(DEFAULT) {"),
+    ("  RULE(1, WRITE) { UAG(operator) }", "operator)", "error", "did you mean \"operators\"?"),
+    ("  RULE(1, WRITE) { CALC(\"A=\") }", "\"A=", "error", "is no expression"),
+    ("  RULE(high, READ)", "high", "error", "expected a security level, 0 or 1"),
+    fine("}"),
+    ("ASG($(GROUPS)) { RULE(1, READ) }", "$(GROUPS", "error", "macro \"GROUPS\" is not defined"),
+];
+
+#[test]
+fn every_fault_planted_in_an_access_file_is_found_at_its_place() {
+    let without_macros = &ACCESS[..7];
+
+    assert_eq!(assert_found("plant.acf", without_macros, &[]), 4);
+    assert_eq!(assert_found("macros.acf", &[ACCESS[0], ACCESS[7]], &[]), 1);
 }
 
 const REQUEST: &[Planted] = &[

@@ -157,9 +157,11 @@ fn input_that_ends_before_anything_is_served_is_a_failure() {
     let folder = folder("nothing", "epicsEnvSet A 1\n");
 
     let output = fed(&folder, &["st.cmd"], "echo $(A)\n");
+    let without_files = fed(&folder, &[], "");
 
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), "epicsEnvSet A 1\n1\n"));
     assert_eq!(text(&output.stderr), "fodo ioc: iocInit never came, so nothing is served\n");
+    assert!(text(&without_files.stderr).ends_with("; name a database or a script, see fodo ioc --help\n"));
 }
 
 #[test]
@@ -260,7 +262,72 @@ fn with_simulate_a_script_loads_what_is_not_here_and_tells_how_much() {
         "1 ai inert: there is no DTYP \"stream\"\n1 motor inert: there is no such record type\n"
     );
     assert_eq!(after(&text(&taken.stdout), "dbgf m")[0], "DBF_DOUBLE:         2");
-    assert_eq!(text(&checked.stdout), "0 errors, 0 warnings\n");
+    let notes = "note: 1 ai inert: there is no DTYP \"stream\"\nnote: 1 motor inert: there is no such record type\n";
+    assert_eq!(text(&checked.stdout), format!("{notes}0 errors, 0 warnings\n"));
+}
+
+#[test]
+fn links_to_other_iocs_are_shown_with_their_server() {
+    let folder = folder("outside", "");
+    std::fs::write(folder.join("far.db"), "record(ao, \"far\") {}\n").unwrap();
+    std::fs::write(folder.join("near.db"), "record(ai, \"near\") { field(INP, \"far\") }\n").unwrap();
+    let mut far = ioc(&folder, &["far.db"]).spawn().unwrap();
+    let ready = Lines::of(far.stdout.take().unwrap()).next();
+    let address = ready.split([' ', ',']).find(|word| word.starts_with("127.0.0.1:")).unwrap().to_owned();
+    let mut near = fodo(support::search_port(&ready));
+    near.current_dir(&folder).args(["ioc", "--interface", "127.0.0.1", "--port", "0", "near.db"]);
+    let mut child = near.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = Lines::of(child.stdout.take().unwrap());
+    lines.next();
+
+    let mut ask = || {
+        child.stdin.as_mut().unwrap().write_all(b"dbcar \"\" 2\n").unwrap();
+        let said = lines.next();
+        assert!(lines.next().starts_with("1 links lead to other IOCs"));
+        said
+    };
+    let said = std::iter::repeat_with(&mut ask).find(|said| !said.contains("not connected")).unwrap();
+
+    assert!(said.starts_with(&format!("near.INP \"far NPP NMS\": connected to {address}, lost 0 times")), "{said}");
+    [child, far].into_iter().for_each(assert_serves_until_a_signal);
+}
+
+#[test]
+fn while_an_ioc_is_paused_nothing_is_scanned() {
+    let script = "dbLoadRecords(\"n.db\")\niocInit\niocPause\ndbgf x:n\nepicsThreadSleep 0.5\ndbgf x:n\niocRun\n";
+    let folder = folder("paused", script);
+    std::fs::write(
+        folder.join("n.db"),
+        "record(calc, \"x:n\") { field(CALC, \"VAL+1\") field(SCAN, \".1 second\") }\n",
+    )
+    .unwrap();
+    let mut child = ioc(&folder, &["st.cmd"]).stdin(Stdio::piped()).spawn().unwrap();
+    let lines = Lines::of(child.stdout.take().unwrap());
+    let value = || std::iter::repeat_with(|| lines.next()).find(|line| line.starts_with("DBF_DOUBLE")).unwrap();
+
+    let (before, after) = (value(), value());
+    let ask = || {
+        child.stdin.as_mut().unwrap().write_all(b"dbgf x:n\n").unwrap();
+        value()
+    };
+    let later = std::iter::repeat_with(ask).find(|value| *value != after);
+
+    assert!(before == after && later.is_some(), "{before} {after} {later:?}");
+    assert_serves_until_a_signal(child);
+}
+
+#[test]
+fn lists_of_records_have_fields_and_tell_a_type_that_is_none() {
+    let folder = folder("lists", "dbLoadRecords(\"db/a.db\", \"P=x:\")\niocInit\n");
+
+    let output = fed(&folder, &["st.cmd"], "dbgrep *t* \"PREC SCAN\"\ndbl ai\ndbl calcc\ndbpr x:set nine\nexit\n");
+
+    let out = text(&output.stdout);
+    assert!(out.ends_with("\nx:set, \"2\", \"Passive\"\nx:twice, \"2\", \"Passive\"\n"), "{out}");
+    assert_eq!(
+        text(&output.stderr),
+        "there is no record type \"calcc\"; did you mean \"calc\"?\n\"nine\" is no level; 0 shows least, 4 most\n"
+    );
 }
 
 #[test]
@@ -312,6 +379,8 @@ fn commands_show_rules_states_lists_and_every_kind_of_a_value() {
     assert_eq!(shown("aspuag"), "UAG(them) { a, b }");
     assert_eq!(shown("aspmem"), "DEFAULT: 2 records|  x:set|  x:twice");
     assert_eq!(shown("dbStateSet red\ndbStateShow r*"), "red is on");
+    assert_eq!(shown("dbStateShowAll 1"), "red is off");
+    assert!(shown("coreRelease").starts_with("Fodo "));
     assert_eq!(shown("dbel"), "clients listen to 0 fields");
     assert_eq!(
         shown("dbpf x:set.SCAN Event\ndbpf x:set.EVNT go\nscanpel g*").split('|').skip(2).collect::<Vec<_>>(),

@@ -1,13 +1,19 @@
 //! What a database tells of itself: to a shell, to a person who looks for a mistake.
 
-use fodo_data::{Text, Value};
+use fodo_data::Text;
 
 use crate::common::{Common, row};
 use crate::database::Database;
 use crate::field::Slot;
+use crate::interest;
 use crate::link::{Link, Target};
 use crate::outside::OutsideStatus;
-use crate::record::{Cell, Record, with};
+use crate::record::{TYPES, with};
+
+/// The names of the record types there are, those that everybody uses first.
+pub fn record_types() -> impl Iterator<Item = &'static str> {
+    TYPES.iter().map(|kind| kind.name)
+}
 
 /// Where a link leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,22 +60,14 @@ impl Database {
         kind.into_iter().flat_map(|kind| Common::ROWS.iter().chain(kind.rows).map(|row| row.name))
     }
 
-    /// The fields of a record or alias that hold something else than a new record of its type, in the same order.
-    pub fn changed_fields(&self, record: &str) -> Vec<&'static str> {
+    /// The fields of a record or alias that `dbpr` shows at a level from 0 to 4, in alphabetical order.
+    pub fn fields_of_interest(&self, record: &str, level: u8) -> Vec<&'static str> {
         let number = self.core().index.get(record.as_bytes()).copied();
-        let Some(cell) = number.and_then(|number| self.core().cell(number)) else { return Vec::new() };
-        let new = (cell.record_type().create)();
-        let values = |cell: &dyn Cell| {
-            let n_fields = Common::COUNT + cell.record_type().rows.len() as u16;
-            let read = |body: &mut dyn Record| -> Vec<Option<Value>> {
-                (0..n_fields).map(|field| body.slot(field).map(|slot| slot.value())).collect()
-            };
-            with(cell, read).unwrap_or_default()
-        };
-        let (now, before) = (values(cell), values(&*new));
-        // A new inert record has none of the fields that files add.
-        let differ = now.iter().enumerate().map(|(index, now)| before.get(index) != Some(now));
-        self.field_names(record).zip(differ).filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+        let kind = number.and_then(|number| self.core().cell(number)).map_or("", |cell| cell.record_type().name);
+        let is_shown = |name: &&str| interest::level(kind, name) <= level;
+        let mut names: Vec<&str> = self.field_names(record).filter(is_shown).collect();
+        names.sort_unstable();
+        names
     }
 
     /// The links of a record or alias that lead to a name.

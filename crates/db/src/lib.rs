@@ -13,6 +13,7 @@ mod field;
 mod filter;
 mod inherit;
 mod inspect;
+mod interest;
 mod jlink;
 mod json;
 mod limit;
@@ -41,7 +42,7 @@ use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Text, Value};
 pub use crate::load::unescaped;
 pub use database::Database;
 pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, TimeForm};
-pub use inspect::{LeadsTo, LinkFacts};
+pub use inspect::{LeadsTo, LinkFacts, record_types};
 pub use load::{
     InertRecords, Instance, LoadError, Loader, MacroError, Macros, OpenFile, RestoreError, Undefined, closest, expand,
     instances,

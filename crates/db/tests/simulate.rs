@@ -100,7 +100,7 @@ fn other_mistakes_are_errors_all_the_same() {
     let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
     assert_eq!(messages.len(), 5, "{messages:?}");
     assert!(messages[1].starts_with("no field \"vel\" in record type motor"), "{messages:?}");
-    assert_eq!(messages[3], "record \"m\" is already there, as motor");
+    assert_eq!(messages[3], "record \"m\" is already there, as motor; one of another type needs another name");
     assert!(messages[4].starts_with("no record type \"two words\"; there are"), "{messages:?}");
 }
 

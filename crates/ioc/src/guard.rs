@@ -76,7 +76,7 @@ impl Guard {
     }
 
     /// Reads the access file, where there is one.
-    pub fn new(policy: Policy, database: &Database) -> Result<(Guard, Rules), LoadError> {
+    pub fn new(policy: Policy, database: &Database) -> Result<(Guard, Rules), Vec<LoadError>> {
         let rules = match &policy.access_file {
             Some(_) => read(&policy, database)?,
             None => Rules::none(),
@@ -86,7 +86,7 @@ impl Guard {
     }
 
     /// Reads the access file again; nothing is changed yet.
-    pub fn read_again(&self, database: &Database) -> Result<Option<Rules>, LoadError> {
+    pub fn read_again(&self, database: &Database) -> Result<Option<Rules>, Vec<LoadError>> {
         match &self.policy.access_file {
             Some(_) => read(&self.policy, database).map(Some),
             None => Ok(None),
@@ -164,7 +164,7 @@ fn number(reading: &Reading) -> Option<f64> {
     reading.value.first().filter(|_| is_valid).and_then(|scalar| scalar.to_f64().ok())
 }
 
-fn read(policy: &Policy, database: &Database) -> Result<Rules, LoadError> {
+fn read(policy: &Policy, database: &Database) -> Result<Rules, Vec<LoadError>> {
     let Some((path, macros)) = &policy.access_file else { return Ok(Rules::none()) };
     let name = path.to_string_lossy();
     let mut file = AccessFile::load(&name, macros, &mut |file| std::fs::read(file))?;

@@ -129,8 +129,7 @@ impl Ioc {
     ///
     /// Fails when its access file cannot be read or says something that cannot be understood.
     pub fn guarded(self, policy: Policy) -> Result<Ioc, IocError> {
-        let guarded = Guard::new(policy, &self.database);
-        let (guard, rules) = guarded.map_err(|error| IocError::Load(vec![error]))?;
+        let (guard, rules) = Guard::new(policy, &self.database).map_err(IocError::Load)?;
         Ok(Ioc { guard, rules, ..self })
     }
 
@@ -237,7 +236,7 @@ impl RunningIoc {
     /// Without an access file nothing happens.
     pub fn reload_access(&self) -> Result<Vec<String>, IocError> {
         let read = self.crank.guard().read_again(self.crank.database());
-        let Some(mut rules) = read.map_err(|error| IocError::Load(vec![error]))? else { return Ok(Vec::new()) };
+        let Some(mut rules) = read.map_err(IocError::Load)? else { return Ok(Vec::new()) };
         let warnings = std::mem::take(&mut rules.warnings);
         self.crank.set_rules(rules);
         Ok(warnings)

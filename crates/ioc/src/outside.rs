@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context as TaskContext, Wake, Waker};
@@ -61,6 +62,8 @@ struct Errand {
     put: Option<(Value, Option<u64>)>,
     is_ready: bool,
     merged: Merged,
+    /// Who had the PV when it was connected last.
+    server: Option<SocketAddr>,
 }
 
 impl Errands {
@@ -106,6 +109,17 @@ impl Errands {
     /// How many of a link's values were merged.
     pub fn merged(&self, link: OutsideLink) -> Merged {
         self.lock().wishes.get(&Wish::Link(link)).map(|errand| errand.merged).unwrap_or_default()
+    }
+
+    /// The server that a link is connected to, or was last.
+    pub fn server(&self, link: OutsideLink) -> Option<SocketAddr> {
+        self.lock().wishes.get(&Wish::Link(link)).and_then(|errand| errand.server)
+    }
+
+    fn met(&self, wish: &Wish, server: SocketAddr) {
+        if let Some(errand) = self.lock().wishes.get_mut(wish) {
+            errand.server = Some(server);
+        }
     }
 
     /// The thread ends; what is left is not done.
@@ -336,8 +350,9 @@ fn options(usage: Use) -> MonitorOptions {
 /// An event of a subscription, on the callback thread.
 fn tell(crank: &Crank, errands: &Weak<Errands>, wish: &Wish, event: MonitorEvent) {
     if let Some(errands) = errands.upgrade() {
-        match event {
-            MonitorEvent::Merged(n) => errands.count(wish, n, 0),
+        match &event {
+            MonitorEvent::Connected(facts) => errands.met(wish, facts.server),
+            MonitorEvent::Merged(n) => errands.count(wish, *n, 0),
             MonitorEvent::Disconnected => errands.call(wish),
             _ => {}
         }

@@ -40,6 +40,8 @@ struct Turn {
     /// Tells the server that clients may have other rights.
     signal: Option<RightsSignal>,
     puts: HashMap<PutId, Pending>,
+    /// Nothing is scanned for now.
+    is_paused: bool,
     is_stopped: bool,
 }
 
@@ -180,7 +182,7 @@ impl Crank {
         let mut turn = self.lock();
         while !turn.is_stopped {
             let now = Instant::now();
-            turn = match self.database.deadline() {
+            turn = match self.database.deadline().filter(|_| !turn.is_paused) {
                 Some(due) if due <= now => {
                     // Nothing is refused to a tick.
                     let _ = self.handle(&mut turn, Input::Tick);
@@ -192,6 +194,12 @@ impl Crank {
                 None => self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner),
             };
         }
+    }
+
+    /// Nothing is scanned, and nothing that waits for time to pass goes on, until it is paused no more.
+    pub fn pause(&self, is_paused: bool) {
+        self.lock().is_paused = is_paused;
+        self.changed.notify_all();
     }
 
     pub fn stop(&self) {

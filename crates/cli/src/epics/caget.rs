@@ -8,7 +8,7 @@ use super::Outlet;
 use super::dbr::Dbr;
 use super::format::{self, Style};
 use super::getopt::{self, Flag};
-use super::options::{Common, VERSION};
+use super::options::{Common, own};
 use super::plant::{Plant, connect_all};
 use crate::local_time::Clock;
 
@@ -137,17 +137,9 @@ fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result
     let common = Common::new("caget", clock, outlet.err)?;
     let mut options = Options { common, layout: Layout::Plain, floats_as_text: false, counts_as_there_are: false };
     for flag in flags {
-        let (letter, value) = match flag {
-            Flag::Set('h', _) => {
-                outlet.err.write_all(HELP.as_bytes())?;
-                return Ok(Err(0));
-            }
-            Flag::Set('V', _) => {
-                writeln!(outlet.out, "\n{VERSION}")?;
-                return Ok(Err(0));
-            }
-            Flag::Set(letter, value) => (*letter, value),
-            wrong => return complain_of(wrong, "caget", outlet).map(Err),
+        let (letter, value) = match own(flag, "caget", HELP, outlet)? {
+            Ok(own) => own,
+            Err(code) => return Ok(Err(code)),
         };
         match letter {
             't' => options.switch(Layout::Terse, outlet)?,
@@ -176,19 +168,6 @@ fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result
         }
     }
     Ok(Ok(options))
-}
-
-/// Complains of a flag that is wrong; the exit code.
-pub fn complain_of(flag: &Flag, tool: &str, outlet: &mut Outlet<'_>) -> io::Result<u8> {
-    match flag {
-        Flag::ValueMissing(letter) => {
-            writeln!(outlet.err, "Option '-{letter}' requires an argument. ('{tool} -h' for help.)")?;
-        }
-        Flag::Unknown(letter) | Flag::Set(letter, _) => {
-            writeln!(outlet.err, "Unrecognized option: '-{letter}'. ('{tool} -h' for help.)")?;
-        }
-    }
-    Ok(1)
 }
 
 impl Options {

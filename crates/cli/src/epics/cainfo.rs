@@ -5,10 +5,9 @@ use std::io;
 use fodo_net::{Detail, Facts};
 
 use super::Outlet;
-use super::caget::complain_of;
 use super::dbr::{self, Dbr};
-use super::getopt::{self, Flag};
-use super::options::{Common, VERSION, leading_whole};
+use super::getopt;
+use super::options::{Common, leading_whole, own};
 use super::plant::{Plant, connect_all};
 use crate::local_time::Clock;
 
@@ -33,27 +32,22 @@ pub fn run(arguments: &[String], plant: &mut dyn Plant, outlet: &mut Outlet<'_>)
     let (flags, names) = getopt::parse(arguments, FLAGS, false);
     let mut common = Common::new("cainfo", &Clock::utc(), outlet.err)?;
     for flag in &flags {
-        match flag {
-            Flag::Set('h', _) => {
-                outlet.err.write_all(HELP.as_bytes())?;
-                return Ok(0);
-            }
-            Flag::Set('V', _) => {
-                writeln!(outlet.out, "\n{VERSION}")?;
-                return Ok(0);
-            }
-            Flag::Set('s', level) => match leading_whole(level) {
+        let (letter, value) = match own(flag, "cainfo", HELP, outlet)? {
+            Ok(own) => own,
+            Err(code) => return Ok(code),
+        };
+        match letter {
+            's' => match leading_whole(value) {
                 Some(0) => {}
                 Some(_) => {
                     writeln!(outlet.err, "cainfo: -s prints the inside of libca, which is not used here")?;
                     return Ok(1);
                 }
                 None => {
-                    writeln!(outlet.err, "'{level}' is not a valid interest level - ignored. ('cainfo -h' for help.)")?;
+                    writeln!(outlet.err, "'{value}' is not a valid interest level - ignored. ('cainfo -h' for help.)")?;
                 }
             },
-            Flag::Set(letter @ ('w' | 'p'), value) => common.take(*letter, value, outlet.err)?,
-            wrong => return complain_of(wrong, "cainfo", outlet),
+            letter => common.take(letter, value, outlet.err)?,
         }
     }
     if names.is_empty() {

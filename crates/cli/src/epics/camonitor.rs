@@ -6,10 +6,10 @@ use std::time::{Duration, Instant, SystemTime};
 use fodo_net::{EventMask, Facts, MonitorEvent, MonitorOptions, Reading, Refusal, TimeStamp};
 
 use super::Outlet;
-use super::caget::{complain_of, count};
+use super::caget::count;
 use super::format::Style;
-use super::getopt::{self, Flag};
-use super::options::{Common, VERSION};
+use super::getopt;
+use super::options::{Common, own};
 use super::stamps::Stamps;
 use super::status;
 use crate::exit::explain;
@@ -184,30 +184,25 @@ pub(super) fn wanted(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_
     let common = Common::new("camonitor", clock, outlet.err)?;
     let mut options = Options { common, mask: EventMask::VALUE | EventMask::ALARM, floats_as_text: false };
     for flag in &flags {
-        match flag {
-            Flag::Set('h', _) => {
-                outlet.err.write_all(HELP.as_bytes())?;
-                return Ok(Err(0));
-            }
-            Flag::Set('V', _) => {
-                writeln!(outlet.out, "\n{VERSION}")?;
-                return Ok(Err(0));
-            }
-            Flag::Set('s', _) => options.floats_as_text = true,
-            Flag::Set('t', keys) => {
-                for key in stamps.choose(keys) {
+        let (letter, value) = match own(flag, "camonitor", HELP, outlet)? {
+            Ok(own) => own,
+            Err(code) => return Ok(Err(code)),
+        };
+        match letter {
+            's' => options.floats_as_text = true,
+            't' => {
+                for key in stamps.choose(value) {
                     writeln!(outlet.err, "Invalid argument '{key}' for option '-t' - ignored.")?;
                 }
             }
-            Flag::Set('m', letters) => match crate::mask::parse(letters) {
+            'm' => match crate::mask::parse(value) {
                 Some(mask) => options.mask = mask,
                 None => {
                     options.mask = EventMask::VALUE | EventMask::ALARM;
-                    writeln!(outlet.err, "Invalid argument '{letters}' for option '-m' - ignored.")?;
+                    writeln!(outlet.err, "Invalid argument '{value}' for option '-m' - ignored.")?;
                 }
             },
-            Flag::Set(letter, value) => options.common.take(*letter, value, outlet.err)?,
-            wrong => return complain_of(wrong, "camonitor", outlet).map(Err),
+            letter => options.common.take(letter, value, outlet.err)?,
         }
     }
     if names.is_empty() {

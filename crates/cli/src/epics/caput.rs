@@ -5,12 +5,11 @@ use std::io;
 use fodo_net::{Array, Detail, Error, Facts, Kind, Reading, Refusal, Scalar, Text, Value};
 
 use super::Outlet;
-use super::caget::complain_of;
 use super::dbr::Dbr;
 use super::escape;
 use super::format;
 use super::getopt::{self, Flag};
-use super::options::{Common, VERSION, leading_f64};
+use super::options::{Common, leading_f64, own};
 use super::plant::{Plant, connect_all};
 use super::status;
 use crate::local_time::Clock;
@@ -259,17 +258,9 @@ fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result
     let common = Common::new("caput", clock, outlet.err)?;
     let mut options = Options { common, layout: Layout::Plain, states: States::Either, is_array: false, waits: false };
     for flag in flags {
-        let (letter, value) = match flag {
-            Flag::Set('h', _) => {
-                outlet.err.write_all(HELP.as_bytes())?;
-                return Ok(Err(0));
-            }
-            Flag::Set('V', _) => {
-                writeln!(outlet.out, "\n{VERSION}")?;
-                return Ok(Err(0));
-            }
-            Flag::Set(letter, value) => (*letter, value),
-            wrong => return complain_of(wrong, "caput", outlet).map(Err),
+        let (letter, value) = match own(flag, "caput", HELP, outlet)? {
+            Ok(own) => own,
+            Err(code) => return Ok(Err(code)),
         };
         match letter {
             't' => options.layout = Layout::Terse,

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use fodo_net::Priority;
 
+use super::Outlet;
 use super::format::{Base, Style};
+use super::getopt::Flag;
 use super::printf::Notation;
 use crate::local_time::Clock;
 
@@ -17,7 +19,28 @@ const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const DIGITS_MAX: i64 = 18;
 
 /// What the text of `-V` says; the protocol version is what this implementation speaks.
-pub const VERSION: &str = concat!("Fodo ", env!("CARGO_PKG_VERSION"), ", CA Protocol version 4.13");
+const VERSION: &str = concat!("Fodo ", env!("CARGO_PKG_VERSION"), ", CA Protocol version 4.13");
+
+/// The letter and the value of a flag that is the tool's own, else the exit code to end with: help, the version and flags
+/// that are wrong are the same for all.
+pub fn own<'a>(
+    flag: &'a Flag,
+    tool: &str,
+    help: &str,
+    outlet: &mut Outlet<'_>,
+) -> io::Result<Result<(char, &'a str), u8>> {
+    match flag {
+        Flag::Set('h', _) => outlet.err.write_all(help.as_bytes()).map(|()| Err(0)),
+        Flag::Set('V', _) => writeln!(outlet.out, "\n{VERSION}").map(|()| Err(0)),
+        Flag::Set(letter, value) => Ok(Ok((*letter, value))),
+        Flag::ValueMissing(letter) => {
+            writeln!(outlet.err, "Option '-{letter}' requires an argument. ('{tool} -h' for help.)").map(|()| Err(1))
+        }
+        Flag::Unknown(letter) => {
+            writeln!(outlet.err, "Unrecognized option: '-{letter}'. ('{tool} -h' for help.)").map(|()| Err(1))
+        }
+    }
+}
 
 /// What the flags common to the tools set.
 pub struct Common {

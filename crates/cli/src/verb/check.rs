@@ -46,9 +46,10 @@ Examples:
 The databases and .substitutions files given are looked at as one set, as an IOC would load them: a link
 to a record of none of them is a warning, a PV of a .req file that none of them has an error. A script is followed with everything it loads, from the folder
 in which fodo is called; nothing is served, written or run. Every finding has its file, line and column,
-and all of them are told, errors and warnings. With errors the exit code is 1.
+and all of them are told, errors and warnings. With errors the exit code is 1. With --simulate a note
+tells for each type and DTYP that is not here how many records do nothing for it.
 
-JSON keys: level (error or warning), file, line, column (null where it concerns the whole file),
+JSON keys: level (error, warning or note), file, line, column (null where it concerns the whole file),
 message, source (the line), wanted_by (the places that wanted the file, innermost first).";
 
 /// Does it.
@@ -63,7 +64,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     };
     let (n_errors, n_warnings) = counts(&findings);
     for finding in &findings {
-        if arguments.quiet && finding.weight == Weight::Warning {
+        if arguments.quiet && finding.weight != Weight::Error {
             continue;
         }
         let text = if arguments.json { json::line(object(finding)) } else { shown(finding) };
@@ -110,6 +111,9 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Find
         };
         found.extend(loaded.err().into_iter().flatten().map(|error| Finding { weight: Weight::Error, error }));
     }
+    let inert =
+        loader.inert().into_iter().map(|inert| LoadError { message: inert.to_string(), ..LoadError::default() });
+    found.extend(inert.map(|error| Finding { weight: Weight::Note, error }));
     found.extend(loader.misfits().into_iter().map(|error| Finding { weight: Weight::Error, error }));
     found.extend(loader.remarks().into_iter().map(|error| Finding { weight: Weight::Warning, error }));
     if !requests.is_empty() {
@@ -131,7 +135,7 @@ fn understood(name: &str, macros: &str) -> Vec<Finding> {
             let warning = |message: &String| LoadError { message: message.clone(), ..LoadError::default() };
             file.warnings().iter().map(|text| Finding { weight: Weight::Warning, error: warning(text) }).collect()
         }
-        Err(error) => vec![Finding { weight: Weight::Error, error }],
+        Err(errors) => errors.into_iter().map(|error| Finding { weight: Weight::Error, error }).collect(),
     }
 }
 
@@ -155,14 +159,15 @@ fn followed(script: &Path, variables: &fodo_db::Macros, simulates: bool) -> Vec<
 }
 
 fn counts(findings: &[Finding]) -> (usize, usize) {
-    let n_errors = findings.iter().filter(|finding| finding.weight == Weight::Error).count();
-    (n_errors, findings.len() - n_errors)
+    let count = |weight| findings.iter().filter(|finding| finding.weight == weight).count();
+    (count(Weight::Error), count(Weight::Warning))
 }
 
 const fn level(weight: Weight) -> &'static str {
     match weight {
         Weight::Error => "error",
         Weight::Warning => "warning",
+        Weight::Note => "note",
     }
 }
 

@@ -347,7 +347,8 @@ impl Work {
             Input::Person => self.person(shell)?,
         };
         if matches!(end, End::Silence) && !shell.is_running() {
-            return self.refuse("iocInit never came, so nothing is served");
+            let hint = if files.is_empty() { "; name a database or a script, see fodo ioc --help" } else { "" };
+            return self.refuse(&format!("iocInit never came, so nothing is served{hint}"));
         }
         Ok(end)
     }

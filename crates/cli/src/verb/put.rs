@@ -171,7 +171,12 @@ fn convert(scalar: &Scalar, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, S
     if let Scalar::Text(text) = scalar
         && !is_whole_number_text(&text.to_str(), kind)
     {
-        return Err(format!("\"{text}\" is not a number; the PV is of type {}", kind_name(kind)));
+        let hint = if text.to_str().starts_with('[') {
+            "; write the elements as words, 1 2 3, or say --from-json"
+        } else {
+            ""
+        };
+        return Err(format!("\"{text}\" is not a number; the PV is of type {}{hint}", kind_name(kind)));
     }
     let converted = scalar.to_kind(kind, meta).map_err(|error| match (kind, meta) {
         (Kind::Enum, Some(meta)) if !meta.labels.is_empty() => {

@@ -8,6 +8,7 @@ use crate::common::{Common, number};
 use crate::load::error::suggestion;
 use crate::load::lexer::{Place, Token};
 use crate::load::parse::Parser;
+use crate::load::simulate::INERT_HINT;
 use crate::load::{LoadError, record_type};
 use crate::menu;
 
@@ -115,8 +116,7 @@ impl Parser<'_, '_, '_, '_, '_> {
             Ok(known) => {
                 let all = known.devices.join("\", \"");
                 let message = format!(
-                    "device support \"{choice}\" is code, which no file can bring; {kind} has \"{all}\", and records \
-                     of other devices can be simulated"
+                    "device support \"{choice}\" is code, which no file can bring; {kind} has \"{all}\"{INERT_HINT}"
                 );
                 self.lexer.error(place, message)
             }

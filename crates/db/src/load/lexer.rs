@@ -114,7 +114,10 @@ impl<'a> Lexer<'a> {
         let n = self.rest().bytes().take_while(|byte| is_bare(*byte)).count();
         if n == 0 {
             self.offset += character.len_utf8();
-            return Err(self.error(place, format!("'{}' is out of place here", character.escape_default())));
+            return Err(self.error(
+                place,
+                format!("'{}' is out of place here; a text with it needs double quotes", character.escape_default()),
+            ));
         }
         let word = self.rest().get(..n).unwrap_or_default().to_owned();
         self.offset += n;
@@ -195,9 +198,11 @@ impl<'a> Lexer<'a> {
                 ('"' | '\'', None) => quote = Some(character),
                 ('{' | '[', None) => open.push(character),
                 ('}' | ']', None) => {
-                    let wanted = if character == '}' { '{' } else { '[' };
+                    let (wanted, missing) = if character == '}' { ('{', ']') } else { ('[', '}') };
                     if open.pop() != Some(wanted) {
-                        return Err(self.error(place, format!("'{character}' does not close this value")));
+                        let message =
+                            format!("'{character}' does not close this value; '{missing}' is missing before it");
+                        return Err(self.error(place, message));
                     }
                     if open.is_empty() {
                         return Ok(out);

@@ -224,10 +224,10 @@ impl Macros {
     }
 
     fn undefined(&self, name: &str) -> String {
-        if self.values.is_empty() {
-            return format!("macro \"{name}\" is not defined; no macros were given");
+        let mut guess = super::error::suggestion(name, self.names().into_iter());
+        if guess.is_empty() {
+            guess = format!("; give it a value, {name}=..., or a default, $({name}=...)");
         }
-        let guess = super::error::suggestion(name, self.names().into_iter());
         format!("macro \"{name}\" is not defined{guess}")
     }
 }

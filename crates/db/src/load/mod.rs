@@ -1,7 +1,7 @@
 //! Loading `.db` files: words, macros, statements, and the records they make.
 
 mod describe;
-mod error;
+pub(crate) mod error;
 pub(crate) mod lexer;
 mod macros;
 mod parse;
@@ -422,13 +422,31 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// Record types of EPICS Base and synApps that are not here: who writes one means it, whatever it is similar to.
+const ELSEWHERE: [&str; 12] = [
+    "aSub",
+    "acalcout",
+    "asyn",
+    "epid",
+    "histogram",
+    "motor",
+    "permissive",
+    "scaler",
+    "sscan",
+    "state",
+    "table",
+    "throttle",
+];
+
 /// The record type of a name, or what to say.
 pub(crate) fn record_type(name: &str) -> Result<&'static RecordType, String> {
     find(name).ok_or_else(|| {
-        let names = crate::record::TYPES.iter().map(|kind| kind.name);
-        let guess = error::suggestion(name, names.clone());
-        let all: Vec<&str> = names.collect();
-        let all = if guess.is_empty() { format!("; there are {}", all.join(", ")) } else { guess };
+        let is_meant = ELSEWHERE.contains(&name);
+        let guess = if is_meant { String::new() } else { error::suggestion(name, crate::record_types()) };
+        let mut all: Vec<&str> = crate::record_types().collect();
+        all.sort_unstable();
+        let all =
+            if guess.is_empty() { format!("; there are {}{}", all.join(", "), simulate::INERT_HINT) } else { guess };
         format!("no record type \"{name}\"{all}")
     })
 }

@@ -60,8 +60,24 @@ fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: 
     files.within.pop();
     // A line whose macros are wrong is wrong in other ways because of it.
     errors.retain(|error| error.file != name || found.iter().all(|other| other.line != error.line));
-    errors.extend(found);
+    errors.extend(once_each(found));
     errors.sort_by(|a, b| (a.file != name).cmp(&(b.file != name)).then(a.line.cmp(&b.line)));
+}
+
+/// A macro that is missing is missing wherever it stands: it is told at its first place, with how many lines more want it.
+fn once_each(found: Vec<LoadError>) -> impl Iterator<Item = LoadError> {
+    let mut told: Vec<(LoadError, usize)> = Vec::new();
+    for error in found {
+        match told.iter_mut().find(|(first, _)| first.message == error.message) {
+            Some((_, n_more)) => *n_more += 1,
+            None => told.push((error, 0)),
+        }
+    }
+    told.into_iter().map(|(error, n_more)| match n_more {
+        0 => error,
+        1 => LoadError { message: format!("{}; another line wants it too", error.message), ..error },
+        n_more => LoadError { message: format!("{}; {n_more} more lines want it", error.message), ..error },
+    })
 }
 
 pub(super) struct Parser<'a, 's, 'l, 'f, 'b> {
@@ -161,8 +177,11 @@ impl Parser<'_, '_, '_, '_, '_> {
                 Token::Bare(word) if word == "alias" => self.inner_alias(record)?,
                 token => {
                     let word = if let Token::Bare(word) = token { word } else { "" };
-                    let guess = suggestion(word, ITEMS.into_iter());
-                    let message = format!("found {}, expected field, info, alias or '}}'{guess}", token.shown());
+                    let hint = match *token == Token::End || STARTS.contains(&word) {
+                        true => format!("; the '}}' of \"{name}\" is missing"),
+                        false => suggestion(word, ITEMS.into_iter()),
+                    };
+                    let message = format!("found {}, expected field, info, alias or '}}'{hint}", token.shown());
                     return Err(self.lexer.error(place, message));
                 }
             }
@@ -196,7 +215,12 @@ impl Parser<'_, '_, '_, '_, '_> {
         if let Some(record) = found {
             let existing = self.stage.cell(record).map_or("", |cell| cell.record_type().name);
             if existing != kind_name {
-                return Err((true, format!("record \"{name}\" is already there, as {existing}")));
+                return Err((
+                    true,
+                    format!(
+                        "record \"{name}\" is already there, as {existing}; one of another type needs another name"
+                    ),
+                ));
             }
             return Ok(record);
         }
@@ -375,7 +399,11 @@ impl Parser<'_, '_, '_, '_, '_> {
         if token == Token::Mark(wanted) {
             return Ok(());
         }
-        Err(self.lexer.error(place, format!("found {}, expected '{wanted}'", token.shown())))
+        let hint = match (&token, wanted) {
+            (Token::Bare(_), ')') => "; several words need double quotes around them",
+            _ => "",
+        };
+        Err(self.lexer.error(place, format!("found {}, expected '{wanted}'{hint}", token.shown())))
     }
 
     /// A word, with or without quotes.

@@ -34,11 +34,14 @@ const LIMITS: [(&str, &str); 4] = [("HIHI", "HHSV"), ("HIGH", "HSV"), ("LOW", "L
 /// Pairs of which the first must not be above the second.
 const RANGES: [(&str, &str); 2] = [("LOPR", "HOPR"), ("DRVL", "DRVH")];
 
+/// Limits of which the first never alarms when it is above the second.
+const ORDER: [(&str, &str); 2] = [("HIGH", "HIHI"), ("LOLO", "LOW")];
+
 /// Whether a field can be remarked on at all; of the others no place is kept.
 pub(crate) fn is_looked_at(row: &FieldInfo) -> bool {
     let is_limit = LIMITS.iter().any(|(limit, _)| *limit == row.name);
     let is_range = RANGES.iter().any(|(_, high)| *high == row.name);
-    row.dbf.is_link() || is_limit || is_range || ["SCAN", "OMSL"].contains(&row.name)
+    row.dbf.is_link() || is_limit || is_range || ["SCAN", "OMSL", "SNAM"].contains(&row.name)
 }
 
 impl Loader {
@@ -89,13 +92,29 @@ impl Loader {
         {
             return Some("OMSL is closed_loop and DOL is empty, so there is nothing to follow".into());
         }
-        if let Some((limit, severity)) = LIMITS.iter().find(|(limit, _)| *limit == row.name) {
-            let is_silent = self.menu(record, severity) == Some(0);
-            return is_silent.then(|| format!("{limit} is set and {severity} is NO_ALARM, so no alarm comes of it"));
+        if let Some((limit, severity)) = LIMITS.iter().find(|(limit, _)| *limit == row.name)
+            && self.menu(record, severity) == Some(0)
+        {
+            return Some(format!("{limit} is set and {severity} is NO_ALARM, so no alarm comes of it"));
         }
-        let (low, high) = RANGES.iter().find(|(_, high)| *high == row.name)?;
+        if row.name == "SNAM" {
+            let name = self.text(record, "SNAM").filter(|name| !name.is_empty())?;
+            let is_here = self.routines.find(&name.to_str()).is_some();
+            return (!is_here)
+                .then(|| format!("there is no routine \"{name}\" here, so the record only goes into alarm"));
+        }
+        let (low, high) = RANGES.iter().chain(&ORDER).find(|(_, high)| *high == row.name)?;
+        if ORDER.contains(&(low, high)) && !self.alarms(record, low) {
+            return None;
+        }
         let (below, above) = (self.real(record, low)?, self.real(record, high)?);
         (below > above).then(|| format!("{low} ({below}) is above {high} ({above})"))
+    }
+
+    /// Whether an alarm can come of a limit.
+    fn alarms(&self, record: u32, limit: &str) -> bool {
+        let severity = LIMITS.iter().find(|(name, _)| *name == limit).and_then(|(_, field)| self.menu(record, field));
+        severity.is_some_and(|severity| severity != 0)
     }
 
     fn look_at_scan(&self, record: u32) -> Option<String> {

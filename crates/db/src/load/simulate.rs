@@ -10,6 +10,9 @@ use crate::load::{Loader, Stage};
 use crate::record::device::INERT;
 use crate::record::{RecordType, find, with};
 
+/// What to do about a record type or a DTYP that is not here, and like none that is.
+pub(super) const INERT_HINT: &str = "; with --simulate such records are loaded and do nothing";
+
 /// Records that are there and do nothing, since what they are made for is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InertRecords {

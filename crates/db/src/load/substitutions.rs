@@ -237,7 +237,9 @@ impl Reading<'_, '_> {
         let bytes = match (self.open)(file) {
             Ok(bytes) => bytes,
             Err(error) => {
-                self.errors.push(fail(format!("\"{file}\" cannot be read: {error}")));
+                // Without a place the error has the name already.
+                let named = place.map_or(String::new(), |_| format!("\"{file}\" "));
+                self.errors.push(fail(format!("{named}cannot be read: {error}")));
                 return;
             }
         };

@@ -7,6 +7,7 @@ use crate::common::row;
 use crate::field::{Dbf, FieldInfo, SPECIAL};
 use crate::link::{Link, Parsed, parse};
 use crate::load::error::suggestion;
+use crate::load::simulate::INERT_HINT;
 use crate::load::{Stage, is_of_device, link_of};
 use crate::put::side;
 use crate::record::{RecordType, with};
@@ -87,12 +88,15 @@ fn devices(kind: &RecordType) -> String {
 fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, String> {
     let words = text.to_str();
     let words = words.trim();
-    let out_of_range = || format!("{} cannot be \"{text}\": it does not fit", row.name);
+    let out_of_range =
+        |least: i128, most: i128| format!("{} cannot be \"{text}\": it does not fit, {least} to {most} does", row.name);
     macro_rules! whole {
         ($variant:ident, $rust:ty) => {
             whole(words)
                 .ok_or_else(|| format!("{} cannot be \"{text}\": expected a whole number", row.name))
-                .and_then(|number| <$rust>::try_from(number).map_err(|_| out_of_range()))
+                .and_then(|number| {
+                    <$rust>::try_from(number).map_err(|_| out_of_range(<$rust>::MIN.into(), <$rust>::MAX.into()))
+                })
                 .map(Scalar::$variant)
         };
     }
@@ -102,7 +106,8 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, Str
                 .ok_or_else(|| format!("{} cannot be \"{text}\": expected a whole number", row.name))
                 .and_then(|number| {
                     let negative = || <$signed>::try_from(number).map(|number| number as $rust);
-                    <$rust>::try_from(number).or_else(|_| negative()).map_err(|_| out_of_range())
+                    let is_wrong = |_| out_of_range(<$rust>::MIN.into(), <$rust>::MAX.into());
+                    <$rust>::try_from(number).or_else(|_| negative()).map_err(is_wrong)
                 })
                 .map(Scalar::$variant)
         };
@@ -130,19 +135,22 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, Str
         Dbf::Enum => whole!(Enum, u16),
         Dbf::Float => real(words).map(|number| Scalar::F32(number as f32)).ok_or_else(|| no_number(row, text)),
         Dbf::Double => real(words).map(Scalar::F64).ok_or_else(|| no_number(row, text)),
-        Dbf::Menu => choice(row.name, row.menu, &text.to_str()),
+        Dbf::Menu => choice(row.name, row.menu, &text.to_str(), ""),
         Dbf::Device if kind.devices.is_empty() && words.is_empty() => Ok(Scalar::Enum(0)),
         Dbf::Device if kind.devices.is_empty() => Err(format!("{} has no device support, so no DTYP", kind.name)),
-        Dbf::Device => choice(row.name, kind.devices, &text.to_str()),
+        Dbf::Device => choice(row.name, kind.devices, &text.to_str(), INERT_HINT),
         Dbf::InLink | Dbf::OutLink | Dbf::FwdLink | Dbf::Array => Err(format!("{} cannot be set in a file", row.name)),
     }
 }
 
 fn no_number(row: &FieldInfo, text: &Text) -> String {
-    format!("{} cannot be \"{text}\": expected a number", row.name)
+    let with_point = text.to_str().replacen(',', ".", 1);
+    let guess = real(with_point.trim()).map_or(String::new(), |_| format!("; did you mean \"{}\"?", with_point.trim()));
+    format!("{} cannot be \"{text}\": expected a number{guess}", row.name)
 }
 
-fn choice(field: &str, choices: &[&str], text: &str) -> Result<Scalar, String> {
+/// The choice that a text is; `hint`: what to do when it is none and like none.
+fn choice(field: &str, choices: &[&str], text: &str, hint: &str) -> Result<Scalar, String> {
     if let Some(index) = choices.iter().position(|choice| *choice == text) {
         return Ok(Scalar::Enum(index as u16));
     }
@@ -154,7 +162,7 @@ fn choice(field: &str, choices: &[&str], text: &str) -> Result<Scalar, String> {
         return Ok(Scalar::Enum(0));
     }
     let guess = suggestion(text, choices.iter().copied());
-    let all = if guess.is_empty() { format!("; there are \"{}\"", choices.join("\", \"")) } else { guess };
+    let all = if guess.is_empty() { format!("; there are \"{}\"{hint}", choices.join("\", \"")) } else { guess };
     Err(format!("{field} has no choice \"{text}\"{all}"))
 }
 

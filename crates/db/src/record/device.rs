@@ -58,7 +58,9 @@ impl Device {
         let address = link.address().to_str().to_ascii_uppercase();
         let is_address = matches!(link.text().as_bytes(), [b'@' | b'#', ..]);
         match (self, record_type) {
-            (Device::Soft | Device::Raw | Device::Async, _) if is_address => Err("this DTYP takes no address"),
+            (Device::Soft | Device::Raw | Device::Async, _) if is_address => {
+                Err("this DTYP takes no address, but a link or a constant")
+            }
             (Device::Soft | Device::Raw | Device::Async, _) => Ok(()),
             (Device::Timestamp, _) if is_address || link.text().is_empty() => Ok(()),
             (Device::Timestamp, _) => Err("Soft Timestamp takes a format, as in \"@%F %T\""),

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use super::{Access, AccessFile, DEFAULT, Granted, Group, Rule};
 use crate::calc::Program;
-use crate::limit::{ACCESS_DEPTH_MAX, ACCESS_FILE_BYTES_MAX};
+use crate::limit::{ACCESS_DEPTH_MAX, ACCESS_FILE_BYTES_MAX, LOAD_ERRORS_MAX};
+use crate::load::error::suggestion;
 use crate::load::lexer::{Lexer, Place, Token};
 use crate::load::{LoadError, Macros, OpenFile};
 
@@ -13,27 +14,30 @@ const KEYWORDS: [&str; 5] = ["UAG", "HAG", "ASG", "RULE", "CALC"];
 
 impl AccessFile {
     /// Reads a file. `macros`: `"P=X:,R=1"`. Fails as [`AccessFile::parse`].
-    pub fn load(file: &str, macros: &str, open: &mut OpenFile) -> Result<AccessFile, LoadError> {
-        let bytes = open(file).map_err(|error| LoadError::of_file(file, format!("cannot be read: {error}")))?;
+    pub fn load(file: &str, macros: &str, open: &mut OpenFile) -> Result<AccessFile, Vec<LoadError>> {
+        let unreadable = |error| vec![LoadError::of_file(file, format!("cannot be read: {error}"))];
+        let bytes = open(file).map_err(unreadable)?;
         AccessFile::parse(file, &bytes, macros)
     }
 
     /// Reads the bytes of a file. `file`: its name in errors. `macros`: `"P=X:,R=1"`.
     ///
     /// As Base, an unknown item of the file is skipped with a warning, a rule with an unknown condition or an unknown right
-    /// as well, so that it gives nothing; everything else that is wrong refuses the whole file.
-    pub fn parse(file: &str, bytes: &[u8], macros: &str) -> Result<AccessFile, LoadError> {
+    /// as well, so that it gives nothing; everything else that is wrong refuses the whole file, and all of it is told.
+    pub fn parse(file: &str, bytes: &[u8], macros: &str) -> Result<AccessFile, Vec<LoadError>> {
+        let of_file = |message: String| vec![LoadError::of_file(file, message)];
         if bytes.len() > ACCESS_FILE_BYTES_MAX {
-            return Err(LoadError::of_file(file, format!("an access file has at most {ACCESS_FILE_BYTES_MAX} bytes")));
+            return Err(of_file(format!("an access file has at most {ACCESS_FILE_BYTES_MAX} bytes")));
         }
-        let macros = Macros::parse(macros).map_err(|message| LoadError::of_file(file, message))?;
+        let macros = Macros::parse(macros).map_err(of_file)?;
         let source = String::from_utf8_lossy(bytes);
-        let mut parser = Parser::new(file, &source, &macros)?;
-        let read = parser.items();
+        let mut parser = Parser::new(file, &source, &macros).map_err(|error| vec![error])?;
+        parser.items();
         // A macro that is wrong is the cause of what is wrong after it.
-        match parser.lexer.errors.into_iter().next() {
-            Some(error) => Err(error),
-            None => read.map(|()| parser.found),
+        let Parser { lexer, errors, found, .. } = parser;
+        match [lexer.errors, errors].into_iter().find(|errors| !errors.is_empty()) {
+            Some(errors) => Err(errors),
+            None => Ok(found),
         }
     }
 }
@@ -45,6 +49,7 @@ struct Parser<'a> {
     token: Token,
     place: Place,
     found: AccessFile,
+    errors: Vec<LoadError>,
 }
 
 impl<'a> Parser<'a> {
@@ -53,7 +58,7 @@ impl<'a> Parser<'a> {
         let (token, place) = lexer.next(false)?;
         // Base has the group of those who have none from the start, without a rule.
         let found = AccessFile { groups: vec![(DEFAULT.to_owned(), Group::default())], ..AccessFile::default() };
-        Ok(Parser { file, lexer, token, place, found })
+        Ok(Parser { file, lexer, token, place, found, errors: Vec::new() })
     }
 
     fn advance(&mut self) -> Result<Token, LoadError> {
@@ -116,19 +121,47 @@ impl<'a> Parser<'a> {
             let place = self.place;
             names.push((self.name(what)?, place));
             if !self.is_mark(',') {
-                self.mark(close)?;
-                return Ok(names);
+                if !self.is_mark(close) {
+                    return Err(self.expected(&format!("',' or '{close}'")));
+                }
+                return self.advance().map(|_| names);
             }
             self.advance()?;
         }
     }
 
-    fn items(&mut self) -> Result<(), LoadError> {
-        self.item()?;
-        while self.token != Token::End {
-            self.item()?;
+    fn items(&mut self) {
+        loop {
+            if let Err(error) = self.item() {
+                self.errors.push(error);
+                self.recover();
+            }
+            if self.token == Token::End || self.errors.len() >= LOAD_ERRORS_MAX {
+                return;
+            }
         }
-        Ok(())
+    }
+
+    /// After an error: on to the next group that begins a line.
+    fn recover(&mut self) {
+        loop {
+            match self.lexer.next(false) {
+                Ok((token, place)) => (self.token, self.place) = (token, place),
+                // It stands in what is left out.
+                Err(_) => continue,
+            }
+            match &self.token {
+                Token::End => return,
+                Token::Bare(word) if ["UAG", "HAG", "ASG"].contains(&word.as_str()) && self.is_at_column_one() => {
+                    return;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn is_at_column_one(&self) -> bool {
+        self.lexer.error(self.place, "").column == 1
     }
 
     /// `UAG`, `HAG`, `ASG`, or what is skipped.
@@ -141,14 +174,11 @@ impl<'a> Parser<'a> {
         match keyword.as_str() {
             "UAG" => {
                 self.advance()?;
-                let (name, users) = self.members(place, "the name of a user")?;
-                self.found.user_groups.push((name, users.into_iter().collect()));
+                self.members(place, true)?;
             }
             "HAG" => {
                 self.advance()?;
-                let (name, hosts) = self.members(place, "the name of a host")?;
-                let hosts: HashSet<String> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-                self.found.host_groups.push((name, hosts));
+                self.members(place, false)?;
             }
             "ASG" => {
                 self.advance()?;
@@ -168,17 +198,29 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The name and the members of a UAG or HAG.
-    fn members(&mut self, place: Place, what: &str) -> Result<(String, Vec<String>), LoadError> {
-        let is_users = what.ends_with("user");
+    /// The name and the members of a UAG, or of a HAG.
+    fn members(&mut self, place: Place, is_users: bool) -> Result<(), LoadError> {
         let (name, _) = self.named("the name of the group")?;
-        let groups = if is_users { &self.found.user_groups } else { &self.found.host_groups };
-        if groups.iter().any(|(known, _)| *known == name) {
+        if self.groups(is_users).iter().any(|(known, _)| *known == name) {
             let keyword = if is_users { "UAG" } else { "HAG" };
             return Err(self.lexer.error(place, format!("there is a {keyword} \"{name}\" already")));
         }
-        let members = if self.is_mark('{') { self.names('{', '}', what)? } else { Vec::new() };
-        Ok((name, members.into_iter().map(|(member, _)| member).collect()))
+        // It is there from now on, or rules would be told of for what is wrong in it.
+        self.groups(is_users).push((name, HashSet::new()));
+        if !self.is_mark('{') {
+            return Ok(());
+        }
+        let what = if is_users { "the name of a user" } else { "the name of a host" };
+        let named = self.names('{', '}', what)?.into_iter().map(|(member, _)| member);
+        let members = named.map(|member| if is_users { member } else { member.to_ascii_lowercase() }).collect();
+        if let Some((_, group)) = self.groups(is_users).last_mut() {
+            *group = members;
+        }
+        Ok(())
+    }
+
+    fn groups(&mut self, is_users: bool) -> &mut Vec<(String, HashSet<String>)> {
+        if is_users { &mut self.found.user_groups } else { &mut self.found.host_groups }
     }
 
     fn group(&mut self) -> Result<(), LoadError> {
@@ -297,8 +339,10 @@ impl<'a> Parser<'a> {
                     let is_users = keyword == "UAG";
                     let groups = if is_users { &self.found.user_groups } else { &self.found.host_groups };
                     let Some(index) = groups.iter().position(|(known, _)| *known == name) else {
-                        let message = format!("no {keyword} \"{name}\" stands above this rule");
-                        return Err(self.lexer.error(place, message));
+                        let guess = suggestion(&name, groups.iter().map(|(known, _)| known.as_str()));
+                        let message = format!("no {keyword} \"{name}\" stands above this rule{guess}");
+                        self.errors.push(self.lexer.error(place, message));
+                        continue;
                     };
                     if is_users { &mut rule.user_groups } else { &mut rule.host_groups }.push(index);
                 }
@@ -307,7 +351,10 @@ impl<'a> Parser<'a> {
                 self.advance()?;
                 let (text, place) = self.named("an expression in quotes")?;
                 // The last one counts, as in Base.
-                rule.calc = Some(self.calc(&text, place)?);
+                match self.calc(&text, place) {
+                    Ok(program) => rule.calc = Some(program),
+                    Err(error) => self.errors.push(error),
+                }
             }
             "ASG" | "RULE" => return Err(self.expected(WANTED)),
             _ => {
@@ -373,13 +420,40 @@ fn is_number(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn parsed(source: &str) -> Result<AccessFile, LoadError> {
+    fn parsed(source: &str) -> Result<AccessFile, Vec<LoadError>> {
         AccessFile::parse("test.acf", source.as_bytes(), "")
     }
 
-    /// What is said of the only mistake of a file, without the line itself.
+    /// What is said of the mistakes of a file, without the lines themselves.
+    fn complaints(source: &str) -> Vec<String> {
+        let errors = parsed(source).unwrap_err();
+        errors.iter().map(|error| format!("{}: {}", error.place(), error.message)).collect()
+    }
+
+    /// What is said of the only mistake of a file.
     fn complaint(source: &str) -> String {
-        parsed(source).unwrap_err().to_string().lines().next().unwrap_or_default().to_owned()
+        let complaints = complaints(source);
+        assert_eq!(complaints.len(), 1, "{complaints:?}");
+        complaints[0].clone()
+    }
+
+    #[test]
+    fn every_mistake_is_told() {
+        let source = "UAG(ops) { alice bob }\nASG(A) {\n  RULE(1, READ) { UAG(op) HAG(h) }\n\
+                      RULE(0, WRITE) { CALC(\"A+\") }\n  RULE(2) }\nASG(B) { RULE(1, WRITE) { UAG(ops) } RULE(1 }\nASG(A) {";
+
+        assert_eq!(
+            complaints(source),
+            [
+                "test.acf:1:18: expected ',' or '}', found \"bob\"",
+                "test.acf:3:23: no UAG \"op\" stands above this rule; did you mean \"ops\"?",
+                "test.acf:3:31: no HAG \"h\" stands above this rule",
+                "test.acf:4:23: \"A+\" is no expression: a value is missing at character 3",
+                "test.acf:5:9: expected ',', found ')'",
+                "test.acf:6:45: expected ',', found '}'",
+                "test.acf:7:9: expected INPA to INPU, or RULE, found the end of the file",
+            ]
+        );
     }
 
     #[test]
@@ -406,7 +480,7 @@ mod tests {
             ("ASG(DEFAULT) {}", "1:15: expected INPA to INPU, or RULE, found '}'"),
             ("UAG(a) {}", "1:9: expected the name of a user, found '}'"),
             ("UAG(a) {12}", "1:9: expected the name of a user, found \"12\""),
-            ("UAG(a) {x y}", "1:11: expected '}', found \"y\""),
+            ("UAG(a) {x y}", "1:11: expected ',' or '}', found \"y\""),
             ("ASG(G) {RULE(-1, READ)}", "1:14: expected a security level, 0 or 1, found \"-1\""),
             ("ASG(G) {RULE(1, READ, LOUD)}", "1:23: expected TRAPWRITE or NOTRAPWRITE, found \"LOUD\""),
             ("ASG(G) {RULE(1, READ) {}}", "1:24: expected UAG, HAG or CALC, found '}'"),
@@ -416,7 +490,8 @@ mod tests {
             ("ASG(G) {RULE(1, READ) {CALC(\"A:=1;1\")}}", "1:29: a CALC of a rule may not have ':='"),
             ("FOO(a) {b", "1:8: '{' is not closed"),
             ("FOO", "1:4: expected '(', found the end of the file"),
-            ("ASG($(G))", "1:5: macro \"G\" is not defined; no macros were given"),
+            ("ASG(G) } \"", "1:8: expected UAG, HAG or ASG, found '}'"),
+            ("ASG($(G))", "1:5: macro \"G\" is not defined; give it a value, G=..., or a default, $(G=...)"),
         ] {
             assert_eq!(complaint(source), format!("test.acf:{expected}"), "{source}");
         }

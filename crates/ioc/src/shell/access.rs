@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::script::Flow;
-use super::{Call, Failure, Shell, Stage, check, lock};
+use super::{Call, Failure, Shell, Stage, lock};
 use crate::guard::{Guard, Policy};
 
 type Outcome = Result<Flow, Failure>;
@@ -73,10 +73,7 @@ impl Shell {
                 });
                 rules.warnings.into_iter().chain(outside).for_each(|warning| self.remark(warning));
             }
-            Err(mut error) => {
-                error.from.extend(self.places());
-                self.deliver(check::Weight::Error, error);
-            }
+            Err(errors) => self.tell(Failure::Files(errors), &[]),
         }
     }
 }

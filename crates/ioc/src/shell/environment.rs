@@ -8,6 +8,7 @@ use super::reccaster::{ANSWER_S, HOLD_OFF_MAX_S};
 use super::script::{Flow, seconds};
 use super::words::Word;
 use super::{Call, Failure, Purpose, Shell, lock, table};
+use crate::stats::VERSION;
 
 type Outcome = Result<Flow, Failure>;
 
@@ -80,6 +81,12 @@ pub(super) fn change_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
         Ok(_) => Err(Failure::Word(1, format!("\"{name}\" is no folder"))),
         Err(error) => Err(Failure::Word(1, format!("\"{name}\" is no folder to go to: {error}"))),
     }
+}
+
+/// `coreRelease`
+pub(super) fn release(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    shell.say(&format!("{VERSION}\n"));
+    Ok(Flow::Next)
 }
 
 pub(super) fn show_folder(shell: &mut Shell, _: &Call<'_>) -> Outcome {

@@ -1,6 +1,6 @@
 //! Commands that load files, and the one that starts.
 
-use fodo_db::{Loader, OpenFile};
+use fodo_db::{LoadError, Loader, OpenFile};
 
 use super::script::Flow;
 use super::{Call, Failure, Purpose, Shell, Stage, check, lock};
@@ -26,7 +26,7 @@ pub(super) fn load_template(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 fn load(
     shell: &mut Shell,
     path: &str,
-    load: impl FnOnce(&mut Loader, &mut OpenFile) -> Result<(), Vec<fodo_db::LoadError>>,
+    load: impl FnOnce(&mut Loader, &mut OpenFile) -> Result<(), Vec<LoadError>>,
 ) -> Outcome {
     let mut open = shell.open_along(path);
     let wanted_by = shell.places();
@@ -43,9 +43,23 @@ pub(super) fn accept(_: &mut Shell, _: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// `iocRun`: the second half of iocInit, or of iocPause, where nothing was paused.
+/// `iocRun`: goes on after `iocPause`, or after `iocBuild`, which does nothing, as `iocInit`.
 pub(super) fn run(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    if matches!(shell.stage, Stage::Loading(_)) { start(shell, call) } else { Ok(Flow::Next) }
+    match &shell.stage {
+        Stage::Loading(_) => return start(shell, call),
+        Stage::Running(crank) => crank.pause(false),
+        Stage::Checked(_) | Stage::Failed => {}
+    }
+    Ok(Flow::Next)
+}
+
+/// `iocPause`
+pub(super) fn pause(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    shell.database()?;
+    if let Stage::Running(crank) = &shell.stage {
+        crank.pause(true);
+    }
+    Ok(Flow::Next)
 }
 
 /// `afterIocRunning("command")`
@@ -137,6 +151,9 @@ impl Shell {
         let Stage::Loading(loader) = std::mem::replace(&mut self.stage, Stage::Failed) else { return };
         for error in loader.remarks() {
             self.deliver(check::Weight::Warning, error);
+        }
+        for inert in loader.inert() {
+            self.deliver(check::Weight::Note, LoadError { message: inert.to_string(), ..LoadError::default() });
         }
         match loader.finish() {
             Ok(database) => {

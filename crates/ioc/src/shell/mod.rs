@@ -13,6 +13,7 @@ mod reccaster;
 mod records;
 mod report;
 mod script;
+mod show;
 mod table;
 mod words;
 
@@ -126,6 +127,13 @@ enum Failure {
     Word(usize, String),
     /// Files are wrong, each in its places.
     Files(Vec<LoadError>),
+}
+
+impl Failure {
+    /// There are no records yet that one could ask.
+    fn too_early() -> Failure {
+        Failure::Word(0, "iocInit has not come yet, and this works behind it".into())
+    }
 }
 
 impl From<String> for Failure {
@@ -253,7 +261,7 @@ impl Shell {
         match &self.stage {
             Stage::Running(crank) => Ok(crank.database()),
             Stage::Checked(database) => Ok(database),
-            Stage::Loading(_) => Err(Failure::Word(0, "iocInit has not come yet".into())),
+            Stage::Loading(_) => Err(Failure::too_early()),
             Stage::Failed => Err(Failure::Word(0, "iocInit has failed, so there are no records".into())),
         }
     }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
-use fodo_data::{Kind, Scalar, Value};
-use fodo_db::{Database, FieldRef, LeadsTo, OutsideStatus};
+use fodo_data::{Kind, Meta, Scalar, Text, Value};
+use fodo_db::{Database, FieldRef, LeadsTo, OutsideStatus, closest, record_types};
 
 use super::script::Flow;
+use super::show::level;
 use super::{Call, Failure, Shell, Stage, lock};
-use crate::names::field_of;
+use crate::names::{field_of, meant};
 use crate::outside::Merged;
 
 type Outcome = Result<Flow, Failure>;
@@ -158,17 +158,33 @@ pub(super) fn put_field(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     if shell.is_check() {
         let meta = database.meta(field);
         let converted = value.to_kind(facts.kind, Some(&meta));
-        return converted.map(|_| Flow::Next).map_err(|error| Failure::Word(2, error.to_string()));
+        let refused = |error| Failure::Word(2, format!("{error}{}", choices(facts.kind, &meta, text)));
+        return converted.map(|_| Flow::Next).map_err(refused);
     }
-    put(shell, field, value).map_err(|message| Failure::Word(2, format!("\"{name}\": {message}")))?;
+    if let Err(message) = put(shell, field, value) {
+        let hint = choices(facts.kind, &database.meta(field), text);
+        return Err(Failure::Word(2, format!("\"{name}\": {message}{hint}")));
+    }
     show_field(shell, call)
+}
+
+/// What could have been meant by a text that is none of a field's states.
+fn choices(kind: Kind, meta: &Meta, text: &str) -> String {
+    if kind != Kind::Enum || meta.labels.is_empty() {
+        return String::new();
+    }
+    let labels: Vec<String> = meta.labels.iter().map(Text::to_string).collect();
+    match closest(text, labels.iter().map(String::as_str)) {
+        Some(label) => meant(Some(label)),
+        None => format!("; there are \"{}\"", labels.join("\", \"")),
+    }
 }
 
 fn no_value() -> Failure {
     Failure::Word(0, "a value is missing".into())
 }
 
-fn put(shell: &Shell, field: FieldRef, value: Value) -> Result<(), String> {
+pub(super) fn put(shell: &Shell, field: FieldRef, value: Value) -> Result<(), String> {
     match &shell.stage {
         Stage::Running(crank) => crank.put(field, value, None, None).map_err(|error| error.to_string()),
         _ => Ok(()),
@@ -186,10 +202,12 @@ fn value_of(database: &Database, field: FieldRef, text: &str) -> Result<Value, S
     let Some(inside) = text.trim().strip_prefix('[').filter(|_| facts.count_max > 1) else {
         return Ok(Value::from(text));
     };
-    let Some(inside) = inside.strip_suffix(']') else { return Err("the closing ']' is missing".into()) };
+    let Some(inside) = inside.strip_suffix(']') else {
+        return Err("the closing ']' is missing; what has commas in it needs quotes, \"[1,2,3]\"".into());
+    };
     let elements = inside.split(',').map(str::trim).filter(|element| !element.is_empty());
     if facts.kind == Kind::Text {
-        let texts: Vec<fodo_data::Text> = elements.map(|element| element.trim_matches('"').into()).collect();
+        let texts: Vec<Text> = elements.map(|element| element.trim_matches('"').into()).collect();
         return Ok(Value::from(texts));
     }
     let numbers: Result<Vec<f64>, String> =
@@ -197,44 +215,10 @@ fn value_of(database: &Database, field: FieldRef, text: &str) -> Result<Value, S
     numbers.map(Value::from)
 }
 
-/// `dbtr record`
-pub(super) fn process(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    let name = call.needed(1, "a record")?;
-    let database = shell.database()?;
-    let field = field_of(database, &format!("{name}.PROC")).map_err(|message| Failure::Word(1, message))?;
-    if shell.is_check() {
-        return Ok(Flow::Next);
-    }
-    let one = Value::Scalar(Scalar::U8(1));
-    put(shell, field, one).map_err(|message| Failure::Word(1, format!("\"{name}\": {message}")))?;
-    show_record(shell, call)
-}
-
-/// `dbpr record [level]`
-pub(super) fn show_record(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    let name = call.needed(1, "a record")?;
-    let database = shell.database()?;
-    field_of(database, name).map_err(|message| Failure::Word(1, message))?;
-    let record = name.split('.').next().unwrap_or(name);
-    let is_all = call.argument(2).is_some_and(|level| level != "0");
-    let mut names: Vec<&str> =
-        if is_all { database.field_names(record).collect() } else { database.changed_fields(record) };
-    names.sort_unstable();
-    let mut text = String::new();
-    for field_name in names {
-        if let Some(field) = database.field(&format!("{record}.{field_name}")) {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{:<6} {}", format!("{field_name}:"), shown(database, field));
-        }
-    }
-    shell.say(&text);
-    Ok(Flow::Next)
-}
-
 /// `dbl [type] ["FIELD FIELD"]`: records, each with its aliases behind it.
 pub(super) fn list(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
-    let fields: Vec<&str> = call.argument(2).map_or(Vec::new(), |names| names.split_whitespace().collect());
+    let fields = fields_wanted(call);
     let database = shell.database()?;
     let mut aliases: HashMap<String, Vec<String>> = HashMap::new();
     for (alias, record) in database.aliases() {
@@ -247,26 +231,39 @@ pub(super) fn list(shell: &mut Shell, call: &Call<'_>) -> Outcome {
             continue;
         }
         let own = aliases.get(record).into_iter().flatten().map(String::as_str);
-        for name in std::iter::once(record).chain(own) {
-            text += name;
-            for field in fields.iter().map(|field| database.field(&format!("{record}.{field}"))) {
-                let value = field.map_or(String::new(), |field| shown(database, field));
-                text += &format!(", {}", quoted(&value));
-            }
-            text.push('\n');
-        }
+        std::iter::once(record).chain(own).for_each(|name| text += &listed(database, name, &fields));
+    }
+    if let Some(wanted) = wanted.filter(|wanted| text.is_empty() && !record_types().any(|known| known == *wanted)) {
+        let message = format!("there is no record type \"{wanted}\"{}", meant(closest(wanted, record_types())));
+        return Err(Failure::Word(1, message));
     }
     shell.say(&text);
     Ok(Flow::Next)
 }
 
-/// `dbgrep pattern`
+/// A name with the values of its record's fields behind it, as `dbl` and `dbgrep` list them.
+fn listed(database: &Database, name: &str, fields: &[&str]) -> String {
+    let values = fields.iter().map(|field| {
+        let field = database.field(&format!("{name}.{field}"));
+        format!(", {}", quoted(&field.map_or(String::new(), |field| shown(database, field))))
+    });
+    format!("{name}{}\n", values.collect::<String>())
+}
+
+/// `dbgrep pattern ["FIELD FIELD"]`
 pub(super) fn grep(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let pattern = call.needed(1, "a pattern")?;
-    let names = shell.database()?.record_names().filter(|name| matches(pattern, name));
-    let text: String = names.map(|name| format!("{name}\n")).collect();
+    let fields = fields_wanted(call);
+    let database = shell.database()?;
+    let names = database.record_names().filter(|name| matches(pattern, name));
+    let text: String = names.map(|name| listed(database, name, &fields)).collect();
     shell.say(&text);
     Ok(Flow::Next)
+}
+
+/// The names in the second argument.
+fn fields_wanted<'a>(call: &Call<'a>) -> Vec<&'a str> {
+    call.argument(2).map_or(Vec::new(), |names| names.split_whitespace().collect())
 }
 
 /// `dbla [pattern]`
@@ -307,10 +304,10 @@ pub(super) fn count(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// `dbcar [record] [level]`: links to other IOCs. With 1 those that are not connected, with 2 all.
+/// `dbcar [record] [level]`: links to other IOCs. With 1 those that are not connected, with 2 all and their servers.
 pub(super) fn outside_links(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
-    let level: u8 = call.argument(2).and_then(|level| level.parse().ok()).unwrap_or(0);
+    let level = level(call, 2)?;
     let database = shell.database()?;
     let (mut text, mut totals) = (String::new(), LinkTotals::default());
     for record in database.record_names().filter(|name| wanted.is_none_or(|wanted| wanted == *name)) {
@@ -346,15 +343,15 @@ struct LinkTotals {
 impl LinkTotals {
     /// Counts a link in, and says how it does.
     fn add(&mut self, shell: &Shell, status: &OutsideStatus) -> String {
-        let merged = match &shell.stage {
-            Stage::Running(crank) => crank.errands().merged(status.link),
-            _ => Merged::default(),
+        let (merged, server) = match &shell.stage {
+            Stage::Running(crank) => (crank.errands().merged(status.link), crank.errands().server(status.link)),
+            _ => (Merged::default(), None),
         };
         self.n_lost += status.n_lost;
         self.merged.updates += merged.updates;
         self.merged.puts += merged.puts;
         let state = match status.facts {
-            None => "not connected".to_owned(),
+            None => server.map_or("not connected".to_owned(), |address| format!("not connected, last to {address}")),
             Some(facts) => {
                 let denied = match (facts.may_read, facts.may_write) {
                     (true, true) => "",
@@ -362,7 +359,8 @@ impl LinkTotals {
                     (false, true) => ", may not be read",
                     (false, false) => ", may be neither read nor written",
                 };
-                format!("connected{denied}")
+                let server = server.map_or(String::new(), |address| format!(" to {address}"));
+                format!("connected{server}{denied}")
             }
         };
         format!("{state}, lost {} times, {} updates and {} puts merged", status.n_lost, merged.updates, merged.puts)
@@ -441,7 +439,7 @@ pub(super) fn clients(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let is_long = call.argument(1).is_some_and(|level| level != "0");
     let mut text = String::new();
     match &*lock(&shell.place) {
-        None => return Err("iocInit has not come yet".to_owned().into()),
+        None => return Err(Failure::too_early()),
         Some(running) => {
             let clients = running.clients();
             text += &format!(

@@ -82,7 +82,7 @@ pub(super) fn put_and_show_kinds(shell: &mut Shell, call: &Call<'_>) -> Outcome 
 /// `dbel [record]`: fields that clients listen to.
 pub(super) fn listened(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let wanted = call.argument(1).unwrap_or("*");
-    let Stage::Running(crank) = &shell.stage else { return Err("iocInit has not come yet".to_owned().into()) };
+    let Stage::Running(crank) = &shell.stage else { return Err(Failure::too_early()) };
     let mut names: Vec<String> = crank.watched().into_iter().map(|field| crank.database().name(field)).collect();
     names.retain(|name| name.rsplit_once('.').is_some_and(|(record, _)| matches(wanted, record)));
     names.sort_unstable();
@@ -161,7 +161,15 @@ fn turn_state(shell: &Shell, call: &Call<'_>, is_on: bool) -> Outcome {
 
 /// `dbStateShow [name]`
 pub(super) fn show_states(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    let pattern = call.argument(1).unwrap_or("*");
+    list_states(shell, call.argument(1).unwrap_or("*"))
+}
+
+/// `dbStateShowAll`
+pub(super) fn show_all_states(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    list_states(shell, "*")
+}
+
+fn list_states(shell: &mut Shell, pattern: &str) -> Outcome {
     let states = shell.states()?.all();
     let wanted = states.iter().filter(|state| matches(pattern, &state.name().to_str()));
     let text: String =
@@ -187,7 +195,7 @@ pub(super) fn access_groups(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 
 fn rules(shell: &mut Shell, call: &Call<'_>, part: AccessPart) -> Outcome {
     let pattern = call.argument(1).unwrap_or("*");
-    let Stage::Running(crank) = &shell.stage else { return Err("iocInit has not come yet".to_owned().into()) };
+    let Stage::Running(crank) = &shell.stage else { return Err(Failure::too_early()) };
     let text = crank.guard().shown(part, &|name| matches(pattern, name));
     shell.say(&text.unwrap_or_else(|| "there is no access security file: everybody may do everything\n".to_owned()));
     Ok(Flow::Next)
@@ -216,7 +224,7 @@ pub(super) fn members(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 
 /// `dbhcr` and `dbior`
 pub(super) fn hardware(shell: &mut Shell, _: &Call<'_>) -> Outcome {
-    let Some(inert) = shell.inert.clone() else { return Err("iocInit has not come yet".to_owned().into()) };
+    let Some(inert) = shell.inert.clone() else { return Err(Failure::too_early()) };
     let text = if inert.is_empty() { "there are no drivers, and no record needs one\n".to_owned() } else { inert };
     shell.say(&text);
     Ok(Flow::Next)

@@ -224,7 +224,7 @@ impl Shell {
             return Ok(Flow::Next);
         }
         let Some(why) = table::not_supported(name) else {
-            return Err(format!("there is no command \"{name}\"{}", table::suggestion(name)).into());
+            return Err(format!("there is no command \"{name}\"{}", table::hint(name)).into());
         };
         // In a script once for all commands that are missing for the same reason; who types hears it each time.
         if self.told.insert(why.to_owned()) || self.within.is_empty() {

@@ -1,7 +1,7 @@
 //! Every command: its name, how it is written, what it does.
 
 use super::script::Flow;
-use super::{Call, Failure, Shell, access, autosave, environment, files, reccaster, records, report};
+use super::{Call, Failure, Shell, access, autosave, environment, files, reccaster, records, report, show};
 
 /// A command.
 pub(super) struct Command {
@@ -41,6 +41,7 @@ commands! {
     "aspuag" " [group]" "Groups of users of the access security file" false report::user_groups;
     "casr" " [level]" "Clients, and with a level what each keeps waiting" false records::clients;
     "cd" " folder" "Go to a folder; file names mean it" true environment::change_folder;
+    "coreRelease" "" "The version of this program" false environment::release;
     "create_manual_set" "(\"file.req\", \"P=x:\")" "Save PVs when manual_save says so" true autosave::set_by_hand;
     "create_monitor_set" "(\"file.req\", seconds, \"P=x:\")" "Save PVs when they have changed" true autosave::set_of_changes;
     "create_periodic_set" "(\"file.req\", seconds, \"P=x:\")" "Save PVs again and again" true autosave::set_in_time;
@@ -54,12 +55,13 @@ commands! {
     "dbStateCreate" " name" "Make a named state, for filters and records" true report::create_state;
     "dbStateSet" " name" "Turn a named state on" true report::set_state;
     "dbStateShow" " [pattern]" "Named states and whether they are on" false report::show_states;
+    "dbStateShowAll" "" "As dbStateShow" false report::show_all_states;
     "dba" " record.field" "What a field is: type, elements, access" false report::address;
-    "dbcar" " [record] [level]" "Links to other IOCs: how many, with 1 those not connected, with 2 all" false records::outside_links;
+    "dbcar" " [record] [level]" "Links to other IOCs: how many, with 1 those not connected, with 2 all and their servers" false records::outside_links;
     "dbel" " [record]" "Fields that clients listen to" false report::listened;
     "dbgf" " record.field" "Show a value" true records::show_field;
-    "dbglob" " pattern" "As dbgrep" false records::grep;
-    "dbgrep" " pattern" "Names of records; * and ? stand for anything" false records::grep;
+    "dbglob" " pattern [\"fields\"]" "As dbgrep" false records::grep;
+    "dbgrep" " pattern [\"fields\"]" "Names of records; * and ? stand for anything" false records::grep;
     "dbhcr" "" "Records that need hardware, which here are simulated" false report::hardware;
     "dbior" "" "As dbhcr" false report::hardware;
     "dbl" " [type|\"\"] [\"fields\"]" "Names of records, of one type, with fields" false records::list;
@@ -68,13 +70,13 @@ commands! {
     "dblsr" " [record]" "Records that links join" false records::joined;
     "dbnr" "" "As dbstat" false records::count;
     "dbpf" "(\"record.field\", \"value\")" "Write a value, and process where a client's put would" true records::put_field;
-    "dbpr" " record [level]" "Fields of a record: those that differ from a new one's, with a level all" false records::show_record;
+    "dbpr" " record [level]" "Fields of a record: with 0 those everybody wants to see, to 4 with all" false show::show_record;
     "dbrestoreShow" "" "Files that iocInit restores, and how that went" false autosave::show_restored;
     "dbsr" " [level]" "As casr" false records::clients;
     "dbstat" "" "How many records there are, by type" false records::count;
     "dbtgf" " record.field" "Show a value as every type there is" false report::show_kinds;
     "dbtpf" "(\"record.field\", \"value\")" "As dbpf, then as dbtgf" true report::put_and_show_kinds;
-    "dbtr" " record" "Process a record and show it" true records::process;
+    "dbtr" " record" "Process a record and show it" true show::process;
     "echo" " words" "Show words" false environment::echo;
     "epicsEnvSet" "(\"NAME\", \"value\")" "Set a variable of the environment" true environment::set_variable;
     "epicsEnvShow" " [pattern]" "Show the environment" false environment::show_variables;
@@ -88,7 +90,8 @@ commands! {
     "gft" " record.field" "As dbtgf" false report::show_kinds;
     "help" " [pattern]" "Show commands" false environment::help;
     "iocInit" "" "Start: from now on records are served and scanned" true files::start;
-    "iocRun" "" "As iocInit, where that has not come" true files::run;
+    "iocPause" "" "Scan nothing until iocRun; clients stay" true files::pause;
+    "iocRun" "" "Go on after iocPause; where iocInit has not come, as that" true files::run;
     "iocshCmd" "(\"command\")" "Run a command" true environment::run_command;
     "iocshLoad" "(\"script\", \"A=1\")" "Run a script with macros of its own" true environment::load_script;
     "iocshRun" "(\"command\", \"A=1\")" "Run a command with macros of its own" true environment::run_command;
@@ -156,7 +159,7 @@ pub(super) fn is_without_meaning(name: &str) -> bool {
 
 /// Why a command that scripts of the field use is missing; the same text for all that are missing together.
 pub(super) fn not_supported(name: &str) -> Option<&'static str> {
-    const OF_C: [&str; 14] = [
+    const OF_C: [&str; 16] = [
         "asDumpHash",
         "callbackQueueShow",
         "dbLockShowLocked",
@@ -170,6 +173,8 @@ pub(super) fn not_supported(name: &str) -> Option<&'static str> {
         "taskwdShow",
         "dbtpn",
         "tpn",
+        "ascar",
+        "asdbdump",
         "astac",
     ];
     if name == "autosaveBuild" {
@@ -184,6 +189,9 @@ pub(super) fn not_supported(name: &str) -> Option<&'static str> {
         return Some(
             "save files have the permissions that the umask leaves, and copies with dates are made at the start",
         );
+    }
+    if name == "postEvent" {
+        return Some("events are posted by records: an event record, or OEVT of a calcout");
     }
     if ["dbb", "dbc", "dbd", "dbp", "dbs", "dbap"].contains(&name) {
         return Some("there are no breakpoints; dbtr processes a record and shows it");
@@ -204,6 +212,16 @@ pub(super) fn not_supported(name: &str) -> Option<&'static str> {
 /// `; did you mean "dbl"?`, or nothing.
 pub(super) fn suggestion(name: &str) -> String {
     closest(name, COMMANDS.iter().map(|command| command.name))
+}
+
+/// What to do about a name that is no command.
+pub(super) fn hint(name: &str) -> String {
+    let guess = suggestion(name);
+    if guess.is_empty() {
+        "; those of modules and drivers are C code, which cannot be loaded".to_owned()
+    } else {
+        guess
+    }
 }
 
 /// The same among other names.

@@ -3,7 +3,7 @@
 //! A RecCeiver announces itself by UDP broadcasts; whoever hears one connects and tells, and answers pings as long as
 //! it is there. One thread does that beside the server, which knows nothing of it.
 
-mod machine;
+pub mod machine;
 mod message;
 
 use std::hash::{BuildHasher as _, RandomState};

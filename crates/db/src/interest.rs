@@ -1,0 +1,63 @@
+//! From which level of `dbpr` on a field is shown: 0 for what everybody wants to see, 4 for what only records use.
+//!
+//! Source: the attribute `interest` in EPICS Base's descriptions of record types. A field of the same name has nearly
+//! always the same level, so they stand here by name; what stands nowhere has level 1.
+
+/// The exceptions: the level that a field has in these record types.
+const IN_TYPES: &[(&str, &[&str], u8)] = &[
+    ("DLYA", &["calcout", "scalcout"], 0),
+    ("INPN", &["compress"], 4),
+    ("N", &["compress"], 1),
+    ("NELM", &["subArray"], 0),
+    ("OLEN", &["lso"], 3),
+    ("OVAL", &["lsi", "lso", "stringin", "stringout"], 3),
+    ("PVAL", &["ao"], 3),
+    ("SELM", &["sel"], 0),
+    ("SELN", &["sel"], 0),
+];
+
+const LEVEL_0: &[&str] = &[
+    "AMSG", "ASG", "BUSY", "CALC", "DESC", "DISA", "DISV", "FMT", "INDX", "IVLS", "LEN", "NAME", "NAMSG", "NORD",
+    "NUSE", "OCAL", "OEVT", "OFF", "OLEN", "OMOD", "OUSE", "OVAL", "POVL", "PVAL", "RBV", "RVAL", "SEVR", "STAT",
+    "SVAL", "TPRO", "VAL",
+];
+
+const LEVEL_2: &[&str] =
+    &["ACKS", "ACKT", "EOFF", "ESLO", "IVOA", "IVOV", "LCNT", "NSEV", "NSTA", "ROFF", "SDLY", "SIMS"];
+
+const LEVEL_3: &[&str] = &[
+    "AFVL", "ALST", "CVB", "HASH", "INIT", "INX", "LALM", "LBRK", "MLST", "NLST", "OBIT", "ORAW", "ORBV", "PROC",
+    "RES", "SDEF", "UTAG",
+];
+
+const LEVEL_4: &[&str] = &["OLDN", "OLDSIMM"];
+
+/// The level of a field, from 0 to 4.
+pub(crate) fn level(record_type: &str, field: &str) -> u8 {
+    let is_there = |row: &&(&str, &[&str], u8)| row.0 == field && row.1.contains(&record_type);
+    if let Some((_, _, level)) = IN_TYPES.iter().find(is_there) {
+        return *level;
+    }
+    match field.as_bytes() {
+        // A to U, and what they were before.
+        [b'A'..=b'U'] => 0,
+        [b'L', b'A'..=b'U'] => 3,
+        _ if LEVEL_0.contains(&field) => 0,
+        _ if LEVEL_2.contains(&field) => 2,
+        _ if LEVEL_3.contains(&field) => 3,
+        _ if LEVEL_4.contains(&field) => 4,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::level;
+
+    #[test]
+    fn a_field_has_its_level_by_its_name_unless_its_record_type_says_otherwise() {
+        assert_eq!(["VAL", "EGU", "ACKS", "PROC", "OLDSIMM"].map(|field| level("ao", field)), [0, 1, 2, 3, 4]);
+        assert_eq!([level("calc", "A"), level("calc", "LA"), level("calc", "LOW")], [0, 3, 1]);
+        assert_eq!([level("lsi", "OLEN"), level("lso", "OLEN")], [0, 3]);
+    }
+}
