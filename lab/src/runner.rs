@@ -35,11 +35,21 @@ impl Pair {
     /// The one every ratio is to.
     pub const FLOOR: Pair = Pair { client: Client::Raw, server: ServerKind::Raw };
 
+    /// Ours at both ends, where neither sleeps while the other answers.
+    const SPINNING: Pair = Pair { client: Client::FodoSpin, server: ServerKind::FodoSpin };
+
     /// Those a run is to measure, in the order of its tables.
     fn wanted(settings: &Settings) -> Vec<Pair> {
         let mut pairs = vec![Pair::FLOOR, Pair { client: Client::RawReused, server: ServerKind::Raw }];
         for &client in &settings.clients {
             pairs.extend(settings.servers.iter().map(|&server| Pair { client, server }));
+            if client == Client::Fodo && settings.servers.contains(&ServerKind::Fodo) {
+                pairs.push(Pair::SPINNING);
+            }
+            if client == Client::Fodo {
+                let own = settings.servers.iter().filter(|&&server| server != ServerKind::Caproto);
+                pairs.extend(own.map(|&server| Pair { client: Client::FodoInto, server }));
+            }
         }
         pairs
     }
@@ -52,7 +62,8 @@ impl Pair {
             Client::Raw => {
                 !matches!(task.request, Request::ContextClose | Request::CreateContexts | Request::CreateChannels)
             }
-            Client::RawReused => task.request == Request::MoveArray,
+            Client::RawReused | Client::FodoInto => task.request == Request::MoveArray,
+            Client::FodoSpin => task.request == Request::GetScalars,
             _ if self.server == ServerKind::Caproto && task.point > CAPROTO_POINT_MAX => false,
             // A peer has threads for each context and each client: tens of thousands of them.
             _ if task.request == Request::ContextsAtWork => {
@@ -71,6 +82,10 @@ impl Pair {
     /// among the servers; caproto's server answers ours and libca.
     fn is_measured(self, placement: Placement, settings: &Settings) -> bool {
         let is_external = self.client.external().is_some();
+        if self == Pair::SPINNING {
+            // On one core whoever looks keeps the other from answering.
+            return placement == Placement::TwoCores;
+        }
         if !is_external && self.server != ServerKind::Caproto {
             return true;
         }
@@ -266,7 +281,9 @@ fn places(pairs: &[Pair], seats: &Seats, settings: &Settings) -> Vec<(Pair, Plac
     }
     if cfg!(target_os = "linux") {
         // Those who are compared by floors; the others would only be as slow as on one.
-        let is_there = |pair: &&Pair| pair.client.external().is_none() && pair.server != ServerKind::Caproto;
+        let is_there = |pair: &&Pair| {
+            pair.client.external().is_none() && pair.server != ServerKind::Caproto && **pair != Pair::SPINNING
+        };
         for placement in Placement::APART {
             places.extend(pairs.iter().filter(is_there).map(|pair| (*pair, placement)));
         }
@@ -292,7 +309,7 @@ fn start_servers(
     // Gone at the end of this function: every server has read it, and an interrupted run leaves nothing behind.
     let database = DatabaseFile::write(n_numbered)?;
     let mut servers = HashMap::new();
-    for kind in [ServerKind::Raw, ServerKind::Fodo, ServerKind::SoftIoc, ServerKind::Caproto] {
+    for kind in [ServerKind::Raw, ServerKind::Fodo, ServerKind::FodoSpin, ServerKind::SoftIoc, ServerKind::Caproto] {
         if kind.missing(peers).is_some() || !pairs.iter().any(|pair| pair.server == kind) {
             continue;
         }

@@ -60,6 +60,9 @@ impl Drop for DatabaseFile {
 pub enum ServerKind {
     /// Ours.
     Fodo,
+    /// Ours, looking for requests before it sleeps.
+    #[value(skip)]
+    FodoSpin,
     /// That of EPICS: rsrv over the database of EPICS Base.
     SoftIoc,
     /// NSLS-II's, all Python, which has the same PVs but no records.
@@ -74,6 +77,7 @@ impl ServerKind {
     pub fn text(self) -> &'static str {
         match self {
             ServerKind::Fodo => "fodo",
+            ServerKind::FodoSpin => "fodo-spin",
             ServerKind::SoftIoc => "soft-ioc",
             ServerKind::Caproto => "caproto",
             ServerKind::Raw => "raw",
@@ -85,7 +89,7 @@ impl ServerKind {
         match self {
             ServerKind::SoftIoc => peers.epics.as_ref().err().cloned(),
             ServerKind::Caproto => External::Caproto.missing(peers),
-            ServerKind::Fodo | ServerKind::Raw => None,
+            ServerKind::Fodo | ServerKind::FodoSpin | ServerKind::Raw => None,
         }
     }
 }
@@ -101,7 +105,7 @@ impl ServerKind {
         match self {
             ServerKind::SoftIoc => peers.epics.as_ref().ok().map(|epics| epics.version.clone()),
             ServerKind::Caproto => External::Caproto.version(peers),
-            ServerKind::Fodo | ServerKind::Raw => None,
+            ServerKind::Fodo | ServerKind::FodoSpin | ServerKind::Raw => None,
         }
     }
 }
@@ -133,7 +137,7 @@ impl Server {
         }
         let this = std::env::current_exe().map_err(|why| unavailable(why.to_string()))?;
         let (program, args) = match kind {
-            ServerKind::Fodo => (this, fodo_ioc_words(database, ports)),
+            ServerKind::Fodo | ServerKind::FodoSpin => (this, fodo_ioc_words(database, ports)),
             ServerKind::Raw => {
                 (this, vec!["lab".into(), "worker".into(), "serve-raw".into(), ports.host.to_string().into()])
             }
@@ -143,10 +147,11 @@ impl Server {
             }
             ServerKind::Caproto => external::caproto_server(database, peers).map_err(&unavailable)?,
         };
-        let launch = Launch { who, program, args, cpu, ports, variables: Vec::new() };
+        let variables = (kind == ServerKind::FodoSpin).then(spinning).into_iter().collect();
+        let launch = Launch { who, program, args, cpu, ports, variables };
         let mut process = Process::start(&launch)?;
         let ports = process.wait_for(SERVER_START_MAX, |line| match kind {
-            ServerKind::Fodo => line.starts_with("fodo ioc: serving").then_some(ports),
+            ServerKind::Fodo | ServerKind::FodoSpin => line.starts_with("fodo ioc: serving").then_some(ports),
             ServerKind::SoftIoc => line.contains("IOC Running").then_some(ports),
             ServerKind::Caproto => (line == CAPROTO_READY).then_some(ports),
             ServerKind::Raw => {
@@ -171,6 +176,11 @@ impl Server {
     pub fn process_number(&self) -> String {
         self.process.number()
     }
+}
+
+/// Has ours look for what comes for a few round trips before it sleeps.
+pub fn spinning() -> (&'static str, OsString) {
+    ("FODO_SPIN_US", "200".into())
 }
 
 /// What caproto's server says once it serves.

@@ -52,6 +52,9 @@ pub enum Worker {
         /// How much longer each get is to take, to see whether that is found out.
         #[arg(long, default_value_t = 0)]
         slower_per_cent: u32,
+        /// Read large answers into reused memory.
+        #[arg(long)]
+        into: bool,
     },
     /// Ask a plant, without putting.
     DrivePlant {
@@ -154,8 +157,8 @@ impl Worker {
                 client.and_then(|client| load::watch::watch(client, Book::new(numbers, None)))
             }
             Worker::DrivePlant { search, caps } => plant::worker::run(search, caps),
-            Worker::DriveFodo { slower_per_cent } => {
-                let fodo = Fodo::new().map_err(std::io::Error::other);
+            Worker::DriveFodo { slower_per_cent, into } => {
+                let fodo = Fodo::new(into).map_err(std::io::Error::other);
                 fodo.and_then(|fodo| serve_slowed(fodo, slower_per_cent, stdin().lock(), stdout().lock()))
             }
             Worker::DriveLibca { libca, libcom } => {

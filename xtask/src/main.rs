@@ -1,6 +1,7 @@
-//! The project's chores: `cargo xtask test [quick]`, `tidy`, `peers`, `fuzz SECONDS`, `soak MINUTES`.
+//! The project's chores: `cargo xtask test [quick]`, `tidy`, `peers`, `count`, `fuzz SECONDS`, `soak MINUTES`.
 #![forbid(unsafe_code)]
 
+mod count;
 mod docs;
 mod fuzz;
 mod peers;
@@ -23,6 +24,8 @@ const USAGE: &str = "usage: cargo xtask CHORE
   tidy tighten  lowers the lengths in xtask/tidy-giants.txt to what they are now
   tidy table    writes the table of dependencies in ARCHITECTURE.md anew
   peers         fetches the peers: a Python environment and PSI's ca, unless they are there already
+  count         counts instructions of the hot paths by callgrind, and compares with lab/counts.txt
+  count --record  writes what it counts there
   docs          runs the shell blocks of README.md and docs/
   fuzz SECONDS  fuzzes; needs a nightly toolchain and cargo-fuzz
   soak MINUTES  runs faults at random against `fodo ioc`, and sees that nothing grows and nobody else is harmed";
@@ -39,6 +42,8 @@ fn main() -> ExitCode {
         ["tidy", "tighten"] => tidy::tighten(&root),
         ["tidy", "table"] => tidy::write_table(&root),
         ["peers"] => peers(&root),
+        ["count"] => count::check(&root).map(tell),
+        ["count", "--record"] => count::record(&root),
         ["docs"] => docs::run_shell_blocks(&root).map(|said| println!("{said}")),
         ["fuzz", seconds] => fuzz::run(&root, seconds),
         ["soak", minutes] => soak::run(&root, minutes),
@@ -50,6 +55,14 @@ fn main() -> ExitCode {
             eprintln!("{error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// How a chore went that is a step of `test` as well.
+fn tell(outcome: Outcome) {
+    match outcome {
+        Outcome::Passed(said) => println!("{said}"),
+        Outcome::Skipped(why) => println!("skipped: {why}"),
     }
 }
 

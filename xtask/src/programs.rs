@@ -6,12 +6,13 @@ use std::process::Command;
 use crate::step::{Outcome, output_of};
 
 /// A program, the flag that makes it tell its version, and the Debian package that has it.
-const NEEDED: [(&str, &str, &str); 5] = [
+const NEEDED: [(&str, &str, &str); 6] = [
     ("chromium", "--version", "chromium"),
     ("java", "--version", "openjdk-17-jdk-headless"),
     ("javac", "--version", "openjdk-17-jdk-headless"),
     ("mvn", "--version", "maven"),
     ("ip", "-V", "iproute2"),
+    ("valgrind", "--version", "valgrind"),
 ];
 
 /// Makes sure that they are there. Only CI installs what is missing: a developer's machine is his own.
@@ -48,7 +49,10 @@ mod tests {
 
     #[test]
     fn a_package_of_two_missing_programs_is_installed_once() {
-        assert_eq!(missing(|program, _| program == "mvn"), ["chromium", "openjdk-17-jdk-headless", "iproute2"]);
+        assert_eq!(
+            missing(|program, _| program == "mvn"),
+            ["chromium", "openjdk-17-jdk-headless", "iproute2", "valgrind"]
+        );
         assert_eq!(missing(|_, _| true), [""; 0]);
     }
 }

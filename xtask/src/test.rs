@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::step::{Outcome, Steps, output_of};
-use crate::{docs, peers, programs, tidy};
+use crate::{count, docs, peers, programs, tidy};
 
 /// How many conformance tests run at once. They mostly wait: for Python to start, and for ten seconds of updates.
 const TEST_THREADS: &str = "6";
@@ -34,6 +34,7 @@ pub fn everything(root: &Path) -> Result<(), String> {
         if has_peers {
             steps.run("conformance", || conformance(root));
         }
+        steps.run("instructions of the hot paths", || count::check(root));
         steps.run("documents: shell blocks", || docs::run_shell_blocks(root).map(Outcome::Passed));
         steps.run("laboratory: lab run quick", || laboratory(root));
     }

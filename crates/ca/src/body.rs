@@ -113,6 +113,7 @@ impl Elements {
 }
 
 /// One scalar from its bytes, without an array in between.
+#[inline]
 pub fn scalar(kind: Kind, bytes: &[u8]) -> Option<Scalar> {
     Some(match kind {
         Kind::U8 => Scalar::U8(*bytes.first()?),

@@ -12,7 +12,7 @@ use crate::frame::{Framer, Plan, Receiver};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::search::told_ip;
-use crate::subscriptions::{Subscription, Subscriptions};
+use crate::subscriptions::{self, Subscription};
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
 
 /// What a client tells the server about itself, and how it watches the circuit.
@@ -97,7 +97,7 @@ struct Inner {
     /// The number of elements of each channel, for servers that do not know "as many as there are".
     counts: HashMap<Sid, u32>,
     /// Subscriptions whose updates are wanted, and how each was asked for.
-    subscriptions: Subscriptions,
+    subscriptions: subscriptions::Own,
     /// Memory for the arrays of answers, by whom they are for.
     rooms: HashMap<Ioid, Array>,
     payload_bytes_max: usize,
@@ -123,7 +123,7 @@ impl Circuit {
             events: Vec::new(),
             server_minor: 0,
             counts: HashMap::new(),
-            subscriptions: Subscriptions::default(),
+            subscriptions: subscriptions::Own::default(),
             rooms: HashMap::new(),
             payload_bytes_max: config.payload_bytes_max,
             is_closed: false,
@@ -276,20 +276,18 @@ impl Inner {
     }
 
     /// A value has come, or the status that stands in its place.
-    fn give(&mut self, answer: Answer, reading: Result<Reading, Eca>) {
-        let with = |status: Eca| match status.is_success() {
-            true => reading,
-            false => Err(status),
-        };
+    #[inline]
+    fn give(&mut self, answer: Answer, reading: impl FnOnce() -> Result<Reading, Eca>) {
+        let given = |status: Eca| if status.is_success() { reading() } else { Err(status) };
         match answer {
             Answer::ReadNotify { status, ioid, .. } => {
                 if !self.rooms.is_empty() {
                     self.rooms.remove(&ioid);
                 }
-                self.events.push(Event::ReadDone { ioid, result: with(status) });
+                self.events.push(Event::ReadDone { ioid, result: given(status) });
             }
             Answer::EventAdd { status, subscription, .. } if self.subscriptions.find(subscription).is_some() => {
-                self.events.push(Event::Update { subscription, result: with(status) });
+                self.events.push(Event::Update { subscription, result: given(status) });
             }
             _ => {}
         }
@@ -333,7 +331,7 @@ impl Receiver for Inner {
                     Some(needed) if needed > payload_bytes => Eca::BADCOUNT,
                     Some(_) => return Plan::Value(dbr, count, self.room(header)),
                 };
-                self.give(Answer::from_header(header), Err(refusal));
+                self.give(Answer::from_header(header), || Err(refusal));
                 Plan::Skip
             }
             Answer::Read { .. } => Plan::Skip,
@@ -343,10 +341,10 @@ impl Receiver for Inner {
 
     fn message(&mut self, header: &Header, payload: &[u8]) {
         match Answer::from_header(header) {
-            answer @ Answer::ReadNotify { dbr, count, .. } => self.give(answer, decode(dbr, count, payload)),
+            answer @ Answer::ReadNotify { dbr, count, .. } => self.give(answer, || decode(dbr, count, payload)),
             // Without a payload it confirms the end of a subscription.
             Answer::EventAdd { .. } if payload.is_empty() => {}
-            answer @ Answer::EventAdd { dbr, count, .. } => self.give(answer, decode(dbr, count, payload)),
+            answer @ Answer::EventAdd { dbr, count, .. } => self.give(answer, || decode(dbr, count, payload)),
             Answer::WriteNotify { status, ioid, .. } => {
                 let result = if status.is_success() { Ok(()) } else { Err(status) };
                 self.events.push(Event::WriteDone { ioid, result });
@@ -386,7 +384,7 @@ impl Receiver for Inner {
     fn misaligned(&mut self, _: &Header) {}
 
     fn value(&mut self, header: &Header, reading: Reading) {
-        self.give(Answer::from_header(header), Ok(reading));
+        self.give(Answer::from_header(header), || Ok(reading));
     }
 
     fn is_closed(&self) -> bool {

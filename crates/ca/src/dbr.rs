@@ -1,6 +1,7 @@
 //! DBR types 0 to 38: what stands where in a payload.
 
 use std::fmt;
+use std::sync::Arc;
 
 use fodo_data::{
     Acknowledge, Alarm, Array, ConvertError, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp,
@@ -66,6 +67,37 @@ const SPECIALS: [(&str, Kind, usize, usize); 4] = [
     ("CLASS_NAME", Kind::Text, 40, 0),
 ];
 
+/// What is known of one type.
+#[derive(Clone, Copy)]
+struct Row {
+    prefix: &'static str,
+    name: &'static str,
+    kind: Kind,
+    level: Option<Level>,
+    /// Where the value starts.
+    offset: usize,
+    /// Of an element.
+    bytes: usize,
+}
+
+/// Every type by its number, put together before the program runs: each value that comes asks for its row.
+const ROWS: [Row; 39] = {
+    let mut rows = [Row { prefix: "", name: "", kind: Kind::Text, level: None, offset: 0, bytes: 0 }; 39];
+    let mut number = 0;
+    while number < rows.len() {
+        rows[number] = if number < 35 {
+            let (basic, (level, prefix)) = (&BASICS[number % 7], LEVELS[number / 7]);
+            let (offset, bytes) = (basic.offsets[number / 7], basic.bytes);
+            Row { prefix, name: basic.name, kind: basic.kind, level: Some(level), offset, bytes }
+        } else {
+            let (name, kind, bytes, offset) = SPECIALS[number - 35];
+            Row { prefix: "", name, kind, level: None, offset, bytes }
+        };
+        number += 1;
+    }
+    rows
+};
+
 /// States that an enum's payload has room for, and bytes of each label.
 const LABELS: (usize, usize) = (16, 26);
 /// Bytes of the units.
@@ -97,30 +129,23 @@ impl DbrType {
         DbrType(level as u16 * 7 + basic)
     }
 
-    fn basic(self) -> Option<&'static Basic> {
-        (self.0 <= 34).then(|| &BASICS[usize::from(self.0 % 7)])
-    }
-
-    fn special(self) -> Option<&'static (&'static str, Kind, usize, usize)> {
-        SPECIALS.get(usize::from(self.0).checked_sub(35)?)
+    fn row(self) -> Option<&'static Row> {
+        ROWS.get(usize::from(self.0))
     }
 
     /// The level; `None` above 34.
     pub fn level(self) -> Option<Level> {
-        LEVELS.get(usize::from(self.0 / 7)).map(|row| row.0)
+        self.row()?.level
     }
 
     /// The kind of an element on the wire (Text, I16, F32, Enum, U8, I32, F64); `None` above 38.
     pub fn kind(self) -> Option<Kind> {
-        self.basic().map(|basic| basic.kind).or_else(|| self.special().map(|row| row.1))
+        Some(self.row()?.kind)
     }
 
     /// Where the value starts, and bytes of an element; `None` above 38.
     pub fn layout(self) -> Option<(usize, usize)> {
-        match self.basic() {
-            Some(basic) => Some((basic.offsets[usize::from(self.0 / 7)], basic.bytes)),
-            None => self.special().map(|row| (row.3, row.2)),
-        }
+        self.row().map(|row| (row.offset, row.bytes))
     }
 
     /// Bytes of a payload with `count` elements, without padding; `None` when unknown or too many.
@@ -152,10 +177,9 @@ impl From<DbrType> for u16 {
 
 impl fmt::Display for DbrType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.basic(), self.special()) {
-            (Some(basic), _) => write!(f, "DBR_{}{}", LEVELS[usize::from(self.0 / 7)].1, basic.name),
-            (None, Some(special)) => write!(f, "DBR_{}", special.0),
-            (None, None) => write!(f, "{}", self.0),
+        match self.row() {
+            Some(row) => write!(f, "DBR_{}{}", row.prefix, row.name),
+            None => write!(f, "{}", self.0),
         }
     }
 }
@@ -166,13 +190,14 @@ pub fn encode_head(dbr: DbrType, reading: &Reading, out: &mut Vec<u8>) {
     let start = out.len();
     let end = start + offset;
     if offset > 0 {
-        out.extend_from_slice(&reading.alarm.status.0.to_be_bytes());
-        out.extend_from_slice(&reading.alarm.severity.code().to_be_bytes());
+        let Alarm { status, severity } = reading.alarm;
+        let alarm = u32::from(status.0) << 16 | u32::from(severity.code());
+        out.extend_from_slice(&alarm.to_be_bytes());
     }
     match dbr.level() {
         Some(Level::Time) => {
-            out.extend_from_slice(&reading.time.epics_seconds().to_be_bytes());
-            out.extend_from_slice(&reading.time.nanos.to_be_bytes());
+            let time = u64::from(reading.time.epics_seconds()) << 32 | u64::from(reading.time.nanos);
+            out.extend_from_slice(&time.to_be_bytes());
         }
         Some(Level::Graphic | Level::Control) => {
             let empty = Meta::default();
@@ -302,7 +327,7 @@ pub fn wire(dbr: DbrType, reading: &Reading) -> Result<Wire, ConvertError> {
         // A text asked for as characters is a long string, with its NUL.
         (Value::Scalar(Scalar::Text(text)), Kind::U8) => {
             let bytes = text.as_bytes().iter().copied().chain([0]).collect();
-            Wire::Array(Array::U8(std::sync::Arc::new(bytes)))
+            Wire::Array(Array::U8(Arc::new(bytes)))
         }
         (Value::Array(array @ Array::I8(_)), Kind::U8) => Wire::Array(array.clone()),
         (Value::Scalar(scalar), kind) => Wire::Scalar(scalar.to_kind(kind, meta)?),
@@ -387,35 +412,35 @@ impl Take<'_> {
 
 /// What stands before the value, as a reading whose value is still `value`.
 pub fn decode_head(dbr: DbrType, head: &[u8], value: Value) -> Result<Reading, Malformed> {
-    let kind = dbr.kind().ok_or(Malformed::UnknownType(dbr))?;
-    let mut reading = Reading::bare(value);
-    let mut take = Take(head);
-    take_head(dbr, kind, &mut take, &mut reading).ok_or(Malformed::Short)?;
-    Ok(reading)
+    let row = dbr.row().ok_or(Malformed::UnknownType(dbr))?;
+    let (alarm, time, meta) = take_head(row, &mut Take(head)).ok_or(Malformed::Short)?;
+    Ok(Reading { value, alarm, time, meta })
 }
 
-fn take_head(dbr: DbrType, kind: Kind, take: &mut Take, reading: &mut Reading) -> Option<()> {
-    if dbr.level() == Some(Level::Plain) || (dbr.0 > 34 && dbr != DbrType::STSACK_STRING) {
-        return Some(());
+#[inline]
+fn take_head(row: &Row, take: &mut Take) -> Option<(Alarm, TimeStamp, Option<Arc<Meta>>)> {
+    let (mut alarm, mut time, mut meta) = (Alarm::default(), TimeStamp::NEVER, None);
+    if row.offset == 0 {
+        return Some((alarm, time, meta));
     }
-    let status = Status(take.u16()?);
-    reading.alarm = Alarm { status, severity: Severity::from_code(take.u16()?) };
-    match dbr.level() {
+    alarm.status = Status(take.u16()?);
+    alarm.severity = Severity::from_code(take.u16()?);
+    match row.level {
         Some(Level::Time) => {
             let seconds = take.u32()?;
-            reading.time = TimeStamp::from_epics(seconds, take.u32()?);
+            time = TimeStamp::from_epics(seconds, take.u32()?);
         }
-        Some(level @ (Level::Graphic | Level::Control)) if kind != Kind::Text => {
-            reading.meta = Some(take_meta(kind, level, take)?.into());
+        Some(level @ (Level::Graphic | Level::Control)) if row.kind != Kind::Text => {
+            meta = Some(take_meta(row.kind, level, take)?.into());
         }
         None => {
             let transient = take.u16()? != 0;
             let acknowledge = Acknowledge { transient, severity: Severity::from_code(take.u16()?) };
-            reading.meta = Some(Meta { acknowledge: Some(acknowledge), ..Meta::default() }.into());
+            meta = Some(Meta { acknowledge: Some(acknowledge), ..Meta::default() }.into());
         }
         _ => {}
     }
-    Some(())
+    Some((alarm, time, meta))
 }
 
 fn take_meta(kind: Kind, level: Level, take: &mut Take) -> Option<Meta> {
@@ -447,23 +472,24 @@ fn take_meta(kind: Kind, level: Level, take: &mut Take) -> Option<Meta> {
 }
 
 /// The reading in a payload. `count` 1 gives a scalar, any other count an array.
+#[inline]
 pub fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Malformed> {
-    let (offset, bytes) = dbr.layout().ok_or(Malformed::UnknownType(dbr))?;
-    let kind = dbr.kind().ok_or(Malformed::UnknownType(dbr))?;
-    let (head, body) = payload.split_at_checked(offset).ok_or(Malformed::Short)?;
-    let value = match (kind, count) {
+    let row = dbr.row().ok_or(Malformed::UnknownType(dbr))?;
+    let (head, body) = payload.split_at_checked(row.offset).ok_or(Malformed::Short)?;
+    let (alarm, time, meta) = take_head(row, &mut Take(head)).ok_or(Malformed::Short)?;
+    let value = match (row.kind, count) {
         // Servers cut a single string behind its NUL.
         (Kind::Text, 1) => Value::Scalar(Scalar::Text(Text::from_bytes(&body[..body.len().min(STRING)]))),
         (kind, 1) => Value::Scalar(crate::body::scalar(kind, body).ok_or(Malformed::Short)?),
         (kind, count) => {
-            let needed = (count as usize).checked_mul(bytes).ok_or(Malformed::Short)?;
+            let needed = (count as usize).checked_mul(row.bytes).ok_or(Malformed::Short)?;
             let body = body.get(..needed).ok_or(Malformed::Short)?;
             let mut elements = crate::body::Elements::new(kind);
             elements.append(body);
             elements.into_value()
         }
     };
-    decode_head(dbr, head, value)
+    Ok(Reading { value, alarm, time, meta })
 }
 
 /// The type that a put of `value` travels as: the kind's own, widened where CA has none.

@@ -67,12 +67,14 @@ impl Header {
             true => (0xffff, 0),
             false => (self.payload_bytes as u16, self.count as u16),
         };
-        out.extend_from_slice(&self.command.to_be_bytes());
-        out.extend_from_slice(&size.to_be_bytes());
-        out.extend_from_slice(&self.data_type.to_be_bytes());
-        out.extend_from_slice(&count.to_be_bytes());
-        out.extend_from_slice(&self.p1.to_be_bytes());
-        out.extend_from_slice(&self.p2.to_be_bytes());
+        let [c0, c1] = self.command.to_be_bytes();
+        let [s0, s1] = u16::to_be_bytes(size);
+        let [t0, t1] = self.data_type.to_be_bytes();
+        let [n0, n1] = u16::to_be_bytes(count);
+        let [a0, a1, a2, a3] = self.p1.to_be_bytes();
+        let [b0, b1, b2, b3] = self.p2.to_be_bytes();
+        // In one piece, as room is looked for with every piece.
+        out.extend_from_slice(&[c0, c1, s0, s1, t0, t1, n0, n1, a0, a1, a2, a3, b0, b1, b2, b3]);
         if is_extended {
             out.extend_from_slice(&self.payload_bytes.to_be_bytes());
             out.extend_from_slice(&self.count.to_be_bytes());

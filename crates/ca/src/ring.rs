@@ -22,8 +22,8 @@ const N_MASKS: usize = 16;
 pub struct Ring {
     posts: VecDeque<Post>,
     n_posts_max: usize,
-    /// How many posts that meet each mask have fallen off so far and left no heir.
-    n_evicted: [u64; N_MASKS],
+    /// How many posts that meet each mask there have been.
+    n_posted: [u64; N_MASKS],
 }
 
 /// Where one subscription stands.
@@ -46,7 +46,7 @@ impl Cursor {
 impl Ring {
     /// A ring of `n_posts`, at least one.
     pub fn new(n_posts: usize) -> Ring {
-        Ring { posts: VecDeque::new(), n_posts_max: n_posts.max(1), n_evicted: [0; N_MASKS] }
+        Ring { posts: VecDeque::new(), n_posts_max: n_posts.max(1), n_posted: [0; N_MASKS] }
     }
 
     /// Adds a post; the oldest falls off when the ring is full.
@@ -54,45 +54,42 @@ impl Ring {
     /// The post behind it then stands for it as well, so that the newest value always reaches
     /// every subscription: its reading is the newer one, whatever it was posted for.
     pub fn push(&mut self, post: Post) {
+        for (mask, n_posted) in self.n_posted.iter_mut().enumerate() {
+            *n_posted += u64::from(post.mask.meets(EventMask(mask as u8)));
+        }
         self.posts.push_back(post);
         if self.posts.len() <= self.n_posts_max {
             return;
         }
         let Some(oldest) = self.posts.pop_front() else { return };
-        let Some(heir) = self.posts.front_mut() else { return };
-        for (mask, n_evicted) in self.n_evicted.iter_mut().enumerate() {
-            let mask = EventMask(mask as u8);
-            // A subscription that only the oldest would have met takes the heir in its place.
-            *n_evicted += u64::from(oldest.mask.meets(mask) && heir.mask.meets(mask));
+        if let Some(heir) = self.posts.front_mut() {
+            heir.mask |= oldest.mask;
         }
-        heir.mask |= oldest.mask;
     }
 
-    fn evicted(&self, mask: EventMask) -> u64 {
-        self.n_evicted[usize::from(mask.0) % N_MASKS]
+    fn posted(&self, mask: EventMask) -> u64 {
+        self.n_posted[usize::from(mask.0) % N_MASKS]
     }
 
     /// A cursor behind the newest post.
     pub fn cursor(&self, mask: EventMask) -> Cursor {
-        let n_present = self.posts.iter().filter(|post| post.mask.meets(mask)).count() as u64;
-        Cursor { mask, n_accounted: self.evicted(mask) + n_present, merged: 0 }
+        Cursor { mask, n_accounted: self.posted(mask), merged: 0 }
     }
 
     /// Posts that meet the cursor's mask and that it has not had, whether they are still there or not.
     pub fn n_waiting(&self, cursor: &Cursor) -> u64 {
-        self.cursor(cursor.mask).n_accounted - cursor.n_accounted
+        self.posted(cursor.mask) - cursor.n_accounted
     }
 
     /// The oldest post that meets the cursor's mask and that it has not had; moves it on.
     pub fn next(&self, cursor: &mut Cursor) -> Option<&Post> {
-        let n_evicted = self.evicted(cursor.mask);
-        if cursor.n_accounted < n_evicted {
-            cursor.merged += n_evicted - cursor.n_accounted;
-            cursor.n_accounted = n_evicted;
-        }
-        let n_had = (cursor.n_accounted - n_evicted) as usize;
-        let post = self.posts.iter().filter(|post| post.mask.meets(cursor.mask)).nth(n_had)?;
-        cursor.n_accounted += 1;
+        let n_waiting = self.n_waiting(cursor);
+        // From the newest, as most cursors have had all but that.
+        let meeting = self.posts.iter().rev().filter(|post| post.mask.meets(cursor.mask));
+        let (n_present, post) = (1..=n_waiting).zip(meeting).last()?;
+        let n_merged = n_waiting - n_present;
+        cursor.merged += n_merged;
+        cursor.n_accounted += n_merged + 1;
         Some(post)
     }
 }

@@ -1,9 +1,10 @@
 //! The subscriptions of one circuit, found by their number and by their channel.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, BuildHasherDefault, RandomState};
 
 use crate::dbr::DbrType;
-use crate::{Sid, SubscriptionId};
+use crate::{NumberHasher, Sid, SubscriptionId};
 
 /// How a subscription was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +19,18 @@ pub struct Subscription {
 
 /// Subscriptions by number; those of a channel end together without a look at the others.
 #[derive(Debug, Default)]
-pub struct Subscriptions {
-    by_id: HashMap<SubscriptionId, Subscription>,
+pub struct Subscriptions<S> {
+    by_id: HashMap<SubscriptionId, Subscription, S>,
     by_channel: BTreeSet<(Sid, SubscriptionId)>,
 }
 
-impl Subscriptions {
+/// Those with numbers of this side.
+pub type Own = Subscriptions<BuildHasherDefault<NumberHasher>>;
+
+/// Those whose numbers the peer has chosen.
+pub type OfPeer = Subscriptions<RandomState>;
+
+impl<S: BuildHasher> Subscriptions<S> {
     /// Adds one, in the place of another with its number.
     pub fn insert(&mut self, id: SubscriptionId, subscription: Subscription) {
         self.remove(id);
@@ -65,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_channel_takes_its_own_subscriptions_along() {
-        let mut subscriptions = Subscriptions::default();
+        let mut subscriptions = OfPeer::default();
         for (id, sid) in [(0, 1), (7, 1), (u32::MAX, 1), (3, 2), (4, 0)] {
             subscriptions.insert(SubscriptionId(id), Subscription { sid: Sid(sid), dbr: DbrType(6), count: 1 });
         }

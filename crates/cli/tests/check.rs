@@ -134,6 +134,12 @@ const WARNINGS: &[Planted] = &[
         "a forward link processes passive records only",
     ),
     (
+        "record(ai, \"$(P)a5c\") { field(FLNK, \"$(P)passive CA\") }",
+        "\"$(P)passive",
+        "warning",
+        "does nothing unless it leads to PROC",
+    ),
+    (
         "record(ao, \"$(P)a6\") { field(OUT, \"$(P)passive CP\") }",
         "\"$(P)passive",
         "warning",

@@ -113,6 +113,18 @@ impl Common {
         true
     }
 
+    /// A link processes the record: PUTF travels along, and one that is busy is asked to run again.
+    ///
+    /// Source: EPICS Base 7.0, processTarget.
+    pub(crate) fn hand_on(&mut self, put_process: u8) {
+        if self.is_active == 0 {
+            self.put_process = put_process;
+        } else if put_process != 0 && !self.is_in_chain {
+            self.put_process = 0;
+            self.reprocess = 1;
+        }
+    }
+
     /// The alarm as clients see it.
     pub(crate) fn alarm(&self) -> Alarm {
         Alarm { severity: Severity::from_code(self.severity), status: Status(self.status) }

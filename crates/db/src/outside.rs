@@ -14,7 +14,7 @@ use crate::inherit::{Raised, inherit};
 use crate::link::{Inherit, Link, Path, Special, Target, When};
 use crate::record::link_of;
 use crate::step::Broken;
-use crate::turn::{Deferred, Turn};
+use crate::turn::{Deferred, PROC, Turn};
 
 /// A link that leads out of this database. When its text changes it is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -308,11 +308,12 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Processes what a forward link leads to through a channel, by a put to PROC. That it cannot be is nobody's alarm.
+    /// Processes what a forward link leads to through a channel, by a put to PROC; leading to any other field it does
+    /// nothing, as in Base. That it cannot be is nobody's alarm.
     pub(crate) fn forward_by_put(&mut self, path: &Path) {
-        if let Target::Field { record: to, .. } = path.target {
-            let (field, value) = (crate::turn::PROC, Value::from(1u8));
-            self.engine.deferred.push_back(Deferred::Put { record: to, field, value, waiter: None });
+        if let Target::Field { record, field: PROC, .. } = path.target {
+            let value = Value::from(1u8);
+            self.engine.deferred.push_back(Deferred::Put { record, field: PROC, value, waiter: None });
         }
         if let Some(outside) = path.outside().filter(|outside| outside.name.to_str().ends_with(".PROC")) {
             let _ = self.drive_outside(outside, &Value::from(1i16), None);

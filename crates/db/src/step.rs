@@ -1,7 +1,7 @@
 //! What a record can do while it is processed: lock itself, follow its links, take the time.
 //!
-//! Each method that follows a link takes the step mutably, as the lock on the record itself does,
-//! so the compiler sees to it that never two records are locked at once.
+//! A step keeps its record locked from one link to the next: most records follow none, and are locked once. Whatever
+//! leaves the record goes through [`Step::leave`], so that never two records are locked at once.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::breaktable::BreakTable;
 use crate::calc::escaped;
-use crate::link::{Link, Target, Trigger};
+use crate::link::{Link, Path, Target, Trigger};
 use crate::menu;
 use crate::outside::Outside;
 use crate::post::Posts;
 use crate::record::{Record, lock};
 use crate::site::Site;
-use crate::turn::{Deferred, Timer, Turn, Waiter};
+use crate::turn::{Deferred, Timer, Turn, Waiter, Work, refuse_active, refuse_disabled};
 use crate::{Event, Stream};
 
 /// Whether a record is done.
@@ -41,6 +41,17 @@ impl Outcome {
     }
 }
 
+/// How a record comes to be processed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Entry {
+    /// Whatever its SCAN says.
+    Called,
+    /// By a forward link: if it is passive, and with the PUTF of where the link is.
+    Forward { put_process: u8 },
+    /// It waited, and is to complete.
+    Completion,
+}
+
 /// A link that could not be read or written. The alarm is already raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
@@ -49,26 +60,117 @@ pub(crate) struct Broken;
 pub(crate) struct Step<'t, 'a, R> {
     turn: &'t mut Turn<'a>,
     cell: &'t Mutex<R>,
+    /// The record's own lock, while nothing else is looked at.
+    held: Option<MutexGuard<'t, R>>,
     record: u32,
     /// Whether the record waited and this is the second half.
     pub(crate) is_completion: bool,
 }
 
 impl<'t, 'a, R: Record> Step<'t, 'a, R> {
-    pub(crate) fn new(turn: &'t mut Turn<'a>, cell: &'t Mutex<R>, record: u32, is_completion: bool) -> Self {
-        Step { turn, cell, record, is_completion }
+    pub(crate) fn new(turn: &'t mut Turn<'a>, cell: &'t Mutex<R>, record: u32, entry: Entry) -> Self {
+        Step { turn, cell, held: None, record, is_completion: matches!(entry, Entry::Completion) }
+    }
+
+    /// Processes the record, if it may be, and leaves with the turn what is to be done then.
+    pub(crate) fn run(mut self, entry: Entry) {
+        let is_next = match entry {
+            Entry::Called => self.begin(),
+            Entry::Forward { put_process } => {
+                let common = self.lock().common();
+                let is_passive = common.scan == 0;
+                if is_passive {
+                    common.hand_on(put_process);
+                }
+                is_passive && self.begin()
+            }
+            Entry::Completion => true,
+        };
+        if !is_next {
+            return;
+        }
+        let common = self.lock().common();
+        common.is_active = 1;
+        common.is_in_chain = true;
+        let outcome = R::process(&mut self);
+        self.end(outcome);
+    }
+
+    /// Whether the record is neither active nor disabled.
+    ///
+    /// Source: EPICS Base 7.0, dbProcess.
+    fn begin(&mut self) -> bool {
+        let common = self.lock().common();
+        if common.is_active != 0 {
+            self.post(|record, posts| refuse_active(record, posts));
+            return false;
+        }
+        common.has_failed = false;
+        common.lock_count = 0;
+        let disable_link = common.disable_link.path();
+        match self.fetch_one(&disable_link, Kind::I16) {
+            Ok(Some(Scalar::I16(number))) => self.lock().common().disable = number,
+            Ok(_) => {}
+            Err(Broken) => self.blame("SDIS"),
+        }
+        let common = self.lock().common();
+        if common.disable == common.disable_value {
+            self.post(|record, posts| refuse_disabled(record, posts));
+            return false;
+        }
+        self.turn.engine.n_processed += 1;
+        true
+    }
+
+    /// Leaves with the turn what comes of an outcome: the forward link first, then that the record is done.
+    fn end(&mut self, outcome: Outcome) {
+        let record = self.record;
+        let common = self.lock().common();
+        match outcome {
+            Outcome::Waiting | Outcome::Held => {
+                common.is_active = u8::from(outcome == Outcome::Waiting);
+                common.is_in_chain = false;
+                self.turn.wait_for(record);
+                return;
+            }
+            Outcome::Done | Outcome::Failed | Outcome::Alone => common.has_failed = outcome == Outcome::Failed,
+        }
+        let (forward, put_process) = (common.forward.path(), common.put_process);
+        self.turn.engine.work.push(Work::Finish { record });
+        match forward.target {
+            _ if outcome == Outcome::Alone => {}
+            Target::Constant => {}
+            Target::Field { record, modifiers, .. } if modifiers.trigger != Trigger::Channel => {
+                self.turn.engine.work.push(Work::Process { record, entry: Entry::Forward { put_process } });
+            }
+            Target::Field { .. } | Target::Outside { .. } | Target::Missing => self.leave().0.forward_by_put(&forward),
+        }
     }
 
     /// The record itself.
-    pub(crate) fn lock(&mut self) -> MutexGuard<'_, R> {
-        lock(self.cell)
+    pub(crate) fn lock(&mut self) -> &mut R {
+        self.held.get_or_insert_with(|| lock(self.cell))
     }
 
     /// The record itself, with the means to post.
     pub(crate) fn post<T>(&mut self, visit: impl FnOnce(&mut R, &mut Posts) -> T) -> T {
-        let mut record = lock(self.cell);
-        let mut posts = self.turn.posts(self.record);
-        visit(&mut record, &mut posts)
+        let record = self.held.get_or_insert_with(|| lock(self.cell));
+        visit(record, &mut self.turn.posts(self.record))
+    }
+
+    /// All other records; this one, by its number, is no longer locked.
+    fn leave(&mut self) -> (&mut Turn<'a>, u32) {
+        self.held = None;
+        (self.turn, self.record)
+    }
+
+    /// The first element of what a link leads to.
+    fn fetch_one(&mut self, path: &Path, kind: Kind) -> Result<Option<Scalar>, Broken> {
+        if path.target == Target::Constant {
+            return Ok(None);
+        }
+        let (turn, record) = self.leave();
+        turn.fetch_one_along(record, path, kind)
     }
 
     /// Reads through a link. `Ok(None)`: it is constant or empty, so nothing changes.
@@ -86,8 +188,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// As [`Step::fetch`], without the alarm.
     pub(crate) fn fetch_quietly<T: Element>(&mut self, link: impl Fn(&R) -> &Link) -> Result<Option<T>, Broken> {
-        let path = link(&lock(self.cell)).path();
-        match self.turn.fetch_one_along(self.record, &path, T::KIND)? {
+        let path = link(self.lock()).path();
+        match self.fetch_one(&path, T::KIND)? {
             None => Ok(None),
             Some(scalar) => T::of(scalar).map(Some).ok_or(Broken),
         }
@@ -100,8 +202,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         kind: Kind,
     ) -> Result<Option<Scalar>, Broken> {
-        let path = link(&lock(self.cell)).path();
-        let fetched = self.turn.fetch_one_along(self.record, &path, kind);
+        let path = link(self.lock()).path();
+        let fetched = self.fetch_one(&path, kind);
         if fetched.is_err() {
             self.blame(name);
         }
@@ -115,8 +217,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         kind: Kind,
     ) -> Result<Option<Value>, Broken> {
-        let path = link(&lock(self.cell)).path();
-        let fetched = self.turn.fetch_along(self.record, &path, kind);
+        let path = link(self.lock()).path();
+        let (turn, record) = self.leave();
+        let fetched = turn.fetch_along(record, &path, kind);
         if fetched.is_err() {
             self.blame(name);
         }
@@ -151,8 +254,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// The kind and the most elements of what a link leads to; `None` when it leads to nothing that can be read.
     pub(crate) fn target_facts(&mut self, link: impl Fn(&R) -> &Link) -> Option<(Kind, u32)> {
-        let path = link(&lock(self.cell)).path();
-        self.turn.facts_along(&path)
+        let path = link(self.lock()).path();
+        self.leave().0.facts_along(&path)
     }
 
     /// Writes through a link, and processes what it leads to if the link says so.
@@ -162,8 +265,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         value: impl Into<Value>,
     ) -> Result<(), Broken> {
-        let path = link(&lock(self.cell)).path();
-        let driven = self.turn.drive_along(self.record, &path, value.into());
+        let path = link(self.lock()).path();
+        let (turn, record) = self.leave();
+        let driven = turn.drive_along(record, &path, value.into());
         if driven.is_err() {
             self.blame(name);
         }
@@ -172,8 +276,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// Processes what a forward link leads to, before this record goes on.
     pub(crate) fn forward(&mut self, name: &'static str, link: impl Fn(&R) -> &Link) {
-        let path = link(&lock(self.cell)).path();
-        if self.turn.forward_now(self.record, &path).is_err() {
+        let path = link(self.lock()).path();
+        let (turn, record) = self.leave();
+        if turn.forward_now(record, &path).is_err() {
             self.blame(name);
         }
     }
@@ -181,7 +286,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     /// Processes what a link leads to, and completes this record when all of that has ended; false when it leads to no
     /// field here.
     pub(crate) fn notify(&mut self, link: impl Fn(&R) -> &Link) -> bool {
-        let target = link(&lock(self.cell)).target();
+        let target = link(self.lock()).target();
         let Target::Field { record: to, .. } = target else { return false };
         self.turn.engine.deferred.push_back(Deferred::Notify { from: self.record, to });
         true
@@ -190,9 +295,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     /// Writes through a channel (a link with CA or to another IOC), and tells this record under a number of its own when all that this
     /// starts has ended, see [`Record::written`]; false for any other link.
     pub(crate) fn drive_notifying(&mut self, link: impl Fn(&R) -> &Link, value: impl Into<Value>, number: u8) -> bool {
-        let path = link(&lock(self.cell)).path();
+        let path = link(self.lock()).path();
         if let Some(outside) = path.outside() {
-            return self.turn.drive_outside(outside, &value.into(), Some(number)).is_ok();
+            return self.leave().0.drive_outside(outside, &value.into(), Some(number)).is_ok();
         }
         let Target::Field { record, field, modifiers } = path.target else { return false };
         if modifiers.trigger != Trigger::Channel {
@@ -205,11 +310,12 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// Reads through a link without processing what it leads to, and without an alarm of its own.
     pub(crate) fn fetch_only(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
-        let mut path = link(&lock(self.cell)).path();
+        let mut path = link(self.lock()).path();
         if let Target::Field { modifiers, .. } = &mut path.target {
             modifiers.trigger = Trigger::None;
         }
-        self.turn.fetch_along(self.record, &path, kind)
+        let (turn, record) = self.leave();
+        turn.fetch_along(record, &path, kind)
     }
 
     /// Raises the alarm of a link that is broken.
@@ -225,10 +331,9 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         match path.target {
             Target::Constant => {}
             Target::Field { record, modifiers, .. } if modifiers.is_time => {
-                let (time, tag) = self.turn.time_of(record);
-                let mut own = self.lock();
-                own.common().time = time;
-                own.common().user_tag = tag;
+                let (time, tag) = self.leave().0.time_of(record);
+                let common = self.lock().common();
+                (common.time, common.user_tag) = (time, tag);
                 return;
             }
             Target::Outside { is_time: true } => {
@@ -237,16 +342,14 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
                 }
                 return;
             }
-            Target::Field { .. } | Target::Outside { .. } | Target::Missing => {
-                match self.turn.fetch_one_along(self.record, &path, Kind::I16) {
-                    Ok(value) => {
-                        if let Some(Scalar::I16(event)) = value {
-                            self.lock().common().time_event = event;
-                        }
+            Target::Field { .. } | Target::Outside { .. } | Target::Missing => match self.fetch_one(&path, Kind::I16) {
+                Ok(value) => {
+                    if let Some(Scalar::I16(event)) = value {
+                        self.lock().common().time_event = event;
                     }
-                    Err(Broken) => self.blame("TSEL"),
                 }
-            }
+                Err(Broken) => self.blame("TSEL"),
+            },
         }
         let now = self.turn.now.wall;
         let is_set_by_device = self.lock().common().time_event == -2;
@@ -254,7 +357,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             (false, _) => now,
             (true, None) => return,
             (true, Some(Target::Field { record, .. })) => {
-                let (time, tag) = self.turn.time_of(record);
+                let (time, tag) = self.leave().0.time_of(record);
                 self.lock().common().user_tag = tag;
                 time
             }
@@ -265,17 +368,13 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// With TSE -2 an input takes the time of the record that it reads, as Soft Channel does.
     pub(crate) fn stamp_from(&mut self, link: impl Fn(&R) -> &Link) {
-        let is_wanted = {
-            let mut own = self.lock();
-            let common = own.common();
-            common.time_event == -2 && common.time_link.is_constant()
-        };
-        if !is_wanted {
+        let common = self.lock().common();
+        if common.time_event != -2 || !common.time_link.is_constant() {
             return;
         }
-        let path = link(&lock(self.cell)).path();
+        let path = link(self.lock()).path();
         let time = match path.target {
-            Target::Field { record, .. } => Some(self.turn.time_of(record).0),
+            Target::Field { record, .. } => Some(self.leave().0.time_of(record).0),
             _ => path.outside().and_then(Outside::time),
         };
         if let Some(time) = time {
@@ -345,7 +444,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// SCAN was changed by the record itself.
     pub(crate) fn rescan(&mut self, before: u16) {
-        self.turn.rescan(self.record, before);
+        let (turn, record) = self.leave();
+        turn.rescan(record, before);
     }
 }
 

@@ -11,11 +11,11 @@ use crate::core::Core;
 use crate::inherit::{Raised, inherit};
 use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
 use crate::line::{Line, Wanted};
-use crate::link::{Path, Target, Trigger, When};
+use crate::link::{Inherit, Path, Target, Trigger, When};
 use crate::post::Posts;
 use crate::record::{CHANGED, with};
 use crate::scan::{EVENT, IO_INTERRUPT, Place, Scans};
-use crate::step::{Broken, Outcome};
+use crate::step::{Broken, Entry};
 use crate::{Event, PutId};
 
 const STAT: u16 = Common::at("STAT");
@@ -36,7 +36,7 @@ pub(crate) struct Engine {
     pub(crate) waits: Vec<(Waiter, u32)>,
     /// Who waits for records before they begin; bounded by the puts that the network lets in.
     pub(crate) lines: HashMap<u32, Line>,
-    work: Vec<Work>,
+    pub(crate) work: Vec<Work>,
     /// When work was left over: at once.
     pub(crate) resume_at: Option<Instant>,
 }
@@ -84,11 +84,9 @@ pub(crate) enum Deferred {
 
 /// Steps of processing on the explicit stack, so that no FLNK chain is too long for the thread's.
 #[derive(Clone, Copy, Debug)]
-enum Work {
-    Process(u32),
-    Complete(u32),
-    Forward { from: u32, to: u32 },
-    Finish(u32),
+pub(crate) enum Work {
+    Process { record: u32, entry: Entry },
+    Finish { record: u32 },
 }
 
 /// One call of [`crate::Database::handle`].
@@ -121,7 +119,7 @@ impl Turn<'_> {
 
     /// Processes a record, and all that its links make of it.
     pub(crate) fn process(&mut self, record: u32) {
-        self.run(Work::Process(record));
+        self.run(record, Entry::Called);
     }
 
     /// The second half of a record that waited.
@@ -129,7 +127,7 @@ impl Turn<'_> {
         // Those who wait for it also wait for what comes of it.
         let waits = &self.engine.waits;
         let waiters = waits.iter().filter(|(_, of)| *of == record).map(|(waiter, _)| *waiter).collect();
-        self.with_waiters(waiters, |turn| turn.run(Work::Complete(record)));
+        self.with_waiters(waiters, |turn| turn.run(record, Entry::Completion));
     }
 
     /// Posts an event; one that is posted again before its records have processed counts once.
@@ -169,94 +167,19 @@ impl Turn<'_> {
         }
     }
 
-    fn run(&mut self, first: Work) {
+    fn run(&mut self, record: u32, entry: Entry) {
         let base = self.engine.work.len();
-        self.engine.work.push(first);
+        self.engine.work.push(Work::Process { record, entry });
         while self.engine.work.len() > base {
-            let Some(work) = self.engine.work.pop() else { return };
-            match work {
-                Work::Process(record) => self.begin(record),
-                Work::Complete(record) => self.body(record, true),
-                Work::Forward { from, to } => self.forward(from, to),
-                Work::Finish(record) => self.finish(record),
-            }
-        }
-    }
-
-    /// Source: EPICS Base 7.0, dbProcess.
-    fn begin(&mut self, record: u32) {
-        let Some(disable_link) = self
-            .with(record, |body, posts| {
-                if body.common().is_active != 0 {
-                    refuse_active(body, posts);
-                    return None;
-                }
-                body.common().has_failed = false;
-                body.common().lock_count = 0;
-                Some(body.common().disable_link.path())
-            })
-            .flatten()
-        else {
-            return;
-        };
-        if disable_link.target != Target::Constant {
-            match self.fetch_one_along(record, &disable_link, Kind::I16) {
-                Ok(value) => {
-                    if let Some(Scalar::I16(number)) = value {
-                        self.with(record, |body, _| body.common().disable = number);
+            match self.engine.work.pop() {
+                Some(Work::Process { record, entry }) => {
+                    if let Some(cell) = self.core.cell(record) {
+                        cell.process(self, record, entry);
                     }
                 }
-                Err(Broken) => {
-                    self.with(record, |body, _| {
-                        body.common().raise_saying(Status::LINK, 3, "field SDIS".into());
-                    });
-                }
+                Some(Work::Finish { record }) => self.finish(record),
+                None => return,
             }
-        }
-        let is_disabled = self.with(record, |body, posts| {
-            let is_disabled = body.common().disable == body.common().disable_value;
-            if is_disabled {
-                refuse_disabled(body, posts);
-            }
-            is_disabled
-        });
-        if is_disabled == Some(false) {
-            self.engine.n_processed += 1;
-            self.body(record, false);
-        }
-    }
-
-    fn body(&mut self, record: u32, is_completion: bool) {
-        let Some(cell) = self.core.cell(record) else { return };
-        self.with(record, |body, _| {
-            body.common().is_active = 1;
-            body.common().is_in_chain = true;
-        });
-        let outcome = cell.process(self, record, is_completion);
-        if outcome == Outcome::Waiting {
-            self.with(record, |body, _| body.common().is_in_chain = false);
-            self.wait_for(record);
-            return;
-        }
-        if outcome == Outcome::Held {
-            self.with(record, |body, _| {
-                body.common().is_active = 0;
-                body.common().is_in_chain = false;
-            });
-            self.wait_for(record);
-            return;
-        }
-        self.with(record, |body, _| body.common().has_failed = outcome == Outcome::Failed);
-        self.engine.work.push(Work::Finish(record));
-        if outcome == Outcome::Alone {
-            return;
-        }
-        let Some(forward) = self.with(record, |body, _| body.common().forward.path()) else { return };
-        match forward.target {
-            Target::Field { record: to, modifiers, .. } if modifiers.trigger != Trigger::Channel => {
-                self.engine.work.push(Work::Forward { from: record, to });
-            }
-            _ => self.forward_by_put(&forward),
         }
     }
 
@@ -275,14 +198,6 @@ impl Turn<'_> {
         // What became of the target is its own affair.
         let _ = self.process_target(from, to);
         Ok(())
-    }
-
-    fn forward(&mut self, from: u32, to: u32) {
-        let is_passive = self.with(to, |body, _| body.common().scan == 0);
-        if is_passive == Some(true) {
-            self.hand_on(from, to);
-            self.engine.work.push(Work::Process(to));
-        }
     }
 
     fn finish(&mut self, record: u32) {
@@ -313,22 +228,6 @@ impl Turn<'_> {
         }
     }
 
-    /// A link processes its target: PUTF travels along, and a busy target is asked to run again.
-    ///
-    /// Source: EPICS Base 7.0, processTarget.
-    fn hand_on(&mut self, from: u32, to: u32) {
-        let is_from_put = self.with(from, |body, _| body.common().put_process).unwrap_or(0);
-        self.with(to, |body, _| {
-            let common = body.common();
-            if common.is_active == 0 {
-                common.put_process = is_from_put;
-            } else if is_from_put != 0 && !common.is_in_chain && from != to {
-                common.put_process = 0;
-                common.reprocess = 1;
-            }
-        });
-    }
-
     /// Processes the target of a PP link, inside the processing of `from`.
     fn process_target(&mut self, from: u32, to: u32) -> Result<(), Broken> {
         let is_passive = self.with(to, |body, _| body.common().scan == 0);
@@ -345,19 +244,25 @@ impl Turn<'_> {
         // Whoever waits for the target is found active by it.
         let before = self.with(from, |body, _| {
             let common = body.common();
-            (std::mem::replace(&mut common.is_active, 1), std::mem::replace(&mut common.is_in_chain, true))
+            let before =
+                (std::mem::replace(&mut common.is_active, 1), std::mem::replace(&mut common.is_in_chain, true));
+            (before, common.put_process)
         });
-        let was_active = self.with(to, |body, _| body.common().is_active != 0).unwrap_or(false);
-        self.hand_on(from, to);
+        let (before, put_process) = before.unwrap_or_default();
+        let was_active = self.with(to, |body, _| {
+            let common = body.common();
+            common.hand_on(put_process);
+            common.is_active != 0
+        });
         self.depth += 1;
         self.process(to);
         self.depth -= 1;
         self.with(from, |body, _| {
             let common = body.common();
-            (common.is_active, common.is_in_chain) = before.unwrap_or_default();
+            (common.is_active, common.is_in_chain) = before;
         });
         // A record that was found active has not failed, as in Base.
-        let has_failed = self.with(to, |body, _| body.common().has_failed && !was_active);
+        let has_failed = self.with(to, |body, _| body.common().has_failed && was_active == Some(false));
         if has_failed == Some(false) { Ok(()) } else { Err(Broken) }
     }
 
@@ -390,18 +295,19 @@ impl Turn<'_> {
             // Base reads no link through a link.
             return Err(Broken);
         }
-        let (value, alarm) = self
-            .with(from, |body, _| {
-                let value = crate::post::reading(body, field).value;
-                let common = body.common();
-                (value, Raised { status: common.status, severity: common.severity, message: common.message.clone() })
-            })
-            .ok_or(Broken)?;
+        let is_inherited = from != record && modifiers.inherit != Inherit::Not;
+        let read = self.with(from, |body, _| {
+            let value = crate::post::reading(body, field).value;
+            let common = body.common();
+            let alarm = || Raised { status: common.status, severity: common.severity, message: common.message.clone() };
+            (value, is_inherited.then(alarm))
+        });
+        let (value, alarm) = read.ok_or(Broken)?;
         let value = self.core.convert(from, field, value, kind).map_err(|_| Broken)?;
         if value.len() < n_elements {
             return Err(Broken);
         }
-        if from != record {
+        if let Some(alarm) = alarm {
             self.with(record, |body, _| inherit(body.common(), modifiers.inherit, alarm));
         }
         Ok(Some(value))
@@ -419,14 +325,14 @@ impl Turn<'_> {
             return Ok(());
         }
         let written = self.write(to, field, value);
-        let alarm = self
-            .with(from, |body, _| {
+        if modifiers.inherit != Inherit::Not {
+            let alarm = self.with(from, |body, _| {
                 let common = body.common();
                 let message = common.new_message.clone();
                 Raised { status: common.new_status, severity: common.new_severity, message }
-            })
-            .ok_or(Broken)?;
-        self.with(to, |body, _| inherit(body.common(), modifiers.inherit, alarm));
+            });
+            self.with(to, |body, _| alarm.map(|alarm| inherit(body.common(), modifiers.inherit, alarm)));
+        }
         written.map_err(|_| Broken)?;
         if field == PROC {
             return self.process_nested(from, to);
@@ -547,7 +453,7 @@ pub(crate) fn settle_scan(body: &mut dyn crate::record::Record) {
 }
 
 /// A record that is found active again and again goes into SCAN alarm.
-fn refuse_active(body: &mut dyn crate::record::Record, posts: &mut Posts) {
+pub(crate) fn refuse_active(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     let common = body.common();
     if common.status == Status::SCAN.0 {
         return;
@@ -563,7 +469,8 @@ fn refuse_active(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     posts.post(body, value, mask);
 }
 
-fn refuse_disabled(body: &mut dyn crate::record::Record, posts: &mut Posts) {
+/// A record that is disabled takes the alarm that DISS says.
+pub(crate) fn refuse_disabled(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     let common = body.common();
     common.reprocess = 0;
     common.put_process = 0;

@@ -36,6 +36,10 @@ pub const BURST: Duration = Duration::from_micros(200);
 /// Bytes of a burst of puts that are sent without waiting for more: some two hundred.
 pub const BURST_BYTES: usize = 8 * 1024;
 
+/// Operations asked together that are sent before the next are asked: the server has work early, and others have the circuit
+/// in between.
+pub const BATCH_PIECE: usize = 256;
+
 /// Bytes of updates that wait in a server circuit before later ones stay in the ring of posts.
 pub const UPDATE_BYTES: usize = 256 * 1024;
 

@@ -10,7 +10,7 @@ use super::{Answer, Ask, Failure, Hello};
 use crate::limit::DRIVER_START_MAX;
 use crate::peers::Peers;
 use crate::process::{Launch, Process};
-use crate::server::Server;
+use crate::server::{Server, spinning};
 
 /// A client that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
@@ -18,6 +18,12 @@ use crate::server::Server;
 pub enum Client {
     /// Ours.
     Fodo,
+    /// Ours, reading arrays into reused memory as libca does.
+    #[value(skip)]
+    FodoInto,
+    /// Ours, looking for answers before it sleeps.
+    #[value(skip)]
+    FodoSpin,
     /// That of EPICS.
     Libca,
     /// PSI's, in Java: the one the studies measured.
@@ -45,6 +51,8 @@ impl Client {
     pub fn text(self) -> &'static str {
         match self {
             Client::Fodo => "fodo",
+            Client::FodoInto => "fodo-into",
+            Client::FodoSpin => "fodo-spin",
             Client::Libca => "libca",
             Client::PsiCa => "psi-ca",
             Client::Aioca => "aioca",
@@ -62,7 +70,9 @@ impl Client {
             Client::Aioca => Some(External::Aioca),
             Client::Pyepics => Some(External::Pyepics),
             Client::Caproto => Some(External::Caproto),
-            Client::Fodo | Client::Libca | Client::Raw | Client::RawReused => None,
+            Client::Fodo | Client::FodoInto | Client::FodoSpin | Client::Libca | Client::Raw | Client::RawReused => {
+                None
+            }
         }
     }
 
@@ -77,7 +87,7 @@ impl Client {
 
     /// Whether it or its driver comes with the peers' Python environment.
     pub fn needs_python(self) -> bool {
-        !matches!(self, Client::Fodo | Client::PsiCa | Client::Raw | Client::RawReused)
+        self == Client::Libca || self.external().is_some_and(|external| external != External::PsiCa)
     }
 
     /// How its driver is started.
@@ -105,12 +115,14 @@ impl Client {
             _ => {
                 let slower = slower_per_cent.to_string();
                 args.extend(["drive-fodo", "--slower-per-cent", &slower].map(OsString::from));
+                args.extend((self == Client::FodoInto).then(|| "--into".into()));
             }
         }
         let program =
             std::env::current_exe().map_err(|why| Failure::Unavailable { who: who.clone(), why: why.to_string() })?;
         // libca would start a caRepeater found here, which outlives it. Without one it uses a thread.
-        let variables = vec![("PATH", OsString::new())];
+        let mut variables = vec![("PATH", OsString::new())];
+        variables.extend((self == Client::FodoSpin).then(spinning));
         Ok(Launch { who, program, args, cpu, ports: server.ports(), variables })
     }
 }

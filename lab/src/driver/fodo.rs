@@ -20,12 +20,14 @@ pub struct Fodo {
     context: Context,
     channels: Vec<Channel>,
     elements: Arc<Vec<i32>>,
+    /// Whether arrays are read into the memory of the one before.
+    into: bool,
 }
 
 impl Fodo {
-    /// Configured by the environment, as any program of a user is.
-    pub fn new() -> Result<Fodo, Failure> {
-        Ok(Fodo { context: new_context()?, channels: Vec::new(), elements: Arc::default() })
+    /// Configured by the environment, as any program of a user is. `into`: arrays are read by [`Channel::get_into`].
+    pub fn new(into: bool) -> Result<Fodo, Failure> {
+        Ok(Fodo { context: new_context()?, channels: Vec::new(), elements: Arc::default(), into })
     }
 
     fn channel(&self, index: usize) -> Result<&Channel, Failure> {
@@ -120,7 +122,11 @@ fn failed(what: &str) -> impl Fn(Error) -> Failure + '_ {
 impl Driver for Fodo {
     fn hello(&self) -> Hello {
         let runtime = String::from(if cfg!(debug_assertions) { "Rust, not optimized" } else { "Rust" });
-        Hello { client: "fodo".into(), version: env!("CARGO_PKG_VERSION").into(), runtime }
+        Hello {
+            client: if self.into { "fodo-into" } else { "fodo" }.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            runtime,
+        }
     }
 
     fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, Failure> {
@@ -146,12 +152,19 @@ impl Driver for Fodo {
     }
 
     fn put_array(&mut self, elements: &[i32]) -> Result<(), Failure> {
-        self.elements = Arc::default();
+        if !self.into {
+            self.elements = Arc::default();
+        }
         self.channel(0)?.put(elements.to_vec(), OPERATION_MAX).map_err(failed("put"))
     }
 
     fn get_array(&mut self, n_elements: usize) -> Result<(), Failure> {
-        let reading = self.channel(0)?.get(OPERATION_MAX).map_err(failed("get"))?;
+        let mut reading = Reading::bare(Value::Array(Array::I32(std::mem::take(&mut self.elements))));
+        let channel = self.channel(0)?;
+        match self.into {
+            true => channel.get_into(&mut reading, Request::default(), OPERATION_MAX).map_err(failed("get_into"))?,
+            false => reading = channel.get(OPERATION_MAX).map_err(failed("get"))?,
+        }
         match reading.value {
             Value::Array(Array::I32(elements)) => {
                 self.elements = elements;

@@ -161,6 +161,9 @@ impl Loader {
         if record == placed.record && side == Side::Forward {
             return Some("the record forwards to itself, which does nothing".into());
         }
+        if side == Side::Forward && modifiers.trigger == Trigger::Channel && target.name != "PROC" {
+            return Some("a forward link through a channel (CA) does nothing unless it leads to PROC".into());
+        }
         let scan = self.menu(record, "SCAN").filter(|scan| *scan != 0)?;
         let processes = (side == Side::Forward || modifiers.trigger == Trigger::Passive) && target.name != "PROC";
         let rate = menu::SCAN.get(usize::from(scan))?;

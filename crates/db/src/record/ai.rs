@@ -161,11 +161,11 @@ impl Input for Ai {
 }
 
 fn read(step: &mut Step<'_, '_, Ai>) -> Read {
-    let device = Device::of(&mut *step.lock());
+    let device = Device::of(step.lock());
     if device == Device::Raw {
         return match step.fetch("INP", Ai::input) {
             Ok(raw) => {
-                let mut ai = step.lock();
+                let ai = step.lock();
                 ai.raw_value = raw.unwrap_or(ai.raw_value);
                 Read::Raw
             }
@@ -175,7 +175,7 @@ fn read(step: &mut Step<'_, '_, Ai>) -> Read {
     match device::fetch(step) {
         Fetched::Nothing => Read::Value,
         Fetched::Value(value) => {
-            let mut ai = step.lock();
+            let ai = step.lock();
             if device == Device::Soft || device == Device::Async {
                 ai.take(value);
             } else {

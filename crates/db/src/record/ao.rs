@@ -154,7 +154,7 @@ impl Record for Ao {
             let value = desired(step);
             is_well = value.is_some();
             {
-                let mut ao = step.lock();
+                let ao = step.lock();
                 if let Some(value) = value {
                     ao.convert(value);
                 }
@@ -163,7 +163,7 @@ impl Record for Ao {
             let simulated = time_source(step).map(|_| Target::Constant);
             step.stamp(simulated);
         }
-        levels::check(&mut *step.lock(), None);
+        levels::check(step.lock(), None);
         match output::drive(step) {
             Driven::Not => {}
             Driven::Done(is_written) => is_well = is_written,
@@ -183,7 +183,7 @@ impl Record for Ao {
 /// The value to drive: DOL's in closed loop, else VAL. `None`: DOL cannot be read.
 fn desired(step: &mut Step<'_, '_, Ao>) -> Option<f64> {
     {
-        let mut ao = step.lock();
+        let ao = step.lock();
         if ao.output_mode == 0 || ao.desired_output.is_constant() {
             return Some(ao.value);
         }
@@ -191,7 +191,7 @@ fn desired(step: &mut Step<'_, '_, Ao>) -> Option<f64> {
         ao.value = ao.previous_value;
     }
     let fetched = step.fetch::<f64>("DOL", |ao| &ao.desired_output);
-    let mut ao = step.lock();
+    let ao = step.lock();
     match fetched {
         Ok(value) => {
             let base = if ao.incremental == 1 { ao.value } else { 0.0 };

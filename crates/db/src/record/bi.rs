@@ -115,10 +115,10 @@ impl Input for Bi {
 }
 
 fn read(step: &mut Step<'_, '_, Bi>) -> Read {
-    if Device::of(&mut *step.lock()) == Device::Raw {
+    if Device::of(step.lock()) == Device::Raw {
         return match step.fetch("INP", Bi::input) {
             Ok(raw) => {
-                let mut bi = step.lock();
+                let bi = step.lock();
                 bi.raw_value = raw.unwrap_or(bi.raw_value);
                 if bi.mask != 0 {
                     bi.raw_value &= bi.mask;
@@ -134,7 +134,7 @@ fn read(step: &mut Step<'_, '_, Bi>) -> Read {
         Fetched::Failed => return Read::Failed,
         Fetched::Waiting => return Read::Waiting,
     };
-    let mut bi = step.lock();
+    let bi = step.lock();
     bi.value = value.unwrap_or(bi.value);
     // Also where there is nothing to read, as in Base.
     bi.common.undefined = 0;

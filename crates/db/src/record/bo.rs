@@ -112,7 +112,7 @@ impl Record for Bo {
                 let fetched = step.fetch("DOL", |bo| &bo.desired_output);
                 is_well = fetched.is_ok();
                 if let Ok(Some(value)) = fetched {
-                    let mut bo = step.lock();
+                    let bo = step.lock();
                     bo.value = value;
                     bo.common.undefined = 0;
                 }
@@ -157,7 +157,7 @@ impl Output for Bo {
     }
 
     fn write(step: &mut Step<'_, '_, Self>) -> Driven {
-        let device = Device::of(&mut *step.lock());
+        let device = Device::of(step.lock());
         match device {
             Device::State => {
                 let (name, is_on) = {

@@ -108,7 +108,7 @@ fn fetch(step: &mut Step<'_, '_, Busy>) -> bool {
     }
     match step.fetch("DOL", |busy| &busy.desired_output) {
         Ok(value) => {
-            let mut busy = step.lock();
+            let busy = step.lock();
             busy.value = value.unwrap_or(busy.value);
             busy.common.undefined = 0;
             true
@@ -125,7 +125,7 @@ fn write(step: &mut Step<'_, '_, Busy>) -> bool {
         Err(Broken) => return false,
     }
     let (mode, value, raw_value) = {
-        let mut busy = step.lock();
+        let busy = step.lock();
         let is_raw = Device::of(&mut *busy) == Device::Raw;
         (busy.simulation_mode, busy.value, is_raw.then_some(busy.raw_value))
     };
@@ -133,7 +133,7 @@ fn write(step: &mut Step<'_, '_, Busy>) -> bool {
         0 => step.drive("OUT", |busy| &busy.output, raw_value.map_or(Value::from(value), Value::from)).is_ok(),
         1 => {
             let driven = step.drive("SIOL", |busy| &busy.simulation_value_link, value);
-            let mut busy = step.lock();
+            let busy = step.lock();
             let severity = busy.simulation_severity;
             busy.common.raise(Status::SIMM, severity);
             driven.is_ok()

@@ -166,7 +166,7 @@ impl Record for CalcOut {
             if inputs::fetch_all(step) {
                 step.lock().evaluate();
             }
-            levels::check(&mut *step.lock(), None);
+            levels::check(step.lock(), None);
             let delay_s = step.lock().output_delay;
             if step.lock().is_output_wanted() {
                 if delay_s > 0.0 {
@@ -190,7 +190,7 @@ impl Record for CalcOut {
 /// what was written, as it can through a channel.
 fn execute(step: &mut Step<'_, '_, CalcOut>) -> bool {
     let (value, event, is_async) = {
-        let mut calcout = step.lock();
+        let calcout = step.lock();
         calcout.evaluate_output();
         if calcout.common.new_severity >= 3 {
             match calcout.invalid_action {

@@ -110,12 +110,11 @@ impl Record for Compress {
         let size = step.size_at(|compress| &compress.input);
         let fetched = match size {
             Some(size) => {
-                let mut compress = step.lock();
+                let compress = step.lock();
                 if i64::from(compress.input_size) != i64::from(size) {
                     compress.input_size = i32::try_from(size).unwrap_or(i32::MAX);
                     compress.restart();
                 }
-                drop(compress);
                 step.fetch_array("INP", |compress| &compress.input, Kind::F64)
             }
             None => {

@@ -120,7 +120,7 @@ pub(crate) trait Input: Record {
 
 /// Reads INP for Soft Channel and Async Soft Channel, and takes over its time where TSE says so.
 pub(crate) fn fetch<R: Input, T: Element>(step: &mut Step<'_, '_, R>) -> Fetched<T> {
-    let device = Device::of(&mut *step.lock());
+    let device = Device::of(step.lock());
     let is_async = device == Device::Async;
     if let Some(value) = told(step, device, T::KIND) {
         let told = value.to_kind(T::KIND, None).ok().and_then(|value| value.first()).and_then(T::of);
@@ -178,10 +178,10 @@ fn told<R: Input>(step: &mut Step<'_, '_, R>, device: Device, kind: Kind) -> Opt
 
 /// Raises the alarm of an environment variable that is not there, once VAL is empty for it.
 pub(crate) fn check_environment<R: Input>(step: &mut Step<'_, '_, R>) {
-    let device = Device::of(&mut *step.lock());
+    let device = Device::of(step.lock());
     let address = step.lock().input().address();
     if device == Device::Environment && step.site().variable(&address.to_str()).is_none() {
-        let mut record = step.lock();
+        let record = step.lock();
         let common = record.common();
         let severity = common.undefined_severity;
         common.undefined = 1;

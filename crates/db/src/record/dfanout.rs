@@ -96,7 +96,7 @@ impl Record for DFanout {
         if is_closed_loop {
             match step.fetch::<f64>("DOL", |dfanout| &dfanout.desired_output) {
                 Ok(Some(value)) => {
-                    let mut dfanout = step.lock();
+                    let dfanout = step.lock();
                     dfanout.value = value;
                     dfanout.common.undefined = u8::from(value.is_nan());
                 }
@@ -108,7 +108,7 @@ impl Record for DFanout {
         if let Ok(Some(selection)) = step.fetch("SELL", |dfanout| &dfanout.selection_link) {
             step.lock().selection = selection;
         }
-        levels::check(&mut *step.lock(), None);
+        levels::check(step.lock(), None);
         if step.lock().may_drive() {
             drive(step);
         }
@@ -120,7 +120,7 @@ impl Record for DFanout {
 /// Writes the value to the fields that SELM and SELN mean.
 fn drive(step: &mut Step<'_, '_, DFanout>) {
     let (links, value) = {
-        let mut dfanout = step.lock();
+        let dfanout = step.lock();
         let links = dfanout.links();
         if links.is_none() {
             dfanout.common.raise(Status::SOFT, 3);

@@ -72,7 +72,7 @@ impl Record for Event {
                 Err(Broken) => is_read = false,
             },
             Source::Simulation(value, _) => {
-                let mut event = step.lock();
+                let event = step.lock();
                 if let Some(value) = value {
                     event.simulation_value = cut(value);
                 }

@@ -12,7 +12,7 @@ use crate::limit::{INERT_FIELDS_MAX, INERT_TEXT_BYTES};
 use crate::link::Target;
 use crate::post::Posts;
 use crate::record::{CHANGED, Cell, Fields, Record, RecordType, lock};
-use crate::step::{Outcome, Step};
+use crate::step::{Entry, Outcome, Step};
 use crate::turn::Turn;
 
 const VAL: u16 = Common::COUNT;
@@ -125,8 +125,8 @@ impl Cell for InertCell {
         Ok(())
     }
 
-    fn process(&self, turn: &mut Turn<'_>, record: u32, is_completion: bool) -> Outcome {
-        Inert::process(&mut Step::new(turn, &self.body, record, is_completion))
+    fn process(&self, turn: &mut Turn<'_>, record: u32, entry: Entry) {
+        Step::new(turn, &self.body, record, entry).run(entry);
     }
 
     fn duplicate(&self) -> Box<dyn Cell> {

@@ -103,7 +103,7 @@ macro_rules! whole_input {
                         Fetched::Waiting => return Outcome::Waiting,
                     },
                     Source::Simulation(value, _) => {
-                        let mut record = step.lock();
+                        let record = step.lock();
                         record.simulation_value = value.unwrap_or(record.simulation_value);
                         record.value = record.simulation_value;
                         true

@@ -113,7 +113,7 @@ macro_rules! whole_output {
                     let simulated = time_source(step).map(|_| Target::Constant);
                     step.stamp(simulated);
                 }
-                levels::check(&mut *step.lock(), None);
+                levels::check(step.lock(), None);
                 match output::drive(step) {
                     Driven::Not => {}
                     Driven::Done(is_written) => is_well = is_written,

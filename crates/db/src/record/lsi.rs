@@ -73,7 +73,7 @@ impl Record for Lsi {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
-        let is_environment = Device::of(&mut *step.lock()) == Device::Environment;
+        let is_environment = Device::of(step.lock()) == Device::Environment;
         let plan = plan(step);
         // What Soft Channel reads leaves UDF as it is, as in Base.
         let is_defined = is_environment || plan != Plan::Device;
@@ -91,7 +91,7 @@ impl Record for Lsi {
             step.stamp_from(Lsi::input);
         }
         if let Ok(text) = &fetched {
-            let mut lsi = step.lock();
+            let lsi = step.lock();
             if let Some(text) = text {
                 lsi.take(text);
             }

@@ -81,7 +81,7 @@ impl Record for Lso {
         if !step.is_completion && step.lock().output_mode == 1 {
             let fetched = fetch(step, "DOL", |lso| &lso.desired_output);
             is_well = fetched.is_ok();
-            let mut lso = step.lock();
+            let lso = step.lock();
             if let Ok(Some(text)) = &fetched {
                 lso.take(text);
             }
@@ -90,7 +90,7 @@ impl Record for Lso {
             }
         }
         {
-            let mut lso = step.lock();
+            let lso = step.lock();
             if lso.common.undefined != 0 {
                 let severity = lso.common.undefined_severity;
                 lso.common.raise(Status::UDF, severity);

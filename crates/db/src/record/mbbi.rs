@@ -148,10 +148,10 @@ impl Input for Mbbi {
 }
 
 fn read(step: &mut Step<'_, '_, Mbbi>) -> Read {
-    if Device::of(&mut *step.lock()) == Device::Raw {
+    if Device::of(step.lock()) == Device::Raw {
         return match step.fetch("INP", Mbbi::input) {
             Ok(raw) => {
-                let mut mbbi = step.lock();
+                let mbbi = step.lock();
                 mbbi.raw_value = raw.unwrap_or(mbbi.raw_value);
                 mbbi.raw_value &= mbbi.mask;
                 Read::Raw
@@ -165,7 +165,7 @@ fn read(step: &mut Step<'_, '_, Mbbi>) -> Read {
         Fetched::Failed => return Read::Failed,
         Fetched::Waiting => return Read::Waiting,
     };
-    let mut mbbi = step.lock();
+    let mbbi = step.lock();
     mbbi.value = value.unwrap_or(mbbi.value);
     // Also where there is nothing to read, as in Base.
     mbbi.common.undefined = 0;

@@ -119,10 +119,10 @@ impl Input for MbbiDirect {
 }
 
 fn read(step: &mut Step<'_, '_, MbbiDirect>) -> Read {
-    if Device::of(&mut *step.lock()) == Device::Raw {
+    if Device::of(step.lock()) == Device::Raw {
         return match step.fetch("INP", MbbiDirect::input) {
             Ok(raw) => {
-                let mut direct = step.lock();
+                let direct = step.lock();
                 direct.raw_value = raw.unwrap_or(direct.raw_value) & direct.mask;
                 Read::Raw
             }
@@ -135,7 +135,7 @@ fn read(step: &mut Step<'_, '_, MbbiDirect>) -> Read {
         Fetched::Failed => return Read::Failed,
         Fetched::Waiting => return Read::Waiting,
     };
-    let mut direct = step.lock();
+    let direct = step.lock();
     direct.value = value.unwrap_or(direct.value);
     // Also where there is nothing to read, as in Base.
     direct.common.undefined = 0;

@@ -133,7 +133,7 @@ impl Record for Mbbo {
         // Where there is no value to drive there is no new time either, as in Base.
         if !step.is_completion && desired(step) {
             {
-                let mut mbbo = step.lock();
+                let mbbo = step.lock();
                 mbbo.common.undefined = 0;
                 mbbo.convert();
             }
@@ -156,7 +156,7 @@ impl Record for Mbbo {
 /// Takes DOL in closed loop; whether there is a value to convert.
 fn desired(step: &mut Step<'_, '_, Mbbo>) -> bool {
     {
-        let mut mbbo = step.lock();
+        let mbbo = step.lock();
         if mbbo.output_mode == 0 || mbbo.desired_output.is_constant() {
             if mbbo.common.undefined != 0 {
                 let severity = mbbo.common.undefined_severity;
@@ -167,7 +167,7 @@ fn desired(step: &mut Step<'_, '_, Mbbo>) -> bool {
         }
     }
     let fetched = step.fetch("DOL", |mbbo| &mbbo.desired_output);
-    let mut mbbo = step.lock();
+    let mbbo = step.lock();
     match fetched {
         Ok(value) => {
             mbbo.value = value.unwrap_or(mbbo.value);

@@ -123,7 +123,7 @@ impl Record for MbboDirect {
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let mut is_well = true;
         if !step.is_completion && desired(step) {
-            let mut direct = step.lock();
+            let direct = step.lock();
             direct.common.undefined = 0;
             direct.convert();
         }
@@ -142,7 +142,7 @@ impl Record for MbboDirect {
 /// Takes DOL in closed loop; whether there is a value to convert.
 fn desired(step: &mut Step<'_, '_, MbboDirect>) -> bool {
     {
-        let mut direct = step.lock();
+        let direct = step.lock();
         if direct.output_mode != CLOSED_LOOP || direct.desired_output.is_constant() {
             if direct.common.undefined != 0 {
                 let severity = direct.common.undefined_severity;
@@ -154,7 +154,7 @@ fn desired(step: &mut Step<'_, '_, MbboDirect>) -> bool {
     }
     match step.fetch::<u32>("DOL", |direct| &direct.desired_output) {
         Ok(value) => {
-            let mut direct = step.lock();
+            let direct = step.lock();
             direct.value = value.map_or(direct.value, u32::cast_signed);
             true
         }

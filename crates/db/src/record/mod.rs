@@ -10,7 +10,7 @@ use crate::field::{FieldInfo, PLAIN, Slot};
 use crate::link::{Link, Target};
 use crate::post::{LONG_STRING, Posts};
 use crate::routine::Routines;
-use crate::step::{Outcome, Step};
+use crate::step::{Entry, Outcome, Step};
 use crate::turn::Turn;
 
 mod aai;
@@ -207,7 +207,8 @@ pub(crate) trait Cell: Send + Sync {
 
     fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str>;
 
-    fn process(&self, turn: &mut Turn<'_>, record: u32, is_completion: bool) -> Outcome;
+    /// Processes the record, if it may be, and leaves with the turn what is to be done then.
+    fn process(&self, turn: &mut Turn<'_>, record: u32, entry: Entry);
 
     fn duplicate(&self) -> Box<dyn Cell>;
 
@@ -230,8 +231,8 @@ impl<R: Record + Clone + Typed + 'static> Cell for Mutex<R> {
         lock(self).after_put(field, posts)
     }
 
-    fn process(&self, turn: &mut Turn<'_>, record: u32, is_completion: bool) -> Outcome {
-        R::process(&mut Step::new(turn, self, record, is_completion))
+    fn process(&self, turn: &mut Turn<'_>, record: u32, entry: Entry) {
+        Step::new(turn, self, record, entry).run(entry);
     }
 
     fn duplicate(&self) -> Box<dyn Cell> {

@@ -56,7 +56,7 @@ pub(crate) enum Driven {
 pub(crate) fn drive<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
     let is_completion = step.is_completion;
     {
-        let mut record = step.lock();
+        let record = step.lock();
         if record.common().new_severity >= 3 {
             match record.invalid_action() {
                 0 => {}
@@ -76,7 +76,7 @@ pub(crate) fn drive<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
 
 /// Writes the value through OUT: Soft Channel, Raw and Async Soft Channel; or as a line: stdio.
 pub(crate) fn write_link<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
-    let device = Device::of(&mut *step.lock());
+    let device = Device::of(step.lock());
     let is_async = device == Device::Async;
     if is_async && step.is_completion {
         return Driven::Done(true);

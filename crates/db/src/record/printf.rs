@@ -58,11 +58,10 @@ impl Record for Printf {
         if !step.is_completion {
             let format = step.lock().format.clone();
             let text = Text::from(written(step, &format.to_str()));
-            let mut printf = step.lock();
+            let printf = step.lock();
             printf.value = fitting(&text, printf.size.into());
             printf.length = length(&printf.value);
             printf.common.undefined = 0;
-            drop(printf);
             step.stamp(None);
         }
         let (is_well, is_waiting) = write(step);
@@ -80,7 +79,7 @@ impl Record for Printf {
 
 /// Writes the text to OUT: whether that went well, and whether the record waits for it.
 fn write(step: &mut Step<'_, '_, Printf>) -> (bool, bool) {
-    let device = Device::of(&mut *step.lock());
+    let device = Device::of(step.lock());
     if device == Device::Async && step.is_completion {
         return (true, false);
     }

@@ -203,7 +203,7 @@ impl Record for SCalcOut {
                 }
             }
         }
-        levels::check(&mut *step.lock(), None);
+        levels::check(step.lock(), None);
         step.stamp(None);
         step.post(SCalcOut::monitor);
         Outcome::Done
@@ -232,7 +232,7 @@ fn fetch(step: &mut Step<'_, '_, SCalcOut>) -> bool {
 /// written, as it can through a channel.
 fn execute(step: &mut Step<'_, '_, SCalcOut>) -> bool {
     {
-        let mut scalcout = step.lock();
+        let scalcout = step.lock();
         scalcout.evaluate_output();
         if scalcout.common.new_severity >= 3 {
             match scalcout.invalid_action {

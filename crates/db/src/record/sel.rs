@@ -92,7 +92,7 @@ impl Record for Sel {
             step.lock().choose();
         }
         step.stamp(None);
-        levels::check(&mut *step.lock(), None);
+        levels::check(step.lock(), None);
         step.post(Sel::monitor);
         Outcome::Done
     }

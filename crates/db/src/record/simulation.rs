@@ -156,7 +156,7 @@ pub(crate) fn sink<R: Simulated>(step: &mut Step<'_, '_, R>, value: impl Fn(&R) 
             if let Some(delay_s) = raise_and_delay(step) {
                 return Sink::Waiting(delay_s);
             }
-            let Some(value) = value(&step.lock()) else { return Sink::Done(true) };
+            let Some(value) = value(step.lock()) else { return Sink::Done(true) };
             Sink::Done(step.drive("SIOL", R::value_link, value).is_ok())
         }
         _ => {
@@ -168,36 +168,30 @@ pub(crate) fn sink<R: Simulated>(step: &mut Step<'_, '_, R>, value: impl Fn(&R) 
 
 /// SIOL as the time stamp wants it: only while simulated.
 pub(crate) fn time_source<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<Target> {
-    let mut record = step.lock();
+    let record = step.lock();
     let is_on = *record.simulation().mode != 0;
     is_on.then(|| record.value_link().target())
 }
 
 fn mode<R: Simulated>(step: &mut Step<'_, '_, R>) -> u16 {
     if !step.is_completion {
-        {
-            let mut record = step.lock();
-            let simulation = record.simulation();
-            if *simulation.scan != u16::MAX {
-                *simulation.old_mode = *simulation.mode;
-            }
+        let simulation = step.lock().simulation();
+        if *simulation.scan != u16::MAX {
+            *simulation.old_mode = *simulation.mode;
         }
         match step.fetch_quietly::<u16>(R::mode_link) {
             Ok(Some(mode)) => *step.lock().simulation().mode = mode,
             Ok(None) => {}
             Err(Broken) => {
-                let mut record = step.lock();
-                let common = record.common();
+                let common = step.lock().common();
                 if common.new_severity == 0 {
                     common.new_status = Status::LINK.0;
                 }
             }
         }
-        let (before, is_changed) = {
-            let mut record = step.lock();
-            (record.common().scan, swap_scan(&mut *record))
-        };
-        if is_changed {
+        let record = step.lock();
+        let before = record.common().scan;
+        if swap_scan(record) {
             step.rescan(before);
         }
     }
@@ -207,7 +201,7 @@ fn mode<R: Simulated>(step: &mut Step<'_, '_, R>) -> u16 {
 /// Raises SIMM; says how long to wait first, when there is a delay that has not yet passed.
 fn raise_and_delay<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<f64> {
     let is_completion = step.is_completion;
-    let mut record = step.lock();
+    let record = step.lock();
     let simulation = record.simulation();
     let (severity, delay_s) = (simulation.severity, simulation.delay_s);
     record.common().raise(Status::SIMM, severity);

@@ -184,7 +184,7 @@ fn go_on(step: &mut Step<'_, '_, SSeq>) -> Outcome {
     }
     let Some(index) = next else { return finish(step) };
     let delay_s = {
-        let mut sseq = step.lock();
+        let sseq = step.lock();
         sseq.progress = Progress::Delayed;
         sseq.delays[index]
     };
@@ -208,7 +208,7 @@ fn begin(step: &mut Step<'_, '_, SSeq>) -> u16 {
     {
         step.lock().selection = selection;
     }
-    let mut sseq = step.lock();
+    let sseq = step.lock();
     match (mode, sseq.selection) {
         (ALL, _) => GROUPS,
         (SPECIFIED, 0) => 0,

@@ -73,7 +73,7 @@ impl Record for StringIn {
                 Fetched::Waiting => return Outcome::Waiting,
             },
             Source::Simulation(value, _) => {
-                let mut stringin = step.lock();
+                let stringin = step.lock();
                 if let Some(value) = value {
                     stringin.simulation_value = cut(value);
                 }

@@ -72,14 +72,14 @@ impl Record for StringOut {
                 let fetched = step.fetch("DOL", |stringout| &stringout.desired_output);
                 is_well = fetched.is_ok();
                 if let Ok(Some(value)) = fetched {
-                    let mut stringout = step.lock();
+                    let stringout = step.lock();
                     stringout.value = cut(value);
                     stringout.common.undefined = 0;
                 }
             }
         }
         {
-            let mut stringout = step.lock();
+            let stringout = step.lock();
             if stringout.common.undefined == 1 {
                 let severity = stringout.common.undefined_severity;
                 stringout.common.raise(Status::UDF, severity);

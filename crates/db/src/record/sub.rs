@@ -131,7 +131,7 @@ impl Record for Sub {
             step.lock().call();
         }
         step.stamp(None);
-        levels::check(&mut *step.lock(), None);
+        levels::check(step.lock(), None);
         step.post(Sub::monitor);
         Outcome::Done
     }

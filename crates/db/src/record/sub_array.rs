@@ -82,14 +82,14 @@ impl Record for SubArray {
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let kind = {
-            let mut part = step.lock();
+            let part = step.lock();
             part.n_wanted = part.n_wanted.min(part.capacity);
             part.first = part.first.min(part.capacity - 1);
             part.kind()
         };
         let fetched = step.fetch_array("INP", |part| &part.input, kind);
         let is_read = {
-            let mut part = step.lock();
+            let part = step.lock();
             match &fetched {
                 Ok(Some(value)) => part.take(value.clone()),
                 // Without constants what is there is cut once more, as in Base.

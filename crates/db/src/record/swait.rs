@@ -227,7 +227,7 @@ fn evaluate(step: &mut Step<'_, '_, SWait>) {
         return;
     }
     let fetched = step.fetch("SIOL", |swait| &swait.simulation_value_link);
-    let mut swait = step.lock();
+    let swait = step.lock();
     if let Ok(value) = fetched {
         swait.simulation_value = value.unwrap_or(swait.simulation_value);
         swait.value = swait.simulation_value;

@@ -78,3 +78,19 @@ fn every_link_that_is_read_takes_filters_and_json() {
     let said = ["states.INAV", "states.INBV", "states.INCV"].map(|field| ioc.number(field));
     assert_eq!(said, [2.0, 1.0, 0.0]);
 }
+
+#[test]
+fn a_forward_link_through_a_channel_does_nothing_unless_it_leads_to_proc() {
+    let mut ioc = Ioc::new(
+        "record(calc, first) { field(FLNK, \"near CA\") }
+         record(fanout, fan) { field(LNK1, \"near.VAL CA\") field(LNK2, \"far.PROC CA\") }
+         record(calc, near) { field(CALC, \"VAL+1\") }
+         record(calc, far) { field(CALC, \"VAL+1\") field(SCAN, Event) }",
+    );
+
+    for record in ["first", "fan"] {
+        ioc.put(&format!("{record}.PROC"), 1_i32, None).unwrap();
+    }
+
+    assert_eq!((ioc.number("near"), ioc.number("far")), (0.0, 1.0));
+}

@@ -1,35 +1,49 @@
-//! Operations that are asked and waited for together. Those on one circuit cost one lock of it, and have one place for what
-//! they give.
+//! Operations that are asked and waited for together. Those on one circuit have one entry in its table and one place for
+//! what they give, and cost one wake.
 
-use std::sync::{Arc, Mutex};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use fodo_ca::Ioid;
+use fodo_ca::{Cid, Ioid};
+use fodo_data::Meta;
 
-use super::Error;
-use super::channel::{Channel, ChannelCore};
-use super::circuit::Circuit;
-use super::operation::{Given, Operation, Outcome, Task, Waiter, deadline_after, given};
-use crate::sync::lock;
+use super::channel::{Channel, ChannelCore, Seating};
+use super::circuit::{Circuit, Place};
+use super::operation::{Given, Operation, Outcome, Task, deadline_after, given};
+use super::{Error, Refusal};
 
-/// Asks for all of them at once and waits until the last has ended or `timeout` has passed; the results are in their order.
-pub(super) fn run<T: Given>(tasks: Vec<(Channel, Task)>, timeout: Duration) -> Vec<Result<T, Error>> {
+/// Asks for `n` operations at once and waits until the last has ended or `timeout` has passed; the results are in their
+/// order. `of`: the channel and the task of each.
+pub(super) fn run<'a, T: Given>(
+    n: usize,
+    of: impl Fn(usize) -> (&'a Channel, &'a Task),
+    timeout: Duration,
+) -> Vec<Result<T, Error>> {
     let deadline = deadline_after(timeout);
-    let mut results: Vec<Option<Result<T, Error>>> = tasks.iter().map(|_| None).collect();
-    let (parts, mut alone) = divide(&tasks);
-    for part in &parts {
-        alone.extend(part.circuit.ask_all(part));
-    }
+    let ask = |index: usize| {
+        let (channel, task) = of(index);
+        (&**channel.core(), task)
+    };
+    let (parts, alone) = ask_parts(n, &ask);
     let alone: Vec<(usize, Operation<T>)> = alone
         .into_iter()
-        .filter_map(|index| tasks.get(index).map(|(channel, task)| (index, channel.start_task(task.clone()))))
+        .map(|index| {
+            let (channel, task) = of(index);
+            (index, channel.start_task(task.clone()))
+        })
         .collect();
 
-    for part in parts {
-        part.wait(deadline);
-        for (member, result) in part.members.iter().zip(part.take(timeout)) {
-            results[member.index] = result.map(given);
+    if let ([part], true) = (&parts[..], alone.is_empty()) {
+        return part.results(&of, deadline, timeout).collect();
+    }
+    let mut results: Vec<Option<Result<T, Error>>> = Vec::with_capacity(n);
+    results.resize_with(n, || None);
+    for part in &parts {
+        for (&index, result) in part.indices.iter().zip(part.results(&of, deadline, timeout)) {
+            results[index] = Some(result);
         }
     }
     for (index, operation) in alone {
@@ -38,114 +52,211 @@ pub(super) fn run<T: Given>(tasks: Vec<(Channel, Task)>, timeout: Duration) -> V
     results.into_iter().flatten().collect()
 }
 
-/// Those whose channel is active, by circuit; and the indices of the others.
-fn divide(tasks: &[(Channel, Task)]) -> (Vec<Arc<Part>>, Vec<usize>) {
-    let mut parts: Vec<(Arc<Circuit>, Vec<Member>)> = Vec::new();
-    let mut alone = Vec::new();
-    for (index, (channel, task)) in tasks.iter().enumerate() {
-        let core = channel.core();
-        let is_alone = core.on_circuit(|circuit| {
-            // Neighbours are mostly on one circuit.
-            let known = parts.iter().rposition(|(of, _)| Arc::ptr_eq(of, circuit));
-            let at = known.unwrap_or_else(|| {
-                parts.push((circuit.clone(), Vec::new()));
-                parts.len() - 1
-            });
-            parts[at].1.push(Member { index, channel: core.clone(), task: task.clone() });
-        });
-        if is_alone.is_none() {
-            alone.push(index);
+/// What was asked of one circuit.
+struct Part {
+    circuit: Arc<Circuit>,
+    /// The number of its first operation there.
+    first: Ioid,
+    /// Which of all operations these are.
+    indices: Vec<usize>,
+    end: Arc<End>,
+}
+
+/// Asks what can be asked at once; gives that by circuit, and what has to stand alone.
+fn ask_parts<'a>(n: usize, ask: &impl Fn(usize) -> (&'a ChannelCore, &'a Task)) -> (Vec<Part>, Vec<usize>) {
+    let (mut parts, mut alone) = (Vec::new(), Vec::new());
+    let Some(circuit) = (0..n).find_map(|index| ask(index).0.circuit()) else { return (parts, (0..n).collect()) };
+    // Mostly there is one circuit: so all are tried there, and only those that are elsewhere are sorted.
+    let mut others: Vec<(Arc<Circuit>, Vec<usize>)> = Vec::new();
+    let part = Part::ask(circuit, 0..n, ask, |index, seating| match seating {
+        Seating::On(circuit) => match others.iter_mut().rev().find(|(of, _)| Arc::ptr_eq(of, &circuit)) {
+            Some((_, indices)) => indices.push(index),
+            None => others.push((circuit, vec![index])),
+        },
+        Seating::Nowhere => alone.push(index),
+    });
+    parts.push(part);
+    for (circuit, indices) in others {
+        parts.push(Part::ask(circuit, indices.into_iter(), ask, |index, _| alone.push(index)));
+    }
+    (parts, alone)
+}
+
+impl Part {
+    fn ask<'a>(
+        circuit: Arc<Circuit>,
+        mut wanted: impl ExactSizeIterator<Item = usize>,
+        ask: &impl Fn(usize) -> (&'a ChannelCore, &'a Task),
+        mut elsewhere: impl FnMut(usize, Seating),
+    ) -> Part {
+        let end = Arc::new(End { has_come: AtomicBool::new(false), waiter: std::thread::current() });
+        let first = circuit.open_batch(wanted.len(), &end);
+        let mut indices = Vec::with_capacity(wanted.len());
+        while circuit.ask_more(first, &mut wanted, ask, &mut indices, &mut elsewhere) {}
+        Part { circuit, first, indices, end }
+    }
+
+    /// Drives the circuit until all have ended or the moment comes, and gives what came of each.
+    fn results<'a, T: Given>(
+        &self,
+        of: &impl Fn(usize) -> (&'a Channel, &'a Task),
+        deadline: Instant,
+        timeout: Duration,
+    ) -> impl Iterator<Item = Result<T, Error>> {
+        while !self.end.has_come() && Instant::now() < deadline {
+            self.circuit.drive(deadline, &|| self.end.has_come());
+        }
+        self.indices.iter().zip(self.circuit.take_batch(self.first)).map(move |(&index, ended)| {
+            let channel = || of(index).0.core();
+            given(match ended {
+                Some(Ok(outcome)) => Ok(outcome),
+                Some(Err(failure)) => Err(failure.error(channel(), &self.circuit)),
+                None => Err(channel().timed_out(timeout)),
+            })
+        })
+    }
+}
+
+/// Whether all of a batch have ended, and who waits for that.
+pub(super) struct End {
+    has_come: AtomicBool,
+    waiter: Thread,
+}
+
+impl End {
+    fn has_come(&self) -> bool {
+        self.has_come.load(Ordering::Acquire)
+    }
+}
+
+/// Why an operation of a batch gave nothing. Its channel's name is known to who waits.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    Refused(Refusal),
+    Disconnected,
+    Closed,
+}
+
+impl Failure {
+    fn error(self, channel: &ChannelCore, circuit: &Circuit) -> Error {
+        let (pv, server) = (channel.name().to_owned(), circuit.server());
+        match self {
+            Failure::Refused(refusal) => Error::Refused { pv, server, refusal },
+            Failure::Disconnected => Error::Disconnected { pv, server },
+            Failure::Closed => channel.closed(),
         }
     }
-    let parts = parts.into_iter().map(|(circuit, members)| {
-        let progress = members.iter().map(|_| Progress::Unasked).collect();
-        let state = Mutex::new(State { progress, n_left: 0, waiter: None });
-        Arc::new(Part { circuit, members, state })
-    });
-    (parts.collect(), alone)
 }
 
-/// The operations of a batch on one circuit.
-pub(super) struct Part {
-    circuit: Arc<Circuit>,
+/// The operations of a batch on one circuit, which keeps them until they are taken. Their numbers follow one another.
+pub(super) struct Batch {
+    numbers: Range<u32>,
     members: Vec<Member>,
-    state: Mutex<State>,
-}
-
-/// One of them.
-pub(super) struct Member {
-    /// Its place in the batch.
-    pub(super) index: usize,
-    pub(super) channel: Arc<ChannelCore>,
-    pub(super) task: Task,
-}
-
-struct State {
-    progress: Vec<Progress>,
     n_left: usize,
-    /// Who waits for all of them.
-    waiter: Option<Thread>,
+    /// Whether all were asked that are.
+    is_asked: bool,
+    end: Arc<End>,
+}
+
+struct Member {
+    cid: Cid,
+    is_get: bool,
+    /// See [`Place::is_array`].
+    is_array: bool,
+    progress: Progress,
 }
 
 /// Where an operation stands; the comment says what it waits for.
 enum Progress {
-    /// For nothing here: its channel was lost before it was asked.
-    Unasked,
-    /// For the server's answer.
-    Issued(Ioid),
+    /// For the server's answer; what the first of two has given is here.
+    Issued(Option<Arc<Meta>>),
     /// For its caller.
-    Ended(Result<Outcome, Error>),
+    Ended(Result<Outcome, Failure>),
 }
 
-impl Part {
-    pub(super) fn members(&self) -> &[Member] {
-        &self.members
+impl Batch {
+    /// For at most as many operations as there are numbers.
+    pub(super) fn new(numbers: Range<u32>, end: &Arc<End>) -> Batch {
+        let members = Vec::with_capacity(numbers.len());
+        Batch { numbers, members, n_left: 0, is_asked: false, end: end.clone() }
     }
 
-    /// The request of a member is on its way.
-    pub(super) fn issued(&self, number: usize, ioid: Ioid) {
-        let mut state = lock(&self.state);
-        state.progress[number] = Progress::Issued(ioid);
-        state.n_left += 1;
+    pub(super) fn numbers(&self) -> &Range<u32> {
+        &self.numbers
     }
 
-    /// A member ends here; gives whom to wake once no lock is held.
-    pub(super) fn end(&self, number: usize, result: Result<Outcome, Error>) -> Waiter {
-        let mut state = lock(&self.state);
-        if !matches!(state.progress[number], Progress::Issued(_)) {
-            return Waiter::Nobody;
-        }
-        state.progress[number] = Progress::Ended(result);
-        state.n_left -= 1;
-        match state.n_left {
-            0 => state.waiter.take().map_or(Waiter::Nobody, Waiter::Thread),
-            _ => Waiter::Nobody,
-        }
+    /// The number of the next operation.
+    pub(super) fn next(&self) -> Ioid {
+        Ioid(self.numbers.start + self.members.len() as u32)
     }
 
-    fn has_ended(&self) -> bool {
-        lock(&self.state).n_left == 0
+    /// The request of the next operation is on its way.
+    pub(super) fn issued(&mut self, cid: Cid, task: &Task, place: Place) {
+        let progress = Progress::Issued(None);
+        self.members.push(Member { cid, is_get: matches!(task, Task::Get(_)), is_array: place.is_array(), progress });
+        self.n_left += 1;
     }
 
-    /// Drives the circuit until all have ended or the moment comes.
-    fn wait(&self, deadline: Instant) {
-        while !self.has_ended() && Instant::now() < deadline {
-            lock(&self.state).waiter = Some(std::thread::current());
-            self.circuit.drive(deadline, &|| self.has_ended());
+    /// All were asked that are; gives whom to wake once no lock is held.
+    pub(super) fn asked(&mut self) -> Option<Thread> {
+        self.is_asked = true;
+        self.look()
+    }
+
+    /// Units, limits and labels for a get came before its value.
+    pub(super) fn described(&mut self, ioid: Ioid, description: Option<Arc<Meta>>) {
+        if let Some(Member { progress: Progress::Issued(meta), .. }) = self.member(ioid) {
+            *meta = description;
         }
     }
 
-    /// What each gave; nothing for what was not asked. What has not ended is cancelled.
-    fn take(&self, timeout: Duration) -> Vec<Option<Result<Outcome, Error>>> {
-        let progress = std::mem::take(&mut lock(&self.state).progress);
-        let results = progress.into_iter().zip(&self.members).map(|(progress, member)| match progress {
-            Progress::Unasked => None,
-            Progress::Issued(ioid) => {
-                self.circuit.forget_operation(ioid);
-                Some(Err(member.channel.timed_out(timeout)))
+    /// One ends here, if it is of that kind; gives whom to wake once no lock is held.
+    pub(super) fn end(
+        &mut self,
+        ioid: Ioid,
+        is_get: Option<bool>,
+        mut result: Result<Outcome, Failure>,
+    ) -> Option<Thread> {
+        let member = self.member(ioid)?;
+        let Progress::Issued(meta) = &mut member.progress else { return None };
+        if is_get.is_some_and(|is_get| is_get != member.is_get) {
+            return None;
+        }
+        if let Ok(outcome) = &mut result {
+            outcome.complete(meta.take(), member.is_array);
+        }
+        member.progress = Progress::Ended(result);
+        self.n_left -= 1;
+        self.look()
+    }
+
+    /// All that are under way end, or those of one channel; gives whom to wake.
+    pub(super) fn end_all(&mut self, only: Option<Cid>, failure: &Failure) -> Option<Thread> {
+        for member in &mut self.members {
+            let is_lost = only.is_none_or(|cid| cid == member.cid);
+            if is_lost && matches!(member.progress, Progress::Issued(_)) {
+                member.progress = Progress::Ended(Err(failure.clone()));
+                self.n_left -= 1;
             }
+        }
+        self.look()
+    }
+
+    /// What each gave; nothing where no answer has come.
+    pub(super) fn into_ended(self) -> impl Iterator<Item = Option<Result<Outcome, Failure>>> {
+        self.members.into_iter().map(|member| match member.progress {
+            Progress::Issued(_) => None,
             Progress::Ended(result) => Some(result),
-        });
-        results.collect()
+        })
+    }
+
+    fn member(&mut self, ioid: Ioid) -> Option<&mut Member> {
+        self.members.get_mut(ioid.0.checked_sub(self.numbers.start)? as usize)
+    }
+
+    /// Whom to wake, if all have ended just now.
+    fn look(&self) -> Option<Thread> {
+        let has_ended = self.is_asked && self.n_left == 0;
+        (has_ended && !self.end.has_come.swap(true, Ordering::AcqRel)).then(|| self.end.waiter.clone())
     }
 }

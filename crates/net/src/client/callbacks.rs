@@ -52,7 +52,7 @@ pub(super) struct Callbacks {
     executor: Executor,
     /// Monitors with events for their callbacks, in the order in which they got them. Bounded by the number of monitors:
     /// each stands in the queue at most once, and not before its callback has returned.
-    queue: Mutex<VecDeque<Weak<MonitorCore>>>,
+    queue: Mutex<VecDeque<Arc<MonitorCore>>>,
     changed: Condvar,
     is_ended: AtomicBool,
 }
@@ -82,19 +82,20 @@ impl Callbacks {
         Ok(callbacks)
     }
 
-    /// These monitors have events for their callbacks. Waking a thread costs a system call, so it is told of all that
-    /// came together at once.
-    pub(super) fn call(&self, monitors: impl Iterator<Item = Weak<MonitorCore>>) {
-        match &self.executor {
-            Executor::Caller(run) => monitors.for_each(|monitor| run(Job(monitor))),
-            Executor::One => {
-                lock(&self.queue).extend(monitors);
-                self.changed.notify_one();
-            }
-            Executor::Many(_) => {
-                lock(&self.queue).extend(monitors);
-                self.changed.notify_all();
-            }
+    /// These monitors have events for their callbacks; leaves none of them in `monitors`. Waking a thread costs a system
+    /// call, so it is told of all that came together at once, and not again before it has taken them.
+    pub(super) fn call(&self, monitors: &mut Vec<Arc<MonitorCore>>) {
+        if let Executor::Caller(run) = &self.executor {
+            return monitors.drain(..).for_each(|monitor| run(Job(Arc::downgrade(&monitor))));
+        }
+        let mut queue = lock(&self.queue);
+        let was_empty = queue.is_empty();
+        queue.extend(monitors.drain(..));
+        drop(queue);
+        match self.executor {
+            _ if !was_empty => {}
+            Executor::Many(_) => self.changed.notify_all(),
+            Executor::One | Executor::Caller(_) => self.changed.notify_one(),
         }
     }
 
@@ -127,7 +128,7 @@ impl Callbacks {
                 if self.is_ended() {
                     return;
                 }
-                Job(monitor).run();
+                monitor.deliver();
             }
             if self.is_ended() {
                 return;

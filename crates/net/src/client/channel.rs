@@ -52,6 +52,13 @@ pub(super) struct Activated {
     pub(super) monitors: Vec<Arc<MonitorCore>>,
 }
 
+/// Where an operation can be asked at once that cannot be asked where it was tried.
+pub(super) enum Seating {
+    /// On this circuit.
+    On(Arc<Circuit>),
+    Nowhere,
+}
+
 impl std::fmt::Debug for ChannelCore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Channel").field("name", &self.name).field("phase", &lock(&self.state).phase).finish()
@@ -193,12 +200,15 @@ impl ChannelCore {
         }
     }
 
-    /// As [`ChannelCore::place_on`], if the server allows the task.
-    pub(super) fn place_for(&self, task: &Task, circuit: &Arc<Circuit>) -> Option<Place> {
+    /// Where it is on this circuit, if a task can be asked there at once; else where it is.
+    pub(super) fn seat_for(&self, task: &Task, circuit: &Arc<Circuit>) -> Result<Place, Seating> {
         let state = lock(&self.state);
         match &state.phase {
-            Phase::Active(on, place, _) if Arc::ptr_eq(on, circuit) && state.allows(task) => Some(*place),
-            _ => None,
+            // Refusals are the affair of operations that stand alone, as is waiting for a server.
+            Phase::Active(..) if !state.allows(task) => Err(Seating::Nowhere),
+            Phase::Active(on, place, _) if Arc::ptr_eq(on, circuit) => Ok(*place),
+            Phase::Active(on, ..) => Err(Seating::On(on.clone())),
+            _ => Err(Seating::Nowhere),
         }
     }
 
@@ -238,10 +248,10 @@ impl ChannelCore {
         self.context.search().start(self.clone(), pause);
     }
 
-    /// Calls `visit` with its circuit, if it is active.
-    pub(super) fn on_circuit<T>(&self, visit: impl FnOnce(&Arc<Circuit>) -> T) -> Option<T> {
+    /// Its circuit, if it is active.
+    pub(super) fn circuit(&self) -> Option<Arc<Circuit>> {
         match &lock(&self.state).phase {
-            Phase::Active(circuit, ..) => Some(visit(circuit)),
+            Phase::Active(circuit, ..) => Some(circuit.clone()),
             _ => None,
         }
     }

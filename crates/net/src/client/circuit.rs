@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{Thread, ThreadId};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::search::Claim;
@@ -22,11 +22,11 @@ use fodo_ca::{Cid, Ioid, Numbered, Roster, Sid, SubscriptionId};
 use fodo_data::{EventMask, Meta, Now};
 use mio::Token;
 
-pub(super) use self::place::Place;
-use super::batch::Part;
+pub(super) use self::place::{Place, as_array};
+use super::batch::{Batch, Failure};
 use super::channel::ChannelCore;
 use super::monitor::MonitorCore;
-use super::operation::{OperationCore, Outcome, Waiter};
+use super::operation::{OperationCore, Waiter};
 use super::reactor::{Driven, Reactor};
 use super::role::{Reader, Role};
 use super::{ContextCore, Error, Refusal};
@@ -40,6 +40,8 @@ pub(super) struct Circuit {
     reactor: Arc<Reactor>,
     context: Weak<ContextCore>,
     stream: TcpStream,
+    /// How long a blocking call looks before it sleeps.
+    spin: Duration,
     state: Mutex<State>,
 }
 
@@ -54,6 +56,9 @@ struct State {
     /// Requests for units, limits and labels, by their number; and the operation that they are for.
     descriptions: Numbered<Ioid, Ioid>,
     ioid_next: u32,
+    /// Operations that are asked together; few, since a thread waits for each.
+    batches: Vec<Batch>,
+    batch_number_next: u32,
     subscriptions: Numbered<SubscriptionId, Subscribed>,
     subscription_next: u32,
     flush_is_told: bool,
@@ -67,7 +72,7 @@ struct State {
     /// When the bytes came that are looked at.
     heard_at: Instant,
     /// Monitors whose callbacks are to run, told together at the end of [`Circuit::dispatch`].
-    called: Vec<Weak<MonitorCore>>,
+    called: Vec<Arc<MonitorCore>>,
     afterwards: Afterwards,
 }
 
@@ -80,35 +85,12 @@ pub(super) struct Afterwards {
 }
 
 struct InProgress {
-    asker: Asker,
+    operation: Arc<OperationCore>,
     is_get: bool,
     /// See [`Place::is_array`].
     is_array: bool,
     /// What the first of two requests has given.
     meta: Option<Arc<Meta>>,
-}
-
-/// Whose operation it is.
-enum Asker {
-    Alone(Arc<OperationCore>),
-    /// A member of a batch, by its number.
-    Member(Arc<Part>, usize),
-}
-
-impl Asker {
-    fn channel(&self) -> &Arc<ChannelCore> {
-        match self {
-            Asker::Alone(operation) => operation.channel(),
-            Asker::Member(part, number) => &part.members()[*number].channel,
-        }
-    }
-
-    fn end(&self, result: Result<Outcome, Error>) -> Waiter {
-        match self {
-            Asker::Alone(operation) => operation.end(result),
-            Asker::Member(part, number) => part.end(*number, result),
-        }
-    }
 }
 
 /// A subscription on the circuit.
@@ -160,6 +142,7 @@ impl Circuit {
     pub(super) fn open(
         server: SocketAddr,
         config: &fodo_ca::client::Config,
+        spin: Duration,
         reactor: Arc<Reactor>,
         context: Weak<ContextCore>,
     ) -> io::Result<Arc<Circuit>> {
@@ -175,6 +158,8 @@ impl Circuit {
             operations: Numbered::default(),
             descriptions: Numbered::default(),
             ioid_next: 0,
+            batches: Vec::new(),
+            batch_number_next: requests::BATCH_NUMBERS.start,
             subscriptions: Numbered::default(),
             subscription_next: 0,
             flush_is_told: false,
@@ -186,7 +171,7 @@ impl Circuit {
             called: Vec::new(),
             afterwards: Afterwards::default(),
         };
-        let circuit = Arc::new(Circuit { server, reactor, context, stream, state: Mutex::new(state) });
+        let circuit = Arc::new(Circuit { server, reactor, context, stream, spin, state: Mutex::new(state) });
         let driven: Weak<dyn Driven> = Arc::downgrade(&circuit) as Weak<dyn Driven>;
         let token = circuit.reactor.add(driven);
         lock(&circuit.state).token = Some(token);
@@ -370,13 +355,17 @@ impl Circuit {
         state.events = events;
     }
 
-    /// Ends the operations of some channels as disconnected.
-    fn drop_operations(&self, state: &mut State, is_lost: impl Fn(&ChannelCore) -> bool) {
-        let State { operations, afterwards, .. } = state;
-        for (_, InProgress { asker, .. }) in operations.extract_if(|_, of| is_lost(of.asker.channel())) {
-            let error = Error::Disconnected { pv: asker.channel().name().to_owned(), server: self.server };
-            afterwards.woken.push(asker.end(Err(error)));
+    /// Ends the operations as disconnected, or those of one channel.
+    fn drop_operations(&self, state: &mut State, only: Option<Cid>) {
+        let State { operations, batches, afterwards, .. } = state;
+        let is_lost = |of: &InProgress| only.is_none_or(|cid| cid == of.operation.channel().cid());
+        for (_, InProgress { operation, .. }) in operations.extract_if(|_, of| is_lost(of)) {
+            let error = Error::Disconnected { pv: operation.channel().name().to_owned(), server: self.server };
+            afterwards.woken.push(operation.end(Err(error)));
         }
+        afterwards.woken.extend(
+            batches.iter_mut().filter_map(|batch| batch.end_all(only, &Failure::Disconnected)).map(Waiter::Thread),
+        );
     }
 
     /// The end of the circuit; its channels are looked for again.
@@ -396,7 +385,7 @@ impl Circuit {
         if let Some(token) = state.token.take() {
             self.reactor.remove(token);
         }
-        self.drop_operations(state, |_| true);
+        self.drop_operations(state, None);
         let subscriptions = std::mem::take(&mut state.subscriptions);
         state.afterwards.dropped.extend(subscriptions.into_values().map(Subscribed::into_monitor));
         for channel in std::mem::take(&mut state.channels).into_values() {
@@ -409,10 +398,13 @@ impl Circuit {
     pub(super) fn end_with_context(&self) {
         let mut state = lock(&self.state);
         self.flush(&mut state);
-        let State { operations, afterwards, .. } = &mut *state;
-        for (_, InProgress { asker, .. }) in operations.drain() {
-            afterwards.woken.push(asker.end(Err(asker.channel().closed())));
+        let State { operations, batches, afterwards, .. } = &mut *state;
+        for (_, InProgress { operation, .. }) in operations.drain() {
+            afterwards.woken.push(operation.end(Err(operation.channel().closed())));
         }
+        afterwards
+            .woken
+            .extend(batches.iter_mut().filter_map(|batch| batch.end_all(None, &Failure::Closed)).map(Waiter::Thread));
         self.close(&mut state, None);
         self.release(state);
     }

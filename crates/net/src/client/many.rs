@@ -31,10 +31,12 @@ pub fn connect<N: AsRef<str>>(context: &Context, names: &[N], timeout: Duration)
 
 /// Gets from all of them.
 pub fn get(channels: &[Channel], request: Request, timeout: Duration) -> Vec<Result<Reading, Error>> {
-    batch::run(channels.iter().map(|channel| (channel.clone(), Task::Get(request))).collect(), timeout)
+    let task = Task::Get(request);
+    batch::run(channels.len(), |index| (&channels[index], &task), timeout)
 }
 
 /// Puts to each its own value, and waits until processing is complete everywhere.
 pub fn put(puts: impl IntoIterator<Item = (Channel, Value)>, timeout: Duration) -> Vec<Result<(), Error>> {
-    batch::run(puts.into_iter().map(|(channel, value)| (channel, Task::Put(value))).collect(), timeout)
+    let puts: Vec<(Channel, Task)> = puts.into_iter().map(|(channel, value)| (channel, Task::Put(value))).collect();
+    batch::run(puts.len(), |index| (&puts[index].0, &puts[index].1), timeout)
 }

@@ -211,7 +211,7 @@ impl ContextCore {
             return Err(io::Error::from(io::ErrorKind::NotConnected));
         };
         let config = circuit_config(&self.config, priority);
-        let circuit = Circuit::open(server, &config, edge.reactor.clone(), Arc::downgrade(self))?;
+        let circuit = Circuit::open(server, &config, self.config.spin, edge.reactor.clone(), Arc::downgrade(self))?;
         circuits.insert((server, priority), circuit.clone());
         Ok(circuit)
     }

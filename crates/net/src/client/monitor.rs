@@ -1,19 +1,20 @@
-use std::collections::VecDeque;
+mod queue;
+
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use fodo_ca::eca::Eca;
 use fodo_data::{EventMask, Meta, Reading};
 
+use self::queue::Queue;
 use super::callbacks::Callbacks;
 use super::channel::{Channel, ChannelCore};
 use super::circuit::{Circuit, Seat};
 use super::operation::{Waiter, deadline_after};
 use super::{Facts, Refusal, Request};
-use crate::limit;
 use crate::sync::lock;
 
 /// What a subscription is to deliver.
@@ -107,47 +108,26 @@ pub(super) struct MonitorCore {
     channel: Arc<ChannelCore>,
     options: MonitorOptions,
     state: Mutex<State>,
-    callback: Option<(Mutex<Callback>, Arc<Callbacks>)>,
+    /// Where its callback runs, if it has one.
+    callbacks: Option<Arc<Callbacks>>,
     is_ended: AtomicBool,
 }
 
 struct State {
-    events: VecDeque<Queued>,
-    /// Updates among them.
-    n_updates: usize,
-    /// Bytes of their values.
-    queued_bytes: usize,
+    queue: Queue,
     counts: Counts,
     /// When the last update came on this circuit.
     updated_at: Option<Instant>,
-    waiters: Vec<Waiter>,
-    /// Whether the last event was queued: what was on its way then is not an event any more.
-    is_closed: bool,
+    /// Not here while it runs.
+    callback: Option<Callback>,
     /// Whether the callback thread has been told that there are events.
     is_called: bool,
+    /// Whether the last event was queued: what was on its way then is not an event any more.
+    is_closed: bool,
+    waiters: Vec<Waiter>,
     place: Option<(Arc<Circuit>, Seat)>,
     /// Units, limits and labels, where they are wanted with every update.
     meta: Option<Arc<Meta>>,
-}
-
-/// An event that waits.
-struct Queued {
-    event: MonitorEvent,
-    /// Updates that it has replaced, and that are to be told before it.
-    n_merged: u64,
-}
-
-impl Queued {
-    fn is_update(&self) -> bool {
-        matches!(self.event, MonitorEvent::Update(_))
-    }
-
-    fn bytes(&self) -> usize {
-        match &self.event {
-            MonitorEvent::Update(reading) => reading.value.n_bytes(),
-            _ => 0,
-        }
-    }
 }
 
 impl std::fmt::Debug for MonitorCore {
@@ -162,22 +142,22 @@ impl MonitorCore {
         options: MonitorOptions,
         callback: Option<(Callback, Arc<Callbacks>)>,
     ) -> Arc<MonitorCore> {
+        let (callback, callbacks) = callback.unzip();
         Arc::new(MonitorCore {
             channel,
             options,
             state: Mutex::new(State {
-                events: VecDeque::new(),
-                n_updates: 0,
-                queued_bytes: 0,
-                updated_at: None,
+                queue: Queue::default(),
                 counts: Counts::default(),
-                waiters: Vec::new(),
-                is_closed: false,
+                updated_at: None,
+                callback,
                 is_called: false,
+                is_closed: false,
+                waiters: Vec::new(),
                 place: None,
                 meta: None,
             }),
-            callback: callback.map(|(callback, thread)| (Mutex::new(callback), thread)),
+            callbacks,
             is_ended: AtomicBool::new(false),
         })
     }
@@ -232,11 +212,7 @@ impl MonitorCore {
     }
 
     /// `at`: when the circuit brought it.
-    pub(super) fn updated(self: &Arc<Self>, result: Result<Reading, Eca>, at: Instant) -> Waiter {
-        let mut reading = match result {
-            Ok(reading) => reading,
-            Err(status) => return self.push(MonitorEvent::Refused(Refusal::Status(status))),
-        };
+    pub(super) fn updated(self: &Arc<Self>, mut reading: Reading, at: Instant) -> Waiter {
         let mut state = lock(&self.state);
         let State { counts, updated_at, meta, .. } = &mut *state;
         counts.received += 1;
@@ -249,50 +225,51 @@ impl MonitorCore {
         self.queue(state, MonitorEvent::Update(reading))
     }
 
+    /// The server gives no update, and why.
+    pub(super) fn refused(self: &Arc<Self>, status: Eca) -> Waiter {
+        self.push(MonitorEvent::Refused(Refusal::Status(status)))
+    }
+
     fn push(self: &Arc<Self>, event: MonitorEvent) -> Waiter {
         self.queue(lock(&self.state), event)
     }
 
     /// Queues an event; gives whom to wake once no lock is held.
+    #[inline]
     fn queue(self: &Arc<Self>, mut state: MutexGuard<'_, State>, event: MonitorEvent) -> Waiter {
         if state.is_closed {
             return Waiter::Nobody;
         }
-        state.is_closed = event == MonitorEvent::Closed;
-        state.enter(Queued { event, n_merged: 0 }, &self.options);
-        if self.callback.is_some() {
+        state.is_closed = matches!(event, MonitorEvent::Closed);
+        state.counts.merged += state.queue.enter(event, &self.options);
+        if self.callbacks.is_some() {
             let is_called = std::mem::replace(&mut state.is_called, true);
-            return if is_called { Waiter::Nobody } else { Waiter::Callback(Arc::downgrade(self)) };
+            return if is_called { Waiter::Nobody } else { Waiter::Callback(self.clone()) };
         }
         Waiter::all(std::mem::take(&mut state.waiters))
     }
 
     fn pop(&self) -> Option<MonitorEvent> {
         let mut state = lock(&self.state);
-        let event = state.leave()?;
+        let event = state.queue.leave()?;
         state.counts.delivered += u64::from(matches!(event, MonitorEvent::Update(_)));
         Some(event)
     }
 
     /// Has the callback thread call back all of these, which belong to one context.
-    pub(super) fn call(monitors: &mut Vec<Weak<MonitorCore>>) {
-        let Some(first) = monitors.iter().find_map(Weak::upgrade) else { return monitors.clear() };
-        if let Some((_, callbacks)) = &first.callback {
-            callbacks.call(monitors.drain(..));
+    pub(super) fn call(monitors: &mut Vec<Arc<MonitorCore>>) {
+        if let Some(callbacks) = monitors.first().and_then(|first| first.callbacks.clone()) {
+            callbacks.call(monitors);
         }
     }
 
     /// Hands the waiting events to the callback, on the callback thread; at most those that wait now.
-    pub(super) fn deliver(self: &Arc<Self>) {
-        let Some((callback, callbacks)) = &self.callback else { return };
-        let mut callback = lock(callback);
+    pub(super) fn deliver(self: Arc<Self>) {
         let mut state = lock(&self.state);
-        let mut n_left = state.events.len();
-        while n_left > 0 {
-            if self.is_ended() {
-                return;
-            }
-            let Some(event) = state.leave() else { break };
+        let Some(mut callback) = state.callback.take() else { return };
+        let mut n_left = state.queue.len();
+        while n_left > 0 && !self.is_ended() {
+            let Some(event) = state.queue.leave() else { break };
             n_left -= usize::from(!matches!(event, MonitorEvent::Merged(_)));
             drop(state);
             let is_update = matches!(event, MonitorEvent::Update(_));
@@ -301,63 +278,12 @@ impl MonitorCore {
             state = lock(&self.state);
             state.counts.delivered += u64::from(is_update);
         }
-        state.is_called = !state.events.is_empty();
+        state.callback = Some(callback);
+        state.is_called = !state.queue.is_empty() && !self.is_ended();
         if state.is_called {
-            callbacks.call(std::iter::once(Arc::downgrade(self)));
+            drop(state);
+            MonitorCore::call(&mut vec![self]);
         }
-    }
-}
-
-impl State {
-    /// Takes an event into the queue.
-    fn enter(&mut self, mut new: Queued, options: &MonitorOptions) {
-        if new.is_update() {
-            while self.is_full(&new, options) && self.give_up(&mut new, options.when_full) {}
-            self.n_updates += 1;
-            self.queued_bytes += new.bytes();
-        } else if self.events.len() - self.n_updates >= limit::CONNECTION_EVENTS
-            && let Some(oldest) = self.events.iter().position(|queued| !queued.is_update())
-        {
-            // The newest says how things stand.
-            self.events.remove(oldest);
-        }
-        self.events.push_back(new);
-    }
-
-    fn is_full(&self, new: &Queued, options: &MonitorOptions) -> bool {
-        let holds_values = self.queued_bytes > 0;
-        self.n_updates >= options.queue_max.max(1)
-            || (holds_values && self.queued_bytes + new.bytes() > limit::MONITOR_QUEUE_BYTES)
-    }
-
-    /// Gives up one update for `new`; false when there is none.
-    fn give_up(&mut self, new: &mut Queued, when_full: WhenFull) -> bool {
-        let index = match when_full {
-            WhenFull::ReplaceLast => self.events.iter().rposition(Queued::is_update),
-            WhenFull::DropOldest => self.events.iter().position(Queued::is_update),
-        };
-        let Some(given_up) = index.and_then(|index| self.events.remove(index)) else { return false };
-        self.n_updates -= 1;
-        self.queued_bytes -= given_up.bytes();
-        self.counts.merged += 1;
-        let n_merged = given_up.n_merged + 1;
-        // The next update tells of it.
-        match self.events.iter_mut().skip(index.unwrap_or(0)).find(|queued| queued.is_update()) {
-            Some(next) => next.n_merged += n_merged,
-            None => new.n_merged += n_merged,
-        }
-        true
-    }
-
-    /// The next event for the user: of an update that has replaced others, first that it has.
-    fn leave(&mut self) -> Option<MonitorEvent> {
-        let first = self.events.front_mut()?;
-        if first.n_merged > 0 {
-            return Some(MonitorEvent::Merged(std::mem::take(&mut first.n_merged)));
-        }
-        self.n_updates -= usize::from(first.is_update());
-        self.queued_bytes -= first.bytes();
-        self.events.pop_front().map(|queued| queued.event)
     }
 }
 
@@ -404,14 +330,14 @@ impl Monitor {
     }
 
     fn pop_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Option<MonitorEvent> {
-        if self.core.callback.is_some() {
+        if self.core.callbacks.is_some() {
             return None;
         }
         if let Some(event) = self.core.pop() {
             return Some(event);
         }
         let mut state = lock(&self.core.state);
-        if state.events.is_empty() {
+        if state.queue.is_empty() {
             waiter().join(&mut state.waiters);
             return None;
         }

@@ -1,15 +1,15 @@
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::task::{self, Poll, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use fodo_ca::Ioid;
-use fodo_data::{Array, Reading, Value};
+use fodo_data::{Array, Meta, Reading, Value};
 
 use super::channel::{Channel, ChannelCore};
-use super::circuit::Circuit;
+use super::circuit::{Circuit, as_array};
 use super::monitor::MonitorCore;
 use super::{Error, Facts, Request};
 use crate::sync::lock;
@@ -38,6 +38,19 @@ pub(super) enum Outcome {
     Written,
 }
 
+impl Outcome {
+    /// Adds what an answer before it has given. `is_array`: the channel has many elements (`Place::is_array`).
+    pub(super) fn complete(&mut self, meta: Option<Arc<Meta>>, is_array: bool) {
+        let Outcome::Reading(reading) = self else { return };
+        if meta.is_some() {
+            reading.meta = meta;
+        }
+        if is_array {
+            as_array(&mut reading.value);
+        }
+    }
+}
+
 /// Who wants to know that something has happened.
 #[derive(Debug, Default)]
 pub(super) enum Waiter {
@@ -49,7 +62,7 @@ pub(super) enum Waiter {
     /// A future.
     Future(Waker),
     /// The callback of a monitor.
-    Callback(Weak<MonitorCore>),
+    Callback(Arc<MonitorCore>),
     /// All of these.
     Several(Vec<Waiter>),
 }
@@ -319,8 +332,9 @@ impl<T: Given> Future for Operation<T> {
         match self.core.take_or_wait(|| Waiter::Future(cx.waker().clone())) {
             Some(result) => Poll::Ready(given(result)),
             None => {
-                if self.core.circuit().is_none() {
-                    self.core.channel.hurry();
+                match self.core.circuit() {
+                    Some(circuit) => circuit.attend(),
+                    None => self.core.channel.hurry(),
                 }
                 Poll::Pending
             }

@@ -94,6 +94,10 @@ impl Environment<'_> {
         Ok(if let Form::Seconds(least) = variable.form { seconds.max(least) } else { seconds })
     }
 
+    pub(super) fn microseconds(&self, variable: &'static Variable) -> Result<Duration, ConfigError> {
+        Ok(Duration::from_micros(u64::from(self.number::<u32>(variable)?)))
+    }
+
     pub(super) fn yes(&self, variable: &'static Variable) -> Result<bool, ConfigError> {
         let found = self.found(variable);
         match &found.text {
@@ -175,6 +179,7 @@ impl Environment<'_> {
             Form::Choice => if self.yes(variable)? { "YES" } else { "NO" }.to_owned(),
             Form::Bytes(_) => self.bytes(variable)?.to_string(),
             Form::Routers => self.routers(variable)?.to_string(),
+            Form::Microseconds => self.microseconds(variable)?.as_micros().to_string(),
         })
     }
 

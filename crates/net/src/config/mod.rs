@@ -39,6 +39,9 @@ pub struct ClientConfig {
     pub echo_after: Duration,
     /// Largest payload that is accepted, in bytes (EPICS_CA_MAX_ARRAY_BYTES, _AUTO_ARRAY_BYTES).
     pub payload_bytes_max: usize,
+    /// How long a blocking call looks for its answer again and again before it sleeps. A thread that sleeps on another core
+    /// takes longer to wake than the answer takes to come; one that looks uses its core up (FODO_SPIN_US).
+    pub spin: Duration,
 }
 
 /// A host by its name, or by its address as text.
@@ -87,6 +90,8 @@ pub struct ServerConfig {
     pub multicast_ttl: u32,
     /// Largest payload that is accepted, in bytes.
     pub payload_bytes_max: usize,
+    /// How long its threads look for more to do before they sleep; as [`ClientConfig::spin`] (FODO_SPIN_US).
+    pub spin: Duration,
     /// The server's own status is served as PVs with names that begin with this and a colon; `None`:
     /// it is not. No variable sets it.
     pub status_prefix: Option<String>,
@@ -189,6 +194,7 @@ impl ClientConfig {
             multicast_ttl: 1,
             echo_after: Duration::from_secs(30),
             payload_bytes_max: automatic_payload_bytes(),
+            spin: Duration::ZERO,
         }
     }
 
@@ -217,6 +223,7 @@ impl ClientConfig {
             multicast_ttl: environment.routers(&variable::MCAST_TTL)?,
             echo_after: environment.seconds(&variable::CONN_TMO)?,
             payload_bytes_max: payload_bytes(environment)?,
+            spin: environment.microseconds(&variable::SPIN)?,
         })
     }
 }
@@ -234,6 +241,7 @@ impl Default for ServerConfig {
             beacon_period_max: fodo_ca::limit::BEACON_PERIODS.1,
             multicast_ttl: 1,
             payload_bytes_max: automatic_payload_bytes(),
+            spin: Duration::ZERO,
             status_prefix: None,
             quotas: Quotas::default(),
         }
@@ -267,6 +275,7 @@ impl ServerConfig {
             beacon_period_max: environment.seconds(&variable::CAS_BEACON_PERIOD)?,
             multicast_ttl: environment.routers(&variable::MCAST_TTL)?,
             payload_bytes_max: payload_bytes(environment)?,
+            spin: environment.microseconds(&variable::SPIN)?,
             status_prefix: None,
             quotas: Quotas::default(),
         })

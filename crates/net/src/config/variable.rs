@@ -1,4 +1,4 @@
-//! The environment variables of Channel Access: the one table that the parser, `fodo config`, the
+//! The environment variables of Channel Access, and ours: the one table that the parser, `fodo config`, the
 //! helps and the reference page are made from.
 
 use std::time::Duration;
@@ -57,6 +57,8 @@ pub enum Form {
     Bytes(usize),
     /// How many routers, 1 to 255.
     Routers,
+    /// Microseconds, 0 among them.
+    Microseconds,
 }
 
 impl Form {
@@ -70,12 +72,13 @@ impl Form {
             Form::Choice => "YES or NO",
             Form::Bytes(_) => "a number of bytes",
             Form::Routers => "a number of routers, 1 to 255",
+            Form::Microseconds => "a whole number of microseconds",
         }
     }
 }
 
 /// Every variable, the clients' first.
-pub static VARIABLES: [&Variable; 18] = [
+pub static VARIABLES: [&Variable; 19] = [
     &ADDR_LIST,
     &AUTO_ADDR_LIST,
     &NAME_SERVERS,
@@ -86,6 +89,7 @@ pub static VARIABLES: [&Variable; 18] = [
     &CONN_TMO,
     &AUTO_ARRAY_BYTES,
     &MAX_ARRAY_BYTES,
+    &SPIN,
     &BEACON_PERIOD,
     &CAS_INTF_ADDR_LIST,
     &CAS_IGNORE_ADDR_LIST,
@@ -158,6 +162,13 @@ pub(super) static MAX_ARRAY_BYTES: Variable = variable(
     Form::Bytes(limit::ARRAY_SETTING_MIN_BYTES),
     Otherwise::Text("16384"),
     "the longest array, in bytes",
+);
+pub(super) static SPIN: Variable = variable(
+    "FODO_SPIN_US",
+    Side::Both,
+    Form::Microseconds,
+    Otherwise::Text("0"),
+    "how long to look for bytes before sleeping, in us",
 );
 pub(super) static BEACON_PERIOD: Variable = server(
     "EPICS_CA_BEACON_PERIOD",

@@ -118,7 +118,8 @@ impl Server {
         let hosts = Arc::new(Hosts::new(config.quotas.clone()));
         let mut reactors = Vec::new();
         for _ in 0..n_threads {
-            let reactor = Reactor::new(source.clone(), config.payload_bytes_max, tally.clone(), log.clone());
+            let reactor =
+                Reactor::new(source.clone(), config.payload_bytes_max, config.spin, tally.clone(), log.clone());
             reactors.push(reactor.map_err(ServerError::System)?);
         }
         let inboxes: Vec<Arc<Inbox>> = reactors.iter().map(|reactor| reactor.inbox().clone()).collect();

@@ -97,6 +97,8 @@ pub(super) struct Reactor {
     inbox: Arc<Inbox>,
     source: Arc<dyn Source>,
     payload_bytes_max: usize,
+    /// How long to look for events before sleeping.
+    spin: Duration,
     tally: Arc<UpdateTally>,
     log: Arc<Log>,
     circuits: Slab<(u64, Circuit)>,
@@ -125,6 +127,7 @@ impl Reactor {
     pub(super) fn new(
         source: Arc<dyn Source>,
         payload_bytes_max: usize,
+        spin: Duration,
         tally: Arc<UpdateTally>,
         log: Arc<Log>,
     ) -> io::Result<Reactor> {
@@ -142,6 +145,7 @@ impl Reactor {
             inbox: Arc::new(inbox),
             source,
             payload_bytes_max,
+            spin,
             tally,
             log,
             circuits: Slab::new(),
@@ -189,9 +193,7 @@ impl Reactor {
         let mut messages = Vec::new();
         let mut due: Vec<usize> = Vec::new();
         loop {
-            let timeout = self.timeout(!due.is_empty());
-            // Interrupted or not, what is due is done below.
-            let _ = self.poll.poll(&mut events, timeout);
+            self.wait(&mut events, !due.is_empty());
             self.inbox.is_awake.store(true, Ordering::Release);
             let now = clock::now();
             let is_edge = events.iter().any(|event| event.token().0 >= EDGE && event.token() != WAKE);
@@ -221,6 +223,21 @@ impl Reactor {
                 return self.stop();
             }
         }
+    }
+
+    /// Waits for events or the next moment that matters; looks for events for a while before it sleeps, where that is wanted.
+    fn wait(&mut self, events: &mut Events, has_work: bool) {
+        if !self.spin.is_zero() && !has_work {
+            let start = Instant::now();
+            while start.elapsed() < self.spin && self.timeout(false) != Some(Duration::ZERO) {
+                if self.poll.poll(events, Some(Duration::ZERO)).is_ok() && !events.is_empty() {
+                    return;
+                }
+            }
+        }
+        let timeout = self.timeout(has_work);
+        // Interrupted or not, what is due is done by the caller.
+        let _ = self.poll.poll(events, timeout);
     }
 
     /// Lets go of every circuit, so that the PVs know that nobody listens any more.

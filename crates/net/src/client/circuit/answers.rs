@@ -6,9 +6,10 @@ use std::sync::Arc;
 use fodo_ca::client::Event;
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
-use fodo_ca::{Cid, Ioid, Sid};
+use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_data::Reading;
 
+use super::super::batch::Failure;
 use super::super::channel::Activated;
 use super::super::monitor::MonitorCore;
 use super::super::operation::{Outcome, Waiter};
@@ -21,23 +22,10 @@ impl Circuit {
         for event in events.drain(..) {
             match event {
                 Event::ReadDone { ioid, result } => self.read_done(state, ioid, result),
-                Event::WriteDone { ioid, result } => self.end(state, ioid, false, result.map(|()| Outcome::Written)),
-                Event::Update { subscription, result } => match state.subscriptions.get(&subscription) {
-                    Some(Subscribed::Updates(monitor, is_array)) => {
-                        let result = result.map(|reading| if *is_array { as_array(reading) } else { reading });
-                        match monitor.updated(result, state.heard_at) {
-                            Waiter::Nobody => {}
-                            Waiter::Callback(monitor) => state.called.push(monitor),
-                            other => state.afterwards.woken.push(other),
-                        }
-                    }
-                    Some(Subscribed::Description(monitor)) => {
-                        if let Ok(Reading { meta: Some(meta), .. }) = result {
-                            monitor.described(meta);
-                        }
-                    }
-                    None => {}
-                },
+                Event::WriteDone { ioid, result } => {
+                    self.end(state, ioid, Some(false), result.map(|()| Outcome::Written));
+                }
+                Event::Update { subscription, result } => state.update(subscription, result),
                 Event::Created { cid, sid, native, count } => self.created(state, cid, sid, native, count),
                 Event::Rights { cid, rights } => {
                     let State { channels, afterwards, .. } = &mut *state;
@@ -46,10 +34,7 @@ impl Circuit {
                     }
                 }
                 Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.gone(state, cid),
-                Event::Complaint { ioid: Some(ioid), status, .. } => {
-                    let is_get = state.operations.get(&ioid).is_some_and(|entry| entry.is_get);
-                    self.end(state, ioid, is_get, Err(status));
-                }
+                Event::Complaint { ioid: Some(ioid), status, .. } => self.end(state, ioid, None, Err(status)),
                 Event::Complaint { cid, status, .. } => {
                     if let Some(channel) = cid.and_then(|cid| state.channels.get(cid)) {
                         channel.complained(status);
@@ -75,35 +60,46 @@ impl Circuit {
             false => state.descriptions.remove(&ioid),
         };
         let Some(of) = description_of else {
-            return self.end(state, ioid, true, result.map(Outcome::Reading));
+            return self.end(state, ioid, Some(true), result.map(Outcome::Reading));
         };
-        match (result, state.operations.get_mut(&of)) {
-            (Ok(reading), Some(entry)) => entry.meta = reading.meta,
-            (Err(status), _) => self.end(state, of, true, Err(status)),
-            (Ok(_), None) => {}
+        let reading = match result {
+            Ok(reading) => reading,
+            Err(status) => return self.end(state, of, Some(true), Err(status)),
+        };
+        if let Some(batch) = state.batch(of) {
+            batch.described(of, reading.meta);
+        } else if let Some(entry) = state.operations.get_mut(&of) {
+            entry.meta = reading.meta;
         }
     }
 
-    fn end(&self, state: &mut State, ioid: Ioid, is_get: bool, result: Result<Outcome, Eca>) {
-        let Entry::Occupied(entry) = state.operations.entry(ioid) else { return };
-        // An answer of the other kind is a server's mistake; the right one may still come.
-        if entry.get().is_get != is_get {
+    /// An operation ends. `is_get`: only if it is of that kind; an answer of the other kind is a server's mistake, and the
+    /// right one may still come.
+    fn end(&self, state: &mut State, ioid: Ioid, is_get: Option<bool>, result: Result<Outcome, Eca>) {
+        if let Some(batch) = state.batch(ioid) {
+            let result = result.map_err(|status| Failure::Refused(Refusal::Status(status)));
+            if let Some(thread) = batch.end(ioid, is_get, result) {
+                state.afterwards.woken.push(Waiter::Thread(thread));
+            }
             return;
         }
-        let InProgress { asker, is_array, meta, .. } = entry.remove();
+        let Entry::Occupied(entry) = state.operations.entry(ioid) else { return };
+        if is_get.is_some_and(|is_get| is_get != entry.get().is_get) {
+            return;
+        }
+        let InProgress { operation, is_array, meta, .. } = entry.remove();
         let result = match result {
-            Ok(Outcome::Reading(mut reading)) => {
-                reading.meta = meta.or(reading.meta);
-                Ok(Outcome::Reading(if is_array { as_array(reading) } else { reading }))
+            Ok(mut outcome) => {
+                outcome.complete(meta, is_array);
+                Ok(outcome)
             }
-            Ok(other) => Ok(other),
             Err(status) => Err(Error::Refused {
-                pv: asker.channel().name().to_owned(),
+                pv: operation.channel().name().to_owned(),
                 server: self.server,
                 refusal: Refusal::Status(status),
             }),
         };
-        match asker.end(result) {
+        match operation.end(result) {
             Waiter::Nobody => {}
             waiter => state.afterwards.woken.push(waiter),
         }
@@ -140,8 +136,31 @@ impl Circuit {
         let is_its = |subscribed: &Subscribed| subscribed.monitor().channel().cid() == cid;
         let lost = state.subscriptions.extract_if(|_, subscribed| is_its(subscribed));
         state.afterwards.dropped.extend(lost.map(|(_, subscribed)| subscribed.into_monitor()));
-        self.drop_operations(state, |of| of.cid() == cid);
+        self.drop_operations(state, Some(cid));
         channel.lost(self.server, Some(Refusal::Channel), &mut state.afterwards);
         self.close_if_unused(state);
+    }
+}
+
+impl State {
+    /// An update of a subscription that may have ended meanwhile, or why there is none.
+    fn update(&mut self, subscription: SubscriptionId, result: Result<Reading, Eca>) {
+        let waiter = match (self.subscriptions.get(&subscription), result) {
+            (Some(Subscribed::Updates(monitor, false)), Ok(reading)) => monitor.updated(reading, self.heard_at),
+            (Some(Subscribed::Updates(monitor, true)), Ok(mut reading)) => {
+                as_array(&mut reading.value);
+                monitor.updated(reading, self.heard_at)
+            }
+            (Some(Subscribed::Updates(monitor, _)), Err(status)) => monitor.refused(status),
+            (Some(Subscribed::Description(monitor)), Ok(Reading { meta: Some(meta), .. })) => {
+                return monitor.described(meta);
+            }
+            (Some(Subscribed::Description(_)) | None, _) => return,
+        };
+        match waiter {
+            Waiter::Nobody => {}
+            Waiter::Callback(monitor) => self.called.push(monitor),
+            other => self.afterwards.woken.push(other),
+        }
     }
 }

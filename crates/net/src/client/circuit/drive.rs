@@ -110,6 +110,14 @@ impl Circuit {
             flags |= PollFlags::OUT;
         }
         let mut descriptors = [PollFd::new(&self.stream, flags)];
+        if !self.spin.is_zero() {
+            let start = Instant::now();
+            while start.elapsed() < self.spin.min(patience) {
+                if let Ok(1..) = rustix::event::poll(&mut descriptors, Some(&timespec(Duration::ZERO))) {
+                    return descriptors[0].revents() != PollFlags::OUT;
+                }
+            }
+        }
         match rustix::event::poll(&mut descriptors, Some(&timespec(patience))) {
             Ok(n_ready) => n_ready > 0 && descriptors[0].revents() != PollFlags::OUT,
             Err(_) => false,

@@ -2,7 +2,7 @@
 
 use fodo_ca::Sid;
 use fodo_ca::dbr::{self, DbrType, Level};
-use fodo_data::{Array, Kind, Reading, Scalar, Text, Value};
+use fodo_data::{Array, Kind, Scalar, Text, Value};
 
 use super::super::{Detail, Request};
 use crate::limit;
@@ -17,7 +17,7 @@ pub(in crate::client) struct Place {
 
 impl Place {
     /// Whether it has many elements. Such a channel always gives arrays, whatever came this time.
-    pub(super) fn is_array(&self) -> bool {
+    pub(in crate::client) fn is_array(&self) -> bool {
         self.count != 1
     }
 
@@ -68,9 +68,8 @@ impl Place {
 }
 
 /// What a channel of many elements gives.
-pub(super) fn as_array(mut reading: Reading) -> Reading {
-    if let Value::Scalar(scalar) = reading.value {
-        reading.value = Value::Array(scalar.into());
+pub(in crate::client) fn as_array(value: &mut Value) {
+    if let Value::Scalar(scalar) = value {
+        *value = Value::Array(scalar.clone().into());
     }
-    reading
 }

@@ -1,5 +1,6 @@
 //! What operations ask of a server.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,16 +8,21 @@ use fodo_ca::Ioid;
 use fodo_data::Value;
 
 use super::super::Error;
-use super::super::batch::{Member, Part};
-use super::super::channel::ChannelCore;
-use super::super::operation::{OperationCore, Outcome, Task};
-use super::{Asker, Circuit, InProgress, Phase, Place, State};
+use super::super::batch::{Batch, End, Failure};
+use super::super::channel::{ChannelCore, Seating};
+use super::super::operation::{OperationCore, Outcome, Task, Waiter};
+use super::super::role::Reader;
+use super::{Circuit, InProgress, Phase, Place, State};
 use crate::limit;
 use crate::sync::lock;
 
+/// The numbers of operations that stand alone are below these, so neither has to look for the other's.
+pub(super) const BATCH_NUMBERS: Range<u32> = 1 << 31..u32::MAX;
+
 impl Circuit {
     /// Issues an operation on an active channel. `is_driven`: the caller will drive the circuit
-    /// itself at once, so the reactor need not be told. False when the circuit is closed.
+    /// itself at once; else it goes out with those that follow it, as in [`Circuit::write`], or when somebody waits
+    /// for one of them. False when the circuit is closed.
     pub(in crate::client) fn issue(
         self: &Arc<Self>,
         operation: &Arc<OperationCore>,
@@ -30,7 +36,7 @@ impl Circuit {
         }
         self.issue_locked(&mut state, operation, task, place);
         if !is_driven {
-            self.tell_flush(&mut state);
+            self.flush_soon(&mut state);
         }
         self.release(state);
         true
@@ -50,31 +56,67 @@ impl Circuit {
         if let Some(room) = operation.take_room() {
             state.machine.reuse(ioid, room);
         }
-        state.ask(Asker::Alone(operation.clone()), ioid, task, place);
+        state.ask(operation, ioid, task, place);
     }
 
-    /// Issues the operations of a batch whose channels are active here; gives the places in the batch of the others.
-    pub(in crate::client) fn ask_all(self: &Arc<Self>, part: &Arc<Part>) -> Vec<usize> {
-        let mut elsewhere = Vec::new();
+    /// Makes room for a batch of at most `n` operations; gives the number of the first.
+    pub(in crate::client) fn open_batch(&self, n: usize, end: &Arc<End>) -> Ioid {
         let mut state = lock(&self.state);
-        for (number, Member { index, channel, task }) in part.members().iter().enumerate() {
-            // Refusals are the affair of operations that stand alone, as is waiting for a server.
-            let place = channel.place_for(task, self).filter(|_| state.phase == Phase::Open);
-            let Some(place) = place else {
-                elsewhere.push(*index);
-                continue;
-            };
-            let ioid = state.next_ioid();
-            part.issued(number, ioid);
-            state.ask(Asker::Member(part.clone(), number), ioid, task, place);
-            if state.machine.pending_bytes() >= limit::BURST_BYTES {
-                self.flush(&mut state);
+        let numbers = state.next_batch_numbers(n);
+        let first = Ioid(numbers.start);
+        state.batches.push(Batch::new(numbers, end));
+        first
+    }
+
+    /// Asks for some of the `wanted` and sends that, so that the server has work meanwhile; false when none is left.
+    /// `asked` gets those that are under way, `elsewhere` is given the others.
+    pub(in crate::client) fn ask_more<'a>(
+        self: &Arc<Self>,
+        first: Ioid,
+        wanted: &mut impl Iterator<Item = usize>,
+        ask: &impl Fn(usize) -> (&'a ChannelCore, &'a Task),
+        asked: &mut Vec<usize>,
+        elsewhere: &mut impl FnMut(usize, Seating),
+    ) -> bool {
+        let mut state = lock(&self.state);
+        let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
+        let Some(mut batch) = at.map(|at| state.batches.swap_remove(at)) else { return false };
+        let mut n_seen = 0;
+        for index in wanted.by_ref().take(limit::BATCH_PIECE) {
+            n_seen += 1;
+            let (channel, task) = ask(index);
+            match channel.seat_for(task, self) {
+                Ok(place) if state.phase == Phase::Open && state.request(batch.next(), task, place).is_ok() => {
+                    batch.issued(channel.cid(), task, place);
+                    asked.push(index);
+                }
+                Ok(_) => elsewhere(index, Seating::Nowhere),
+                Err(seating) => elsewhere(index, seating),
             }
         }
+        let is_more = n_seen == limit::BATCH_PIECE;
+        if !is_more && let Some(thread) = batch.asked() {
+            state.afterwards.woken.push(Waiter::Thread(thread));
+        }
+        state.batches.push(batch);
         self.flush(&mut state);
-        self.tell_unsent(&mut state);
+        if !is_more {
+            self.tell_unsent(&mut state);
+        }
         self.release(state);
-        elsewhere
+        is_more
+    }
+
+    /// What a batch gave; answers that are still to come find nobody.
+    pub(in crate::client) fn take_batch(
+        &self,
+        first: Ioid,
+    ) -> impl Iterator<Item = Option<Result<Outcome, Failure>>> + use<> {
+        let mut state = lock(&self.state);
+        let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
+        let batch = at.map(|at| state.batches.swap_remove(at));
+        drop(state);
+        batch.into_iter().flat_map(Batch::into_ended)
     }
 
     /// Writes without an answer on an active channel; `None` when it is not here any more, else why it cannot be written.
@@ -99,7 +141,7 @@ impl Circuit {
         let now = Instant::now();
         let is_burst = state.burst_since.is_some_and(|since| now < since + limit::BURST);
         if is_burst && state.machine.pending_bytes() < limit::BURST_BYTES {
-            self.time_flush(&mut state, now + limit::BURST);
+            self.flush_soon(&mut state);
             return Some(Ok(()));
         }
         state.burst_since = Some(now);
@@ -117,22 +159,49 @@ impl Circuit {
         }
     }
 
-    /// Has the reactor send at that moment what nobody has sent before.
-    fn time_flush(&self, state: &mut State, at: Instant) {
+    /// Has the reactor send in a moment what nobody has sent before, and sends now what is much already.
+    fn flush_soon(&self, state: &mut State) {
+        if state.machine.pending_bytes() >= limit::BURST_BYTES {
+            self.flush(state);
+            return self.tell_unsent(state);
+        }
         if state.flush_is_told || std::mem::replace(&mut state.flush_is_timed, true) {
             return;
         }
         if let Some(token) = state.token {
-            self.reactor.call_at(token, at);
+            self.reactor.call_at(token, Instant::now() + limit::BURST);
+        }
+    }
+
+    /// Somebody waits for an operation who does not drive the circuit: the reactor is to do so.
+    pub(in crate::client) fn attend(&self) {
+        let mut state = lock(&self.state);
+        if matches!(state.role.reader(), Reader::Resting(_)) || !state.machine.ready().is_empty() {
+            self.tell_flush(&mut state);
         }
     }
 }
 
 impl State {
     /// Queues the request of an operation, which ends here if it cannot be asked.
-    fn ask(&mut self, asker: Asker, ioid: Ioid, task: &Task, place: Place) {
-        let asked = match task {
-            Task::Connect => return,
+    fn ask(&mut self, operation: &Arc<OperationCore>, ioid: Ioid, task: &Task, place: Place) {
+        let ended = match self.request(ioid, task, place) {
+            Ok(()) if matches!(task, Task::PutUnconfirmed(_)) => Ok(Outcome::Written),
+            Ok(()) => {
+                let (is_get, is_array) = (matches!(task, Task::Get(_)), place.is_array());
+                let operation = operation.clone();
+                self.operations.insert(ioid, InProgress { operation, is_get, is_array, meta: None });
+                return;
+            }
+            Err(reason) => Err(Error::Misuse { pv: operation.channel().name().to_owned(), reason }),
+        };
+        self.afterwards.woken.push(operation.end(ended));
+    }
+
+    /// Queues a request; fails with the reason.
+    fn request(&mut self, ioid: Ioid, task: &Task, place: Place) -> Result<(), String> {
+        match task {
+            Task::Connect => Ok(()),
             Task::Get(request) => {
                 if let Some(dbr) = place.description(request) {
                     // The answers come in the order of the requests.
@@ -146,17 +215,30 @@ impl State {
             }
             Task::Put(value) => self.write(place, value, Some(ioid)),
             Task::PutUnconfirmed(value) => self.write(place, value, None),
-        };
-        let ended = match asked {
-            Ok(()) if matches!(task, Task::PutUnconfirmed(_)) => Ok(Outcome::Written),
-            Ok(()) => {
-                let (is_get, is_array) = (matches!(task, Task::Get(_)), place.is_array());
-                self.operations.insert(ioid, InProgress { asker, is_get, is_array, meta: None });
-                return;
+        }
+    }
+
+    /// The batch that a number belongs to.
+    pub(super) fn batch(&mut self, ioid: Ioid) -> Option<&mut Batch> {
+        self.batches.iter_mut().find(|batch| batch.numbers().contains(&ioid.0))
+    }
+
+    /// Numbers that no batch in progress has.
+    fn next_batch_numbers(&mut self, n: usize) -> Range<u32> {
+        let n = u32::try_from(n).unwrap_or(u32::MAX).min(BATCH_NUMBERS.end - BATCH_NUMBERS.start);
+        loop {
+            let start = match BATCH_NUMBERS.end - self.batch_number_next >= n {
+                true => self.batch_number_next,
+                false => BATCH_NUMBERS.start,
+            };
+            self.batch_number_next = start + n;
+            let taken =
+                self.batches.iter().map(Batch::numbers).find(|taken| taken.start < start + n && start < taken.end);
+            match taken {
+                None => return start..start + n,
+                Some(taken) => self.batch_number_next = taken.end,
             }
-            Err(reason) => Err(Error::Misuse { pv: asker.channel().name().to_owned(), reason }),
-        };
-        self.afterwards.woken.push(asker.end(ended));
+        }
     }
 
     /// Writes, with completion when there is a number for it; fails with the reason.
@@ -169,7 +251,7 @@ impl State {
     fn next_ioid(&mut self) -> Ioid {
         loop {
             let ioid = Ioid(self.ioid_next);
-            self.ioid_next = self.ioid_next.wrapping_add(1);
+            self.ioid_next = (self.ioid_next + 1) % BATCH_NUMBERS.start;
             if !self.operations.contains_key(&ioid) && !self.descriptions.contains_key(&ioid) {
                 return ioid;
             }

@@ -1,0 +1,116 @@
+//! The server's end, sockets and threads with it: a PV that is no record, so that the server alone is counted.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use fodo_net::{
+    Alarm, Completion, EventMask, Kind, Meta, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Reading, Server,
+    ServerConfig, Severity, Source, TimeStamp, Value,
+};
+
+use crate::{N_PVS, peer};
+
+/// As many posts as a record keeps.
+const N_POSTS: usize = 8;
+
+/// A number; a put of any value to the first changes them all, on the thread that decoded it, as records do.
+struct Number {
+    present: AtomicU32,
+    posts: Posts,
+    all: Weak<Numbers>,
+}
+
+/// PVs named `pv:0` and so on.
+pub struct Numbers(Vec<Arc<Number>>);
+
+impl Numbers {
+    fn new() -> Arc<Numbers> {
+        let number =
+            |all: &Weak<Numbers>| Number { present: AtomicU32::new(0), posts: Posts::new(N_POSTS), all: all.clone() };
+        Arc::new_cyclic(|all| Numbers((0..N_PVS).map(|_| Arc::new(number(all))).collect()))
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<Number>> {
+        self.0.get(name.strip_prefix("pv:")?.parse::<usize>().ok()?)
+    }
+}
+
+impl Source for Numbers {
+    fn serves(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
+        self.find(name).map(|number| number.clone() as Arc<dyn Pv>)
+    }
+}
+
+impl Number {
+    fn change(&self) {
+        self.present.fetch_add(1, Ordering::Relaxed);
+        self.posts.push(Post { mask: EventMask::VALUE, reading: self.read() });
+    }
+}
+
+impl Pv for Number {
+    fn facts(&self) -> PvFacts {
+        PvFacts { kind: Kind::F64, count_max: 1, is_read_only: false, class_name: "count" }
+    }
+
+    fn read(&self) -> Reading {
+        let value = Value::from(f64::from(self.present.load(Ordering::Relaxed)));
+        Reading { value, alarm: Alarm::default(), time: TimeStamp::from_epics(1_000_000_000, 0), meta: None }
+    }
+
+    fn meta(&self) -> Arc<Meta> {
+        Arc::default()
+    }
+
+    fn put(&self, _: Value, _: &Peer, _: Option<Completion>) -> Result<(), PutRefusal> {
+        if let Some(all) = self.all.upgrade() {
+            all.0.iter().for_each(|number| number.change());
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&self, _: Option<bool>, _: Option<Severity>) -> Result<(), PutRefusal> {
+        Err(PutRefusal::ReadOnly)
+    }
+
+    fn posts(&self) -> &Posts {
+        &self.posts
+    }
+
+    fn listeners_changed(&self) {}
+
+    fn attach(&self, attach: &mut dyn FnMut(Reading)) {
+        attach(self.read());
+    }
+}
+
+/// A server of them on a free port of loopback.
+pub fn start() -> Server {
+    let config = ServerConfig {
+        interfaces: vec![Ipv4Addr::LOCALHOST],
+        port: 0,
+        beacon_addresses: Vec::new(),
+        beacons_to_interfaces: false,
+        ..ServerConfig::default()
+    };
+    Server::start(config, Numbers::new()).unwrap()
+}
+
+/// Read requests from the socket to their answers in it; a round comes at once.
+pub fn serve_reads(n_rounds: u32) {
+    let server = start();
+    peer::run_client("get", server.udp_port(), n_rounds);
+}
+
+/// Changes of PVs to the bytes of their updates in the socket of the one client that monitors them.
+pub fn serve_updates(n_rounds: u32) {
+    let server = start();
+    peer::run_client("monitor", server.udp_port(), n_rounds);
+    let counts = server.update_counts();
+    assert_eq!((counts.sent, counts.merged), (u64::from(n_rounds) * u64::from(N_PVS), 0));
+}

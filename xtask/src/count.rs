@@ -1,0 +1,307 @@
+//! Instructions of the hot paths, counted by callgrind and compared with those that were recorded.
+
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::step::{Outcome, output_of};
+
+/// What was recorded, one line per path.
+const TABLE_PATH: &str = "lab/counts.txt";
+
+/// By how much a path may come to differ. What differs from one run to the next is far below.
+const TOLERANCE_PERCENT: u64 = 5;
+
+/// How often a path is walked in the two runs whose difference counts: so nothing counts that comes before the first
+/// round. Enough for what the two runs find different beforehand to be lost.
+const N_ROUNDS: [u64; 2] = [4, 24];
+
+/// How often both are run before a path counts as different. Where sockets are in it, how the two ends take turns costs
+/// some per cent more now and then, and never less than nothing: the least counts.
+const TRIES: usize = 3;
+
+/// Keeps the C library from choosing functions by the processor it finds.
+const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERMS,-FSRM";
+
+/// Instructions per operation of every path, and what compiled them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Counts {
+    compiler: String,
+    paths: Vec<(String, u64)>,
+}
+
+/// Where counts and table differ by more than the tolerance: lines for people.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Differences {
+    worse: Vec<String>,
+    better: Vec<String>,
+}
+
+/// Counts, and compares with the table.
+pub fn check(root: &Path) -> Result<Outcome, String> {
+    let recorded = std::fs::read_to_string(root.join(TABLE_PATH)).map_err(|error| format!("{TABLE_PATH}: {error}"))?;
+    let recorded = Counts::parse(&recorded)?;
+    let compiler = compiler(root)?;
+    if compiler != recorded.compiler {
+        let why = format!("the counts are those of {}, this is {compiler}", recorded.compiler);
+        return skipped(format!("{why}; where nothing else differs, `cargo xtask count --record` takes them anew"));
+    }
+    let valgrind = match Valgrind::find(root) {
+        Ok(valgrind) => valgrind,
+        Err(why) => return skipped(why),
+    };
+    let counted = count(root, &valgrind, compiler, Some(&recorded))?;
+    let Differences { worse, better } = recorded.compare(&counted);
+    if !worse.is_empty() {
+        return Err(format!("{}\n`cargo xtask count --record` accepts that", worse.join("\n")));
+    }
+    if !better.is_empty() {
+        return Ok(Outcome::Passed(format!("{}\n`cargo xtask count --record` keeps that", better.join("\n"))));
+    }
+    Ok(Outcome::Passed(format!("{} paths", counted.paths.len())))
+}
+
+/// Counts, and writes the table.
+pub fn record(root: &Path) -> Result<(), String> {
+    let counted = count(root, &Valgrind::find(root)?, compiler(root)?, None)?;
+    let text = counted.text();
+    std::fs::write(root.join(TABLE_PATH), &text).map_err(|error| format!("{TABLE_PATH}: {error}"))?;
+    print!("{text}");
+    Ok(())
+}
+
+/// On a developer's machine what cannot be counted is no failure; CI has to count.
+fn skipped(why: String) -> Result<Outcome, String> {
+    match std::env::var_os("CI") {
+        Some(_) => Err(why),
+        None => Ok(Outcome::Skipped(why)),
+    }
+}
+
+/// The compiler and its target, as both decide about instructions.
+fn compiler(root: &Path) -> Result<String, String> {
+    let printed = output_of(root, Command::new("rustc").arg("--version").current_dir(root))?;
+    Ok(format!("{} for {}", printed.trim(), std::env::consts::ARCH))
+}
+
+fn count(root: &Path, valgrind: &Valgrind, compiler: String, recorded: Option<&Counts>) -> Result<Counts, String> {
+    // Beside the program, as it shares what is compiled with that.
+    let build = ["build", "--release", "-p", "fodo-cli", "-p", "fodo-lab", "--example", "count"];
+    output_of(root, Command::new("cargo").args(build).current_dir(root))?;
+    let program = root.join("target").join("release").join("examples").join("count");
+    let names = output_of(root, &mut Command::new(&program))?;
+    let mut paths = Vec::new();
+    for name in names.lines() {
+        let before = recorded.and_then(|recorded| recorded.of(name));
+        let n = count_path(before, |n_rounds| valgrind.run(root, &program, name, n_rounds))?;
+        paths.push((name.to_string(), n));
+    }
+    Ok(Counts { compiler, paths })
+}
+
+/// Instructions per operation: as soon as they are what they were before, else the least of some tries.
+fn count_path(before: Option<u64>, run: impl Fn(u64) -> Result<Run, String>) -> Result<u64, String> {
+    let mut least = [u64::MAX; 2];
+    let mut n = 0;
+    for _ in 0..TRIES {
+        let [few, many] = N_ROUNDS.map(&run);
+        let (few, many) = (few?, many?);
+        least = [least[0].min(few.n_instructions), least[1].min(many.n_instructions)];
+        n = least[1].saturating_sub(least[0]) / (many.n_operations - few.n_operations);
+        if before.is_some_and(|before| against(before, n).is_eq()) {
+            break;
+        }
+    }
+    Ok(n)
+}
+
+/// How a count stands against the one before; equal within the tolerance.
+fn against(before: u64, now: u64) -> Ordering {
+    match now * 100 {
+        now if now > before * (100 + TOLERANCE_PERCENT) => Ordering::Greater,
+        now if now < before * (100 - TOLERANCE_PERCENT) => Ordering::Less,
+        _ => Ordering::Equal,
+    }
+}
+
+/// One run of one path.
+struct Run {
+    n_instructions: u64,
+    n_operations: u64,
+}
+
+/// Where valgrind is, and what it has to be told.
+struct Valgrind {
+    program: PathBuf,
+    library: Option<PathBuf>,
+}
+
+impl Valgrind {
+    /// That of the system, or Debian's package beside the peers, which is fetched into there and not installed.
+    fn find(root: &Path) -> Result<Valgrind, String> {
+        let is_there = |program: &Path| output_of(root, Command::new(program).arg("--version")).is_ok();
+        let own = PathBuf::from("valgrind");
+        if is_there(&own) {
+            return Ok(Valgrind { program: own, library: None });
+        }
+        let folder = root.join(".peers").join("valgrind");
+        let fetched = || Valgrind {
+            program: folder.join("usr").join("bin").join("valgrind"),
+            library: Some(folder.join("usr").join("libexec").join("valgrind")),
+        };
+        if fetched().program.exists() {
+            return Ok(fetched());
+        }
+        fetch(root, &folder).map_err(|why| format!("valgrind is not installed, and Debian's cannot be had: {why}"))?;
+        Ok(fetched())
+    }
+
+    fn run(&self, root: &Path, program: &Path, path: &str, n_rounds: u64) -> Result<Run, String> {
+        let mut command = Command::new(&self.program);
+        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
+        command.args([path, &n_rounds.to_string()]).env("GLIBC_TUNABLES", TUNABLES);
+        if let Some(library) = &self.library {
+            command.env("VALGRIND_LIB", library);
+        }
+        let printed = output_of(root, &mut command)?;
+        Run::parse(&printed).ok_or_else(|| format!("{path}: callgrind did not count:\n{printed}"))
+    }
+}
+
+impl Run {
+    /// Of what callgrind prints, and the program below it.
+    fn parse(printed: &str) -> Option<Run> {
+        let collected = printed.lines().find_map(|line| line.split_once("Collected : "))?;
+        let operations = printed.lines().find(|line| line.starts_with(|first: char| first.is_ascii_digit()))?;
+        Some(Run { n_instructions: collected.1.trim().parse().ok()?, n_operations: operations.trim().parse().ok()? })
+    }
+}
+
+/// Debian's package, unpacked into a folder.
+fn fetch(root: &Path, folder: &Path) -> Result<(), String> {
+    eprintln!("fetching valgrind into {}", folder.display());
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    output_of(root, Command::new("apt-get").args(["download", "valgrind"]).current_dir(folder))?;
+    let entries = std::fs::read_dir(folder).map_err(|error| error.to_string())?;
+    let packages = entries.flatten().map(|entry| entry.path());
+    let package = packages.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "deb"));
+    let package = package.ok_or("apt-get has downloaded nothing")?;
+    output_of(root, Command::new("dpkg").arg("-x").arg(package).arg(folder)).map(|_| ())
+}
+
+impl Counts {
+    fn parse(text: &str) -> Result<Counts, String> {
+        let (comments, lines): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
+        let compiler = comments.iter().find_map(|line| line.strip_prefix("# Taken with "));
+        let path = |line: &str| {
+            let (name, n) = line.split_once(' ')?;
+            Some((name.to_string(), n.trim().parse().ok()?))
+        };
+        let paths = lines.into_iter().map(|line| path(line).ok_or_else(|| format!("{TABLE_PATH}: \"{line}\"")));
+        Ok(Counts {
+            compiler: compiler.ok_or_else(|| format!("{TABLE_PATH} names no compiler"))?.to_string(),
+            paths: paths.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut text = "# Instructions per operation; docs/explanations/performance.md says of what.\n".to_string();
+        text += &format!("# Taken with {}\n", self.compiler);
+        for (name, n) in &self.paths {
+            text += &format!("{name:<16} {n:>6}\n");
+        }
+        text
+    }
+
+    fn of(&self, name: &str) -> Option<u64> {
+        self.paths.iter().find(|(known, _)| known == name).map(|(_, n)| *n)
+    }
+
+    /// What differs too much in `counted` from this.
+    fn compare(&self, counted: &Counts) -> Differences {
+        let mut differences = Differences::default();
+        for (name, now) in &counted.paths {
+            let Some(before) = self.of(name) else {
+                differences.worse.push(format!("{name}: {now} instructions, and {TABLE_PATH} does not know it"));
+                continue;
+            };
+            let line = format!("{name}: {now} instructions per operation, were {before}");
+            match against(before, *now) {
+                Ordering::Greater => differences.worse.push(line),
+                Ordering::Less => differences.better.push(line),
+                Ordering::Equal => {}
+            }
+        }
+        let gone = self.paths.iter().filter(|(name, _)| counted.of(name).is_none());
+        differences.worse.extend(gone.map(|(name, _)| format!("{name}: in {TABLE_PATH}, but not counted any more")));
+        differences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(paths: &[(&str, u64)]) -> Counts {
+        let paths = paths.iter().map(|(name, n)| (name.to_string(), *n)).collect();
+        Counts { compiler: "rustc 1.95.0 for x86_64".to_string(), paths }
+    }
+
+    #[test]
+    fn a_path_may_take_five_percent_more_and_no_more() {
+        let recorded = counts(&[("post", 100), ("drain", 200)]);
+
+        let at_the_limit = recorded.compare(&counts(&[("post", 105), ("drain", 190)]));
+        let slower = recorded.compare(&counts(&[("post", 106), ("drain", 200)]));
+
+        assert_eq!(at_the_limit, Differences::default());
+        assert_eq!(slower.worse, ["post: 106 instructions per operation, were 100"]);
+        assert!(slower.better.is_empty());
+    }
+
+    #[test]
+    fn a_path_that_takes_fewer_is_told_of() {
+        let faster = counts(&[("post", 100)]).compare(&counts(&[("post", 94)]));
+
+        assert_eq!(faster.better, ["post: 94 instructions per operation, were 100"]);
+        assert!(faster.worse.is_empty());
+    }
+
+    #[test]
+    fn what_disturbs_one_try_is_not_taken_for_the_path() {
+        let disturbed = std::cell::Cell::new(1_000);
+        let run = |n_rounds| {
+            let n_instructions = 5_000 + n_rounds * 100 + if n_rounds == N_ROUNDS[1] { disturbed.take() } else { 0 };
+            Ok(Run { n_instructions, n_operations: n_rounds })
+        };
+
+        assert_eq!(count_path(Some(100), run), Ok(100));
+    }
+
+    #[test]
+    fn a_path_on_one_side_alone_is_a_difference() {
+        let differences = counts(&[("post", 1)]).compare(&counts(&[("drain", 1)]));
+
+        assert_eq!(differences.worse.len(), 2);
+    }
+
+    #[test]
+    fn the_table_is_read_as_it_was_written() {
+        let written = counts(&[("post", 100), ("dispatch-update", 12_345_678)]);
+
+        assert_eq!(Counts::parse(&written.text()), Ok(written));
+        assert!(Counts::parse("post 100\n").is_err());
+        assert!(Counts::parse("# Taken with rustc\npost\n").is_err());
+    }
+
+    #[test]
+    fn what_callgrind_and_the_program_print_is_told_apart() {
+        let printed = "==7== Callgrind, a call-graph generating cache profiler\n24000\n==7== Events    : Ir\n\
+                       ==7== Collected : 1234567\n";
+
+        let run = Run::parse(printed).unwrap();
+
+        assert_eq!((run.n_instructions, run.n_operations), (1_234_567, 24_000));
+        assert!(Run::parse("==7== Events    : Ir\n24000\n").is_none());
+    }
+}
