@@ -56,10 +56,10 @@ pub const SEARCH_PERIOD_MAX: Duration = Duration::from_secs(300);
 /// From where on periods vary much: nobody waits for a name that has been absent for so long.
 pub const SEARCH_PERIOD_LONG: Duration = Duration::from_secs(60);
 
-/// Datagrams of searches sent at once at most; more would be lost in the servers' sockets.
+/// Datagrams of searches that are sent before any is answered; more would be lost in the servers' sockets.
 pub const SEARCH_BURST: usize = 64;
 
-/// The pause between two bursts of searches.
+/// How long none is answered before more are sent all the same: servers that do not have the names say nothing.
 pub const SEARCH_PAUSE: Duration = Duration::from_millis(2);
 
 /// Moments of searches are whole multiples of this, so that names share datagrams.
@@ -123,8 +123,8 @@ pub const TRAFFIC_DETOUR: Duration = Duration::from_millis(20);
 /// For so long the searches of a source count together; who has had its share waits no longer than that.
 pub const SEARCH_SHARE: Duration = Duration::from_millis(250);
 
-/// Bytes of searches of one source in that time: a hundred thousand names at once, which nobody asks for more often.
-pub const SEARCH_SOURCE_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of searches of one source in that time: a quarter of a million names at once, which nobody asks for more often.
+pub const SEARCH_SOURCE_BYTES: usize = 10 * 1024 * 1024;
 
 /// The same of all sources together. A server that answers so many has a core busy with half of it.
 pub const SEARCH_ALL_BYTES: usize = 16 * 1024 * 1024;

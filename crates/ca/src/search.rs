@@ -52,7 +52,7 @@ const THE_SENDER: u32 = u32::MAX;
 ///
 /// A name is asked for at once, and then after periods that double from 32 ms to 300 s, or to
 /// what [`Searcher::set_period_max`] says. Names
-/// whose time has come are packed into full datagrams, and datagrams go out in bursts with pauses,
+/// whose time has come are packed into full datagrams, and no more of these go out than servers answer or have time for,
 /// so that a hundred thousand names do not drown the servers.
 ///
 /// `N`: whatever has the name, so that those who look for a million need not have it twice.
@@ -64,7 +64,9 @@ pub struct Searcher<N = Arc<str>> {
     due: BTreeMap<Instant, VecDeque<Cid>>,
     sequence: u32,
     jitter: u64,
-    /// The next burst goes out no sooner.
+    /// Datagrams that may still wait in the buffers of servers: sent since the last pause, and none came back for them.
+    n_unanswered: usize,
+    /// When these count as read, answered or not, if nothing is sent or answered before.
     pause_until: Option<Instant>,
     /// The first moment seen, from which the grid of moments counts.
     origin: Option<Instant>,
@@ -103,6 +105,7 @@ impl<N: Named> Searcher<N> {
             due: BTreeMap::new(),
             sequence: 0,
             jitter: seed | 1,
+            n_unanswered: 0,
             pause_until: None,
             origin: None,
             period_max: limit::SEARCH_PERIOD_MAX,
@@ -202,9 +205,10 @@ impl<N: Named> Searcher<N> {
             let ip = told_ip(address).unwrap_or(from.ip());
             is_answered |= self.claimed(cid, SocketAddr::new(ip, port), claims);
         });
-        if is_answered && self.pause_until.is_some() {
-            // Servers keep up, so the next burst need not wait.
-            self.pause_until = Some(now.monotonic);
+        if is_answered {
+            // One was read, so another may go out.
+            self.n_unanswered = self.n_unanswered.saturating_sub(1);
+            self.pause_until = Some(now.monotonic + limit::SEARCH_PAUSE);
         }
     }
 
@@ -221,19 +225,25 @@ impl<N: Named> Searcher<N> {
     /// Does what is due.
     pub fn tick(&mut self, now: Now, out: &mut Vec<Datagram>) {
         self.tick_boost(now.monotonic);
-        if self.pause_until.is_some_and(|until| now.monotonic < until) {
+        if self.pause_until.is_some_and(|until| until <= now.monotonic) {
+            (self.n_unanswered, self.pause_until) = (0, None);
+        }
+        let n_most = limit::SEARCH_BURST.saturating_sub(self.n_unanswered);
+        if n_most == 0 {
             return;
         }
         let origin = *self.origin.get_or_insert(now.monotonic);
         let n_before = out.len();
         let mut packet = Vec::new();
-        // The last one is still open when the loop ends.
-        while out.len() - n_before < limit::SEARCH_BURST - 1 {
-            let Some(cid) = self.pop_due(now.monotonic) else { break };
+        while let Some(cid) = self.pop_due(now.monotonic) {
             let Some(name) = self.names.get(cid) else { continue };
             let n_message = message::HEADER_BYTES + message::padded(name.of.name().len() + 1);
             if packet.len() + n_message > limit::SEARCH_BYTES && !packet.is_empty() {
                 out.push(Datagram { to: None, bytes: std::mem::take(&mut packet) });
+                if out.len() - n_before == n_most {
+                    self.due.entry(name.at).or_default().push_front(cid);
+                    break;
+                }
             }
             if packet.is_empty() {
                 self.sequence = self.sequence.wrapping_add(1);
@@ -248,8 +258,11 @@ impl<N: Named> Searcher<N> {
         if !packet.is_empty() {
             out.push(Datagram { to: None, bytes: packet });
         }
-        let is_full = out.len() - n_before >= limit::SEARCH_BURST;
-        self.pause_until = is_full.then(|| now.monotonic + limit::SEARCH_PAUSE);
+        let n_sent = out.len() - n_before;
+        self.n_unanswered += n_sent;
+        if n_sent > 0 {
+            self.pause_until = Some(now.monotonic + limit::SEARCH_PAUSE);
+        }
     }
 
     /// Sets the next moment of a name that was asked for just now.
@@ -293,7 +306,8 @@ impl<N: Named> Searcher<N> {
     /// The latest moment to call [`Searcher::tick`].
     pub fn deadline(&self) -> Option<Instant> {
         let due = *self.due.first_key_value()?.0;
-        let due = self.pause_until.map_or(due, |until| until.max(due));
+        let is_full = self.n_unanswered >= limit::SEARCH_BURST;
+        let due = self.pause_until.filter(|_| is_full).map_or(due, |until| until.max(due));
         Some(match self.boost {
             Boost::Wanted { until, .. } => due.min(until),
             _ => due,

@@ -365,6 +365,14 @@ mod tests {
     }
 
     #[test]
+    fn contexts_in_use_have_a_circuit_each() {
+        let mut raw = raw();
+        let batch = Batch { pattern: "lab:{:06}".into(), n: 40, variant: Variant::Equal };
+
+        assert_eq!(raw.contexts_at_work(&batch).map(|timed| timed.n), Ok(40));
+    }
+
+    #[test]
     fn an_answer_that_is_out_of_turn_is_no_answer() {
         let mut raw = raw();
         let circuit = raw.circuit().unwrap();

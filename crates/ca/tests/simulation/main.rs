@@ -214,9 +214,13 @@ fn all_served_names_are_found_over_a_bad_network_and_absent_ones_never() {
 fn ten_thousand_served_names_cost_few_datagrams_and_little_time() {
     let names: Vec<String> = (0..10_000).map(|index| format!("name:0:{index}")).collect();
 
-    let (claims, took, n_sent) = searched(1, 1, &names);
+    let searches: Vec<_> = (1..=11).map(|seed| searched(seed, 1, &names)).collect();
 
-    assert_eq!(claims.len(), names.len());
-    assert!(took < Duration::from_secs(120), "{took:?}");
-    assert!(n_sent < 20_000, "{n_sent}");
+    assert!(searches.iter().all(|(claims, ..)| claims.len() == names.len()));
+    let n_sent_max = searches.iter().map(|(.., n_sent)| *n_sent).max().unwrap();
+    assert!(n_sent_max < 2_000, "{n_sent_max}");
+    // Where nearly half of all is lost, the unluckiest datagram decides, so that only the middle says something.
+    let mut took: Vec<Duration> = searches.iter().map(|(_, took, _)| *took).collect();
+    took.sort_unstable();
+    assert!(took[took.len() / 2] < limit::SEARCH_PERIOD_MAX, "{took:?}");
 }
