@@ -193,6 +193,35 @@ fn a_callback_that_is_stuck_holds_up_nobody_when_there_are_many_threads() {
 }
 
 #[test]
+fn callbacks_that_still_wait_when_their_context_ends_are_dropped_with_what_they_hold() {
+    let (_server, context) = serve(Table::default().with("x", Cell::new(0.0)));
+    let x = context.channel("x").unwrap();
+    let (entered, entries) = channel();
+    let (release, released) = sync_channel::<()>(0);
+    let stuck = move |_event| {
+        let _ = entered.send(());
+        // Its end is the release.
+        let _ = released.recv();
+    };
+    let stuck = x.monitor_with(MonitorOptions::default(), stuck).unwrap();
+    entries.recv_timeout(PATIENCE).unwrap();
+    let held = Arc::new(());
+    let kept = held.clone();
+    let waiting = x.monitor_with(MonitorOptions::default(), move |_event| drop(kept.clone())).unwrap();
+    received(&waiting, 1);
+
+    context.close();
+    drop((stuck, waiting, x, context));
+    drop(release);
+
+    let deadline = Instant::now() + PATIENCE;
+    while Arc::strong_count(&held) > 1 {
+        assert!(Instant::now() < deadline, "the callback is still there");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn a_callback_may_panic_subscribe_and_put_without_harm_to_others() {
     let (_server, context) = serve(Table::default().with("x", Cell::new(0.0)).with("y", Cell::new(0.0)));
     let (sender, events) = channel();
