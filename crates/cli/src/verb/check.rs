@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
         outlet.out.write_all(text.as_bytes())?;
     }
     if !arguments.json {
-        writeln!(outlet.out, "{} errors, {} warnings", n_errors, n_warnings)?;
+        writeln!(outlet.out, "{}, {}", counted(n_errors, "error"), counted(n_warnings, "warning"))?;
     }
     let is_wrong = n_errors > 0 || (arguments.strict && n_warnings > 0);
     Ok(if is_wrong { Exit::Other } else { Exit::Done })
@@ -156,6 +156,11 @@ fn followed(script: &Path, variables: &fodo_db::Macros, simulates: bool) -> Vec<
     // How it ended is among what was found.
     let _ = shell.run_script(&script.to_string_lossy());
     shell.into_findings()
+}
+
+fn counted(n: usize, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
 }
 
 fn counts(findings: &[Finding]) -> (usize, usize) {
