@@ -1,17 +1,17 @@
 //! Puts without an answer.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fodo_data::Value;
 
 use super::{Channel, ChannelCore, Phase};
 use crate::client::Error;
-use crate::client::operation::{Operation, Task, deadline_after};
+use crate::client::operation::{Operation, Task};
 use crate::sync::lock;
 
 impl ChannelCore {
     /// Writes without an answer, if it is active.
-    fn write_now(&self, value: &Value, deadline: Instant) -> Option<Result<(), Error>> {
+    fn write_now(&self, value: &Value, timeout: Duration) -> Option<Result<(), Error>> {
         let (circuit, place) = {
             let state = lock(&self.state);
             match &state.phase {
@@ -19,7 +19,7 @@ impl ChannelCore {
                 _ => return None,
             }
         };
-        let written = circuit.write(self, place, value, deadline)?;
+        let written = circuit.write(self, place, value, timeout)?;
         Some(written.map_err(|reason| Error::Misuse { pv: self.name.to_string(), reason }))
     }
 }
@@ -29,7 +29,7 @@ impl Channel {
     /// another may be sent together with those that follow it, a fifth of a millisecond later, or at the end of its context.
     pub fn put_unconfirmed(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
         let value = value.into();
-        match self.core().write_now(&value, deadline_after(timeout)) {
+        match self.core().write_now(&value, timeout) {
             Some(written) => written,
             None => self.start::<()>(Task::PutUnconfirmed(value), false).wait(timeout),
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fodo_ca::Ioid;
 use fodo_data::Value;
@@ -10,7 +10,7 @@ use fodo_data::Value;
 use super::super::Error;
 use super::super::batch::{Batch, End, Failure};
 use super::super::channel::{ChannelCore, Seating};
-use super::super::operation::{OperationCore, Outcome, Task, Waiter};
+use super::super::operation::{OperationCore, Outcome, Task, Waiter, deadline_after};
 use super::super::role::Reader;
 use super::{Circuit, InProgress, Phase, Place, State};
 use crate::limit;
@@ -129,7 +129,7 @@ impl Circuit {
         channel: &ChannelCore,
         place: Place,
         value: &Value,
-        deadline: Instant,
+        timeout: Duration,
     ) -> Option<Result<(), String>> {
         let mut state = lock(&self.state);
         if state.phase != Phase::Open || channel.place_on(self) != Some(place) {
@@ -145,6 +145,7 @@ impl Circuit {
             return Some(Ok(()));
         }
         state.burst_since = Some(now);
+        let deadline = deadline_after(timeout);
         loop {
             self.flush(&mut state);
             let is_over = state.phase != Phase::Open || Instant::now() >= deadline;
