@@ -196,6 +196,8 @@ const SEARCH: u16 = 6;
 /// thread and one store of bytes per client, one thread for all searches.
 pub fn serve(host: Ipv4Addr, announce: impl FnOnce(u16) -> std::io::Result<()>) -> std::io::Result<()> {
     let (listener, socket) = both_on_one_port(host)?;
+    // Who finds the queue full tries again after a second, and ten thousand are quicker than a thread for each is made.
+    rustix::net::listen(&listener, BACKLOG)?;
     announce(listener.local_addr()?.port())?;
     std::thread::spawn(move || {
         // Without its answers the client's search fails, with the reason that it sees.
@@ -210,6 +212,9 @@ pub fn serve(host: Ipv4Addr, announce: impl FnOnce(u16) -> std::io::Result<()>) 
     }
     Ok(())
 }
+
+/// Connections that wait to be accepted; the system has its own limit, 4096 on Linux.
+const BACKLOG: i32 = 65_535;
 
 /// A port that is free for TCP is mostly free for UDP as well; else the next one is tried.
 fn both_on_one_port(host: Ipv4Addr) -> std::io::Result<(TcpListener, UdpSocket)> {

@@ -6,6 +6,10 @@ use std::time::Duration;
 /// stay in the second-level cache while it is decoded.
 pub const RECEIVE_BYTES: usize = 256 * 1024;
 
+/// Connections that wait to be accepted, unless the system has a lower limit: all clients of a plant come back at once, and
+/// who finds no place tries again after a second.
+pub const BACKLOG: i32 = 4096;
+
 /// Bytes that are decoded before what they say is handed on: the events of so many small messages stay in the caches.
 pub const PIECE_BYTES: usize = 16 * 1024;
 

@@ -54,7 +54,7 @@ pub fn listen(interface: Ipv4Addr, port: u16) -> io::Result<TcpListener> {
     // Without this a restarted server would wait for minutes to get its port again.
     socket.set_reuse_address(cfg!(unix))?;
     socket.bind(&SocketAddr::from((interface, port)).into())?;
-    socket.listen(1024)?;
+    socket.listen(limit::BACKLOG)?;
     Ok(socket.into())
 }
 

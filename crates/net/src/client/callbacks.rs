@@ -50,11 +50,18 @@ impl Job {
 #[derive(Debug)]
 pub(super) struct Callbacks {
     executor: Executor,
-    /// Monitors with events for their callbacks, in the order in which they got them. Bounded by the number of monitors:
-    /// each stands in the queue at most once, and not before its callback has returned.
-    queue: Mutex<VecDeque<Arc<MonitorCore>>>,
+    line: Mutex<Line>,
     changed: Condvar,
     is_ended: AtomicBool,
+}
+
+/// What waits for the threads, and how many of these wait.
+#[derive(Debug, Default)]
+struct Line {
+    /// Monitors with events for their callbacks, in the order in which they got them. Bounded by the number of monitors:
+    /// each stands here at most once, and not before its callback has returned.
+    monitors: VecDeque<Arc<MonitorCore>>,
+    n_asleep: usize,
 }
 
 impl Callbacks {
@@ -67,7 +74,7 @@ impl Callbacks {
         };
         let callbacks = Arc::new(Callbacks {
             executor,
-            queue: Mutex::default(),
+            line: Mutex::default(),
             changed: Condvar::new(),
             is_ended: AtomicBool::new(false),
         });
@@ -88,12 +95,12 @@ impl Callbacks {
         if let Executor::Caller(run) = &self.executor {
             return monitors.drain(..).for_each(|monitor| run(Job(Arc::downgrade(&monitor))));
         }
-        let mut queue = lock(&self.queue);
-        let was_empty = queue.is_empty();
-        queue.extend(monitors.drain(..));
-        drop(queue);
+        let mut line = lock(&self.line);
+        let is_awaited = line.monitors.is_empty() && line.n_asleep > 0;
+        line.monitors.extend(monitors.drain(..));
+        drop(line);
         match self.executor {
-            _ if !was_empty => {}
+            _ if !is_awaited => {}
             Executor::Many(_) => self.changed.notify_all(),
             Executor::One | Executor::Caller(_) => self.changed.notify_one(),
         }
@@ -101,9 +108,9 @@ impl Callbacks {
 
     /// The threads end after the callbacks that run now.
     pub(super) fn end(&self) {
-        let queue = lock(&self.queue);
+        let line = lock(&self.line);
         self.is_ended.store(true, Ordering::Release);
-        drop(queue);
+        drop(line);
         self.changed.notify_all();
     }
 
@@ -114,16 +121,18 @@ impl Callbacks {
     fn run(&self) {
         let mut batch = VecDeque::new();
         loop {
-            let mut queue = lock(&self.queue);
-            while queue.is_empty() && !self.is_ended() {
-                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            let mut line = lock(&self.line);
+            while line.monitors.is_empty() && !self.is_ended() {
+                line.n_asleep += 1;
+                line = self.changed.wait(line).unwrap_or_else(PoisonError::into_inner);
+                line.n_asleep -= 1;
             }
             match self.executor {
                 // The others are to have some too.
-                Executor::Many(_) => batch.extend(queue.pop_front()),
-                Executor::One | Executor::Caller(_) => std::mem::swap(&mut batch, &mut *queue),
+                Executor::Many(_) => batch.extend(line.monitors.pop_front()),
+                Executor::One | Executor::Caller(_) => std::mem::swap(&mut batch, &mut line.monitors),
             }
-            drop(queue);
+            drop(line);
             for monitor in batch.drain(..) {
                 if self.is_ended() {
                     return;

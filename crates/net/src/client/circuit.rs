@@ -221,7 +221,7 @@ impl Circuit {
             if let (Some(sid), Phase::Open) = (sid, state.phase) {
                 state.machine.clear(cid, sid);
             }
-            self.tell_flush(&mut state);
+            self.flush_soon(&mut state);
             self.close_if_unused(&mut state);
         }
         self.release(state);
@@ -247,7 +247,7 @@ impl Circuit {
         let mut state = lock(&self.state);
         if state.phase != Phase::Closed && monitor.channel().place_on(self) == Some(place) {
             self.subscribe_locked(&mut state, monitor, place);
-            self.tell_flush(&mut state);
+            self.flush_with_others(&mut state);
         }
         self.release(state);
     }
@@ -277,7 +277,7 @@ impl Circuit {
     pub(super) fn cancel(&self, seat: Seat) {
         let mut state = lock(&self.state);
         state.cancel(seat);
-        self.tell_flush(&mut state);
+        self.flush_soon(&mut state);
         // Its own monitors are dropped by whoever cancels them.
         let dropped = std::mem::take(&mut state.afterwards.dropped);
         drop(state);

@@ -138,13 +138,10 @@ impl Circuit {
         if let Err(reason) = state.write(place, value, None) {
             return Some(Err(reason));
         }
-        let now = Instant::now();
-        let is_burst = state.burst_since.is_some_and(|since| now < since + limit::BURST);
-        if is_burst && state.machine.pending_bytes() < limit::BURST_BYTES {
+        if state.is_burst() && state.machine.pending_bytes() < limit::BURST_BYTES {
             self.flush_soon(&mut state);
             return Some(Ok(()));
         }
-        state.burst_since = Some(now);
         let deadline = deadline_after(timeout);
         loop {
             self.flush(&mut state);
@@ -160,8 +157,20 @@ impl Circuit {
         }
     }
 
+    /// Sends at once what was queued and has the answers read, or together with what follows something closely.
+    pub(super) fn flush_with_others(&self, state: &mut State) {
+        match state.role.reader() {
+            Reader::Resting(_) => self.tell_flush(state),
+            _ if state.is_burst() => self.flush_soon(state),
+            _ => {
+                self.flush(state);
+                self.tell_unsent(state);
+            }
+        }
+    }
+
     /// Has the reactor send in a moment what nobody has sent before, and sends now what is much already.
-    fn flush_soon(&self, state: &mut State) {
+    pub(super) fn flush_soon(&self, state: &mut State) {
         if state.machine.pending_bytes() >= limit::BURST_BYTES {
             self.flush(state);
             return self.tell_unsent(state);
@@ -184,6 +193,16 @@ impl Circuit {
 }
 
 impl State {
+    /// Whether something that waits for nobody was sent just before; what follows it closely is sent together.
+    fn is_burst(&mut self) -> bool {
+        let now = Instant::now();
+        let is_burst = self.burst_since.is_some_and(|since| now < since + limit::BURST);
+        if !is_burst {
+            self.burst_since = Some(now);
+        }
+        is_burst
+    }
+
     /// Queues the request of an operation, which ends here if it cannot be asked.
     fn ask(&mut self, operation: &Arc<OperationCore>, ioid: Ioid, task: &Task, place: Place) {
         let ended = match self.request(ioid, task, place) {
