@@ -23,6 +23,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
 /// Header of a Channel Access message.
 const HEADER_BYTES: usize = 16;
@@ -204,10 +205,14 @@ pub fn serve(host: Ipv4Addr, announce: impl FnOnce(u16) -> std::io::Result<()>) 
         let _ = serve_searches(&socket);
     });
     for stream in listener.incoming() {
-        let stream = stream?;
-        std::thread::spawn(move || {
+        // Without a file descriptor or a thread for it, it is that client's question that fails, and no other.
+        let Ok(stream) = stream else {
+            std::thread::sleep(NO_ROOM);
+            continue;
+        };
+        let _ = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
             // A client that leaves ends its thread; nobody waits for the reason.
-            let _ = serve_one(stream);
+            let _ = serve_one(&stream);
         });
     }
     Ok(())
@@ -215,6 +220,12 @@ pub fn serve(host: Ipv4Addr, announce: impl FnOnce(u16) -> std::io::Result<()>) 
 
 /// Connections that wait to be accepted; the system has its own limit, 4096 on Linux.
 const BACKLOG: i32 = 65_535;
+
+/// Until the next look whether there is room for one more connection.
+const NO_ROOM: Duration = Duration::from_millis(10);
+
+/// Of a thread for a connection; there may be ten thousand, and their buffers are not on it.
+const STACK_BYTES: usize = 64 * 1024;
 
 /// A port that is free for TCP is mostly free for UDP as well; else the next one is tried.
 fn both_on_one_port(host: Ipv4Addr) -> std::io::Result<(TcpListener, UdpSocket)> {
@@ -238,9 +249,9 @@ fn serve_searches(socket: &UdpSocket) -> std::io::Result<()> {
     }
 }
 
-fn serve_one(mut stream: TcpStream) -> std::io::Result<()> {
+fn serve_one(mut stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut reader = BufReader::with_capacity(READ_BYTES, stream.try_clone()?);
+    let mut reader = BufReader::with_capacity(READ_BYTES, stream);
     let mut request = [0; REQUEST_BYTES];
     let mut store: Vec<u8> = vec![0; SCALAR_REPLY_BYTES];
     let mut answers: Vec<u8> = Vec::with_capacity(READ_BYTES);
@@ -273,7 +284,7 @@ fn serve_one(mut stream: TcpStream) -> std::io::Result<()> {
 }
 
 /// Takes a payload that is of no interest.
-fn skip(reader: &mut BufReader<TcpStream>, mut n_bytes: usize) -> std::io::Result<()> {
+fn skip(reader: &mut BufReader<&TcpStream>, mut n_bytes: usize) -> std::io::Result<()> {
     while n_bytes > 0 {
         let n = reader.fill_buf()?.len().min(n_bytes);
         if n == 0 {
@@ -315,7 +326,7 @@ mod tests {
             priority: 0,
             user: String::new(),
             host: String::new(),
-            echo_after: std::time::Duration::from_secs(30),
+            echo_after: Duration::from_secs(30),
             payload_bytes_max: 1 << 20,
         }
     }
