@@ -6,11 +6,11 @@ mod support;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fodo_ioc::autosave::format::{self, Content};
-use support::{Lines, PATIENCE, end_of, fodo, free_port, signal, text, wait};
+use support::{Lines, PATIENCE, fed, ioc, signal, text, wait};
 
 const DATABASE: &str = "record(ao, \"x:set\") { field(PINI, YES) field(FLNK, \"x:twice\") info(autosaveFields, \"VAL DESC\") }\n\
                         record(calc, \"x:twice\") { field(CALC, \"A*2\") field(INPA, \"x:set\") }\n\
@@ -88,20 +88,6 @@ impl Drop for Ioc {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn ioc(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = fodo(free_port());
-    command.current_dir(folder).args(["ioc", "--interface", "127.0.0.1", "--port", "0"]).args(arguments);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// Runs to its end with these lines as its input.
-fn fed(folder: &Path, arguments: &[&str], input: &str) -> Output {
-    let mut child = ioc(folder, arguments).stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    end_of(child)
 }
 
 /// The value of a PV in a save file; none where there is no whole file.

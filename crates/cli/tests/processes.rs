@@ -1,6 +1,7 @@
 //! `fodo ioc` and the client verbs as real processes on loopback.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
 
+#[expect(dead_code, reason = "the other tests use the rest")]
 mod support;
 
 use std::process::{Output, Stdio};

@@ -5,10 +5,10 @@
 mod support;
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
 
-use support::{Lines, end_of, fodo, free_port, signal, text, wait};
+use support::{Lines, end_of, fed, fodo, free_port, ioc, signal, text, wait};
 
 const DATABASE: &str = "record(ao, \"$(P)set\") { field(PREC, 2) field(FLNK, \"$(P)twice\") alias(\"$(P)other\") }\n\
                         record(calc, \"$(P)twice\") { field(CALC, \"A*2\") field(INPA, \"$(P)set CP\") field(PREC, 2) }\n";
@@ -20,20 +20,6 @@ fn folder(name: &str, script: &str) -> PathBuf {
     std::fs::write(folder.join("db/a.db"), DATABASE).unwrap();
     std::fs::write(folder.join("st.cmd"), script).unwrap();
     folder
-}
-
-fn ioc(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = fodo(free_port());
-    command.current_dir(folder).args(["ioc", "--interface", "127.0.0.1", "--port", "0"]).args(arguments);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// Runs to its end with these lines as its input.
-fn fed(folder: &Path, arguments: &[&str], input: &str) -> Output {
-    let mut child = ioc(folder, arguments).stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    end_of(child)
 }
 
 /// The lines of the output that follow a line.

@@ -48,6 +48,7 @@ pub use load::{
     instances,
 };
 pub use outside::{News, OutsideFacts, OutsideLink, OutsideStatus, Use};
+pub use record::array::KINDS;
 pub use routine::{Call, Routine, RoutineFailed};
 pub use scan::ScanCounts;
 pub use security::{Access, AccessFile, AccessInput, AccessLevel, AccessPart, Granted, Security};

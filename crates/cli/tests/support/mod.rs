@@ -1,6 +1,6 @@
 //! The built program as processes: everything on loopback, everything bounded in time.
 
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -190,4 +190,19 @@ impl Drop for Ioc {
 /// The text of a stream.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// An IOC on loopback, in a folder.
+pub fn ioc(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = fodo(free_port());
+    command.current_dir(folder).args(["ioc", "--interface", "127.0.0.1", "--port", "0"]).args(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs to its end with these lines as its input.
+pub fn fed(folder: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut child = ioc(folder, arguments).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    end_of(child)
 }

@@ -11,8 +11,8 @@ use crate::post::Posts;
 use crate::put::fitting;
 use crate::record::{CHANGED, Record};
 
-/// The kinds in the order of FTVL's choices.
-const KINDS: [Kind; 12] = [
+/// Every kind, in the order of FTVL's choices.
+pub const KINDS: [Kind; 12] = [
     Kind::Text,
     Kind::I8,
     Kind::U8,

@@ -17,7 +17,7 @@ mod aai;
 mod aao;
 mod ai;
 mod ao;
-mod array;
+pub(crate) mod array;
 mod bi;
 mod bo;
 mod busy;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fodo_data::{Kind, Scalar};
+use fodo_data::Scalar;
 use fodo_db::{AccessPart, Database, States};
 
 use super::records::{kind_name, matches, quoted, shown};
@@ -11,22 +11,6 @@ use super::{Call, Failure, Shell, Stage};
 use crate::names::field_of;
 
 type Outcome = Result<Flow, Failure>;
-
-/// Every kind that a client may ask for.
-const KINDS: [Kind; 12] = [
-    Kind::Text,
-    Kind::I8,
-    Kind::U8,
-    Kind::I16,
-    Kind::U16,
-    Kind::I32,
-    Kind::U32,
-    Kind::I64,
-    Kind::U64,
-    Kind::F32,
-    Kind::F64,
-    Kind::Enum,
-];
 
 /// `dba record.field`
 pub(super) fn address(shell: &mut Shell, call: &Call<'_>) -> Outcome {
@@ -57,7 +41,7 @@ pub(super) fn show_kinds(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let field = field_of(database, name).map_err(|message| Failure::Word(1, message))?;
     let (value, meta) = (database.read(field).value, database.meta(field));
     let mut text = String::new();
-    for kind in KINDS {
+    for kind in fodo_db::KINDS {
         let converted = match value.first() {
             None => "(empty)".to_owned(),
             Some(first) => match first.to_kind(kind, Some(&meta)) {
