@@ -21,7 +21,7 @@ fn json_lines(output: &Output) -> Vec<serde_json::Value> {
 fn the_ready_line_tells_how_many_records_are_served_and_where() {
     let ioc = ioc();
 
-    assert!(ioc.ready.starts_with("fodo ioc: serving 31 records on 127.0.0.1:"), "{}", ioc.ready);
+    assert!(ioc.ready.starts_with("fodo ioc: serving 33 records on 127.0.0.1:"), "{}", ioc.ready);
     assert!(ioc.ready.contains(" (CA"), "{}", ioc.ready);
     assert_ne!((ioc.tcp_port(), ioc.port), (0, 0));
 }
@@ -275,9 +275,8 @@ fn why_tells_a_missing_field_from_a_missing_record_and_from_a_served_one() {
 
 #[test]
 fn top_shows_the_clients_of_an_ioc_that_tells_its_status() {
-    let database = support::golden_database();
+    let database = support::golden("golden.db");
     let ioc = Ioc::with(|command| command.args(["--status-prefix", "t:ioc", "-d"]).arg(&database));
-    std::fs::remove_file(database).unwrap();
     let mut monitor = fodo(ioc.port).args(["monitor", "--json", "g:ao"]).stdout(Stdio::piped()).spawn().unwrap();
     let updates = Lines::of(monitor.stdout.take().unwrap());
     updates.next();
@@ -297,10 +296,9 @@ fn top_shows_the_clients_of_an_ioc_that_tells_its_status() {
 
 #[test]
 fn an_ioc_tells_on_stderr_of_a_client_that_sends_what_is_no_channel_access() {
-    let database = support::golden_database();
+    let database = support::golden("golden.db");
     let arguments = ["--log-level", "info", "--log-format", "json", "-d"];
     let mut ioc = Ioc::with(|command| command.args(arguments).arg(&database).stderr(Stdio::piped()));
-    std::fs::remove_file(database).unwrap();
     let lines = Lines::of_stream(ioc.child.stderr.take().unwrap());
 
     let mut junk = std::net::TcpStream::connect(("127.0.0.1", ioc.tcp_port())).unwrap();

@@ -4,7 +4,6 @@ use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,24 +14,6 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// A file beside the tests.
 pub fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
-}
-
-/// Records of golden.db that `fodo ioc` does not load yet: a type that it has not, and an array of
-/// strings with quotes in them. What was captured of them is left out where it serves.
-pub const NOT_SERVED: [&str; 2] = ["g:int64", "g:wf:string"];
-
-/// golden.db as far as `fodo ioc` serves it.
-pub fn golden_database() -> PathBuf {
-    let all = std::fs::read_to_string(golden("golden.db")).unwrap();
-    let is_served = |line: &&str| !NOT_SERVED.iter().any(|name| line.contains(&format!("\"{name}\"")));
-    let served: Vec<&str> = all.lines().filter(is_served).collect();
-    // Tests run at once, each with a file of its own.
-    static N_FILES: AtomicU32 = AtomicU32::new(0);
-    let number = N_FILES.fetch_add(1, Ordering::Relaxed);
-    let name = format!("golden-{}-{number}.db", std::process::id());
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::write(&path, served.join("\n") + "\n").unwrap();
-    path
 }
 
 /// A UDP port of loopback where nobody listens, at the moment.
@@ -151,10 +132,8 @@ pub struct Ioc {
 impl Ioc {
     /// Serves golden.db on free ports of loopback.
     pub fn golden() -> Ioc {
-        let database = golden_database();
-        let ioc = Ioc::with(|command| command.arg("-d").arg(&database));
-        std::fs::remove_file(database).unwrap();
-        ioc
+        let database = golden("golden.db");
+        Ioc::with(|command| command.arg("-d").arg(&database))
     }
 
     /// The same with arguments of the caller's.
