@@ -33,8 +33,9 @@ pub type OfPeer = Subscriptions<RandomState>;
 impl<S: BuildHasher> Subscriptions<S> {
     /// Adds one, in the place of another with its number.
     pub fn insert(&mut self, id: SubscriptionId, subscription: Subscription) {
-        self.remove(id);
-        self.by_id.insert(id, subscription);
+        if let Some(before) = self.by_id.insert(id, subscription) {
+            self.by_channel.remove(&(before.sid, id));
+        }
         self.by_channel.insert((subscription.sid, id));
     }
 

@@ -392,9 +392,8 @@ impl Circuit {
     fn subscribe(&mut self, sid: Sid, dbr: DbrType, count: u32, mask: EventMask, id: SubscriptionId) {
         let Some(Channel { pv, allowed }) = self.channel(sid) else { return };
         let (pv, may_read) = (pv.clone(), allowed.read);
-        // In the place of another with its number.
-        self.cancel(id);
         if !may_read {
+            self.cancel(id);
             return self.deny(id, Denied { sid, dbr, count, mask });
         }
         let address = Arc::as_ptr(&pv).cast::<()>().addr();
@@ -411,7 +410,11 @@ impl Circuit {
         let Watch { subscriptions, n_slots, .. } = &mut self.watches[watch];
         let slot = subscriptions.insert(Subscription { id, sid, dbr, count, cursor });
         *n_slots = (*n_slots).max(slot + 1);
-        self.places.insert(id, (watch, slot));
+        self.forget_denied(id);
+        // In the place of another with its number.
+        if let Some(before) = self.places.insert(id, (watch, slot)) {
+            self.end(before);
+        }
         if let Some(mut reading) = reading {
             complete(&mut reading, &*pv, dbr);
             update(&mut self.machine, sid, dbr, count, id, &reading);
@@ -441,8 +444,14 @@ impl Circuit {
     }
 
     fn cancel(&mut self, id: SubscriptionId) {
-        self.denied.remove(&id);
-        let Some((index, slot)) = self.places.remove(&id) else { return };
+        self.forget_denied(id);
+        if let Some(place) = self.places.remove(&id) {
+            self.end(place);
+        }
+    }
+
+    /// Ends the subscription in that slot of that watch.
+    fn end(&mut self, (index, slot): (usize, usize)) {
         let watch = &mut self.watches[index];
         if let Some(subscription) = watch.subscriptions.try_remove(slot) {
             watch.pv.posts().unsubscribe(&watch.listener, &subscription.cursor);

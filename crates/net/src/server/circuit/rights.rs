@@ -107,6 +107,14 @@ impl Circuit {
         let _ = self.machine.update(denied.sid, denied.dbr, denied.count, id, Err(Eca::NORDACCESS));
         self.denied.insert(id, denied);
     }
+
+    /// The subscription with that number is not kept apart any more.
+    pub(super) fn forget_denied(&mut self, id: SubscriptionId) {
+        // Mostly there is none, and a look for a number takes its time.
+        if !self.denied.is_empty() {
+            self.denied.remove(&id);
+        }
+    }
 }
 
 /// The rights that a client is told: those that it has, less what nobody may do.
