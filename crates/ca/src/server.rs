@@ -393,13 +393,19 @@ impl Inner {
     }
 
     /// Whether the channel is one of this circuit; if not, the client is told and closed as by rsrv.
+    #[inline]
     fn owns(&mut self, request: &Header, sid: Sid) -> bool {
         let is_ours = self.channel(sid).is_some();
         if !is_ours {
-            self.complain(request, Eca::INTERNAL, "Bad Resource ID");
-            self.close(Closed::Misbehaved("a channel that this circuit does not have"));
+            self.disown(request);
         }
         is_ours
+    }
+
+    #[cold]
+    fn disown(&mut self, request: &Header) {
+        self.complain(request, Eca::INTERNAL, "Bad Resource ID");
+        self.close(Closed::Misbehaved("a channel that this circuit does not have"));
     }
 
     fn read(&mut self, request: &Header, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply) {
@@ -408,14 +414,14 @@ impl Inner {
         }
         let is_readable = dbr.kind().is_some() && dbr != DbrType::PUT_ACKT && dbr != DbrType::PUT_ACKS;
         let bytes = dbr.payload_bytes(count).unwrap_or(usize::MAX);
-        let status = match (is_readable, bytes > self.payload_bytes_max) {
-            (false, _) if dbr.kind().is_none() => Eca::BADTYPE,
-            (false, _) => Eca::GETFAIL,
-            (true, true) => Eca::TOLARGE,
-            (true, false) => {
-                let count = if matches!(reply, ReadReply::Plain(_)) { count.max(1) } else { count };
-                return self.ask(Event::Read { sid, dbr, count, reply });
-            }
+        if is_readable && bytes <= self.payload_bytes_max {
+            let count = if matches!(reply, ReadReply::Plain(_)) { count.max(1) } else { count };
+            return self.ask(Event::Read { sid, dbr, count, reply });
+        }
+        let status = match dbr.kind() {
+            None => Eca::BADTYPE,
+            Some(_) if is_readable => Eca::TOLARGE,
+            Some(_) => Eca::GETFAIL,
         };
         match reply {
             ReadReply::Notify(ioid) => self.refuse_read(dbr, count, ioid, status),
