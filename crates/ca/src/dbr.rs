@@ -78,25 +78,40 @@ struct Row {
     offset: usize,
     /// Of an element.
     bytes: usize,
+    /// The kinds of values, a bit each, that need [`Reading::meta`] to become this type.
+    needing_meta: u16,
 }
 
 /// Every type by its number, put together before the program runs: each value that comes asks for its row.
 const ROWS: [Row; 39] = {
-    let mut rows = [Row { prefix: "", name: "", kind: Kind::Text, level: None, offset: 0, bytes: 0 }; 39];
+    let blank = Row { prefix: "", name: "", kind: Kind::Text, level: None, offset: 0, bytes: 0, needing_meta: 0 };
+    let mut rows = [blank; 39];
     let mut number = 0;
     while number < rows.len() {
         rows[number] = if number < 35 {
             let (basic, (level, prefix)) = (&BASICS[number % 7], LEVELS[number / 7]);
             let (offset, bytes) = (basic.offsets[number / 7], basic.bytes);
-            Row { prefix, name: basic.name, kind: basic.kind, level: Some(level), offset, bytes }
+            let needing_meta = needing_meta(basic.kind, Some(level));
+            Row { prefix, name: basic.name, kind: basic.kind, level: Some(level), offset, bytes, needing_meta }
         } else {
             let (name, kind, bytes, offset) = SPECIALS[number - 35];
-            Row { prefix: "", name, kind, level: None, offset, bytes }
+            let needing_meta = if number == 37 { u16::MAX } else { needing_meta(kind, None) };
+            Row { prefix: "", name, kind, level: None, offset, bytes, needing_meta }
         };
         number += 1;
     }
     rows
 };
+
+const fn needing_meta(kind: Kind, level: Option<Level>) -> u16 {
+    match (level, kind) {
+        (Some(Level::Graphic | Level::Control), _) => u16::MAX,
+        // Digits after the point, and names of states.
+        (_, Kind::Text) => 1 << Kind::F32 as u16 | 1 << Kind::F64 as u16 | 1 << Kind::Enum as u16,
+        (_, Kind::Enum) => 1 << Kind::Text as u16,
+        _ => 0,
+    }
+}
 
 /// States that an enum's payload has room for, and bytes of each label.
 const LABELS: (usize, usize) = (16, 26);
@@ -162,10 +177,7 @@ impl DbrType {
     /// Whether encoding this type from a `native` value needs [`Reading::meta`].
     #[inline]
     pub fn needs_meta(self, native: Kind) -> bool {
-        let is_described = matches!(self.level(), Some(Level::Graphic | Level::Control));
-        let is_named = self.kind() == Some(Kind::Text) && matches!(native, Kind::F32 | Kind::F64 | Kind::Enum);
-        let is_parsed = self.kind() == Some(Kind::Enum) && native == Kind::Text;
-        is_described || is_named || is_parsed || self == DbrType::STSACK_STRING
+        self.row().is_some_and(|row| row.needing_meta >> native as u16 & 1 != 0)
     }
 }
 

@@ -35,6 +35,7 @@ pub const EXTENDED_BYTES: usize = 24;
 
 impl Header {
     /// The header at the start of `bytes` and how many bytes it takes; `None` when some are missing.
+    #[inline]
     pub fn decode(bytes: &[u8]) -> Option<(Header, usize)> {
         let (short, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let [c0, c1, s0, s1, t0, t1, n0, n1, a0, a1, a2, a3, b0, b1, b2, b3] = *short;

@@ -113,6 +113,7 @@ impl Circuit {
     }
 
     /// Answers a read; a value that cannot become `dbr` is told to the client.
+    #[inline]
     pub fn read_done(&mut self, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply, result: Result<&Reading, Eca>) {
         let failed = match (result, reply) {
             (Err(status), _) => status,
@@ -157,6 +158,7 @@ impl Circuit {
     }
 
     /// Sends an update of a subscription.
+    #[inline]
     pub fn update(
         &mut self,
         sid: Sid,
@@ -237,6 +239,7 @@ impl Circuit {
     }
 
     /// Bytes that wait to be sent.
+    #[inline]
     pub fn pending_bytes(&self) -> usize {
         self.inner.outbox.pending_bytes()
     }
@@ -349,6 +352,7 @@ impl Receiver for Inner {
 
 impl Inner {
     /// Hands on what the caller answers.
+    #[inline]
     fn ask(&mut self, event: Event) {
         self.is_asking = true;
         self.events.push(event);
@@ -388,6 +392,7 @@ impl Inner {
         self.channel(sid).map_or(Cid(u32::MAX), |channel| channel.cid)
     }
 
+    #[inline]
     fn channel(&self, sid: Sid) -> Option<&Channel> {
         self.channels.get(sid.0 as usize).filter(|channel| !channel.is_cleared)
     }
@@ -408,6 +413,7 @@ impl Inner {
         self.close(Closed::Misbehaved("a channel that this circuit does not have"));
     }
 
+    #[inline]
     fn read(&mut self, request: &Header, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply) {
         if !self.owns(request, sid) {
             return;

@@ -227,11 +227,11 @@ impl Core {
             return Err(PutError::ReadOnly);
         };
         let kind = row.dbf.kind();
-        let facts_kind = self.facts(FieldRef { record, field }).kind;
         let scalar = value.first().ok_or(PutError::Convert(ConvertError::Empty))?;
         if scalar.kind() == kind {
             return Ok(Value::Scalar(scalar));
         }
+        let facts_kind = self.facts(FieldRef { record, field }).kind;
         if let (Kind::Enum, Kind::U16, Scalar::Text(text)) = (kind, facts_kind, &scalar) {
             // An mbbo without states is a plain number; its text is read as that of an array, as in Base.
             if text.is_empty() {

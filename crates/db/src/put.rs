@@ -24,19 +24,12 @@ impl Turn<'_> {
     /// Source: EPICS Base 7.0, dbPutField.
     pub(crate) fn put_field(&mut self, record: u32, field: u16, value: Value) -> Result<(), PutError> {
         let number = field & !LONG_STRING;
-        let Some((row, is_disabled)) = self
-            .with(record, |body, _| {
-                let row = row(body.record_type().rows, number);
-                row.map(|row| (row, body.common().puts_disabled != 0 && number != DISP))
-            })
-            .flatten()
-        else {
-            return Err(PutError::ReadOnly);
-        };
+        let row = self.core.cell(record).and_then(|cell| row(cell.record_type().rows, number));
+        let Some(row) = row else { return Err(PutError::ReadOnly) };
         if field == RTYP || row.has(NOMOD) {
             return Err(PutError::ReadOnly);
         }
-        if is_disabled {
+        if number != DISP && self.with(record, |body, _| body.common().puts_disabled != 0) == Some(true) {
             return Err(PutError::Disabled);
         }
         let value = if field & LONG_STRING != 0 { Value::from(text_of_bytes(&value)?) } else { value };
@@ -109,16 +102,9 @@ impl Turn<'_> {
             });
             return Ok(());
         }
-        let is_value = field == cell.record_type().value;
-        let before = with(cell, |body| {
-            keep_simulation_mode(body, row);
-            body.common().scan
-        });
-        let property = |body: &mut dyn crate::record::Record| {
-            let slot = if row.has(PROP) { body.slot(field) } else { None };
-            slot.map(|slot| slot.value())
-        };
-        let property_before = with(cell, property).flatten();
+        if row.name == "SIMM" {
+            with(cell, keep_simulation_mode);
+        }
         let value = if row.dbf == Dbf::Array { Ok(value) } else { core.to_field(record, field, &value) };
         let value = match value {
             Ok(value) => value,
@@ -130,13 +116,20 @@ impl Turn<'_> {
                 return Err(refused);
             }
         };
-        let is_set = with(cell, |body| set(body, field, row, value)).unwrap_or(Ok(()));
-        is_set?;
-        let mut posts = self.posts(record);
+        let property = |body: &mut dyn crate::record::Record| {
+            let slot = if row.has(PROP) { body.slot(field) } else { None };
+            slot.map(|slot| slot.value())
+        };
+        let set = with(cell, |body| {
+            let before = (body.common().scan, property(body));
+            set(body, field, row, value).map(|()| before)
+        });
+        let Some((scan_before, property_before)) = set.transpose()? else { return Ok(()) };
         if row.has(SPECIAL) || row.dbf == Dbf::Array {
-            cell.after_put(field, &mut posts).map_err(PutError::Rejected)?;
+            cell.after_put(field, &mut self.posts(record)).map_err(PutError::Rejected)?;
         }
-        self.with(record, |body, posts| {
+        let is_value = field == cell.record_type().value;
+        let scan = self.with(record, |body, posts| {
             if is_value {
                 body.common().undefined = 0;
             }
@@ -146,10 +139,10 @@ impl Turn<'_> {
             if property(body) != property_before {
                 posts.post_all(body, EventMask::PROPERTY);
             }
+            body.common().scan
         });
-        let after = self.with(record, |body, _| body.common().scan);
-        if let (Some(before), true) = (before, row.has(SCAN) || before != after) {
-            self.rescan(record, before);
+        if row.has(SCAN) || scan != Some(scan_before) {
+            self.rescan(record, scan_before);
         }
         if field == ASG {
             self.events.push(Event::Regrouped);
@@ -249,10 +242,7 @@ pub(crate) fn side(row: &FieldInfo) -> Side {
 }
 
 /// With SSCN set, what SIMM was before it is put decides whether the scan changes.
-fn keep_simulation_mode(body: &mut dyn crate::record::Record, row: &FieldInfo) {
-    if row.name != "SIMM" {
-        return;
-    }
+fn keep_simulation_mode(body: &mut dyn crate::record::Record) {
     let number = |body: &mut dyn crate::record::Record, name| {
         let slot = number_of(body, name).and_then(|field| body.slot(field));
         slot.and_then(|slot| slot.value().first())

@@ -254,7 +254,11 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// The kind and the most elements of what a link leads to; `None` when it leads to nothing that can be read.
     pub(crate) fn target_facts(&mut self, link: impl Fn(&R) -> &Link) -> Option<(Kind, u32)> {
-        let path = link(self.lock()).path();
+        let link = link(self.lock());
+        if link.is_constant() {
+            return None;
+        }
+        let path = link.path();
         self.leave().0.facts_along(&path)
     }
 
@@ -265,7 +269,11 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         value: impl Into<Value>,
     ) -> Result<(), Broken> {
-        let path = link(self.lock()).path();
+        let link = link(self.lock());
+        if link.is_constant() {
+            return Ok(());
+        }
+        let path = link.path();
         let (turn, record) = self.leave();
         let driven = turn.drive_along(record, &path, value.into());
         if driven.is_err() {

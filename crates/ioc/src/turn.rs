@@ -40,6 +40,8 @@ struct Turn {
     /// Tells the server that clients may have other rights.
     signal: Option<RightsSignal>,
     puts: HashMap<PutId, Pending>,
+    /// That of the database when it was last looked at; whatever moves it goes through here.
+    deadline: Option<Instant>,
     /// Nothing is scanned for now.
     is_paused: bool,
     is_stopped: bool,
@@ -293,7 +295,6 @@ impl Crank {
     /// Turns the crank once and delivers what comes out, in order.
     fn handle(&self, turn: &mut Turn, input: Input) -> Result<(), PutError> {
         let mut events = std::mem::take(&mut turn.events);
-        let before = self.database.deadline();
         let result = self.database.handle(input, now(), &mut events);
         let mut are_rights_new = false;
         for event in events.drain(..) {
@@ -328,7 +329,8 @@ impl Crank {
             turn.tell_rights();
         }
         turn.events = events;
-        if self.database.deadline() != before {
+        let deadline = self.database.deadline();
+        if std::mem::replace(&mut turn.deadline, deadline) != deadline {
             self.changed.notify_one();
         }
         result

@@ -266,7 +266,10 @@ impl Reactor {
                 Message::Posted { circuit, watch } => {
                     if let Some(found) = self.circuit(circuit) {
                         found.posted(watch);
-                        due.push(circuit.index);
+                        // Posts of many PVs come together, and each circuit has one turn.
+                        if due.last() != Some(&circuit.index) {
+                            due.push(circuit.index);
+                        }
                     }
                 }
                 Message::PutDone { circuit, put, result } => {

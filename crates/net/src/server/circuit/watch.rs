@@ -51,11 +51,13 @@ pub(super) fn send_watch(
         let mut slots = (*first_slot..*n_slots).chain(0..*first_slot);
         slots.find(|&slot| {
             let Some(Subscription { id, sid, dbr, count, cursor }) = subscriptions.get_mut(slot) else { return false };
-            while machine.pending_bytes() < queue_bytes_max {
+            while ring.n_waiting(cursor) > 0 {
+                if machine.pending_bytes() >= queue_bytes_max {
+                    return true;
+                }
                 let merged_before = cursor.merged;
-                let next = ring.next(cursor);
+                let Some(post) = ring.next(cursor) else { return false };
                 counts.merged += cursor.merged - merged_before;
-                let Some(post) = next else { return false };
                 counts.sent += 1;
                 if dbr.needs_meta(kind) {
                     let mut reading = post.reading.clone();
@@ -65,7 +67,7 @@ pub(super) fn send_watch(
                     update(machine, *sid, *dbr, *count, *id, &post.reading);
                 }
             }
-            true
+            false
         })
     });
     if let Some(slot) = filled_by {
@@ -76,6 +78,7 @@ pub(super) fn send_watch(
 }
 
 /// Sends an update; a value that cannot become the wanted type is told as such.
+#[inline]
 pub(super) fn update(machine: &mut Machine, sid: Sid, dbr: DbrType, count: u32, id: SubscriptionId, reading: &Reading) {
     if machine.update(sid, dbr, count, id, Ok(reading)).is_err() {
         // A status has nothing to convert, so this cannot fail again.
