@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::line::Wanted;
 use crate::load::Info;
-use crate::post::{prime, reading};
+use crate::post::prime;
 use crate::scan::{Place, ScanCounts};
 use crate::state::States;
 use crate::turn::{Deferred, Engine, Turn, Waiter, settle_scan};
@@ -88,9 +88,10 @@ impl Database {
 
     /// Value, alarm and time of a field as they are now; takes the record's small lock only.
     pub fn read(&self, field: FieldRef) -> Reading {
-        self.core
-            .with(field.record, |body| reading(body, field.field))
-            .unwrap_or_else(|| Reading { time: TimeStamp::NEVER, ..Reading::bare(Value::from("")) })
+        match self.core.cell(field.record) {
+            Some(cell) => cell.reading(field.field),
+            None => Reading::bare(Value::from("")),
+        }
     }
 
     /// Units, limits, labels and acknowledge state of a field.

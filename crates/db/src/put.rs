@@ -5,10 +5,11 @@ use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, 
 use crate::common::{Common, row};
 use crate::field::{Dbf, FieldInfo, NOMOD, PLAIN, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{Parsed, Side, Target, parse};
-use crate::post::{LONG_STRING, RTYP, prime};
+use crate::post::{LONG_STRING, Posts, RTYP, prime};
 use crate::record::device::Device;
-use crate::record::{CHANGED, number_of, with};
+use crate::record::{CHANGED, Record, number_of, with};
 use crate::scan::Scans;
+use crate::step::Entry;
 use crate::turn::{Deferred, Turn};
 use crate::{Event, FieldRef, PutError};
 
@@ -58,24 +59,8 @@ impl Turn<'_> {
     /// Processes a record for somebody who waits: always, or if it is passive. One that is active is processed once
     /// more when it is done.
     pub(crate) fn process_wanted(&mut self, record: u32, always: bool, if_passive: bool) {
-        let is_active = self.with(record, |body, _| {
-            let common = body.common();
-            let is_wanted = always || (if_passive && common.scan == 0);
-            if !is_wanted {
-                return None;
-            }
-            let is_active = common.is_active != 0;
-            if is_active {
-                common.reprocess = 1;
-            } else {
-                common.put_process = 1;
-            }
-            Some(is_active)
-        });
-        match is_active.flatten() {
-            Some(false) => self.process(record),
-            Some(true) => self.wait_for(record),
-            None => {}
+        if always || if_passive {
+            self.run(record, Entry::Wanted { always });
         }
     }
 
@@ -116,33 +101,24 @@ impl Turn<'_> {
                 return Err(refused);
             }
         };
-        let property = |body: &mut dyn crate::record::Record| {
-            let slot = if row.has(PROP) { body.slot(field) } else { None };
-            slot.map(|slot| slot.value())
+        // Most records are not told, and are locked once.
+        let is_told = row.has(SPECIAL) || row.dbf == Dbf::Array;
+        let set = self.with(record, |body, posts| {
+            let before = Before { scan: body.common().scan, property: property(body, field, row) };
+            set(body, field, row, value)?;
+            let scan = (!is_told).then(|| settle(body, posts, field, row, &before));
+            Ok((before, scan))
+        });
+        let Some((before, scan)) = set.transpose()? else { return Ok(()) };
+        let scan = match scan {
+            Some(scan) => Some(scan),
+            None => {
+                cell.after_put(field, &mut self.posts(record)).map_err(PutError::Rejected)?;
+                self.with(record, |body, posts| settle(body, posts, field, row, &before))
+            }
         };
-        let set = with(cell, |body| {
-            let before = (body.common().scan, property(body));
-            set(body, field, row, value).map(|()| before)
-        });
-        let Some((scan_before, property_before)) = set.transpose()? else { return Ok(()) };
-        if row.has(SPECIAL) || row.dbf == Dbf::Array {
-            cell.after_put(field, &mut self.posts(record)).map_err(PutError::Rejected)?;
-        }
-        let is_value = field == cell.record_type().value;
-        let scan = self.with(record, |body, posts| {
-            if is_value {
-                body.common().undefined = 0;
-            }
-            if !(is_value && row.has(PP)) {
-                posts.post(body, field, CHANGED);
-            }
-            if property(body) != property_before {
-                posts.post_all(body, EventMask::PROPERTY);
-            }
-            body.common().scan
-        });
-        if row.has(SCAN) || scan != Some(scan_before) {
-            self.rescan(record, scan_before);
+        if row.has(SCAN) || scan != Some(before.scan) {
+            self.rescan(record, before.scan);
         }
         if field == ASG {
             self.events.push(Event::Regrouped);
@@ -230,6 +206,33 @@ impl Turn<'_> {
     }
 }
 
+/// What a record was before one of its fields was set.
+struct Before {
+    scan: u16,
+    /// The field's value, where clients are told that properties have changed with it.
+    property: Option<Value>,
+}
+
+fn property(body: &mut dyn Record, field: u16, row: &FieldInfo) -> Option<Value> {
+    let slot = if row.has(PROP) { body.slot(field) } else { None };
+    slot.map(|slot| slot.value())
+}
+
+/// Posts that a field was set, and tells what SCAN is now.
+fn settle(body: &mut dyn Record, posts: &mut Posts, field: u16, row: &FieldInfo, before: &Before) -> u16 {
+    let is_value = field == body.record_type().value;
+    if is_value {
+        body.common().undefined = 0;
+    }
+    if !(is_value && row.has(PP)) {
+        posts.post(body, field, CHANGED);
+    }
+    if property(body, field, row) != before.property {
+        posts.post_all(body, EventMask::PROPERTY);
+    }
+    body.common().scan
+}
+
 /// The side of a link that its field says.
 pub(crate) fn side(row: &FieldInfo) -> Side {
     match row.dbf {
@@ -242,8 +245,8 @@ pub(crate) fn side(row: &FieldInfo) -> Side {
 }
 
 /// With SSCN set, what SIMM was before it is put decides whether the scan changes.
-fn keep_simulation_mode(body: &mut dyn crate::record::Record) {
-    let number = |body: &mut dyn crate::record::Record, name| {
+fn keep_simulation_mode(body: &mut dyn Record) {
+    let number = |body: &mut dyn Record, name| {
         let slot = number_of(body, name).and_then(|field| body.slot(field));
         slot.and_then(|slot| slot.value().first())
     };
@@ -256,21 +259,23 @@ fn keep_simulation_mode(body: &mut dyn crate::record::Record) {
 }
 
 /// Puts a value of the field's own kind into its place.
-fn set(body: &mut dyn crate::record::Record, field: u16, row: &FieldInfo, value: Value) -> Result<(), PutError> {
-    let facts = body.value_facts();
-    let size = usize::from(if row.size == 0 { body.text_size() } else { row.size });
-    let Some(mut slot) = body.slot(field) else { return Err(PutError::ReadOnly) };
-    if let Slot::Array(place) = &mut slot {
-        let (kind, count_max) = facts.unwrap_or((Kind::F64, 1));
+fn set(body: &mut dyn Record, field: u16, row: &FieldInfo, value: Value) -> Result<(), PutError> {
+    if row.dbf == Dbf::Array {
+        let (kind, count_max) = body.value_facts().unwrap_or((Kind::F64, 1));
         let array = fitting(value, kind, count_max)?;
-        **place = array;
+        let Some(Slot::Array(place)) = body.slot(field) else { return Err(PutError::ReadOnly) };
+        *place = array;
         return Ok(());
     }
     let Some(scalar) = value.first() else { return Err(PutError::Convert(ConvertError::Empty)) };
     let scalar = match scalar {
-        Scalar::Text(text) => Scalar::Text(crate::record::fitting_text(&text, size)),
+        Scalar::Text(text) => {
+            let size = usize::from(if row.size == 0 { body.text_size() } else { row.size });
+            Scalar::Text(crate::record::fitting_text(&text, size))
+        }
         scalar => scalar,
     };
+    let Some(mut slot) = body.slot(field) else { return Err(PutError::ReadOnly) };
     if slot.set(scalar) { Ok(()) } else { Err(PutError::Rejected("the value is of another kind")) }
 }
 

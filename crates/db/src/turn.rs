@@ -167,7 +167,7 @@ impl Turn<'_> {
         }
     }
 
-    fn run(&mut self, record: u32, entry: Entry) {
+    pub(crate) fn run(&mut self, record: u32, entry: Entry) {
         let base = self.engine.work.len();
         self.engine.work.push(Work::Process { record, entry });
         while self.engine.work.len() > base {
@@ -201,16 +201,15 @@ impl Turn<'_> {
     }
 
     fn finish(&mut self, record: u32) {
-        let is_wanted_again = self.with(record, |body, _| {
-            let common = body.common();
-            common.put_process = 0;
-            common.is_active = 0;
-            common.is_in_chain = false;
-            std::mem::take(&mut common.reprocess) != 0
-        });
+        let is_wanted_again = self.with(record, |body, _| body.common().finish());
+        self.finished(record, is_wanted_again == Some(true));
+    }
+
+    /// The record is done, and nothing is locked: whoever waits for that is next.
+    pub(crate) fn finished(&mut self, record: u32, is_wanted_again: bool) {
         // Base lets them race; whoever waits in line goes first here.
         self.call_next(record);
-        if is_wanted_again == Some(true) {
+        if is_wanted_again {
             self.engine.deferred.push_back(Deferred::Reprocess { record });
         }
         if !self.engine.waits.is_empty() {
