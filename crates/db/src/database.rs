@@ -133,6 +133,16 @@ impl Database {
     /// Turns the crank. The caller delivers `out` before it calls again, in order; one thread at a
     /// time is inside (the caller holds its own lock around call and delivery).
     pub fn handle(&self, input: Input, now: Now, out: &mut Vec<Event>) -> Result<(), PutError> {
+        self.handle_until(input, now, out).0
+    }
+
+    /// As [`Database::handle`], and tells the [`Database::deadline`] that then holds.
+    pub fn handle_until(
+        &self,
+        input: Input,
+        now: Now,
+        out: &mut Vec<Event>,
+    ) -> (Result<(), PutError>, Option<Instant>) {
         let mut engine = self.engine();
         let mut turn = Turn { core: &self.core, engine: &mut engine, now, events: out, waiters: Vec::new(), depth: 0 };
         let result = match input {
@@ -168,7 +178,7 @@ impl Database {
         }
         let has_more = !turn.engine.deferred.is_empty() || !turn.engine.scans.pending.is_empty();
         engine.resume_at = has_more.then_some(now.monotonic);
-        result
+        (result, engine.deadline())
     }
 
     /// Whether a put still waits for its record, so that nothing of it is written. `field`: what it is for.
@@ -178,10 +188,7 @@ impl Database {
 
     /// The latest moment to call with [`Input::Tick`].
     pub fn deadline(&self) -> Option<Instant> {
-        let engine = self.engine();
-        let timer = engine.timers.peek().map(|Reverse((due, ..))| *due);
-        let scan = if engine.is_started { engine.scans.deadline() } else { None };
-        [engine.resume_at, timer, scan].into_iter().flatten().min()
+        self.engine().deadline()
     }
 
     /// How many periods of a scan were skipped because its records came late. `scan`: the number

@@ -30,14 +30,17 @@ impl Turn<'_> {
         if field == RTYP || row.has(NOMOD) {
             return Err(PutError::ReadOnly);
         }
-        if number != DISP && self.with(record, |body, _| body.common().puts_disabled != 0) == Some(true) {
+        // Before anything is done with the value, unless nothing is but to set it: then when it is set.
+        let is_simple = is_own(&value, row) && !row.has(SPECIAL) && !row.dbf.is_link();
+        let is_disabled = |body: &mut dyn Record| Writer::Client.is_disabled(body, number);
+        if !is_simple && self.with(record, |body, _| is_disabled(body)) == Some(true) {
             return Err(PutError::Disabled);
         }
         let value = if field & LONG_STRING != 0 { Value::from(text_of_bytes(&value)?) } else { value };
         if row.dbf.is_link() {
             return self.put_link(record, number, row, &value);
         }
-        self.write(record, number, value)?;
+        self.write(record, number, value, Writer::Client)?;
         self.process_wanted(record, number == PROC, row.has(PP));
         Ok(())
     }
@@ -50,7 +53,7 @@ impl Turn<'_> {
         if self.engine.is_started || self.core.is_link(record, number) {
             return Err(PutError::Rejected("it is restored before the records are initialised"));
         }
-        let result = self.write(record, number, value);
+        let result = self.write(record, number, value, Writer::Record);
         self.engine.deferred.clear();
         self.engine.scans = Scans::default();
         result
@@ -67,7 +70,7 @@ impl Turn<'_> {
     /// Sets a field to a value: converts, tells the record, posts. Does not process.
     ///
     /// Source: EPICS Base 7.0, dbPut.
-    pub(crate) fn write(&mut self, record: u32, field: u16, value: Value) -> Result<(), PutError> {
+    pub(crate) fn write(&mut self, record: u32, field: u16, value: Value, writer: Writer) -> Result<(), PutError> {
         let core = self.core;
         let Some(cell) = core.cell(record) else { return Err(PutError::ReadOnly) };
         let Some(row) = row(cell.record_type().rows, field) else { return Err(PutError::ReadOnly) };
@@ -90,8 +93,8 @@ impl Turn<'_> {
         if row.name == "SIMM" {
             with(cell, keep_simulation_mode);
         }
-        let value = if row.dbf == Dbf::Array { Ok(value) } else { core.to_field(record, field, &value) };
-        let value = match value {
+        let is_taken = row.dbf == Dbf::Array || is_own(&value, row);
+        let value = match if is_taken { Ok(value) } else { core.to_field(record, field, &value) } {
             Ok(value) => value,
             Err(refused) => {
                 if row.has(SPECIAL) {
@@ -104,6 +107,9 @@ impl Turn<'_> {
         // Most records are not told, and are locked once.
         let is_told = row.has(SPECIAL) || row.dbf == Dbf::Array;
         let set = self.with(record, |body, posts| {
+            if writer.is_disabled(body, field) {
+                return Err(PutError::Disabled);
+            }
             let before = Before { scan: body.common().scan, property: property(body, field, row) };
             set(body, field, row, value)?;
             let scan = (!is_told).then(|| settle(body, posts, field, row, &before));
@@ -204,6 +210,26 @@ impl Turn<'_> {
             }
         });
     }
+}
+
+/// Who sets a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// A client, whom DISP keeps out.
+    Client,
+    /// A link, or what was saved.
+    Record,
+}
+
+impl Writer {
+    fn is_disabled(self, body: &mut dyn Record, field: u16) -> bool {
+        self == Writer::Client && field != DISP && body.common().puts_disabled != 0
+    }
+}
+
+/// Whether a value is one element of the field's own kind.
+fn is_own(value: &Value, row: &FieldInfo) -> bool {
+    matches!(value, Value::Scalar(scalar) if scalar.kind() == row.dbf.kind())
 }
 
 /// What a record was before one of its fields was set.

@@ -382,7 +382,7 @@ impl Circuit {
         let facts = pv.facts();
         let native = DbrType::of(facts.kind, Level::Plain);
         let allowed = pv.allowed(&self.peer);
-        let sid = self.machine.created(cid, native, facts.count_max, rights::told(&*pv, allowed));
+        let sid = self.machine.created(cid, native, facts.count_max, rights::told(facts.is_read_only, allowed));
         let index = sid.0 as usize;
         if self.channels.len() <= index {
             self.channels.resize_with(index + 1, || None);
