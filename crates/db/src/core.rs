@@ -11,6 +11,7 @@ use crate::breaktable::BreakTable;
 use crate::common::{Common, Follower, Gate, number, row};
 use crate::field::{ASL0, Dbf, Slot};
 use crate::filter::{Chain, Moment, filters};
+use crate::hash::ByName;
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::{Link, Modifiers, Special, Target};
 use crate::outside::{Use, Wanted};
@@ -56,7 +57,7 @@ impl Borrow<[u8]> for Name {
 pub(crate) struct Core {
     pub(crate) records: Vec<Box<dyn Cell>>,
     /// By name and alias.
-    pub(crate) index: HashMap<Name, u32>,
+    pub(crate) index: ByName<u32>,
     /// In the order of loading.
     pub(crate) names: Vec<Text>,
     pub(crate) tables: BreakTables,
@@ -92,8 +93,11 @@ impl Core {
     ///
     /// Source: EPICS Base 7.0, dbFindRecordPart and dbFindFieldPart.
     pub(crate) fn find_part<'n>(&self, name: &'n str) -> Option<(FieldRef, &'n str)> {
-        let (record, rest) = name.split_once('.').unwrap_or((name, ""));
+        // Byte by byte: a name is short, and a search for a character costs more than all else here.
+        let end = name.bytes().position(|byte| byte == b'.').unwrap_or(name.len());
+        let (record, rest) = name.split_at_checked(end)?;
         let record = *self.index.get(record.as_bytes())?;
+        let rest = rest.strip_prefix('.').unwrap_or_default();
         let kind = self.cell(record)?.record_type();
         let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
         let n_bytes = match rest.starts_with(|first: char| first.is_ascii_digit()) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use fodo_data::{Now, Reading, Value};
-use fodo_db::{Database, Event, FieldRef, Input, Moment, News, OutsideLink, PutError, PutId, Use};
+use fodo_db::{ByField, Database, Event, FieldRef, Input, Moment, News, OutsideLink, PutError, PutId, Use};
 use fodo_net::{Completion, Peer, Post, RightsSignal};
 
 use crate::guard::{Guard, Inputs, OutsideInputs, PutNote, Rules};
@@ -31,7 +31,7 @@ pub struct Crank {
 #[derive(Debug, Default)]
 struct Turn {
     events: Vec<Event>,
-    watched: HashMap<FieldRef, Arc<RecordPv>>,
+    watched: ByField<Arc<RecordPv>>,
     /// Fields that rules depend on, and PVs of other IOCs.
     inputs: Inputs,
     outside_inputs: OutsideInputs,
@@ -156,6 +156,9 @@ impl Crank {
     }
 
     fn lock(&self) -> MutexGuard<'_, Turn> {
+        if let Ok(turn) = self.turn.try_lock() {
+            return turn;
+        }
         self.n_waiting.fetch_add(1, Ordering::Relaxed);
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.n_waiting.fetch_sub(1, Ordering::Relaxed);
@@ -295,7 +298,7 @@ impl Crank {
     /// Turns the crank once and delivers what comes out, in order.
     fn handle(&self, turn: &mut Turn, input: Input) -> Result<(), PutError> {
         let mut events = std::mem::take(&mut turn.events);
-        let result = self.database.handle(input, now(), &mut events);
+        let (result, deadline) = self.database.handle_until(input, now(), &mut events);
         let mut are_rights_new = false;
         for event in events.drain(..) {
             match event {
@@ -329,7 +332,6 @@ impl Crank {
             turn.tell_rights();
         }
         turn.events = events;
-        let deadline = self.database.deadline();
         if std::mem::replace(&mut turn.deadline, deadline) != deadline {
             self.changed.notify_one();
         }
