@@ -174,6 +174,12 @@ impl DbrType {
         bytes.checked_mul(count as usize)?.checked_add(offset).filter(|&bytes| bytes <= u32::MAX as usize - 8)
     }
 
+    /// Whether there are kinds of values for which [`DbrType::needs_meta`].
+    #[inline]
+    pub fn may_need_meta(self) -> bool {
+        self.row().is_some_and(|row| row.needing_meta != 0)
+    }
+
     /// Whether encoding this type from a `native` value needs [`Reading::meta`].
     #[inline]
     pub fn needs_meta(self, native: Kind) -> bool {

@@ -87,7 +87,7 @@ impl Framer {
     }
 
     /// Takes one message, or what can be planned of it, off the front; 0 when bytes are missing.
-    #[inline]
+    #[inline(always)]
     fn start(&mut self, bytes: &[u8], receiver: &mut impl Receiver) -> Result<usize, &'static str> {
         let Some((header, n_header)) = Header::decode(bytes) else {
             // Who speaks another protocol may say no more than a word, and no command needs this byte.

@@ -65,17 +65,15 @@ impl Ring {
     ///
     /// The post behind it then stands for it as well, so that the newest value always reaches
     /// every subscription: its reading is the newer one, whatever it was posted for.
-    pub fn push(&mut self, post: Post) {
+    pub fn push(&mut self, mut post: Post) {
         let meeting = &MEETING[usize::from(post.mask.0) % N_MASKS];
         self.n_posted.iter_mut().zip(meeting).for_each(|(n_posted, meets)| *n_posted += meets);
+        if self.posts.len() == self.n_posts_max
+            && let Some(oldest) = self.posts.pop_front()
+        {
+            self.posts.front_mut().unwrap_or(&mut post).mask |= oldest.mask;
+        }
         self.posts.push_back(post);
-        if self.posts.len() <= self.n_posts_max {
-            return;
-        }
-        let Some(oldest) = self.posts.pop_front() else { return };
-        if let Some(heir) = self.posts.front_mut() {
-            heir.mask |= oldest.mask;
-        }
     }
 
     #[inline]

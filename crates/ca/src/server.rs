@@ -158,7 +158,7 @@ impl Circuit {
     }
 
     /// Sends an update of a subscription.
-    #[inline]
+    #[inline(always)]
     pub fn update(
         &mut self,
         sid: Sid,
@@ -413,7 +413,7 @@ impl Inner {
         self.close(Closed::Misbehaved("a channel that this circuit does not have"));
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&mut self, request: &Header, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply) {
         if !self.owns(request, sid) {
             return;
