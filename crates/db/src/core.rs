@@ -139,7 +139,7 @@ impl Core {
         let (record_type, row, own, text_size) = match self.cell(record) {
             Some(cell) => {
                 let kind = cell.record_type();
-                let (own, text_size) = with(cell, |body| (body.value_facts(), body.text_size())).unwrap_or_default();
+                let (own, text_size) = cell.own_facts();
                 (kind.name, row(kind.rows, number), own.filter(|_| number == kind.value), text_size)
             }
             None => ("", None, None, 0),

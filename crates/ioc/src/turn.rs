@@ -222,6 +222,10 @@ impl Crank {
     ) -> Result<(), PutError> {
         let by = by.filter(|by| self.guard.tells_puts(&self.database, field, by));
         let mut turn = self.lock();
+        if by.is_none() && completion.is_none() {
+            // Most puts: nobody notes them, and nobody waits.
+            return self.handle(&mut turn, Input::Put { field, value, put: None });
+        }
         let written = by.map(|by| Written { field, by: by.clone(), old: self.database.read(field).value });
         let put = completion.map(|completion| {
             let put = PutId(completion.number());
@@ -299,6 +303,17 @@ impl Crank {
     fn handle(&self, turn: &mut Turn, input: Input) -> Result<(), PutError> {
         let mut events = std::mem::take(&mut turn.events);
         let (result, deadline) = self.database.handle_until(input, now(), &mut events);
+        if !events.is_empty() {
+            self.deliver(turn, &mut events);
+        }
+        turn.events = events;
+        if std::mem::replace(&mut turn.deadline, deadline) != deadline {
+            self.changed.notify_one();
+        }
+        result
+    }
+
+    fn deliver(&self, turn: &mut Turn, events: &mut Vec<Event>) {
         let mut are_rights_new = false;
         for event in events.drain(..) {
             match event {
@@ -331,10 +346,5 @@ impl Crank {
         if are_rights_new {
             turn.tell_rights();
         }
-        turn.events = events;
-        if std::mem::replace(&mut turn.deadline, deadline) != deadline {
-            self.changed.notify_one();
-        }
-        result
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
-use fodo_data::{Meta, Reading, Status, Text, Value};
+use fodo_data::{Kind, Meta, Reading, Status, Text, Value};
 
 use crate::common::{Common, number};
 use crate::field::{ASL0, Dbf, FieldInfo, PP, Slot};
@@ -123,6 +123,11 @@ impl Cell for InertCell {
 
     fn reading(&self, field: u16) -> Reading {
         reading(&mut *lock(&self.body), field)
+    }
+
+    fn own_facts(&self) -> (Option<(Kind, u32)>, u16) {
+        let record = lock(&self.body);
+        (record.value_facts(), record.text_size())
     }
 
     fn after_put(&self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {

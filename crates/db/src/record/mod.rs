@@ -213,6 +213,9 @@ pub(crate) trait Cell: Send + Sync {
     /// Value, alarm and time of a field as they are now.
     fn reading(&self, field: u16) -> Reading;
 
+    /// [`Record::value_facts`] and [`Record::text_size`].
+    fn own_facts(&self) -> (Option<(Kind, u32)>, u16);
+
     fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str>;
 
     /// Processes the record, if it may be, and leaves with the turn what is to be done then.
@@ -237,6 +240,11 @@ impl<R: Record + Clone + Typed + 'static> Cell for Mutex<R> {
 
     fn reading(&self, field: u16) -> Reading {
         reading(&mut *lock(self), field)
+    }
+
+    fn own_facts(&self) -> (Option<(Kind, u32)>, u16) {
+        let record = lock(self);
+        (record.value_facts(), record.text_size())
     }
 
     fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
