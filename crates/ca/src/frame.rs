@@ -103,7 +103,7 @@ impl Framer {
         Ok(n_taken)
     }
 
-    #[inline]
+    #[inline(always)]
     fn start_with(
         &mut self,
         header: &Header,
@@ -133,7 +133,7 @@ impl Framer {
         Ok(self.whole(header, n_header, n_message, bytes, receiver))
     }
 
-    #[inline]
+    #[inline(always)]
     fn whole(
         &mut self,
         header: &Header,

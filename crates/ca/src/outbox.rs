@@ -62,18 +62,15 @@ impl Outbox {
     ) -> Result<(), ConvertError> {
         const MESSAGE_BYTES: usize = HEADER_BYTES + dbr::SHORT_BYTES;
         let mut payload = [0; dbr::SHORT_BYTES];
-        let Some(n_bytes) = dbr::put_short(dbr, count, reading, &mut payload) else {
-            return self.push_any_value(dbr, count, reading, header);
-        };
-        let header = header(n_bytes, 1).short();
-        self.push(|bytes| {
-            // A piece of a constant size is copied without a call, and what is too much of it costs nothing to take back.
-            let mut message = [0; MESSAGE_BYTES];
-            message[..HEADER_BYTES].copy_from_slice(&header);
-            message[HEADER_BYTES..].copy_from_slice(&payload);
-            bytes.extend_from_slice(&message);
-            bytes.truncate(bytes.len() - (dbr::SHORT_BYTES - n_bytes));
-        });
+        let is_next = self.waiting.is_empty();
+        let n_bytes = if is_next { dbr::put_short(dbr, count, reading, &mut payload) } else { None };
+        let Some(n_bytes) = n_bytes else { return self.push_any_value(dbr, count, reading, header) };
+        let mut message = [0; MESSAGE_BYTES];
+        message[..HEADER_BYTES].copy_from_slice(&header(n_bytes, 1).short());
+        message[HEADER_BYTES..].copy_from_slice(&payload);
+        // A piece of a constant size is copied without a call, and what is too much of it costs nothing to take back.
+        self.bytes.extend_from_slice(&message);
+        self.bytes.truncate(self.bytes.len() - (dbr::SHORT_BYTES - n_bytes));
         Ok(())
     }
 

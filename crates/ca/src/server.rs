@@ -413,7 +413,7 @@ impl Inner {
         self.close(Closed::Misbehaved("a channel that this circuit does not have"));
     }
 
-    #[inline(always)]
+    #[inline]
     fn read(&mut self, request: &Header, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply) {
         if !self.owns(request, sid) {
             return;
