@@ -97,8 +97,8 @@ impl Core {
         let end = name.bytes().position(|byte| byte == b'.').unwrap_or(name.len());
         let (record, rest) = name.split_at_checked(end)?;
         let record = *self.index.get(record.as_bytes())?;
-        let rest = rest.strip_prefix('.').unwrap_or_default();
         let kind = self.cell(record)?.record_type();
+        let Some(rest) = rest.strip_prefix('.') else { return Some((FieldRef { record, field: kind.value }, rest)) };
         let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
         let n_bytes = match rest.starts_with(|first: char| first.is_ascii_digit()) {
             true => 0,
