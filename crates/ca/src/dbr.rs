@@ -78,25 +78,40 @@ struct Row {
     offset: usize,
     /// Of an element.
     bytes: usize,
+    /// The kinds of values, a bit each, that need [`Reading::meta`] to become this type.
+    needing_meta: u16,
 }
 
 /// Every type by its number, put together before the program runs: each value that comes asks for its row.
 const ROWS: [Row; 39] = {
-    let mut rows = [Row { prefix: "", name: "", kind: Kind::Text, level: None, offset: 0, bytes: 0 }; 39];
+    let blank = Row { prefix: "", name: "", kind: Kind::Text, level: None, offset: 0, bytes: 0, needing_meta: 0 };
+    let mut rows = [blank; 39];
     let mut number = 0;
     while number < rows.len() {
         rows[number] = if number < 35 {
             let (basic, (level, prefix)) = (&BASICS[number % 7], LEVELS[number / 7]);
             let (offset, bytes) = (basic.offsets[number / 7], basic.bytes);
-            Row { prefix, name: basic.name, kind: basic.kind, level: Some(level), offset, bytes }
+            let needing_meta = needing_meta(basic.kind, Some(level));
+            Row { prefix, name: basic.name, kind: basic.kind, level: Some(level), offset, bytes, needing_meta }
         } else {
             let (name, kind, bytes, offset) = SPECIALS[number - 35];
-            Row { prefix: "", name, kind, level: None, offset, bytes }
+            let needing_meta = if number == 37 { u16::MAX } else { needing_meta(kind, None) };
+            Row { prefix: "", name, kind, level: None, offset, bytes, needing_meta }
         };
         number += 1;
     }
     rows
 };
+
+const fn needing_meta(kind: Kind, level: Option<Level>) -> u16 {
+    match (level, kind) {
+        (Some(Level::Graphic | Level::Control), _) => u16::MAX,
+        // Digits after the point, and names of states.
+        (_, Kind::Text) => 1 << Kind::F32 as u16 | 1 << Kind::F64 as u16 | 1 << Kind::Enum as u16,
+        (_, Kind::Enum) => 1 << Kind::Text as u16,
+        _ => 0,
+    }
+}
 
 /// States that an enum's payload has room for, and bytes of each label.
 const LABELS: (usize, usize) = (16, 26);
@@ -129,37 +144,46 @@ impl DbrType {
         DbrType(level as u16 * 7 + basic)
     }
 
+    #[inline]
     fn row(self) -> Option<&'static Row> {
         ROWS.get(usize::from(self.0))
     }
 
     /// The level; `None` above 34.
+    #[inline]
     pub fn level(self) -> Option<Level> {
         self.row()?.level
     }
 
     /// The kind of an element on the wire (Text, I16, F32, Enum, U8, I32, F64); `None` above 38.
+    #[inline]
     pub fn kind(self) -> Option<Kind> {
         Some(self.row()?.kind)
     }
 
     /// Where the value starts, and bytes of an element; `None` above 38.
+    #[inline]
     pub fn layout(self) -> Option<(usize, usize)> {
         self.row().map(|row| (row.offset, row.bytes))
     }
 
     /// Bytes of a payload with `count` elements, without padding; `None` when unknown or too many.
+    #[inline]
     pub fn payload_bytes(self, count: u32) -> Option<usize> {
         let (offset, bytes) = self.layout()?;
         bytes.checked_mul(count as usize)?.checked_add(offset).filter(|&bytes| bytes <= u32::MAX as usize - 8)
     }
 
+    /// Whether there are kinds of values for which [`DbrType::needs_meta`].
+    #[inline]
+    pub fn may_need_meta(self) -> bool {
+        self.row().is_some_and(|row| row.needing_meta != 0)
+    }
+
     /// Whether encoding this type from a `native` value needs [`Reading::meta`].
+    #[inline]
     pub fn needs_meta(self, native: Kind) -> bool {
-        let is_described = matches!(self.level(), Some(Level::Graphic | Level::Control));
-        let is_named = self.kind() == Some(Kind::Text) && matches!(native, Kind::F32 | Kind::F64 | Kind::Enum);
-        let is_parsed = self.kind() == Some(Kind::Enum) && native == Kind::Text;
-        is_described || is_named || is_parsed || self == DbrType::STSACK_STRING
+        self.row().is_some_and(|row| row.needing_meta >> native as u16 & 1 != 0)
     }
 }
 
@@ -190,15 +214,10 @@ pub fn encode_head(dbr: DbrType, reading: &Reading, out: &mut Vec<u8>) {
     let start = out.len();
     let end = start + offset;
     if offset > 0 {
-        let Alarm { status, severity } = reading.alarm;
-        let alarm = u32::from(status.0) << 16 | u32::from(severity.code());
-        out.extend_from_slice(&alarm.to_be_bytes());
+        out.extend_from_slice(&alarm(reading));
     }
     match dbr.level() {
-        Some(Level::Time) => {
-            let time = u64::from(reading.time.epics_seconds()) << 32 | u64::from(reading.time.nanos);
-            out.extend_from_slice(&time.to_be_bytes());
-        }
+        Some(Level::Time) => out.extend_from_slice(&time(reading)),
         Some(Level::Graphic | Level::Control) => {
             let empty = Meta::default();
             encode_meta(dbr, reading.meta.as_deref().unwrap_or(&empty), out);
@@ -213,6 +232,17 @@ pub fn encode_head(dbr: DbrType, reading: &Reading, out: &mut Vec<u8>) {
         _ => {}
     }
     out.resize(end, 0);
+}
+
+#[inline]
+fn alarm(reading: &Reading) -> [u8; 4] {
+    let Alarm { status, severity } = reading.alarm;
+    (u32::from(status.0) << 16 | u32::from(severity.code())).to_be_bytes()
+}
+
+#[inline]
+fn time(reading: &Reading) -> [u8; 8] {
+    (u64::from(reading.time.epics_seconds()) << 32 | u64::from(reading.time.nanos)).to_be_bytes()
 }
 
 fn encode_meta(dbr: DbrType, meta: &Meta, out: &mut Vec<u8>) {
@@ -355,6 +385,43 @@ pub fn encode_wire(dbr: DbrType, count: u32, reading: &Reading, wire: &Wire, out
     }
     out.resize(end, 0);
     n_sent
+}
+
+/// Bytes of the largest payload that [`put_short`] makes.
+pub const SHORT_BYTES: usize = 24;
+
+/// Puts one number with no more than alarm and time stamp into a payload of zeros, and says how many bytes of that are
+/// to be sent; `None` for all else.
+///
+/// Nearly every value that goes out is one, and put together like this it costs a fifth of what it does field by field.
+#[inline(always)]
+pub fn put_short(dbr: DbrType, count: u32, reading: &Reading, payload: &mut [u8; SHORT_BYTES]) -> Option<usize> {
+    let row = dbr.row()?;
+    let Value::Scalar(scalar) = &reading.value else { return None };
+    if count > 1 || scalar.kind() != row.kind {
+        return None;
+    }
+    // Its bytes come first; what follows it is padding.
+    let number = match scalar {
+        Scalar::F64(n) => n.to_bits(),
+        Scalar::I32(n) => u64::from(n.cast_unsigned()) << 32,
+        Scalar::F32(n) => u64::from(n.to_bits()) << 32,
+        Scalar::I16(n) => u64::from(n.cast_unsigned()) << 48,
+        Scalar::Enum(n) => u64::from(*n) << 48,
+        Scalar::U8(n) => u64::from(*n) << 56,
+        _ => return None,
+    };
+    match row.level? {
+        Level::Plain => {}
+        Level::Status => payload[..4].copy_from_slice(&alarm(reading)),
+        Level::Time => {
+            payload[..4].copy_from_slice(&alarm(reading));
+            payload[4..12].copy_from_slice(&time(reading));
+        }
+        Level::Graphic | Level::Control => return None,
+    }
+    payload.get_mut(row.offset..)?.first_chunk_mut().map(|place| *place = number.to_be_bytes())?;
+    Some(padded(row.offset + row.bytes))
 }
 
 /// Why a payload is not what its header says.

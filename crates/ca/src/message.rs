@@ -35,6 +35,7 @@ pub const EXTENDED_BYTES: usize = 24;
 
 impl Header {
     /// The header at the start of `bytes` and how many bytes it takes; `None` when some are missing.
+    #[inline]
     pub fn decode(bytes: &[u8]) -> Option<(Header, usize)> {
         let (short, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let [c0, c1, s0, s1, t0, t1, n0, n1, a0, a1, a2, a3, b0, b1, b2, b3] = *short;
@@ -61,24 +62,26 @@ impl Header {
     }
 
     /// Appends the form that fits: extended from 0xffff bytes or elements on, as rsrv does.
+    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let is_extended = self.payload_bytes >= 0xffff || self.count >= 0xffff;
-        let (size, count) = match is_extended {
-            true => (0xffff, 0),
-            false => (self.payload_bytes as u16, self.count as u16),
-        };
+        if self.payload_bytes < 0xffff && self.count < 0xffff {
+            return out.extend_from_slice(&self.short());
+        }
+        out.extend_from_slice(&Header { payload_bytes: 0xffff, count: 0, ..*self }.short());
+        out.extend_from_slice(&self.payload_bytes.to_be_bytes());
+        out.extend_from_slice(&self.count.to_be_bytes());
+    }
+
+    /// The short form; size and count must fit it.
+    #[inline]
+    pub fn short(&self) -> [u8; HEADER_BYTES] {
         let [c0, c1] = self.command.to_be_bytes();
-        let [s0, s1] = u16::to_be_bytes(size);
+        let [s0, s1] = u16::to_be_bytes(self.payload_bytes as u16);
         let [t0, t1] = self.data_type.to_be_bytes();
-        let [n0, n1] = u16::to_be_bytes(count);
+        let [n0, n1] = u16::to_be_bytes(self.count as u16);
         let [a0, a1, a2, a3] = self.p1.to_be_bytes();
         let [b0, b1, b2, b3] = self.p2.to_be_bytes();
-        // In one piece, as room is looked for with every piece.
-        out.extend_from_slice(&[c0, c1, s0, s1, t0, t1, n0, n1, a0, a1, a2, a3, b0, b1, b2, b3]);
-        if is_extended {
-            out.extend_from_slice(&self.payload_bytes.to_be_bytes());
-            out.extend_from_slice(&self.count.to_be_bytes());
-        }
+        [c0, c1, s0, s1, t0, t1, n0, n1, a0, a1, a2, a3, b0, b1, b2, b3]
     }
 }
 
@@ -127,6 +130,7 @@ macro_rules! messages {
             }
 
             /// The header of this message before a payload of `payload_bytes`.
+            #[inline]
             pub fn header(&self, payload_bytes: usize) -> Header {
                 let payload_bytes = u32::try_from(payload_bytes).unwrap_or(u32::MAX);
                 let blank = |command| Header { command, payload_bytes, data_type: 0, count: 0, p1: 0, p2: 0 };

@@ -8,7 +8,7 @@ use fodo_data::{Array, ConvertError, Reading, Value};
 
 use crate::dbr::{self, DbrType, Wire};
 use crate::limit;
-use crate::message::{Header, padded};
+use crate::message::{HEADER_BYTES, Header, padded};
 
 /// Bytes and arrays in the order in which they go out.
 #[derive(Default)]
@@ -34,6 +34,7 @@ impl fmt::Debug for Outbox {
 
 impl Outbox {
     /// Appends what `write` writes: small messages.
+    #[inline]
     pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.waiting.is_empty() {
             return write(&mut self.bytes);
@@ -51,7 +52,30 @@ impl Outbox {
     /// Appends a message with a value: as bytes, or from 64 KiB on as the array itself.
     ///
     /// `header`: makes the header from the payload's bytes and the number of elements sent.
+    #[inline(always)]
     pub fn push_value(
+        &mut self,
+        dbr: DbrType,
+        count: u32,
+        reading: &Reading,
+        header: impl FnOnce(usize, u32) -> Header,
+    ) -> Result<(), ConvertError> {
+        const MESSAGE_BYTES: usize = HEADER_BYTES + dbr::SHORT_BYTES;
+        let mut payload = [0; dbr::SHORT_BYTES];
+        let is_next = self.waiting.is_empty();
+        let n_bytes = if is_next { dbr::put_short(dbr, count, reading, &mut payload) } else { None };
+        let Some(n_bytes) = n_bytes else { return self.push_any_value(dbr, count, reading, header) };
+        let mut message = [0; MESSAGE_BYTES];
+        message[..HEADER_BYTES].copy_from_slice(&header(n_bytes, 1).short());
+        message[HEADER_BYTES..].copy_from_slice(&payload);
+        // A piece of a constant size is copied without a call, and what is too much of it costs nothing to take back.
+        self.bytes.extend_from_slice(&message);
+        self.bytes.truncate(self.bytes.len() - (dbr::SHORT_BYTES - n_bytes));
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn push_any_value(
         &mut self,
         dbr: DbrType,
         count: u32,
@@ -137,6 +161,7 @@ impl Outbox {
     }
 
     /// Bytes that wait, arrays counted at their size on the wire.
+    #[inline]
     pub fn pending_bytes(&self) -> usize {
         self.bytes.len() - self.n_sent + self.waiting_bytes
     }

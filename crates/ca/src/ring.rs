@@ -17,6 +17,18 @@ pub struct Post {
 /// Subscription masks have four bits.
 const N_MASKS: usize = 16;
 
+/// By the mask of a post, and then by that of a subscription: 1 where they meet.
+const MEETING: [[u64; N_MASKS]; N_MASKS] = {
+    let mut meeting = [[0; N_MASKS]; N_MASKS];
+    let mut index = 0;
+    while index < N_MASKS * N_MASKS {
+        let (posted, wanted) = (index / N_MASKS, index % N_MASKS);
+        meeting[posted][wanted] = (posted & wanted != 0) as u64;
+        index += 1;
+    }
+    meeting
+};
+
 /// The last n posts of one PV.
 #[derive(Debug)]
 pub struct Ring {
@@ -53,20 +65,18 @@ impl Ring {
     ///
     /// The post behind it then stands for it as well, so that the newest value always reaches
     /// every subscription: its reading is the newer one, whatever it was posted for.
-    pub fn push(&mut self, post: Post) {
-        for (mask, n_posted) in self.n_posted.iter_mut().enumerate() {
-            *n_posted += u64::from(post.mask.meets(EventMask(mask as u8)));
+    pub fn push(&mut self, mut post: Post) {
+        let meeting = &MEETING[usize::from(post.mask.0) % N_MASKS];
+        self.n_posted.iter_mut().zip(meeting).for_each(|(n_posted, meets)| *n_posted += meets);
+        if self.posts.len() == self.n_posts_max
+            && let Some(oldest) = self.posts.pop_front()
+        {
+            self.posts.front_mut().unwrap_or(&mut post).mask |= oldest.mask;
         }
         self.posts.push_back(post);
-        if self.posts.len() <= self.n_posts_max {
-            return;
-        }
-        let Some(oldest) = self.posts.pop_front() else { return };
-        if let Some(heir) = self.posts.front_mut() {
-            heir.mask |= oldest.mask;
-        }
     }
 
+    #[inline]
     fn posted(&self, mask: EventMask) -> u64 {
         self.n_posted[usize::from(mask.0) % N_MASKS]
     }
@@ -77,14 +87,24 @@ impl Ring {
     }
 
     /// Posts that meet the cursor's mask and that it has not had, whether they are still there or not.
+    #[inline]
     pub fn n_waiting(&self, cursor: &Cursor) -> u64 {
         self.posted(cursor.mask) - cursor.n_accounted
     }
 
     /// The oldest post that meets the cursor's mask and that it has not had; moves it on.
+    #[inline]
     pub fn next(&self, cursor: &mut Cursor) -> Option<&Post> {
         let n_waiting = self.n_waiting(cursor);
-        // From the newest, as most cursors have had all but that.
+        if n_waiting == 0 {
+            return None;
+        }
+        if n_waiting == 1 {
+            // Most cursors have had all but the newest, and nothing can be merged into it.
+            let newest = self.posts.iter().rev().find(|post| post.mask.meets(cursor.mask))?;
+            cursor.n_accounted += 1;
+            return Some(newest);
+        }
         let meeting = self.posts.iter().rev().filter(|post| post.mask.meets(cursor.mask));
         let (n_present, post) = (1..=n_waiting).zip(meeting).last()?;
         let n_merged = n_waiting - n_present;

@@ -113,6 +113,7 @@ impl Circuit {
     }
 
     /// Answers a read; a value that cannot become `dbr` is told to the client.
+    #[inline]
     pub fn read_done(&mut self, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply, result: Result<&Reading, Eca>) {
         let failed = match (result, reply) {
             (Err(status), _) => status,
@@ -157,6 +158,7 @@ impl Circuit {
     }
 
     /// Sends an update of a subscription.
+    #[inline(always)]
     pub fn update(
         &mut self,
         sid: Sid,
@@ -237,6 +239,7 @@ impl Circuit {
     }
 
     /// Bytes that wait to be sent.
+    #[inline]
     pub fn pending_bytes(&self) -> usize {
         self.inner.outbox.pending_bytes()
     }
@@ -349,6 +352,7 @@ impl Receiver for Inner {
 
 impl Inner {
     /// Hands on what the caller answers.
+    #[inline]
     fn ask(&mut self, event: Event) {
         self.is_asking = true;
         self.events.push(event);
@@ -388,34 +392,42 @@ impl Inner {
         self.channel(sid).map_or(Cid(u32::MAX), |channel| channel.cid)
     }
 
+    #[inline]
     fn channel(&self, sid: Sid) -> Option<&Channel> {
         self.channels.get(sid.0 as usize).filter(|channel| !channel.is_cleared)
     }
 
     /// Whether the channel is one of this circuit; if not, the client is told and closed as by rsrv.
+    #[inline]
     fn owns(&mut self, request: &Header, sid: Sid) -> bool {
         let is_ours = self.channel(sid).is_some();
         if !is_ours {
-            self.complain(request, Eca::INTERNAL, "Bad Resource ID");
-            self.close(Closed::Misbehaved("a channel that this circuit does not have"));
+            self.disown(request);
         }
         is_ours
     }
 
+    #[cold]
+    fn disown(&mut self, request: &Header) {
+        self.complain(request, Eca::INTERNAL, "Bad Resource ID");
+        self.close(Closed::Misbehaved("a channel that this circuit does not have"));
+    }
+
+    #[inline]
     fn read(&mut self, request: &Header, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply) {
         if !self.owns(request, sid) {
             return;
         }
         let is_readable = dbr.kind().is_some() && dbr != DbrType::PUT_ACKT && dbr != DbrType::PUT_ACKS;
         let bytes = dbr.payload_bytes(count).unwrap_or(usize::MAX);
-        let status = match (is_readable, bytes > self.payload_bytes_max) {
-            (false, _) if dbr.kind().is_none() => Eca::BADTYPE,
-            (false, _) => Eca::GETFAIL,
-            (true, true) => Eca::TOLARGE,
-            (true, false) => {
-                let count = if matches!(reply, ReadReply::Plain(_)) { count.max(1) } else { count };
-                return self.ask(Event::Read { sid, dbr, count, reply });
-            }
+        if is_readable && bytes <= self.payload_bytes_max {
+            let count = if matches!(reply, ReadReply::Plain(_)) { count.max(1) } else { count };
+            return self.ask(Event::Read { sid, dbr, count, reply });
+        }
+        let status = match dbr.kind() {
+            None => Eca::BADTYPE,
+            Some(_) if is_readable => Eca::TOLARGE,
+            Some(_) => Eca::GETFAIL,
         };
         match reply {
             ReadReply::Notify(ioid) => self.refuse_read(dbr, count, ioid, status),

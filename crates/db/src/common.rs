@@ -125,6 +125,14 @@ impl Common {
         }
     }
 
+    /// The record is done; whether it is to be processed once more (RPRO).
+    pub(crate) fn finish(&mut self) -> bool {
+        self.put_process = 0;
+        self.is_active = 0;
+        self.is_in_chain = false;
+        std::mem::take(&mut self.reprocess) != 0
+    }
+
     /// The alarm as clients see it.
     pub(crate) fn alarm(&self) -> Alarm {
         Alarm { severity: Severity::from_code(self.severity), status: Status(self.status) }

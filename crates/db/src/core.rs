@@ -11,6 +11,7 @@ use crate::breaktable::BreakTable;
 use crate::common::{Common, Follower, Gate, number, row};
 use crate::field::{ASL0, Dbf, Slot};
 use crate::filter::{Chain, Moment, filters};
+use crate::hash::ByName;
 use crate::limit::{LINK_TEXT_BYTES, META_DEPTH_MAX};
 use crate::link::{Link, Modifiers, Special, Target};
 use crate::outside::{Use, Wanted};
@@ -56,7 +57,7 @@ impl Borrow<[u8]> for Name {
 pub(crate) struct Core {
     pub(crate) records: Vec<Box<dyn Cell>>,
     /// By name and alias.
-    pub(crate) index: HashMap<Name, u32>,
+    pub(crate) index: ByName<u32>,
     /// In the order of loading.
     pub(crate) names: Vec<Text>,
     pub(crate) tables: BreakTables,
@@ -92,9 +93,12 @@ impl Core {
     ///
     /// Source: EPICS Base 7.0, dbFindRecordPart and dbFindFieldPart.
     pub(crate) fn find_part<'n>(&self, name: &'n str) -> Option<(FieldRef, &'n str)> {
-        let (record, rest) = name.split_once('.').unwrap_or((name, ""));
+        // Byte by byte: a name is short, and a search for a character costs more than all else here.
+        let end = name.bytes().position(|byte| byte == b'.').unwrap_or(name.len());
+        let (record, rest) = name.split_at_checked(end)?;
         let record = *self.index.get(record.as_bytes())?;
         let kind = self.cell(record)?.record_type();
+        let Some(rest) = rest.strip_prefix('.') else { return Some((FieldRef { record, field: kind.value }, rest)) };
         let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
         let n_bytes = match rest.starts_with(|first: char| first.is_ascii_digit()) {
             true => 0,
@@ -135,7 +139,7 @@ impl Core {
         let (record_type, row, own, text_size) = match self.cell(record) {
             Some(cell) => {
                 let kind = cell.record_type();
-                let (own, text_size) = with(cell, |body| (body.value_facts(), body.text_size())).unwrap_or_default();
+                let (own, text_size) = cell.own_facts();
                 (kind.name, row(kind.rows, number), own.filter(|_| number == kind.value), text_size)
             }
             None => ("", None, None, 0),
@@ -227,11 +231,11 @@ impl Core {
             return Err(PutError::ReadOnly);
         };
         let kind = row.dbf.kind();
-        let facts_kind = self.facts(FieldRef { record, field }).kind;
         let scalar = value.first().ok_or(PutError::Convert(ConvertError::Empty))?;
         if scalar.kind() == kind {
             return Ok(Value::Scalar(scalar));
         }
+        let facts_kind = self.facts(FieldRef { record, field }).kind;
         if let (Kind::Enum, Kind::U16, Scalar::Text(text)) = (kind, facts_kind, &scalar) {
             // An mbbo without states is a plain number; its text is read as that of an array, as in Base.
             if text.is_empty() {

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::line::Wanted;
 use crate::load::Info;
-use crate::post::{prime, reading};
+use crate::post::prime;
 use crate::scan::{Place, ScanCounts};
 use crate::state::States;
 use crate::turn::{Deferred, Engine, Turn, Waiter, settle_scan};
@@ -88,9 +88,10 @@ impl Database {
 
     /// Value, alarm and time of a field as they are now; takes the record's small lock only.
     pub fn read(&self, field: FieldRef) -> Reading {
-        self.core
-            .with(field.record, |body| reading(body, field.field))
-            .unwrap_or_else(|| Reading { time: TimeStamp::NEVER, ..Reading::bare(Value::from("")) })
+        match self.core.cell(field.record) {
+            Some(cell) => cell.reading(field.field),
+            None => Reading::bare(Value::from("")),
+        }
     }
 
     /// Units, limits, labels and acknowledge state of a field.
@@ -132,6 +133,16 @@ impl Database {
     /// Turns the crank. The caller delivers `out` before it calls again, in order; one thread at a
     /// time is inside (the caller holds its own lock around call and delivery).
     pub fn handle(&self, input: Input, now: Now, out: &mut Vec<Event>) -> Result<(), PutError> {
+        self.handle_until(input, now, out).0
+    }
+
+    /// As [`Database::handle`], and tells the [`Database::deadline`] that then holds.
+    pub fn handle_until(
+        &self,
+        input: Input,
+        now: Now,
+        out: &mut Vec<Event>,
+    ) -> (Result<(), PutError>, Option<Instant>) {
         let mut engine = self.engine();
         let mut turn = Turn { core: &self.core, engine: &mut engine, now, events: out, waiters: Vec::new(), depth: 0 };
         let result = match input {
@@ -167,7 +178,7 @@ impl Database {
         }
         let has_more = !turn.engine.deferred.is_empty() || !turn.engine.scans.pending.is_empty();
         engine.resume_at = has_more.then_some(now.monotonic);
-        result
+        (result, engine.deadline())
     }
 
     /// Whether a put still waits for its record, so that nothing of it is written. `field`: what it is for.
@@ -177,10 +188,7 @@ impl Database {
 
     /// The latest moment to call with [`Input::Tick`].
     pub fn deadline(&self) -> Option<Instant> {
-        let engine = self.engine();
-        let timer = engine.timers.peek().map(|Reverse((due, ..))| *due);
-        let scan = if engine.is_started { engine.scans.deadline() } else { None };
-        [engine.resume_at, timer, scan].into_iter().flatten().min()
+        self.engine().deadline()
     }
 
     /// How many periods of a scan were skipped because its records came late. `scan`: the number

@@ -11,6 +11,7 @@ mod core;
 mod database;
 mod field;
 mod filter;
+mod hash;
 mod inherit;
 mod inspect;
 mod interest;
@@ -42,6 +43,7 @@ use fodo_data::{ConvertError, EventMask, Kind, Reading, Severity, Text, Value};
 pub use crate::load::unescaped;
 pub use database::Database;
 pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, TimeForm};
+pub use hash::{ByField, OwnHasher};
 pub use inspect::{LeadsTo, LinkFacts, record_types};
 pub use load::{
     InertRecords, Instance, LoadError, Loader, MacroError, Macros, OpenFile, RestoreError, Undefined, closest, expand,

@@ -142,12 +142,14 @@ pub(crate) fn prime(record: &mut dyn Record) {
 }
 
 /// Value, alarm and time of a field as they are now.
+#[inline]
 pub(crate) fn reading(record: &mut dyn Record, field: u16) -> Reading {
     let value = value(record, field);
     let common = record.common();
     Reading { value, alarm: common.alarm(), time: common.time, meta: None }
 }
 
+#[inline]
 fn value(record: &mut dyn Record, field: u16) -> Value {
     if field == RTYP {
         return Value::from(record.record_type().name);

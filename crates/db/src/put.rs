@@ -5,10 +5,11 @@ use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, 
 use crate::common::{Common, row};
 use crate::field::{Dbf, FieldInfo, NOMOD, PLAIN, PP, PROP, SCAN, SPECIAL, Slot};
 use crate::link::{Parsed, Side, Target, parse};
-use crate::post::{LONG_STRING, RTYP, prime};
+use crate::post::{LONG_STRING, Posts, RTYP, prime};
 use crate::record::device::Device;
-use crate::record::{CHANGED, number_of, with};
+use crate::record::{CHANGED, Record, number_of, with};
 use crate::scan::Scans;
+use crate::step::Entry;
 use crate::turn::{Deferred, Turn};
 use crate::{Event, FieldRef, PutError};
 
@@ -24,26 +25,22 @@ impl Turn<'_> {
     /// Source: EPICS Base 7.0, dbPutField.
     pub(crate) fn put_field(&mut self, record: u32, field: u16, value: Value) -> Result<(), PutError> {
         let number = field & !LONG_STRING;
-        let Some((row, is_disabled)) = self
-            .with(record, |body, _| {
-                let row = row(body.record_type().rows, number);
-                row.map(|row| (row, body.common().puts_disabled != 0 && number != DISP))
-            })
-            .flatten()
-        else {
-            return Err(PutError::ReadOnly);
-        };
+        let row = self.core.cell(record).and_then(|cell| row(cell.record_type().rows, number));
+        let Some(row) = row else { return Err(PutError::ReadOnly) };
         if field == RTYP || row.has(NOMOD) {
             return Err(PutError::ReadOnly);
         }
-        if is_disabled {
+        // Before anything is done with the value, unless nothing is but to set it: then when it is set.
+        let is_simple = is_own(&value, row) && !row.has(SPECIAL) && !row.dbf.is_link();
+        let is_disabled = |body: &mut dyn Record| Writer::Client.is_disabled(body, number);
+        if !is_simple && self.with(record, |body, _| is_disabled(body)) == Some(true) {
             return Err(PutError::Disabled);
         }
         let value = if field & LONG_STRING != 0 { Value::from(text_of_bytes(&value)?) } else { value };
         if row.dbf.is_link() {
             return self.put_link(record, number, row, &value);
         }
-        self.write(record, number, value)?;
+        self.write(record, number, value, Writer::Client)?;
         self.process_wanted(record, number == PROC, row.has(PP));
         Ok(())
     }
@@ -56,7 +53,7 @@ impl Turn<'_> {
         if self.engine.is_started || self.core.is_link(record, number) {
             return Err(PutError::Rejected("it is restored before the records are initialised"));
         }
-        let result = self.write(record, number, value);
+        let result = self.write(record, number, value, Writer::Record);
         self.engine.deferred.clear();
         self.engine.scans = Scans::default();
         result
@@ -65,31 +62,15 @@ impl Turn<'_> {
     /// Processes a record for somebody who waits: always, or if it is passive. One that is active is processed once
     /// more when it is done.
     pub(crate) fn process_wanted(&mut self, record: u32, always: bool, if_passive: bool) {
-        let is_active = self.with(record, |body, _| {
-            let common = body.common();
-            let is_wanted = always || (if_passive && common.scan == 0);
-            if !is_wanted {
-                return None;
-            }
-            let is_active = common.is_active != 0;
-            if is_active {
-                common.reprocess = 1;
-            } else {
-                common.put_process = 1;
-            }
-            Some(is_active)
-        });
-        match is_active.flatten() {
-            Some(false) => self.process(record),
-            Some(true) => self.wait_for(record),
-            None => {}
+        if always || if_passive {
+            self.run(record, Entry::Wanted { always });
         }
     }
 
     /// Sets a field to a value: converts, tells the record, posts. Does not process.
     ///
     /// Source: EPICS Base 7.0, dbPut.
-    pub(crate) fn write(&mut self, record: u32, field: u16, value: Value) -> Result<(), PutError> {
+    pub(crate) fn write(&mut self, record: u32, field: u16, value: Value, writer: Writer) -> Result<(), PutError> {
         let core = self.core;
         let Some(cell) = core.cell(record) else { return Err(PutError::ReadOnly) };
         let Some(row) = row(cell.record_type().rows, field) else { return Err(PutError::ReadOnly) };
@@ -109,18 +90,11 @@ impl Turn<'_> {
             });
             return Ok(());
         }
-        let is_value = field == cell.record_type().value;
-        let before = with(cell, |body| {
-            keep_simulation_mode(body, row);
-            body.common().scan
-        });
-        let property = |body: &mut dyn crate::record::Record| {
-            let slot = if row.has(PROP) { body.slot(field) } else { None };
-            slot.map(|slot| slot.value())
-        };
-        let property_before = with(cell, property).flatten();
-        let value = if row.dbf == Dbf::Array { Ok(value) } else { core.to_field(record, field, &value) };
-        let value = match value {
+        if row.name == "SIMM" {
+            with(cell, keep_simulation_mode);
+        }
+        let is_taken = row.dbf == Dbf::Array || is_own(&value, row);
+        let value = match if is_taken { Ok(value) } else { core.to_field(record, field, &value) } {
             Ok(value) => value,
             Err(refused) => {
                 if row.has(SPECIAL) {
@@ -130,26 +104,27 @@ impl Turn<'_> {
                 return Err(refused);
             }
         };
-        let is_set = with(cell, |body| set(body, field, row, value)).unwrap_or(Ok(()));
-        is_set?;
-        let mut posts = self.posts(record);
-        if row.has(SPECIAL) || row.dbf == Dbf::Array {
-            cell.after_put(field, &mut posts).map_err(PutError::Rejected)?;
-        }
-        self.with(record, |body, posts| {
-            if is_value {
-                body.common().undefined = 0;
+        // Most records are not told, and are locked once.
+        let is_told = row.has(SPECIAL) || row.dbf == Dbf::Array;
+        let set = self.with(record, |body, posts| {
+            if writer.is_disabled(body, field) {
+                return Err(PutError::Disabled);
             }
-            if !(is_value && row.has(PP)) {
-                posts.post(body, field, CHANGED);
-            }
-            if property(body) != property_before {
-                posts.post_all(body, EventMask::PROPERTY);
-            }
+            let before = Before { scan: body.common().scan, property: property(body, field, row) };
+            set(body, field, row, value)?;
+            let scan = (!is_told).then(|| settle(body, posts, field, row, &before));
+            Ok((before, scan))
         });
-        let after = self.with(record, |body, _| body.common().scan);
-        if let (Some(before), true) = (before, row.has(SCAN) || before != after) {
-            self.rescan(record, before);
+        let Some((before, scan)) = set.transpose()? else { return Ok(()) };
+        let scan = match scan {
+            Some(scan) => Some(scan),
+            None => {
+                cell.after_put(field, &mut self.posts(record)).map_err(PutError::Rejected)?;
+                self.with(record, |body, posts| settle(body, posts, field, row, &before))
+            }
+        };
+        if row.has(SCAN) || scan != Some(before.scan) {
+            self.rescan(record, before.scan);
         }
         if field == ASG {
             self.events.push(Event::Regrouped);
@@ -237,6 +212,53 @@ impl Turn<'_> {
     }
 }
 
+/// Who sets a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// A client, whom DISP keeps out.
+    Client,
+    /// A link, or what was saved.
+    Record,
+}
+
+impl Writer {
+    fn is_disabled(self, body: &mut dyn Record, field: u16) -> bool {
+        self == Writer::Client && field != DISP && body.common().puts_disabled != 0
+    }
+}
+
+/// Whether a value is one element of the field's own kind.
+fn is_own(value: &Value, row: &FieldInfo) -> bool {
+    matches!(value, Value::Scalar(scalar) if scalar.kind() == row.dbf.kind())
+}
+
+/// What a record was before one of its fields was set.
+struct Before {
+    scan: u16,
+    /// The field's value, where clients are told that properties have changed with it.
+    property: Option<Value>,
+}
+
+fn property(body: &mut dyn Record, field: u16, row: &FieldInfo) -> Option<Value> {
+    let slot = if row.has(PROP) { body.slot(field) } else { None };
+    slot.map(|slot| slot.value())
+}
+
+/// Posts that a field was set, and tells what SCAN is now.
+fn settle(body: &mut dyn Record, posts: &mut Posts, field: u16, row: &FieldInfo, before: &Before) -> u16 {
+    let is_value = field == body.record_type().value;
+    if is_value {
+        body.common().undefined = 0;
+    }
+    if !(is_value && row.has(PP)) {
+        posts.post(body, field, CHANGED);
+    }
+    if property(body, field, row) != before.property {
+        posts.post_all(body, EventMask::PROPERTY);
+    }
+    body.common().scan
+}
+
 /// The side of a link that its field says.
 pub(crate) fn side(row: &FieldInfo) -> Side {
     match row.dbf {
@@ -249,11 +271,8 @@ pub(crate) fn side(row: &FieldInfo) -> Side {
 }
 
 /// With SSCN set, what SIMM was before it is put decides whether the scan changes.
-fn keep_simulation_mode(body: &mut dyn crate::record::Record, row: &FieldInfo) {
-    if row.name != "SIMM" {
-        return;
-    }
-    let number = |body: &mut dyn crate::record::Record, name| {
+fn keep_simulation_mode(body: &mut dyn Record) {
+    let number = |body: &mut dyn Record, name| {
         let slot = number_of(body, name).and_then(|field| body.slot(field));
         slot.and_then(|slot| slot.value().first())
     };
@@ -266,21 +285,23 @@ fn keep_simulation_mode(body: &mut dyn crate::record::Record, row: &FieldInfo) {
 }
 
 /// Puts a value of the field's own kind into its place.
-fn set(body: &mut dyn crate::record::Record, field: u16, row: &FieldInfo, value: Value) -> Result<(), PutError> {
-    let facts = body.value_facts();
-    let size = usize::from(if row.size == 0 { body.text_size() } else { row.size });
-    let Some(mut slot) = body.slot(field) else { return Err(PutError::ReadOnly) };
-    if let Slot::Array(place) = &mut slot {
-        let (kind, count_max) = facts.unwrap_or((Kind::F64, 1));
+fn set(body: &mut dyn Record, field: u16, row: &FieldInfo, value: Value) -> Result<(), PutError> {
+    if row.dbf == Dbf::Array {
+        let (kind, count_max) = body.value_facts().unwrap_or((Kind::F64, 1));
         let array = fitting(value, kind, count_max)?;
-        **place = array;
+        let Some(Slot::Array(place)) = body.slot(field) else { return Err(PutError::ReadOnly) };
+        *place = array;
         return Ok(());
     }
     let Some(scalar) = value.first() else { return Err(PutError::Convert(ConvertError::Empty)) };
     let scalar = match scalar {
-        Scalar::Text(text) => Scalar::Text(crate::record::fitting_text(&text, size)),
+        Scalar::Text(text) => {
+            let size = usize::from(if row.size == 0 { body.text_size() } else { row.size });
+            Scalar::Text(crate::record::fitting_text(&text, size))
+        }
         scalar => scalar,
     };
+    let Some(mut slot) = body.slot(field) else { return Err(PutError::ReadOnly) };
     if slot.set(scalar) { Ok(()) } else { Err(PutError::Rejected("the value is of another kind")) }
 }
 

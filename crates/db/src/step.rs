@@ -46,6 +46,8 @@ impl Outcome {
 pub(crate) enum Entry {
     /// Whatever its SCAN says.
     Called,
+    /// By a put: if it is passive, or always.
+    Wanted { always: bool },
     /// By a forward link: if it is passive, and with the PUTF of where the link is.
     Forward { put_process: u8 },
     /// It waited, and is to complete.
@@ -76,6 +78,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     pub(crate) fn run(mut self, entry: Entry) {
         let is_next = match entry {
             Entry::Called => self.begin(),
+            Entry::Wanted { always } => self.is_wanted(always) && self.begin(),
             Entry::Forward { put_process } => {
                 let common = self.lock().common();
                 let is_passive = common.scan == 0;
@@ -94,6 +97,22 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         common.is_in_chain = true;
         let outcome = R::process(&mut self);
         self.end(outcome);
+    }
+
+    /// Whether somebody who waits for the record begins it: one that is active is processed once more when it is done.
+    fn is_wanted(&mut self, always: bool) -> bool {
+        let record = self.record;
+        let common = self.lock().common();
+        if !always && common.scan != 0 {
+            return false;
+        }
+        if common.is_active != 0 {
+            common.reprocess = 1;
+            self.turn.wait_for(record);
+            return false;
+        }
+        common.put_process = 1;
+        true
     }
 
     /// Whether the record is neither active nor disabled.
@@ -135,15 +154,18 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             }
             Outcome::Done | Outcome::Failed | Outcome::Alone => common.has_failed = outcome == Outcome::Failed,
         }
+        if outcome == Outcome::Alone || common.forward.is_constant() {
+            let is_wanted_again = common.finish();
+            self.held = None;
+            return self.turn.finished(record, is_wanted_again);
+        }
         let (forward, put_process) = (common.forward.path(), common.put_process);
         self.turn.engine.work.push(Work::Finish { record });
         match forward.target {
-            _ if outcome == Outcome::Alone => {}
-            Target::Constant => {}
             Target::Field { record, modifiers, .. } if modifiers.trigger != Trigger::Channel => {
                 self.turn.engine.work.push(Work::Process { record, entry: Entry::Forward { put_process } });
             }
-            Target::Field { .. } | Target::Outside { .. } | Target::Missing => self.leave().0.forward_by_put(&forward),
+            _ => self.leave().0.forward_by_put(&forward),
         }
     }
 
@@ -254,7 +276,11 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// The kind and the most elements of what a link leads to; `None` when it leads to nothing that can be read.
     pub(crate) fn target_facts(&mut self, link: impl Fn(&R) -> &Link) -> Option<(Kind, u32)> {
-        let path = link(self.lock()).path();
+        let link = link(self.lock());
+        if link.is_constant() {
+            return None;
+        }
+        let path = link.path();
         self.leave().0.facts_along(&path)
     }
 
@@ -265,7 +291,11 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         link: impl Fn(&R) -> &Link,
         value: impl Into<Value>,
     ) -> Result<(), Broken> {
-        let path = link(self.lock()).path();
+        let link = link(self.lock());
+        if link.is_constant() {
+            return Ok(());
+        }
+        let path = link.path();
         let (turn, record) = self.leave();
         let driven = turn.drive_along(record, &path, value.into());
         if driven.is_err() {

@@ -13,6 +13,7 @@ use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
 use crate::line::{Line, Wanted};
 use crate::link::{Inherit, Path, Target, Trigger, When};
 use crate::post::Posts;
+use crate::put::Writer;
 use crate::record::{CHANGED, with};
 use crate::scan::{EVENT, IO_INTERRUPT, Place, Scans};
 use crate::step::{Broken, Entry};
@@ -39,6 +40,15 @@ pub(crate) struct Engine {
     pub(crate) work: Vec<Work>,
     /// When work was left over: at once.
     pub(crate) resume_at: Option<Instant>,
+}
+
+impl Engine {
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let timer = self.timers.peek().map(|Reverse((due, ..))| *due);
+        let scan = if self.is_started { self.scans.deadline() } else { None };
+        [self.resume_at, timer, scan].into_iter().flatten().min()
+    }
 }
 
 /// Who hears of the end of all processing that it began.
@@ -167,7 +177,7 @@ impl Turn<'_> {
         }
     }
 
-    fn run(&mut self, record: u32, entry: Entry) {
+    pub(crate) fn run(&mut self, record: u32, entry: Entry) {
         let base = self.engine.work.len();
         self.engine.work.push(Work::Process { record, entry });
         while self.engine.work.len() > base {
@@ -201,16 +211,15 @@ impl Turn<'_> {
     }
 
     fn finish(&mut self, record: u32) {
-        let is_wanted_again = self.with(record, |body, _| {
-            let common = body.common();
-            common.put_process = 0;
-            common.is_active = 0;
-            common.is_in_chain = false;
-            std::mem::take(&mut common.reprocess) != 0
-        });
+        let is_wanted_again = self.with(record, |body, _| body.common().finish());
+        self.finished(record, is_wanted_again == Some(true));
+    }
+
+    /// The record is done, and nothing is locked: whoever waits for that is next.
+    pub(crate) fn finished(&mut self, record: u32, is_wanted_again: bool) {
         // Base lets them race; whoever waits in line goes first here.
         self.call_next(record);
-        if is_wanted_again == Some(true) {
+        if is_wanted_again {
             self.engine.deferred.push_back(Deferred::Reprocess { record });
         }
         if !self.engine.waits.is_empty() {
@@ -327,7 +336,7 @@ impl Turn<'_> {
             self.engine.deferred.push_back(Deferred::Put { record: to, field, value, waiter: None });
             return Ok(());
         }
-        let written = self.write(to, field, value);
+        let written = self.write(to, field, value, Writer::Record);
         if modifiers.inherit != Inherit::Not {
             let alarm = self.with(from, |body, _| {
                 let common = body.common();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use fodo_data::{Meta, Severity, TimeStamp, Value};
-use fodo_db::{Access, AccessFile, AccessInput, AccessPart, Database, FieldRef, Granted, LoadError, Security};
+use fodo_db::{Access, AccessFile, AccessInput, AccessPart, ByField, Database, FieldRef, Granted, LoadError, Security};
 use fodo_net::{Peer, Reading, Rights};
 
 /// Who may do what; by itself everybody everything.
@@ -54,7 +54,7 @@ pub struct Guard {
 }
 
 /// The fields that are inputs of rules.
-pub type Inputs = HashMap<FieldRef, Vec<AccessInput>>;
+pub type Inputs = ByField<Vec<AccessInput>>;
 
 /// The PVs of other IOCs that are, by their names.
 pub type OutsideInputs = HashMap<Arc<str>, Vec<AccessInput>>;
@@ -151,7 +151,7 @@ impl Rules {
     pub fn none() -> Rules {
         Rules {
             security: Security::new(AccessFile::default()),
-            inputs: Inputs::new(),
+            inputs: Inputs::default(),
             outside_inputs: OutsideInputs::new(),
             warnings: Vec::new(),
         }
@@ -173,7 +173,7 @@ fn read(policy: &Policy, database: &Database) -> Result<Rules, Vec<LoadError>> {
     }
     let warnings = file.warnings().to_vec();
     let security = Security::new(file);
-    let (mut inputs, mut outside_inputs) = (Inputs::new(), OutsideInputs::new());
+    let (mut inputs, mut outside_inputs) = (Inputs::default(), OutsideInputs::new());
     for (input, pv) in security.inputs() {
         match database.field(pv) {
             Some(field) => inputs.entry(field).or_default().push(input),

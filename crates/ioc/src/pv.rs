@@ -1,11 +1,10 @@
 //! Record fields as PVs.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use fodo_data::{EventMask, Kind, Meta, Reading, Severity, Value};
-use fodo_db::{Chain, Channel, ChannelError, Facts, FieldRef, Filter, Input, PutError, PutId};
+use fodo_db::{ByField, Chain, Channel, ChannelError, Facts, FieldRef, Filter, Input, PutError, PutId};
 use fodo_net::{Completion, Peer, Post, Posts, PutRefusal, Pv, PvFacts, Rights, Source};
 
 use crate::limit;
@@ -21,7 +20,7 @@ pub struct Records {
 
 #[derive(Debug, Default)]
 struct Open {
-    pvs: HashMap<FieldRef, Weak<RecordPv>>,
+    pvs: ByField<Weak<RecordPv>>,
     /// At this size those that nobody holds any more are dropped.
     prune_at: usize,
 }

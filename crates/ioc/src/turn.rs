@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use fodo_data::{Now, Reading, Value};
-use fodo_db::{Database, Event, FieldRef, Input, Moment, News, OutsideLink, PutError, PutId, Use};
+use fodo_db::{ByField, Database, Event, FieldRef, Input, Moment, News, OutsideLink, PutError, PutId, Use};
 use fodo_net::{Completion, Peer, Post, RightsSignal};
 
 use crate::guard::{Guard, Inputs, OutsideInputs, PutNote, Rules};
@@ -31,7 +31,7 @@ pub struct Crank {
 #[derive(Debug, Default)]
 struct Turn {
     events: Vec<Event>,
-    watched: HashMap<FieldRef, Arc<RecordPv>>,
+    watched: ByField<Arc<RecordPv>>,
     /// Fields that rules depend on, and PVs of other IOCs.
     inputs: Inputs,
     outside_inputs: OutsideInputs,
@@ -40,6 +40,8 @@ struct Turn {
     /// Tells the server that clients may have other rights.
     signal: Option<RightsSignal>,
     puts: HashMap<PutId, Pending>,
+    /// That of the database when it was last looked at; whatever moves it goes through here.
+    deadline: Option<Instant>,
     /// Nothing is scanned for now.
     is_paused: bool,
     is_stopped: bool,
@@ -154,6 +156,9 @@ impl Crank {
     }
 
     fn lock(&self) -> MutexGuard<'_, Turn> {
+        if let Ok(turn) = self.turn.try_lock() {
+            return turn;
+        }
         self.n_waiting.fetch_add(1, Ordering::Relaxed);
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.n_waiting.fetch_sub(1, Ordering::Relaxed);
@@ -217,6 +222,10 @@ impl Crank {
     ) -> Result<(), PutError> {
         let by = by.filter(|by| self.guard.tells_puts(&self.database, field, by));
         let mut turn = self.lock();
+        if by.is_none() && completion.is_none() {
+            // Most puts: nobody notes them, and nobody waits.
+            return self.handle(&mut turn, Input::Put { field, value, put: None });
+        }
         let written = by.map(|by| Written { field, by: by.clone(), old: self.database.read(field).value });
         let put = completion.map(|completion| {
             let put = PutId(completion.number());
@@ -293,8 +302,18 @@ impl Crank {
     /// Turns the crank once and delivers what comes out, in order.
     fn handle(&self, turn: &mut Turn, input: Input) -> Result<(), PutError> {
         let mut events = std::mem::take(&mut turn.events);
-        let before = self.database.deadline();
-        let result = self.database.handle(input, now(), &mut events);
+        let (result, deadline) = self.database.handle_until(input, now(), &mut events);
+        if !events.is_empty() {
+            self.deliver(turn, &mut events);
+        }
+        turn.events = events;
+        if std::mem::replace(&mut turn.deadline, deadline) != deadline {
+            self.changed.notify_one();
+        }
+        result
+    }
+
+    fn deliver(&self, turn: &mut Turn, events: &mut Vec<Event>) {
         let mut are_rights_new = false;
         for event in events.drain(..) {
             match event {
@@ -327,10 +346,5 @@ impl Crank {
         if are_rights_new {
             turn.tell_rights();
         }
-        turn.events = events;
-        if self.database.deadline() != before {
-            self.changed.notify_one();
-        }
-        result
     }
 }

@@ -31,6 +31,7 @@ use crate::common::Common;
 use crate::core::{BreakTables, Core, Name};
 use crate::database::Database;
 use crate::field::FieldInfo;
+use crate::hash::ByName;
 use crate::limit::{LOAD_ERRORS_MAX, SUGGESTED_NAMES_MAX};
 use crate::link::Target;
 use crate::load::remarks::Placed;
@@ -51,7 +52,7 @@ pub(crate) type Info = (u32, Text, Text);
 pub struct Loader {
     records: Vec<Box<dyn Cell>>,
     names: Vec<Text>,
-    index: HashMap<Name, u32>,
+    index: ByName<u32>,
     infos: Vec<Info>,
     routines: Routines,
     /// Records that a later file deleted; they go when all are loaded.
@@ -325,7 +326,7 @@ struct Staged {
     names: Vec<Text>,
     changed: HashMap<u32, Box<dyn Cell>>,
     /// By name; `None` for an alias that is deleted.
-    index: HashMap<Name, Option<u32>>,
+    index: ByName<Option<u32>>,
     infos: Vec<Info>,
     tables: Vec<(String, Arc<BreakTable>)>,
     deleted: HashSet<u32>,

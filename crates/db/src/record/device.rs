@@ -36,6 +36,10 @@ impl Device {
     /// What DTYP of a record says. A record type without devices is Soft.
     pub(crate) fn of(record: &mut dyn Record) -> Device {
         let number = record.common().device;
+        if number == 0 {
+            // The first choice of every type is Soft Channel; a test looks.
+            return Device::Soft;
+        }
         match record.record_type().devices.get(usize::from(number)) {
             Some(&"Raw Soft Channel") => Device::Raw,
             Some(&"Async Soft Channel") => Device::Async,
@@ -203,5 +207,17 @@ pub(crate) fn stream(link: &Link) -> Option<Stream> {
         b"stderr" => Some(Stream::Error),
         b"errlog" => Some(Stream::Log),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::record::TYPES;
+
+    #[test]
+    fn the_first_device_of_every_type_is_soft_channel() {
+        for record_type in TYPES {
+            assert!(matches!(record_type.devices, [] | ["Soft Channel", ..]), "{record_type:?}");
+        }
     }
 }

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
-use fodo_data::{Meta, Status, Text, Value};
+use fodo_data::{Kind, Meta, Reading, Status, Text, Value};
 
 use crate::common::{Common, number};
 use crate::field::{ASL0, Dbf, FieldInfo, PP, Slot};
 use crate::limit::{INERT_FIELDS_MAX, INERT_TEXT_BYTES};
 use crate::link::Target;
-use crate::post::Posts;
+use crate::post::{Posts, reading};
 use crate::record::{CHANGED, Cell, Fields, Record, RecordType, lock};
 use crate::step::{Entry, Outcome, Step};
 use crate::turn::Turn;
@@ -119,6 +119,15 @@ impl Cell for InertCell {
 
     fn visit(&self, visit: &mut dyn FnMut(&mut dyn Record)) {
         visit(&mut *lock(&self.body));
+    }
+
+    fn reading(&self, field: u16) -> Reading {
+        reading(&mut *lock(&self.body), field)
+    }
+
+    fn own_facts(&self) -> (Option<(Kind, u32)>, u16) {
+        let record = lock(&self.body);
+        (record.value_facts(), record.text_size())
     }
 
     fn after_put(&self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {

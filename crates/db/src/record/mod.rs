@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fodo_data::{EventMask, Kind, Meta, Text};
+use fodo_data::{EventMask, Kind, Meta, Reading, Text};
 
 use crate::common::Common;
 use crate::field::{FieldInfo, PLAIN, Slot};
 use crate::link::{Link, Target};
-use crate::post::{LONG_STRING, Posts};
+use crate::post::{LONG_STRING, Posts, reading};
 use crate::routine::Routines;
 use crate::step::{Entry, Outcome, Step};
 use crate::turn::Turn;
@@ -210,6 +210,12 @@ pub(crate) trait Cell: Send + Sync {
     /// Locks the record for the length of the call; `visit` must not lock another.
     fn visit(&self, visit: &mut dyn FnMut(&mut dyn Record));
 
+    /// Value, alarm and time of a field as they are now.
+    fn reading(&self, field: u16) -> Reading;
+
+    /// [`Record::value_facts`] and [`Record::text_size`].
+    fn own_facts(&self) -> (Option<(Kind, u32)>, u16);
+
     fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str>;
 
     /// Processes the record, if it may be, and leaves with the turn what is to be done then.
@@ -230,6 +236,15 @@ impl<R: Record + Clone + Typed + 'static> Cell for Mutex<R> {
 
     fn visit(&self, visit: &mut dyn FnMut(&mut dyn Record)) {
         visit(&mut *lock(self));
+    }
+
+    fn reading(&self, field: u16) -> Reading {
+        reading(&mut *lock(self), field)
+    }
+
+    fn own_facts(&self) -> (Option<(Kind, u32)>, u16) {
+        let record = lock(self);
+        (record.value_facts(), record.text_size())
     }
 
     fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {

@@ -81,8 +81,11 @@ pub(crate) fn write_link<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
     if is_async && step.is_completion {
         return Driven::Done(true);
     }
-    let kind = step.kind_at(R::output);
     let value = step.lock().value_to_write();
+    if device != Device::Stdio && step.lock().output().is_constant() {
+        return Driven::Done(true);
+    }
+    let kind = step.kind_at(R::output);
     if device == Device::Stdio {
         let stream = stream(step.lock().output());
         if let (Some(Scalar::Text(line)), Some(stream)) = (value.as_ref().and_then(Value::first), stream) {

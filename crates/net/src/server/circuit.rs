@@ -318,9 +318,12 @@ impl Circuit {
     /// Answers what was asked, in its order, until the answers that wait are enough: one that is converted for its
     /// client takes memory and time of its own, however few bytes asked for it.
     fn answer(&mut self, source: &dyn Source, now: Now) {
-        self.asked.extend(self.events.drain(..));
+        self.take_events();
         self.check_channels();
-        while self.may_answer()
+        // What waits for the others of this host is looked at once for what was decoded together.
+        let queue_bytes_max = self.queue_bytes_max(limit::ANSWER_BYTES);
+        while self.closes_by.is_none()
+            && self.machine.pending_bytes() < queue_bytes_max
             && self.knows_rights()
             && let Some(event) = self.asked.pop_front()
         {
@@ -358,6 +361,17 @@ impl Circuit {
         self.check_subscriptions();
     }
 
+    /// Puts what the machine has told behind what was asked before.
+    fn take_events(&mut self) {
+        if self.asked.is_empty() {
+            // Both keep their memory, and nothing is moved.
+            let emptied = std::mem::replace(&mut self.asked, VecDeque::from(std::mem::take(&mut self.events)));
+            self.events = Vec::from(emptied);
+        } else {
+            self.asked.extend(self.events.drain(..));
+        }
+    }
+
     fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
         let Some(pv) = source.open(name) else {
             let why = source.refusal(name).map_or(String::new(), |why| format!(": {why}"));
@@ -368,7 +382,7 @@ impl Circuit {
         let facts = pv.facts();
         let native = DbrType::of(facts.kind, Level::Plain);
         let allowed = pv.allowed(&self.peer);
-        let sid = self.machine.created(cid, native, facts.count_max, rights::told(&*pv, allowed));
+        let sid = self.machine.created(cid, native, facts.count_max, rights::told(facts.is_read_only, allowed));
         let index = sid.0 as usize;
         if self.channels.len() <= index {
             self.channels.resize_with(index + 1, || None);

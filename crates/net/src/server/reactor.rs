@@ -36,8 +36,8 @@ pub(super) struct CircuitKey {
 /// What other threads tell a reactor.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// A client has connected.
-    Accepted(TcpStream, Share),
+    /// A client has connected. In a box, since posts are many and as large as the largest message.
+    Accepted(Box<(TcpStream, Share)>),
     /// A PV that this circuit watches has changed.
     Posted { circuit: CircuitKey, watch: usize },
     /// The processing of a put has ended.
@@ -262,11 +262,17 @@ impl Reactor {
         std::mem::swap(messages, &mut lock(&self.inbox.messages));
         for message in messages.drain(..) {
             match message {
-                Message::Accepted(stream, share) => due.extend(self.adopt(stream, share, now)),
+                Message::Accepted(accepted) => {
+                    let (stream, share) = *accepted;
+                    due.extend(self.adopt(stream, share, now));
+                }
                 Message::Posted { circuit, watch } => {
                     if let Some(found) = self.circuit(circuit) {
                         found.posted(watch);
-                        due.push(circuit.index);
+                        // Posts of many PVs come together, and each circuit has one turn.
+                        if due.last() != Some(&circuit.index) {
+                            due.push(circuit.index);
+                        }
                     }
                 }
                 Message::PutDone { circuit, put, result } => {
@@ -364,7 +370,7 @@ impl Door {
                             turn_away(&stream);
                             continue;
                         };
-                        self.inboxes[self.inbox_next].push(Message::Accepted(stream, share));
+                        self.inboxes[self.inbox_next].push(Message::Accepted(Box::new((stream, share))));
                         self.inbox_next = (self.inbox_next + 1) % self.inboxes.len();
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

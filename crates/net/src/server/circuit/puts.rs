@@ -29,8 +29,8 @@ impl Circuit {
     }
 
     pub(super) fn write(&mut self, sid: Sid, dbr: DbrType, value: Value, ioid: Option<Ioid>, now: Now) {
-        let Some(Channel { pv, allowed }) = self.channel(sid) else { return };
-        let (pv, count) = (pv.clone(), value.len() as u32);
+        let Some(Some(Channel { pv, allowed })) = self.channels.get(sid.0 as usize) else { return };
+        let count = value.len() as u32;
         if !allowed.write {
             self.log.tell(
                 Level::Debug,
@@ -42,12 +42,8 @@ impl Circuit {
             return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::NOWTACCESS));
         }
         if dbr == DbrType::PUT_ACKT || dbr == DbrType::PUT_ACKS {
-            let result = acknowledge(&*pv, dbr, &value);
+            let result = acknowledge(&**pv, dbr, &value);
             return self.machine.write_done(sid, dbr, count, ioid, result);
-        }
-        if ioid.is_some() && (self.puts.len() >= limit::PUTS || !self.share.has_room()) {
-            self.share.refused();
-            return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::ALLOCMEM));
         }
         let Some(ioid) = ioid else {
             if let Err(refusal) = pv.put(value, &self.peer, None) {
@@ -55,6 +51,10 @@ impl Circuit {
             }
             return;
         };
+        if self.puts.len() >= limit::PUTS || !self.share.has_room() {
+            self.share.refused();
+            return self.machine.write_done(sid, dbr, count, Some(ioid), Err(Eca::ALLOCMEM));
+        }
         let completion = Completion::new(self.inbox.clone(), self.key);
         let (put, value_bytes) = (completion.number(), value.n_bytes());
         self.puts.insert(put, Put { sid, dbr, count, ioid, value_bytes });

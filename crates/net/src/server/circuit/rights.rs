@@ -10,7 +10,6 @@ use fodo_data::EventMask;
 
 use super::{Channel, Circuit};
 use crate::limit;
-use crate::server::Pv;
 
 /// How far a circuit has looked, since it was told that its rights may be others now.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,7 +50,8 @@ impl Circuit {
         for index in first..end {
             let Some(Channel { pv, allowed }) = self.channels.get_mut(index).and_then(Option::as_mut) else { continue };
             let before = std::mem::replace(allowed, pv.allowed(&self.peer));
-            let (before, now) = (told(&**pv, before), told(&**pv, *allowed));
+            let is_read_only = pv.facts().is_read_only;
+            let (before, now) = (told(is_read_only, before), told(is_read_only, *allowed));
             if before != now {
                 self.machine.rights_changed(Sid(index as u32), now);
             }
@@ -118,6 +118,6 @@ impl Circuit {
 }
 
 /// The rights that a client is told: those that it has, less what nobody may do.
-pub(super) fn told(pv: &dyn Pv, allowed: Rights) -> Rights {
-    Rights { write: allowed.write && !pv.facts().is_read_only, ..allowed }
+pub(super) fn told(is_read_only: bool, allowed: Rights) -> Rights {
+    Rights { write: allowed.write && !is_read_only, ..allowed }
 }

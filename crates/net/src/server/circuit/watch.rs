@@ -44,20 +44,23 @@ pub(super) fn send_watch(
 ) -> bool {
     watch.listener.looks();
     let Watch { pv, subscriptions, n_slots, first_slot, .. } = watch;
+    let any = |wants: &dyn Fn(DbrType) -> bool| subscriptions.iter().any(|(_, subscription)| wants(subscription.dbr));
     // Asked for before the ring is held: a source may post while it holds what this needs.
-    let kind = pv.facts().kind;
-    let meta = subscriptions.iter().any(|(_, subscription)| subscription.dbr.needs_meta(kind)).then(|| pv.meta());
+    let kind = any(&DbrType::may_need_meta).then(|| pv.facts().kind);
+    let meta = kind.filter(|&kind| any(&|dbr| dbr.needs_meta(kind))).map(|_| pv.meta());
     let filled_by = pv.posts().with_ring(|ring| {
         let mut slots = (*first_slot..*n_slots).chain(0..*first_slot);
         slots.find(|&slot| {
             let Some(Subscription { id, sid, dbr, count, cursor }) = subscriptions.get_mut(slot) else { return false };
-            while machine.pending_bytes() < queue_bytes_max {
+            while ring.n_waiting(cursor) > 0 {
+                if machine.pending_bytes() >= queue_bytes_max {
+                    return true;
+                }
                 let merged_before = cursor.merged;
-                let next = ring.next(cursor);
+                let Some(post) = ring.next(cursor) else { return false };
                 counts.merged += cursor.merged - merged_before;
-                let Some(post) = next else { return false };
                 counts.sent += 1;
-                if dbr.needs_meta(kind) {
+                if meta.is_some() && dbr.needs_meta(post.reading.value.kind()) {
                     let mut reading = post.reading.clone();
                     reading.meta.clone_from(&meta);
                     update(machine, *sid, *dbr, *count, *id, &reading);
@@ -65,7 +68,7 @@ pub(super) fn send_watch(
                     update(machine, *sid, *dbr, *count, *id, &post.reading);
                 }
             }
-            true
+            false
         })
     });
     if let Some(slot) = filled_by {
@@ -76,6 +79,7 @@ pub(super) fn send_watch(
 }
 
 /// Sends an update; a value that cannot become the wanted type is told as such.
+#[inline(always)]
 pub(super) fn update(machine: &mut Machine, sid: Sid, dbr: DbrType, count: u32, id: SubscriptionId, reading: &Reading) {
     if machine.update(sid, dbr, count, id, Ok(reading)).is_err() {
         // A status has nothing to convert, so this cannot fail again.
