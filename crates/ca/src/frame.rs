@@ -87,6 +87,7 @@ impl Framer {
     }
 
     /// Takes one message, or what can be planned of it, off the front; 0 when bytes are missing.
+    #[inline]
     fn start(&mut self, bytes: &[u8], receiver: &mut impl Receiver) -> Result<usize, &'static str> {
         let Some((header, n_header)) = Header::decode(bytes) else {
             // Who speaks another protocol may say no more than a word, and no command needs this byte.
@@ -102,6 +103,7 @@ impl Framer {
         Ok(n_taken)
     }
 
+    #[inline]
     fn start_with(
         &mut self,
         header: &Header,
@@ -131,6 +133,7 @@ impl Framer {
         Ok(self.whole(header, n_header, n_message, bytes, receiver))
     }
 
+    #[inline]
     fn whole(
         &mut self,
         header: &Header,

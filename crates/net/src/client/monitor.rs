@@ -123,8 +123,9 @@ struct State {
     /// Whether the last event was queued: what was on its way then is not an event any more.
     is_closed: bool,
     counts: Counts,
-    /// When the last update came on this circuit.
-    updated_at: Option<Instant>,
+    /// When the last update came on this circuit, in nanoseconds since that began.
+    updated_ns: Option<u64>,
+    longest_gap_ns: u64,
     /// Units, limits and labels, where they are wanted with every update.
     meta: Option<Arc<Meta>>,
     /// Not here while it runs.
@@ -151,7 +152,8 @@ impl MonitorCore {
             is_called: false,
             is_closed: false,
             counts: Counts::default(),
-            updated_at: None,
+            updated_ns: None,
+            longest_gap_ns: 0,
             meta: None,
             callback,
             queue: Queue::default(),
@@ -199,7 +201,7 @@ impl MonitorCore {
 
     pub(super) fn disconnected(self: &Arc<Self>) -> Waiter {
         let mut state = lock(&self.state);
-        (state.place, state.updated_at) = (None, None);
+        (state.place, state.updated_ns) = (None, None);
         state.counts.n_disconnected += 1;
         drop(state);
         self.push(MonitorEvent::Disconnected)
@@ -211,13 +213,14 @@ impl MonitorCore {
         self.push(MonitorEvent::Closed)
     }
 
-    /// `at`: when the circuit brought it.
-    pub(super) fn updated(self: &Arc<Self>, mut reading: Reading, at: Instant) -> Waiter {
+    /// `at_ns`: when the circuit brought it, in nanoseconds since that began.
+    #[inline]
+    pub(super) fn updated(self: &Arc<Self>, mut reading: Reading, at_ns: u64) -> Waiter {
         let mut state = lock(&self.state);
-        let State { counts, updated_at, meta, .. } = &mut *state;
+        let State { counts, updated_ns, longest_gap_ns, meta, .. } = &mut *state;
         counts.received += 1;
-        if let Some(before) = updated_at.replace(at) {
-            counts.longest_gap = counts.longest_gap.max(at.saturating_duration_since(before));
+        if let Some(before_ns) = updated_ns.replace(at_ns) {
+            *longest_gap_ns = (*longest_gap_ns).max(at_ns.saturating_sub(before_ns));
         }
         if let Some(meta) = meta {
             reading.meta = Some(meta.clone());
@@ -326,7 +329,8 @@ impl Monitor {
 
     /// How many updates went where so far.
     pub fn counts(&self) -> Counts {
-        lock(&self.core.state).counts
+        let state = lock(&self.core.state);
+        Counts { longest_gap: Duration::from_nanos(state.longest_gap_ns), ..state.counts }
     }
 
     fn pop_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Option<MonitorEvent> {
