@@ -297,20 +297,23 @@ impl<L: Listener> Telling<'_, L> {
         }
     }
 
-    /// A value has come, or the status that stands in its place.
+    /// The get of that number ends.
     #[inline(always)]
-    fn give(&mut self, answer: Answer, reading: impl FnOnce() -> Result<Reading, Eca>) {
-        match answer {
-            Answer::ReadNotify { status, ioid, .. } => {
-                if !self.inner.rooms.is_empty() {
-                    self.inner.rooms.remove(&ioid);
-                }
-                let result = if status.is_success() { reading() } else { Err(status) };
-                self.listener.event(Event::ReadDone { ioid, result });
-            }
+    fn read_done(&mut self, ioid: Ioid, result: Result<Reading, Eca>) {
+        if !self.inner.rooms.is_empty() {
+            self.inner.rooms.remove(&ioid);
+        }
+        self.listener.event(Event::ReadDone { ioid, result });
+    }
+
+    /// A large value has come, or why it is not taken.
+    fn give(&mut self, header: &Header, result: Result<Reading, Eca>) {
+        let of = |status: Eca| if status.is_success() { result } else { Err(status) };
+        match Answer::from_header(header) {
+            Answer::ReadNotify { status, ioid, .. } => self.read_done(ioid, of(status)),
+            // It may have ended while the value came.
             Answer::EventAdd { status, subscription, .. } if self.listener.wants(subscription) => {
-                let result = if status.is_success() { reading() } else { Err(status) };
-                self.listener.event(Event::Update { subscription, result });
+                self.listener.event(Event::Update { subscription, result: of(status) });
             }
             _ => {}
         }
@@ -371,13 +374,17 @@ impl<L: Listener> Telling<'_, L> {
     }
 }
 
-/// The reading in a payload, or the status for an answer that holds none.
+/// The reading in a payload, or the status that stands in its place.
 #[inline(always)]
-fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Eca> {
-    dbr::decode(dbr, count, payload).map_err(|malformed| match malformed {
-        Malformed::UnknownType(_) => Eca::BADTYPE,
-        Malformed::Short => Eca::BADCOUNT,
-    })
+fn decode(status: Eca, dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Eca> {
+    if !status.is_success() {
+        return Err(status);
+    }
+    match dbr::decode(dbr, count, payload) {
+        Ok(reading) => Ok(reading),
+        Err(Malformed::UnknownType(_)) => Err(Eca::BADTYPE),
+        Err(Malformed::Short) => Err(Eca::BADCOUNT),
+    }
 }
 
 impl<L: Listener> Receiver for Telling<'_, L> {
@@ -397,7 +404,7 @@ impl<L: Listener> Receiver for Telling<'_, L> {
                     Some(needed) if needed > payload_bytes => Eca::BADCOUNT,
                     Some(_) => return Plan::Value(dbr, count, self.inner.room(header)),
                 };
-                self.give(Answer::from_header(header), || Err(refusal));
+                self.give(header, Err(refusal));
                 Plan::Skip
             }
             Answer::Read { .. } => Plan::Skip,
@@ -410,8 +417,14 @@ impl<L: Listener> Receiver for Telling<'_, L> {
         match Answer::from_header(header) {
             // Without a payload it confirms the end of a subscription.
             Answer::EventAdd { .. } if payload.is_empty() => {}
-            answer @ (Answer::EventAdd { dbr, count, .. } | Answer::ReadNotify { dbr, count, .. }) => {
-                self.give(answer, || decode(dbr, count, payload));
+            Answer::EventAdd { dbr, count, status, subscription } => {
+                if self.listener.wants(subscription) {
+                    let result = decode(status, dbr, count, payload);
+                    self.listener.event(Event::Update { subscription, result });
+                }
+            }
+            Answer::ReadNotify { dbr, count, status, ioid } => {
+                self.read_done(ioid, decode(status, dbr, count, payload));
             }
             _ => self.rare(header, payload),
         }
@@ -420,7 +433,7 @@ impl<L: Listener> Receiver for Telling<'_, L> {
     fn misaligned(&mut self, _: &Header) {}
 
     fn value(&mut self, header: &Header, reading: Reading) {
-        self.give(Answer::from_header(header), || Ok(reading));
+        self.give(header, Ok(reading));
     }
 
     #[inline]

@@ -35,6 +35,7 @@ pub const EXTENDED_BYTES: usize = 24;
 
 impl Header {
     /// The header at the start of `bytes` and how many bytes it takes; `None` when some are missing.
+    #[inline]
     pub fn decode(bytes: &[u8]) -> Option<(Header, usize)> {
         let (short, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let [c0, c1, s0, s1, t0, t1, n0, n1, a0, a1, a2, a3, b0, b1, b2, b3] = *short;
@@ -61,6 +62,7 @@ impl Header {
     }
 
     /// Appends the form that fits: extended from 0xffff bytes or elements on, as rsrv does.
+    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         let is_extended = self.payload_bytes >= 0xffff || self.count >= 0xffff;
         let (size, count) = match is_extended {
@@ -127,6 +129,7 @@ macro_rules! messages {
             }
 
             /// The header of this message before a payload of `payload_bytes`.
+            #[inline]
             pub fn header(&self, payload_bytes: usize) -> Header {
                 let payload_bytes = u32::try_from(payload_bytes).unwrap_or(u32::MAX);
                 let blank = |command| Header { command, payload_bytes, data_type: 0, count: 0, p1: 0, p2: 0 };
@@ -139,6 +142,7 @@ macro_rules! messages {
             }
 
             /// Appends it without a payload.
+            #[inline]
             pub fn encode(&self, out: &mut Vec<u8>) {
                 self.header(0).encode(out);
             }

@@ -122,7 +122,8 @@ struct State {
     is_called: bool,
     /// Whether the last event was queued: what was on its way then is not an event any more.
     is_closed: bool,
-    counts: Counts,
+    n_received: u64,
+    n_delivered: u64,
     /// When the last update came on this circuit, in nanoseconds since that began.
     updated_ns: Option<u64>,
     longest_gap_ns: u64,
@@ -131,6 +132,8 @@ struct State {
     /// Not here while it runs.
     callback: Option<Callback>,
     queue: Queue,
+    n_merged: u64,
+    n_disconnected: u64,
     waiters: Vec<Waiter>,
     place: Option<(Arc<Circuit>, Seat)>,
 }
@@ -151,12 +154,15 @@ impl MonitorCore {
         let state = State {
             is_called: false,
             is_closed: false,
-            counts: Counts::default(),
+            n_received: 0,
+            n_delivered: 0,
             updated_ns: None,
             longest_gap_ns: 0,
             meta: None,
             callback,
             queue: Queue::default(),
+            n_merged: 0,
+            n_disconnected: 0,
             waiters: Vec::new(),
             place: None,
         };
@@ -202,7 +208,7 @@ impl MonitorCore {
     pub(super) fn disconnected(self: &Arc<Self>) -> Waiter {
         let mut state = lock(&self.state);
         (state.place, state.updated_ns) = (None, None);
-        state.counts.n_disconnected += 1;
+        state.n_disconnected += 1;
         drop(state);
         self.push(MonitorEvent::Disconnected)
     }
@@ -217,8 +223,8 @@ impl MonitorCore {
     #[inline]
     pub(super) fn updated(self: &Arc<Self>, mut reading: Reading, at_ns: u64) -> Waiter {
         let mut state = lock(&self.state);
-        let State { counts, updated_ns, longest_gap_ns, meta, .. } = &mut *state;
-        counts.received += 1;
+        let State { n_received, updated_ns, longest_gap_ns, meta, .. } = &mut *state;
+        *n_received += 1;
         if let Some(before_ns) = updated_ns.replace(at_ns) {
             *longest_gap_ns = (*longest_gap_ns).max(at_ns.saturating_sub(before_ns));
         }
@@ -244,7 +250,7 @@ impl MonitorCore {
             return Waiter::Nobody;
         }
         state.is_closed = matches!(event, MonitorEvent::Closed);
-        state.counts.merged += state.queue.enter(event, &self.options);
+        state.n_merged += state.queue.enter(event, &self.options);
         if self.callbacks.is_some() {
             let is_called = std::mem::replace(&mut state.is_called, true);
             return if is_called { Waiter::Nobody } else { Waiter::Callback(self.clone()) };
@@ -255,7 +261,7 @@ impl MonitorCore {
     fn pop(&self) -> Option<MonitorEvent> {
         let mut state = lock(&self.state);
         let event = state.queue.leave()?;
-        state.counts.delivered += u64::from(matches!(event, MonitorEvent::Update(_)));
+        state.n_delivered += u64::from(matches!(event, MonitorEvent::Update(_)));
         Some(event)
     }
 
@@ -279,7 +285,7 @@ impl MonitorCore {
             // The panic has been reported where it happened; the other monitors go on, and so does this.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| callback(event)));
             state = lock(&self.state);
-            state.counts.delivered += u64::from(is_update);
+            state.n_delivered += u64::from(is_update);
         }
         state.callback = Some(callback);
         state.is_called = !state.queue.is_empty() && !self.is_ended();
@@ -330,7 +336,13 @@ impl Monitor {
     /// How many updates went where so far.
     pub fn counts(&self) -> Counts {
         let state = lock(&self.core.state);
-        Counts { longest_gap: Duration::from_nanos(state.longest_gap_ns), ..state.counts }
+        Counts {
+            received: state.n_received,
+            merged: state.n_merged,
+            delivered: state.n_delivered,
+            longest_gap: Duration::from_nanos(state.longest_gap_ns),
+            n_disconnected: state.n_disconnected,
+        }
     }
 
     fn pop_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Option<MonitorEvent> {

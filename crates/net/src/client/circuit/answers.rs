@@ -208,17 +208,23 @@ impl Answering<'_> {
     /// An update of a subscription that may have ended meanwhile, or why there is none.
     #[inline]
     fn update(&mut self, subscription: SubscriptionId, result: Result<Reading, Eca>) {
-        let waiter = match (self.subscriptions.get(subscription), result) {
-            (Some(Subscribed::Updates(monitor, false)), Ok(reading)) => monitor.updated(reading, self.heard_ns),
-            (Some(Subscribed::Updates(monitor, true)), Ok(mut reading)) => {
-                as_array(&mut reading.value);
-                monitor.updated(reading, self.heard_ns)
+        let waiter = match self.subscriptions.get(subscription) {
+            Some(Subscribed::Updates(monitor, is_array)) => match result {
+                Ok(mut reading) => {
+                    if *is_array {
+                        as_array(&mut reading.value);
+                    }
+                    monitor.updated(reading, self.heard_ns)
+                }
+                Err(status) => monitor.refused(status),
+            },
+            Some(Subscribed::Description(monitor)) => {
+                if let Ok(Reading { meta: Some(meta), .. }) = result {
+                    monitor.described(meta);
+                }
+                return;
             }
-            (Some(Subscribed::Updates(monitor, _)), Err(status)) => monitor.refused(status),
-            (Some(Subscribed::Description(monitor)), Ok(Reading { meta: Some(meta), .. })) => {
-                return monitor.described(meta);
-            }
-            (Some(Subscribed::Description(_)) | None, _) => return,
+            None => return,
         };
         match waiter {
             Waiter::Nobody => {}
