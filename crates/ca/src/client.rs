@@ -169,6 +169,7 @@ impl Circuit {
     }
 
     /// Asks for the value (READ_NOTIFY). `count` 0: as many elements as there are.
+    #[inline]
     pub fn read(&mut self, sid: Sid, dbr: DbrType, count: u32, ioid: Ioid) {
         let count = self.inner.count(sid, count);
         self.inner.outbox.push(|bytes| Request::ReadNotify { dbr, count, sid, ioid }.encode(bytes));
@@ -269,6 +270,7 @@ impl Circuit {
 
 impl Inner {
     /// The count to ask for: old servers are told the channel's own instead of 0.
+    #[inline]
     fn count(&self, sid: Sid, count: u32) -> u32 {
         match count {
             0 if self.server_minor < MINOR_COUNT_ZERO => self.counts.get(&sid).copied().unwrap_or(1),

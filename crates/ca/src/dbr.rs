@@ -116,6 +116,7 @@ impl DbrType {
     pub const CLASS_NAME: DbrType = DbrType(38);
 
     /// The type that carries elements of `kind` (widened where CA has no such kind) at `level`.
+    #[inline]
     pub fn of(kind: Kind, level: Level) -> DbrType {
         let basic = match kind {
             Kind::Text => 0,

@@ -34,6 +34,7 @@ impl fmt::Debug for Outbox {
 
 impl Outbox {
     /// Appends what `write` writes: small messages.
+    #[inline]
     pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.waiting.is_empty() {
             return write(&mut self.bytes);

@@ -10,7 +10,7 @@ use fodo_data::Value;
 use super::super::Error;
 use super::super::batch::{Batch, End, Failure};
 use super::super::channel::{ChannelCore, Seating};
-use super::super::operation::{OperationCore, Outcome, Task, Waiter, deadline_after};
+use super::super::operation::{Ended, OperationCore, Outcome, Task, Waiter, deadline_after};
 use super::super::role::Reader;
 use super::{Circuit, InProgress, Phase, Place, State};
 use crate::limit;
@@ -38,7 +38,10 @@ impl Circuit {
             return false;
         }
         self.issue_locked(&mut state, operation, task, place);
-        if !is_driven {
+        if !is_driven && state.machine.pending_bytes() >= limit::FLIGHT_BYTES {
+            self.flush(&mut state);
+            self.tell_unsent(&mut state);
+        } else if !is_driven {
             self.flush_soon(&mut state);
         }
         self.release(state);
@@ -59,12 +62,13 @@ impl Circuit {
             is_array: place.is_array(),
             meta: None,
         });
-        if !operation.issued(self, ioid) {
-            state.operations.remove(ioid);
-            return;
-        }
-        if let Some(room) = operation.take_room() {
-            state.machine.reuse(ioid, room);
+        match operation.issued(self, ioid) {
+            Ok(Some(room)) => state.machine.reuse(ioid, room),
+            Ok(None) => {}
+            Err(Ended) => {
+                state.operations.remove(ioid);
+                return;
+            }
         }
         let ended = match state.request(ioid, task, place) {
             Ok(()) if matches!(task, Task::PutUnconfirmed(_)) => Ok(Outcome::Written),
@@ -154,7 +158,9 @@ impl Circuit {
         if let Err(reason) = state.write(place, value, None) {
             return Some(Err(reason));
         }
-        if state.is_burst() && state.machine.pending_bytes() < limit::BURST_BYTES {
+        // With the reactor on its way there is no need to know what time it is.
+        let is_burst = state.flush_is_timed || state.is_burst();
+        if is_burst && state.machine.pending_bytes() < limit::BURST_BYTES {
             self.flush_soon(&mut state);
             return Some(Ok(()));
         }
@@ -220,6 +226,7 @@ impl State {
     }
 
     /// Queues a request; fails with the reason.
+    #[inline]
     fn request(&mut self, ioid: Ioid, task: &Task, place: Place) -> Result<(), String> {
         match task {
             Task::Connect => Ok(()),
