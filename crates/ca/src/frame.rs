@@ -87,7 +87,7 @@ impl Framer {
     }
 
     /// Takes one message, or what can be planned of it, off the front; 0 when bytes are missing.
-    #[inline]
+    #[inline(always)]
     fn start(&mut self, bytes: &[u8], receiver: &mut impl Receiver) -> Result<usize, &'static str> {
         let Some((header, n_header)) = Header::decode(bytes) else {
             // Who speaks another protocol may say no more than a word, and no command needs this byte.
@@ -103,7 +103,7 @@ impl Framer {
         Ok(n_taken)
     }
 
-    #[inline]
+    #[inline(always)]
     fn start_with(
         &mut self,
         header: &Header,
@@ -152,6 +152,7 @@ impl Framer {
     }
 
     /// Adds to the partial message just what it is short of.
+    #[cold]
     fn complete(&mut self, bytes: &mut &[u8], receiver: &mut impl Receiver) -> Result<(), &'static str> {
         let wanted = match Header::decode(&self.partial) {
             Some((header, n_header)) => n_header + header.payload_bytes as usize,

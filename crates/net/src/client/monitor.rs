@@ -255,7 +255,10 @@ impl MonitorCore {
             let is_called = std::mem::replace(&mut state.is_called, true);
             return if is_called { Waiter::Nobody } else { Waiter::Callback(self.clone()) };
         }
-        Waiter::all(std::mem::take(&mut state.waiters))
+        match state.waiters.is_empty() {
+            true => Waiter::Nobody,
+            false => Waiter::all(std::mem::take(&mut state.waiters)),
+        }
     }
 
     fn pop(&self) -> Option<MonitorEvent> {
@@ -311,11 +314,13 @@ impl Monitor {
 
     /// The next event; `None` when none comes within `timeout`. With a callback there is never one here.
     pub fn next(&self, timeout: Duration) -> Option<MonitorEvent> {
-        let deadline = deadline_after(timeout);
+        // Not known before it is needed: mostly one waits already.
+        let mut deadline = None;
         loop {
             if let Some(event) = self.pop_or_wait(|| Waiter::Thread(std::thread::current())) {
                 return Some(event);
             }
+            let deadline = *deadline.get_or_insert_with(|| deadline_after(timeout));
             let now = Instant::now();
             if now >= deadline {
                 return None;
