@@ -55,13 +55,14 @@ impl Pair {
     }
 
     /// Whether it answers the question with something of its own: without bytes to move a raw socket has
-    /// nothing to do, a small answer has no destination to tell fresh from reused, and drivers in other
+    /// nothing to do, nor has it a command, a small answer has no destination to tell fresh from reused, and drivers in other
     /// languages are not asked what only Fodo and libca are compared by.
     pub fn answers(self, task: &Task) -> bool {
         match self.client {
-            Client::Raw => {
-                !matches!(task.request, Request::ContextClose | Request::CreateContexts | Request::CreateChannels)
-            }
+            Client::Raw => !matches!(
+                task.request,
+                Request::ContextClose | Request::CreateContexts | Request::CreateChannels | Request::Commands
+            ),
             Client::RawReused | Client::FodoInto => task.request == Request::MoveArray,
             Client::FodoSpin => task.request == Request::GetScalars,
             _ if self.server == ServerKind::Caproto && task.point > CAPROTO_POINT_MAX => false,

@@ -11,7 +11,7 @@ use clap::Subcommand;
 use crate::driver::fodo::Fodo;
 use crate::driver::libca::{Libca, Watching};
 use crate::driver::raw::{Destination, Raw};
-use crate::driver::{Client, Driver, serve, serve_slowed, trial};
+use crate::driver::{Client, Driver, Failure, serve, serve_slowed, trial};
 use crate::load;
 use crate::load::book::Book;
 use crate::load::double::Double;
@@ -113,6 +113,9 @@ pub enum Worker {
         libca: PathBuf,
         /// The library it needs.
         libcom: PathBuf,
+        /// In place of that get one value, as `caget` does, and print it.
+        #[arg(long)]
+        get: Option<String>,
     },
     /// Pass on all that comes, later.
     Delay {
@@ -161,8 +164,12 @@ impl Worker {
                 let fodo = Fodo::new(into).map_err(std::io::Error::other);
                 fodo.and_then(|fodo| serve_slowed(fodo, slower_per_cent, stdin().lock(), stdout().lock()))
             }
-            Worker::DriveLibca { libca, libcom } => {
-                Libca::load(&libca, &libcom).map_err(std::io::Error::other).and_then(drive)
+            Worker::DriveLibca { libca, libcom, get } => {
+                let libca = Libca::load(&libca, &libcom).map_err(std::io::Error::other);
+                libca.and_then(|libca| match get {
+                    Some(name) => print(libca, &name).map_err(std::io::Error::other),
+                    None => drive(libca),
+                })
             }
             Worker::Delay { at, to, one_way_us } => {
                 crate::hosts::delay::run(at, to, std::time::Duration::from_micros(one_way_us))
@@ -177,6 +184,13 @@ impl Worker {
             }
         }
     }
+}
+
+/// Connects, gets, prints.
+fn print(mut libca: Libca, name: &str) -> Result<(), Failure> {
+    libca.open(name, 1)?;
+    println!("{name} {}", libca.get_double(0)?);
+    Ok(())
 }
 
 fn drive(driver: impl Driver) -> std::io::Result<()> {

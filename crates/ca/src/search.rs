@@ -222,12 +222,18 @@ impl<N: Named> Searcher<N> {
         is_first
     }
 
-    /// Does what is due.
+    /// Does what is due, after everything that has come was handled.
     pub fn tick(&mut self, now: Now, out: &mut Vec<Datagram>) {
         self.tick_boost(now.monotonic);
         if self.pause_until.is_some_and(|until| until <= now.monotonic) {
             (self.n_unanswered, self.pause_until) = (0, None);
         }
+        self.ask(now, out);
+    }
+
+    /// Asks for names whose time has come, as far as the datagrams that are under way leave room for more. Answers may
+    /// have come that nobody has looked at, so silence says nothing here.
+    pub fn ask(&mut self, now: Now, out: &mut Vec<Datagram>) {
         let n_most = limit::SEARCH_BURST.saturating_sub(self.n_unanswered);
         if n_most == 0 {
             return;
@@ -523,6 +529,25 @@ mod tests {
 
         // In no minute, not only on average.
         assert!(in_minutes[10..].iter().all(|n| n / 60 < 20), "datagrams in each minute: {in_minutes:?}");
+    }
+
+    #[test]
+    fn silence_lets_more_names_be_asked_for_only_when_all_that_came_was_read() {
+        let start = Now::for_test();
+        let later = start + Duration::from_secs(1);
+        let mut searcher = Searcher::new(4);
+        (0..100_000).for_each(|cid| searcher.add(Cid(cid), &format!("absent:{cid:06}"), start));
+        let n_asked = |ask: &mut dyn FnMut(&mut Vec<Datagram>)| {
+            let mut out = Vec::new();
+            ask(&mut out);
+            out.len()
+        };
+
+        let at_first = n_asked(&mut |out| searcher.ask(start, out));
+        let unread = n_asked(&mut |out| searcher.ask(later, out));
+        let read = n_asked(&mut |out| searcher.tick(later, out));
+
+        assert_eq!((at_first, unread, read), (limit::SEARCH_BURST, 0, limit::SEARCH_BURST));
     }
 
     /// Every search until `until`, with its moment.

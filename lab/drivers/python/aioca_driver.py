@@ -1,6 +1,7 @@
 """aioca by its three functions, called the fastest way we found."""
 
 import asyncio
+import sys
 
 import aioca
 import epicscorelibs.version
@@ -9,6 +10,7 @@ from protocol import (
     OPERATION_S_MAX,
     Channels,
     Timed,
+    commands,
     hello,
     keeper,
     now_ns,
@@ -123,6 +125,11 @@ class Aioca:
         require_count(n_distinct, channels.n)
         channels.check([values[index] for index in range(channels.n)])
         return Timed(ns, len(values), created_ns=created - start, close_ns=await self.close(), note=shared(channels))
+
+    async def commands(self, channels: Channels) -> Timed:
+        # aioca brings no command.
+        line = "import asyncio, sys, aioca; print(asyncio.run(aioca.caget(sys.argv[1])))"
+        return commands(channels, [sys.executable, "-s", "-c", line])
 
     async def connected(self, channels: Channels) -> list[str]:
         names = channels.names()

@@ -1,5 +1,7 @@
 """caproto's threading client: many at once by ``get_pvs`` and ``Batch``."""
 
+import pathlib
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,6 +12,7 @@ from protocol import (
     OPERATION_S_MAX,
     Channels,
     Timed,
+    commands,
     hello,
     keeper,
     now_ns,
@@ -167,6 +170,10 @@ class Caproto:
         channels.check([response.data[0] for response in readings.in_order()])
         n = len(readings.values)
         return Timed(ns, n, created_ns=created - start, note=shared(channels))
+
+    async def commands(self, channels: Channels) -> Timed:
+        command = pathlib.Path(sys.executable).with_name("caproto-get")
+        return commands(channels, [str(command), "--terse", "--no-repeater", "--timeout", "10"])
 
     def connect(self, names: list[str]) -> list[PV]:
         context = self.context or self.fresh()

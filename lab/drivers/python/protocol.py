@@ -12,6 +12,7 @@ import json
 import math
 import os
 import platform
+import subprocess
 import sys
 import time
 from typing import Any
@@ -29,6 +30,7 @@ BATCHES = (
     "get_at_once",
     "monitor_at_once",
     "put_at_once",
+    "commands",
 )
 
 now_ns = time.perf_counter_ns
@@ -112,6 +114,21 @@ def hello(package: str, *libraries: str) -> Hello:
     """``libraries`` are what it runs on, each ``name version``."""
     words = [f"Python {platform.python_version()}", *libraries]
     return Hello(package, importlib.metadata.version(package), ", ".join(words))
+
+
+def commands(channels: Channels, words: list[str]) -> Timed:
+    """``words`` and a name, run for each name; the last word has to be the value."""
+    ns = 0
+    values = []
+    for name in channels.names():
+        start = now_ns()
+        done = subprocess.run([*words, name], capture_output=True, text=True, timeout=OPERATION_S_MAX)
+        ns += now_ns() - start
+        if done.returncode != 0:
+            raise unable("a command that prints a value", done.stderr.strip()[-200:])
+        values.append(float(done.stdout.split()[-1]))
+    channels.check(values)
+    return Timed(ns, len(values))
 
 
 def pattern(n_elements: int, salt: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """pyepics by ``epics.ca``, its lower level, which its own documentation names as the faster one."""
 
 import os
+import sys
 import threading
 from typing import Any
 
@@ -16,6 +17,7 @@ from protocol import (  # noqa: E402
     OPERATION_S_MAX,
     Channels,
     Timed,
+    commands,
     hello,
     keeper,
     now_ns,
@@ -212,6 +214,11 @@ class Pyepics:
 
     def keep(self, names: list[str], chids: list[Any]) -> None:
         self.chids.update(zip(names, chids))
+
+    async def commands(self, channels: Channels) -> Timed:
+        # pyepics brings no command.
+        line = "import sys, epics; print(epics.caget(sys.argv[1]))"
+        return commands(channels, [sys.executable, "-s", "-c", line])
 
     def close_all(self) -> int:
         start = now_ns()

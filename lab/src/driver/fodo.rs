@@ -11,7 +11,7 @@ use fodo_net::{
 
 use super::batch::ns;
 use super::sockets::{n_threads, wait_for_sockets};
-use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed};
+use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed, command};
 use crate::limit::{BATCH_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
 
 /// A context and its channels.
@@ -358,5 +358,13 @@ impl Driver for Fodo {
         // The next is not to find them still closing.
         wait_for_sockets(|n| n <= n_before, BATCH_MAX)?;
         Ok(timed)
+    }
+
+    fn commands(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        command::time(batch, |name| {
+            let mut command = command::this_program()?;
+            command.args(["get", name]);
+            Ok(command)
+        })
     }
 }

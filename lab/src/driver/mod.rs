@@ -24,6 +24,7 @@
 //! | `{"put_unconfirmed_at_once":`[`Batch`]`}` | connects untimed; puts `n` times without an answer, then gets from the last channel, whose answer comes after all puts have taken effect; reads back, and puts back what was there | `{"timed":{...}}`, `n`: how many read back right |
 //! | `{"get_in_flight":`[`Batch`]`}` | connects untimed; starts one get after another, a hundred of them under way at most, until each channel has had one; checks as `get_at_once` | `{"timed":{...}}`, `n`: how many values came and are right |
 //! | `{"contexts_at_work":`[`Batch`]`}` | makes `n` contexts (`created_ns`), a channel in each, waits for a first value of each; checks as `get_at_once`; closes them (`close_ns`) | `{"timed":{...}}`, `n`: how many values came and are right, each over a circuit of its own |
+//! | `{"commands":`[`Batch`]`}` | runs a command that prints a PV's value `n` times, one after the other, each a process that is timed from its start to its end; checks the first number of each | `{"timed":{...}}`, `n`: how many printed the right value |
 //! | any of them | cannot | `{"failed":{...}}`, a [`Failure`] |
 //!
 //! A [`Batch`] is `{"pattern":"lab:{:06}","n":10000,"variant":"distinct"}`, a `timed` is a [`Timed`]:
@@ -36,6 +37,7 @@
 //! [`Driver`] and leaves the protocol and the checks to [`serve`].
 
 mod batch;
+mod command;
 mod conversation;
 pub mod external;
 mod failure;
@@ -115,6 +117,8 @@ pub enum Ask {
     GetInFlight(Batch),
     /// Make contexts, and get from a channel of each.
     ContextsAtWork(Batch),
+    /// Run a command for each of some PVs.
+    Commands(Batch),
 }
 
 /// How a context is closed.
@@ -274,6 +278,11 @@ pub trait Driver {
     fn contexts_at_work(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("contexts_at_work"))
     }
+
+    /// Runs a command for each of some PVs, one after the other.
+    fn commands(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
+        Err(Failure::cannot("commands"))
+    }
 }
 
 /// Answers requests until there are none.
@@ -337,6 +346,7 @@ fn answer(
         Ask::PutUnconfirmedAtOnce(batch) => driver.put_unconfirmed_at_once(&batch).map(Answer::Timed),
         Ask::GetInFlight(batch) => driver.get_in_flight(&batch).map(Answer::Timed),
         Ask::ContextsAtWork(batch) => driver.contexts_at_work(&batch).map(Answer::Timed),
+        Ask::Commands(batch) => driver.commands(&batch).map(Answer::Timed),
     }
 }
 

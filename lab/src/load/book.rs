@@ -29,6 +29,9 @@ pub struct Page {
 /// What all pages share.
 struct Common {
     start: Instant,
+    /// That moment by the wall clock of this host, as it was known when counting started: a second look at a clock for each
+    /// update would take as long as all the rest.
+    start_unix_ns: AtomicU64,
     latencies: Mutex<Latencies>,
     n_begun: AtomicU64,
     fresh: Mutex<Fresh>,
@@ -74,6 +77,7 @@ impl Book {
     pub fn new(numbers: Numbers, double: Option<Double>) -> Book {
         let common = Common {
             start: Instant::now(),
+            start_unix_ns: AtomicU64::new(unix_ns()),
             latencies: Mutex::default(),
             n_begun: AtomicU64::new(0),
             fresh: Mutex::default(),
@@ -104,6 +108,8 @@ impl Book {
 
     /// What was written is forgotten, but for where each counter stands.
     pub fn restart(&self) {
+        let start_unix_ns = unix_ns().saturating_sub(nanos(self.common.start.elapsed()));
+        self.common.start_unix_ns.store(start_unix_ns, Ordering::Relaxed);
         *lock(&self.common.latencies) = Latencies::default();
         for page in &self.pages {
             lock(&page.tally).1.restart();
@@ -134,17 +140,21 @@ impl Book {
 impl Page {
     /// An update came. Called on whichever thread the client calls back.
     pub fn update(&self, value: f64, time: TimeStamp) {
-        lock(&self.common.fresh).note(self.subscription);
-        let latency = since(time);
+        let at = self.common.start.elapsed();
+        let now_unix_ns = self.common.start_unix_ns.load(Ordering::Relaxed) + nanos(at);
+        let latency = since(time, now_unix_ns);
         let mut guard = lock(&self.tally);
         let (meddler, tally) = &mut *guard;
+        if !tally.is_fresh() {
+            lock(&self.common.fresh).note(self.subscription);
+        }
         meddler.pass(Update { value, latency }, &mut |update| {
             if tally.has_begun() {
                 lock(&self.common.latencies).add(update.latency);
             } else {
                 self.common.n_begun.fetch_add(1, Ordering::AcqRel);
             }
-            tally.add(self.numbers.decode(self.pv, update.value), self.common.start.elapsed());
+            tally.add(self.numbers.decode(self.pv, update.value), at);
         });
     }
 }
@@ -157,10 +167,12 @@ fn unix_ns() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// From a moment of this host's wall clock until now; zero when it lies ahead.
-fn since(then: TimeStamp) -> Duration {
-    let now = TimeStamp::from(SystemTime::now());
-    let nanos = (i128::from(now.unix_s) - i128::from(then.unix_s)) * 1_000_000_000 + i128::from(now.nanos)
-        - i128::from(then.nanos);
-    u64::try_from(nanos).map_or(Duration::ZERO, Duration::from_nanos)
+fn nanos(duration: Duration) -> u64 {
+    duration.as_nanos() as u64
+}
+
+/// From a moment of this host's wall clock to another; zero when it lies ahead.
+fn since(then: TimeStamp, now_unix_ns: u64) -> Duration {
+    let then_unix_ns = i128::from(then.unix_s) * 1_000_000_000 + i128::from(then.nanos);
+    u64::try_from(i128::from(now_unix_ns) - then_unix_ns).map_or(Duration::ZERO, Duration::from_nanos)
 }

@@ -111,6 +111,11 @@ impl Tally {
         self.last_at = None;
     }
 
+    /// Whether an update has come since counting started.
+    pub fn is_fresh(&self) -> bool {
+        self.last_at.is_some()
+    }
+
     /// Whether the first update has come.
     pub fn has_begun(&self) -> bool {
         self.last.is_some()

@@ -174,6 +174,7 @@ impl<'a> Section<'a> {
             "P2" => format!("Putting to {n} channels without waiting"),
             "P3" => format!("Get from {n} channels, a hundred in flight"),
             "P4" => format!("A first value in each of {n} contexts"),
+            "P5" => format!("{n} commands that print a value"),
             _ => format!("n = {n}"),
         }
     }

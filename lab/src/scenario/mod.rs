@@ -22,7 +22,7 @@ const NUMBERED_PV: &str = "lab:{:06}";
 const PUT_PV: &str = "put:{:06}";
 
 /// The files, in the order of the tables.
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     include_str!("../../scenarios/q1.toml"),
     include_str!("../../scenarios/q2.toml"),
     include_str!("../../scenarios/q4.toml"),
@@ -40,6 +40,7 @@ const FILES: [&str; 17] = [
     include_str!("../../scenarios/put_unconfirmed_at_once.toml"),
     include_str!("../../scenarios/get_in_flight.toml"),
     include_str!("../../scenarios/contexts_at_work.toml"),
+    include_str!("../../scenarios/commands.toml"),
 ];
 
 /// How much is measured.
@@ -120,6 +121,7 @@ pub enum Request {
     PutUnconfirmedAtOnce,
     GetInFlight,
     ContextsAtWork,
+    Commands,
     MoveArray,
 }
 
@@ -254,6 +256,7 @@ impl Task {
             Request::PutUnconfirmedAtOnce => Ask::PutUnconfirmedAtOnce(batch),
             Request::GetInFlight => Ask::GetInFlight(batch),
             Request::ContextsAtWork => Ask::ContextsAtWork(batch),
+            Request::Commands => Ask::Commands(batch),
             Request::GetScalars | Request::MoveArray => return None,
         })
     }

@@ -173,7 +173,7 @@ impl Search {
             }
             None => {
                 state.searcher.add_after(cid, channel, pause, now);
-                self.send_due(state, clock::now());
+                self.ask(state, clock::now());
                 state.held_until = pause.is_zero().then(|| now + limit::SEARCH_HOLD);
             }
         }
@@ -185,7 +185,7 @@ impl Search {
         let mut state = lock(&self.state);
         if let Some(until) = state.held_until.take() {
             let now = clock::now();
-            self.send_due(&mut state, Now { monotonic: now.monotonic.max(until), ..now });
+            self.ask(&mut state, Now { monotonic: now.monotonic.max(until), ..now });
             self.call_in_time(&mut state);
         }
     }
@@ -211,9 +211,14 @@ impl Search {
         }
     }
 
-    fn send_due(&self, state: &mut State, now: Now) {
+    /// Asks from a thread that has not read the socket.
+    fn ask(&self, state: &mut State, now: Now) {
         let mut datagrams = std::mem::take(&mut state.datagrams);
-        state.searcher.tick(now, &mut datagrams);
+        state.searcher.ask(now, &mut datagrams);
+        self.send(state, datagrams, now);
+    }
+
+    fn send(&self, state: &mut State, mut datagrams: Vec<Datagram>, now: Now) {
         let mut is_in_doubt = false;
         for datagram in datagrams.drain(..) {
             for address in state.places.all() {
@@ -398,7 +403,12 @@ impl Driven for Search {
         let (claimed, is_more) = self.receive(now);
         let mut state = lock(&self.state);
         self.look_around(&mut state, now);
-        self.send_due(&mut state, now);
+        let mut datagrams = std::mem::take(&mut state.datagrams);
+        match is_more {
+            true => state.searcher.ask(now, &mut datagrams),
+            false => state.searcher.tick(now, &mut datagrams),
+        }
+        self.send(&mut state, datagrams, now);
         state.called_at = state.deadline();
         let turn = match (is_more, state.called_at) {
             (true, _) => Turn::Again,

@@ -19,7 +19,7 @@ use libloading::Library;
 
 use self::batch::{Connection, Event, Round};
 pub use self::watch::Watching;
-use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed};
+use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed, command};
 use crate::limit::OPERATION_MAX;
 
 /// Preemptive callbacks (1): libca's receiving thread stores an answer itself, then wakes who waits. Without
@@ -174,6 +174,17 @@ impl Libca {
         self.channels.get(index).copied().ok_or_else(Failure::not_open)
     }
 
+    /// Gets one double, with its time if it has one.
+    pub fn get_double(&mut self, channel_index: usize) -> Result<f64, Failure> {
+        let channel = self.channel(channel_index)?;
+        // SAFETY: the destination is one `dbr_time_double`, whose layout the test below checks. It is
+        // on the heap, owned by `self`, and lives until the context is destroyed.
+        let status = unsafe { (self.functions.ca_array_get)(TIME_DOUBLE, 1, channel, (&raw mut *self.scalar).cast()) };
+        self.check("ca_array_get", status)?;
+        self.pend_io("ca_pend_io after ca_array_get")?;
+        Ok(self.scalar.value)
+    }
+
     fn get_longs(&mut self, n_elements: usize) -> Result<(), Failure> {
         let channel = self.channel(0)?;
         if self.elements.len() < n_elements {
@@ -240,17 +251,11 @@ impl Driver for Libca {
     }
 
     fn get_scalar(&mut self, channel_index: usize) -> Result<f64, Failure> {
-        let channel = self.channel(channel_index)?;
-        // SAFETY: the destination is one `dbr_time_double`, whose layout the test below checks. It is
-        // on the heap, owned by `self`, and lives until the context is destroyed.
-        let status = unsafe { (self.functions.ca_array_get)(TIME_DOUBLE, 1, channel, (&raw mut *self.scalar).cast()) };
-        self.check("ca_array_get", status)?;
-        self.pend_io("ca_pend_io after ca_array_get")?;
+        let value = self.get_double(channel_index)?;
         if self.scalar.seconds == 0 {
-            let expected = "one double with its time".into();
-            return Err(Failure::WrongValue { value: self.scalar.value, expected });
+            return Err(Failure::WrongValue { value, expected: "one double with its time".into() });
         }
-        Ok(self.scalar.value)
+        Ok(value)
     }
 
     fn put_array(&mut self, elements: &[i32]) -> Result<(), Failure> {
@@ -316,6 +321,14 @@ impl Driver for Libca {
 
     fn get_in_flight(&mut self, batch: &Batch) -> Result<Timed, Failure> {
         self.round(batch, Libca::time_gets_in_flight)
+    }
+
+    fn commands(&mut self, batch: &Batch) -> Result<Timed, Failure> {
+        command::time(batch, |name| {
+            let mut command = command::this_program()?;
+            command.args(std::env::args_os().skip(1)).args(["--get", name]);
+            Ok(command)
+        })
     }
 }
 
