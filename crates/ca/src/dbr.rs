@@ -116,7 +116,6 @@ impl DbrType {
     pub const CLASS_NAME: DbrType = DbrType(38);
 
     /// The type that carries elements of `kind` (widened where CA has no such kind) at `level`.
-    #[inline]
     pub fn of(kind: Kind, level: Level) -> DbrType {
         let basic = match kind {
             Kind::Text => 0,
@@ -130,7 +129,6 @@ impl DbrType {
         DbrType(level as u16 * 7 + basic)
     }
 
-    #[inline]
     fn row(self) -> Option<&'static Row> {
         ROWS.get(usize::from(self.0))
     }
