@@ -12,7 +12,6 @@ use crate::frame::{Framer, Plan, Receiver};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
 use crate::search::told_ip;
-use crate::subscriptions::{self, Subscription};
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
 
 /// What a client tells the server about itself, and how it watches the circuit.
@@ -61,6 +60,28 @@ pub enum Event {
     Closed(Closed),
 }
 
+/// Who is told what happens on a circuit.
+pub trait Listener {
+    /// Told in the order of the messages; what comes most, answers and updates, is best dealt with at once.
+    fn event(&mut self, event: Event);
+
+    /// Whether updates of this subscription are wanted; those of others, as were under way at its end, are neither decoded
+    /// nor told.
+    fn wants(&self, subscription: SubscriptionId) -> bool;
+}
+
+/// Keeps all for later.
+impl Listener for Vec<Event> {
+    #[inline]
+    fn event(&mut self, event: Event) {
+        self.push(event);
+    }
+
+    fn wants(&self, _: SubscriptionId) -> bool {
+        true
+    }
+}
+
 /// Why a circuit came to its end from inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closed {
@@ -92,12 +113,9 @@ pub struct Circuit {
 #[derive(Debug)]
 struct Inner {
     outbox: Outbox,
-    events: Vec<Event>,
     server_minor: u32,
     /// The number of elements of each channel, for servers that do not know "as many as there are".
     counts: HashMap<Sid, u32>,
-    /// Subscriptions whose updates are wanted, and how each was asked for.
-    subscriptions: subscriptions::Own,
     /// Memory for the arrays of answers, by whom they are for.
     rooms: HashMap<Ioid, Array>,
     payload_bytes_max: usize,
@@ -120,10 +138,8 @@ impl Circuit {
         });
         let inner = Inner {
             outbox,
-            events: Vec::new(),
             server_minor: 0,
             counts: HashMap::new(),
-            subscriptions: subscriptions::Own::default(),
             rooms: HashMap::new(),
             payload_bytes_max: config.payload_bytes_max,
             is_closed: false,
@@ -144,16 +160,16 @@ impl Circuit {
         self.inner.outbox.push(|bytes| message::encode_text(bytes, |size| request.header(size), name.as_bytes()));
     }
 
-    /// Gives a channel up with its subscriptions.
+    /// Gives a channel up; the server ends its subscriptions with it.
     pub fn clear(&mut self, cid: Cid, sid: Sid) {
         if !self.inner.counts.is_empty() {
             self.inner.counts.remove(&sid);
         }
-        self.inner.subscriptions.remove_channel(sid, |_| {});
         self.inner.outbox.push(|bytes| Request::ClearChannel { sid, cid }.encode(bytes));
     }
 
     /// Asks for the value (READ_NOTIFY). `count` 0: as many elements as there are.
+    #[inline]
     pub fn read(&mut self, sid: Sid, dbr: DbrType, count: u32, ioid: Ioid) {
         let count = self.inner.count(sid, count);
         self.inner.outbox.push(|bytes| Request::ReadNotify { dbr, count, sid, ioid }.encode(bytes));
@@ -182,33 +198,32 @@ impl Circuit {
     /// Starts a subscription.
     pub fn subscribe(&mut self, sid: Sid, dbr: DbrType, count: u32, mask: EventMask, subscription: SubscriptionId) {
         let count = self.inner.count(sid, count);
-        self.inner.subscriptions.insert(subscription, Subscription { sid, dbr, count });
         self.inner.outbox.push(|bytes| {
             Request::EventAdd { dbr, count, sid, subscription }.header(message::MASK_BYTES).encode(bytes);
             message::encode_mask(bytes, u16::from(mask.0));
         });
     }
 
-    /// Ends a subscription; updates already under way are dropped by the circuit.
-    pub fn cancel(&mut self, sid: Sid, subscription: SubscriptionId) {
-        let Some(Subscription { dbr, count, .. }) = self.inner.subscriptions.remove(subscription) else { return };
+    /// Ends a subscription that was started with these. Who asked for it knows that updates are under way
+    /// ([`Listener::wants`]).
+    pub fn cancel(&mut self, sid: Sid, dbr: DbrType, count: u32, subscription: SubscriptionId) {
+        let count = self.inner.count(sid, count);
         self.inner.outbox.push(|bytes| Request::EventCancel { dbr, count, sid, subscription }.encode(bytes));
     }
 
-    /// Takes bytes in.
-    pub fn received(&mut self, bytes: &[u8], now: Now, events: &mut Vec<Event>) {
+    /// Takes bytes in, and tells what they say.
+    pub fn received(&mut self, bytes: &[u8], now: Now, listener: &mut impl Listener) {
         if self.inner.is_closed {
             return;
         }
         if self.liveness == Liveness::Silent {
-            events.push(Event::Responsive);
+            listener.event(Event::Responsive);
         }
         self.liveness = Liveness::Heard(now.monotonic + self.echo_after);
-        std::mem::swap(&mut self.inner.events, events);
-        if let Err(reason) = self.framer.feed(bytes, now, &mut self.inner) {
-            self.inner.close(reason);
+        let mut telling = Telling { inner: &mut self.inner, listener };
+        if let Err(reason) = self.framer.feed(bytes, now, &mut telling) {
+            telling.close(reason);
         }
-        std::mem::swap(&mut self.inner.events, events);
     }
 
     /// Does what is due.
@@ -255,6 +270,7 @@ impl Circuit {
 
 impl Inner {
     /// The count to ask for: old servers are told the channel's own instead of 0.
+    #[inline]
     fn count(&self, sid: Sid, count: u32) -> u32 {
         match count {
             0 if self.server_minor < MINOR_COUNT_ZERO => self.counts.get(&sid).copied().unwrap_or(1),
@@ -268,32 +284,82 @@ impl Inner {
             _ => None,
         }
     }
+}
 
+/// The machine while bytes come, and who is told.
+struct Telling<'a, L> {
+    inner: &'a mut Inner,
+    listener: &'a mut L,
+}
+
+impl<L: Listener> Telling<'_, L> {
     fn close(&mut self, reason: &'static str) {
-        if !std::mem::replace(&mut self.is_closed, true) {
-            self.events.push(Event::Closed(Closed::Malformed(reason)));
+        if !std::mem::replace(&mut self.inner.is_closed, true) {
+            self.listener.event(Event::Closed(Closed::Malformed(reason)));
         }
     }
 
-    /// A value has come, or the status that stands in its place. `reading` is not asked for when nobody wants it.
-    #[inline]
-    fn give(&mut self, answer: Answer, reading: impl FnOnce() -> Result<Reading, Eca>) {
-        let status = match answer {
-            Answer::ReadNotify { status, ioid, .. } => {
-                if !self.rooms.is_empty() {
-                    self.rooms.remove(&ioid);
-                }
-                status
+    /// The get of that number ends.
+    #[inline(always)]
+    fn read_done(&mut self, ioid: Ioid, result: Result<Reading, Eca>) {
+        if !self.inner.rooms.is_empty() {
+            self.inner.rooms.remove(&ioid);
+        }
+        self.listener.event(Event::ReadDone { ioid, result });
+    }
+
+    /// A large value has come, or why it is not taken.
+    fn give(&mut self, header: &Header, result: Result<Reading, Eca>) {
+        let of = |status: Eca| if status.is_success() { result } else { Err(status) };
+        match Answer::from_header(header) {
+            Answer::ReadNotify { status, ioid, .. } => self.read_done(ioid, of(status)),
+            // It may have ended while the value came.
+            Answer::EventAdd { status, subscription, .. } if self.listener.wants(subscription) => {
+                self.listener.event(Event::Update { subscription, result: of(status) });
             }
-            Answer::EventAdd { status, subscription, .. } if self.subscriptions.find(subscription).is_some() => status,
-            _ => return,
-        };
-        let result = if status.is_success() { reading() } else { Err(status) };
-        self.events.push(match answer {
-            Answer::ReadNotify { ioid, .. } => Event::ReadDone { ioid, result },
-            Answer::EventAdd { subscription, .. } => Event::Update { subscription, result },
-            _ => return,
-        });
+            _ => {}
+        }
+    }
+
+    /// What comes seldom.
+    fn rare(&mut self, header: &Header, payload: &[u8]) {
+        match Answer::from_header(header) {
+            Answer::WriteNotify { status, ioid, .. } => {
+                let result = if status.is_success() { Ok(()) } else { Err(status) };
+                self.listener.event(Event::WriteDone { ioid, result });
+            }
+            Answer::CreateChan { dbr, count, cid, sid } => {
+                if dbr.level() != Some(Level::Plain) {
+                    return self.close("a channel of a type that is none");
+                }
+                if self.inner.server_minor < MINOR_COUNT_ZERO {
+                    self.inner.counts.insert(sid, count);
+                }
+                self.listener.event(Event::Created { cid, sid, native: dbr, count });
+            }
+            Answer::AccessRights { cid, rights } => self.listener.event(Event::Rights { cid, rights }),
+            Answer::CreateChFail { cid } => self.listener.event(Event::CreateFailed { cid }),
+            Answer::ServerDisconn { cid } => self.listener.event(Event::ChannelGone { cid }),
+            Answer::Error { cid, status } => self.complaint(cid, status, payload),
+            Answer::Version { minor, .. } => self.inner.server_minor = minor,
+            Answer::Search { port, address, cid, .. } => {
+                // libca leaves the port out as well when there is no address: it is the name server's.
+                let server = told_ip(address).map(|ip| SocketAddr::new(ip, port));
+                self.listener.event(Event::Claimed { cid, server });
+            }
+            // Nothing to do, or nothing that a client of today asks for.
+            Answer::Echo {}
+            | Answer::ClearChannel { .. }
+            | Answer::EventAdd { .. }
+            | Answer::Read { .. }
+            | Answer::ReadNotify { .. }
+            | Answer::ReadSync {}
+            | Answer::NotFound { .. }
+            | Answer::RsrvIsUp { .. }
+            | Answer::RepeaterConfirm { .. } => {}
+            // A newer server may know more; what it says is framed all the same.
+            Answer::Unknown(_) => {}
+        }
     }
 
     fn complaint(&mut self, cid: Cid, status: Eca, payload: &[u8]) {
@@ -305,20 +371,25 @@ impl Inner {
             Request::ReadNotify { ioid, .. } | Request::WriteNotify { ioid, .. } => Some(ioid),
             _ => None,
         });
-        self.events.push(Event::Complaint { cid, ioid, status, text: String::from_utf8_lossy(text).into_owned() });
+        let text = String::from_utf8_lossy(text).into_owned();
+        self.listener.event(Event::Complaint { cid, ioid, status, text });
     }
 }
 
-/// The reading in a payload, or the status for an answer that holds none.
+/// The reading in a payload, or the status that stands in its place.
 #[inline(always)]
-fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Eca> {
-    dbr::decode(dbr, count, payload).map_err(|malformed| match malformed {
-        Malformed::UnknownType(_) => Eca::BADTYPE,
-        Malformed::Short => Eca::BADCOUNT,
-    })
+fn decode(status: Eca, dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Eca> {
+    if !status.is_success() {
+        return Err(status);
+    }
+    match dbr::decode(dbr, count, payload) {
+        Ok(reading) => Ok(reading),
+        Err(Malformed::UnknownType(_)) => Err(Eca::BADTYPE),
+        Err(Malformed::Short) => Err(Eca::BADCOUNT),
+    }
 }
 
-impl Receiver for Inner {
+impl<L: Listener> Receiver for Telling<'_, L> {
     fn knows(&self, _: u16) -> bool {
         // A newer server may say more.
         true
@@ -326,16 +397,16 @@ impl Receiver for Inner {
 
     fn plan(&mut self, header: &Header) -> Plan {
         match Answer::from_header(header) {
-            Answer::EventAdd { subscription, .. } if self.subscriptions.find(subscription).is_none() => Plan::Skip,
+            Answer::EventAdd { subscription, .. } if !self.listener.wants(subscription) => Plan::Skip,
             Answer::ReadNotify { dbr, count, .. } | Answer::EventAdd { dbr, count, .. } => {
                 let payload_bytes = header.payload_bytes as usize;
                 let refusal = match dbr.payload_bytes(count) {
-                    _ if payload_bytes > self.payload_bytes_max => Eca::TOLARGE,
+                    _ if payload_bytes > self.inner.payload_bytes_max => Eca::TOLARGE,
                     None => Eca::BADTYPE,
                     Some(needed) if needed > payload_bytes => Eca::BADCOUNT,
-                    Some(_) => return Plan::Value(dbr, count, self.room(header)),
+                    Some(_) => return Plan::Value(dbr, count, self.inner.room(header)),
                 };
-                self.give(Answer::from_header(header), || Err(refusal));
+                self.give(header, Err(refusal));
                 Plan::Skip
             }
             Answer::Read { .. } => Plan::Skip,
@@ -343,57 +414,33 @@ impl Receiver for Inner {
         }
     }
 
+    #[inline(always)]
     fn message(&mut self, header: &Header, payload: &[u8]) {
         match Answer::from_header(header) {
             // Without a payload it confirms the end of a subscription.
             Answer::EventAdd { .. } if payload.is_empty() => {}
-            answer @ (Answer::EventAdd { dbr, count, .. } | Answer::ReadNotify { dbr, count, .. }) => {
-                self.give(answer, || decode(dbr, count, payload));
-            }
-            Answer::WriteNotify { status, ioid, .. } => {
-                let result = if status.is_success() { Ok(()) } else { Err(status) };
-                self.events.push(Event::WriteDone { ioid, result });
-            }
-            Answer::CreateChan { dbr, count, cid, sid } => {
-                if dbr.level() != Some(Level::Plain) {
-                    return self.close("a channel of a type that is none");
+            Answer::EventAdd { dbr, count, status, subscription } => {
+                if self.listener.wants(subscription) {
+                    let result = decode(status, dbr, count, payload);
+                    self.listener.event(Event::Update { subscription, result });
                 }
-                if self.server_minor < MINOR_COUNT_ZERO {
-                    self.counts.insert(sid, count);
-                }
-                self.events.push(Event::Created { cid, sid, native: dbr, count });
             }
-            Answer::AccessRights { cid, rights } => self.events.push(Event::Rights { cid, rights }),
-            Answer::CreateChFail { cid } => self.events.push(Event::CreateFailed { cid }),
-            Answer::ServerDisconn { cid } => self.events.push(Event::ChannelGone { cid }),
-            Answer::Error { cid, status } => self.complaint(cid, status, payload),
-            Answer::Version { minor, .. } => self.server_minor = minor,
-            Answer::Search { port, address, cid, .. } => {
-                // libca leaves the port out as well when there is no address: it is the name server's.
-                let server = told_ip(address).map(|ip| SocketAddr::new(ip, port));
-                self.events.push(Event::Claimed { cid, server });
+            Answer::ReadNotify { dbr, count, status, ioid } => {
+                self.read_done(ioid, decode(status, dbr, count, payload));
             }
-            // Nothing to do, or nothing that a client of today asks for.
-            Answer::Echo {}
-            | Answer::ClearChannel { .. }
-            | Answer::Read { .. }
-            | Answer::ReadSync {}
-            | Answer::NotFound { .. }
-            | Answer::RsrvIsUp { .. }
-            | Answer::RepeaterConfirm { .. } => {}
-            // A newer server may know more; what it says is framed all the same.
-            Answer::Unknown(_) => {}
+            _ => self.rare(header, payload),
         }
     }
 
     fn misaligned(&mut self, _: &Header) {}
 
     fn value(&mut self, header: &Header, reading: Reading) {
-        self.give(Answer::from_header(header), || Ok(reading));
+        self.give(header, Ok(reading));
     }
 
+    #[inline]
     fn is_closed(&self) -> bool {
-        self.is_closed
+        self.inner.is_closed
     }
 }
 
@@ -432,26 +479,5 @@ mod tests {
 
         circuit.received(&[0; 16], start + Duration::from_secs(90), &mut events);
         assert_eq!(events, [Event::Unresponsive, Event::Responsive]);
-    }
-
-    #[test]
-    fn an_update_that_was_under_way_when_its_subscription_ended_is_dropped() {
-        let now = Now::for_test();
-        let mut circuit = Circuit::new(&config(), now);
-        let subscription = SubscriptionId(4);
-        circuit.subscribe(Sid(1), DbrType(6), 1, EventMask::VALUE, subscription);
-        let mut update = Vec::new();
-        let mut payload = Vec::new();
-        let count = dbr::encode(DbrType(6), 1, &Reading::bare(Value::from(1.5)), &mut payload).unwrap();
-        let message = Answer::EventAdd { dbr: DbrType(6), count, status: Eca::NORMAL, subscription };
-        message.header(payload.len()).encode(&mut update);
-        update.append(&mut payload);
-        let mut events = Vec::new();
-
-        circuit.received(&update, now, &mut events);
-        circuit.cancel(Sid(1), subscription);
-        circuit.received(&update, now, &mut events);
-
-        assert_eq!(events, [Event::Update { subscription, result: Ok(Reading::bare(Value::from(1.5))) }]);
     }
 }

@@ -448,18 +448,26 @@ impl std::error::Error for Malformed {}
 struct Take<'a>(&'a [u8]);
 
 impl Take<'_> {
+    #[inline]
     fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*taken)
     }
 
+    #[inline]
     fn u16(&mut self) -> Option<u16> {
         self.bytes().map(u16::from_be_bytes)
     }
 
+    #[inline]
     fn u32(&mut self) -> Option<u32> {
         self.bytes().map(u32::from_be_bytes)
+    }
+
+    #[inline]
+    fn u64(&mut self) -> Option<u64> {
+        self.bytes().map(u64::from_be_bytes)
     }
 
     fn text<const N: usize>(&mut self) -> Option<Text> {
@@ -490,12 +498,13 @@ fn take_head(row: &Row, take: &mut Take) -> Option<(Alarm, TimeStamp, Option<Arc
     if row.offset == 0 {
         return Some((alarm, time, meta));
     }
-    alarm.status = Status(take.u16()?);
-    alarm.severity = Severity::from_code(take.u16()?);
+    let status_and_severity = take.u32()?;
+    alarm.status = Status((status_and_severity >> 16) as u16);
+    alarm.severity = Severity::from_code(status_and_severity as u16);
     match row.level {
         Some(Level::Time) => {
-            let seconds = take.u32()?;
-            time = TimeStamp::from_epics(seconds, take.u32()?);
+            let seconds_and_nanos = take.u64()?;
+            time = TimeStamp::from_epics((seconds_and_nanos >> 32) as u32, seconds_and_nanos as u32);
         }
         Some(level @ (Level::Graphic | Level::Control)) if row.kind != Kind::Text => {
             meta = Some(take_meta(row.kind, level, take)?.into());

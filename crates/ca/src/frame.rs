@@ -152,6 +152,7 @@ impl Framer {
     }
 
     /// Adds to the partial message just what it is short of.
+    #[cold]
     fn complete(&mut self, bytes: &mut &[u8], receiver: &mut impl Receiver) -> Result<(), &'static str> {
         let wanted = match Header::decode(&self.partial) {
             Some((header, n_header)) => n_header + header.payload_bytes as usize,

@@ -143,6 +143,7 @@ macro_rules! messages {
             }
 
             /// Appends it without a payload.
+            #[inline]
             pub fn encode(&self, out: &mut Vec<u8>) {
                 self.header(0).encode(out);
             }

@@ -1,10 +1,10 @@
 //! The subscriptions of one circuit, found by their number and by their channel.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher, BuildHasherDefault, RandomState};
+use std::hash::{BuildHasher, RandomState};
 
 use crate::dbr::DbrType;
-use crate::{NumberHasher, Sid, SubscriptionId};
+use crate::{Sid, SubscriptionId};
 
 /// How a subscription was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +23,6 @@ pub struct Subscriptions<S> {
     by_id: HashMap<SubscriptionId, Subscription, S>,
     by_channel: BTreeSet<(Sid, SubscriptionId)>,
 }
-
-/// Those with numbers of this side.
-pub type Own = Subscriptions<BuildHasherDefault<NumberHasher>>;
 
 /// Those whose numbers the peer has chosen.
 pub type OfPeer = Subscriptions<RandomState>;

@@ -214,7 +214,7 @@ fn act(circuit: &mut client::Circuit, cids: &HashMap<Sid, Cid>, message: &Messag
         Request::EventAdd { dbr, count, sid, subscription } => {
             circuit.subscribe(sid, dbr, count, EventMask(payload[13]), subscription);
         }
-        Request::EventCancel { sid, subscription, .. } => circuit.cancel(sid, subscription),
+        Request::EventCancel { dbr, count, sid, subscription } => circuit.cancel(sid, dbr, count, subscription),
         Request::ClearChannel { sid, .. } => circuit.clear(cids[&sid], sid),
         // What a fresh circuit says by itself.
         Request::Version { .. } | Request::ClientName {} | Request::HostName {} => {}

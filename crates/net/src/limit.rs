@@ -40,6 +40,10 @@ pub const BURST: Duration = Duration::from_micros(200);
 /// Bytes of a burst of puts that are sent without waiting for more: some two hundred.
 pub const BURST_BYTES: usize = 8 * 1024;
 
+/// Bytes of requests of single operations that are sent without waiting for more: some thirty gets. The server begins with these
+/// while more are started; sending fewer would cost more than that brings.
+pub const FLIGHT_BYTES: usize = 512;
+
 /// Operations asked together that are sent before the next are asked: the server has work early, and others have the circuit
 /// in between.
 pub const BATCH_PIECE: usize = 256;

@@ -170,11 +170,27 @@ impl ServerEnd {
 }
 
 /// What the client knows of a subscription.
-#[derive(Default)]
 pub struct Wanted {
-    pub sid: Option<Sid>,
+    pub sid: Sid,
+    pub dbr: DbrType,
     pub n_updates: u64,
     pub last: Option<i32>,
+}
+
+/// What its circuit tells it.
+struct Heard<'a> {
+    wanted: &'a BTreeMap<u32, Wanted>,
+    events: Vec<client::Event>,
+}
+
+impl client::Listener for Heard<'_> {
+    fn event(&mut self, event: client::Event) {
+        self.events.push(event);
+    }
+
+    fn wants(&self, subscription: SubscriptionId) -> bool {
+        self.wanted.contains_key(&subscription.0)
+    }
 }
 
 /// The client's circuit with what it asked for.
@@ -219,25 +235,25 @@ impl ClientEnd {
 
     fn subscribe(&mut self, sid: Sid, dbr: DbrType) {
         let id = self.number();
-        self.wanted.insert(id, Wanted { sid: Some(sid), ..Wanted::default() });
+        self.wanted.insert(id, Wanted { sid, dbr, n_updates: 0, last: None });
         self.circuit.subscribe(sid, dbr, 0, EventMask::VALUE, SubscriptionId(id));
     }
 
     fn cancel(&mut self, id: u32) {
-        let Some(sid) = self.wanted.remove(&id).and_then(|wanted| wanted.sid) else { return };
-        self.circuit.cancel(sid, SubscriptionId(id));
+        let Some(Wanted { sid, dbr, .. }) = self.wanted.remove(&id) else { return };
+        self.circuit.cancel(sid, dbr, 0, SubscriptionId(id));
     }
 
     fn clear(&mut self, index: usize) {
         let (cid, sid, _) = self.channels.swap_remove(index);
-        self.wanted.retain(|_, wanted| wanted.sid != Some(sid));
+        self.wanted.retain(|_, wanted| wanted.sid != sid);
         self.circuit.clear(cid, sid);
     }
 
     fn hear(&mut self, bytes: &[u8], now: Now) {
-        let mut events = Vec::new();
-        self.circuit.received(bytes, now, &mut events);
-        events.into_iter().for_each(|event| self.act(event));
+        let mut heard = Heard { wanted: &self.wanted, events: Vec::new() };
+        self.circuit.received(bytes, now, &mut heard);
+        heard.events.into_iter().for_each(|event| self.act(event));
     }
 
     fn act(&mut self, event: client::Event) {

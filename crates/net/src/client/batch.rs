@@ -250,6 +250,7 @@ impl Batch {
         })
     }
 
+    #[inline]
     fn member(&mut self, ioid: Ioid) -> Option<&mut Member> {
         self.members.get_mut(ioid.0.checked_sub(self.numbers.start)? as usize)
     }

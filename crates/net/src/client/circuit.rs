@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::client::{Circuit as Machine, Event};
 use fodo_ca::search::Claim;
-use fodo_ca::{Cid, Ioid, Numbered, Roster, Sid, SubscriptionId};
+use fodo_ca::{Cid, Ioid, Roster, Sid, SubscriptionId};
 use fodo_data::{EventMask, Meta, Now};
 use mio::Token;
 
@@ -26,6 +26,7 @@ pub(super) use self::place::{Place, as_array};
 use super::batch::{Batch, Failure};
 use super::channel::ChannelCore;
 use super::monitor::MonitorCore;
+use super::numbering::Numbering;
 use super::operation::{OperationCore, Waiter};
 use super::reactor::{Driven, Reactor};
 use super::role::{Reader, Role};
@@ -52,15 +53,12 @@ struct State {
     token: Option<Token>,
     lease_is_timed: bool,
     channels: Roster<Cid, Arc<ChannelCore>>,
-    operations: Numbered<Ioid, InProgress>,
-    /// Requests for units, limits and labels, by their number; and the operation that they are for.
-    descriptions: Numbered<Ioid, Ioid>,
-    ioid_next: u32,
+    /// Operations that stand alone, and requests for what describes a value.
+    operations: Numbering<Ioid, InProgress>,
     /// Operations that are asked together; few, since a thread waits for each.
     batches: Vec<Batch>,
     batch_number_next: u32,
-    subscriptions: Numbered<SubscriptionId, Subscribed>,
-    subscription_next: u32,
+    subscriptions: Numbering<SubscriptionId, Subscribed>,
     flush_is_told: bool,
     /// The reactor will come at some time soon, for what was put in a burst.
     flush_is_timed: bool,
@@ -68,9 +66,11 @@ struct State {
     burst_since: Option<Instant>,
     /// The last channel is gone; what was written is still to be sent.
     closes_when_sent: bool,
+    /// What the machine has told and was not dealt with at once.
     events: Vec<Event>,
-    /// When the bytes came that are looked at.
-    heard_at: Instant,
+    began: Instant,
+    /// When the bytes came that are looked at, in nanoseconds since then.
+    heard_ns: u64,
     /// Monitors whose callbacks are to run, told together at the end of [`Circuit::dispatch`].
     called: Vec<Arc<MonitorCore>>,
     afterwards: Afterwards,
@@ -84,13 +84,18 @@ pub(super) struct Afterwards {
     pub(super) dropped: Vec<Arc<MonitorCore>>,
 }
 
-struct InProgress {
-    operation: Arc<OperationCore>,
-    is_get: bool,
-    /// See [`Place::is_array`].
-    is_array: bool,
-    /// What the first of two requests has given.
-    meta: Option<Arc<Meta>>,
+/// What an answer is waited for.
+enum InProgress {
+    Operation {
+        operation: Arc<OperationCore>,
+        is_get: bool,
+        /// See [`Place::is_array`].
+        is_array: bool,
+        /// What the first of two requests has given.
+        meta: Option<Arc<Meta>>,
+    },
+    /// Units, limits and labels for that operation.
+    Description(Ioid),
 }
 
 /// A subscription on the circuit.
@@ -155,19 +160,17 @@ impl Circuit {
             token: None,
             lease_is_timed: false,
             channels: Roster::default(),
-            operations: Numbered::default(),
-            descriptions: Numbered::default(),
-            ioid_next: 0,
+            operations: Numbering::new(requests::SINGLE_NUMBER_BITS),
             batches: Vec::new(),
             batch_number_next: requests::BATCH_NUMBERS.start,
-            subscriptions: Numbered::default(),
-            subscription_next: 0,
+            subscriptions: Numbering::new(u32::BITS),
             flush_is_told: false,
             flush_is_timed: false,
             burst_since: None,
             closes_when_sent: false,
             events: Vec::new(),
-            heard_at: now.monotonic,
+            began: now.monotonic,
+            heard_ns: 0,
             called: Vec::new(),
             afterwards: Afterwards::default(),
         };
@@ -238,7 +241,7 @@ impl Circuit {
     /// The operation's caller has given up; its answer will find nobody.
     pub(super) fn forget_operation(&self, ioid: Ioid) {
         let mut state = lock(&self.state);
-        state.operations.remove(&ioid);
+        state.operations.remove(ioid);
         state.machine.forget(ioid);
     }
 
@@ -256,16 +259,14 @@ impl Circuit {
         let options = monitor.options();
         let description = place.description(&options.request).map(|dbr| {
             // First, so that the first update has it already.
-            let description = state.next_subscription();
+            let description = state.subscriptions.insert(Subscribed::Description(monitor.clone()));
             state.machine.subscribe(place.sid, dbr, 1, EventMask::PROPERTY, description);
-            state.subscriptions.insert(description, Subscribed::Description(monitor.clone()));
             description
         });
-        let subscription = state.next_subscription();
         let (dbr, count) = place.asked(&options.request);
+        let subscription = state.subscriptions.insert(Subscribed::Updates(monitor.clone(), place.is_array()));
         state.machine.subscribe(place.sid, dbr, count, options.mask, subscription);
-        state.subscriptions.insert(subscription, Subscribed::Updates(monitor.clone(), place.is_array()));
-        let seat = Seat { sid: place.sid, subscription, description };
+        let seat = Seat { place, subscription, description };
         monitor.placed(self, seat);
         if monitor.is_ended() {
             // Its owner dropped it before it had a place to cancel.
@@ -327,14 +328,12 @@ impl Circuit {
                     Ok(0) => self.close(state, None),
                     Ok(n) => {
                         taken += n;
-                        let mut events = std::mem::take(&mut state.events);
                         let now = clock::now();
-                        state.heard_at = now.monotonic;
+                        let heard = now.monotonic.saturating_duration_since(state.began);
+                        state.heard_ns = u64::try_from(heard.as_nanos()).unwrap_or(u64::MAX);
                         for piece in buffer[..n].chunks(limit::PIECE_BYTES) {
-                            state.machine.received(piece, now, &mut events);
-                            self.dispatch(state, &mut events);
+                            self.hear(state, piece, now);
                         }
-                        state.events = events;
                         if n < buffer.len() && !to_the_end {
                             return false;
                         }
@@ -349,17 +348,20 @@ impl Circuit {
     }
 
     fn tick(self: &Arc<Self>, state: &mut State, now: Now) {
-        let mut events = std::mem::take(&mut state.events);
-        state.machine.tick(now, &mut events);
-        self.dispatch(state, &mut events);
-        state.events = events;
+        state.machine.tick(now, &mut state.events);
+        self.dispatch(state);
     }
 
     /// Ends the operations as disconnected, or those of one channel.
     fn drop_operations(&self, state: &mut State, only: Option<Cid>) {
         let State { operations, batches, afterwards, .. } = state;
-        let is_lost = |of: &InProgress| only.is_none_or(|cid| cid == of.operation.channel().cid());
-        for (_, InProgress { operation, .. }) in operations.extract_if(|_, of| is_lost(of)) {
+        let is_lost = |of: &InProgress| match (of, only) {
+            (_, None) => true,
+            (InProgress::Operation { operation, .. }, Some(cid)) => cid == operation.channel().cid(),
+            (InProgress::Description(_), Some(_)) => false,
+        };
+        for lost in operations.extract(is_lost) {
+            let InProgress::Operation { operation, .. } = lost else { continue };
             let error = Error::Disconnected { pv: operation.channel().name().to_owned(), server: self.server };
             afterwards.woken.push(operation.end(Err(error)));
         }
@@ -386,8 +388,8 @@ impl Circuit {
             self.reactor.remove(token);
         }
         self.drop_operations(state, None);
-        let subscriptions = std::mem::take(&mut state.subscriptions);
-        state.afterwards.dropped.extend(subscriptions.into_values().map(Subscribed::into_monitor));
+        let subscriptions = state.subscriptions.take_all();
+        state.afterwards.dropped.extend(subscriptions.into_iter().map(Subscribed::into_monitor));
         for channel in std::mem::take(&mut state.channels).into_values() {
             channel.lost(self.server, refusal.clone(), &mut state.afterwards);
         }
@@ -399,7 +401,8 @@ impl Circuit {
         let mut state = lock(&self.state);
         self.flush(&mut state);
         let State { operations, batches, afterwards, .. } = &mut *state;
-        for (_, InProgress { operation, .. }) in operations.drain() {
+        for in_progress in operations.take_all() {
+            let InProgress::Operation { operation, .. } = in_progress else { continue };
             afterwards.woken.push(operation.end(Err(operation.channel().closed())));
         }
         afterwards
@@ -435,20 +438,19 @@ impl Circuit {
 }
 
 impl State {
-    fn next_subscription(&mut self) -> SubscriptionId {
-        let subscription = SubscriptionId(self.subscription_next);
-        self.subscription_next = self.subscription_next.wrapping_add(1);
-        subscription
-    }
-
     /// Ends the subscriptions of a monitor, where they are still known.
     fn cancel(&mut self, seat: Seat) {
         for subscription in std::iter::once(seat.subscription).chain(seat.description) {
-            let Some(subscribed) = self.subscriptions.remove(&subscription) else { continue };
-            self.afterwards.dropped.push(subscribed.into_monitor());
+            let Some(subscribed) = self.subscriptions.remove(subscription) else { continue };
             if self.phase == Phase::Open {
-                self.machine.cancel(seat.sid, subscription);
+                let request = &subscribed.monitor().options().request;
+                let (dbr, count) = match (&subscribed, seat.place.description(request)) {
+                    (Subscribed::Description(_), Some(dbr)) => (dbr, 1),
+                    _ => seat.place.asked(request),
+                };
+                self.machine.cancel(seat.place.sid, dbr, count, subscription);
             }
+            self.afterwards.dropped.push(subscribed.into_monitor());
         }
     }
 }
@@ -465,7 +467,7 @@ impl Drop for Circuit {
 /// Where the subscriptions of a monitor are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
-    sid: Sid,
+    place: Place,
     subscription: SubscriptionId,
     /// The one that keeps units, limits and labels up to date.
     description: Option<SubscriptionId>,

@@ -14,6 +14,7 @@ pub mod many;
 mod monitor;
 mod name_server;
 mod notice;
+mod numbering;
 mod operation;
 mod reactor;
 mod role;

@@ -122,14 +122,18 @@ struct State {
     is_called: bool,
     /// Whether the last event was queued: what was on its way then is not an event any more.
     is_closed: bool,
-    counts: Counts,
-    /// When the last update came on this circuit.
-    updated_at: Option<Instant>,
+    n_received: u64,
+    n_delivered: u64,
+    /// When the last update came on this circuit, in nanoseconds since that began.
+    updated_ns: Option<u64>,
+    longest_gap_ns: u64,
     /// Units, limits and labels, where they are wanted with every update.
     meta: Option<Arc<Meta>>,
     /// Not here while it runs.
     callback: Option<Callback>,
     queue: Queue,
+    n_merged: u64,
+    n_disconnected: u64,
     waiters: Vec<Waiter>,
     place: Option<(Arc<Circuit>, Seat)>,
 }
@@ -150,11 +154,15 @@ impl MonitorCore {
         let state = State {
             is_called: false,
             is_closed: false,
-            counts: Counts::default(),
-            updated_at: None,
+            n_received: 0,
+            n_delivered: 0,
+            updated_ns: None,
+            longest_gap_ns: 0,
             meta: None,
             callback,
             queue: Queue::default(),
+            n_merged: 0,
+            n_disconnected: 0,
             waiters: Vec::new(),
             place: None,
         };
@@ -199,8 +207,8 @@ impl MonitorCore {
 
     pub(super) fn disconnected(self: &Arc<Self>) -> Waiter {
         let mut state = lock(&self.state);
-        (state.place, state.updated_at) = (None, None);
-        state.counts.n_disconnected += 1;
+        (state.place, state.updated_ns) = (None, None);
+        state.n_disconnected += 1;
         drop(state);
         self.push(MonitorEvent::Disconnected)
     }
@@ -211,13 +219,14 @@ impl MonitorCore {
         self.push(MonitorEvent::Closed)
     }
 
-    /// `at`: when the circuit brought it.
-    pub(super) fn updated(self: &Arc<Self>, mut reading: Reading, at: Instant) -> Waiter {
+    /// `at_ns`: when the circuit brought it, in nanoseconds since that began.
+    #[inline]
+    pub(super) fn updated(self: &Arc<Self>, mut reading: Reading, at_ns: u64) -> Waiter {
         let mut state = lock(&self.state);
-        let State { counts, updated_at, meta, .. } = &mut *state;
-        counts.received += 1;
-        if let Some(before) = updated_at.replace(at) {
-            counts.longest_gap = counts.longest_gap.max(at.saturating_duration_since(before));
+        let State { n_received, updated_ns, longest_gap_ns, meta, .. } = &mut *state;
+        *n_received += 1;
+        if let Some(before_ns) = updated_ns.replace(at_ns) {
+            *longest_gap_ns = (*longest_gap_ns).max(at_ns.saturating_sub(before_ns));
         }
         if let Some(meta) = meta {
             reading.meta = Some(meta.clone());
@@ -241,18 +250,21 @@ impl MonitorCore {
             return Waiter::Nobody;
         }
         state.is_closed = matches!(event, MonitorEvent::Closed);
-        state.counts.merged += state.queue.enter(event, &self.options);
+        state.n_merged += state.queue.enter(event, &self.options);
         if self.callbacks.is_some() {
             let is_called = std::mem::replace(&mut state.is_called, true);
             return if is_called { Waiter::Nobody } else { Waiter::Callback(self.clone()) };
         }
-        Waiter::all(std::mem::take(&mut state.waiters))
+        match state.waiters.is_empty() {
+            true => Waiter::Nobody,
+            false => Waiter::all(std::mem::take(&mut state.waiters)),
+        }
     }
 
     fn pop(&self) -> Option<MonitorEvent> {
         let mut state = lock(&self.state);
         let event = state.queue.leave()?;
-        state.counts.delivered += u64::from(matches!(event, MonitorEvent::Update(_)));
+        state.n_delivered += u64::from(matches!(event, MonitorEvent::Update(_)));
         Some(event)
     }
 
@@ -276,7 +288,7 @@ impl MonitorCore {
             // The panic has been reported where it happened; the other monitors go on, and so does this.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| callback(event)));
             state = lock(&self.state);
-            state.counts.delivered += u64::from(is_update);
+            state.n_delivered += u64::from(is_update);
         }
         state.callback = Some(callback);
         state.is_called = !state.queue.is_empty() && !self.is_ended();
@@ -302,11 +314,13 @@ impl Monitor {
 
     /// The next event; `None` when none comes within `timeout`. With a callback there is never one here.
     pub fn next(&self, timeout: Duration) -> Option<MonitorEvent> {
-        let deadline = deadline_after(timeout);
+        // Not known before it is needed: mostly one waits already.
+        let mut deadline = None;
         loop {
             if let Some(event) = self.pop_or_wait(|| Waiter::Thread(std::thread::current())) {
                 return Some(event);
             }
+            let deadline = *deadline.get_or_insert_with(|| deadline_after(timeout));
             let now = Instant::now();
             if now >= deadline {
                 return None;
@@ -326,7 +340,14 @@ impl Monitor {
 
     /// How many updates went where so far.
     pub fn counts(&self) -> Counts {
-        lock(&self.core.state).counts
+        let state = lock(&self.core.state);
+        Counts {
+            received: state.n_received,
+            merged: state.n_merged,
+            delivered: state.n_delivered,
+            longest_gap: Duration::from_nanos(state.longest_gap_ns),
+            n_disconnected: state.n_disconnected,
+        }
     }
 
     fn pop_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Option<MonitorEvent> {

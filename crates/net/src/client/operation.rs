@@ -40,6 +40,7 @@ pub(super) enum Outcome {
 
 impl Outcome {
     /// Adds what an answer before it has given. `is_array`: the channel has many elements (`Place::is_array`).
+    #[inline]
     pub(super) fn complete(&mut self, meta: Option<Arc<Meta>>, is_array: bool) {
         let Outcome::Reading(reading) = self else { return };
         if meta.is_some() {
@@ -135,6 +136,9 @@ enum State {
     Taken,
 }
 
+/// An operation has ended before it was asked.
+pub(super) struct Ended;
+
 impl OperationCore {
     /// `room`: an array whose memory a large answer may be put into.
     pub(super) fn new(channel: Arc<ChannelCore>, room: Option<Array>) -> Arc<OperationCore> {
@@ -142,22 +146,18 @@ impl OperationCore {
         Arc::new(OperationCore { channel, slot: Mutex::new(slot) })
     }
 
-    pub(super) fn take_room(&self) -> Option<Array> {
-        lock(&self.slot).room.take()
-    }
-
     pub(super) fn channel(&self) -> &Arc<ChannelCore> {
         &self.channel
     }
 
-    /// The request is on its way. False when the operation has ended meanwhile.
-    pub(super) fn issued(&self, circuit: &Arc<Circuit>, ioid: Ioid) -> bool {
+    /// The request is on its way; gives the memory for its answer. `Err`: the operation has ended meanwhile.
+    pub(super) fn issued(&self, circuit: &Arc<Circuit>, ioid: Ioid) -> Result<Option<Array>, Ended> {
         let mut slot = lock(&self.slot);
-        let is_waiting = matches!(slot.state, State::Waiting);
-        if is_waiting {
-            slot.state = State::Issued(circuit.clone(), ioid);
+        if !matches!(slot.state, State::Waiting) {
+            return Err(Ended);
         }
-        is_waiting
+        slot.state = State::Issued(circuit.clone(), ioid);
+        Ok(slot.room.take())
     }
 
     /// It ends here, unless it has already; gives whom to wake once no lock is held.
@@ -261,6 +261,7 @@ pub trait Given: Sized {
 pub struct OutcomeOf(Outcome);
 
 impl Given for Facts {
+    #[inline]
     fn given(outcome: OutcomeOf) -> Option<Self> {
         match outcome.0 {
             Outcome::Connected(facts) => Some(facts),
@@ -270,6 +271,7 @@ impl Given for Facts {
 }
 
 impl Given for Reading {
+    #[inline]
     fn given(outcome: OutcomeOf) -> Option<Self> {
         match outcome.0 {
             Outcome::Reading(reading) => Some(reading),
@@ -279,6 +281,7 @@ impl Given for Reading {
 }
 
 impl Given for () {
+    #[inline]
     fn given(outcome: OutcomeOf) -> Option<Self> {
         matches!(outcome.0, Outcome::Written).then_some(())
     }
@@ -291,6 +294,8 @@ impl Given for () {
 #[must_use = "dropping an operation cancels it"]
 pub struct Operation<T> {
     core: Arc<OperationCore>,
+    /// Nothing is left to cancel.
+    is_over: bool,
     /// Keeps the channel.
     _channel: Channel,
     gives: std::marker::PhantomData<fn() -> T>,
@@ -298,26 +303,35 @@ pub struct Operation<T> {
 
 impl<T: Given> Operation<T> {
     pub(super) fn new(core: Arc<OperationCore>, channel: Channel) -> Operation<T> {
-        Operation { core, _channel: channel, gives: std::marker::PhantomData }
+        Operation { core, is_over: false, _channel: channel, gives: std::marker::PhantomData }
     }
 
     /// Blocks until it ends or `timeout` has passed, driving the circuit meanwhile.
     ///
     /// A time-out cancels it, and says which step has not been reached.
-    pub fn wait(self, timeout: Duration) -> Result<T, Error> {
+    pub fn wait(mut self, timeout: Duration) -> Result<T, Error> {
+        // Of many in flight most have ended when their turn comes: no need to know what time it is.
+        if let Some(result) = self.core.take() {
+            self.is_over = true;
+            return given(result);
+        }
         self.wait_until(deadline_after(timeout), timeout)
     }
 
     /// As [`Operation::wait`], until a moment; `timeout` is what the caller has waited in all by then.
-    pub(super) fn wait_until(self, deadline: Instant, timeout: Duration) -> Result<T, Error> {
+    pub(super) fn wait_until(mut self, deadline: Instant, timeout: Duration) -> Result<T, Error> {
         match self.core.wait_until(deadline) {
-            Some(result) => given(result),
+            Some(result) => {
+                self.is_over = true;
+                given(result)
+            }
             None => Err(self.core.channel.timed_out(timeout)),
         }
     }
 }
 
 /// What an operation is to its caller.
+#[inline]
 pub(super) fn given<T: Given>(result: Result<Outcome, Error>) -> Result<T, Error> {
     match T::given(OutcomeOf(result?)) {
         Some(given) => Ok(given),
@@ -328,9 +342,12 @@ pub(super) fn given<T: Given>(result: Result<Outcome, Error>) -> Result<T, Error
 impl<T: Given> Future for Operation<T> {
     type Output = Result<T, Error>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         match self.core.take_or_wait(|| Waiter::Future(cx.waker().clone())) {
-            Some(result) => Poll::Ready(given(result)),
+            Some(result) => {
+                self.is_over = true;
+                Poll::Ready(given(result))
+            }
             None => {
                 match self.core.circuit() {
                     Some(circuit) => circuit.attend(),
@@ -344,6 +361,8 @@ impl<T: Given> Future for Operation<T> {
 
 impl<T> Drop for Operation<T> {
     fn drop(&mut self) {
-        self.core.cancel();
+        if !self.is_over {
+            self.core.cancel();
+        }
     }
 }

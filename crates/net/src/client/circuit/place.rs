@@ -22,6 +22,7 @@ impl Place {
     }
 
     /// The type and count that a request travels with.
+    #[inline]
     pub(super) fn asked(&self, request: &Request) -> (DbrType, u32) {
         let kind = request.kind.unwrap_or(self.kind);
         let level = match request.detail {

@@ -10,14 +10,17 @@ use fodo_data::Value;
 use super::super::Error;
 use super::super::batch::{Batch, End, Failure};
 use super::super::channel::{ChannelCore, Seating};
-use super::super::operation::{OperationCore, Outcome, Task, Waiter, deadline_after};
+use super::super::operation::{Ended, OperationCore, Outcome, Task, Waiter, deadline_after};
 use super::super::role::Reader;
 use super::{Circuit, InProgress, Phase, Place, State};
 use crate::limit;
 use crate::sync::lock;
 
 /// The numbers of operations that stand alone are below these, so neither has to look for the other's.
-pub(super) const BATCH_NUMBERS: Range<u32> = 1 << 31..u32::MAX;
+pub(super) const BATCH_NUMBERS: Range<u32> = 1 << SINGLE_NUMBER_BITS..u32::MAX;
+
+/// What the numbers of single operations have room in.
+pub(super) const SINGLE_NUMBER_BITS: u32 = 31;
 
 impl Circuit {
     /// Issues an operation on an active channel. `is_driven`: the caller will drive the circuit
@@ -35,7 +38,10 @@ impl Circuit {
             return false;
         }
         self.issue_locked(&mut state, operation, task, place);
-        if !is_driven {
+        if !is_driven && state.machine.pending_bytes() >= limit::FLIGHT_BYTES {
+            self.flush(&mut state);
+            self.tell_unsent(&mut state);
+        } else if !is_driven {
             self.flush_soon(&mut state);
         }
         self.release(state);
@@ -49,14 +55,28 @@ impl Circuit {
         task: &Task,
         place: Place,
     ) {
-        let ioid = state.next_ioid();
-        if !operation.issued(self, ioid) {
-            return;
+        let is_get = matches!(task, Task::Get(_));
+        let ioid = state.operations.insert(InProgress::Operation {
+            operation: operation.clone(),
+            is_get,
+            is_array: place.is_array(),
+            meta: None,
+        });
+        match operation.issued(self, ioid) {
+            Ok(Some(room)) => state.machine.reuse(ioid, room),
+            Ok(None) => {}
+            Err(Ended) => {
+                state.operations.remove(ioid);
+                return;
+            }
         }
-        if let Some(room) = operation.take_room() {
-            state.machine.reuse(ioid, room);
-        }
-        state.ask(operation, ioid, task, place);
+        let ended = match state.request(ioid, task, place) {
+            Ok(()) if matches!(task, Task::PutUnconfirmed(_)) => Ok(Outcome::Written),
+            Ok(()) => return,
+            Err(reason) => Err(Error::Misuse { pv: operation.channel().name().to_owned(), reason }),
+        };
+        state.operations.remove(ioid);
+        state.afterwards.woken.push(operation.end(ended));
     }
 
     /// Makes room for a batch of at most `n` operations; gives the number of the first.
@@ -138,7 +158,9 @@ impl Circuit {
         if let Err(reason) = state.write(place, value, None) {
             return Some(Err(reason));
         }
-        if state.is_burst() && state.machine.pending_bytes() < limit::BURST_BYTES {
+        // With the reactor on its way there is no need to know what time it is.
+        let is_burst = state.flush_is_timed || state.is_burst();
+        if is_burst && state.machine.pending_bytes() < limit::BURST_BYTES {
             self.flush_soon(&mut state);
             return Some(Ok(()));
         }
@@ -203,30 +225,15 @@ impl State {
         is_burst
     }
 
-    /// Queues the request of an operation, which ends here if it cannot be asked.
-    fn ask(&mut self, operation: &Arc<OperationCore>, ioid: Ioid, task: &Task, place: Place) {
-        let ended = match self.request(ioid, task, place) {
-            Ok(()) if matches!(task, Task::PutUnconfirmed(_)) => Ok(Outcome::Written),
-            Ok(()) => {
-                let (is_get, is_array) = (matches!(task, Task::Get(_)), place.is_array());
-                let operation = operation.clone();
-                self.operations.insert(ioid, InProgress { operation, is_get, is_array, meta: None });
-                return;
-            }
-            Err(reason) => Err(Error::Misuse { pv: operation.channel().name().to_owned(), reason }),
-        };
-        self.afterwards.woken.push(operation.end(ended));
-    }
-
     /// Queues a request; fails with the reason.
+    #[inline]
     fn request(&mut self, ioid: Ioid, task: &Task, place: Place) -> Result<(), String> {
         match task {
             Task::Connect => Ok(()),
             Task::Get(request) => {
                 if let Some(dbr) = place.description(request) {
                     // The answers come in the order of the requests.
-                    let description = self.next_ioid();
-                    self.descriptions.insert(description, ioid);
+                    let description = self.operations.insert(InProgress::Description(ioid));
                     self.machine.read(place.sid, dbr, 1, description);
                 }
                 let (dbr, count) = place.asked(request);
@@ -236,11 +243,6 @@ impl State {
             Task::Put(value) => self.write(place, value, Some(ioid)),
             Task::PutUnconfirmed(value) => self.write(place, value, None),
         }
-    }
-
-    /// The batch that a number belongs to.
-    pub(super) fn batch(&mut self, ioid: Ioid) -> Option<&mut Batch> {
-        self.batches.iter_mut().find(|batch| batch.numbers().contains(&ioid.0))
     }
 
     /// Numbers that no batch in progress has.
@@ -265,16 +267,5 @@ impl State {
     fn write(&mut self, place: Place, value: &Value, ioid: Option<Ioid>) -> Result<(), String> {
         let dbr = place.put_type(value)?;
         self.machine.write(place.sid, dbr, value, ioid).map_err(|error| error.to_string())
-    }
-
-    /// A number that no operation in progress has.
-    fn next_ioid(&mut self) -> Ioid {
-        loop {
-            let ioid = Ioid(self.ioid_next);
-            self.ioid_next = (self.ioid_next + 1) % BATCH_NUMBERS.start;
-            if !self.operations.contains_key(&ioid) && !self.descriptions.contains_key(&ioid) {
-                return ioid;
-            }
-        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use fodo_data::{Reading, Value};
+
 use super::{MonitorEvent, MonitorOptions, WhenFull};
 use crate::limit;
 
@@ -12,7 +14,7 @@ pub(super) struct Queue {
     first: Option<Queued>,
     rest: VecDeque<Queued>,
     n_updates: usize,
-    /// Bytes of their values.
+    /// Bytes of their arrays; what else waits is small.
     value_bytes: usize,
 }
 
@@ -30,7 +32,7 @@ impl Queued {
 
     fn bytes(&self) -> usize {
         match &self.event {
-            MonitorEvent::Update(reading) => reading.value.n_bytes(),
+            MonitorEvent::Update(Reading { value: value @ Value::Array(_), .. }) => value.n_bytes(),
             _ => 0,
         }
     }
@@ -48,12 +50,12 @@ impl Queue {
     /// Takes an event in; gives how many updates were given up for it.
     #[inline]
     pub(super) fn enter(&mut self, event: MonitorEvent, options: &MonitorOptions) -> u64 {
-        let new = Queued { event, n_merged: 0 };
         if self.first.is_some() {
-            return self.enter_behind(new, options);
+            return self.enter_behind(Queued { event, n_merged: 0 }, options);
         }
-        self.count(&new);
-        self.first = Some(new);
+        let first = self.first.insert(Queued { event, n_merged: 0 });
+        self.n_updates += usize::from(first.is_update());
+        self.value_bytes += first.bytes();
         0
     }
 
@@ -77,7 +79,6 @@ impl Queue {
         n_given_up
     }
 
-    #[inline]
     fn count(&mut self, new: &Queued) {
         self.n_updates += usize::from(new.is_update());
         self.value_bytes += new.bytes();
@@ -92,13 +93,15 @@ impl Queue {
         }
         self.n_updates -= usize::from(first.is_update());
         self.value_bytes -= first.bytes();
-        let event = std::mem::replace(&mut first.event, MonitorEvent::Closed);
-        self.first = self.rest.pop_front();
-        if self.rest.is_empty() && !matches!(event, MonitorEvent::Update(_)) {
-            // The first update comes while Connected waits. With most monitors two wait never again.
-            self.rest = VecDeque::new();
+        let first = self.first.take()?;
+        if self.rest.capacity() > 0 {
+            self.first = self.rest.pop_front();
+            if self.rest.is_empty() && !first.is_update() {
+                // The first update comes while Connected waits. With most monitors two wait never again.
+                self.rest = VecDeque::new();
+            }
         }
-        Some(event)
+        Some(first.event)
     }
 
     fn is_full(&self, new_bytes: usize, options: &MonitorOptions) -> bool {

@@ -1,0 +1,142 @@
+//! A map that gives out the numbers of its values itself.
+
+use std::marker::PhantomData;
+
+/// Values under numbers that are given out one after another, from 0 to below an end and again.
+///
+/// A value stands where the last bits of its number say. A number whose place is taken is left out, so that looking one up is
+/// one look and no search, and neighbours stand side by side. There are at least twice as many places as values.
+#[derive(Debug)]
+pub(super) struct Numbering<K, V> {
+    places: Vec<Option<(u32, V)>>,
+    n_values: usize,
+    next: u32,
+    /// The greatest number; one less than a power of two.
+    last: u32,
+    key: PhantomData<K>,
+}
+
+/// Places that stay when all values are gone, and are not made before there is one.
+const PLACES_MIN: usize = 8;
+
+impl<K: Copy + From<u32> + Into<u32>, V> Numbering<K, V> {
+    /// With numbers of so many bits.
+    pub(super) fn new(n_bits: u32) -> Numbering<K, V> {
+        let last = u32::MAX >> (u32::BITS - n_bits);
+        Numbering { places: Vec::new(), n_values: 0, next: 0, last, key: PhantomData }
+    }
+
+    /// Takes a value in, and gives its number.
+    pub(super) fn insert(&mut self, value: V) -> K {
+        if self.n_values * 2 >= self.places.len() {
+            self.spread((self.places.len() * 2).max(PLACES_MIN));
+        }
+        loop {
+            let number = self.next;
+            self.next = self.next.wrapping_add(1) & self.last;
+            let place = self.place(number);
+            if let Some(free @ None) = self.places.get_mut(place) {
+                *free = Some((number, value));
+                self.n_values += 1;
+                return number.into();
+            }
+        }
+    }
+
+    /// Moves all to so many places, a power of two.
+    fn spread(&mut self, n_places: usize) {
+        let before = std::mem::take(&mut self.places);
+        self.places.resize_with(n_places, || None);
+        for (number, value) in before.into_iter().flatten() {
+            let place = self.place(number);
+            self.places[place] = Some((number, value));
+        }
+    }
+
+    #[inline]
+    fn place(&self, number: u32) -> usize {
+        number as usize & self.places.len().wrapping_sub(1)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: K) -> Option<&V> {
+        let number = key.into();
+        match self.places.get(self.place(number)) {
+            Some(Some((of, value))) if *of == number => Some(value),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, key: K) -> Option<&mut V> {
+        let number = key.into();
+        let place = self.place(number);
+        match self.places.get_mut(place) {
+            Some(Some((of, value))) if *of == number => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: K) -> Option<V> {
+        self.get(key)?;
+        let place = self.place(key.into());
+        let (_, value) = self.places.get_mut(place)?.take()?;
+        self.n_values -= 1;
+        if self.n_values == 0 && self.places.len() > PLACES_MIN * 1024 {
+            self.places = Vec::new();
+        }
+        Some(value)
+    }
+
+    /// Takes out those of which this is true.
+    pub(super) fn extract(&mut self, mut is_it: impl FnMut(&V) -> bool) -> Vec<V> {
+        let taken = self.places.iter_mut().filter_map(|place| place.take_if(|(_, value)| is_it(value)));
+        let values: Vec<V> = taken.map(|(_, value)| value).collect();
+        self.n_values -= values.len();
+        values
+    }
+
+    /// Takes all out.
+    pub(super) fn take_all(&mut self) -> Vec<V> {
+        self.n_values = 0;
+        std::mem::take(&mut self.places).into_iter().flatten().map(|(_, value)| value).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fodo_ca::Ioid;
+
+    use super::*;
+
+    #[test]
+    fn numbers_follow_one_another_and_leave_out_those_whose_place_is_taken() {
+        let mut numbering: Numbering<Ioid, char> = Numbering::new(4);
+        let first = numbering.insert('a');
+
+        let others: Vec<u32> = (0..20)
+            .map(|_| {
+                let number = numbering.insert('b');
+                assert_eq!(numbering.remove(number), Some('b'));
+                number.0
+            })
+            .collect();
+
+        assert_eq!(others, [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 1, 2, 3, 4, 5, 6]);
+        assert_eq!((numbering.get(first), numbering.get(Ioid(8))), (Some(&'a'), None));
+    }
+
+    #[test]
+    fn values_keep_their_numbers_while_their_places_become_more() {
+        let mut numbering: Numbering<Ioid, u32> = Numbering::new(31);
+
+        let numbers: Vec<Ioid> = (0..1000).map(|value| numbering.insert(value)).collect();
+        let odd = numbering.extract(|value| value % 2 == 1);
+
+        assert_eq!(odd.len(), 500);
+        for (value, number) in (0..1000).zip(numbers) {
+            assert_eq!(numbering.remove(number), (value % 2 == 0).then_some(value));
+        }
+        assert!(numbering.take_all().is_empty());
+    }
+}
