@@ -14,7 +14,7 @@ use crate::eca::Eca;
 use crate::frame::{Framer, Plan, Receiver};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
 use crate::outbox::Outbox;
-use crate::subscriptions::{self, Subscription};
+use crate::subscriptions::{Subscription, Subscriptions};
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit, search};
 
 /// The server's end of one circuit.
@@ -33,7 +33,7 @@ struct Inner {
     /// Channels whose end is among the latest events. Their numbers are not given away before the
     /// caller has heard of it, or a channel that is created meanwhile would end in their place.
     cleared: Vec<Sid>,
-    subscriptions: subscriptions::OfPeer,
+    subscriptions: Subscriptions,
     user: String,
     host: String,
     has_channels: bool,
@@ -64,7 +64,7 @@ impl Circuit {
             events: Vec::new(),
             channels: Slab::new(),
             cleared: Vec::new(),
-            subscriptions: subscriptions::OfPeer::default(),
+            subscriptions: Subscriptions::default(),
             user: String::new(),
             host: String::new(),
             has_channels: false,

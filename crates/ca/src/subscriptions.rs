@@ -1,7 +1,6 @@
-//! The subscriptions of one circuit, found by their number and by their channel.
+//! The subscriptions of one circuit, found by their number, which the peer has chosen, and by their channel.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher, RandomState};
 
 use crate::dbr::DbrType;
 use crate::{Sid, SubscriptionId};
@@ -19,15 +18,12 @@ pub struct Subscription {
 
 /// Subscriptions by number; those of a channel end together without a look at the others.
 #[derive(Debug, Default)]
-pub struct Subscriptions<S> {
-    by_id: HashMap<SubscriptionId, Subscription, S>,
+pub struct Subscriptions {
+    by_id: HashMap<SubscriptionId, Subscription>,
     by_channel: BTreeSet<(Sid, SubscriptionId)>,
 }
 
-/// Those whose numbers the peer has chosen.
-pub type OfPeer = Subscriptions<RandomState>;
-
-impl<S: BuildHasher> Subscriptions<S> {
+impl Subscriptions {
     /// Adds one, in the place of another with its number.
     pub fn insert(&mut self, id: SubscriptionId, subscription: Subscription) {
         if let Some(before) = self.by_id.insert(id, subscription) {
@@ -70,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_channel_takes_its_own_subscriptions_along() {
-        let mut subscriptions = OfPeer::default();
+        let mut subscriptions = Subscriptions::default();
         for (id, sid) in [(0, 1), (7, 1), (u32::MAX, 1), (3, 2), (4, 0)] {
             subscriptions.insert(SubscriptionId(id), Subscription { sid: Sid(sid), dbr: DbrType(6), count: 1 });
         }

@@ -12,7 +12,7 @@ use fodo_ca::{Cid, Rights};
 use fodo_data::{Array, Kind, Reading, Value};
 
 use self::state::{Phase, State, Trouble};
-use super::circuit::{Afterwards, Circuit, Place};
+use super::circuit::{Afterwards, Circuit, Place, Seat};
 use super::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
 use super::notice::Notice;
 use super::operation::{Given, Operation, OperationCore, Task};
@@ -280,6 +280,11 @@ impl ChannelCore {
         if let Some(until) = &mut lock(&self.state).until_active {
             until.waiting.retain(|(waiting, _)| !std::ptr::eq(&**waiting, operation));
         }
+    }
+
+    /// Where its monitors run.
+    pub(super) fn seats(&self) -> Vec<Seat> {
+        lock(&self.state).monitors.iter().filter_map(|monitor| monitor.seat()).collect()
     }
 
     pub(super) fn forget_monitor(&self, monitor: &Arc<MonitorCore>) {

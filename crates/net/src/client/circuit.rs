@@ -440,7 +440,7 @@ impl Circuit {
 impl State {
     /// Ends the subscriptions of a monitor, where they are still known.
     fn cancel(&mut self, seat: Seat) {
-        for subscription in std::iter::once(seat.subscription).chain(seat.description) {
+        for subscription in seat.subscriptions() {
             let Some(subscribed) = self.subscriptions.remove(subscription) else { continue };
             if self.phase == Phase::Open {
                 let request = &subscribed.monitor().options().request;
@@ -471,4 +471,10 @@ pub(super) struct Seat {
     subscription: SubscriptionId,
     /// The one that keeps units, limits and labels up to date.
     description: Option<SubscriptionId>,
+}
+
+impl Seat {
+    fn subscriptions(&self) -> impl Iterator<Item = SubscriptionId> + use<> {
+        std::iter::once(self.subscription).chain(self.description)
+    }
 }

@@ -188,6 +188,11 @@ impl MonitorCore {
         lock(&self.state).place = Some((circuit.clone(), seat));
     }
 
+    /// Where it runs.
+    pub(super) fn seat(&self) -> Option<Seat> {
+        lock(&self.state).place.as_ref().map(|(_, seat)| *seat)
+    }
+
     /// What updates have with them from now on.
     pub(super) fn described(&self, meta: Arc<Meta>) {
         lock(&self.state).meta = Some(meta);

@@ -16,7 +16,7 @@ use super::super::numbering::Numbering;
 use super::super::operation::{Outcome, Waiter};
 use super::super::{Error, Refusal};
 use super::place::as_array;
-use super::{Circuit, InProgress, Place, State, Subscribed};
+use super::{Circuit, InProgress, Place, Seat, State, Subscribed};
 
 /// What answers end and updates reach; all of a circuit's state but the machine that tells of them.
 struct Answering<'a> {
@@ -136,9 +136,10 @@ impl Circuit {
     /// The server does not serve this channel, or no longer.
     fn gone(&self, state: &mut State, cid: Cid) {
         let Some(channel) = state.channels.remove(cid) else { return };
-        let is_its = |subscribed: &Subscribed| subscribed.monitor().channel().cid() == cid;
-        let lost = state.subscriptions.extract(is_its);
-        state.afterwards.dropped.extend(lost.into_iter().map(Subscribed::into_monitor));
+        for subscription in channel.seats().iter().flat_map(Seat::subscriptions) {
+            let lost = state.subscriptions.remove(subscription);
+            state.afterwards.dropped.extend(lost.map(Subscribed::into_monitor));
+        }
         self.drop_operations(state, Some(cid));
         channel.lost(self.server, Some(Refusal::Channel), &mut state.afterwards);
         self.close_if_unused(state);
