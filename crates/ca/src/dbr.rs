@@ -95,7 +95,8 @@ const ROWS: [Row; 39] = {
             Row { prefix, name: basic.name, kind: basic.kind, level: Some(level), offset, bytes, needing_meta }
         } else {
             let (name, kind, bytes, offset) = SPECIALS[number - 35];
-            let needing_meta = if number == 37 { u16::MAX } else { needing_meta(kind, None) };
+            let needing_meta =
+                if number == DbrType::STSACK_STRING.0 as usize { u16::MAX } else { needing_meta(kind, None) };
             Row { prefix: "", name, kind, level: None, offset, bytes, needing_meta }
         };
         number += 1;
