@@ -156,7 +156,7 @@ impl Worker {
                 load::produce::produce(pvs, numbers, double, &server)
             }
             Worker::WatchLibca { libca, libcom, numbers } => {
-                let client = Watching::load(&libca, &libcom).map_err(std::io::Error::other);
+                let client = Watching::load_in_worker(&libca, &libcom).map_err(std::io::Error::other);
                 client.and_then(|client| load::watch::watch(client, Book::new(numbers, None)))
             }
             Worker::DrivePlant { search, caps } => plant::worker::run(search, caps),
@@ -165,7 +165,7 @@ impl Worker {
                 fodo.and_then(|fodo| serve_slowed(fodo, slower_per_cent, stdin().lock(), stdout().lock()))
             }
             Worker::DriveLibca { libca, libcom, get } => {
-                let libca = Libca::load(&libca, &libcom).map_err(std::io::Error::other);
+                let libca = Libca::load_in_worker(&libca, &libcom).map_err(std::io::Error::other);
                 libca.and_then(|libca| match get {
                     Some(name) => print(libca, &name).map_err(std::io::Error::other),
                     None => drive(libca),

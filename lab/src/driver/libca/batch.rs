@@ -2,7 +2,8 @@
 //!
 //! libca's own threads run the callbacks. They see only [`Slot`]s, which hold nothing but atomics and live
 //! until every channel of their round is cleared: `ca_clear_channel` waits for callbacks that run and starts
-//! no more. The slots of a round whose channels cannot be cleared are kept until the context is destroyed.
+//! no more. A [`Round`] clears its channels when it is dropped, also by a panic, and leaks its slots when libca
+//! does not confirm that each channel is cleared.
 
 use std::collections::HashSet;
 use std::ffi::{c_int, c_long, c_void};
@@ -130,6 +131,31 @@ pub struct Round {
     channels: Vec<ChannelId>,
     connections: Slots,
     events: Vec<Slots>,
+    clear_channel: ClearChannel,
+}
+
+type ClearChannel = unsafe extern "C" fn(ChannelId) -> c_int;
+
+impl Round {
+    fn new(n: usize, clear_channel: ClearChannel) -> Round {
+        Round { channels: Vec::with_capacity(n), connections: Slots::new(n), events: Vec::new(), clear_channel }
+    }
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        let mut are_cleared = true;
+        for channel in self.channels.drain(..) {
+            // SAFETY: the handle came from ca_create_channel and is cleared once, since it is drained; the function
+            // belongs to the `Libca` that made the round, which outlives it.
+            are_cleared &= unsafe { (self.clear_channel)(channel) } == NORMAL;
+        }
+        if !are_cleared {
+            // A callback may still write to any slot, at any time until the process ends.
+            std::mem::forget(std::mem::replace(&mut self.connections, Slots::new(0)));
+            std::mem::forget(std::mem::take(&mut self.events));
+        }
+    }
 }
 
 unsafe extern "C" fn on_connection(connection: Connection) {
@@ -160,27 +186,21 @@ unsafe extern "C" fn on_event(event: Event) {
 impl Libca {
     /// Does `work` with channels of its own, which are cleared after it.
     pub(super) fn round(
-        &mut self,
+        &self,
         batch: &Batch,
         work: fn(&Libca, &Batch, &mut Round) -> Result<Timed, Failure>,
     ) -> Result<Timed, Failure> {
         // The first round sets it; the function stays the same as long as this process has one libca.
         let _ = USER_OF.set(self.functions.ca_puser);
-        let mut round =
-            Round { channels: Vec::with_capacity(batch.n), connections: Slots::new(batch.n), events: Vec::new() };
+        let mut round = Round::new(batch.n, self.functions.ca_clear_channel);
         let outcome = work(self, batch, &mut round);
         let start = Instant::now();
-        let mut are_cleared = true;
-        for channel in round.channels.drain(..) {
-            // SAFETY: the handle came from ca_create_channel and is cleared once, since it is drained.
-            are_cleared &= unsafe { (self.functions.ca_clear_channel)(channel) } == NORMAL;
-        }
-        self.flush()?;
+        drop(round);
+        let flushed = self.flush();
         let close_ns = Some(ns(start.elapsed()));
-        if !are_cleared {
-            self.given_up.push(round);
-        }
-        outcome.map(|timed| Timed { close_ns, ..timed })
+        let timed = outcome?;
+        flushed?;
+        Ok(Timed { close_ns, ..timed })
     }
 
     pub(super) fn flush(&self) -> Result<(), Failure> {
@@ -489,5 +509,119 @@ mod tests {
         assert_eq!(slots.n_arrived(), 1);
         assert_eq!(slots.wait(1, Duration::ZERO), Ok(()));
         assert_eq!(slots.wait(2, Duration::ZERO), Err(Failure::WrongCount { n: 1, expected: 2 }));
+    }
+
+    use std::cell::RefCell;
+    use std::sync::Weak;
+
+    use crate::driver::Variant;
+    use crate::driver::libca::tests::doubles;
+
+    thread_local! {
+        /// Channels that the doubles below made and have not cleared, and the slots that their callbacks would write to.
+        static CHANNELS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+        static SLOTS: RefCell<Weak<Arrivals>> = const { RefCell::new(Weak::new()) };
+    }
+
+    unsafe extern "C" fn create(
+        _name: *const std::ffi::c_char,
+        _on_connection: super::super::OnConnection,
+        _user: *mut c_void,
+        _priority: std::ffi::c_uint,
+        channel: *mut ChannelId,
+    ) -> c_int {
+        let number = CHANNELS.with_borrow_mut(|channels| {
+            channels.push(channels.len() + 1);
+            channels.len()
+        });
+        // SAFETY: the caller passes the address of a handle.
+        unsafe { *channel = std::ptr::without_provenance_mut(number) };
+        NORMAL
+    }
+
+    unsafe extern "C" fn clear(channel: ChannelId) -> c_int {
+        CHANNELS.with_borrow_mut(|channels| channels.retain(|known| *known != channel.addr()));
+        NORMAL
+    }
+
+    unsafe extern "C" fn fail_to_clear(_channel: ChannelId) -> c_int {
+        NORMAL + 1
+    }
+
+    unsafe extern "C" fn flush() -> c_int {
+        NORMAL
+    }
+
+    unsafe extern "C" fn fail_to_flush() -> c_int {
+        NORMAL + 1
+    }
+
+    fn libca(clear_channel: ClearChannel, flush_io: unsafe extern "C" fn() -> c_int) -> Libca {
+        let mut functions = doubles();
+        functions.ca_create_channel = create;
+        functions.ca_clear_channel = clear_channel;
+        functions.ca_flush_io = flush_io;
+        Libca::over(functions)
+    }
+
+    fn note(round: &Round) {
+        SLOTS.set(Arc::downgrade(&round.connections.arrivals));
+    }
+
+    fn make(libca: &Libca, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        note(round);
+        libca.time_creating(batch, round)
+    }
+
+    fn make_and_panic(libca: &Libca, batch: &Batch, round: &mut Round) -> Result<Timed, Failure> {
+        let _made = make(libca, batch, round);
+        panic!("a panic in the work of a round");
+    }
+
+    fn three() -> Batch {
+        Batch { pattern: "lab:{:06}".into(), n: 3, variant: Variant::Distinct }
+    }
+
+    fn n_channels() -> usize {
+        CHANNELS.with_borrow(Vec::len)
+    }
+
+    fn are_slots_alive() -> bool {
+        SLOTS.with_borrow(|slots| slots.upgrade().is_some())
+    }
+
+    #[test]
+    fn a_round_clears_its_channels_and_then_frees_what_their_callbacks_wrote_to() {
+        let made = libca(clear, flush).round(&three(), make);
+
+        assert_eq!(made.map(|timed| timed.n), Ok(3));
+        assert!(n_channels() == 0 && !are_slots_alive());
+    }
+
+    #[test]
+    fn slots_of_channels_that_were_not_cleared_stay_although_the_flush_after_it_fails() {
+        let failed = libca(fail_to_clear, fail_to_flush).round(&three(), make);
+
+        assert!(matches!(failed, Err(Failure::Operation { what, .. }) if what == "ca_flush_io"));
+        assert!(are_slots_alive());
+    }
+
+    #[test]
+    fn a_panic_in_the_work_of_a_round_clears_its_channels_before_their_slots_are_freed() {
+        let made = libca(clear, flush);
+
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| made.round(&three(), make_and_panic)));
+
+        assert!(panicked.is_err());
+        assert!(n_channels() == 0 && !are_slots_alive());
+    }
+
+    #[test]
+    fn a_panic_keeps_the_slots_of_channels_that_cannot_be_cleared() {
+        let made = libca(fail_to_clear, flush);
+
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| made.round(&three(), make_and_panic)));
+
+        assert!(panicked.is_err() && are_slots_alive());
     }
 }

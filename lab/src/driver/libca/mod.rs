@@ -17,7 +17,7 @@ use std::path::Path;
 
 use libloading::Library;
 
-use self::batch::{Connection, Event, Round};
+use self::batch::{Connection, Event};
 pub use self::watch::Watching;
 use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed, command};
 use crate::limit::OPERATION_MAX;
@@ -65,7 +65,7 @@ type OnEvent = unsafe extern "C" fn(Event);
 macro_rules! functions {
     ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The functions of libca that are used here. They are valid as long as `_libraries` is.
-        struct Functions {
+        pub(in crate::driver::libca) struct Functions {
             $($name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
             _libraries: (Library, Library),
         }
@@ -81,6 +81,20 @@ macro_rules! functions {
                     )*
                     _libraries: libraries,
                 })
+            }
+
+            /// Functions that end the test program, for a test to replace those that it calls.
+            #[cfg(test)]
+            fn uncalled(libraries: (Library, Library)) -> Functions {
+                Functions {
+                    $($name: {
+                        unsafe extern "C" fn uncalled($(_: $argument),*) $(-> $result)? {
+                            std::process::abort()
+                        }
+                        uncalled
+                    },)*
+                    _libraries: libraries,
+                }
             }
         }
     };
@@ -115,36 +129,51 @@ pub struct Libca {
     scalar: Box<TimeDouble>,
     elements: Vec<i32>,
     n_elements: usize,
-    /// Rounds that were given up; their callbacks may come until the context is destroyed.
-    given_up: Vec<Round>,
     functions: Functions,
     _stays_on_its_thread: PhantomData<*const ()>,
 }
 
 impl Libca {
     /// Loads libca and the library it needs, libCom, and makes a context in this thread.
-    pub fn load(libca: &Path, libcom: &Path) -> Result<Libca, Failure> {
+    ///
+    /// # Safety
+    /// The files are libca and libCom of EPICS 7: loading runs their initializers, and their functions are called as
+    /// `cadef.h` declares them. This thread has no context of libca yet.
+    unsafe fn load(libca: &Path, libcom: &Path) -> Result<Libca, Failure> {
         let unavailable = |why: libloading::Error| Failure::Unavailable { who: "libca".into(), why: why.to_string() };
-        // SAFETY: loading runs the initializers of the two libraries, which are those of EPICS Base as
-        // the laboratory itself has installed them; they set up C++ statics and nothing of this process.
+        // SAFETY: the caller names the two libraries of EPICS Base; their initializers set up C++ statics and nothing
+        // of this process.
         let libraries = unsafe {
             let libcom = Library::new(libcom).map_err(unavailable)?;
             (Library::new(libca).map_err(unavailable)?, libcom)
         };
         let functions = Functions::resolve(libraries).map_err(unavailable)?;
-        // SAFETY: takes a number; allowed once per thread, and `Libca` is made once, by the worker's main.
+        // SAFETY: takes a number; allowed once per thread, which the caller keeps.
         let status = unsafe { (functions.ca_context_create)(PREEMPTIVE) };
-        let libca = Libca {
+        let libca = Libca::over(functions);
+        libca.check("ca_context_create", status)?;
+        Ok(libca)
+    }
+
+    /// Loads libca in a worker process, which the laboratory starts for nothing else.
+    ///
+    /// This is the one safe entry. The rules of [`Libca::load`] hold because the only caller is `main` of a hidden
+    /// `fodo lab worker` command: the laboratory passes it the files of the installed wheel, and it calls this once. The
+    /// process is the isolation: what a wrong library does there ends with the process, and the row fails.
+    pub fn load_in_worker(libca: &Path, libcom: &Path) -> Result<Libca, Failure> {
+        // SAFETY: see above.
+        unsafe { Libca::load(libca, libcom) }
+    }
+
+    fn over(functions: Functions) -> Libca {
+        Libca {
             channels: Vec::new(),
             scalar: Box::default(),
             elements: Vec::new(),
             n_elements: 0,
-            given_up: Vec::new(),
             functions,
             _stays_on_its_thread: PhantomData,
-        };
-        libca.check("ca_context_create", status)?;
-        Ok(libca)
+        }
     }
 
     fn check(&self, what: &str, status: c_int) -> Result<(), Failure> {
@@ -341,7 +370,7 @@ impl Drop for Libca {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::mem::{offset_of, size_of};
 
@@ -357,9 +386,24 @@ mod tests {
     fn a_library_that_is_not_there_is_a_failure_and_no_crash() {
         let nowhere = Path::new("/nonexistent/libca.so");
 
-        let loaded = Libca::load(nowhere, nowhere);
+        let loaded = Libca::load_in_worker(nowhere, nowhere);
 
         assert!(matches!(loaded, Err(Failure::Unavailable { .. })));
+    }
+
+    unsafe extern "C" fn destroy_nothing() {}
+
+    unsafe extern "C" fn no_message(_status: c_long) -> *const c_char {
+        std::ptr::null()
+    }
+
+    /// Functions of a libca that does nothing; a test replaces those that it calls.
+    pub(in crate::driver::libca) fn doubles() -> Functions {
+        let libraries = (Library::from(this_program()), Library::from(this_program()));
+        let mut functions = Functions::uncalled(libraries);
+        functions.ca_context_destroy = destroy_nothing;
+        functions.ca_message = no_message;
+        functions
     }
 
     #[test]

@@ -21,9 +21,9 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// See [`Libca::load`].
-    pub fn load(libca: &Path, libcom: &Path) -> Result<Watching, Failure> {
-        Ok(Watching { libca: Libca::load(libca, libcom)?, pages: Vec::new() })
+    /// See [`Libca::load_in_worker`].
+    pub fn load_in_worker(libca: &Path, libcom: &Path) -> Result<Watching, Failure> {
+        Ok(Watching { libca: Libca::load_in_worker(libca, libcom)?, pages: Vec::new() })
     }
 }
 
