@@ -1,9 +1,11 @@
-//! The project's chores: `cargo xtask test [quick]`, `tidy`, `peers`, `count`, `fuzz SECONDS`, `soak MINUTES`.
+//! The project's chores: `cargo xtask test [quick]`, `tidy`, `peers`, `count`, `fuzz SECONDS`, `mutants N`,
+//! `soak MINUTES`.
 #![forbid(unsafe_code)]
 
 mod count;
 mod docs;
 mod fuzz;
+mod mutants;
 mod peers;
 mod programs;
 mod soak;
@@ -28,6 +30,8 @@ const USAGE: &str = "usage: cargo xtask CHORE
   count --record  writes what it counts there
   docs          runs the shell blocks of README.md and docs/
   fuzz SECONDS  fuzzes; needs a nightly toolchain and cargo-fuzz
+  mutants N [SEED]  tries N mutants of the crates against their own tests, and lists those that survive;
+                needs cargo-mutants
   soak MINUTES  runs faults at random against `fodo ioc`, and sees that nothing grows and nobody else is harmed";
 
 fn main() -> ExitCode {
@@ -46,6 +50,8 @@ fn main() -> ExitCode {
         ["count", "--record"] => count::record(&root),
         ["docs"] => docs::run_shell_blocks(&root).map(|said| println!("{said}")),
         ["fuzz", seconds] => fuzz::run(&root, seconds),
+        ["mutants", sample_size] => mutants::run(&root, sample_size, None),
+        ["mutants", sample_size, seed] => mutants::run(&root, sample_size, Some(seed)),
         ["soak", minutes] => soak::run(&root, minutes),
         _ => Err(USAGE.to_string()),
     };
