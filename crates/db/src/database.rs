@@ -1,20 +1,17 @@
 //! The running database: reading at any time, one turn of the crank at a time.
 
-use std::cmp::Reverse;
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
 
 use crate::core::Core;
-use crate::limit::{DEFERRED_PER_CALL_MAX, SCANNED_PER_TICK_MAX};
 use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::prime;
-use crate::scan::{Place, ScanCounts};
+use crate::scan::{Place, ScanCounts, Scans};
 use crate::state::States;
-use crate::turn::{Deferred, Engine, Turn, Waiter, settle_scan};
+use crate::turn::{Engine, Turn, Waiter, settle_scan};
 use crate::{AccessLevel, Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError, PutId};
 
 /// A running database. Shared by threads: reads take a small lock per record, processing one lock.
@@ -144,7 +141,7 @@ impl Database {
         out: &mut Vec<Event>,
     ) -> (Result<(), PutError>, Option<Instant>) {
         let mut engine = self.engine();
-        let mut turn = Turn { core: &self.core, engine: &mut engine, now, events: out, waiters: Vec::new(), depth: 0 };
+        let mut turn = Turn::new(&self.core, &mut engine, now, out);
         let result = match input {
             Input::Start => {
                 start(&mut turn);
@@ -172,11 +169,11 @@ impl Database {
                 Ok(())
             }
         };
-        for _ in 0..DEFERRED_PER_CALL_MAX {
-            let Some(deferred) = turn.engine.deferred.pop_front() else { break };
-            turn.run_deferred(deferred);
-        }
-        let has_more = !turn.engine.deferred.is_empty() || !turn.engine.scans.pending.is_empty();
+        turn.slice(1, |turn| {
+            let deferred = turn.engine.deferred.pop();
+            deferred.map(|deferred| turn.run_deferred(deferred)).is_some()
+        });
+        let has_more = !turn.engine.deferred.is_empty() || turn.engine.scans.n_pending() > 0;
         engine.resume_at = has_more.then_some(now.monotonic);
         (result, engine.deadline())
     }
@@ -239,7 +236,7 @@ fn start(turn: &mut Turn) {
             (Place::of(common), common.phase, type_name, common.process_at_init)
         });
         if let Some((place, phase, type_name, pini)) = facts {
-            turn.engine.scans.add(&place, record);
+            turn.engine.scans.add(&place, record, turn.now.monotonic);
             if RUNS.contains(&pini) {
                 at_init.push((pini, phase, type_name, record));
             }
@@ -247,6 +244,7 @@ fn start(turn: &mut Turn) {
     }
     at_init.sort_by_key(|(pini, phase, type_name, _)| (*pini, *phase, *type_name));
     for (.., record) in at_init {
+        turn.begin_chain();
         turn.process(record);
     }
     for record in gated {
@@ -254,32 +252,24 @@ fn start(turn: &mut Turn) {
     }
     turn.engine.scans.start(turn.now.monotonic);
     // A link whose source PINI has just changed has its first round already.
-    let mut have_theirs: HashSet<u32> = HashSet::new();
-    have_theirs.extend(turn.engine.deferred.iter().filter_map(|deferred| match deferred {
-        Deferred::Follow { record, .. } => Some(*record),
-        _ => None,
-    }));
     for follower in followers {
-        if have_theirs.insert(follower.record) {
-            let deferred = Deferred::Follow { record: follower.record, when: follower.when };
-            turn.engine.deferred.push_back(deferred);
-        }
+        turn.engine.deferred.follow(follower.record, follower.when);
     }
 }
 
-/// Timers that are due, then scans, as many records as one call may.
+/// Timers that are due, then scans, as much of each as one call may.
 fn tick(turn: &mut Turn) {
     let now = turn.now.monotonic;
-    while let Some(Reverse((due, ..))) = turn.engine.timers.peek()
-        && *due <= now
-    {
-        if let Some(Reverse((_, _, timer))) = turn.engine.timers.pop() {
-            turn.run_timer(timer);
-        }
-    }
+    turn.slice(1, |turn| {
+        let timer = turn.engine.timers.pop_due(now);
+        timer.map(|timer| turn.run_timer(timer)).is_some()
+    });
     turn.engine.scans.collect(now);
-    for _ in 0..SCANNED_PER_TICK_MAX {
-        let Some(record) = turn.engine.scans.pending.pop_front() else { break };
-        turn.process(record);
+    let n_lists = turn.engine.scans.n_pending();
+    for scan in Scans::fastest_first() {
+        turn.slice(n_lists, |turn| {
+            let record = turn.engine.scans.pop(scan);
+            record.map(|record| turn.process(record)).is_some()
+        });
     }
 }

@@ -9,6 +9,7 @@ mod calc;
 mod common;
 mod core;
 mod database;
+mod deferred;
 mod field;
 mod filter;
 mod hash;
@@ -34,6 +35,7 @@ mod site;
 mod state;
 mod step;
 mod strftime;
+mod timers;
 mod turn;
 
 use std::fmt;
@@ -161,7 +163,7 @@ pub enum Event {
         /// Value, alarm and time at that moment.
         reading: Reading,
     },
-    /// A record with the device support stdio writes a line.
+    /// A record with the device support stdio writes a line, or the database reports what it had to bound.
     Printed {
         /// Where to.
         stream: Stream,

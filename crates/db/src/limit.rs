@@ -1,12 +1,27 @@
 //! The bounds of the database, each with its reason.
 
+use std::time::Duration;
+
 /// How deep processing may nest through PP links before one of them counts as broken. Plants nest
 /// a handful; every level costs stack. FLNK chains do not nest and have no limit.
 pub(crate) const DEPTH_MAX: u16 = 48;
-/// Records that one tick processes of scan lists; the rest waits for the next, so that puts get in between.
-pub(crate) const SCANNED_PER_TICK_MAX: usize = 512;
-/// Deferred work (CP, RPRO, CA outputs) that one call does; loops of CP links go on in the next call.
-pub(crate) const DEFERRED_PER_CALL_MAX: usize = 512;
+/// Records that one chain may process before its links count as broken. Every record that a link leads to may lead to
+/// twenty more, so that a dozen records nest into a chain without end; no plant has as many records in one chain as
+/// this, and they take less than a second.
+pub(crate) const CHAIN_MAX: u64 = 250_000;
+/// Timers, records of scan lists, or deferred work (CP, RPRO, CA outputs) that one call does, counted each with the
+/// records that it processes. The rest is left to the next call, so that puts get in between.
+pub(crate) const SLICE_MAX: u64 = 512;
+/// The shortest delay: some record is due for ever where delays are below the clock's resolution. A record that starts
+/// itself anew takes a small part of one processor.
+pub(crate) const DELAY_MIN: Duration = Duration::from_micros(100);
+/// The longest delay, ten years: clocks end somewhere.
+pub(crate) const DELAY_MAX: Duration = Duration::from_secs(300_000_000);
+/// Events that were posted and wait, as in Base. Records that post an event twice and wait for it double them.
+pub(crate) const EVENTS_PENDING_MAX: usize = 2000;
+/// Puts through channels (CA) to records that are here which wait; a link beyond it is broken. Larger than what one
+/// chain of a plant writes. Records that write to each other twice double them.
+pub(crate) const PUTS_PENDING_MAX: usize = 10_000;
 /// How often a record may be found active before it goes into SCAN alarm, as in Base.
 pub(crate) const LOCK_COUNT_MAX: u8 = 10;
 /// `meta` of calc inputs asks the linked record, which may ask its own.

@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 
 use fodo_data::Value;
 
+use crate::deferred::Deferred;
 use crate::post::LONG_STRING;
-use crate::turn::{Deferred, Turn, Waiter};
+use crate::turn::{Turn, Waiter};
 use crate::{Event, PutError};
 
 /// Who waits for one record, in the order in which they came.
@@ -53,7 +54,7 @@ impl Turn<'_> {
         if let Some(line) = self.engine.lines.get_mut(&record)
             && !std::mem::replace(&mut line.is_called, true)
         {
-            self.engine.deferred.push_back(Deferred::Next { record });
+            self.engine.deferred.push(Deferred::Next { record });
         }
     }
 

@@ -98,7 +98,7 @@ pub(crate) enum Trigger {
 }
 
 /// Which change of a link's target processes the record that has the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum When {
     Always,
     IfPassive,

@@ -9,12 +9,13 @@ use fodo_data::{Kind, Meta, Reading, Text, TimeStamp, Value};
 use crate::Event;
 use crate::common::row;
 use crate::core::{Core, DIGITS};
+use crate::deferred::Deferred;
 use crate::field::SPECIAL;
 use crate::inherit::{Raised, inherit};
 use crate::link::{Inherit, Link, Path, Special, Target, When};
 use crate::record::link_of;
 use crate::step::Broken;
-use crate::turn::{Deferred, PROC, Turn};
+use crate::turn::{PROC, Turn};
 
 /// A link that leads out of this database. When its text changes it is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -280,7 +281,7 @@ impl Turn<'_> {
         self.events.push(Event::Unwanted { link: outside.link });
         // Whoever waits for a put must not wait for ever.
         if let Some((_, number)) = outside.lock().awaited.take() {
-            self.engine.deferred.push_back(Deferred::Written { record, number });
+            self.engine.deferred.push(Deferred::Written { record, number });
         }
     }
 
@@ -313,7 +314,7 @@ impl Turn<'_> {
     pub(crate) fn forward_by_put(&mut self, path: &Path) {
         if let Target::Field { record, field: PROC, .. } = path.target {
             let value = Value::from(1u8);
-            self.engine.deferred.push_back(Deferred::Put { record, field: PROC, value, waiter: None });
+            let _ = self.engine.deferred.put(record, PROC, value, None);
         }
         if let Some(outside) = path.outside().filter(|outside| outside.name.to_str().ends_with(".PROC")) {
             let _ = self.drive_outside(outside, &Value::from(1i16), None);
@@ -333,10 +334,10 @@ impl Turn<'_> {
             self.with(record, |body, posts| body.link_joined(field, posts));
         }
         if let Some(number) = written {
-            self.engine.deferred.push_back(Deferred::Written { record, number });
+            self.engine.deferred.push(Deferred::Written { record, number });
         }
         if let Some(when) = outside.follows.filter(|_| is_change) {
-            self.engine.deferred.push_back(Deferred::Follow { record, when });
+            self.engine.deferred.follow(record, when);
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Posts: telling watchers what changed, while the record is locked.
 
-use std::collections::VecDeque;
-
 use fodo_data::{EventMask, Reading, Value};
 
 use crate::common::{Common, Follower};
+use crate::deferred::DeferredQueue;
 use crate::filter::Moment;
 use crate::record::Record;
 use crate::site::Nowhere;
-use crate::turn::Deferred;
 use crate::{Event, FieldRef};
 
 /// The bit of a field's number that asks for it as a long string (`FIELD$`).
@@ -26,7 +24,7 @@ const ACKS: u16 = Common::at("ACKS");
 pub(crate) struct Posts<'a> {
     pub(crate) record: u32,
     pub(crate) events: &'a mut Vec<Event>,
-    pub(crate) deferred: &'a mut VecDeque<Deferred>,
+    pub(crate) deferred: &'a mut DeferredQueue,
 }
 
 impl Posts<'_> {
@@ -38,10 +36,12 @@ impl Posts<'_> {
         let is_gated = !watchers.gates.is_empty();
         if mask.meets(EventMask::VALUE | EventMask::ALARM) {
             for follower in watchers.followers.iter().filter(|follower| follower.field == field && !follower.is_gated) {
-                follow(self.deferred, follower);
+                self.deferred.follow(follower.record, follower.when);
             }
             if is_gated {
-                through_gates(record, field, mask, false, |follower| follow(self.deferred, follower));
+                through_gates(record, field, mask, false, |follower| {
+                    self.deferred.follow(follower.record, follower.when)
+                });
             }
         }
         if is_plain {
@@ -97,13 +97,6 @@ impl Posts<'_> {
     fn emit(&mut self, record: &mut dyn Record, field: u16, mask: EventMask) {
         let reading = reading(record, field);
         self.events.push(Event::Posted { field: FieldRef { record: self.record, field }, mask, reading });
-    }
-}
-
-fn follow(deferred: &mut VecDeque<Deferred>, follower: &Follower) {
-    let follow = Deferred::Follow { record: follower.record, when: follower.when };
-    if deferred.back() != Some(&follow) {
-        deferred.push_back(follow);
     }
 }
 

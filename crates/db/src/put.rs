@@ -10,7 +10,7 @@ use crate::record::device::Device;
 use crate::record::{CHANGED, Record, number_of, with};
 use crate::scan::Scans;
 use crate::step::Entry;
-use crate::turn::{Deferred, Turn};
+use crate::turn::Turn;
 use crate::{Event, FieldRef, PutError};
 
 const DISP: u16 = Common::at("DISP");
@@ -179,7 +179,7 @@ impl Turn<'_> {
         }
         if let Some(when) = follows {
             // The first value of a CP link's target counts as a change.
-            self.engine.deferred.push_back(Deferred::Follow { record, when });
+            self.engine.deferred.follow(record, when);
         }
         Ok(())
     }

@@ -56,14 +56,12 @@ pub(crate) fn event_name(text: &Text) -> Option<Text> {
     }
 }
 
-/// The periodic scan lists and what is left of a scan in progress.
+/// The periodic scan lists, and the records that wait for an event.
 #[derive(Debug, Default)]
 pub(crate) struct Scans {
     lists: [List; SCAN_PERIODS_MS.len()],
     /// By name; each sorted by priority, the highest first, then by phase.
     events: HashMap<Text, Vec<(EventOrder, u32)>>,
-    /// Records of scans that are due, not yet processed.
-    pub(crate) pending: VecDeque<u32>,
 }
 
 type EventOrder = (Reverse<u16>, i16);
@@ -73,20 +71,31 @@ struct List {
     /// Sorted by phase; among the same phase the first added is first.
     records: Vec<(i16, u32)>,
     next: Option<Instant>,
+    /// Those of a scan that is due which are not yet processed.
+    pending: VecDeque<u32>,
     n_scanned: u64,
     n_skipped: u64,
 }
 
 impl Scans {
-    pub(crate) fn add(&mut self, place: &Place, record: u32) {
+    /// The choices of SCAN in the order in which their records are processed: the fastest has the least time.
+    pub(crate) fn fastest_first() -> impl Iterator<Item = usize> {
+        (0..SCAN_PERIODS_MS.len()).rev()
+    }
+
+    pub(crate) fn add(&mut self, place: &Place, record: u32, now: Instant) {
         if place.scan == EVENT {
             if let Some(name) = event_name(&place.event) {
                 insert(self.events.entry(name).or_default(), (Reverse(place.priority), place.phase), record);
             }
             return;
         }
-        let is_periodic = SCAN_PERIODS_MS.get(usize::from(place.scan)).is_some_and(|period| *period > 0);
-        if let (true, Some(list)) = (is_periodic, self.lists.get_mut(usize::from(place.scan))) {
+        let scan = usize::from(place.scan);
+        let period = SCAN_PERIODS_MS.get(scan).copied().filter(|period| *period > 0);
+        if let (Some(period), Some(list)) = (period, self.lists.get_mut(scan)) {
+            if list.records.is_empty() {
+                list.advance(period, now);
+            }
             insert(&mut list.records, place.phase, record);
         }
     }
@@ -100,6 +109,7 @@ impl Scans {
             self.events.retain(|_, list| !list.is_empty());
         } else if let Some(list) = self.lists.get_mut(usize::from(scan)) {
             list.records.retain(|(_, other)| *other != record);
+            list.pending.retain(|other| *other != record);
         }
     }
 
@@ -109,30 +119,33 @@ impl Scans {
         list.into_iter().flatten().map(|(_, record)| *record).collect()
     }
 
-    /// All periods begin now.
+    /// All periods begin now: the first scan of each comes at its end, as in Base.
     pub(crate) fn start(&mut self, now: Instant) {
         for (list, &period) in self.lists.iter_mut().zip(&SCAN_PERIODS_MS) {
-            list.next = (period > 0).then_some(now);
+            list.next = if period > 0 { now.checked_add(Duration::from_millis(period)) } else { None };
         }
     }
 
-    /// Moves the records of every list that is due to `pending`. A list keeps its beat: whole periods
-    /// that were missed are skipped and counted, and one whose last scan is still pending waits.
+    /// Moves the records of every list that is due to those that are pending. A list keeps its beat: whole periods
+    /// that were missed are skipped and counted, and one whose last scan is still pending waits, whatever others do.
     pub(crate) fn collect(&mut self, now: Instant) {
-        if !self.pending.is_empty() {
-            return;
+        for (list, &period) in self.lists.iter_mut().zip(&SCAN_PERIODS_MS) {
+            if list.pending.is_empty() && list.next.is_some_and(|next| next <= now) {
+                list.pending.extend(list.records.iter().map(|(_, record)| *record));
+                list.n_scanned += list.records.len() as u64;
+                list.n_skipped += list.advance(period, now).saturating_sub(1);
+            }
         }
-        // The fastest first: it has the least time.
-        for (list, &period) in self.lists.iter_mut().zip(&SCAN_PERIODS_MS).rev() {
-            let Some(next) = list.next.filter(|next| *next <= now) else { continue };
-            let period = Duration::from_millis(period);
-            self.pending.extend(list.records.iter().map(|(_, record)| *record));
-            list.n_scanned += list.records.len() as u64;
-            let behind = now.duration_since(next).as_nanos() / period.as_nanos().max(1);
-            let skipped = u32::try_from(behind).unwrap_or(u32::MAX);
-            list.n_skipped += u64::from(skipped);
-            list.next = next.checked_add(period.saturating_mul(skipped.saturating_add(1)));
-        }
+    }
+
+    /// How many lists have records that are due and not yet processed.
+    pub(crate) fn n_pending(&self) -> u64 {
+        self.lists.iter().filter(|list| !list.pending.is_empty()).count() as u64
+    }
+
+    /// Takes the next record that is due of a choice of SCAN.
+    pub(crate) fn pop(&mut self, scan: usize) -> Option<u32> {
+        self.lists.get_mut(scan)?.pending.pop_front()
     }
 
     /// When a list with records in it is due next.
@@ -160,6 +173,18 @@ impl Scans {
     }
 }
 
+impl List {
+    /// Sets the next scan to the first beat after `now`. Returns by how many periods.
+    fn advance(&mut self, period_ms: u64, now: Instant) -> u64 {
+        let Some(next) = self.next.filter(|next| *next <= now) else { return 0 };
+        let period = Duration::from_millis(period_ms);
+        let n_periods = now.duration_since(next).as_nanos() / period.as_nanos().max(1) + 1;
+        let n_periods = u32::try_from(n_periods).unwrap_or(u32::MAX);
+        self.next = next.checked_add(period.saturating_mul(n_periods));
+        n_periods.into()
+    }
+}
+
 /// Behind all that come before it or at the same place.
 fn insert<K: PartialOrd>(list: &mut Vec<(K, u32)>, key: K, record: u32) {
     let place = list.partition_point(|(other, _)| *other <= key);
@@ -178,15 +203,16 @@ mod tests {
     fn a_late_scan_keeps_its_beat_and_counts_what_it_skipped() {
         let start = Instant::now();
         let mut scans = Scans::default();
-        scans.add(&place(6, 0), 7);
+        scans.add(&place(6, 0), 7, start);
         scans.start(start);
-        scans.collect(start);
-        scans.pending.clear();
+        assert_eq!(scans.deadline(), Some(start + Duration::from_secs(1)));
+        scans.collect(start + Duration::from_secs(1));
+        assert_eq!(scans.pop(6), Some(7));
 
-        scans.collect(start + Duration::from_millis(3_250));
+        scans.collect(start + Duration::from_millis(4_250));
 
-        assert_eq!(scans.pending, [7]);
-        assert_eq!(scans.deadline(), Some(start + Duration::from_secs(4)));
+        assert_eq!((scans.pop(6), scans.pop(6)), (Some(7), None));
+        assert_eq!(scans.deadline(), Some(start + Duration::from_secs(5)));
         assert_eq!(scans.skipped(6), 2);
         let counts = ScanCounts { choice: "1 second", n_records: 1, scanned: 2, skipped: 2 };
         assert_eq!(scans.counts()[3], counts);
@@ -197,22 +223,65 @@ mod tests {
         let start = Instant::now();
         let mut scans = Scans::default();
         for (phase, record) in [(1, 10), (0, 11), (1, 12), (-1, 13)] {
-            scans.add(&place(9, phase), record);
+            scans.add(&place(9, phase), record, start);
         }
         scans.start(start);
 
-        scans.collect(start);
+        scans.collect(start + Duration::from_millis(100));
 
-        assert_eq!(scans.pending, [13, 11, 10, 12]);
+        let order: Vec<u32> = std::iter::from_fn(|| scans.pop(9)).collect();
+        assert_eq!(order, [13, 11, 10, 12]);
+    }
+
+    #[test]
+    fn a_list_whose_scan_is_pending_waits_and_holds_no_other() {
+        let start = Instant::now();
+        let mut scans = Scans::default();
+        scans.add(&place(6, 0), 7, start);
+        scans.add(&place(9, 0), 8, start);
+        scans.start(start);
+        scans.collect(start + Duration::from_secs(1));
+        assert_eq!((scans.pop(9), scans.n_pending()), (Some(8), 1));
+
+        scans.collect(start + Duration::from_secs(2));
+
+        assert_eq!((scans.pop(9), scans.pop(9)), (Some(8), None));
+        assert_eq!((scans.pop(6), scans.pop(6)), (Some(7), None));
+    }
+
+    #[test]
+    fn a_list_that_was_empty_keeps_its_beat_and_has_skipped_nothing() {
+        let start = Instant::now();
+        let mut scans = Scans::default();
+        scans.start(start);
+
+        scans.add(&place(6, 0), 7, start + Duration::from_millis(5_300));
+
+        assert_eq!(scans.deadline(), Some(start + Duration::from_secs(6)));
+        scans.collect(start + Duration::from_secs(6));
+        assert_eq!((scans.pop(6), scans.skipped(6)), (Some(7), 0));
+    }
+
+    #[test]
+    fn a_record_that_leaves_its_list_is_no_longer_due() {
+        let start = Instant::now();
+        let mut scans = Scans::default();
+        scans.add(&place(6, 0), 7, start);
+        scans.start(start);
+        scans.collect(start + Duration::from_secs(1));
+
+        scans.remove(6, 7);
+
+        assert_eq!((scans.pop(6), scans.n_pending()), (None, 0));
     }
 
     #[test]
     fn records_of_an_event_run_in_the_order_of_priority_and_phase() {
         let mut scans = Scans::default();
-        scans.add(&place(EVENT, 1), 10);
-        scans.add(&place(EVENT, 0), 11);
-        scans.add(&Place { priority: 2, ..place(EVENT, 5) }, 12);
-        scans.add(&Place { event: "other".into(), ..place(EVENT, 0) }, 13);
+        scans.add(&place(EVENT, 1), 10, Instant::now());
+        scans.add(&place(EVENT, 0), 11, Instant::now());
+        scans.add(&Place { priority: 2, ..place(EVENT, 5) }, 12, Instant::now());
+        scans.add(&Place { event: "other".into(), ..place(EVENT, 0) }, 13, Instant::now());
 
         assert_eq!(scans.of_event(&"alarm".into()), [12, 11, 10]);
         scans.remove(EVENT, 11);

@@ -4,19 +4,20 @@
 //! leaves the record goes through [`Step::leave`], so that never two records are locked at once.
 
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use fodo_data::{Kind, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::breaktable::BreakTable;
 use crate::calc::escaped;
+use crate::deferred::Deferred;
 use crate::link::{Link, Path, Target, Trigger};
 use crate::menu;
 use crate::outside::Outside;
 use crate::post::Posts;
 use crate::record::{Record, lock};
 use crate::site::Site;
-use crate::turn::{Deferred, Timer, Turn, Waiter, Work, refuse_active, refuse_disabled};
+use crate::timers::Timer;
+use crate::turn::{Turn, Waiter, Work, refuse_active, refuse_disabled};
 use crate::{Event, Stream};
 
 /// Whether a record is done.
@@ -124,6 +125,11 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             self.post(|record, posts| refuse_active(record, posts));
             return false;
         }
+        if !self.turn.count(self.record) {
+            self.lock().common().has_failed = true;
+            return false;
+        }
+        let common = self.lock().common();
         common.has_failed = false;
         common.lock_count = 0;
         let disable_link = common.disable_link.path();
@@ -318,7 +324,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     pub(crate) fn notify(&mut self, link: impl Fn(&R) -> &Link) -> bool {
         let target = link(self.lock()).target();
         let Target::Field { record: to, .. } = target else { return false };
-        self.turn.engine.deferred.push_back(Deferred::Notify { from: self.record, to });
+        self.turn.engine.deferred.push(Deferred::Notify { from: self.record, to });
         true
     }
 
@@ -334,8 +340,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
             return false;
         }
         let waiter = Some(Waiter::Record { record: self.record, number });
-        self.turn.engine.deferred.push_back(Deferred::Put { record, field, value: value.into(), waiter });
-        true
+        self.turn.engine.deferred.put(record, field, value.into(), waiter).is_ok()
     }
 
     /// Reads through a link without processing what it leads to, and without an alarm of its own.
@@ -452,13 +457,13 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// Asks to be completed later.
     pub(crate) fn complete_after(&mut self, delay_s: f64) -> Outcome {
-        self.turn.start_timer(delay(delay_s), Timer::Complete(self.record));
+        self.turn.start_timer(delay_s, Timer::Complete(self.record));
         Outcome::Waiting
     }
 
     /// Asks to be completed once the chain in hand is done, as Base's callback tasks do it.
     pub(crate) fn complete_next(&mut self) -> Outcome {
-        self.turn.engine.deferred.push_back(Deferred::Complete { record: self.record });
+        self.turn.engine.deferred.push(Deferred::Complete { record: self.record });
         Outcome::Waiting
     }
 
@@ -469,7 +474,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
 
     /// Asks for the end of a momentary output.
     pub(crate) fn release_after(&mut self, delay_s: f64) {
-        self.turn.start_timer(delay(delay_s), Timer::Release(self.record));
+        self.turn.start_timer(delay_s, Timer::Release(self.record));
     }
 
     /// SCAN was changed by the record itself.
@@ -477,12 +482,6 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         let (turn, record) = self.leave();
         turn.rescan(record, before);
     }
-}
-
-/// A delay of seconds, held to what a timer can count; not a number is at once.
-fn delay(seconds: f64) -> Duration {
-    const LONGEST_S: f64 = 3e8;
-    Duration::from_secs_f64(if seconds.is_nan() { 0.0 } else { seconds.clamp(0.0, LONGEST_S) })
 }
 
 /// What a link can be read as.

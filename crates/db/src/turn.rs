@@ -1,15 +1,15 @@
 //! One turn of the crank: processing, links, timers, and what is put off until after it.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::time::Instant;
 
 use fodo_data::{EventMask, Kind, Now, Scalar, Status, Text, TimeStamp, Value};
 
 use crate::common::Common;
 use crate::core::Core;
+use crate::deferred::{Deferred, DeferredQueue};
 use crate::inherit::{Raised, inherit};
-use crate::limit::{DEPTH_MAX, LOCK_COUNT_MAX};
+use crate::limit::{CHAIN_MAX, DEPTH_MAX, EVENTS_PENDING_MAX, LOCK_COUNT_MAX, SLICE_MAX};
 use crate::line::{Line, Wanted};
 use crate::link::{Inherit, Path, Target, Trigger, When};
 use crate::post::Posts;
@@ -17,7 +17,8 @@ use crate::put::Writer;
 use crate::record::{CHANGED, with};
 use crate::scan::{EVENT, IO_INTERRUPT, Place, Scans};
 use crate::step::{Broken, Entry};
-use crate::{Event, PutId};
+use crate::timers::{Timer, Timers, delay};
+use crate::{Event, PutId, Stream};
 
 const STAT: u16 = Common::at("STAT");
 const SEVR: u16 = Common::at("SEVR");
@@ -30,9 +31,8 @@ pub(crate) struct Engine {
     pub(crate) scans: Scans,
     /// How often a record was processed.
     pub(crate) n_processed: u64,
-    pub(crate) timers: BinaryHeap<Reverse<(Instant, u64, Timer)>>,
-    pub(crate) n_timers: u64,
-    pub(crate) deferred: VecDeque<Deferred>,
+    pub(crate) timers: Timers,
+    pub(crate) deferred: DeferredQueue,
     /// Who waits for records which are active.
     pub(crate) waits: Vec<(Waiter, u32)>,
     /// Who waits for records before they begin; bounded by the puts that the network lets in.
@@ -45,9 +45,8 @@ pub(crate) struct Engine {
 impl Engine {
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let timer = self.timers.peek().map(|Reverse((due, ..))| *due);
         let scan = if self.is_started { self.scans.deadline() } else { None };
-        [self.resume_at, timer, scan].into_iter().flatten().min()
+        [self.resume_at, self.timers.next_due(), scan].into_iter().flatten().min()
     }
 }
 
@@ -58,38 +57,6 @@ pub(crate) enum Waiter {
     Put(PutId),
     /// A record, by a number of its own: one that wrote through a channel, or has Async Soft Channel.
     Record { record: u32, number: u8 },
-}
-
-/// What a timer does to its record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Timer {
-    /// Completes the processing it waits in.
-    Complete(u32),
-    /// Sets a momentary output back and processes it.
-    Release(u32),
-}
-
-/// Work that waits until the chain in hand is done.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Deferred {
-    /// The record is done, and others wait for that.
-    Next { record: u32 },
-    /// RPRO: a put came while the record was active.
-    Reprocess { record: u32 },
-    /// The target of a link that follows it changed.
-    Follow { record: u32, when: When },
-    /// An output through a channel (CA) to a record that is here; `waiter` waits for all that it starts.
-    Put { record: u32, field: u16, value: Value, waiter: Option<Waiter> },
-    /// All that a record began as a [`Waiter`] has ended.
-    Written { record: u32, number: u8 },
-    /// A record that waits is to complete at once.
-    Abort { record: u32 },
-    /// Async Soft Channel processes what its record reads.
-    Notify { from: u32, to: u32 },
-    /// An event was posted: records whose SCAN is Event and whose EVNT names it.
-    Event { name: Text },
-    /// The second half of a record that waits for nothing but the end of the chain in hand.
-    Complete { record: u32 },
 }
 
 /// Steps of processing on the explicit stack, so that no FLNK chain is too long for the thread's.
@@ -109,9 +76,50 @@ pub(crate) struct Turn<'a> {
     /// Those whose chain is being processed; one, but for a record that several wait for.
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) depth: u16,
+    /// How many records the chain in hand may still process.
+    chain_left: u64,
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    pub(crate) fn new(core: &'a Core, engine: &'a mut Engine, now: Now, events: &'a mut Vec<Event>) -> Turn<'a> {
+        Turn { core, engine, now, events, waiters: Vec::new(), depth: 0, chain_left: CHAIN_MAX }
+    }
+
+    /// Does one piece of work after another, each with a chain of its own, until there are none or the slice is full:
+    /// then the caller's lock is to be released. `n_slices`: how many share what one call may do.
+    pub(crate) fn slice(&mut self, n_slices: u64, mut piece: impl FnMut(&mut Self) -> bool) {
+        let (mut spent, max) = (0, SLICE_MAX / n_slices.max(1));
+        loop {
+            self.begin_chain();
+            if !piece(self) {
+                return;
+            }
+            spent += (CHAIN_MAX - self.chain_left).max(1);
+            if spent >= max {
+                return;
+            }
+        }
+    }
+
+    /// What is processed from now on is another chain.
+    pub(crate) fn begin_chain(&mut self) {
+        self.chain_left = CHAIN_MAX;
+    }
+
+    /// Counts one more record in the chain in hand. False: the chain is too long, and ends here.
+    pub(crate) fn count(&mut self, record: u32) -> bool {
+        if self.chain_left == 1 {
+            let name = self.core.names.get(record as usize).cloned().unwrap_or_default();
+            let line = format!(
+                "the links of one chain process more than {CHAIN_MAX} records: {} is not processed",
+                name.to_str()
+            );
+            self.events.push(Event::Printed { stream: Stream::Error, line: line.into() });
+        }
+        self.chain_left = self.chain_left.saturating_sub(1);
+        self.chain_left > 0
+    }
+
     pub(crate) fn posts(&mut self, record: u32) -> Posts<'_> {
         Posts { record, events: self.events, deferred: &mut self.engine.deferred }
     }
@@ -140,11 +148,11 @@ impl Turn<'_> {
         self.with_waiters(waiters, |turn| turn.run(record, Entry::Completion));
     }
 
-    /// Posts an event; one that is posted again before its records have processed counts once.
+    /// Posts an event. That too many are pending is reported once, as in Base.
     pub(crate) fn post_event(&mut self, name: Text) {
-        let event = Deferred::Event { name };
-        if !self.engine.deferred.contains(&event) {
-            self.engine.deferred.push_back(event);
+        if self.engine.deferred.event(name.clone()) {
+            let line = format!("{EVENTS_PENDING_MAX} events are pending: the event {} is dropped", name.to_str());
+            self.events.push(Event::Printed { stream: Stream::Error, line: line.into() });
         }
     }
 
@@ -173,7 +181,7 @@ impl Turn<'_> {
         }
         match waiter {
             Waiter::Put(put) => self.events.push(Event::PutDone { put }),
-            Waiter::Record { record, number } => self.engine.deferred.push_back(Deferred::Written { record, number }),
+            Waiter::Record { record, number } => self.engine.deferred.push(Deferred::Written { record, number }),
         }
     }
 
@@ -220,7 +228,7 @@ impl Turn<'_> {
         // Base lets them race; whoever waits in line goes first here.
         self.call_next(record);
         if is_wanted_again {
-            self.engine.deferred.push_back(Deferred::Reprocess { record });
+            self.engine.deferred.push(Deferred::Reprocess { record });
         }
         if !self.engine.waits.is_empty() {
             let mut ended = Vec::new();
@@ -333,8 +341,7 @@ impl Turn<'_> {
             Target::Field { record, field, modifiers } => (record, field, modifiers),
         };
         if modifiers.trigger == Trigger::Channel {
-            self.engine.deferred.push_back(Deferred::Put { record: to, field, value, waiter: None });
-            return Ok(());
+            return self.engine.deferred.put(to, field, value, None);
         }
         let written = self.write(to, field, value, Writer::Record);
         if modifiers.inherit != Inherit::Not {
@@ -357,9 +364,9 @@ impl Turn<'_> {
         self.with(record, |body, _| (body.common().time, body.common().user_tag)).unwrap_or_default()
     }
 
-    pub(crate) fn start_timer(&mut self, after: Duration, timer: Timer) {
-        self.engine.n_timers += 1;
-        self.engine.timers.push(Reverse((self.now.monotonic + after, self.engine.n_timers, timer)));
+    /// `after_s`: in seconds, as a client wrote it.
+    pub(crate) fn start_timer(&mut self, after_s: f64, timer: Timer) {
+        self.engine.timers.start(timer, self.now.monotonic + delay(after_s));
     }
 
     /// SCAN or PHAS of a record changed; `before` is the scan list that it was in.
@@ -370,7 +377,7 @@ impl Turn<'_> {
         });
         if let Some(place) = place {
             self.engine.scans.remove(before, record);
-            self.engine.scans.add(&place, record);
+            self.engine.scans.add(&place, record, self.now.monotonic);
         }
     }
 
@@ -381,10 +388,12 @@ impl Turn<'_> {
             Deferred::Reprocess { record } => self.process(record),
             Deferred::Complete { record } => self.complete(record),
             Deferred::Event { name } => {
-                for record in self.engine.scans.of_event(&name) {
-                    if self.with(record, |body, _| body.common().scan) == Some(EVENT) {
-                        self.process(record);
-                    }
+                let records = self.engine.scans.of_event(&name);
+                self.engine.deferred.scan_by_event(records);
+            }
+            Deferred::ByEvent { record } => {
+                if self.with(record, |body, _| body.common().scan) == Some(EVENT) {
+                    self.process(record);
                 }
             }
             Deferred::Notify { from, to } => {
@@ -417,7 +426,7 @@ impl Turn<'_> {
                 }
             }
             Deferred::Abort { record } => {
-                self.engine.timers.retain(|Reverse((_, _, timer))| *timer != Timer::Complete(record));
+                self.engine.timers.stop(Timer::Complete(record));
                 if self.with(record, |body, _| body.common().is_active) == Some(1) {
                     self.complete(record);
                 }
@@ -447,10 +456,7 @@ impl Turn<'_> {
             is_active.then_some(high_s)
         });
         match again.flatten() {
-            Some(high_s) if high_s > 0.0 => {
-                let after = Duration::try_from_secs_f64(high_s).unwrap_or_default();
-                self.start_timer(after, Timer::Release(record));
-            }
+            Some(high_s) if high_s > 0.0 => self.start_timer(high_s, Timer::Release(record)),
             Some(_) => {}
             None => self.process(record),
         }

@@ -1,6 +1,8 @@
 //! The machine as a whole: chains, loops, timers, completion, scans, threads.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "engine/bounds.rs"]
+mod bounds;
 #[path = "engine/links.rs"]
 mod links;
 #[path = "engine/outside.rs"]
@@ -442,7 +444,7 @@ fn a_put_to_asg_is_told_and_counts_for_every_field_of_its_record() {
 fn row_76_a_wall_clock_that_jumps_moves_no_scan_and_is_what_records_are_stamped_with() {
     let db = "record(calc, n) { field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }";
     let (mut steady, mut jumping) = (Ioc::new(db), Ioc::new(db));
-    jumping.now = steady.now;
+    steady.now = jumping.now;
 
     for step in 0..100 {
         for ioc in [&mut steady, &mut jumping] {

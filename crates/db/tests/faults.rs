@@ -375,7 +375,7 @@ fn row_65_a_wall_clock_that_steps_moves_no_scan_and_no_delay_and_is_what_values_
             }
         }
         let counts = watched.map(|record| steady.number(record));
-        assert_eq!(counts, [41.0, 5.0, 4.0, 12.0, 4.0]);
+        assert_eq!(counts, [40.0, 4.0, 3.0, 11.0, 3.0]);
     }
 }
 

@@ -3,6 +3,7 @@
 use fodo_data::{EventMask, Kind, Meta, Status, Text, Value, format_f64, parse_f64};
 
 use crate::common::{Common, row};
+use crate::deferred::Deferred;
 use crate::field::record_fields;
 use crate::link::{Link, Target, Trigger};
 use crate::menu;
@@ -13,7 +14,6 @@ use crate::record::simulation::constant;
 use crate::record::stringin::cut;
 use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Outcome, Step};
-use crate::turn::Deferred;
 
 record_fields! {
     /// Values and texts for up to ten fields, one after another.
@@ -322,13 +322,13 @@ impl SSeq {
             for index in 0..N_GROUPS {
                 self.set_waiting(index, 0, posts);
             }
-            posts.deferred.push_back(abort);
+            posts.deferred.push(abort);
             return Ok(());
         }
         self.is_aborting = 1;
         posts.post(self, ABORTING, EventMask::VALUE);
         if self.progress == Progress::Delayed {
-            posts.deferred.push_back(abort);
+            posts.deferred.push(abort);
         }
         Ok(())
     }

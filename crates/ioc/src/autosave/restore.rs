@@ -267,7 +267,8 @@ mod tests {
         let mut events = Vec::new();
         database.handle(Input::Start, now, &mut events).unwrap();
         let before = value(&database, "n");
-        database.handle(Input::Tick, now, &mut events).unwrap();
+        let tick = now + std::time::Duration::from_millis(100);
+        database.handle(Input::Tick, tick, &mut events).unwrap();
 
         let number = |value: Value| value.first().unwrap().to_f64().unwrap();
         assert_eq!(number(value(&database, "n")), number(before) + 1.0);

@@ -1,0 +1,163 @@
+//! Work that waits until the chain in hand is done, with a bound for each kind of it.
+//!
+//! Follows are at most as many as there are links, since a follow that is pending is not queued again; events and puts
+//! through channels have a limit. Of all other kinds a record has one at a time.
+
+use std::collections::{HashSet, VecDeque};
+
+use fodo_data::{Text, Value};
+
+use crate::limit::{EVENTS_PENDING_MAX, PUTS_PENDING_MAX};
+use crate::link::When;
+use crate::step::Broken;
+use crate::turn::Waiter;
+
+/// Work that waits until the chain in hand is done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Deferred {
+    /// The record is done, and others wait for that.
+    Next { record: u32 },
+    /// RPRO: a put came while the record was active.
+    Reprocess { record: u32 },
+    /// The target of a link that follows it changed.
+    Follow { record: u32, when: When },
+    /// An output through a channel (CA) to a record that is here; `waiter` waits for all that it starts.
+    Put { record: u32, field: u16, value: Value, waiter: Option<Waiter> },
+    /// All that a record began as a [`Waiter`] has ended.
+    Written { record: u32, number: u8 },
+    /// A record that waits is to complete at once.
+    Abort { record: u32 },
+    /// Async Soft Channel processes what its record reads.
+    Notify { from: u32, to: u32 },
+    /// An event was posted: records whose SCAN is Event and whose EVNT names it.
+    Event { name: Text },
+    /// An event that was posted processes this record.
+    ByEvent { record: u32 },
+    /// The second half of a record that waits for nothing but the end of the chain in hand.
+    Complete { record: u32 },
+}
+
+/// Deferred work in the order in which it is done.
+#[derive(Debug, Default)]
+pub(crate) struct DeferredQueue {
+    queue: VecDeque<Deferred>,
+    follows: HashSet<(u32, When)>,
+    n_events: usize,
+    /// Events were dropped since none was pending.
+    are_events_dropped: bool,
+    n_puts: usize,
+}
+
+impl DeferredQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = DeferredQueue::default();
+    }
+
+    /// Queues what a record has one of at a time.
+    pub(crate) fn push(&mut self, deferred: Deferred) {
+        self.queue.push_back(deferred);
+    }
+
+    /// Queues that a record follows a change, unless the same is pending.
+    pub(crate) fn follow(&mut self, record: u32, when: When) {
+        if self.follows.insert((record, when)) {
+            self.queue.push_back(Deferred::Follow { record, when });
+        }
+    }
+
+    /// Queues a put through a channel.
+    pub(crate) fn put(&mut self, record: u32, field: u16, value: Value, waiter: Option<Waiter>) -> Result<(), Broken> {
+        if self.n_puts >= PUTS_PENDING_MAX {
+            return Err(Broken);
+        }
+        self.n_puts += 1;
+        self.queue.push_back(Deferred::Put { record, field, value, waiter });
+        Ok(())
+    }
+
+    /// Queues an event. True: too many are pending and it is dropped, the first since none was pending.
+    pub(crate) fn event(&mut self, name: Text) -> bool {
+        if self.n_events >= EVENTS_PENDING_MAX {
+            return !std::mem::replace(&mut self.are_events_dropped, true);
+        }
+        self.are_events_dropped &= self.n_events > 0;
+        self.n_events += 1;
+        self.queue.push_back(Deferred::Event { name });
+        false
+    }
+
+    /// Puts the records of an event before all else, in their order.
+    pub(crate) fn scan_by_event(&mut self, records: Vec<u32>) {
+        for record in records.into_iter().rev() {
+            self.queue.push_front(Deferred::ByEvent { record });
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Deferred> {
+        let deferred = self.queue.pop_front()?;
+        match &deferred {
+            Deferred::Follow { record, when } => {
+                self.follows.remove(&(*record, *when));
+            }
+            Deferred::Event { .. } => self.n_events -= 1,
+            Deferred::Put { .. } => self.n_puts -= 1,
+            _ => {}
+        }
+        Some(deferred)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_follow_is_pending_once_and_may_be_queued_again_when_it_is_taken() {
+        let mut queue = DeferredQueue::default();
+        let follow = Deferred::Follow { record: 1, when: When::Always };
+
+        queue.follow(1, When::Always);
+        queue.push(Deferred::Next { record: 2 });
+        queue.follow(1, When::Always);
+        assert_eq!(queue.pop(), Some(follow.clone()));
+        queue.follow(1, When::Always);
+
+        let rest: Vec<Deferred> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(rest, [Deferred::Next { record: 2 }, follow]);
+    }
+
+    #[test]
+    fn events_beyond_their_limit_are_dropped_and_the_first_of_them_is_to_be_reported() {
+        let mut queue = DeferredQueue::default();
+        let mut n_reports = 0;
+        for _ in 0..2 {
+            for _ in 0..EVENTS_PENDING_MAX {
+                assert!(!queue.event("ring".into()));
+            }
+            n_reports += usize::from(queue.event("ring".into()));
+            queue.pop();
+            assert!(!queue.event("ring".into()));
+            n_reports += usize::from(queue.event("ring".into()));
+            let n_events = std::iter::from_fn(|| queue.pop()).count();
+            assert_eq!(n_events, EVENTS_PENDING_MAX);
+        }
+
+        assert_eq!(n_reports, 2);
+    }
+
+    #[test]
+    fn puts_beyond_their_limit_are_broken_links() {
+        let mut queue = DeferredQueue::default();
+        for _ in 0..PUTS_PENDING_MAX {
+            assert_eq!(queue.put(0, 0, Value::from(1.0), None), Ok(()));
+        }
+
+        assert_eq!(queue.put(0, 0, Value::from(1.0), None), Err(Broken));
+        queue.pop();
+        assert_eq!(queue.put(0, 0, Value::from(1.0), None), Ok(()));
+    }
+}

@@ -1,0 +1,106 @@
+//! Timers of records: one of each kind for a record, so that there are never more than records need.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use crate::limit::{DELAY_MAX, DELAY_MIN};
+
+/// What a timer does to its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Timer {
+    /// Completes the processing it waits in.
+    Complete(u32),
+    /// Sets a momentary output back and processes it.
+    Release(u32),
+}
+
+/// Timers in the order in which they are due; of those due at one moment the first started is first.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    queue: BTreeMap<(Instant, u64), Timer>,
+    keys: HashMap<Timer, (Instant, u64)>,
+    n_started: u64,
+}
+
+impl Timers {
+    /// Starts a timer; one that runs already starts anew, as in Base.
+    pub(crate) fn start(&mut self, timer: Timer, due: Instant) {
+        self.stop(timer);
+        self.n_started += 1;
+        let key = (due, self.n_started);
+        self.queue.insert(key, timer);
+        self.keys.insert(timer, key);
+    }
+
+    pub(crate) fn stop(&mut self, timer: Timer) {
+        if let Some(key) = self.keys.remove(&timer) {
+            self.queue.remove(&key);
+        }
+    }
+
+    /// When the next timer is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.queue.keys().next().map(|(due, _)| *due)
+    }
+
+    /// Takes the first timer that is due.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
+        let first = self.queue.first_entry().filter(|first| first.key().0 <= now)?;
+        let timer = first.remove();
+        self.keys.remove(&timer);
+        Some(timer)
+    }
+}
+
+/// A delay in seconds as a client wrote it, within the limits; NaN is the shortest.
+pub(crate) fn delay(seconds: f64) -> Duration {
+    let longest_s = DELAY_MAX.as_secs_f64();
+    // NaN becomes 0.
+    Duration::from_secs_f64(seconds.max(0.0).min(longest_s)).max(DELAY_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_that_is_started_again_is_due_once_and_later() {
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut timers = Timers::default();
+
+        timers.start(Timer::Release(7), start + second);
+        timers.start(Timer::Complete(7), start + second);
+        timers.start(Timer::Release(7), start + 2 * second);
+
+        assert_eq!(timers.pop_due(start + second), Some(Timer::Complete(7)));
+        assert_eq!(timers.pop_due(start + second), None);
+        assert_eq!(timers.next_due(), Some(start + 2 * second));
+        assert_eq!(timers.pop_due(start + 2 * second), Some(Timer::Release(7)));
+        assert_eq!(timers.next_due(), None);
+    }
+
+    #[test]
+    fn timers_due_at_one_moment_run_in_the_order_in_which_they_were_started() {
+        let start = Instant::now();
+        let mut timers = Timers::default();
+        for record in [3, 1, 2] {
+            timers.start(Timer::Complete(record), start);
+        }
+
+        let order: Vec<Timer> = std::iter::from_fn(|| timers.pop_due(start)).collect();
+
+        assert_eq!(order, [3, 1, 2].map(Timer::Complete));
+    }
+
+    #[test]
+    fn every_number_is_a_delay_within_the_limits() {
+        for seconds in [f64::NAN, -1.0, f64::NEG_INFINITY, 0.0, 1e-12, 5e-324] {
+            assert_eq!(delay(seconds), DELAY_MIN, "{seconds}");
+        }
+        for seconds in [f64::INFINITY, f64::MAX, 1e300, 1e9] {
+            assert_eq!(delay(seconds), DELAY_MAX, "{seconds}");
+        }
+        assert_eq!(delay(0.25), Duration::from_millis(250));
+    }
+}

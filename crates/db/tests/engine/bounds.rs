@@ -1,0 +1,192 @@
+//! What a client can write must not keep the processing lock: delays, loops, and chains that grow without end.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use fodo_data::{Alarm, Severity, Status};
+use fodo_db::{Event, Input};
+
+use super::Ioc;
+
+/// What a client may write where a delay is wanted.
+const ODD_DELAYS: [f64; 10] =
+    [1e-12, 5e-324, -1.0, 0.0, 1e300, f64::MAX, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-5];
+
+impl Ioc {
+    /// Time passes, in as many calls as the deadlines ask for. Returns how many these were.
+    fn pass(&mut self, by: Duration) -> usize {
+        let end = self.now + by;
+        let mut n_calls = 0;
+        while self.database.deadline().is_some_and(|due| due <= end.monotonic) {
+            assert!(self.step());
+            n_calls += 1;
+        }
+        self.now = end;
+        n_calls
+    }
+
+    fn printed(&self) -> Vec<String> {
+        let lines = self.events.iter().filter_map(|event| match event {
+            Event::Printed { line, .. } => Some(line.to_string()),
+            _ => None,
+        });
+        lines.collect()
+    }
+}
+
+#[test]
+fn a_pulse_that_begins_again_when_it_ends_lets_time_pass_and_others_be_scanned() {
+    let mut ioc = Ioc::new(
+        "record(bo, x) { field(OMSL, closed_loop) field(DOL, one) field(HIGH, 1e-12) field(FLNK, count) }
+         record(bo, one) { field(VAL, 1) }
+         record(calc, count) { field(CALC, \"VAL+1\") }
+         record(calc, scanned) { field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }",
+    );
+
+    ioc.put("x.PROC", 1_i32, Some(7)).unwrap();
+    assert_eq!(ioc.done(), [7]);
+    let n_calls = ioc.pass(Duration::from_secs(1));
+
+    assert_eq!(ioc.number("scanned"), 10.0);
+    assert!(n_calls <= 10_010 && ioc.number("count") <= 10_001.0, "{n_calls} calls, {} rounds", ioc.number("count"));
+}
+
+#[test]
+fn every_number_in_the_place_of_a_delay_lets_time_pass() {
+    let delayed = [
+        ("busy", "HIGH", "field(OMSL, closed_loop) field(DOL, one)"),
+        ("bo", "HIGH", "field(OMSL, closed_loop) field(DOL, one)"),
+        ("seq", "DLY0", "field(DOL0, 1) field(LNK0, \"again.PROC CA\")"),
+        ("sseq", "DLY1", "field(DOL1, 1) field(LNK1, \"again.PROC CA\")"),
+        ("swait", "ODLY", "field(CALC, 1) field(OUTN, \"again.PROC CA\")"),
+        ("calcout", "ODLY", "field(CALC, 1) field(OUT, \"again.PROC CA\")"),
+        ("scalcout", "ODLY", "field(CALC, 1) field(OUT, \"again.PROC CA\")"),
+        ("ai", "SDLY", "field(SIMM, YES) field(SIOL, one) field(FLNK, \"again\")"),
+        ("ao", "SDLY", "field(SIMM, YES) field(SIOL, sink) field(FLNK, \"again\")"),
+        ("ai", "AFTC", "field(INP, one) field(HIGH, 1) field(HSV, MINOR) field(FLNK, again)"),
+    ];
+    for (record_type, field, rest) in delayed {
+        for delay_s in ODD_DELAYS {
+            let mut ioc = Ioc::new(&format!(
+                "record({record_type}, x) {{ {rest} }} record(bo, one) {{ field(VAL, 1) }} record(ao, sink) {{}}
+                 record(calcout, again) {{ field(CALC, \"VAL+1\") field(ODLY, 0.001) field(OUT, \"x.PROC CA\") }}
+                 record(calc, scanned) {{ field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }}"
+            ));
+            ioc.put(&format!("x.{field}"), delay_s, None).unwrap();
+            ioc.put("x.PROC", 1_i32, None).unwrap();
+
+            let n_calls = ioc.pass(Duration::from_millis(250));
+
+            assert_eq!(ioc.number("scanned"), 2.0, "{record_type}.{field} {delay_s}");
+            assert!(n_calls < 6_000, "{record_type}.{field} {delay_s}: {n_calls} calls");
+        }
+    }
+}
+
+#[test]
+fn a_pulse_that_is_put_again_before_its_end_is_longer() {
+    let mut ioc = Ioc::new("record(bo, pulse) { field(HIGH, 1) }");
+    ioc.put("pulse", 1_i32, None).unwrap();
+    ioc.pass(Duration::from_millis(600));
+    ioc.put("pulse", 1_i32, None).unwrap();
+
+    ioc.pass(Duration::from_millis(600));
+    assert_eq!(ioc.number("pulse"), 1.0);
+    ioc.pass(Duration::from_millis(600));
+
+    assert_eq!(ioc.number("pulse"), 0.0);
+    assert_eq!(ioc.database.deadline(), None);
+}
+
+#[test]
+fn fanouts_that_lead_to_one_another_sixteen_times_end_in_a_report() {
+    let mut db = String::new();
+    for index in 0..12 {
+        let links = "0123456789ABCDEF".chars();
+        let links: String = links.map(|link| format!("field(LNK{link}, f{}) ", index + 1)).collect();
+        writeln!(db, "record(fanout, f{index}) {{ {links} }}").unwrap();
+    }
+    writeln!(db, "record(calc, f12) {{ field(CALC, \"VAL+1\") }} record(calc, other) {{ field(CALC, \"VAL+1\") }}")
+        .unwrap();
+    let mut ioc = Ioc::new(&db);
+
+    ioc.put("f0.PROC", 1_i32, Some(1)).unwrap();
+
+    assert!(ioc.number("f12") > 100_000.0);
+    let printed = ioc.printed();
+    assert!(matches!(&printed[..], [line] if line.contains("more than 250000 records")), "{printed:?}");
+    assert_eq!(ioc.done(), [1]);
+    ioc.put("other.PROC", 1_i32, None).unwrap();
+    assert_eq!(ioc.number("other"), 1.0);
+}
+
+#[test]
+fn inputs_that_process_one_another_twenty_times_are_broken_links_in_the_end() {
+    let mut db = String::new();
+    for index in 0..12 {
+        let inputs: String = ('A'..='U').map(|input| format!("field(INP{input}, \"c{} PP\") ", index + 1)).collect();
+        writeln!(db, "record(calc, c{index}) {{ {inputs} }}").unwrap();
+    }
+    db.push_str("record(calc, c12) { field(CALC, \"1\") }");
+    let mut ioc = Ioc::new(&db);
+
+    ioc.put("c0.PROC", 1_i32, None).unwrap();
+
+    assert_eq!(ioc.printed().len(), 1);
+    let alarm = ioc.database.read(ioc.field("c0")).alarm;
+    assert_eq!(alarm, Alarm { severity: Severity::Invalid, status: Status::LINK });
+}
+
+#[test]
+fn an_event_that_doubles_itself_is_dropped_and_reported_and_a_scan_goes_on() {
+    let mut ioc = Ioc::new(
+        "record(calcout, a) { field(CALC, 1) field(OEVT, ring) field(SCAN, Event) field(EVNT, ring) }
+         record(calcout, b) { field(CALC, 1) field(OEVT, ring) field(SCAN, Event) field(EVNT, ring) }
+         record(calc, scanned) { field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }",
+    );
+    ioc.put("a.PROC", 1_i32, None).unwrap();
+
+    for _ in 0..100 {
+        ioc.now = ioc.now + Duration::from_millis(10);
+        ioc.database.handle(Input::Tick, ioc.now, &mut ioc.events).unwrap();
+    }
+
+    assert_eq!(ioc.number("scanned"), 10.0);
+    assert!(ioc.printed()[0].contains("the event ring is dropped"), "{:?}", ioc.printed());
+}
+
+#[test]
+fn puts_through_channels_that_double_themselves_become_broken_links() {
+    let mut ioc = Ioc::new(
+        "record(dfanout, d) { field(OUTA, \"d.PROC CA\") field(OUTB, \"d.PROC CA\") }
+         record(calc, scanned) { field(SCAN, \".1 second\") field(CALC, \"VAL+1\") }",
+    );
+    ioc.put("d", 1_i32, None).unwrap();
+
+    for _ in 0..100 {
+        ioc.now = ioc.now + Duration::from_millis(10);
+        ioc.database.handle(Input::Tick, ioc.now, &mut ioc.events).unwrap();
+    }
+
+    assert_eq!(ioc.number("scanned"), 10.0);
+    let alarm = ioc.database.read(ioc.field("d")).alarm;
+    assert_eq!(alarm, Alarm { severity: Severity::Invalid, status: Status::LINK });
+}
+
+#[test]
+fn links_that_follow_each_other_twice_are_pending_once() {
+    let mut ioc = Ioc::new(
+        "record(calc, x) { field(CALC, \"VAL+1\") field(INPA, \"y CP\") field(INPB, \"x CP\") }
+         record(calc, y) { field(CALC, \"VAL+1\") field(INPA, \"y CP\") field(INPB, \"x CP\") }
+         record(calc, other) { field(CALC, \"VAL+1\") field(INPA, \"source CP\") } record(ao, source) {}",
+    );
+    for _ in 0..20 {
+        ioc.step();
+    }
+    let before = ioc.number("other");
+
+    ioc.put("source", 1.0, None).unwrap();
+
+    // Three are pending at most: its turn comes within the same call.
+    assert_eq!(ioc.number("other"), before + 1.0);
+}

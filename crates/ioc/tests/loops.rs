@@ -1,0 +1,50 @@
+//! Records that start themselves anew without end: clients are served all the same, and the IOC stops when asked.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use fodo_ioc::Ioc;
+use fodo_net::{ClientConfig, Context, ServerConfig, Value};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const RECORDS: &str = r#"
+record(bo, "pulse") { field(OMSL, "closed_loop") field(DOL, "one") }
+record(bo, "one") { field(VAL, "1") }
+record(calc, "x") { field(CALC, "VAL+1") field(INPA, "y CP") field(INPB, "x CP") }
+record(calc, "y") { field(CALC, "VAL+1") field(INPA, "x CP") field(INPB, "y CP") }
+record(calcout, "first") { field(CALC, "1") field(OEVT, "ring") field(SCAN, "Event") field(EVNT, "ring") }
+record(calcout, "second") { field(CALC, "1") field(OEVT, "ring") field(SCAN, "Event") field(EVNT, "ring") }
+record(ao, "other") {}
+"#;
+
+#[test]
+fn endless_loops_keep_no_client_waiting_and_no_stop() {
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("loops.db");
+    std::fs::write(&file, RECORDS).unwrap();
+    let config = ServerConfig {
+        interfaces: vec![Ipv4Addr::LOCALHOST],
+        port: 0,
+        beacon_addresses: Vec::new(),
+        beacons_to_interfaces: false,
+        ..ServerConfig::default()
+    };
+    let ioc = Ioc::load(&[(file, String::new())]).unwrap().serve(config).unwrap();
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ioc.udp_port()));
+    let context = Context::new(ClientConfig::at(vec![server]));
+    let put = |name: &str, value: f64| context.channel(name).unwrap().put(value, PATIENCE).unwrap();
+    put("pulse.HIGH", 1e-12);
+    put("pulse.PROC", 1.0);
+    put("first.PROC", 1.0);
+
+    for number in 0..20 {
+        put("other", f64::from(number));
+    }
+
+    let value = context.channel("other").unwrap().get(PATIENCE).unwrap().value;
+    assert_eq!(value, Value::from(19.0));
+    let stopped = Instant::now();
+    ioc.stop();
+    assert!(stopped.elapsed() < PATIENCE);
+}
