@@ -40,6 +40,10 @@ const RECORDS: &[(&str, &str)] = &[
     ("subArray", "subArray"),
     ("compress", "compress"),
     ("printf", "printf"),
+    ("aSub", "aSub"),
+    ("histogram", "histogram"),
+    ("permissive", "permissive"),
+    ("state", "state"),
 ];
 
 /// Fields that are not compared, and why.

@@ -139,8 +139,8 @@ impl Core {
         let (record_type, row, own, text_size) = match self.cell(record) {
             Some(cell) => {
                 let kind = cell.record_type();
-                let (own, text_size) = cell.own_facts();
-                (kind.name, row(kind.rows, number), own.filter(|_| number == kind.value), text_size)
+                let (own, text_size) = cell.own_facts(number);
+                (kind.name, row(kind.rows, number), own, text_size)
             }
             None => ("", None, None, 0),
         };

@@ -6,6 +6,7 @@ use std::time::Instant;
 use fodo_data::{Meta, Now, Reading, Text, TimeStamp, Value};
 
 use crate::core::Core;
+use crate::deferred::Deferred;
 use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::prime;
@@ -226,6 +227,9 @@ fn start(turn: &mut Turn) {
     for record in 0..turn.core.records.len() as u32 {
         let facts = turn.core.with(record, |body| {
             settle_scan(body);
+            if body.post_interval_s().is_some() {
+                turn.engine.deferred.push(Deferred::DelayPosts { record });
+            }
             let type_name = body.record_type().name;
             let common = body.common();
             let watchers = common.watchers.as_deref();

@@ -35,6 +35,8 @@ pub(crate) enum Deferred {
     ByEvent { record: u32 },
     /// The second half of a record that waits for nothing but the end of the chain in hand.
     Complete { record: u32 },
+    /// The interval of [`crate::record::Record::post_interval_s`] begins.
+    DelayPosts { record: u32 },
 }
 
 /// Deferred work in the order in which it is done.

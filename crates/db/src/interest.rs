@@ -10,7 +10,7 @@ const IN_TYPES: &[(&str, &[&str], u8)] = &[
     ("N", &["compress"], 1),
     ("NELM", &["subArray"], 0),
     ("OLEN", &["lso"], 3),
-    ("OVAL", &["lsi", "lso", "stringin", "stringout"], 3),
+    ("OVAL", &["aSub", "lsi", "lso", "permissive", "state", "stringin", "stringout"], 3),
     ("PVAL", &["ao"], 3),
     ("SELM", &["sel"], 0),
     ("SELN", &["sel"], 0),
@@ -18,16 +18,16 @@ const IN_TYPES: &[(&str, &[&str], u8)] = &[
 
 const LEVEL_0: &[&str] = &[
     "AMSG", "ASG", "BUSY", "CALC", "DESC", "DISA", "DISV", "FMT", "INDX", "IVLS", "LEN", "NAME", "NAMSG", "NORD",
-    "NUSE", "OCAL", "OEVT", "OFF", "OLEN", "OMOD", "OUSE", "OVAL", "POVL", "PVAL", "RBV", "RVAL", "SEVR", "STAT",
-    "SVAL", "TPRO", "VAL",
+    "NUSE", "OCAL", "OEVT", "OFF", "OLEN", "OMOD", "OUSE", "OVAL", "POVL", "PVAL", "RBV", "RVAL", "SEVR", "SGNL",
+    "STAT", "SVAL", "TPRO", "VAL", "WFLG",
 ];
 
 const LEVEL_2: &[&str] =
     &["ACKS", "ACKT", "EOFF", "ESLO", "IVOA", "IVOV", "LCNT", "NSEV", "NSTA", "ROFF", "SDLY", "SIMS"];
 
 const LEVEL_3: &[&str] = &[
-    "AFVL", "ALST", "CVB", "HASH", "INIT", "INX", "LALM", "LBRK", "MLST", "NLST", "OBIT", "ORAW", "ORBV", "PROC",
-    "RES", "SDEF", "UTAG",
+    "AFVL", "ALST", "CVB", "HASH", "INIT", "INX", "LALM", "LBRK", "MCNT", "MLST", "NLST", "OBIT", "OFLG", "ONAM",
+    "ORAW", "ORBV", "PROC", "RES", "SDEF", "UTAG", "WDTH",
 ];
 
 const LEVEL_4: &[&str] = &["OLDN", "OLDSIMM"];
@@ -39,6 +39,10 @@ pub(crate) fn level(record_type: &str, field: &str) -> u8 {
         return *level;
     }
     match field.as_bytes() {
+        // The arrays of aSub, how long they are, and how long they were.
+        [b'A'..=b'U'] | [b'V', b'A', b'L', _] if record_type == "aSub" => 2,
+        [b'N', b'E', _] | [b'N', b'E', b'V', _] if record_type == "aSub" => 3,
+        [b'O', b'N', b'V', _] if record_type == "aSub" => 4,
         // A to U, and what they were before.
         [b'A'..=b'U'] => 0,
         [b'L', b'A'..=b'U'] => 3,
@@ -58,6 +62,7 @@ mod tests {
     fn a_field_has_its_level_by_its_name_unless_its_record_type_says_otherwise() {
         assert_eq!(["VAL", "EGU", "ACKS", "PROC", "OLDSIMM"].map(|field| level("ao", field)), [0, 1, 2, 3, 4]);
         assert_eq!([level("calc", "A"), level("calc", "LA"), level("calc", "LOW")], [0, 3, 1]);
+        assert_eq!(["A", "VALA", "NEA", "NEVA", "ONVA", "FTA"].map(|field| level("aSub", field)), [2, 2, 3, 3, 4, 1]);
         assert_eq!([level("lsi", "OLEN"), level("lso", "OLEN")], [0, 3]);
     }
 }

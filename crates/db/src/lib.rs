@@ -53,7 +53,7 @@ pub use load::{
 };
 pub use outside::{News, OutsideFacts, OutsideLink, OutsideStatus, Use};
 pub use record::array::KINDS;
-pub use routine::{Call, Routine, RoutineFailed};
+pub use routine::{ArrayCall, ArrayElement, Call, RoutineFailed};
 pub use scan::ScanCounts;
 pub use security::{Access, AccessFile, AccessInput, AccessLevel, AccessPart, Granted, Security};
 pub use site::{Site, Zone};

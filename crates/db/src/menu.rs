@@ -7,6 +7,8 @@ macro_rules! menus {
 }
 
 menus! {
+    ASUB_EFLG ["NEVER", "ON CHANGE", "ALWAYS"];
+    ASUB_LFLG ["IGNORE", "READ"];
     AO_OIF ["Full", "Incremental"];
     OOPT [
         "Every Time", "On Change", "When Zero", "When Non-zero", "Transition To Zero", "Transition To Non-zero",
@@ -25,6 +27,7 @@ menus! {
     FTYPE [
         "STRING", "CHAR", "UCHAR", "SHORT", "USHORT", "LONG", "ULONG", "INT64", "UINT64", "FLOAT", "DOUBLE", "ENUM",
     ];
+    HISTOGRAM_CMD ["Read", "Clear", "Start", "Stop"];
     IVOA ["Continue normally", "Don't drive outputs", "Set output to IVOV"];
     OMSL ["supervisory", "closed_loop"];
     PINI ["NO", "YES", "RUN", "RUNNING", "PAUSE", "PAUSED"];

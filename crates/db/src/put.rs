@@ -287,7 +287,7 @@ fn keep_simulation_mode(body: &mut dyn Record) {
 /// Puts a value of the field's own kind into its place.
 fn set(body: &mut dyn Record, field: u16, row: &FieldInfo, value: Value) -> Result<(), PutError> {
     if row.dbf == Dbf::Array {
-        let (kind, count_max) = body.value_facts().unwrap_or((Kind::F64, 1));
+        let (kind, count_max) = body.own_facts(field).unwrap_or((Kind::F64, 1));
         let array = fitting(value, kind, count_max)?;
         let Some(Slot::Array(place)) = body.slot(field) else { return Err(PutError::ReadOnly) };
         *place = array;

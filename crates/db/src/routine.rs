@@ -1,27 +1,162 @@
-//! Routines: what sub records call by name.
+//! Routines: what sub and aSub records call by name.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use fodo_data::{Array, Kind, Text};
+
 use crate::calc::N_ARGS;
 
-/// What a routine is given.
+/// The input arrays and the output arrays of an aSub record.
+pub(crate) const N_ARRAYS: usize = 21;
+/// Bytes of one text in an array, as in Base.
+const TEXT_BYTES_MAX: usize = 39;
+
+/// What a routine of a sub record works on.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// The inputs A to U; a change stays, and is told.
+    /// The inputs A to U; changes stay and are posted.
     pub args: &'a mut [f64; N_ARGS],
-    /// VAL: what it was, and what it becomes.
+    /// VAL: its last value, and what it becomes.
     pub value: &'a mut f64,
 }
 
-/// A routine could not do its work: the record goes into SOFT alarm of BRSV's severity. So it does when one panics.
+/// What a routine of an aSub record works on. Inputs and outputs are named by the letters `'A'` to `'U'`.
+#[derive(Debug)]
+pub struct ArrayCall<'a> {
+    pub(crate) inputs: &'a [Array; N_ARRAYS],
+    pub(crate) outputs: &'a mut [Array; N_ARRAYS],
+    pub(crate) output_capacities: &'a [u32; N_ARRAYS],
+}
+
+impl ArrayCall<'_> {
+    /// The elements of an input: as many as NEA says for `'A'`.
+    ///
+    /// Fails when `T` is not the type in FTA, or when there is no such letter.
+    pub fn input<T: ArrayElement>(&self, letter: char) -> Result<&[T], RoutineFailed> {
+        index(letter).and_then(|index| T::elements(self.inputs.get(index)?)).ok_or(RoutineFailed)
+    }
+
+    /// An input of any type. `None`: there is no such letter.
+    pub fn input_array(&self, letter: char) -> Option<&Array> {
+        self.inputs.get(index(letter)?)
+    }
+
+    /// The elements that an output has now.
+    ///
+    /// Fails when `T` is not the type in FTVA (for `'A'`), or when there is no such letter.
+    pub fn output<T: ArrayElement>(&self, letter: char) -> Result<&[T], RoutineFailed> {
+        index(letter).and_then(|index| T::elements(self.outputs.get(index)?)).ok_or(RoutineFailed)
+    }
+
+    /// Sets an output and its length (VALA and NEVA for `'A'`). Elements beyond NOVA are dropped; texts keep 39 bytes.
+    ///
+    /// Fails when `T` is not the type in FTVA, or when there is no such letter.
+    pub fn set_output<T: ArrayElement>(&mut self, letter: char, elements: &[T]) -> Result<(), RoutineFailed> {
+        let index = index(letter).ok_or(RoutineFailed)?;
+        let capacity = self.output_capacities.get(index).ok_or(RoutineFailed)?;
+        let output = self.outputs.get_mut(index).ok_or(RoutineFailed)?;
+        let elements = elements.get(..*capacity as usize).unwrap_or(elements);
+        *output = T::array(elements, output.kind()).ok_or(RoutineFailed)?;
+        Ok(())
+    }
+}
+
+/// Counted from A.
+fn index(letter: char) -> Option<usize> {
+    ('A'..='U').position(|other| other == letter)
+}
+
+/// A type that elements of inputs and outputs of an aSub record have: `f64` for DOUBLE, `u8` for UCHAR, `u16` for USHORT
+/// and ENUM, [`Text`] for STRING.
+pub trait ArrayElement: Sized + sealed::Sealed {
+    /// The elements of an array of this type.
+    #[doc(hidden)]
+    fn elements(array: &Array) -> Option<&[Self]>;
+
+    /// An array of a kind that has elements of this type.
+    #[doc(hidden)]
+    fn array(elements: &[Self], kind: Kind) -> Option<Array>;
+}
+
+mod sealed {
+    /// Nobody else implements [`super::ArrayElement`].
+    pub trait Sealed {}
+}
+
+macro_rules! array_elements {
+    ($($rust:ty: $($kind:ident)|+;)*) => {$(
+        impl sealed::Sealed for $rust {}
+
+        impl ArrayElement for $rust {
+            fn elements(array: &Array) -> Option<&[Self]> {
+                match array {
+                    $(Array::$kind(elements) => Some(elements),)+
+                    _ => None,
+                }
+            }
+
+            fn array(elements: &[Self], kind: Kind) -> Option<Array> {
+                match kind {
+                    $(Kind::$kind => Some(Array::$kind(Arc::new(elements.to_vec()))),)+
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+array_elements! {
+    i8: I8; u8: U8; i16: I16; u16: U16 | Enum; i32: I32; u32: U32; i64: I64; u64: U64; f32: F32; f64: F64;
+}
+
+impl sealed::Sealed for Text {}
+
+impl ArrayElement for Text {
+    fn elements(array: &Array) -> Option<&[Self]> {
+        if let Array::Text(texts) = array { Some(texts) } else { None }
+    }
+
+    fn array(elements: &[Self], kind: Kind) -> Option<Array> {
+        let cut = |text: &Text| match text.as_bytes().get(..TEXT_BYTES_MAX) {
+            Some(start) => Text::from_bytes(start),
+            None => text.clone(),
+        };
+        (kind == Kind::Text).then(|| Array::Text(Arc::new(elements.iter().map(cut).collect())))
+    }
+}
+
+/// A routine could not do its work: the record goes into SOFT alarm with the severity in BRSV. A routine that panics
+/// counts as failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoutineFailed;
 
-/// Runs inside the processing of its record, so it must not wait for anything.
-pub type Routine = Arc<dyn Fn(Call<'_>) -> Result<(), RoutineFailed> + Send + Sync>;
+/// A routine of sub records.
+pub(crate) type Routine = Arc<dyn Fn(Call<'_>) -> Result<(), RoutineFailed> + Send + Sync>;
+
+/// A routine of aSub records.
+#[derive(Clone)]
+pub(crate) struct ArrayRoutine(Arc<ArrayFn>);
+
+type ArrayFn = dyn Fn(&mut ArrayCall<'_>) -> Result<i32, RoutineFailed> + Send + Sync;
+
+impl fmt::Debug for ArrayRoutine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ArrayRoutine")
+    }
+}
+
+impl ArrayRoutine {
+    /// Calls the routine; what VAL is to be.
+    pub(crate) fn call(&self, call: &mut ArrayCall<'_>) -> i32 {
+        const FAILED: i32 = -1;
+        // The arrays are valid whichever of them it has set.
+        let result = catch_unwind(AssertUnwindSafe(|| (self.0)(call)));
+        result.unwrap_or(Err(RoutineFailed)).unwrap_or(FAILED)
+    }
+}
 
 /// Calls a routine. One that panics has failed: its record goes into alarm, and all records go on.
 pub(crate) fn call(routine: &Routine, call: Call<'_>) -> Result<(), RoutineFailed> {
@@ -31,20 +166,31 @@ pub(crate) fn call(routine: &Routine, call: Call<'_>) -> Result<(), RoutineFaile
 
 /// The routines that records may name.
 #[derive(Clone, Default)]
-pub(crate) struct Routines(HashMap<String, Routine>);
+pub(crate) struct Routines {
+    scalar: HashMap<String, Routine>,
+    array: HashMap<String, ArrayRoutine>,
+}
 
 impl Routines {
     pub(crate) fn add(&mut self, name: &str, routine: Routine) {
-        self.0.insert(name.to_owned(), routine);
+        self.scalar.insert(name.to_owned(), routine);
+    }
+
+    pub(crate) fn add_array(&mut self, name: &str, routine: Arc<ArrayFn>) {
+        self.array.insert(name.to_owned(), ArrayRoutine(routine));
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<Routine> {
-        self.0.get(name).cloned()
+        self.scalar.get(name).cloned()
+    }
+
+    pub(crate) fn find_array(&self, name: &str) -> Option<ArrayRoutine> {
+        self.array.get(name).cloned()
     }
 }
 
 impl fmt::Debug for Routines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.scalar.keys().chain(self.array.keys())).finish()
     }
 }

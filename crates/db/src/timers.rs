@@ -12,6 +12,8 @@ pub(crate) enum Timer {
     Complete(u32),
     /// Sets a momentary output back and processes it.
     Release(u32),
+    /// Posts what the record gathered without processing.
+    Post(u32),
 }
 
 /// Timers in the order in which they are due; of those due at one moment the first started is first.

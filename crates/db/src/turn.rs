@@ -387,6 +387,7 @@ impl<'a> Turn<'a> {
             Deferred::Next { record } => self.next_in_line(record),
             Deferred::Reprocess { record } => self.process(record),
             Deferred::Complete { record } => self.complete(record),
+            Deferred::DelayPosts { record } => self.delay_posts(record),
             Deferred::Event { name } => {
                 let records = self.engine.scans.of_event(&name);
                 self.engine.deferred.scan_by_event(records);
@@ -438,6 +439,18 @@ impl<'a> Turn<'a> {
         match timer {
             Timer::Complete(record) => self.complete(record),
             Timer::Release(record) => self.release(record),
+            Timer::Post(record) => {
+                let now = self.now.wall;
+                self.with(record, |body, posts| body.post_gathered(now, posts));
+                self.delay_posts(record);
+            }
+        }
+    }
+
+    /// The next post of what a record gathers comes an interval from now. Without an interval, one that is due stays.
+    fn delay_posts(&mut self, record: u32) {
+        if let Some(interval_s) = self.with(record, |body, _| body.post_interval_s()).flatten() {
+            self.start_timer(interval_s, Timer::Post(record));
         }
     }
 

@@ -160,13 +160,10 @@ fn a_put_waits_for_what_records_that_waited_have_started() {
 #[test]
 fn a_sub_calls_its_routine_by_name() {
     let mut loader = Loader::default();
-    loader.routine(
-        "product",
-        Arc::new(|call| {
-            *call.value = call.args.iter().take(2).product();
-            if call.value.is_finite() { Ok(()) } else { Err(RoutineFailed) }
-        }),
-    );
+    loader.routine("product", |call| {
+        *call.value = call.args.iter().take(2).product();
+        if call.value.is_finite() { Ok(()) } else { Err(RoutineFailed) }
+    });
     let db = "record(sub, s) { field(SNAM, product) field(INPA, 6) field(B, 7) field(BRSV, MAJOR) }";
     loader.load("test.db", "", &mut |_| Ok(db.as_bytes().to_vec())).unwrap();
     let mut ioc = Ioc { database: loader.finish().unwrap(), now: Now::for_test(), events: Vec::new() };

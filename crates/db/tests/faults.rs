@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::ErrorKind;
-use std::sync::Arc;
 use std::time::Duration;
 
 use fodo_data::{Alarm, Now, Severity, Status, TimeStamp, Value};
@@ -323,7 +322,7 @@ fn row_63_a_routine_that_fails_or_panics_is_an_alarm_and_its_record_is_usable_ag
         *call.value = call.args[0] * 10.0;
         if call.args[0] == 1.0 { Err(RoutineFailed) } else { Ok(()) }
     };
-    loader.routine("faulty", Arc::new(routine));
+    loader.routine("faulty", routine);
     let mut ioc = Ioc::loaded(
         loader,
         "record(sub, s) { field(SNAM, faulty) field(BRSV, MAJOR) field(UDF, 0) field(FLNK, next) }

@@ -112,7 +112,23 @@ impl Ioc {
         Ioc::of(loader)
     }
 
-    /// What a loader has collected, joined.
+    /// What a loader has collected, joined. Routines of `sub` and `aSub` records are registered with the loader first.
+    ///
+    /// ```
+    /// use fodo_db::Loader;
+    /// use fodo_ioc::Ioc;
+    ///
+    /// let mut loader = Loader::default();
+    /// loader.array_routine("mean", |call| {
+    ///     let samples = call.input::<f64>('A')?;
+    ///     let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+    ///     call.set_output('A', &[mean])?;
+    ///     Ok(0)
+    /// });
+    /// let db = "record(aSub, \"$(P)mean\") { field(SNAM, mean) field(INPA, \"$(P)samples CP\") field(NOA, 100) }";
+    /// loader.load("mean.db", "P=X:", &mut |_| Ok(db.into())).unwrap();
+    /// let ioc = Ioc::of(loader).unwrap();
+    /// ```
     pub fn of(loader: Loader) -> Result<Ioc, IocError> {
         Ioc::within(loader, None)
     }

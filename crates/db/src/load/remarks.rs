@@ -99,7 +99,10 @@ impl Loader {
         }
         if row.name == "SNAM" {
             let name = self.text(record, "SNAM").filter(|name| !name.is_empty())?;
-            let is_here = self.routines.find(&name.to_str()).is_some();
+            let is_here = match self.kind(record)?.name {
+                "aSub" => self.routines.find_array(&name.to_str()).is_some(),
+                _ => self.routines.find(&name.to_str()).is_some(),
+            };
             return (!is_here)
                 .then(|| format!("there is no routine \"{name}\" here, so the record only goes into alarm"));
         }

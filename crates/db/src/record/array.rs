@@ -61,8 +61,17 @@ pub(crate) fn initial(constants: Option<Array>, kind: Kind, capacity: u32) -> Ar
     match constants {
         Some(array) => array,
         None if capacity > 1 => Array::empty(kind),
-        None if kind == Kind::Text => Array::Text(Arc::new(vec![Text::EMPTY])),
-        None => Array::F64(Arc::new(vec![0.0])).to_kind(kind, None).unwrap_or(Array::empty(kind)),
+        None => zeros(kind, 1),
+    }
+}
+
+/// An array of zeros, or of empty texts.
+pub(crate) fn zeros(kind: Kind, n: u32) -> Array {
+    let n = n as usize;
+    match kind {
+        Kind::Text => Array::Text(Arc::new(vec![Text::EMPTY; n])),
+        Kind::F64 => Array::F64(Arc::new(vec![0.0; n])),
+        kind => Array::U8(Arc::new(vec![0; n])).to_kind(kind, None).unwrap_or(Array::empty(kind)),
     }
 }
 

@@ -125,9 +125,9 @@ impl Cell for InertCell {
         reading(&mut *lock(&self.body), field)
     }
 
-    fn own_facts(&self) -> (Option<(Kind, u32)>, u16) {
+    fn own_facts(&self, field: u16) -> (Option<(Kind, u32)>, u16) {
         let record = lock(&self.body);
-        (record.value_facts(), record.text_size())
+        (record.own_facts(field), record.text_size())
     }
 
     fn after_put(&self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str> {

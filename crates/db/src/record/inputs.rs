@@ -124,11 +124,16 @@ pub(crate) fn meta<R: Inputs>(record: &mut R, field: u16, precision: i16, meta: 
         let index = field.checked_sub(first)?;
         record.links().get(usize::from(index))
     })?;
-    if let Some(there) = input.outside().and_then(Outside::meta) {
+    meta_of_link(input, precision, meta)
+}
+
+/// Units, precision and limits of a value are those of what a link leads to; without one the precision is `precision`.
+pub(crate) fn meta_of_link(link: &Link, precision: i16, meta: &mut Meta) -> Option<Target> {
+    if let Some(there) = link.outside().and_then(Outside::meta) {
         *meta = Meta { control: meta.control, ..(*there).clone() };
         return None;
     }
-    let target = input.target();
+    let target = link.target();
     if !matches!(target, Target::Field { .. }) {
         meta.units = Default::default();
         meta.precision = precision;

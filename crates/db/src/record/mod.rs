@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fodo_data::{EventMask, Kind, Meta, Reading, Text};
+use fodo_data::{EventMask, Kind, Meta, Reading, Text, TimeStamp};
 
 use crate::common::Common;
 use crate::field::{FieldInfo, PLAIN, Slot};
@@ -13,6 +13,7 @@ use crate::routine::Routines;
 use crate::step::{Entry, Outcome, Step};
 use crate::turn::Turn;
 
+mod a_sub;
 mod aai;
 mod aao;
 mod ai;
@@ -29,6 +30,7 @@ pub(crate) mod device;
 mod dfanout;
 mod event;
 mod fanout;
+mod histogram;
 pub(crate) mod inert;
 mod inputs;
 mod int64in;
@@ -45,6 +47,7 @@ mod mbbi_direct;
 mod mbbo;
 mod mbbo_direct;
 mod output;
+mod permissive;
 mod printf;
 mod scalcout;
 mod sel;
@@ -52,6 +55,7 @@ mod selection;
 mod seq;
 mod simulation;
 mod sseq;
+mod state;
 mod states;
 mod stringin;
 mod stringout;
@@ -98,6 +102,10 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &scalcout::TYPE,
     &sseq::TYPE,
     &swait::TYPE,
+    &a_sub::TYPE,
+    &histogram::TYPE,
+    &permissive::TYPE,
+    &state::TYPE,
 ];
 
 /// What is the same for all records of a type.
@@ -156,6 +164,11 @@ pub(crate) trait Record: Fields + Send {
         None
     }
 
+    /// The kind of a field and how many elements it holds, where the record decides that.
+    fn own_facts(&self, field: u16) -> Option<(Kind, u32)> {
+        if field == self.record_type().value { self.value_facts() } else { None }
+    }
+
     /// Bytes, NUL included, of a text field without a size of its own.
     fn text_size(&self) -> u16 {
         0
@@ -178,6 +191,14 @@ pub(crate) trait Record: Fields + Send {
     fn is_interrupted_by(&self, _field: u16) -> bool {
         true
     }
+
+    /// Seconds from one post of what the record gathered without processing to the next (SDEL); `None`: never.
+    fn post_interval_s(&self) -> Option<f64> {
+        None
+    }
+
+    /// That interval has passed.
+    fn post_gathered(&mut self, _now: TimeStamp, _posts: &mut Posts) {}
 
     /// The PV of another IOC that this link leads to was connected or lost.
     fn link_joined(&mut self, _field: u16, _posts: &mut Posts) {}
@@ -213,8 +234,8 @@ pub(crate) trait Cell: Send + Sync {
     /// Value, alarm and time of a field as they are now.
     fn reading(&self, field: u16) -> Reading;
 
-    /// [`Record::value_facts`] and [`Record::text_size`].
-    fn own_facts(&self) -> (Option<(Kind, u32)>, u16);
+    /// [`Record::own_facts`] of a field and [`Record::text_size`].
+    fn own_facts(&self, field: u16) -> (Option<(Kind, u32)>, u16);
 
     fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str>;
 
@@ -242,9 +263,9 @@ impl<R: Record + Clone + Typed + 'static> Cell for Mutex<R> {
         reading(&mut *lock(self), field)
     }
 
-    fn own_facts(&self) -> (Option<(Kind, u32)>, u16) {
+    fn own_facts(&self, field: u16) -> (Option<(Kind, u32)>, u16) {
         let record = lock(self);
-        (record.value_facts(), record.text_size())
+        (record.own_facts(field), record.text_size())
     }
 
     fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {

@@ -223,14 +223,19 @@ impl Shell {
     ) -> Result<(), Vec<LoadError>> {
         const RECORD: &str = "record(sub, \"$(IOC):exit\") { field(DESC, \"Ends the IOC\") field(SNAM, \"exit\") }";
         let Stage::Loading(loader) = &mut self.stage else { return Ok(()) };
-        loader.routine(
-            "exit",
-            Arc::new(move |call| {
-                exit(u8::from(call.args.first().is_some_and(|code| *code != 0.0)));
-                Ok(())
-            }),
-        );
+        loader.routine("exit", move |call| {
+            exit(u8::from(call.args.first().is_some_and(|code| *code != 0.0)));
+            Ok(())
+        });
         loader.load("softIocExit.db", &format!("IOC={prefix}"), &mut |_| Ok(RECORD.as_bytes().to_vec()))
+    }
+
+    /// The loader of this IOC, to register routines with. `None` from `iocInit` on.
+    pub fn loader(&mut self) -> Option<&mut Loader> {
+        match &mut self.stage {
+            Stage::Loading(loader) => Some(loader),
+            _ => None,
+        }
     }
 
     /// Where the IOC is found once it serves. Who takes it out stops it.

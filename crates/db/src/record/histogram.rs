@@ -1,0 +1,239 @@
+//! histogram: counts how often a signal lies in each of NELM equal parts of a range.
+
+use std::sync::Arc;
+
+use fodo_data::{Array, Kind, Limits, Meta, Status, TimeStamp};
+
+use crate::common::{Common, row};
+use crate::deferred::Deferred;
+use crate::field::record_fields;
+use crate::link::Target;
+use crate::menu;
+use crate::post::Posts;
+use crate::record::simulation::{self, Source, constant, simulated, source, time_source};
+use crate::record::{CHANGED, Record, record_type};
+use crate::step::{Outcome, Step};
+
+record_fields! {
+    /// Counts of a signal.
+    Histogram
+    fields {
+        "VAL" value: Array = Array::empty(Kind::U32), ASL0;
+        "NELM" n_bins: UShort = 1, NOMOD;
+        "CSTA" is_counting: Short = 1, NOMOD;
+        "CMD" command: Menu(menu::HISTOGRAM_CMD), ASL0 SPECIAL;
+        "ULIM" high: Double, SPECIAL PROP;
+        "LLIM" low: Double, SPECIAL PROP;
+        "WDTH" width: Double, NOMOD;
+        "SGNL" signal: Double, SPECIAL;
+        "PREC" precision: Short, PROP;
+        "SVL" input: InLink;
+        "MDEL" monitor_deadband: Short;
+        "MCNT" n_since_post: Short, NOMOD;
+        "SDEL" post_interval: Double, SPECIAL;
+        "SIOL" simulation_value_link: InLink;
+        "SVAL" simulation_value: Double;
+        "SIML" simulation_mode_link: InLink;
+        "SIMM" simulation_mode: Menu(menu::YES_NO), SPECIAL;
+        "SIMS" simulation_severity: Menu(menu::ALARM_SEVR);
+        "OLDSIMM" old_simulation_mode: Menu(menu::SIMM), NOMOD;
+        "SSCN" simulation_scan: Menu(menu::SCAN) = 65535;
+        "SDLY" simulation_delay: Double = -1.0;
+        "HOPR" display_high: ULong, PROP;
+        "LOPR" display_low: ULong, PROP;
+    }
+    arrays {
+    }
+    private {
+        common: Common;
+        /// VAL keeps NELM elements, however few a client puts.
+        counts: Vec<u32>;
+    }
+}
+
+record_type!(Histogram, "histogram", ["Soft Channel"]);
+simulated!(Histogram, has_raw: false);
+
+const VAL: u16 = Histogram::at("VAL");
+const CMD: u16 = Histogram::at("CMD");
+const SGNL: u16 = Histogram::at("SGNL");
+const SDEL: u16 = Histogram::at("SDEL");
+const SIMM: u16 = Histogram::at("SIMM");
+
+/// The choices of CMD; Read clears as well, as in Base.
+const CLEAR: u16 = 1;
+const START: u16 = 2;
+const STOP: u16 = 3;
+
+impl Record for Histogram {
+    fn init(&mut self) {
+        self.n_bins = self.n_bins.max(1);
+        self.counts = vec![0; usize::from(self.n_bins)];
+        self.show();
+        self.set_width();
+        simulation::init(self);
+        if let Some(value) = constant(&self.simulation_value_link) {
+            self.simulation_value = value;
+        }
+        if let Some(signal) = constant(&self.input) {
+            self.signal = signal;
+            self.common.undefined = 0;
+        }
+    }
+
+    fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
+        let row = row(Histogram::ROWS, field)?;
+        crate::meta::ranges(row, meta);
+        match row.name {
+            "SDEL" => {
+                meta.units = "s".into();
+                meta.precision = 2;
+            }
+            "ULIM" | "LLIM" | "SGNL" | "SVAL" | "WDTH" => meta.precision = self.precision,
+            _ => meta.precision = crate::meta::precision(row, meta.precision),
+        }
+        let span = match row.name {
+            "VAL" => Limits { low: self.display_low.into(), high: self.display_high.into() },
+            "WDTH" => Limits { low: 0.0, high: self.high - self.low },
+            _ => return None,
+        };
+        (meta.display, meta.control) = (span, span);
+        None
+    }
+
+    fn value_facts(&self) -> Option<(Kind, u32)> {
+        Some((Kind::U32, self.n_bins.into()))
+    }
+
+    fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
+        match field {
+            VAL => self.take_counts(),
+            CMD => self.obey(),
+            SGNL => self.count(),
+            SDEL => posts.deferred.push(Deferred::DelayPosts { record: posts.record }),
+            SIMM => {
+                simulation::swap_scan(self);
+            }
+            _ => {
+                self.set_width();
+                self.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn post_interval_s(&self) -> Option<f64> {
+        (self.post_interval > 0.0).then_some(self.post_interval)
+    }
+
+    fn post_gathered(&mut self, now: TimeStamp, posts: &mut Posts) {
+        if self.n_since_post > 0 {
+            self.common.time = now;
+            posts.post(self, VAL, CHANGED);
+            self.n_since_post = 0;
+        }
+    }
+
+    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        let mut is_read = true;
+        match source(step) {
+            Source::Device => {
+                // A link that cannot be read raises its alarm, and the last signal counts once more, as in Base.
+                if let Ok(Some(signal)) = step.fetch("SVL", |histogram| &histogram.input) {
+                    step.lock().signal = signal;
+                }
+            }
+            Source::Simulation(value, _) => {
+                let histogram = step.lock();
+                histogram.simulation_value = value.unwrap_or(histogram.simulation_value);
+                histogram.signal = histogram.simulation_value;
+                histogram.common.undefined = 0;
+            }
+            Source::Failed => is_read = false,
+            Source::Waiting(delay_s) => return step.complete_after(delay_s),
+        }
+        let simulated = time_source(step);
+        step.stamp(simulated);
+        if is_read {
+            step.lock().count();
+        }
+        step.post(Histogram::monitor);
+        Outcome::done(is_read)
+    }
+}
+
+impl Histogram {
+    fn set_width(&mut self) {
+        self.width = (self.high - self.low) / f64::from(self.n_bins);
+    }
+
+    /// The counts become VAL.
+    fn show(&mut self) {
+        self.value = Array::U32(Arc::new(self.counts.clone()));
+    }
+
+    /// What a client puts replaces the first counts; the others stay.
+    fn take_counts(&mut self) {
+        if let Array::U32(put) = &self.value {
+            self.counts.iter_mut().zip(put.iter()).for_each(|(count, put)| *count = *put);
+        }
+        self.show();
+    }
+
+    fn obey(&mut self) {
+        match std::mem::take(&mut self.command) {
+            ..=CLEAR => self.clear(),
+            START => self.is_counting = 1,
+            STOP => self.is_counting = 0,
+            _ => {}
+        }
+    }
+
+    fn clear(&mut self) {
+        self.counts.fill(0);
+        self.show();
+        self.n_since_post = self.monitor_deadband.wrapping_add(1);
+        self.common.undefined = 0;
+    }
+
+    /// The signal counts in its part of the range; a value on a border belongs to the lower part.
+    ///
+    /// Source: EPICS Base 7.0, add_count of histogramRecord; compared with softIoc 7.0.10.
+    fn count(&mut self) {
+        if self.is_counting == 0 {
+            return;
+        }
+        if self.low >= self.high && self.common.new_severity < 3 {
+            // Base sets the alarm at once, and posts nothing.
+            self.common.status = Status::SOFT.0;
+            self.common.severity = 3;
+            return;
+        }
+        if !(self.low..self.high).contains(&self.signal) {
+            return;
+        }
+        let offset = self.signal - self.low;
+        let is_within = |bin: &u16| offset <= f64::from(*bin) * self.width;
+        let bin = usize::from((1..self.n_bins).find(is_within).unwrap_or(self.n_bins)) - 1;
+        let Some(count) = self.counts.get_mut(bin) else { return };
+        // The number after the greatest is 1, as in Base.
+        *count = count.checked_add(1).unwrap_or(1);
+        if let Array::U32(shown) = &mut self.value
+            && let Some(place) = Arc::make_mut(shown).get_mut(bin)
+        {
+            *place = *count;
+        }
+        self.n_since_post = self.n_since_post.wrapping_add(1);
+    }
+
+    fn monitor(&mut self, posts: &mut Posts) {
+        let mut mask = posts.alarms(self);
+        if self.n_since_post > self.monitor_deadband {
+            mask |= CHANGED;
+            self.n_since_post = 0;
+        }
+        if !mask.is_empty() {
+            posts.post(self, VAL, mask);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! permissive: a pair of flags with which one program lets another act.
+
+use crate::common::Common;
+use crate::field::record_fields;
+use crate::post::Posts;
+use crate::record::{CHANGED, Record, record_type};
+use crate::step::{Outcome, Step};
+
+record_fields! {
+    /// A pair of flags.
+    Permissive
+    fields {
+        "VAL" value: UShort, ASL0 PP;
+        "WFLG" wait_flag: UShort, PP;
+        "LABL" label: String(20), PP;
+        "OVAL" old_value: UShort, NOMOD;
+        "OFLG" old_wait_flag: UShort, NOMOD;
+    }
+    arrays {
+    }
+    private {
+        common: Common;
+    }
+}
+
+record_type!(Permissive, "permissive", []);
+
+const VAL: u16 = Permissive::at("VAL");
+const WFLG: u16 = Permissive::at("WFLG");
+
+impl Record for Permissive {
+    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        step.lock().common.undefined = 0;
+        step.stamp(None);
+        step.post(Permissive::monitor);
+        Outcome::Done
+    }
+}
+
+impl Permissive {
+    fn monitor(&mut self, posts: &mut Posts) {
+        let mask = posts.alarms(self) | CHANGED;
+        let old_value = std::mem::replace(&mut self.old_value, self.value);
+        let old_wait_flag = std::mem::replace(&mut self.old_wait_flag, self.wait_flag);
+        if old_value != self.value {
+            posts.post(self, VAL, mask);
+        }
+        if old_wait_flag != self.wait_flag {
+            posts.post(self, WFLG, mask);
+        }
+    }
+}

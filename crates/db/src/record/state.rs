@@ -1,0 +1,44 @@
+//! state: the name of a state. Base calls the type deprecated; stringin replaces it.
+
+use crate::common::Common;
+use crate::field::record_fields;
+use crate::post::Posts;
+use crate::record::{CHANGED, Record, record_type};
+use crate::step::{Outcome, Step};
+
+record_fields! {
+    /// The name of a state.
+    State
+    fields {
+        "VAL" value: String(20), ASL0 PP;
+        "OVAL" old_value: String(20), NOMOD;
+    }
+    arrays {
+    }
+    private {
+        common: Common;
+    }
+}
+
+record_type!(State, "state", []);
+
+const VAL: u16 = State::at("VAL");
+
+impl Record for State {
+    fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
+        step.lock().common.undefined = 0;
+        step.stamp(None);
+        step.post(State::monitor);
+        Outcome::Done
+    }
+}
+
+impl State {
+    fn monitor(&mut self, posts: &mut Posts) {
+        let mask = posts.alarms(self) | CHANGED;
+        if self.old_value != self.value {
+            posts.post(self, VAL, mask);
+            self.old_value = self.value.clone();
+        }
+    }
+}
