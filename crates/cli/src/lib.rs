@@ -7,6 +7,7 @@ pub mod client;
 pub mod epics;
 pub mod exit;
 pub mod json;
+mod limit;
 pub mod local_time;
 mod log;
 pub mod mask;

@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::time::SystemTime;
 
+use fodo_ioc::printable;
 use fodo_net::log::{Level, Line, Log};
 use serde_json::Map;
 
@@ -86,11 +87,12 @@ fn told(line: &Line, format: LogFormat) -> String {
             ("left_out".to_owned(), line.n_left_out.into()),
         ]));
     }
-    // Names come from peers: a terminal is to show them, not to obey.
+    // Names come from peers and files: a terminal is to show them, not to obey.
+    let what = printable(&line.what);
     let pv = line.pv.as_ref().map(|pv| format!(" \"{}\"", pv.escape_debug())).unwrap_or_default();
     let peer = peer.map(|peer| format!(" ({peer})")).unwrap_or_default();
     let left_out = if line.n_left_out > 0 { format!("; {} like it left out", line.n_left_out) } else { String::new() };
-    format!("{} {level}: {}{pv}{peer}{left_out}\n", time.unwrap_or_default(), line.what)
+    format!("{} {level}: {what}{pv}{peer}{left_out}\n", time.unwrap_or_default())
 }
 
 #[cfg(test)]

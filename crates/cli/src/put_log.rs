@@ -1,55 +1,68 @@
 //! Puts in a file, as JSON lines. What writes it is a thread of its own behind a bounded queue, so that processing waits for no disk.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use fodo_ioc::{PutNote, TellPut};
 use fodo_net::Value;
+use fodo_net::log::{Level, Log};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde_json::{Map, Value as Json};
 
 use crate::json;
+use crate::limit::{LOGGED_ELEMENTS_MAX, PUT_LOG_REPORT_PERIOD, PUTS_AT_ONCE, WAITING_PUTS_MAX};
 use crate::local_time::Clock;
 use crate::show::Look;
-
-/// Puts that may wait for the disk: a second of what a busy client puts, in a few MiB.
-const WAITING_MAX: usize = 4096;
-/// Elements of an array that are kept: who put what, not a recording.
-const ELEMENTS_MAX: usize = 100;
-/// Lines that are written at once while more are waiting.
-const LINES_AT_ONCE: usize = 256;
 
 /// A file that puts are appended to.
 #[derive(Debug)]
 pub struct PutLog {
     queue: SyncSender<Entry>,
     left_out: Arc<LeftOut>,
-    thread: JoinHandle<io::Result<()>>,
+    thread: JoinHandle<Written>,
+}
+
+/// Whether the file could be written whenever there was something to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Always,
+    NotAlways,
 }
 
 /// Puts that are not in the file.
 #[derive(Debug, Default)]
 struct LeftOut {
-    /// Since the last line that tells of them.
-    untold: AtomicU64,
+    /// Those that no line of the file counts yet.
+    uncounted: AtomicU64,
     /// All there have been.
     all: Arc<AtomicU64>,
 }
 
 impl LeftOut {
     fn add(&self, n_puts: u64) {
-        self.untold.fetch_add(n_puts, Ordering::Relaxed);
+        self.uncounted.fetch_add(n_puts, Ordering::Relaxed);
         self.all.fetch_add(n_puts, Ordering::Relaxed);
     }
 
-    /// How many are to be told now.
-    fn take(&self) -> u64 {
-        self.untold.swap(0, Ordering::Relaxed)
+    fn uncounted(&self) -> u64 {
+        self.uncounted.load(Ordering::Relaxed)
+    }
+
+    /// A line of the file counts so many.
+    fn counted(&self, n_puts: u64) {
+        self.uncounted.fetch_sub(n_puts, Ordering::Relaxed);
+    }
+
+    fn all(&self) -> u64 {
+        self.all.load(Ordering::Relaxed)
     }
 }
 
@@ -61,12 +74,20 @@ enum Entry {
 }
 
 impl PutLog {
-    pub fn open(path: &Path) -> io::Result<PutLog> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
-        let (queue, waiting) = sync_channel(WAITING_MAX);
+    /// Opens the file. That it cannot be written later is reported to `log`.
+    ///
+    /// Nothing here ever waits for a pipe: one without a reader is an error, and one that is full costs lines.
+    pub fn open(path: &Path, log: Log) -> io::Result<PutLog> {
+        let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
+        let opened = OpenOptions::new().create(true).append(true).custom_flags(flags).open(path);
+        let file = opened.map_err(|error| match error.raw_os_error() {
+            Some(code) if code == Errno::NXIO.raw_os_error() => io::Error::other("no program reads from this pipe"),
+            _ => error,
+        })?;
         let left_out = Arc::new(LeftOut::default());
-        let counted = left_out.clone();
-        let thread = thread::Builder::new().name("fodo-puts".into()).spawn(move || write(file, &waiting, &counted))?;
+        let writer = Writer::new(file, path.display().to_string(), log, left_out.clone());
+        let (queue, waiting) = sync_channel(WAITING_PUTS_MAX);
+        let thread = thread::Builder::new().name("fodo-puts".into()).spawn(move || writer.run(&waiting))?;
         Ok(PutLog { queue, left_out, thread })
     }
 
@@ -87,47 +108,137 @@ impl PutLog {
         self.left_out.all.clone()
     }
 
-    /// Waits until all is written.
-    pub fn finish(self) -> io::Result<()> {
-        // It fails only when the thread has ended by itself, which it then tells why.
+    /// Waits until all is written. An error when the file could not be written at some time, with the number of puts that
+    /// are missing in it.
+    pub fn finish(self) -> Result<(), String> {
+        // It fails only when the thread has ended by itself.
         let _ = self.queue.send(Entry::End);
-        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread of the put log has failed")))
+        match self.thread.join() {
+            Ok(Written::Always) => Ok(()),
+            Ok(Written::NotAlways) => Err(format!("puts missing in the put log: {}", self.left_out.all())),
+            Err(_) => Err("the thread of the put log has failed".to_owned()),
+        }
     }
 }
 
 fn shortened(value: Value) -> Value {
     match value {
-        Value::Array(array) if array.len() > ELEMENTS_MAX => Value::Array(array.truncated(ELEMENTS_MAX)),
+        Value::Array(array) if array.len() > LOGGED_ELEMENTS_MAX => Value::Array(array.truncated(LOGGED_ELEMENTS_MAX)),
         value => value,
     }
 }
 
-/// Writes what comes until the end of it. A disk that is full costs what cannot be written, which is counted, and nothing else.
-fn write(mut file: File, waiting: &Receiver<Entry>, left_out: &LeftOut) -> io::Result<()> {
-    let mut result = Ok(());
-    let mut has_ended = false;
-    while !has_ended {
-        let first = waiting.recv().unwrap_or(Entry::End);
-        let mut lines = String::new();
-        let mut n_lines = 0;
-        for entry in std::iter::once(first).chain(waiting.try_iter()).take(LINES_AT_ONCE) {
-            let Entry::Put(note, count) = entry else {
-                has_ended = true;
-                break;
-            };
-            n_lines += 1;
-            lines.push_str(&line(&note, count, left_out.take()));
-        }
-        let n_missing = if has_ended { left_out.take() } else { 0 };
-        if n_missing > 0 {
-            lines.push_str(&missing(n_missing));
-        }
-        result = file.write_all(lines.as_bytes());
-        if result.is_err() {
-            left_out.add(n_lines);
+/// Writes lines. A disk that is full costs the lines that cannot be written, which are counted, and nothing else.
+struct Writer<W> {
+    file: W,
+    name: String,
+    log: Log,
+    left_out: Arc<LeftOut>,
+    /// The last line of the file lacks its end.
+    is_torn: bool,
+    written: Written,
+    /// When it was last reported that the file cannot be written.
+    reported: Option<Instant>,
+    /// It cannot be written, and that is reported.
+    is_reported: bool,
+}
+
+impl<W: Write> Writer<W> {
+    fn new(file: W, name: String, log: Log, left_out: Arc<LeftOut>) -> Writer<W> {
+        let written = Written::Always;
+        Writer { file, name, log, left_out, is_torn: false, written, reported: None, is_reported: false }
+    }
+
+    fn run(mut self, waiting: &Receiver<Entry>) -> Written {
+        self.drain(waiting);
+        self.finish()
+    }
+
+    /// Writes what is received until the end of it.
+    fn drain(&mut self, waiting: &Receiver<Entry>) {
+        let mut has_ended = false;
+        while !has_ended {
+            let first = waiting.recv().unwrap_or(Entry::End);
+            let n_left_out = self.left_out.uncounted();
+            let (mut lines, mut n_lines) = (String::new(), 0);
+            for entry in std::iter::once(first).chain(waiting.try_iter()).take(PUTS_AT_ONCE) {
+                let Entry::Put(note, count) = entry else {
+                    has_ended = true;
+                    break;
+                };
+                lines.push_str(&line(&note, count, if n_lines == 0 { n_left_out } else { 0 }));
+                n_lines += 1;
+            }
+            let n_written = self.append(&lines);
+            if n_written > 0 {
+                self.left_out.counted(n_left_out);
+            }
+            self.left_out.add(n_lines - n_written);
         }
     }
-    result
+
+    /// Counts in the file what is missing in it and not counted yet.
+    fn finish(mut self) -> Written {
+        let n_left_out = self.left_out.uncounted();
+        if n_left_out > 0 && self.append(&missing(n_left_out)) > 0 {
+            self.left_out.counted(n_left_out);
+        }
+        self.written
+    }
+
+    /// Appends lines; returns how many of them are in the file.
+    fn append(&mut self, lines: &str) -> u64 {
+        if lines.is_empty() {
+            return 0;
+        }
+        let end_of_torn_line = if self.is_torn { "\n" } else { "" };
+        let text = format!("{end_of_torn_line}{lines}");
+        let (n_bytes, result) = self.write(text.as_bytes());
+        if let Some(last) = n_bytes.checked_sub(1) {
+            self.is_torn = text.as_bytes().get(last) != Some(&b'\n');
+        }
+        self.report(result);
+        // A line that lacks only its end is in the file: the end follows before the next line.
+        let n_bytes = n_bytes.saturating_sub(end_of_torn_line.len());
+        lines.bytes().enumerate().filter(|(index, byte)| *byte == b'\n' && *index <= n_bytes).count() as u64
+    }
+
+    /// Writes as much as possible; returns how many bytes were written.
+    fn write(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
+        let mut n_written = 0;
+        while let Some(rest) = bytes.get(n_written..).filter(|rest| !rest.is_empty()) {
+            match self.file.write(rest) {
+                Ok(0) => return (n_written, Err(io::ErrorKind::WriteZero.into())),
+                Ok(n_bytes) => n_written += n_bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return (n_written, Err(error)),
+            }
+        }
+        (n_written, Ok(()))
+    }
+
+    /// Reports that the file cannot be written, at most once a period, and that it can be again.
+    fn report(&mut self, result: io::Result<()>) {
+        let name = &self.name;
+        match result {
+            Err(error) => {
+                self.written = Written::NotAlways;
+                if self.is_reported || self.reported.is_some_and(|at| at.elapsed() < PUT_LOG_REPORT_PERIOD) {
+                    return;
+                }
+                (self.is_reported, self.reported) = (true, Some(Instant::now()));
+                self.log
+                    .note(Level::Error, &format!("put log {name} cannot be written, puts are missing in it: {error}"));
+            }
+            Ok(()) if self.is_reported => {
+                self.is_reported = false;
+                let n_puts = self.left_out.all();
+                self.log
+                    .note(Level::Warning, &format!("put log {name} is written again; puts missing in it: {n_puts}"));
+            }
+            Ok(()) => {}
+        }
+    }
 }
 
 fn line(note: &PutNote, count: usize, n_left_out: u64) -> String {
@@ -155,6 +266,8 @@ fn missing(n_left_out: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
+
     use fodo_net::{Peer, TimeStamp};
 
     fn note(new: impl Into<Value>) -> PutNote {
@@ -182,28 +295,105 @@ mod tests {
         }
     }
 
+    /// A put log without its thread, and what it has reported.
+    fn writer<W: Write>(file: W) -> (Writer<W>, Arc<LeftOut>, Arc<Mutex<Vec<String>>>) {
+        let (left_out, reports) = (Arc::new(LeftOut::default()), Arc::new(Mutex::new(Vec::new())));
+        let reported = reports.clone();
+        let log = Log::new(Level::Debug, move |line| reported.lock().unwrap().push(line.what.clone()));
+        (Writer::new(file, "puts.json".to_owned(), log, left_out.clone()), left_out, reports)
+    }
+
+    /// How many puts are in a file, and how many it says are not. A line that was torn counts for nothing.
+    fn counts(text: &str) -> (u64, u64) {
+        let objects = text.lines().filter_map(|line| serde_json::from_str::<Map<String, Json>>(line).ok());
+        objects.fold((0, 0), |(n_puts, n_left_out), object| {
+            (n_puts + u64::from(object.contains_key("new")), n_left_out + object["left_out"].as_u64().unwrap())
+        })
+    }
+
+    /// A disk that is full from one number of bytes to another, as if someone then made room.
+    struct Disk {
+        bytes: Arc<Mutex<Vec<u8>>>,
+        full_at: usize,
+        /// Writes that fail before there is room again.
+        n_failures: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut held = self.bytes.lock().unwrap();
+            let room = if self.n_failures > 0 { self.full_at.saturating_sub(held.len()) } else { usize::MAX };
+            if room == 0 {
+                self.n_failures -= 1;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let n_bytes = bytes.len().min(room);
+            held.extend(&bytes[..n_bytes]);
+            Ok(n_bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn wherever_a_full_disk_tears_a_line_the_file_counts_every_put_that_is_missing_in_it() {
+        const N_PUTS: u64 = 5;
+        let line_bytes = line(&note(2.5), 1, 0).len();
+
+        for full_at in 0..=2 * line_bytes {
+            let bytes = Arc::default();
+            let disk = Disk { bytes: Arc::clone(&bytes), full_at, n_failures: 2 };
+            let (mut writer, left_out, reports) = writer(disk);
+            for _ in 0..N_PUTS {
+                let (queue, waiting) = sync_channel(2);
+                queue.send(Entry::Put(Box::new(note(2.5)), 1)).unwrap();
+                drop(queue);
+                writer.drain(&waiting);
+            }
+            writer.finish();
+
+            let text = String::from_utf8(bytes.lock().unwrap().clone()).unwrap();
+            let (n_puts, n_left_out) = counts(&text);
+            assert_eq!((n_puts + n_left_out, left_out.all()), (N_PUTS, n_left_out), "full at {full_at}: {text}");
+            assert_eq!(reports.lock().unwrap().len(), 2, "full at {full_at}: {reports:?}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_stays_full_is_reported_once_and_makes_the_end_a_failure() {
+        let disk = Disk { bytes: Arc::default(), full_at: 10, n_failures: usize::MAX };
+        let (writer, left_out, reports) = writer(disk);
+        let (queue, waiting) = sync_channel(1000);
+        (0..1000).for_each(|_| queue.send(Entry::Put(Box::new(note(2.5)), 1)).unwrap());
+        drop(queue);
+
+        assert_eq!(writer.run(&waiting), Written::NotAlways);
+
+        assert_eq!((left_out.all(), left_out.uncounted()), (1000, 1000));
+        assert_eq!(
+            *reports.lock().unwrap(),
+            ["put log puts.json cannot be written, puts are missing in it: no storage space"]
+        );
+    }
+
     #[test]
     fn what_finds_no_room_is_counted_in_the_file_and_holds_nobody_up() {
-        let folder = std::env::temp_dir().join(format!("fodo-put-log-{}", std::process::id()));
-        let n_puts = 10 * WAITING_MAX as u64;
-        let put_log = PutLog::open(&folder).unwrap();
+        let path = std::env::temp_dir().join(format!("fodo-put-log-{}", std::process::id()));
+        let n_puts = 10 * WAITING_PUTS_MAX as u64;
+        let put_log = PutLog::open(&path, Log::silent()).unwrap();
         let (tell, left_out) = (put_log.teller(), put_log.left_out());
 
         (0..n_puts).for_each(|_| tell(note(vec![2.5; 1000])));
         drop(tell);
         put_log.finish().unwrap();
 
-        let text = std::fs::read_to_string(&folder).unwrap();
-        std::fs::remove_file(&folder).unwrap();
-        let objects = text.lines().map(|line| serde_json::from_str::<Map<String, Json>>(line).unwrap());
-        let (mut n_lines, mut n_left_out) = (0, 0);
-        for object in objects {
-            n_left_out += object["left_out"].as_u64().unwrap();
-            if let Some(new) = object.get("new") {
-                n_lines += 1;
-                assert_eq!((new.as_array().unwrap().len(), &object["count"]), (ELEMENTS_MAX, &1000.into()));
-            }
-        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (n_lines, n_left_out) = counts(&text);
         assert_eq!((n_lines + n_left_out, left_out.load(Ordering::Relaxed)), (n_puts, n_left_out));
+        let first: Map<String, Json> = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert_eq!((first["new"].as_array().unwrap().len(), &first["count"]), (LOGGED_ELEMENTS_MAX, &1000.into()));
     }
 }

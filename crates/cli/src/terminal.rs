@@ -13,8 +13,7 @@ use rustyline::history::MemHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
-/// Lines that are kept to be called back.
-const HISTORY_LINES_MAX: usize = 1000;
+use crate::limit::HISTORY_LINES_MAX;
 
 /// Whether a person can type to this program: a program in the background would be stopped when it reads.
 pub fn has_person() -> bool {

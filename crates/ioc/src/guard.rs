@@ -167,7 +167,7 @@ fn number(reading: &Reading) -> Option<f64> {
 fn read(policy: &Policy, database: &Database) -> Result<Rules, Vec<LoadError>> {
     let Some((path, macros)) = &policy.access_file else { return Ok(Rules::none()) };
     let name = path.to_string_lossy();
-    let mut file = AccessFile::load(&name, macros, &mut |file| std::fs::read(file))?;
+    let mut file = AccessFile::load(&name, macros, &mut |name| crate::file::read(name))?;
     if policy.goes_by_address {
         file.resolve_hosts(&mut address_of);
     }

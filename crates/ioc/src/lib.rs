@@ -4,16 +4,20 @@
 #![forbid(unsafe_code)]
 
 pub mod autosave;
+pub mod file;
 mod guard;
 mod limit;
 mod metrics;
 mod names;
 mod outside;
+mod printable;
 mod pv;
 mod reccaster;
 pub mod shell;
 mod site;
 mod stats;
+#[cfg(test)]
+mod testing;
 mod turn;
 
 use std::fmt;
@@ -25,6 +29,7 @@ use std::time::SystemTime;
 
 pub use guard::{Policy, PutNote, TellPut};
 pub use metrics::LeftOut;
+pub use printable::printable;
 pub use reccaster::Told;
 pub use stats::Surroundings;
 
@@ -89,6 +94,21 @@ impl fmt::Display for IocError {
 
 impl std::error::Error for IocError {}
 
+/// Values that autosave could not save when the IOC ended; the log has the reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotSaved {
+    /// How many sets.
+    pub n_sets: usize,
+}
+
+impl fmt::Display for NotSaved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sets of autosave that could not be saved at the end: {}", self.n_sets)
+    }
+}
+
+impl std::error::Error for NotSaved {}
+
 /// A loaded database that is not served yet.
 #[derive(Debug)]
 pub struct Ioc {
@@ -107,7 +127,7 @@ impl Ioc {
         let mut loader = Loader::default();
         for (path, macros) in files {
             let name = path.to_string_lossy();
-            loader.load(&name, macros, &mut |file| std::fs::read(file)).map_err(IocError::Load)?;
+            loader.load(&name, macros, &mut |name| file::read(name)).map_err(IocError::Load)?;
         }
         Ioc::of(loader)
     }
@@ -310,12 +330,12 @@ impl RunningIoc {
         self.server.as_ref().map_or(0, Server::udp_port)
     }
 
-    /// Stops serving and scanning; returns when both have ended.
-    pub fn stop(self) {}
-}
+    /// Stops serving and scanning and saves a last time; returns when all has ended.
+    pub fn stop(mut self) -> Result<(), NotSaved> {
+        self.end()
+    }
 
-impl Drop for RunningIoc {
-    fn drop(&mut self) {
+    fn end(&mut self) -> Result<(), NotSaved> {
         self.outside.take();
         self.metrics.take();
         self.reccaster.take();
@@ -326,6 +346,16 @@ impl Drop for RunningIoc {
             let _ = scans.join();
         }
         // Nothing changes any more: what has changed is saved a last time.
-        self.saver.take();
+        match self.saver.take().map_or(0, Saver::finish) {
+            0 => Ok(()),
+            n_sets => Err(NotSaved { n_sets }),
+        }
+    }
+}
+
+impl Drop for RunningIoc {
+    fn drop(&mut self) {
+        // Whoever wants to know whether all is saved calls `stop`.
+        let _ = self.end();
     }
 }

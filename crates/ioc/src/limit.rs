@@ -32,6 +32,9 @@ pub const REQUEST_ERRORS_MAX: usize = 100;
 /// Values of one save file that are told not to be restored, one by one; the rest is counted.
 pub const RESTORE_ERRORS_MAX: usize = 20;
 
+/// Bytes of a file that a command line, a script or another file names: eight times a database of a million records.
+pub const FILE_BYTES_MAX: u64 = 256 << 20;
+
 /// Bytes of a save file that are read: a hundred megapixels as text. What is longer is no save file.
 pub const SAVE_FILE_BYTES_MAX: u64 = 1 << 30;
 

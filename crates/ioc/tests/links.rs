@@ -100,7 +100,7 @@ fn a_record_follows_one_of_another_ioc_through_its_restart() {
     until(&copy, 2.0);
     until_severity(&copy, Severity::None);
 
-    far.stop();
+    far.stop().unwrap();
     until_severity(&copy, Severity::Invalid);
     assert_eq!(number(&copy), 2.0);
 
@@ -120,7 +120,7 @@ fn a_pv_that_comes_back_as_another_type_is_read_and_written_as_that() {
     let (n, out) = (channel(&near, "n"), channel(&near, "out"));
     until(&n, 1.0);
 
-    far.stop();
+    far.stop().unwrap();
     let far = serve(r#"record(stringout, "x") { field(VAL, "42") field(PINI, "YES") }"#, far_port, &[]);
     until(&n, 42.0);
     until_so(&out, "written", || {
@@ -187,8 +187,8 @@ fn two_iocs_that_follow_each_other_in_a_loop_stay_bounded_and_serve_others() {
 
     assert_eq!(number(&free), 3.0);
     let start = Instant::now();
-    one.stop();
-    other.stop();
+    one.stop().unwrap();
+    other.stop().unwrap();
     assert!(start.elapsed() < PATIENCE / 4, "it takes {:?} to stop", start.elapsed());
 }
 
@@ -233,7 +233,7 @@ fn a_rule_counts_with_a_pv_of_another_ioc_and_not_without_it() {
         x.put(1.0, PATIENCE).expect("rules that are read again know what their inputs are");
     }
 
-    far.stop();
+    far.stop().unwrap();
     until_so(&x, "closed", || !may_write());
 }
 
@@ -274,7 +274,7 @@ fn row_58_an_ioc_with_links_under_way_stops_at_once() {
     until_so(&first, "running", || number(&first) > 5.0);
 
     let start = Instant::now();
-    near.stop();
+    near.stop().unwrap();
 
     assert!(start.elapsed() < Duration::from_secs(3), "it takes {:?} to stop", start.elapsed());
 }

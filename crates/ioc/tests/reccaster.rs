@@ -196,6 +196,6 @@ fn a_receiver_that_takes_nothing_holds_up_neither_records_nor_clients_nor_the_en
     last.put(Value::from(7.0), PATIENCE).unwrap();
 
     assert_eq!(last.get(PATIENCE).unwrap().value, Value::from(7.0));
-    ioc.stop();
+    ioc.stop().unwrap();
     drop(meeting);
 }

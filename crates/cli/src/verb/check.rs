@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fodo_db::{AccessFile, LoadError, Loader};
+use fodo_ioc::printable;
 use fodo_ioc::shell::{Finding, Purpose, Shell, Weight, mistakes_in_request};
 use serde_json::Map;
 
@@ -88,7 +89,7 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Find
     let (mut requests, mut n_databases) = (Vec::new(), 0);
     for file in files {
         let name = file.to_string_lossy();
-        let mut open = |name: &str| std::fs::read(name);
+        let mut open = |name: &str| fodo_ioc::file::read(name);
         match file.extension().and_then(|extension| extension.to_str()) {
             Some("acf") => {
                 found.extend(understood(&name, macros));
@@ -130,7 +131,7 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Find
 
 /// What is wrong with an access security file by itself.
 fn understood(name: &str, macros: &str) -> Vec<Finding> {
-    match AccessFile::load(name, macros, &mut |name| std::fs::read(name)) {
+    match AccessFile::load(name, macros, &mut |name| fodo_ioc::file::read(name)) {
         Ok(file) => {
             let warning = |message: &String| LoadError { message: message.clone(), ..LoadError::default() };
             file.warnings().iter().map(|text| Finding { weight: Weight::Warning, error: warning(text) }).collect()
@@ -180,7 +181,7 @@ fn shown(finding: &Finding) -> String {
     let error = &finding.error;
     let place = if error.file.is_empty() { String::new() } else { format!("{}: ", error.place()) };
     let text = LoadError { file: String::new(), ..error.clone() }.to_string();
-    format!("{place}{}: {text}\n", level(finding.weight))
+    printable(&format!("{place}{}: {text}\n", level(finding.weight))).into_owned()
 }
 
 fn object(Finding { weight, error }: &Finding) -> Map<String, serde_json::Value> {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use fodo_db::{LoadError, Macros, Undefined};
+use fodo_ioc::{file, printable};
 
 use crate::epics::Outlet;
 use crate::exit::Exit;
@@ -57,7 +58,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
         },
         Err(errors) => {
             for error in errors {
-                writeln!(outlet.err, "fodo expand: {error}")?;
+                writeln!(outlet.err, "fodo expand: {}", printable(&error.to_string()))?;
             }
             Ok(Exit::Other)
         }
@@ -94,10 +95,10 @@ fn expanded(arguments: &Arguments) -> Result<String, Vec<LoadError>> {
 /// The file itself, or in the first folder that has it.
 fn found(paths: &[String], name: &str) -> io::Result<Vec<u8>> {
     let folders = paths.iter().flat_map(|path| path.split(':')).filter(|folder| !folder.is_empty());
-    let mut result = fs::read(name);
+    let mut result = file::read(name);
     for folder in folders {
         match &result {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => result = fs::read(format!("{folder}/{name}")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => result = file::read(format!("{folder}/{name}")),
             _ => break,
         }
     }

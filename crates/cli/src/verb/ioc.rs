@@ -1,6 +1,6 @@
 //! `fodo ioc`: serves the records of `.db` files and runs `st.cmd` scripts, until a signal or a command ends it.
 
-use std::io::{self, BufRead as _, Write as _};
+use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use fodo_ioc::shell::{Flow, Place, Purpose, Shell, Start};
-use fodo_ioc::{Policy, RunningIoc};
+use fodo_ioc::{Policy, RunningIoc, printable};
 use fodo_net::ServerConfig;
 use fodo_net::config;
 use fodo_net::log::Level;
@@ -17,6 +17,7 @@ use fodo_net::log::Level;
 use crate::client::seconds;
 use crate::epics::Outlet;
 use crate::exit::Exit;
+use crate::limit::COMMAND_BYTES_MAX;
 use crate::local_time::Clock;
 use crate::log::LogFlags;
 use crate::put_log::PutLog;
@@ -229,7 +230,8 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
         let by_hangup = sender.clone();
         crate::stop::on_hangup(move || by_hangup.send(End::Hangup).unwrap_or_default())?;
     }
-    let put_log = match arguments.put_log.as_deref().map(PutLog::open).transpose() {
+    let put_log = arguments.put_log.as_deref().map(|path| PutLog::open(path, arguments.log.log()));
+    let put_log = match put_log.transpose() {
         Ok(put_log) => put_log,
         Err(error) => {
             writeln!(outlet.err, "fodo ioc: the put log cannot be written: {error}")?;
@@ -273,12 +275,13 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     })?;
     let code = wait_for_the_end(&ends, &place, arguments);
     let running = place.lock().map(|mut place| place.take()).unwrap_or_default();
-    if let Some(running) = running {
-        running.stop();
-    }
+    let saved = running.map_or(Ok(()), RunningIoc::stop).map_err(|error| error.to_string());
     drop(restore);
-    put_log.map_or(Ok(()), PutLog::finish)?;
-    Ok(code)
+    let logged = put_log.map_or(Ok(()), PutLog::finish);
+    let lost: Vec<String> = [saved, logged].into_iter().filter_map(Result::err).collect();
+    lost.iter().try_for_each(|what| writeln!(outlet.err, "fodo ioc: {what}"))?;
+    // A code that a script has chosen is not changed, unless it means success.
+    Ok(if lost.is_empty() || code != Exit::Done.code() { code } else { Exit::Other.code() })
 }
 
 /// The exit code, once it is to end.
@@ -396,21 +399,30 @@ impl Work {
 
     /// Tells why it does not serve, a line for every reason.
     fn refuse(&self, reasons: &str) -> io::Result<End> {
-        for reason in reasons.lines() {
+        for reason in printable(reasons).lines() {
             writeln!(io::stderr(), "fodo ioc: {reason}")?;
         }
         Ok(End::Failed)
     }
 
     fn lines(&self, shell: &mut Shell) -> io::Result<End> {
-        for line in io::stdin().lock().split(b'\n') {
-            match shell.run_line(&String::from_utf8_lossy(&line?)) {
+        let mut input = io::stdin().lock();
+        loop {
+            let mut line = Vec::new();
+            let n_bytes = input.by_ref().take(COMMAND_BYTES_MAX).read_until(b'\n', &mut line)?;
+            if n_bytes == 0 {
+                return Ok(End::Silence);
+            }
+            if n_bytes as u64 == COMMAND_BYTES_MAX && !line.ends_with(b"\n") {
+                self.refuse(&format!("a line of the input has more than {COMMAND_BYTES_MAX} bytes; no more is read"))?;
+                return Ok(End::Silence);
+            }
+            match shell.run_line(String::from_utf8_lossy(&line).trim_end_matches('\n')) {
                 Flow::Exit(code) => return Ok(End::Exit(code)),
-                Flow::Halted => break,
+                Flow::Halted => return Ok(End::Silence),
                 Flow::Next | Flow::Broken => {}
             }
         }
-        Ok(End::Silence)
     }
 
     fn person(&self, shell: &mut Shell) -> io::Result<End> {

@@ -5,13 +5,14 @@
 //! written to its end is there under one of the two names.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use fodo_db::Macros;
 
 use super::format::{self, Saved};
+use crate::file;
 use crate::limit::{SAVE_FILE_BYTES_MAX, SEQUENCE_FILES_MAX};
 
 /// The file's name with something behind it.
@@ -25,21 +26,17 @@ pub fn beside(path: &Path, suffix: &str) -> PathBuf {
 ///
 /// When it fails, the last one is still there, under its name or as `.savB`.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let fresh = beside(path, ".tmp");
-    if let Err(error) = write_through(&fresh, text.as_bytes()) {
-        // What little was written only takes room; that it cannot be removed changes nothing.
-        let _ = std::fs::remove_file(&fresh);
-        return Err(error);
-    }
-    match read_whole(path) {
-        Ok(before) => {
-            let suffix = if format::check(&before).is_ok() { "B" } else { ".bad" };
-            std::fs::rename(path, beside(path, suffix))?;
+    with_fresh(path, text.as_bytes(), |fresh| {
+        match read_whole(path) {
+            Ok(before) => {
+                let suffix = if format::check(&before).is_ok() { "B" } else { ".bad" };
+                std::fs::rename(path, beside(path, suffix))?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    std::fs::rename(&fresh, path)?;
+        std::fs::rename(fresh, path)
+    })?;
     flush_folder(path)
 }
 
@@ -50,9 +47,14 @@ pub fn copy(path: &Path, to: &Path) -> io::Result<()> {
 
 /// Puts a file in the place of the last one, which goes.
 pub fn replace_plainly(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    with_fresh(path, bytes, |fresh| std::fs::rename(fresh, path))
+}
+
+/// Writes a file under another name and has it put in its place; a file that does not get there is removed.
+fn with_fresh(path: &Path, bytes: &[u8], exchange: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let fresh = beside(path, ".tmp");
-    let written = write_through(&fresh, bytes).and_then(|()| std::fs::rename(&fresh, path));
-    if written.is_err() {
+    let written = write_through(&fresh, bytes).and_then(|()| exchange(&fresh));
+    if written.is_err() && fresh.is_file() {
         // What little was written only takes room; that it cannot be removed changes nothing.
         let _ = std::fs::remove_file(&fresh);
     }
@@ -60,7 +62,7 @@ pub fn replace_plainly(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn write_through(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    let mut file = file::open_to_write(path, false)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
@@ -76,9 +78,7 @@ fn flush_folder(path: &Path) -> io::Result<()> {
 }
 
 fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(SAVE_FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    file::read_up_to(path, SAVE_FILE_BYTES_MAX)
 }
 
 /// What is behind the header of a good file; `None` when there is none.
@@ -140,17 +140,9 @@ pub fn find(path: &Path, macros: Option<&Macros>) -> Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Folder;
 
-    /// A folder of a test's own.
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("fodo-autosave-{}-{name}", std::process::id()));
-        // It may be there from a run that was ended.
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        folder
-    }
-
-    fn file(value: &str) -> String {
+    fn text(value: &str) -> String {
         format!("# autosave R5.11\tx\nx {value}\n<END>\n")
     }
 
@@ -163,25 +155,27 @@ mod tests {
 
     #[test]
     fn the_last_good_file_is_kept_beside_the_new_one() {
-        let path = folder("kept").join("a.sav");
+        let folder = Folder::new();
+        let path = folder.path("a.sav");
 
-        replace(&path, &file("1")).unwrap();
-        replace(&path, &file("2")).unwrap();
+        replace(&path, &text("1")).unwrap();
+        replace(&path, &text("2")).unwrap();
 
-        let text = |path: &Path| std::fs::read_to_string(path).unwrap();
-        assert_eq!((text(&path), text(&beside(&path, "B"))), (file("2"), file("1")));
+        let held = |path: &Path| std::fs::read_to_string(path).unwrap();
+        assert_eq!((held(&path), held(&beside(&path, "B"))), (text("2"), text("1")));
         assert!(!beside(&path, ".tmp").exists());
     }
 
     #[test]
     fn row_64_a_file_that_was_cut_is_passed_over_for_the_one_before_and_never_takes_its_place() {
-        let path = folder("cut").join("a.sav");
-        replace(&path, &file("1")).unwrap();
-        replace(&path, &file("2")).unwrap();
+        let folder = Folder::new();
+        let path = folder.path("a.sav");
+        replace(&path, &text("1")).unwrap();
+        replace(&path, &text("2")).unwrap();
 
         std::fs::write(&path, "# autosave R5.11\tx\nx 2").unwrap();
         assert_eq!(found(&path), (beside(&path, "B").display().to_string(), 1));
-        replace(&path, &file("3")).unwrap();
+        replace(&path, &text("3")).unwrap();
 
         assert_eq!(found(&path).1, 0);
         assert_eq!(body(&beside(&path, "B")).unwrap(), "x 1\n<END>\n");
@@ -190,9 +184,10 @@ mod tests {
 
     #[test]
     fn when_both_are_bad_the_newest_of_those_kept_in_turn_is_used() {
-        let path = folder("turn").join("a.sav");
+        let folder = Folder::new();
+        let path = folder.path("a.sav");
         for number in ["0", "2"] {
-            replace(&path, &file(number)).unwrap();
+            replace(&path, &text(number)).unwrap();
             copy(&path, &beside(&path, number)).unwrap();
         }
         let later = SystemTime::now() + std::time::Duration::from_secs(60);
@@ -210,14 +205,15 @@ mod tests {
 
     #[test]
     fn no_file_is_no_mistake() {
-        assert!(matches!(find(&folder("none").join("a.sav"), None), Found::Nothing));
+        assert!(matches!(find(&Folder::new().path("a.sav"), None), Found::Nothing));
     }
 
     #[test]
     fn a_folder_that_is_not_there_is_an_error_and_nothing_is_left_behind() {
-        let path = folder("gone").join("no").join("a.sav");
+        let folder = Folder::new();
+        let path = folder.path("no/a.sav");
 
-        assert!(replace(&path, &file("1")).is_err());
+        assert!(replace(&path, &text("1")).is_err());
 
         assert!(matches!(find(&path, None), Found::Nothing));
     }

@@ -15,7 +15,7 @@ use crate::turn::Crank;
 /// Saves sets of PVs until it is dropped; then what has changed is saved a last time.
 pub struct Saver {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<usize>>,
 }
 
 struct Shared {
@@ -91,6 +91,19 @@ impl Saver {
         Some(note)
     }
 
+    /// Saves a last time what has changed and ends the thread; returns how many sets could not be saved.
+    pub fn finish(mut self) -> usize {
+        self.end()
+    }
+
+    fn end(&mut self) -> usize {
+        self.shared.lock().is_stopped = true;
+        self.shared.changed.notify_all();
+        let Some(thread) = self.thread.take() else { return 0 };
+        // A thread that panicked has said so on stderr, and has saved nothing at the end.
+        thread.join().unwrap_or_else(|_| self.shared.lock().sets.len())
+    }
+
     /// The names of all sets.
     pub fn names(&self) -> Vec<String> {
         self.shared.lock().sets.iter().map(|set| set.name.clone()).collect()
@@ -104,12 +117,8 @@ impl Saver {
 
 impl Drop for Saver {
     fn drop(&mut self) {
-        self.shared.lock().is_stopped = true;
-        self.shared.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so on stderr.
-            let _ = thread.join();
-        }
+        // Whoever wants to know whether all is saved calls `finish`.
+        let _ = self.end();
     }
 }
 
@@ -118,7 +127,8 @@ impl Shared {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) {
+    /// Saves until it is stopped; returns how many sets could not be saved at the end.
+    fn run(&self) -> usize {
         let mut work = self.lock();
         while !work.is_stopped {
             let now = Instant::now();
@@ -137,10 +147,11 @@ impl Shared {
             };
         }
         let Work { sets, settings, .. } = &mut *work;
-        for set in sets {
+        for set in sets.iter_mut() {
             let note = set.finish(self.crank.database(), settings);
             self.tell(note);
         }
+        sets.iter().filter(|set| set.is_failing()).count()
     }
 
     fn tell(&self, note: Option<Note>) {

@@ -108,10 +108,14 @@ impl Set {
         }
     }
 
+    /// Whether its file lacks what should be in it.
+    pub fn is_failing(&self) -> bool {
+        matches!(self.state, State::Failing { .. })
+    }
+
     /// When it wants to be looked at.
     pub fn due(&self) -> Option<Instant> {
-        let is_owed = matches!(self.state, State::Failing { .. });
-        (self.period().is_some() || is_owed).then_some(self.due)
+        (self.period().is_some() || self.is_failing()).then_some(self.due)
     }
 
     /// Saves what is to be saved by now; gives what is to be told.
@@ -119,7 +123,7 @@ impl Set {
         if self.due().is_none_or(|due| now < due) {
             return None;
         }
-        let is_owed = matches!(self.state, State::Failing { .. });
+        let is_owed = self.is_failing();
         let is_wanted = match self.when {
             When::Changed(_) | When::Every(_) => true,
             When::Triggered(field) => {
@@ -141,8 +145,7 @@ impl Set {
 
     /// Saves a last time, what has changed since.
     pub fn finish(&mut self, database: &Database, settings: &Settings) -> Option<Note> {
-        let is_owed = matches!(self.state, State::Failing { .. });
-        let is_wanted = is_owed || matches!(self.when, When::Changed(_) | When::Every(_));
+        let is_wanted = self.is_failing() || matches!(self.when, When::Changed(_) | When::Every(_));
         if is_wanted { self.save(database, settings, Instant::now(), true) } else { None }
     }
 

@@ -497,7 +497,7 @@ impl Shell {
                 if let Some((_, text)) = made.iter().find(|(made, _)| *made == path) {
                     return Ok(text.clone().into_bytes());
                 }
-                match std::fs::read(path) {
+                match crate::file::read(path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => missing = error,
                     result => return result,
                 }
@@ -510,7 +510,7 @@ impl Shell {
 /// What is wrong with a request file: in itself and, with a database, PVs that it does not have. Included files are
 /// looked for in the folder in hand.
 pub fn mistakes_in_request(file: &str, macros: &Macros, database: Option<&Database>) -> Vec<LoadError> {
-    let request = match request::read(file, macros, &mut |name| std::fs::read(name)) {
+    let request = match request::read(file, macros, &mut |name| crate::file::read(name)) {
         Ok(request) => request,
         Err(error) => return vec![LoadError::of_file(file, format!("it cannot be read: {error}"))],
     };

@@ -1,6 +1,7 @@
 //! Commands on the shell itself: environment, folder, variables, pauses, other programs.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
 
 use super::access::CHECKS_ADDRESS;
@@ -138,8 +139,9 @@ pub(super) fn date(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 
 pub(super) fn echo(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let words: Vec<&str> = call.words.iter().skip(1).map(|word| word.text.as_str()).collect();
-    let text = fodo_db::unescaped(&words.join(" "));
-    shell.say(&format!("{}\n", String::from_utf8_lossy(&text)));
+    let mut text = fodo_db::unescaped(&words.join(" "));
+    text.push(b'\n');
+    shell.say_as_it_is(&text);
     Ok(Flow::Next)
 }
 
@@ -172,18 +174,28 @@ pub(super) fn system(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let names = shell.macros.names();
     let variables = names.iter().map(|name| (*name, shell.macros.value(name).unwrap_or_default()));
     let mut command = Command::new("sh");
-    command.args(["-c", line]).current_dir(&shell.folder).env_clear().envs(variables).stdin(Stdio::null());
-    let output = command.output().map_err(|error| format!("the system's shell cannot be started: {error}"))?;
-    shell.say(&String::from_utf8_lossy(&output.stdout));
-    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
-    if !complaints.is_empty() {
-        shell.complain(complaints.trim_end());
+    command.args(["-c", line]).current_dir(&shell.folder).env_clear().envs(variables);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("the system's shell cannot be started: {error}"))?;
+    // Both streams are passed on as they come, so that a program may print more than fits into memory.
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let passed_on = std::thread::scope(|scope| {
+        let errors = std::thread::Builder::new().name("fodo-system".into());
+        errors.spawn_scoped(scope, || pass_on(err, &mut shell.err)).map(|_| pass_on(out, &mut shell.out))
+    });
+    let status = child.wait().map_err(|error| format!("the end of the program is unknown: {error}"))?;
+    passed_on.map_err(|error| format!("the operating system gives no thread: {error}"))?;
+    if status.success() { Ok(Flow::Next) } else { Err(format!("the program ended with {status}").into()) }
+}
+
+/// Copies a stream to its end.
+fn pass_on(stream: Option<impl Read>, to: &mut (dyn Write + Send)) {
+    if let Some(mut stream) = stream {
+        // When the output fails the rest is read all the same, so that the program does not wait for ever.
+        let _ = io::copy(&mut stream, to).or_else(|_| io::copy(&mut stream, &mut io::sink()));
     }
-    if output.status.success() {
-        Ok(Flow::Next)
-    } else {
-        Err(format!("the program ended with {}", output.status).into())
-    }
+    // Nothing is left to do when the output fails.
+    let _ = to.flush();
 }
 
 pub(super) fn help(shell: &mut Shell, call: &Call<'_>) -> Outcome {

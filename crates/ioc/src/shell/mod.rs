@@ -28,6 +28,7 @@ use fodo_db::{Database, LoadError, Loader, Macros};
 use fodo_net::log::Log;
 use fodo_net::{ConfigError, ServerConfig};
 
+use crate::printable;
 use crate::site::Environment;
 use crate::turn::Crank;
 use crate::{LeftOut, Policy, RunningIoc};
@@ -285,7 +286,7 @@ impl Shell {
         move |name| {
             let mut missing = io::Error::from(io::ErrorKind::NotFound);
             for folder in &folders {
-                match std::fs::read(folder.join(name)) {
+                match crate::file::read(folder.join(name)) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => missing = error,
                     result => return result,
                 }
@@ -295,14 +296,19 @@ impl Shell {
     }
 
     fn say(&mut self, text: &str) {
+        self.say_as_it_is(printable(text).as_bytes());
+    }
+
+    /// Control characters that a script means stay.
+    fn say_as_it_is(&mut self, bytes: &[u8]) {
         // Nothing is left to do when the output fails.
-        let _ = self.out.write_all(text.as_bytes());
+        let _ = self.out.write_all(bytes);
         let _ = self.out.flush();
     }
 
     fn complain(&mut self, text: &str) {
-        // Likewise.
-        let _ = writeln!(self.err, "{text}");
+        // As above.
+        let _ = writeln!(self.err, "{}", printable(text));
         let _ = self.err.flush();
     }
 }

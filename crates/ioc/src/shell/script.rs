@@ -1,6 +1,5 @@
 //! Reading commands: one line, a whole script, what an error does to it.
 
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::time::Duration;
 
@@ -86,7 +85,8 @@ impl Shell {
         if self.within.len() >= SCRIPT_DEPTH_MAX {
             return Err(format!("scripts run one another without end; this is number {SCRIPT_DEPTH_MAX}").into());
         }
-        let bytes = std::fs::read(self.path(name)).map_err(|error| format!("\"{name}\" cannot be read: {error}"))?;
+        let bytes =
+            crate::file::read(self.path(name)).map_err(|error| format!("\"{name}\" cannot be read: {error}"))?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let on_error = self.within.last().map_or(OnError::Continue, |within| within.on_error);
         self.within.push(Within { name: name.to_owned(), number: 0, source: String::new(), on_error });
@@ -198,9 +198,7 @@ impl Shell {
         let mut before = Vec::new();
         for redirect in redirects {
             let path = self.path(&redirect.file.text);
-            let mut options = OpenOptions::new();
-            options.create(true).write(true).append(redirect.appends).truncate(!redirect.appends);
-            match options.open(&path) {
+            match crate::file::open_to_write(&path, redirect.appends) {
                 Ok(file) => before.push((redirect.stream, self.exchange(redirect.stream, Box::new(file)))),
                 Err(error) => {
                     for (stream, writer) in before {

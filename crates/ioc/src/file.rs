@@ -1,0 +1,98 @@
+//! Files named by a command line, a script or another file: nothing that could block is opened, and nothing is read without a bound.
+
+use std::fs::{File, FileType, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+
+use crate::limit::FILE_BYTES_MAX;
+
+/// The bytes of a regular file.
+///
+/// A pipe or a device is refused: to read it could block for ever or never end. So is a file that is too large.
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    read_up_to(path.as_ref(), FILE_BYTES_MAX)
+}
+
+/// Likewise, with another bound.
+pub(crate) fn read_up_to(path: &Path, n_bytes_max: u64) -> io::Result<Vec<u8>> {
+    let too_large =
+        || io::Error::new(io::ErrorKind::FileTooLarge, format!("the file has more than {n_bytes_max} bytes"));
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(irregular(metadata.file_type()));
+    }
+    if metadata.len() > n_bytes_max {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    // A file may grow while it is read, and those of /proc have no length.
+    File::open(path)?.take(n_bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > n_bytes_max { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// Creates a file or opens the one that is there, to write from its beginning or, with `appends`, behind its end.
+///
+/// A pipe is refused, since to open it could block for ever; a device such as `/dev/null` is not.
+pub(crate) fn open_to_write(path: &Path, appends: bool) -> io::Result<File> {
+    if let Ok(metadata) = std::fs::metadata(path)
+        && metadata.file_type().is_fifo()
+    {
+        return Err(irregular(metadata.file_type()));
+    }
+    OpenOptions::new().create(true).write(true).append(appends).truncate(!appends).open(path)
+}
+
+fn irregular(kind: FileType) -> io::Error {
+    let (error, what) = if kind.is_dir() {
+        (io::ErrorKind::IsADirectory, "a folder")
+    } else if kind.is_fifo() {
+        (io::ErrorKind::InvalidInput, "a pipe")
+    } else if kind.is_socket() {
+        (io::ErrorKind::InvalidInput, "a socket")
+    } else {
+        (io::ErrorKind::InvalidInput, "a device")
+    };
+    io::Error::new(error, format!("it is {what}, not a regular file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+
+    #[test]
+    fn pipes_devices_and_folders_are_refused_at_once() {
+        let folder = Folder::new();
+        let pipe = folder.path("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+
+        let refusal = |path: &Path| read(path).unwrap_err().to_string();
+        assert_eq!(refusal(&pipe), "it is a pipe, not a regular file");
+        assert_eq!(refusal(Path::new("/dev/zero")), "it is a device, not a regular file");
+        assert_eq!(refusal(&folder.path("")), "it is a folder, not a regular file");
+        assert_eq!(open_to_write(&pipe, true).unwrap_err().to_string(), "it is a pipe, not a regular file");
+        assert!(open_to_write(Path::new("/dev/null"), false).is_ok());
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_its_bound_and_a_larger_one_is_refused() {
+        let folder = Folder::new();
+        let path = folder.path("file");
+        std::fs::write(&path, "1234").unwrap();
+
+        assert_eq!(read_up_to(&path, 4).unwrap(), b"1234");
+        assert_eq!(read_up_to(&path, 3).unwrap_err().to_string(), "the file has more than 3 bytes");
+        // The system does not tell the length of this file.
+        assert_eq!(read_up_to(Path::new("/proc/self/status"), 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn a_file_without_an_end_costs_no_memory() {
+        let folder = Folder::new();
+        let path = folder.path("sparse");
+        File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+
+        assert_eq!(read(&path).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+}

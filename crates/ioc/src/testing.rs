@@ -1,0 +1,30 @@
+//! What unit tests share.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A folder of a test's own, removed when dropped.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        static N_FOLDERS: AtomicUsize = AtomicUsize::new(0);
+        let number = N_FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("fodo-ioc-{}-{number}", std::process::id()));
+        // A test run that was killed may have left it.
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A test that failed is told of in any case.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
