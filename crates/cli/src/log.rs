@@ -11,7 +11,7 @@ use crate::json;
 use crate::local_time::Clock;
 
 /// Which lines are told, and how.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct LogFlags {
     /// Lines that matter less are not told on stderr
     #[arg(long, value_name = "LEVEL", default_value = "warning")]
@@ -56,6 +56,19 @@ impl LogFlags {
         let line = Line { level, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 };
         // As above.
         let _ = io::stderr().write_all(told(&line, self.log_format).as_bytes());
+    }
+
+    /// A line that other programs look for: in text without a time, in JSON as any other.
+    pub fn as_it_is(&self, what: &str) -> String {
+        match self.log_format {
+            LogFormat::Text => what.to_owned(),
+            LogFormat::Json => {
+                let time = SystemTime::now().into();
+                let line =
+                    Line { level: Level::Info, time, what: what.to_owned(), peer: None, pv: None, n_left_out: 0 };
+                told(&line, LogFormat::Json).trim_end().to_owned()
+            }
+        }
     }
 
     fn level(&self) -> Level {

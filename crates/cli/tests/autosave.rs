@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fodo_ioc::autosave::format::{self, Content};
-use support::{Lines, PATIENCE, fed, ioc, signal, text, wait};
+use support::{COMPLETE, Lines, PATIENCE, fed, ioc, signal, text, wait};
 
 const DATABASE: &str = "record(ao, \"x:set\") { field(PINI, YES) field(FLNK, \"x:twice\") info(autosaveFields, \"VAL DESC\") }\n\
                         record(calc, \"x:twice\") { field(CALC, \"A*2\") field(INPA, \"x:set\") }\n\
@@ -251,6 +251,7 @@ fn the_files_of_a_running_plant_are_taken_with_their_macros() {
     assert_eq!((ioc.value("x:set"), ioc.value("x:twice")), ("3.5".to_owned(), "7".to_owned()));
     assert_eq!((ioc.value("x:set.SCAN"), ioc.value("x:wave")), ("\".1 second\"".to_owned(), "[1, 2]".to_owned()));
     assert_eq!(ioc.value("x:set.EGU"), "\"mm\"");
+    assert_eq!(ioc.err.next(), COMPLETE.trim_end());
     let told = ioc.err.next();
     assert!(told.starts_with("auto.req:3:1: there is no record \"x:gone\""), "{told}");
 
@@ -296,4 +297,82 @@ fn sets_are_saved_by_hand_shown_forgotten_and_put_back() {
     let made = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     assert_eq!(made("info_settings.req"), "x:set.VAL\nx:set.DESC\n");
     assert_eq!(made("info_positions.req"), "x:wave.VAL\n");
+}
+
+/// The records of save_restoreStatus.db that a test looks at.
+fn status_records() -> String {
+    let state = |name: &str| {
+        format!(
+            "record(mbbo, \"s:SR_{name}\") {{ field(ZRST, \"No Status\") field(ONST, \"Failure\") field(TWST, \"Warning\") \
+             field(THST, \"Seq Fail\") field(FRST, \"Ok\") }}\n"
+        )
+    };
+    let states: String = ["status", "rebootStatus", "0_Status", "1_Status"].map(state).concat();
+    let words =
+        ["statusStr", "rebootStatusStr", "rebootTime", "recentlyStr", "0_Name", "0_StatusStr", "0_Time", "1_Name"];
+    let words: String =
+        words.map(|name| format!("record(stringout, \"s:SR_{name}\") {{ field(VAL, \"unset\") }}\n")).concat();
+    format!(
+        "{states}{words}record(bo, \"s:SR_heartbeat\") {{ field(ZNAM, \"tick\") field(ONAM, \"tock\") }}\nrecord(longout, \"s:SR_0_State\") {{}}\n"
+    )
+}
+
+#[test]
+fn the_records_of_the_status_prefix_show_how_saving_goes() {
+    let script = format!(
+        "save_restoreSet_status_prefix(\"s:\")\nsave_restoreSet_RetrySeconds 1\ndbLoadRecords status.db\n{SCRIPT}\
+         create_monitor_set(s.req, 1, \"P=x:\")\n"
+    );
+    let folder = folder("status", &script);
+    std::fs::write(folder.join("status.db"), status_records()).unwrap();
+    let mut ioc = Ioc::start(&folder, &["st.cmd"]);
+    let becomes = |ioc: &mut Ioc, name: &str, wanted: &str| {
+        let start = Instant::now();
+        while ioc.value(&format!("s:SR_{name}")) != format!("\"{wanted}\"") {
+            assert!(start.elapsed() < PATIENCE, "{name} never becomes {wanted}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+
+    becomes(&mut ioc, "0_Status", "Ok");
+    becomes(&mut ioc, "status", "Ok");
+    becomes(&mut ioc, "statusStr", "Ok");
+    becomes(&mut ioc, "recentlyStr", "Wrote 's.sav'");
+    becomes(&mut ioc, "0_Name", "s");
+    becomes(&mut ioc, "1_Name", "Not In Use");
+    becomes(&mut ioc, "1_Status", "No Status");
+    // Nothing was there to restore.
+    becomes(&mut ioc, "rebootStatus", "Failure");
+    becomes(&mut ioc, "rebootStatusStr", "there is no such file yet");
+    let (saved_at, started_at) = (ioc.value("s:SR_0_Time"), ioc.value("s:SR_rebootTime"));
+    assert!(saved_at.len() == "\"Sun Nov 22 11:30:03\"".len() && started_at.len() == saved_at.len(), "{saved_at}");
+    let beat = ioc.value("s:SR_heartbeat");
+    let start = Instant::now();
+    while ioc.value("s:SR_heartbeat") == beat {
+        assert!(start.elapsed() < PATIENCE, "the heart does not beat");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+
+    std::fs::create_dir(folder.join("s.sav.tmp")).unwrap();
+    ioc.say("dbpf x:set 9");
+    becomes(&mut ioc, "status", "Failure");
+    becomes(&mut ioc, "0_StatusStr", "Can't write .sav file");
+    becomes(&mut ioc, "recentlyStr", "Can't write 's.sav'");
+    std::fs::remove_dir(folder.join("s.sav.tmp")).unwrap();
+    becomes(&mut ioc, "status", "Ok");
+    ioc.say("save_restoreSet_UseStatusPVs 0\ndbpf s:SR_status 2\nepicsThreadSleep 2");
+    assert_eq!(ioc.value("s:SR_status"), "\"Warning\"");
+}
+
+#[test]
+fn a_status_prefix_without_its_records_is_reported() {
+    let folder = folder("no-status", &format!("save_restoreSet_status_prefix(\"s:\")\n{SCRIPT}"));
+
+    let output = fed(&folder, &["st.cmd"], "exit\n");
+
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("there is no record s:SR_status: save_restoreStatus.db of autosave is to be loaded"),
+        "{told}"
+    );
 }

@@ -6,7 +6,7 @@ mod support;
 
 use std::process::{Output, Stdio};
 
-use support::{Ioc, Lines, end_of, fodo, run, signal, text, wait};
+use support::{COMPLETE, Ioc, Lines, end_of, fodo, run, signal, text, wait};
 
 fn ioc() -> Ioc {
     Ioc::golden()
@@ -304,8 +304,9 @@ fn an_ioc_tells_on_stderr_of_a_client_that_sends_what_is_no_channel_access() {
     let mut junk = std::net::TcpStream::connect(("127.0.0.1", ioc.tcp_port())).unwrap();
     std::io::Write::write_all(&mut junk, &[0xff; 64]).unwrap();
 
-    let objects: Vec<serde_json::Value> = (0..2).map(|_| serde_json::from_str(&lines.next()).unwrap()).collect();
-    assert_eq!((&objects[0]["level"], &objects[0]["what"]), (&"info".into(), &"a client has connected".into()));
-    assert_eq!(objects[1]["level"], "warning", "{}", objects[1]);
-    assert_eq!(objects[1]["peer"], junk.local_addr().unwrap().to_string());
+    let objects: Vec<serde_json::Value> = (0..3).map(|_| serde_json::from_str(&lines.next()).unwrap()).collect();
+    assert_eq!(objects[0]["what"], COMPLETE.trim_end());
+    assert_eq!((&objects[1]["level"], &objects[1]["what"]), (&"info".into(), &"a client has connected".into()));
+    assert_eq!(objects[2]["level"], "warning", "{}", objects[2]);
+    assert_eq!(objects[2]["peer"], junk.local_addr().unwrap().to_string());
 }

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use support::{Lines, end_of, fed, fodo, free_port, ioc, signal, text, wait};
+use support::{COMPLETE, Lines, end_of, fed, fodo, free_port, ioc, signal, text, wait};
 
 const DATABASE: &str = "record(ao, \"$(P)set\") { field(PREC, 2) field(FLNK, \"$(P)twice\") alias(\"$(P)other\") }\n\
                         record(calc, \"$(P)twice\") { field(CALC, \"A*2\") field(INPA, \"$(P)set CP\") field(PREC, 2) }\n";
@@ -39,7 +39,7 @@ fn a_script_is_shown_loads_starts_and_writes() {
 
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
-    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), COMPLETE);
     assert!(out.starts_with("# A comment\nepicsEnvSet(\"P\", \"x:\")\n"), "{out}");
     assert!(out.contains("\nfrom x:more\n") && !out.contains("never"), "{out}");
     assert!(out.contains("\nfodo ioc: serving 2 records on 127.0.0.1:"), "{out}");
@@ -132,8 +132,10 @@ fn a_script_that_halts_serves_on_and_reads_nothing_more() {
     let folder = folder("halt", "dbLoadRecords(db/a.db,\"P=x:\")\niocInit\non error halt\nnonsense\necho never\n");
     let mut child = ioc(&folder, &["st.cmd"]).spawn().unwrap();
 
-    let told = Lines::of_stream(child.stderr.take().unwrap()).next();
+    let err = Lines::of_stream(child.stderr.take().unwrap());
+    let (complete, told) = (err.next(), err.next());
 
+    assert_eq!(complete, COMPLETE.trim_end());
     assert!(told.starts_with("st.cmd:4:1: there is no command \"nonsense\""), "{told}");
     assert_serves_until_a_signal(child);
 }
@@ -215,7 +217,7 @@ fn databases_are_found_along_the_path_of_the_environment() {
 
     let output = end_of(ioc(&folder, &["st.cmd"]).spawn().unwrap());
 
-    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), COMPLETE);
     assert_eq!(after(&text(&output.stdout), "dbstat")[2], "       4 records, 2 aliases");
 }
 
@@ -245,7 +247,7 @@ fn with_simulate_a_script_loads_what_is_not_here_and_tells_how_much() {
     assert!(text(&refused.stderr).contains("no record type \"motor\""));
     assert_eq!(
         text(&taken.stderr),
-        "1 ai inert: there is no DTYP \"stream\"\n1 motor inert: there is no such record type\n"
+        format!("1 ai inert: there is no DTYP \"stream\"\n1 motor inert: there is no such record type\n{COMPLETE}")
     );
     assert_eq!(after(&text(&taken.stdout), "dbgf m")[0], "DBF_DOUBLE:         2");
     let notes = "note: 1 ai inert: there is no DTYP \"stream\"\nnote: 1 motor inert: there is no such record type\n";
@@ -312,7 +314,10 @@ fn lists_of_records_have_fields_and_tell_a_type_that_is_none() {
     assert!(out.ends_with("\nx:set, \"2\", \"Passive\"\nx:twice, \"2\", \"Passive\"\n"), "{out}");
     assert_eq!(
         text(&output.stderr),
-        "there is no record type \"calcc\"; did you mean \"calc\"?\n\"nine\" is no level; 0 shows least, 4 most\n"
+        format!(
+            "{COMPLETE}there is no record type \"calcc\"; did you mean \"calc\"?\n\
+             \"nine\" is no level; 0 shows least, 4 most\n"
+        )
     );
 }
 
@@ -321,11 +326,17 @@ fn the_exit_record_ends_the_ioc_with_the_code_that_its_input_says() {
     let folder = folder("exit-record", "");
 
     let well = fed(&folder, &["-x", "x"], "dbgf x:exit.SNAM\ndbpf x:exit.PROC 1\n");
+    let version =
+        fed(&folder, &["-x", "x"], "dbgf x:BaseVersion\ndbgf x:BaseVersion.SEVR\ndbgf x:BaseVersion.DISP\nexit\n");
     let badly = fed(&folder, &["-x", "x", "-m", "P=x:", "db/a.db"], "dbpf x:exit.A 1\n");
     let never = fed(&folder, &["-x", "a b"], "");
 
     assert_eq!(after(&text(&well.stdout), "DBF_STRING:         \"exit\"").len(), 1, "{}", text(&well.stdout));
     assert_eq!([&well, &badly, &never].map(|output| output.status.code()), [Some(0), Some(1), Some(1)]);
+    let version = text(&version.stdout);
+    let fodo = format!("DBF_STRING:         \"Fodo {}\"", env!("CARGO_PKG_VERSION"));
+    assert!(version.contains(&fodo) && version.contains("\"NO_ALARM\""), "{version}");
+    assert!(version.ends_with(" 1 = 0x1\n"), "{version}");
     assert!(text(&never.stderr).starts_with("fodo ioc: -x: \"a b:exit\" cannot be a name"), "{}", text(&never.stderr));
 }
 

@@ -10,7 +10,7 @@ use crate::deferred::Deferred;
 use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::prime;
-use crate::scan::{Place, ScanCounts, Scans};
+use crate::scan::{Place, ScanCounts, Scans, event_name};
 use crate::state::States;
 use crate::turn::{Engine, Turn, Waiter, settle_scan};
 use crate::{AccessLevel, Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError, PutId};
@@ -163,6 +163,10 @@ impl Database {
             }
             Input::Outside { link, news } => {
                 turn.hear(link, news);
+                Ok(())
+            }
+            Input::PostEvent { name } => {
+                event_name(&name).into_iter().for_each(|name| turn.post_event(name));
                 Ok(())
             }
             Input::Acknowledge { field, transient, severity } => {

@@ -140,6 +140,11 @@ pub enum Input {
         /// What.
         news: News,
     },
+    /// Records that are scanned by an event are to process.
+    PostEvent {
+        /// As EVNT names it; nothing happens when it names no event.
+        name: Text,
+    },
     /// Alarm acknowledgement (ACKT, ACKS).
     Acknowledge {
         /// Any field of the record.

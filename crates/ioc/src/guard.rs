@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use fodo_data::{Meta, Severity, TimeStamp, Value};
@@ -46,9 +47,20 @@ pub struct PutNote {
     pub meta: Arc<Meta>,
 }
 
+/// Which puts are logged, of those that may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logged {
+    Nothing,
+    /// Those after which the field has another value.
+    Changes,
+    Everything,
+}
+
 /// What holds of a policy while the IOC runs.
 pub struct Guard {
     policy: Policy,
+    /// A `Logged`, as its number.
+    logged: AtomicU8,
     /// `None` where there is no access file.
     security: Option<RwLock<Security>>,
 }
@@ -72,7 +84,7 @@ pub struct Rules {
 impl Guard {
     /// Everybody may do everything.
     pub fn open() -> Guard {
-        Guard { policy: Policy::default(), security: None }
+        Guard { policy: Policy::default(), logged: AtomicU8::new(Logged::Everything as u8), security: None }
     }
 
     /// Reads the access file, where there is one.
@@ -82,7 +94,7 @@ impl Guard {
             None => Rules::none(),
         };
         let security = policy.access_file.is_some().then(|| RwLock::new(rules.security.clone()));
-        Ok((Guard { policy, security }, rules))
+        Ok((Guard { policy, security, ..Guard::open() }, rules))
     }
 
     /// Reads the access file again; nothing is changed yet.
@@ -127,14 +139,30 @@ impl Guard {
 
     /// Whether this client's puts to the field are told.
     pub fn tells_puts(&self, database: &Database, field: FieldRef, by: &Peer) -> bool {
-        self.policy.tell_put.is_some() && self.granted(database, field, by).is_trapped
+        let may_log = self.policy.tell_put.is_some() && self.logged() != Logged::Nothing;
+        may_log && self.granted(database, field, by).is_trapped
     }
 
     /// Tells a put that went through.
     pub fn tell_put(&self, note: PutNote) {
-        if let Some(tell) = &self.policy.tell_put {
+        let is_logged = self.logged() == Logged::Everything || note.old != note.new;
+        if let Some(tell) = self.policy.tell_put.as_ref().filter(|_| is_logged) {
             tell(note);
         }
+    }
+
+    /// From now on these puts are logged.
+    pub fn log_puts(&self, logged: Logged) {
+        self.logged.store(logged as u8, Ordering::Relaxed);
+    }
+
+    /// Which puts are logged.
+    pub fn logged(&self) -> Logged {
+        let number = self.logged.load(Ordering::Relaxed);
+        [Logged::Nothing, Logged::Changes]
+            .into_iter()
+            .find(|logged| *logged as u8 == number)
+            .unwrap_or(Logged::Everything)
     }
 
     fn granted(&self, database: &Database, field: FieldRef, by: &Peer) -> Granted {

@@ -59,3 +59,9 @@ pub const RETRY: Duration = Duration::from_millis(10);
 
 /// The priority of the circuits of links, as in Base: below nobody's but those of its own tools.
 pub const LINK_PRIORITY: u8 = 80;
+
+/// How often the records that show how saving goes are written, as in synApps.
+pub const STATUS_PERIOD: Duration = Duration::from_secs(1);
+
+/// Sets that have records which show how saving goes: as many as save_restoreStatus.db of synApps has.
+pub const STATUS_SETS_MAX: usize = 8;

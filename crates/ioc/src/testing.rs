@@ -28,3 +28,14 @@ impl Drop for Folder {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
+
+#[test]
+fn a_folder_of_a_test_is_gone_after_it() {
+    let folder = Folder::new();
+    let path = folder.path("file");
+    std::fs::write(&path, "x").unwrap();
+
+    drop(folder);
+
+    assert!(!path.parent().unwrap().exists());
+}

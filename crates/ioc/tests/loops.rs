@@ -45,6 +45,6 @@ fn endless_loops_keep_no_client_waiting_and_no_stop() {
     let value = context.channel("other").unwrap().get(PATIENCE).unwrap().value;
     assert_eq!(value, Value::from(19.0));
     let stopped = Instant::now();
-    ioc.stop();
+    ioc.stop().unwrap();
     assert!(stopped.elapsed() < PATIENCE);
 }

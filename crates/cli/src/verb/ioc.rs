@@ -68,7 +68,7 @@ pub struct Arguments {
     /// Let go of a client that takes nothing it is sent, or answers no probe, for so long
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     client_silence: Duration,
-    /// Serve a record PREFIX:exit that ends the IOC when it is processed, with code 1 when its field A is not 0
+    /// Serve PREFIX:exit, which ends the IOC when it is processed, with code 1 when its field A is not 0, and PREFIX:BaseVersion
     #[arg(short = 'x', long, value_name = "PREFIX")]
     exit_prefix: Option<String>,
     #[command(flatten)]
@@ -88,13 +88,16 @@ pub struct Arguments {
     /// Read commands, which it does anyway
     #[arg(short = 's', hide = true)]
     shell: bool,
-    /// Do not print the line that tells when it serves
+    /// Do not print the lines that tell when it serves
     #[arg(short, long)]
     quiet: bool,
 }
 
 /// Where RecCeivers announce themselves unless a plant has chosen another port.
 const RECSYNC_PORT: &str = "5049";
+
+/// What EPICS Base writes when iocInit has ended; programs that start an IOC wait for it.
+const COMPLETE: &str = "iocRun: All initialization complete";
 
 /// The end of the help.
 pub const HELP: &str = "\
@@ -112,9 +115,11 @@ When it serves it prints one line on stdout, which scripts may wait for:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA)
 or, where searches have another port than the circuits:
   fodo ioc: serving 102 records on 127.0.0.1:40001 (CA, searches on UDP 5064)
+When iocInit has ended, `iocRun: All initialization complete` follows on stderr.
 With --read-only the brackets end in \", read-only)\", and with --metrics in the address of these:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA, metrics on http://127.0.0.1:9464/metrics)
-SIGINT and SIGTERM stop it cleanly, with exit code 0.
+SIGINT and SIGTERM stop it cleanly, with exit code 0, or 1 when values of autosave or lines of the
+put log could not be written.
 
 Databases are served at once. A script says iocInit itself; its lines are shown as they are read, but
 those that start with #-. fodo check st.cmd tells beforehand what is wrong with it.
@@ -148,8 +153,11 @@ commands of synApps autosave for the same and more; files are the same in both d
 
 JSON keys of --put-log: time (RFC 3339 in UTC), user and host (as the client says), peer (where
 it connects from), pv (record and field), old, new (the field before and after; of an array the
-first 100 elements), count (of new), left_out: puts since the line before that are not in the
-file, since they came faster than it takes them. Processing never waits for the file.";
+first 100 elements), count (of new), left_out: puts that are missing in the file and that no line
+before has counted, because they came faster than they could be written, or the disk was full.
+A line without pv at the end counts the last of them. A line that is no JSON was cut by a full
+disk; its put is counted as missing. That the file cannot be written is reported on stderr, and
+the exit code is 1. FILE may be a device, or a pipe that a program reads; processing never waits.";
 
 /// The section of the help on the environment.
 pub fn environment() -> String {
@@ -457,10 +465,13 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
         is_read_only,
         tell_put: put_log.map(PutLog::teller),
     };
+    let log = arguments.log.clone();
     let start = Start {
         configure: Box::new(configure),
         policy,
+        has_put_log: put_log.is_some(),
         ready: Box::new(move |running| if is_quiet { String::new() } else { ready(running, is_read_only) }),
+        complete: Box::new(move || if is_quiet { String::new() } else { log.as_it_is(COMPLETE) }),
         date: Box::new(|format| Clock::local().formatted(format)),
         log: Some(arguments.log.log()),
         reccaster: arguments.reccaster,

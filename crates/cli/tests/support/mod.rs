@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// After this a process counts as hung, and the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The line on stderr when iocInit has ended.
+pub const COMPLETE: &str = "iocRun: All initialization complete\n";
+
 /// A file beside the tests.
 pub fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)

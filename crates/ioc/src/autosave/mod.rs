@@ -9,6 +9,7 @@ pub mod request;
 pub(crate) mod restore;
 pub(crate) mod saver;
 pub(crate) mod set;
+pub(crate) mod status;
 
 use std::time::Duration;
 

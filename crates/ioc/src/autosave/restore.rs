@@ -7,6 +7,7 @@ use fodo_db::{Database, FieldRef, Input, Loader, Macros, RestoreError};
 
 use super::disk::{self, Found};
 use super::format::{self, Content, Saved, SavedValue};
+use super::status::{Health, Status};
 use crate::limit::RESTORE_ERRORS_MAX;
 use crate::names::field_of;
 
@@ -32,6 +33,8 @@ pub struct RestoreFile {
     pub is_expected: bool,
     /// How it went, for `dbrestoreShow`.
     pub outcome: String,
+    /// Likewise, for the records that show it.
+    pub health: Health,
 }
 
 /// What a file that is restored holds, and which one was used.
@@ -47,6 +50,14 @@ pub struct Source {
 pub type Complaints = Vec<String>;
 
 impl RestoreFile {
+    /// How it went, for the records that show it.
+    pub fn status(&self) -> Status {
+        match self.health {
+            Health::Good => Status::good(),
+            health => Status::new(health, &self.outcome),
+        }
+    }
+
     /// Finds the newest good file and says which newer ones are passed over.
     pub fn find(&mut self, takes_incomplete: bool) -> (Option<Source>, Complaints) {
         match disk::find(&self.path, self.macros.as_ref()) {
@@ -59,19 +70,23 @@ impl RestoreFile {
                     let why = format!("{n} PVs had no value when it was saved, and IncompleteSetsOk(0) wants all");
                     passed_over.push(format!("{} is not restored: {why}", path.display()));
                     self.outcome = "not restored: incomplete".to_owned();
+                    self.health = Health::Failure;
                     return (None, passed_over);
                 }
                 let flaws = saved.flaws.iter().map(|(line, why)| format!("{}:{line}: {why}", path.display()));
                 passed_over.extend(flaws.take(RESTORE_ERRORS_MAX));
+                self.health = if passed_over.is_empty() { Health::Good } else { Health::Warning };
                 (Some(Source { path, saved }), passed_over)
             }
             Found::Nothing => {
                 self.outcome = "there is no such file yet".to_owned();
+                self.health = if self.is_expected { Health::Failure } else { Health::Good };
                 let told = format!("{} is not there yet: nothing is restored from it", self.path.display());
                 (None, if self.is_expected { vec![told] } else { vec![] })
             }
             Found::Bad(mut why) => {
                 self.outcome = "no good file".to_owned();
+                self.health = Health::Failure;
                 why.push(format!("nothing is restored from {}: the IOC starts without", self.path.display()));
                 (None, why)
             }

@@ -10,6 +10,7 @@ use fodo_net::log::Log;
 
 use super::Settings;
 use super::set::{Note, Set};
+use super::status::StatusRecords;
 use crate::turn::Crank;
 
 /// Saves sets of PVs until it is dropped; then what has changed is saved a last time.
@@ -30,6 +31,7 @@ struct Shared {
 struct Work {
     sets: Vec<Set>,
     settings: Settings,
+    status: Option<StatusRecords>,
     is_stopped: bool,
 }
 
@@ -51,6 +53,12 @@ impl Saver {
     /// From now on these hold.
     pub fn set_settings(&self, settings: Settings) {
         self.shared.lock().settings = settings;
+    }
+
+    /// From now on these records show how saving goes.
+    pub fn set_status(&self, status: Option<StatusRecords>) {
+        self.shared.lock().status = status;
+        self.shared.changed.notify_all();
     }
 
     /// Takes a set, in the place of one that has its name. Refused with the name of another that has its file.
@@ -132,12 +140,15 @@ impl Shared {
         let mut work = self.lock();
         while !work.is_stopped {
             let now = Instant::now();
-            let Work { sets, settings, .. } = &mut *work;
+            let Work { sets, settings, status, .. } = &mut *work;
             for set in sets.iter_mut() {
                 let note = set.tick(self.crank.database(), settings, now);
                 self.tell(note);
             }
-            let due = work.sets.iter().filter_map(Set::due).min();
+            if let Some(status) = status {
+                status.tick(&self.crank, sets, now);
+            }
+            let due = work.sets.iter().filter_map(Set::due).chain(work.status.as_ref().map(StatusRecords::due)).min();
             work = match due {
                 Some(due) => {
                     let pause = due.saturating_duration_since(Instant::now());

@@ -9,6 +9,7 @@ use fodo_net::log::Level;
 use jiff::Zoned;
 
 use super::request::Wanted;
+use super::status::{Health, Status, time_text};
 use super::{Settings, disk, format};
 use crate::limit::TRIGGER_PERIOD;
 
@@ -32,8 +33,21 @@ enum State {
     New,
     /// The file holds what it should.
     Good,
-    /// What should be in the file is not, for so many attempts.
-    Failing { why: String, n_attempts: usize },
+    /// What should be in the file, or in a copy of it, is not, for so many attempts.
+    Failing { trouble: Trouble, n_attempts: usize },
+}
+
+/// Why a set is not saved.
+#[derive(Clone, Debug, PartialEq)]
+struct Trouble {
+    health: Health,
+    why: String,
+}
+
+impl Trouble {
+    fn of_file(why: String) -> Trouble {
+        Trouble { health: Health::Failure, why }
+    }
 }
 
 /// One PV of a set.
@@ -59,6 +73,10 @@ pub struct Set {
     /// What the trigger was when it was last looked at, and since when.
     trigger: Option<(TimeStamp, String)>,
     state: State,
+    /// When the file was last written, for a person.
+    saved_at: Option<String>,
+    /// What was last done, until somebody asks.
+    recent: Option<String>,
     sequence: Sequence,
 }
 
@@ -85,6 +103,8 @@ impl Set {
             due: Instant::now(),
             trigger: None,
             state: State::New,
+            saved_at: None,
+            recent: None,
             sequence: Sequence::default(),
         };
         if let When::Triggered(field) = when {
@@ -158,13 +178,20 @@ impl Set {
         }
         let result = match n_missing {
             n if n > 0 && !settings.takes_incomplete => {
-                Err(format!("{n} of its PVs are not there, and save_restoreSet_IncompleteSetsOk(0) wants all"))
+                let why = format!("{n} of its PVs are not there, and save_restoreSet_IncompleteSetsOk(0) wants all");
+                Err(Trouble::of_file(why))
             }
             _ => {
                 let date = Zoned::now().strftime("%y%m%d-%H%M%S").to_string();
-                disk::replace(&self.path, &(format::header(&date) + &body)).map_err(|error| error.to_string())
+                let written = disk::replace(&self.path, &(format::header(&date) + &body));
+                written.map_err(|error| Trouble::of_file(error.to_string()))
             }
         };
+        let file = self.path.file_name().unwrap_or_default().to_string_lossy();
+        self.recent = Some(if result.is_ok() { format!("Wrote '{file}'") } else { format!("Can't write '{file}'") });
+        if result.is_ok() {
+            self.saved_at = Some(time_text());
+        }
         // What half of a failed exchange of files has left is looked at no more.
         self.written = result.is_ok().then_some(body);
         let copied = if result.is_ok() { self.copy_in_turn(settings, now) } else { Ok(()) };
@@ -173,7 +200,7 @@ impl Set {
 
     /// The file behind its header, and how many PVs have no value.
     fn body(&self, database: &Database) -> (String, usize) {
-        let n_missing = self.members.iter().filter(|member| member.field.is_none()).count();
+        let n_missing = self.n_missing();
         let mut body = format::missing_line(n_missing);
         for member in &self.members {
             body += &match member.field {
@@ -185,7 +212,40 @@ impl Set {
         (body, n_missing)
     }
 
-    fn copy_in_turn(&mut self, settings: &Settings, now: Instant) -> Result<(), String> {
+    fn n_missing(&self) -> usize {
+        self.members.iter().filter(|member| member.field.is_none()).count()
+    }
+
+    /// How saving goes, in the words of synApps.
+    pub fn status(&self) -> Status {
+        match (&self.state, self.n_missing()) {
+            (State::New, _) => Status::new(Health::Unknown, "Initialized"),
+            (State::Good, 0) => Status::good(),
+            (State::Good, 1) => Status::new(Health::Warning, "1 value not saved"),
+            (State::Good, n) => Status::new(Health::Warning, &format!("{n} values not saved")),
+            (State::Failing { trouble, .. }, _) if trouble.health == Health::SequenceFailure => {
+                Status::new(Health::SequenceFailure, "Can't write sequence file")
+            }
+            (State::Failing { .. }, _) => Status::new(Health::Failure, "Can't write .sav file"),
+        }
+    }
+
+    /// The name of its file without the ending.
+    pub fn short_name(&self) -> String {
+        self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// When its file was last written.
+    pub fn saved_at(&self) -> Option<&str> {
+        self.saved_at.as_deref()
+    }
+
+    /// What was last done, once.
+    pub fn take_recent(&mut self) -> Option<String> {
+        self.recent.take()
+    }
+
+    fn copy_in_turn(&mut self, settings: &Settings, now: Instant) -> Result<(), Trouble> {
         let is_due = self.sequence.last.is_none_or(|last| now >= last + settings.sequence_period);
         if settings.n_sequence == 0 || !is_due {
             return Ok(());
@@ -194,10 +254,10 @@ impl Set {
         let number = self.sequence.number % settings.n_sequence;
         self.sequence.number = number + 1;
         disk::copy(&self.path, &disk::beside(&self.path, &number.to_string()))
-            .map_err(|error| format!("copy {number} of it: {error}"))
+            .map_err(|error| Trouble { health: Health::SequenceFailure, why: format!("copy {number} of it: {error}") })
     }
 
-    fn settle(&mut self, result: Result<(), String>) -> Option<Note> {
+    fn settle(&mut self, result: Result<(), Trouble>) -> Option<Note> {
         let path = self.path.display();
         match result {
             Ok(()) => match std::mem::replace(&mut self.state, State::Good) {
@@ -207,14 +267,14 @@ impl Set {
                 )),
                 _ => None,
             },
-            Err(why) => {
+            Err(trouble) => {
                 let (before, n_attempts) = match &self.state {
-                    State::Failing { why, n_attempts } => (Some(why), *n_attempts),
+                    State::Failing { trouble, n_attempts } => (Some(trouble), *n_attempts),
                     _ => (None, 0),
                 };
-                let is_told = before == Some(&why);
-                let text = format!("autosave: {path} cannot be saved, what was saved before stays: {why}");
-                self.state = State::Failing { why, n_attempts: n_attempts + 1 };
+                let is_told = before == Some(&trouble);
+                let text = format!("autosave: {path} cannot be saved, what was saved before stays: {}", trouble.why);
+                self.state = State::Failing { trouble, n_attempts: n_attempts + 1 };
                 (!is_told).then_some((Level::Error, text))
             }
         }
@@ -231,9 +291,9 @@ impl Set {
         let state = match &self.state {
             State::New => "not saved yet".to_owned(),
             State::Good => "saved".to_owned(),
-            State::Failing { why, .. } => format!("NOT SAVED: {why}"),
+            State::Failing { trouble, .. } => format!("NOT SAVED: {}", trouble.why),
         };
-        let n_missing = self.members.iter().filter(|member| member.field.is_none()).count();
+        let n_missing = self.n_missing();
         let n_there = self.members.len() - n_missing;
         let mut text = format!(
             "{}: {n_there} PVs, {n_missing} not there, {when}, to {}: {state}\n",

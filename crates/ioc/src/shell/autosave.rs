@@ -12,6 +12,7 @@ use crate::autosave::request::{self, Wanted};
 use crate::autosave::restore::{Complaints, Pass, RestoreFile, Source};
 use crate::autosave::saver::Saver;
 use crate::autosave::set::{Set, When};
+use crate::autosave::status::{Health, Status, StatusRecords};
 use crate::autosave::{BOTH, EARLY, LATE, OWN_PERIOD, Settings, disk, listed};
 use crate::limit::{REQUEST_ERRORS_MAX, SAVE_PERIOD_MAX, SAVE_PERIOD_MIN, SEQUENCE_FILES_MAX};
 use crate::names::field_of;
@@ -30,6 +31,11 @@ pub(super) struct Plan {
     asked: Vec<Order>,
     /// Where values are kept without a word in any script.
     own_folder: Option<PathBuf>,
+    /// Of the names of records that show how saving goes.
+    status_prefix: String,
+    leaves_status_alone: bool,
+    /// Something that was to be restored is not.
+    has_complaints: bool,
     /// In a check: request files that commands would have written.
     made: Vec<(PathBuf, String)>,
 }
@@ -110,7 +116,7 @@ fn add_file(shell: &mut Shell, call: &Call<'_>, pass: Pass) -> Outcome {
     };
     // The folder may be named later.
     let (path, outcome) = (PathBuf::from(name), "not restored yet".to_owned());
-    shell.autosave.files.push(RestoreFile { path, macros, pass, is_expected: true, outcome });
+    shell.autosave.files.push(RestoreFile { path, macros, pass, is_expected: true, outcome, health: Health::Unknown });
     Ok(Flow::Next)
 }
 
@@ -224,7 +230,8 @@ pub(super) fn put_back(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     };
     let crank = crank.clone();
     let outcome = String::new();
-    let mut file = RestoreFile { path, macros: None, pass: Pass::Late, is_expected: true, outcome };
+    let mut file =
+        RestoreFile { path, macros: None, pass: Pass::Late, is_expected: true, outcome, health: Health::Unknown };
     let (source, mut complaints) = file.find(shell.autosave.settings.takes_incomplete);
     let Some(source) = source else { return Err(complaints.join("; ").into()) };
     let mut put = |field, value| crank.put(field, value, None, None).map_err(|error| error.to_string());
@@ -294,6 +301,19 @@ pub(super) fn set_retry(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     shell.change_settings(|settings| settings.retry = period)
 }
 
+/// `save_restoreSet_status_prefix("x:")`
+pub(super) fn set_status_prefix(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    call.needed(1, "the beginning of the names of records")?.clone_into(&mut shell.autosave.status_prefix);
+    // iocInit looks for the records.
+    if matches!(shell.stage, Stage::Loading(_)) { Ok(Flow::Next) } else { shell.show_status() }
+}
+
+/// `save_restoreSet_UseStatusPVs 0`
+pub(super) fn set_status_use(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    shell.autosave.leaves_status_alone = number(call, "0 or 1")? == 0;
+    if matches!(shell.stage, Stage::Loading(_)) { Ok(Flow::Next) } else { shell.show_status() }
+}
+
 fn number(call: &Call<'_>, what: &str) -> Result<u32, Failure> {
     let text = call.needed(1, what)?;
     text.parse().map_err(|_| Failure::Word(1, format!("\"{text}\" is not {what}")))
@@ -310,7 +330,8 @@ impl Shell {
         let folder = self.path(&folder.to_string_lossy());
         let file = |name: &str, pass| {
             let path = folder.join(name);
-            RestoreFile { path, macros: None, pass, is_expected: false, outcome: "not restored yet".to_owned() }
+            let outcome = "not restored yet".to_owned();
+            RestoreFile { path, macros: None, pass, is_expected: false, outcome, health: Health::Unknown }
         };
         self.autosave.files.extend([
             file("info_positions.sav", Pass::Early),
@@ -400,6 +421,7 @@ impl Shell {
     /// The same value of the same file that neither pass can restore is told of once.
     fn remark_once(&mut self, complaint: String) {
         let subject = complaint.split_once(" is not restored").map_or(complaint.as_str(), |(subject, _)| subject);
+        self.autosave.has_complaints = true;
         if self.told.insert(subject.to_owned()) {
             // It has its own place; that of iocInit says nothing more.
             self.deliver(check::Weight::Warning, LoadError { message: complaint, ..LoadError::default() });
@@ -416,6 +438,32 @@ impl Shell {
                 self.tell(failure, &[]);
             }
         }
+        if let Err(failure) = self.show_status() {
+            self.tell(failure, &[]);
+        }
+    }
+
+    /// Has the records of the status prefix written from now on, or no longer.
+    fn show_status(&mut self) -> Outcome {
+        if self.autosave.status_prefix.is_empty() {
+            return Ok(Flow::Next);
+        }
+        let prefix = &self.autosave.status_prefix;
+        let mut restored = Status::worst(self.autosave.files.iter().map(RestoreFile::status));
+        if restored == Status::good() && self.autosave.has_complaints {
+            restored = Status::new(Health::Warning, "some values are not restored");
+        }
+        let found = StatusRecords::find(self.database()?, prefix, restored);
+        if found.is_none() {
+            let message =
+                format!("there is no record {prefix}SR_status: save_restoreStatus.db of autosave is to be loaded");
+            self.remark(message);
+        }
+        let shown = found.filter(|_| !self.autosave.leaves_status_alone);
+        if matches!(self.stage, Stage::Running(_)) {
+            self.saver(|saver| saver.set_status(shown))?;
+        }
+        Ok(Flow::Next)
     }
 
     /// The sets that info items make by themselves.

@@ -46,6 +46,17 @@ pub(super) fn set_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
+/// `putenv("NAME=value")`
+pub(super) fn put_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let text = call.needed(1, "NAME=value")?;
+    let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+        return Err(Failure::Word(1, format!("\"{text}\" must be NAME=value")));
+    };
+    shell.macros.define(name, value);
+    lock(&shell.environment).insert(name.to_owned(), value.to_owned());
+    Ok(Flow::Next)
+}
+
 pub(super) fn unset_variable(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let name = call.needed(1, "the name of a variable")?;
     shell.macros.forget(name);
@@ -206,10 +217,16 @@ pub(super) fn help(shell: &mut Shell, call: &Call<'_>) -> Outcome {
             for command in table::COMMANDS {
                 text += &format!("  {:<34} {}\n", command.name, command.help);
             }
+            text += &table::other_commands();
         }
         Some(pattern) => {
             for command in table::COMMANDS.iter().filter(|command| super::records::matches(pattern, command.name)) {
                 text += &format!("{}\n  {}\n", command.usage, command.help);
+            }
+            if text.is_empty() && table::is_without_meaning(pattern) {
+                text = format!("{pattern}\n  Accepted; it sets up what is built in or not needed here\n");
+            } else if let Some(why) = table::not_supported(pattern).filter(|_| text.is_empty()) {
+                text = format!("{pattern}\n  Reported once and ignored: {why}\n");
             }
             if text.is_empty() {
                 let guess = table::suggestion(pattern);

@@ -108,9 +108,9 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     if let Some(told) = told {
         running.tell_receivers(told, log).map_err(failure)?;
     }
-    let ready = match &shell.purpose {
-        Purpose::Run(start) => (start.ready)(&running),
-        Purpose::Check => String::new(),
+    let (ready, complete) = match &shell.purpose {
+        Purpose::Run(start) => ((start.ready)(&running), (start.complete)()),
+        Purpose::Check => (String::new(), String::new()),
     };
     let crank = running.crank();
     shell.completer.learn(crank.clone());
@@ -119,6 +119,9 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     shell.inert = Some(inert);
     shell.save_from_now_on();
     shell.say(&ready);
+    if !complete.is_empty() {
+        shell.complain(&complete);
+    }
     for line in std::mem::take(&mut shell.afterwards) {
         let flow = shell.run_line(&line);
         if flow != Flow::Next {

@@ -9,6 +9,7 @@ mod check;
 mod complete;
 mod environment;
 mod files;
+mod put_log;
 mod reccaster;
 mod records;
 mod report;
@@ -30,6 +31,7 @@ use fodo_net::{ConfigError, ServerConfig};
 
 use crate::printable;
 use crate::site::Environment;
+use crate::stats::VERSION;
 use crate::turn::Crank;
 use crate::{LeftOut, Policy, RunningIoc};
 
@@ -50,8 +52,12 @@ pub struct Start {
     pub configure: Box<dyn Fn(&Lookup) -> Result<ServerConfig, ConfigError> + Send>,
     /// What clients may do, besides what the access file of the shell says.
     pub policy: Policy,
-    /// The line that tells that it serves; empty for none.
+    /// The policy's puts go to a log.
+    pub has_put_log: bool,
+    /// The line on stdout that tells that it serves; empty for none.
     pub ready: Box<dyn Fn(&RunningIoc) -> String + Send>,
+    /// The line on stderr that tells that `iocInit` has ended; empty for none.
+    pub complete: Box<dyn Fn() -> String + Send>,
     /// The time on the wall as a `strftime` format wants it.
     pub date: Box<dyn Fn(&str) -> String + Send>,
     /// What happens on the network is told to this.
@@ -213,8 +219,8 @@ impl Shell {
         }
     }
 
-    /// Serves a record `PREFIX:exit`, a sub whose processing calls `exit` with the code 0, or 1 when its A is not 0: as
-    /// softIoc does with `-x`. Fails when the name is none.
+    /// Serves the records of softIoc's `-x`: `PREFIX:exit`, a sub whose processing calls `exit` with the code 0, or 1 when
+    /// its A is not 0, and `PREFIX:BaseVersion`, a stringin with the version. Fails when a name is invalid.
     ///
     /// `exit` is called inside the processing, so it must not wait for the IOC to end.
     pub fn serve_exit(
@@ -222,13 +228,17 @@ impl Shell {
         prefix: &str,
         exit: impl Fn(u8) + Send + Sync + 'static,
     ) -> Result<(), Vec<LoadError>> {
-        const RECORD: &str = "record(sub, \"$(IOC):exit\") { field(DESC, \"Ends the IOC\") field(SNAM, \"exit\") }";
+        let records = format!(
+            "record(sub, \"$(IOC):exit\") {{ field(DESC, \"Ends the IOC\") field(SNAM, \"exit\") }}\n\
+             record(stringin, \"$(IOC):BaseVersion\") {{ field(DESC, \"Version\") field(VAL, \"{VERSION}\")\
+             field(PINI, \"YES\") field(DISP, \"1\") }}\n"
+        );
         let Stage::Loading(loader) = &mut self.stage else { return Ok(()) };
         loader.routine("exit", move |call| {
             exit(u8::from(call.args.first().is_some_and(|code| *code != 0.0)));
             Ok(())
         });
-        loader.load("softIocExit.db", &format!("IOC={prefix}"), &mut |_| Ok(RECORD.as_bytes().to_vec()))
+        loader.load("softIocExit.db", &format!("IOC={prefix}"), &mut |_| Ok(records.clone().into_bytes()))
     }
 
     /// The loader of this IOC, to register routines with. `None` from `iocInit` on.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fodo_data::Scalar;
-use fodo_db::{AccessPart, Database, States};
+use fodo_db::{AccessPart, Database, Input, States};
 
 use super::records::{kind_name, matches, quoted, shown};
 use super::script::Flow;
@@ -82,6 +82,16 @@ pub(super) fn by_event(shell: &mut Shell, call: &Call<'_>) -> Outcome {
         let field = database.field(&format!("{name}.EVNT"));
         field.map(|field| shown(database, field)).filter(|event| matches(&wanted, event))
     })
+}
+
+/// `postEvent("go")`
+pub(super) fn post_event(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let name = call.needed(1, "an event")?.into();
+    shell.database()?;
+    if let Stage::Running(crank) = &shell.stage {
+        crank.input(Input::PostEvent { name }).map_err(|error| error.to_string())?;
+    }
+    Ok(Flow::Next)
 }
 
 /// `scanpiol`

@@ -231,6 +231,13 @@ impl Shell {
         Ok(Flow::Next)
     }
 
+    /// A remark that is made once, however often a script gives the reason.
+    pub(super) fn remark_reason(&mut self, why: &str) {
+        if self.told.insert(why.to_owned()) || self.within.is_empty() {
+            self.remark(why.to_owned());
+        }
+    }
+
     /// Something that does not stop anything, with the place of the line in hand.
     pub(super) fn remark(&mut self, message: String) {
         let error = self.at(0, message);

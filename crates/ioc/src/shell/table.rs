@@ -1,7 +1,7 @@
 //! Every command: its name, how it is written, what it does.
 
 use super::script::Flow;
-use super::{Call, Failure, Shell, access, autosave, environment, files, reccaster, records, report, show};
+use super::{Call, Failure, Shell, access, autosave, environment, files, put_log, reccaster, records, report, show};
 
 /// A command.
 pub(super) struct Command {
@@ -39,6 +39,12 @@ commands! {
     "aspmem" " [group]" "Records by their group of access security" false report::members;
     "asprules" " [group]" "Rules of access security, with what holds now" false report::access_groups;
     "aspuag" " [group]" "Groups of users of the access security file" false report::user_groups;
+    "caPutJsonLogInit" "(\"host:port\", -1|0|1|2)" "As caPutLogInit" true put_log::start;
+    "caPutJsonLogReconf" " -1|0|1|2" "As caPutLogReconf" true put_log::change;
+    "caPutJsonLogShow" "" "As caPutLogShow" false put_log::show;
+    "caPutLogInit" "(\"host:port\", -1|0|1|2)" "Which puts go to --put-log: none, those that change a value (0, as without), all" true put_log::start;
+    "caPutLogReconf" " -1|0|1|2" "Likewise, later" true put_log::change;
+    "caPutLogShow" "" "Which puts are logged" false put_log::show;
     "casr" " [level]" "Clients, and with a level what each keeps waiting" false records::clients;
     "cd" " folder" "Go to a folder; file names mean it" true environment::change_folder;
     "coreRelease" "" "The version of this program" false environment::release;
@@ -77,6 +83,7 @@ commands! {
     "dbtgf" " record.field" "Show a value as every type there is" false report::show_kinds;
     "dbtpf" "(\"record.field\", \"value\")" "As dbpf, then as dbtgf" true report::put_and_show_kinds;
     "dbtr" " record" "Process a record and show it" true show::process;
+    "doAfterIocInit" "(\"command\")" "As afterIocRunning" true files::run_afterwards;
     "echo" " words" "Show words" false environment::echo;
     "epicsEnvSet" "(\"NAME\", \"value\")" "Set a variable of the environment" true environment::set_variable;
     "epicsEnvShow" " [pattern]" "Show the environment" false environment::show_variables;
@@ -92,6 +99,7 @@ commands! {
     "iocInit" "" "Start: from now on records are served and scanned" true files::start;
     "iocPause" "" "Scan nothing until iocRun; clients stay" true files::pause;
     "iocRun" "" "Go on after iocPause; where iocInit has not come, as that" true files::run;
+    "iocsh" "(\"script\")" "As iocshLoad" true environment::load_script;
     "iocshCmd" "(\"command\")" "Run a command" true environment::run_command;
     "iocshLoad" "(\"script\", \"A=1\")" "Run a script with macros of its own" true environment::load_script;
     "iocshRun" "(\"command\", \"A=1\")" "Run a command with macros of its own" true environment::run_command;
@@ -99,6 +107,8 @@ commands! {
     "makeAutosaveFiles" "" "Likewise, info_settings.req and info_positions.req, for autosaveFields and autosaveFields_pass0" true autosave::requests_of_infos;
     "manual_save" "(\"file.req\")" "Save a set now" false autosave::save_now;
     "pft" "(\"record.field\", \"value\")" "As dbtpf" true report::put_and_show_kinds;
+    "postEvent" "(\"event\")" "Process the records that are scanned by this event" true report::post_event;
+    "putenv" "(\"NAME=value\")" "As epicsEnvSet" true environment::put_variable;
     "pwd" "" "Show the folder" false environment::show_folder;
     "reload_manual_set" "(\"file.req\", \"P=x:\")" "Read the request file again, as create_manual_set" true autosave::set_by_hand;
     "reload_monitor_set" "(\"file.req\", seconds, \"P=x:\")" "Likewise, as create_monitor_set" true autosave::set_of_changes;
@@ -110,6 +120,8 @@ commands! {
     "save_restoreSet_NumSeqFiles" " number" "How many copies of a save file are kept in turn" true autosave::set_sequence;
     "save_restoreSet_RetrySeconds" " seconds" "How long a save that failed waits" true autosave::set_retry;
     "save_restoreSet_SeqPeriodInSeconds" " seconds" "How long one of the copies stays the youngest" true autosave::set_sequence_period;
+    "save_restoreSet_UseStatusPVs" " 0|1" "Whether the records of save_restoreSet_status_prefix are written" true autosave::set_status_use;
+    "save_restoreSet_status_prefix" "(\"x:\")" "Write how saving goes to the records x:SR_status and so on, of save_restoreStatus.db" true autosave::set_status_prefix;
     "save_restoreShow" " [level]" "Sets that are saved, and with a level their PVs" false autosave::show_sets;
     "scanpel" " [event]" "Records that are scanned by events" false report::by_event;
     "scanpiol" "" "Records that are scanned by interrupts" false report::by_interrupt;
@@ -129,32 +141,45 @@ pub(super) fn find(name: &str) -> Option<&'static Command> {
 }
 
 /// Commands of C programs that set up what here needs no setting up.
+const WITHOUT_MEANING: [&str; 24] = [
+    "caPutJsonLogSetTimeFmt",
+    "caPutLogSetTimeFmt",
+    "callbackParallelThreads",
+    "callbackSetQueueSize",
+    "dbPutAttribute",
+    "dbPvdTableSize",
+    "eltc",
+    "errlogInit",
+    "errlogInit2",
+    "installLastResortEventProvider",
+    "iocBuild",
+    "iocLogDisable",
+    "iocLogInit",
+    "iocLogPrefix",
+    "reboot_restoreDebug",
+    "registerAllRecordDeviceDrivers",
+    "registryDump",
+    "save_restoreSet_CAReconnect",
+    "save_restoreSet_CallbackTimeout",
+    "save_restoreSet_Debug",
+    "save_restoreSet_NFSHost",
+    "scanOnceSetQueueSize",
+    "setIocLogDisable",
+    "set_saveTask_priority",
+];
+
+/// Whether a command is accepted and does nothing.
 pub(super) fn is_without_meaning(name: &str) -> bool {
-    const NAMES: [&str; 22] = [
-        "callbackParallelThreads",
-        "callbackSetQueueSize",
-        "dbPutAttribute",
-        "dbPvdTableSize",
-        "eltc",
-        "errlogInit",
-        "errlogInit2",
-        "installLastResortEventProvider",
-        "iocBuild",
-        "iocLogDisable",
-        "iocLogInit",
-        "iocLogPrefix",
-        "reboot_restoreDebug",
-        "registerAllRecordDeviceDrivers",
-        "registryDump",
-        "save_restoreSet_CAReconnect",
-        "save_restoreSet_CallbackTimeout",
-        "save_restoreSet_Debug",
-        "save_restoreSet_NFSHost",
-        "scanOnceSetQueueSize",
-        "setIocLogDisable",
-        "set_saveTask_priority",
-    ];
-    name.ends_with("_registerRecordDeviceDriver") || NAMES.contains(&name)
+    name.ends_with("_registerRecordDeviceDriver") || WITHOUT_MEANING.contains(&name)
+}
+
+/// What `help` shows below the commands.
+pub(super) fn other_commands() -> String {
+    let mut text = "Accepted without effect:\n".to_owned();
+    WITHOUT_MEANING.iter().for_each(|name| text += &format!("  {name}\n"));
+    text + "  and names that end in _registerRecordDeviceDriver\n\
+            Reported once and ignored, with a reason that help and the name shows:\n  \
+            require, ld, seq, startPVAServer, commands of drivers, breakpoints, and what shows the inside of EPICS Base\n"
 }
 
 /// Why a command that scripts of the field use is missing; the same text for all that are missing together.
@@ -182,16 +207,16 @@ pub(super) fn not_supported(name: &str) -> Option<&'static str> {
             "request files are not made of the names of databases; info items and makeAutosaveFiles do better",
         );
     }
-    if ["save_restoreSet_status_prefix", "save_restoreSet_UseStatusPVs"].contains(&name) {
-        return Some("how saving goes is told in the log and by save_restoreShow; records for it are not written");
-    }
     if ["save_restoreSet_FilePermissions", "save_restoreSet_periodicDatedBackups"].contains(&name) {
         return Some(
             "save files have the permissions that the umask leaves, and copies with dates are made at the start",
         );
     }
-    if name == "postEvent" {
-        return Some("events are posted by records: an event record, or OEVT of a calcout");
+    match name {
+        "require" => return Some("modules of C code cannot be loaded; what is not built in is missing"),
+        "ld" => return Some("libraries of C code cannot be loaded; what is not built in is missing"),
+        "startPVAServer" => return Some("PV Access is not served yet; clients use Channel Access"),
+        _ => {}
     }
     if ["dbb", "dbc", "dbd", "dbp", "dbs", "dbap"].contains(&name) {
         return Some("there are no breakpoints; dbtr processes a record and shows it");

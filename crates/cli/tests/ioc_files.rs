@@ -1,0 +1,200 @@
+//! `fodo ioc` with files that it cannot read or write: nothing blocks it, nothing fills its memory, and what is lost is reported.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
+#![expect(dead_code, reason = "these tests need a part of what supports all")]
+
+mod support;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use support::{COMPLETE, Lines, fed, fodo, free_port, ioc, run, search_port, signal, text, wait};
+
+const DATABASE: &str = "record(ao, \"x:set\") { info(autosaveFields, \"VAL\") }\n";
+
+/// A folder of its own with `a.db` and these files in it.
+fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("files-{name}-{}", std::process::id()));
+    // It may be there from a run that was ended.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    for (file, text) in [("a.db", DATABASE)].iter().chain(files) {
+        std::fs::write(folder.join(file), text).unwrap();
+    }
+    folder
+}
+
+fn make_pipe(path: PathBuf) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// Has started to serve; the UDP port of its searches.
+fn serving(child: &mut Child) -> u16 {
+    let lines = Lines::of(child.stdout.take().unwrap());
+    search_port(&std::iter::from_fn(|| Some(lines.next())).find(|line| line.starts_with("fodo ioc: serving")).unwrap())
+}
+
+/// What one signal leaves of it: the exit code and what it wrote to stderr.
+fn stopped(mut child: Child) -> (Option<i32>, String) {
+    signal(&child, "TERM");
+    let mut told = String::new();
+    std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut told).unwrap();
+    (wait(&mut child).code(), told)
+}
+
+#[test]
+fn a_pipe_in_the_place_of_the_access_file_blocks_neither_a_reload_nor_the_end() {
+    let folder = folder("reload", &[("a.acf", "ASG(DEFAULT) { RULE(1, WRITE) }\n")]);
+    let mut child = ioc(&folder, &["-a", "a.acf", "a.db"]).spawn().unwrap();
+    serving(&mut child);
+    std::fs::remove_file(folder.join("a.acf")).unwrap();
+    make_pipe(folder.join("a.acf"));
+    let err = Lines::of_stream(child.stderr.take().unwrap());
+
+    signal(&child, "HUP");
+    let told = std::iter::from_fn(|| Some(err.next())).find(|line| line.contains("a.acf")).unwrap();
+    signal(&child, "TERM");
+
+    assert!(told.contains("it is a pipe, not a regular file"), "{told}");
+    assert_eq!(wait(&mut child).code(), Some(0));
+}
+
+#[test]
+fn a_put_log_that_is_a_pipe_without_a_reader_is_refused_at_once() {
+    let folder = folder("put-log-pipe", &[]);
+    make_pipe(folder.join("puts"));
+
+    let output = run(&mut ioc(&folder, &["--put-log", "puts", "a.db"]));
+
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert_eq!(told, "fodo ioc: the put log cannot be written: no program reads from this pipe\n");
+}
+
+#[test]
+fn a_put_log_on_a_full_disk_is_reported_once_and_the_exit_code_tells() {
+    let folder = folder("put-log-full", &[]);
+    let mut child = ioc(&folder, &["--put-log", "/dev/full", "a.db"]).spawn().unwrap();
+    let port = serving(&mut child);
+    for value in ["1", "2", "3"] {
+        assert!(run(fodo(port).args(["put", "x:set", value])).status.success());
+    }
+
+    let (code, told) = stopped(child);
+
+    assert_eq!(code, Some(1), "{told}");
+    assert_eq!(told.matches("put log /dev/full cannot be written").count(), 1, "{told}");
+    assert!(told.ends_with("fodo ioc: puts missing in the put log: 3\n"), "{told}");
+}
+
+#[test]
+fn values_that_cannot_be_saved_at_the_end_make_the_exit_code_a_failure() {
+    let folder = folder("unsaved", &[]);
+    let mut child = ioc(&folder, &["--autosave", "kept", "a.db"]).spawn().unwrap();
+    serving(&mut child);
+    std::fs::remove_dir_all(folder.join("kept")).unwrap();
+
+    let (code, told) = stopped(child);
+
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("info_settings.sav cannot be saved"), "{told}");
+    assert!(told.ends_with("fodo ioc: sets of autosave that could not be saved at the end: 1\n"), "{told}");
+}
+
+#[test]
+fn a_code_that_exit_gives_is_kept_when_values_cannot_be_saved() {
+    let folder = folder("unsaved-exit", &[]);
+
+    let kept = fed(&folder, &["--autosave", "kept", "a.db"], "system(\"rm -r kept\")\nexit 7\n");
+    let zero = fed(&folder, &["--autosave", "kept", "a.db"], "system(\"rm -r kept\")\nexit 0\n");
+
+    assert_eq!((kept.status.code(), zero.status.code()), (Some(7), Some(1)));
+}
+
+#[test]
+fn files_that_never_end_or_could_block_are_refused_wherever_they_are_named() {
+    let script = "dbLoadRecords(\"endless.db\")\ndbLoadTemplate(\"endless.subs\")\niocshLoad(\"/dev/zero\")\n< /dev/zero\n\
+                  dbLoadRecords(\"a.db\")\nset_pass0_restoreFile(\"/dev/zero\")\nset_pass0_restoreFile(\"pipe\")\n\
+                  create_manual_set(\"endless.req\")\niocInit\ndbl > pipe\n";
+    let folder = folder(
+        "endless",
+        &[
+            ("endless.db", "include \"/dev/zero\"\n"),
+            ("endless.subs", "file \"/dev/zero\" { { P=x } }\n"),
+            ("endless.req", "file \"/dev/zero\"\n"),
+            ("st.cmd", script),
+        ],
+    );
+    make_pipe(folder.join("pipe"));
+    let files = ["endless.db", "endless.subs", "endless.req", "/dev/zero", "pipe"];
+
+    let ran = fed(&folder, &["st.cmd"], "exit\n");
+    let with_access = run(&mut ioc(&folder, &["-a", "/dev/zero", "a.db"]));
+    let checked = files.map(|file| run(fodo(free_port()).current_dir(&folder).args(["check", file])));
+    let expanded = run(fodo(free_port()).current_dir(&folder).args(["expand", "/dev/zero"]));
+
+    let told = text(&ran.stderr);
+    assert_eq!(told.matches("it is a device, not a regular file").count(), 6, "{told}");
+    assert_eq!(told.matches("it is a pipe, not a regular file").count(), 2, "{told}");
+    for output in checked.iter().chain([&with_access, &expanded]) {
+        let told = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.code() == Some(1) && told.contains("not a regular file"), "{told}");
+    }
+}
+
+#[test]
+fn what_a_program_prints_is_passed_on_while_it_runs() {
+    let folder = folder("system", &[]);
+    let mut child = ioc(&folder, &[]).stdin(Stdio::piped()).spawn().unwrap();
+    let (out, err) = (Lines::of(child.stdout.take().unwrap()), Lines::of_stream(child.stderr.take().unwrap()));
+    let mut input = child.stdin.take().unwrap();
+
+    let program = "echo first; echo second >&2; while [ ! -e go ]; do sleep 0.02; done; echo last";
+    writeln!(input, "system(\"{program}\")").unwrap();
+    assert_eq!((out.next().as_str(), err.next().as_str()), ("first", "second"));
+    std::fs::write(folder.join("go"), "").unwrap();
+    assert_eq!(out.next(), "last");
+
+    writeln!(input, "exit").unwrap();
+    assert_eq!(wait(&mut child).code(), Some(0));
+}
+
+#[test]
+fn control_characters_of_the_input_reach_no_terminal() {
+    const CLEAR: &str = "\u{1b}[2J";
+    let script = format!("# {CLEAR}\nno{CLEAR}such(\"x\")\ndbLoadRecords(\"{CLEAR}.db\")\n");
+    let database = format!("record(ai, \"x\") {{ field(D{CLEAR}, \"1\") }}\n");
+    let folder = folder("control", &[("st.cmd", &script), ("control.db", &database)]);
+
+    let ran = fed(&folder, &["st.cmd"], &format!("no{CLEAR}such\nexit {CLEAR}\nexit\n"));
+    let checked = run(fodo(free_port()).current_dir(&folder).args(["check", "control.db", "st.cmd"]));
+    let loaded = run(&mut ioc(&folder, &["control.db"]));
+    let expanded = run(fodo(free_port()).current_dir(&folder).args(["expand", CLEAR]));
+
+    for output in [ran, checked, loaded, expanded] {
+        let told = text(&output.stdout) + &text(&output.stderr);
+        assert!(!told.contains('\u{1b}') && told.contains("\\u{1b}[2J"), "{told:?}");
+    }
+}
+
+#[test]
+fn a_line_of_the_input_without_an_end_is_read_no_further() {
+    let folder = folder("line", &[]);
+
+    let output = fed(&folder, &[], &"x".repeat(70_000));
+
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(told.starts_with("fodo ioc: a line of the input has more than 65536 bytes; no more is read\n"), "{told}");
+}
+
+#[test]
+fn the_end_of_the_start_is_reported_as_by_softioc_and_not_with_quiet() {
+    let folder = folder("complete", &[]);
+
+    let loud = fed(&folder, &["a.db"], "exit\n");
+    let quiet = fed(&folder, &["-q", "a.db"], "exit\n");
+
+    assert_eq!(text(&loud.stderr), COMPLETE);
+    assert_eq!((text(&quiet.stdout), text(&quiet.stderr)), (String::new(), String::new()));
+}

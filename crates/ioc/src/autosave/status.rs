@@ -1,0 +1,150 @@
+//! Records that show how saving goes, with the names and values that synApps autosave gives them.
+//!
+//! Source: synApps autosave 5.11, save_restore.c and save_restoreStatus.db.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use fodo_data::Value;
+use fodo_db::{Database, FieldRef};
+use jiff::Zoned;
+
+use super::set::Set;
+use crate::limit::{STATUS_PERIOD, STATUS_SETS_MAX};
+use crate::turn::Crank;
+
+/// How saving or restoring goes; the worst first. The numbers are those of autosave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    /// Nothing is known yet.
+    Unknown = 0,
+    /// The file is not written, or cannot be used.
+    Failure = 1,
+    /// Some values are missing.
+    Warning = 2,
+    /// The file is written, one of the copies kept in turn is not.
+    SequenceFailure = 3,
+    Good = 4,
+}
+
+/// A health with words, as long as a text of Channel Access may be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    health: Health,
+    words: String,
+}
+
+impl Status {
+    /// `words` are cut where they are too long.
+    pub fn new(health: Health, words: &str) -> Status {
+        const BYTES_MAX: usize = 39;
+        let (words, _) = words.split_at(words.floor_char_boundary(BYTES_MAX));
+        Status { health, words: words.to_owned() }
+    }
+
+    pub fn good() -> Status {
+        Status::new(Health::Good, "Ok")
+    }
+
+    /// The first of the worst; good when there is none.
+    pub fn worst(all: impl Iterator<Item = Status>) -> Status {
+        all.min_by_key(|status| status.health).unwrap_or(Status::good())
+    }
+}
+
+/// Local time, as autosave writes it.
+pub fn time_text() -> String {
+    Zoned::now().strftime("%a %b %d %H:%M:%S").to_string()
+}
+
+/// The records of one prefix, written once a period.
+#[derive(Debug)]
+pub struct StatusRecords {
+    /// Those that are there, by their names without the prefix.
+    fields: HashMap<String, FieldRef>,
+    /// What was written last.
+    written: HashMap<String, Value>,
+    due: Instant,
+    heartbeat: i32,
+    restored: Status,
+    restored_at: String,
+}
+
+impl StatusRecords {
+    /// Those of the prefix that are there; none when no record of it is there. `restored`: how `iocInit` restored files.
+    pub fn find(database: &Database, prefix: &str, restored: Status) -> Option<StatusRecords> {
+        let general =
+            ["status", "statusStr", "heartbeat", "recentlyStr", "rebootStatus", "rebootStatusStr", "rebootTime"];
+        let of_set = |index| ["Name", "Status", "State", "StatusStr", "Time"].map(|what| format!("{index}_{what}"));
+        let names = general.into_iter().map(str::to_owned).chain((0..STATUS_SETS_MAX).flat_map(of_set));
+        let fields: HashMap<String, FieldRef> =
+            names.filter_map(|name| Some((name.clone(), database.field(&format!("{prefix}SR_{name}"))?))).collect();
+        let (written, due, heartbeat) = (HashMap::new(), Instant::now(), 0);
+        (!fields.is_empty()).then(|| StatusRecords {
+            fields,
+            written,
+            due,
+            heartbeat,
+            restored,
+            restored_at: time_text(),
+        })
+    }
+
+    /// When it wants to be called.
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Writes what is new, when it is due.
+    pub fn tick(&mut self, crank: &Crank, sets: &mut [Set], now: Instant) {
+        if now < self.due {
+            return;
+        }
+        self.due = now + STATUS_PERIOD;
+        self.heartbeat = 1 - self.heartbeat;
+        let worst = Status::worst(sets.iter().map(Set::status));
+        let restored = self.restored.clone();
+        self.put(crank, "heartbeat", self.heartbeat.into());
+        self.put(crank, "status", (worst.health as i32).into());
+        self.put(crank, "statusStr", worst.words.as_str().into());
+        self.put(crank, "rebootStatus", (restored.health as i32).into());
+        self.put(crank, "rebootStatusStr", restored.words.as_str().into());
+        self.put(crank, "rebootTime", self.restored_at.as_str().into());
+        for recent in sets.iter_mut().filter_map(Set::take_recent) {
+            self.put(crank, "recentlyStr", recent.as_str().into());
+        }
+        for index in 0..STATUS_SETS_MAX {
+            let set = sets.get(index);
+            let name = set.map_or("Not In Use".to_owned(), Set::short_name);
+            let status = set.map_or(Status::new(Health::Unknown, "Status unknown"), Set::status);
+            let time = set.and_then(Set::saved_at).unwrap_or("Not yet saved");
+            self.put(crank, &format!("{index}_Name"), name.as_str().into());
+            self.put(crank, &format!("{index}_Status"), (status.health as i32).into());
+            // What it waits for: here nothing ever waits.
+            self.put(crank, &format!("{index}_State"), 0.into());
+            self.put(crank, &format!("{index}_StatusStr"), status.words.as_str().into());
+            self.put(crank, &format!("{index}_Time"), time.into());
+        }
+    }
+
+    fn put(&mut self, crank: &Crank, name: &str, value: Value) {
+        let Some(field) = self.fields.get(name).filter(|_| self.written.get(name) != Some(&value)) else { return };
+        // A record that takes no value, as one with DISP, shows that by itself.
+        let _ = crank.put(*field, value.clone(), None, None);
+        self.written.insert(name.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_status_counts_and_words_are_cut_between_characters() {
+        let (failure, warning) = (Status::new(Health::Failure, "no file"), Status::new(Health::Warning, "2 missing"));
+
+        assert_eq!(Status::worst([warning, failure.clone(), Status::good()].into_iter()), failure);
+        assert_eq!(Status::worst(std::iter::empty()), Status::good());
+        assert_eq!(Status::new(Health::Good, &"ä".repeat(30)).words, "ä".repeat(19));
+    }
+}

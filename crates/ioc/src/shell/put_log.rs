@@ -1,0 +1,71 @@
+//! Commands of the caPutLog module: which puts are logged. They go to the log that the IOC was started with.
+
+use super::script::Flow;
+use super::{Call, Failure, Purpose, Shell, Stage};
+use crate::guard::Logged;
+
+type Outcome = Result<Flow, Failure>;
+
+/// `caPutLogInit("host:port", option)`
+pub(super) fn start(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let logged = option(call, 2)?;
+    shell.database()?;
+    let server = call.argument(1).filter(|server| !server.is_empty());
+    let server = server.map_or(String::new(), |server| format!(", and not sent to \"{server}\""));
+    if shell.has_put_log() {
+        shell.remark_reason(&format!("puts are logged to the file of --put-log{server}"));
+    } else {
+        shell.remark_reason(&format!("puts are not logged{server}: fodo ioc --put-log FILE logs them to a file"));
+    }
+    shell.log_puts(logged);
+    Ok(Flow::Next)
+}
+
+/// `caPutLogReconf(option)`
+pub(super) fn change(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let logged = option(call, 1)?;
+    shell.database()?;
+    shell.log_puts(logged);
+    Ok(Flow::Next)
+}
+
+/// `caPutLogShow`
+pub(super) fn show(shell: &mut Shell, _: &Call<'_>) -> Outcome {
+    let Stage::Running(crank) = &shell.stage else { return Err(Failure::too_early()) };
+    let text = match (shell.has_put_log(), crank.guard().logged()) {
+        (false, _) => "puts are not logged: there is no --put-log\n",
+        (true, Logged::Nothing) => "puts are not logged\n",
+        (true, Logged::Changes) => "puts that change a value are logged\n",
+        (true, Logged::Everything) => "all puts are logged\n",
+    };
+    shell.say(text);
+    Ok(Flow::Next)
+}
+
+/// The numbers are those of caPutLog; there is no filter of bursts, so 1 and 2 mean the same.
+fn option(call: &Call<'_>, index: usize) -> Result<Logged, Failure> {
+    match call.argument(index).unwrap_or("0") {
+        "-1" => Ok(Logged::Nothing),
+        "0" | "" => Ok(Logged::Changes),
+        "1" | "2" => Ok(Logged::Everything),
+        other => {
+            let message = format!("\"{other}\" must be -1 (nothing), 0 (puts that change a value), 1 or 2 (all puts)");
+            Err(Failure::Word(index, message))
+        }
+    }
+}
+
+impl Shell {
+    fn has_put_log(&self) -> bool {
+        match &self.purpose {
+            Purpose::Run(start) => start.has_put_log,
+            Purpose::Check => false,
+        }
+    }
+
+    fn log_puts(&self, logged: Logged) {
+        if let Stage::Running(crank) = &self.stage {
+            crank.guard().log_puts(logged);
+        }
+    }
+}
