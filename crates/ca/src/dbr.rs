@@ -78,7 +78,7 @@ struct Row {
     offset: usize,
     /// Of an element.
     bytes: usize,
-    /// The kinds of values, a bit each, that need [`Reading::meta`] to become this type.
+    /// The kinds of values, a bit each, that need more than value, alarm and time to become this type.
     needing_meta: u16,
 }
 
@@ -91,12 +91,12 @@ const ROWS: [Row; 39] = {
         rows[number] = if number < 35 {
             let (basic, (level, prefix)) = (&BASICS[number % 7], LEVELS[number / 7]);
             let (offset, bytes) = (basic.offsets[number / 7], basic.bytes);
-            let needing_meta = needing_meta(basic.kind, Some(level));
+            let needing_meta = needing_meta(basic.kind, level);
             Row { prefix, name: basic.name, kind: basic.kind, level: Some(level), offset, bytes, needing_meta }
         } else {
             let (name, kind, bytes, offset) = SPECIALS[number - 35];
-            let needing_meta =
-                if number == DbrType::STSACK_STRING.0 as usize { u16::MAX } else { needing_meta(kind, None) };
+            // None of them is the value alone.
+            let needing_meta = u16::MAX;
             Row { prefix: "", name, kind, level: None, offset, bytes, needing_meta }
         };
         number += 1;
@@ -104,9 +104,9 @@ const ROWS: [Row; 39] = {
     rows
 };
 
-const fn needing_meta(kind: Kind, level: Option<Level>) -> u16 {
+const fn needing_meta(kind: Kind, level: Level) -> u16 {
     match (level, kind) {
-        (Some(Level::Graphic | Level::Control), _) => u16::MAX,
+        (Level::Graphic | Level::Control, _) => u16::MAX,
         // Digits after the point, and names of states.
         (_, Kind::Text) => 1 << Kind::F32 as u16 | 1 << Kind::F64 as u16 | 1 << Kind::Enum as u16,
         (_, Kind::Enum) => 1 << Kind::Text as u16,
@@ -181,7 +181,8 @@ impl DbrType {
         self.row().is_some_and(|row| row.needing_meta != 0)
     }
 
-    /// Whether encoding this type from a `native` value needs [`Reading::meta`].
+    /// Whether encoding this type from a `native` value needs more than value, alarm and time: [`Reading::meta`], or for
+    /// CLASS_NAME the record type.
     #[inline]
     pub fn needs_meta(self, native: Kind) -> bool {
         self.row().is_some_and(|row| row.needing_meta >> native as u16 & 1 != 0)

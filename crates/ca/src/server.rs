@@ -9,7 +9,7 @@ use fodo_data::{ConvertError, EventMask, Now, Reading, Value};
 use slab::Slab;
 
 pub use self::event::{Asked, Closed, Config, Event, ReadReply};
-use crate::dbr::{self, DbrType};
+use crate::dbr::{self, DbrType, Level};
 use crate::eca::Eca;
 use crate::frame::{Framer, Plan, Receiver};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
@@ -262,9 +262,17 @@ fn complaint(request: &Header, cid: Cid, status: Eca, text: &str, out: &mut Vec<
     out.append(&mut payload);
 }
 
-/// Whether a put may carry this type.
-fn is_writable(dbr: DbrType) -> bool {
-    dbr.kind().is_some() && dbr != DbrType::STSACK_STRING && dbr != DbrType::CLASS_NAME
+/// Checks that a put may carry its type. As in rsrv, WRITE also accepts the types with a head (7 to 34), WRITE_NOTIFY does not.
+fn check_write_type(request: &Header) -> Result<(), Eca> {
+    let dbr = DbrType(request.data_type);
+    let is_acknowledgement = dbr == DbrType::PUT_ACKT || dbr == DbrType::PUT_ACKS;
+    match (dbr.kind(), dbr.level(), Request::from_header(request)) {
+        (None, ..) => Err(Eca::BADTYPE),
+        (_, Some(Level::Plain), _) => Ok(()),
+        (_, Some(_), Request::Write { .. }) => Ok(()),
+        _ if is_acknowledgement => Ok(()),
+        _ => Err(Eca::PUTFAIL),
+    }
 }
 
 impl Receiver for Inner {
@@ -276,13 +284,16 @@ impl Receiver for Inner {
         let (dbr, count, sid) = match Request::from_header(header) {
             Request::Write { dbr, count, sid, .. } | Request::WriteNotify { dbr, count, sid, .. } => (dbr, count, sid),
             _ if header.payload_bytes <= limit::SMALL_PAYLOAD_BYTES => return Plan::Whole,
-            _ => return Plan::Close("a message of that kind is never so large"),
+            _ => {
+                self.complain(header, Eca::TOLARGE, "the payload is too large for this request");
+                return Plan::Skip;
+            }
         };
         if !self.owns(header, sid) {
             return Plan::Skip;
         }
-        if !is_writable(dbr) {
-            self.refuse_write(header, Eca::BADTYPE);
+        if let Err(status) = check_write_type(header) {
+            self.refuse_write(header, status);
             return Plan::Skip;
         }
         let count_max = self.channel(sid).map_or(0, |channel| channel.count_max);
@@ -397,7 +408,8 @@ impl Inner {
         self.channels.get(sid.0 as usize).filter(|channel| !channel.is_cleared)
     }
 
-    /// Whether the channel is one of this circuit; if not, the client is told and closed as by rsrv.
+    /// Whether the channel is one of this circuit; if not, an ERROR is sent. Unlike rsrv, which closes the circuit, this
+    /// fails the request alone: the client's other channels have done nothing wrong.
     #[inline]
     fn owns(&mut self, request: &Header, sid: Sid) -> bool {
         let is_ours = self.channel(sid).is_some();
@@ -410,7 +422,6 @@ impl Inner {
     #[cold]
     fn disown(&mut self, request: &Header) {
         self.complain(request, Eca::INTERNAL, "Bad Resource ID");
-        self.close(Closed::Misbehaved("a channel that this circuit does not have"));
     }
 
     #[inline]
@@ -465,8 +476,8 @@ impl Inner {
         if !self.owns(header, Sid(header.p1)) {
             return;
         }
-        if !is_writable(dbr) {
-            return self.refuse_write(header, Eca::BADTYPE);
+        if let Err(status) = check_write_type(header) {
+            return self.refuse_write(header, status);
         }
         match dbr::decode(dbr, count, payload) {
             Ok(reading) => self.written(header, reading.value),
@@ -500,12 +511,13 @@ impl Inner {
             return;
         }
         let mask = message::mask(payload);
-        let is_value = dbr.kind().is_some() && dbr != DbrType::PUT_ACKT && dbr != DbrType::PUT_ACKS;
+        if dbr.kind().is_none() {
+            return self.complain(header, Eca::BADTYPE, "unknown data type");
+        }
         let is_new = self.subscriptions.find(subscription).is_none();
         let is_small = dbr.payload_bytes(count).is_some_and(|bytes| bytes <= self.payload_bytes_max);
-        if mask == 0 || mask > 255 || !is_new || !is_value || !is_small {
-            self.complain(header, Eca::ALLOCMEM, "the subscription cannot be installed");
-            return self.close(Closed::Misbehaved("a subscription without mask, type or number of its own"));
+        if mask == 0 || mask > 255 || !is_new || !is_small {
+            return self.complain(header, Eca::ALLOCMEM, "the subscription cannot be installed");
         }
         if !self.has_room_for(limit::SUBSCRIPTION_BYTES) {
             return self.exceed(header);
@@ -528,10 +540,7 @@ impl Inner {
                 self.answer(|bytes| Answer::EventAdd { dbr, count, status, subscription }.encode(bytes));
                 self.events.push(Event::Cancel { sid, subscription });
             }
-            _ => {
-                self.complain(header, Eca::BADMONID, "no such subscription");
-                self.close(Closed::Misbehaved("a subscription that it does not have"));
-            }
+            _ => self.complain(header, Eca::BADMONID, "no such subscription"),
         }
     }
 
@@ -540,16 +549,13 @@ impl Inner {
         if minor < 4 {
             return self.complain(header, Eca::DEFUNCT, "clients before version 4.4 are not served");
         }
-        // Long ones are refused like others that nobody has: a gateway must not lose its other channels.
-        let Some(name) = message::text(payload) else {
-            return self.close(Closed::Misbehaved("a channel name without end"));
-        };
         if !self.has_room_for(limit::CHANNEL_BYTES) {
             return self.exceed(header);
         }
-        match std::str::from_utf8(name) {
-            Ok(name) => self.ask(Event::Create { cid, name: name.to_owned() }),
-            Err(_) => self.answer(|bytes| Answer::CreateChFail { cid }.encode(bytes)),
+        // A name without its NUL or that is not UTF-8 names no PV.
+        match message::text(payload).and_then(|name| std::str::from_utf8(name).ok()) {
+            Some(name) => self.ask(Event::Create { cid, name: name.to_owned() }),
+            None => self.answer(|bytes| Answer::CreateChFail { cid }.encode(bytes)),
         }
     }
 
@@ -573,8 +579,7 @@ impl Inner {
             return self.complain(header, Eca::INTERNAL, "names come before the first channel");
         }
         let Some(name) = message::text(payload).filter(|name| name.len() <= limit::IDENTITY_BYTES) else {
-            self.complain(header, Eca::INTERNAL, "a name of more than 512 bytes, or without end");
-            return self.close(Closed::Misbehaved("a user's or host's name without end"));
+            return self.complain(header, Eca::INTERNAL, "a name of more than 512 bytes, or without end");
         };
         set(self, String::from_utf8_lossy(name).into_owned());
         self.events.push(Event::Identity { user: self.user.clone(), host: self.host.clone() });

@@ -236,6 +236,9 @@ pub enum PutError {
     Convert(ConvertError),
     /// The record says no, in words. A CALC that cannot be compiled stays in its field, as in Base.
     Rejected(&'static str),
+    /// The value is written, but the record that it processed could not reach its input or output. Only puts without a
+    /// [`PutId`] report this, as in Base.
+    Unprocessed,
 }
 
 impl fmt::Display for PutError {
@@ -245,6 +248,9 @@ impl fmt::Display for PutError {
             PutError::Disabled => write!(f, "the record's DISP forbids puts"),
             PutError::Convert(error) => write!(f, "{error}"),
             PutError::Rejected(reason) => write!(f, "{reason}"),
+            PutError::Unprocessed => {
+                write!(f, "the value is written, but the record could not reach its input or output")
+            }
         }
     }
 }

@@ -41,8 +41,13 @@ impl Turn<'_> {
             return self.put_link(record, number, row, &value);
         }
         self.write(record, number, value, Writer::Client)?;
+        let n_failed = self.n_failed;
         self.process_wanted(record, number == PROC, row.has(PP));
-        Ok(())
+        // A put with completion is done however processing went, as in Base.
+        let has_failed = self.n_failed != n_failed
+            && self.waiters.is_empty()
+            && self.with(record, |body, _| body.common().has_failed) == Some(true);
+        if has_failed { Err(PutError::Unprocessed) } else { Ok(()) }
     }
 
     /// A value from before the start: written as by a put that processes nothing. Whoever follows the field has a

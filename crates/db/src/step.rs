@@ -104,6 +104,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     fn is_wanted(&mut self, always: bool) -> bool {
         let record = self.record;
         let common = self.lock().common();
+        common.has_failed = false;
         if !always && common.scan != 0 {
             return false;
         }
@@ -150,6 +151,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
     /// Leaves with the turn what comes of an outcome: the forward link first, then that the record is done.
     fn end(&mut self, outcome: Outcome) {
         let record = self.record;
+        self.turn.n_failed += u32::from(outcome == Outcome::Failed);
         let common = self.lock().common();
         match outcome {
             Outcome::Waiting | Outcome::Held => {

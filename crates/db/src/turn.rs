@@ -78,11 +78,13 @@ pub(crate) struct Turn<'a> {
     pub(crate) depth: u16,
     /// How many records the chain in hand may still process.
     chain_left: u64,
+    /// How often a record ended as [`crate::step::Outcome::Failed`].
+    pub(crate) n_failed: u32,
 }
 
 impl<'a> Turn<'a> {
     pub(crate) fn new(core: &'a Core, engine: &'a mut Engine, now: Now, events: &'a mut Vec<Event>) -> Turn<'a> {
-        Turn { core, engine, now, events, waiters: Vec::new(), depth: 0, chain_left: CHAIN_MAX }
+        Turn { core, engine, now, events, waiters: Vec::new(), depth: 0, chain_left: CHAIN_MAX, n_failed: 0 }
     }
 
     /// Does one piece of work after another, each with a chain of its own, until there are none or the slice is full:

@@ -89,6 +89,33 @@ fn a_chain_of_a_hundred_thousand_forward_links_runs_to_its_end() {
 }
 
 #[test]
+fn a_put_without_completion_reports_that_its_record_reached_no_input_or_output() {
+    let mut ioc = Ioc::new(
+        r#"record(ai, in) { field(INP, "nobody CA") }
+        record(ao, out) { field(OUT, "nobody CA") }
+        record(ao, chain) { field(OUT, "in PP") }
+        record(ai, scanned) { field(INP, "nobody CA") field(SCAN, "Event") }
+        record(longout, mute) { field(OUT, "nobody CA") }"#,
+    );
+
+    for (name, result) in [
+        ("in", Err(PutError::Unprocessed)),
+        ("in.PROC", Err(PutError::Unprocessed)),
+        ("in.DESC", Ok(())),
+        ("out", Err(PutError::Unprocessed)),
+        ("chain", Err(PutError::Unprocessed)),
+        ("scanned.PROC", Err(PutError::Unprocessed)),
+        ("scanned", Ok(())),
+        ("mute", Ok(())),
+    ] {
+        assert_eq!(ioc.put(name, 5.0, None), result, "{name}");
+    }
+    assert_eq!(ioc.number("out"), 5.0, "it is written all the same");
+    assert_eq!(ioc.put("in", 5.0, Some(1)), Ok(()));
+    assert_eq!(ioc.done(), [1], "a put with completion is done however processing went");
+}
+
+#[test]
 fn links_nested_too_deep_are_an_alarm_and_not_an_overflow() {
     let mut db = String::new();
     for index in 0..2_000 {

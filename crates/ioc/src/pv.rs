@@ -228,6 +228,7 @@ impl Pv for RecordPv {
 pub fn refusal(error: PutError) -> PutRefusal {
     match error {
         PutError::ReadOnly => PutRefusal::ReadOnly,
+        PutError::Unprocessed => PutRefusal::Unprocessed(error.to_string()),
         other => PutRefusal::Rejected(other.to_string()),
     }
 }

@@ -236,7 +236,7 @@ impl Crank {
         if let (Err(_), Some(put)) = (&result, put) {
             turn.puts.remove(&put);
         }
-        if let (Ok(()), Some(written)) = (&result, written) {
+        if let (Ok(()) | Err(PutError::Unprocessed), Some(written)) = (&result, written) {
             let waiting = put.filter(|put| self.database.waits(field, *put));
             match waiting.and_then(|put| turn.puts.get_mut(&put)) {
                 Some(pending) => pending.written = Some(written),

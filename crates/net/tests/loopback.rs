@@ -182,6 +182,26 @@ fn a_put_is_complete_when_the_source_says_so_and_not_before() {
 }
 
 #[test]
+fn a_put_whose_completion_is_dropped_is_refused() {
+    let mut slow = Cell::new(1.0);
+    slow.holds_completions = true;
+    let table = Arc::new(Table::default().with("slow", slow));
+    let server = start(table.clone(), 0);
+    let slow = context(server.udp_port()).channel("slow").unwrap();
+    slow.connect(PATIENCE).unwrap();
+
+    let put = slow.start_put(5.0);
+    // The second waits for the first to be with the source.
+    let _ = slow.start_put(6.0).wait(Duration::from_millis(100));
+    let held = std::mem::take(&mut *table.0["slow"].held.lock().unwrap());
+    let panicked = std::thread::spawn(move || -> () { panic!("a source fails with {} puts", held.len()) }).join();
+
+    assert!(panicked.is_err());
+    let refused = put.wait(PATIENCE);
+    assert!(matches!(refused, Err(Error::Refused { refusal: Refusal::Status(_), .. })), "{refused:?}");
+}
+
+#[test]
 fn a_monitor_and_a_get_come_back_with_a_restarted_server() {
     let table = Arc::new(Table::default().with("x", Cell::new(1.0)));
     let server = start(table.clone(), 0);

@@ -7,7 +7,7 @@ your machine and of your user out of the files, run it in namespaces of its own:
 
 A proxy stands between the two: client -> proxy -> softIoc, TCP and UDP. It writes the bytes as
 they came, one line for each message (or datagram), and points search replies at itself only in
-what it hands on. After a capture, write the lines of what each message means with
+what it hands on. Names of scenes as arguments record these alone. After a capture, write the lines of what each message means with
 `WIRE_BLESS=1 cargo test -p fodo-ca --test wire` and review them.
 """
 
@@ -429,6 +429,30 @@ def oddities(proxy: Proxy) -> None:
     plain.close()
 
 
+def failures(proxy: Proxy) -> None:
+    """Requests that fail alone: the circuit goes on."""
+    plain = Plain(proxy, "failures")
+    plain.begin()
+    double = plain.create(7, "w:double")
+    plain.recording.note("Subscriptions of types that only puts have: every update fails.")
+    plain.say(event_add(double, 50, 35, 1, 1))
+    plain.say(event_add(double, 51, 36, 3, 1))
+    plain.say(header(4, struct.pack(">d", 4.0), 6, 1, double, 7))
+    plain.say(header(2, b"", 35, 1, double, 50))
+    plain.say(header(2, b"", 36, 3, double, 51))
+    plain.recording.note("A subscription of the record type: every update has it.")
+    plain.say(event_add(double, 52, 38, 1, 1))
+    plain.say(header(4, struct.pack(">d", 5.0), 6, 1, double, 7))
+    plain.say(header(2, b"", 38, 1, double, 52))
+    plain.recording.note("Types that puts cannot have; WRITE takes those with a head, WRITE_NOTIFY does not.")
+    plain.say(header(4, bytes(48), 37, 1, double, 7))
+    plain.say(header(4, bytes(40), 38, 1, double, 7))
+    plain.say(header(4, bytes(16), 13, 1, double, 7))
+    for dbr, size in ((13, 16), (20, 24), (27, 72), (34, 88), (37, 48), (38, 40)):
+        plain.say(header(19, bytes(size), dbr, 1, double, 60 + dbr))
+    plain.close()
+
+
 def endings(proxy: Proxy) -> None:
     for name, last in {
         "end-command": lambda sid: header(5),
@@ -476,8 +500,9 @@ def main() -> None:
             beacons(listener)
             proxy = Proxy(port)
             os.environ["EPICS_CA_ADDR_LIST"] = f"{LOOPBACK}:{proxy.port}"
-            for scene in (reads, writes, large, oddities, endings):
-                scene(proxy)
+            for scene in (reads, writes, large, oddities, failures, endings):
+                if scene.__name__ in (sys.argv[1:] or scene.__name__):
+                    scene(proxy)
         finally:
             ioc.stdin.close()
             ioc.wait(10)

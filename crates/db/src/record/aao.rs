@@ -116,6 +116,8 @@ impl Record for Aao {
 }
 
 impl Output for Aao {
+    const TELLS_FAILURE: bool = false;
+
     fn output(&self) -> &Link {
         &self.output
     }

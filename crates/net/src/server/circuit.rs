@@ -22,7 +22,7 @@ use slab::Slab;
 
 use self::puts::Put;
 use self::rights::{Checking, Denied};
-use self::watch::{Subscription, Watch, complete, send_watch, update};
+use self::watch::{Extra, Subscription, Watch, send_watch, update};
 use super::observer::ClientStatus;
 use super::posts::Listener;
 use super::quota::Share;
@@ -429,9 +429,12 @@ impl Circuit {
         if let Some(before) = self.places.insert(id, (watch, slot)) {
             self.end(before);
         }
-        if let Some(mut reading) = reading {
-            complete(&mut reading, &*pv, dbr);
-            update(&mut self.machine, sid, dbr, count, id, &reading);
+        match reading {
+            Some(reading) if dbr.needs_meta(reading.value.kind()) => {
+                Extra::new(&*pv, &pv.facts()).update(&mut self.machine, sid, dbr, count, id, reading);
+            }
+            Some(reading) => update(&mut self.machine, sid, dbr, count, id, &reading),
+            None => {}
         }
     }
 
@@ -567,6 +570,8 @@ fn read(pv: &dyn Pv, dbr: DbrType) -> Reading {
         return Reading::bare(Value::from(pv.facts().class_name));
     }
     let mut reading = pv.read();
-    complete(&mut reading, pv, dbr);
+    if reading.meta.is_none() && dbr.needs_meta(reading.value.kind()) {
+        reading.meta = Some(pv.meta());
+    }
     reading
 }

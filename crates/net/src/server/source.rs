@@ -68,8 +68,8 @@ pub trait Pv: Send + Sync {
         Rights { read: true, write: true }
     }
 
-    /// Writes. The end of the processing that this begins is told through `completion`, within
-    /// this call or later; a refusal is told by the result, or later by [`Completion::refused`].
+    /// Writes. The end of the processing that this begins is reported through `completion`, within this call or later;
+    /// a failure is reported by the result, or later by [`Completion::refused`]. A completion that is dropped fails the put.
     fn put(&self, value: Value, by: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal>;
 
     /// The client of a put that has not ended has gone: what has not begun of it need not begin.
@@ -109,30 +109,33 @@ impl RightsSignal {
     }
 }
 
-/// Why a put was refused; nothing was changed.
+/// Why a put failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PutRefusal {
-    /// Nobody may write it.
+    /// No client may write the PV; nothing was changed.
     ReadOnly,
-    /// Not this value, or not now, and why.
+    /// Not this value, or not now, and why; nothing was changed.
     Rejected(String),
+    /// The value was written, but what it set off failed; why.
+    Unprocessed(String),
 }
 
-/// Tells the client of a put that its processing has ended. Dropping it tells so too, so that no
-/// client waits for ever.
+/// Reports to the client of a put how it ended. A completion that is dropped without [`Completion::done`], for example
+/// by a panic, refuses the put, so that no client waits for ever or takes for done what was not.
 #[derive(Debug)]
 pub struct Completion {
     inbox: Arc<Inbox>,
     circuit: CircuitKey,
     put: u64,
-    refusal: Option<PutRefusal>,
+    /// What the source has answered.
+    result: Option<Result<(), PutRefusal>>,
 }
 
 impl Completion {
     pub(super) fn new(inbox: Arc<Inbox>, circuit: CircuitKey) -> Completion {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let put = NEXT.fetch_add(1, Ordering::Relaxed);
-        Completion { inbox, circuit, put, refusal: None }
+        Completion { inbox, circuit, put, result: None }
     }
 
     /// No other put of this process has it, and later ones have greater ones.
@@ -140,18 +143,21 @@ impl Completion {
         self.put
     }
 
-    /// Processing has ended.
-    pub fn done(self) {}
+    /// The value is written and processing has ended.
+    pub fn done(mut self) {
+        self.result = Some(Ok(()));
+    }
 
     /// The put had to wait and was refused when its turn came.
     pub fn refused(mut self, refusal: PutRefusal) {
-        self.refusal = Some(refusal);
+        self.result = Some(Err(refusal));
     }
 }
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        let result = self.refusal.take().map_or(Ok(()), Err);
+        let dropped = || Err(PutRefusal::Rejected("the source dropped the put without an answer".into()));
+        let result = self.result.take().unwrap_or_else(dropped);
         self.inbox.push(Message::PutDone { circuit: self.circuit, put: self.put, result });
     }
 }

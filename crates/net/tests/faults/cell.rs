@@ -116,7 +116,7 @@ impl Pv for Cell {
         self.set(value);
         match (&self.held, completion) {
             (Some(held), Some(completion)) => held.lock().unwrap().push(completion),
-            (_, completion) => drop(completion),
+            (_, completion) => completion.into_iter().for_each(Completion::done),
         }
         Ok(())
     }

@@ -61,6 +61,8 @@ impl Pv for Cell {
         self.set(value);
         if self.holds_completions {
             self.held.lock().unwrap().extend(completion);
+        } else {
+            completion.into_iter().for_each(Completion::done);
         }
         Ok(())
     }

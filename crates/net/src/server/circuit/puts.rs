@@ -69,7 +69,7 @@ impl Circuit {
 fn status(refusal: &PutRefusal) -> Eca {
     match refusal {
         PutRefusal::ReadOnly => Eca::NOWTACCESS,
-        PutRefusal::Rejected(_) => Eca::PUTFAIL,
+        PutRefusal::Rejected(_) | PutRefusal::Unprocessed(_) => Eca::PUTFAIL,
     }
 }
 

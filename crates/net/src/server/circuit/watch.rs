@@ -7,11 +7,11 @@ use fodo_ca::eca::Eca;
 use fodo_ca::ring::Cursor;
 use fodo_ca::server::Circuit as Machine;
 use fodo_ca::{Sid, SubscriptionId};
-use fodo_data::Reading;
+use fodo_data::{Meta, Reading, Value};
 use slab::Slab;
 
 use crate::server::posts::Listener;
-use crate::server::{Pv, UpdateCounts};
+use crate::server::{Pv, PvFacts, UpdateCounts};
 
 /// One PV that this circuit has subscriptions on.
 pub(super) struct Watch {
@@ -46,8 +46,8 @@ pub(super) fn send_watch(
     let Watch { pv, subscriptions, n_slots, first_slot, .. } = watch;
     let any = |wants: &dyn Fn(DbrType) -> bool| subscriptions.iter().any(|(_, subscription)| wants(subscription.dbr));
     // Asked for before the ring is held: a source may post while it holds what this needs.
-    let kind = any(&DbrType::may_need_meta).then(|| pv.facts().kind);
-    let meta = kind.filter(|&kind| any(&|dbr| dbr.needs_meta(kind))).map(|_| pv.meta());
+    let facts = any(&DbrType::may_need_meta).then(|| pv.facts());
+    let extra = facts.filter(|facts| any(&|dbr| dbr.needs_meta(facts.kind))).map(|facts| Extra::new(&**pv, &facts));
     let filled_by = pv.posts().with_ring(|ring| {
         let mut slots = (*first_slot..*n_slots).chain(0..*first_slot);
         slots.find(|&slot| {
@@ -60,12 +60,11 @@ pub(super) fn send_watch(
                 let Some(post) = ring.next(cursor) else { return false };
                 counts.merged += cursor.merged - merged_before;
                 counts.sent += 1;
-                if meta.is_some() && dbr.needs_meta(post.reading.value.kind()) {
-                    let mut reading = post.reading.clone();
-                    reading.meta.clone_from(&meta);
-                    update(machine, *sid, *dbr, *count, *id, &reading);
-                } else {
-                    update(machine, *sid, *dbr, *count, *id, &post.reading);
+                match &extra {
+                    Some(extra) if dbr.needs_meta(post.reading.value.kind()) => {
+                        extra.update(machine, *sid, *dbr, *count, *id, post.reading.clone());
+                    }
+                    _ => update(machine, *sid, *dbr, *count, *id, &post.reading),
                 }
             }
             false
@@ -78,17 +77,46 @@ pub(super) fn send_watch(
     filled_by.is_none()
 }
 
-/// Sends an update; a value that cannot become the wanted type is told as such.
+/// Sends an update; a value that cannot be converted to the type is reported as such.
 #[inline(always)]
 pub(super) fn update(machine: &mut Machine, sid: Sid, dbr: DbrType, count: u32, id: SubscriptionId, reading: &Reading) {
     if machine.update(sid, dbr, count, id, Ok(reading)).is_err() {
-        // A status has nothing to convert, so this cannot fail again.
-        let _ = machine.update(sid, dbr, count, id, Err(Eca::GETFAIL));
+        refuse(machine, sid, dbr, count, id);
     }
 }
 
-pub(super) fn complete(reading: &mut Reading, pv: &dyn Pv, dbr: DbrType) {
-    if reading.meta.is_none() && dbr.needs_meta(reading.value.kind()) {
-        reading.meta = Some(pv.meta());
+fn refuse(machine: &mut Machine, sid: Sid, dbr: DbrType, count: u32, id: SubscriptionId) {
+    // A status has nothing to convert, so this cannot fail.
+    let _ = machine.update(sid, dbr, count, id, Err(Eca::GETFAIL));
+}
+
+/// What some types carry beside value, alarm and time.
+pub(super) struct Extra {
+    meta: Arc<Meta>,
+    class_name: &'static str,
+}
+
+impl Extra {
+    pub(super) fn new(pv: &dyn Pv, facts: &PvFacts) -> Extra {
+        Extra { meta: pv.meta(), class_name: facts.class_name }
+    }
+
+    /// Sends an update of a type that carries more than value, alarm and time.
+    pub(super) fn update(
+        &self,
+        machine: &mut Machine,
+        sid: Sid,
+        dbr: DbrType,
+        count: u32,
+        id: SubscriptionId,
+        mut reading: Reading,
+    ) {
+        match dbr {
+            // rsrv accepts a subscription of a type that only puts have, and fails each of its updates.
+            DbrType::PUT_ACKT | DbrType::PUT_ACKS => return refuse(machine, sid, dbr, count, id),
+            DbrType::CLASS_NAME => reading.value = Value::from(self.class_name),
+            _ => reading.meta = Some(self.meta.clone()),
+        }
+        update(machine, sid, dbr, count, id, &reading);
     }
 }
