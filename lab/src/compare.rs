@@ -10,6 +10,9 @@
 //! What hides in single rows shows in all of them together: so a client differs as well when the middle of its rows
 //! moved by `least`, without the machine's share, and chance would move it so far in one of forty runs at most.
 //!
+//! Rows of runs by different methods (schemas) are compared only where the question means the same in both; the others
+//! are named.
+//!
 //! A row that was measured and now fails or is capped differs too, and so does a load that now loses updates
 //! that nobody can account for. A row that only one of the runs has is told, and does not count.
 
@@ -17,7 +20,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
-use crate::result::{Key, ResultFile, Row, Verdict};
+use crate::result::{Key, ResultFile, Row, Verdict, is_same_in_all_schemas};
 use crate::significance::{ALPHA, REPETITIONS_MIN, corrected, delta, ranks_p, welch_p};
 use crate::statistics::{Random, Ratio, Summary, median_of_resample, quantile};
 
@@ -33,6 +36,10 @@ pub struct Comparison {
     pub drifts: Vec<Drift>,
     /// How each client moved, over all of its rows.
     pub clients: Vec<Moved>,
+    /// Questions that both runs measured by different methods, so that no row of them is compared.
+    pub other_method: Vec<String>,
+    /// The schemas of both runs.
+    pub schemas: (String, String),
     /// Rows that only the first run measured.
     pub only_before: Vec<String>,
     /// Rows that only the second run measured.
@@ -117,10 +124,19 @@ impl Comparison {
         let index_after = index(after);
         let drifts = drifts(before, &index_after);
         let counts = |row: &&Row| matches!(row.verdict, Verdict::Measured | Verdict::Failed | Verdict::Capped);
+        let is_same = |row: &Row| before.schema == after.schema || is_same_in_all_schemas(&row.question);
+        let is_in_both = |row: &&Row| index_after.contains_key(&row.key());
+        let other_method: BTreeSet<&str> = before
+            .rows
+            .iter()
+            .filter(is_in_both)
+            .filter(|row| !is_same(row))
+            .map(|row| row.question.as_str())
+            .collect();
         let both: Vec<(&Row, &Row)> = before
             .rows
             .iter()
-            .filter(|row| counts(row) && !row.is_floor())
+            .filter(|row| counts(row) && !row.is_floor() && is_same(row))
             .filter_map(|row| Some((row, index_after.get(&row.key()).copied().filter(counts)?)))
             .collect();
         let evidence: Vec<Evidence> =
@@ -136,6 +152,8 @@ impl Comparison {
             pairs,
             clients: clients(&both, &drifts, least),
             drifts,
+            other_method: other_method.into_iter().map(str::to_owned).collect(),
+            schemas: (before.schema.clone(), after.schema.clone()),
             only_before: only(before, &index_after),
             only_after: only(after, &index(before)),
             least,

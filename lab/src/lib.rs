@@ -35,6 +35,7 @@ mod server;
 mod significance;
 mod statistics;
 mod tables;
+mod warm_up;
 mod worker;
 
 pub use command::run;

@@ -11,6 +11,7 @@ use crate::runner::{Pair, Visit};
 use crate::scenario::{Measured, Part, Request, Scenario, Task};
 use crate::server::ServerKind;
 use crate::statistics::quantile_ns;
+use crate::warm_up::WarmUp;
 
 /// What of all single times is told, and how many there must be for it to mean something.
 const PERCENTILES: [(f64, usize); 4] = [(50.0, 10), (99.0, 1000), (99.9, 10_000), (99.99, 100_000)];
@@ -197,6 +198,10 @@ impl Line {
             (Part::Created, None) => self.state = State::NotRun("its driver does not tell this part apart".into()),
         }
         self.latencies_ns.extend(&measured.latencies_ns);
+        self.row.warm_up = match (self.row.warm_up, measured.warm_up) {
+            (Some(before), Some(now)) => Some(before.join(now)),
+            (before, now) => before.or(now),
+        };
     }
 
     fn finish(mut self, seed: u64) -> (Row, Option<Answer>) {
@@ -218,7 +223,7 @@ impl Line {
             State::Open if self.n_lost > 0 => {
                 (Verdict::Measured, Some(format!("{} repetitions took longer than allowed", self.n_lost)))
             }
-            State::Open => (Verdict::Measured, None),
+            State::Open => (Verdict::Measured, row.warm_up.and_then(WarmUp::note)),
             State::Failed(failure) => (Verdict::Failed, Some(failure.to_string())),
             State::Capped(why) => (Verdict::Capped, Some(why)),
             State::NotRun(why) => (Verdict::NotRun, Some(why)),

@@ -17,6 +17,8 @@ pub enum Placement {
     TwoHosts,
     /// The same with a delay between them.
     TwoHostsDelayed,
+    /// The server on one CPU, the client on all: what pinning costs a client with many threads.
+    ClientNotPinned,
     /// Wherever the system puts them; only where pinning is not possible.
     Unpinned,
 }
@@ -28,7 +30,9 @@ impl Placement {
     /// What is between client and server.
     pub fn link(self) -> Link {
         match self {
-            Placement::OneCore | Placement::TwoCores | Placement::Unpinned => Link::Loopback,
+            Placement::OneCore | Placement::TwoCores | Placement::ClientNotPinned | Placement::Unpinned => {
+                Link::Loopback
+            }
             Placement::TwoHosts => Link::Cards,
             Placement::TwoHostsDelayed => Link::Delayed,
         }
@@ -41,6 +45,7 @@ impl Placement {
             Placement::TwoCores => "two cores",
             Placement::TwoHosts => "two hosts",
             Placement::TwoHostsDelayed => "two hosts, 2 ms",
+            Placement::ClientNotPinned => "client not pinned",
             Placement::Unpinned => "unpinned",
         }
     }
@@ -77,9 +82,18 @@ impl Seats {
     /// Which placements they allow.
     pub fn placements(&self) -> Vec<Placement> {
         match (self.server_cpu, self.other_cpu) {
-            (Some(_), Some(_)) => vec![Placement::OneCore, Placement::TwoCores],
+            (Some(_), Some(_)) => vec![Placement::OneCore, Placement::TwoCores, Placement::ClientNotPinned],
             (Some(_), None) => vec![Placement::OneCore],
             (None, _) => vec![Placement::Unpinned],
+        }
+    }
+
+    /// Where loads run: client and server each on its own CPU where there are two.
+    pub fn apart(&self) -> Placement {
+        match (self.server_cpu, self.other_cpu) {
+            (Some(_), Some(_)) => Placement::TwoCores,
+            (Some(_), None) => Placement::OneCore,
+            (None, _) => Placement::Unpinned,
         }
     }
 
@@ -88,7 +102,7 @@ impl Seats {
         match placement {
             Placement::OneCore => self.server_cpu,
             Placement::TwoCores | Placement::TwoHosts | Placement::TwoHostsDelayed => self.other_cpu,
-            Placement::Unpinned => None,
+            Placement::ClientNotPinned | Placement::Unpinned => None,
         }
     }
 }

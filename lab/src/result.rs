@@ -1,4 +1,4 @@
-//! A run as a file: schema `fodo-lab/3`, written by `fodo lab run`, read by `compare`, `gate` and `report`.
+//! A run as a file: schema `fodo-lab/4`, written by `fodo lab run`, read by `compare`, `gate` and `report`.
 //!
 //! Names of questions, clients and servers are open: a file of tomorrow with a client that this program has
 //! never heard of is read, compared and drawn. Fields that are not known are passed over; a field that is
@@ -11,14 +11,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::statistics::Summary;
+pub use crate::warm_up::WarmUp;
 
 /// What a program that reads the file checks first.
-pub const SCHEMA: &str = "fodo-lab/3";
+pub const SCHEMA: &str = "fodo-lab/4";
+
+/// The schema before it, which is still read. Its fields are the same, but clients were not warmed up, save by 200 gets
+/// before those of Q17, and loads ran two seconds.
+pub const SCHEMA_COLD: &str = "fodo-lab/3";
+
+/// Whether rows of a question mean the same in [`SCHEMA`] and in [`SCHEMA_COLD`]: commands, which are processes of their
+/// own, servers that come back, idle memory, absent names, and what an IOC costs.
+pub fn is_same_in_all_schemas(question: &str) -> bool {
+    matches!(question, "P5" | "L3" | "L4" | "L5") || question.starts_with('I')
+}
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResultFile {
-    /// [`SCHEMA`].
+    /// [`SCHEMA`], or [`SCHEMA_COLD`] of a file that was read.
     pub schema: String,
     /// What was run: `quick`, `full`.
     pub suite: String,
@@ -124,6 +135,9 @@ pub struct Row {
     /// Why there is no number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// How the client was warmed up before the samples; `None` where the first work of a fresh process is the question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<WarmUp>,
     /// What became of every update of a load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<Ledger>,
@@ -428,7 +442,7 @@ impl ResultFile {
     pub fn parse(text: &str) -> Result<ResultFile, Unreadable> {
         let value: Value = serde_json::from_str(text).map_err(Unreadable::Json)?;
         let schema = value.get("schema").and_then(Value::as_str).unwrap_or_default();
-        if schema != SCHEMA {
+        if schema != SCHEMA && schema != SCHEMA_COLD {
             return Err(Unreadable::Schema(schema.into()));
         }
         let mut result: ResultFile = serde_json::from_value(value).map_err(Unreadable::Json)?;
@@ -541,7 +555,7 @@ mod tests {
     fn a_file_of_another_schema_is_refused_by_its_name() {
         let refused = ResultFile::parse(r#"{"schema":"fodo-lab/1","rows":"elsewhere"}"#).unwrap_err();
 
-        assert_eq!(refused.to_string(), r#"its schema is "fodo-lab/1", expected "fodo-lab/3": measure again"#);
+        assert_eq!(refused.to_string(), r#"its schema is "fodo-lab/1", expected "fodo-lab/4": measure again"#);
     }
 
     #[test]

@@ -11,7 +11,10 @@ use serde_json::{Map, Value};
 use crate::driver::{Client, Conversation, Failure, Hello};
 use crate::hosts::Hosts;
 use crate::journal::{Journal, Outcome};
-use crate::limit::{CAPROTO_POINT_MAX, FULL_MAX, QUICK_MAX};
+use crate::limit::{
+    CAPROTO_POINT_MAX, FULL_MAX, FULL_QUESTIONS_MAX, HOSTS_REPETITIONS_MAX, PYTHON_POINT_MAX, QUICK_MAX,
+    QUICK_QUESTIONS_MAX, WARM_UP, WARM_UP_QUICK,
+};
 use crate::lines::Lines;
 use crate::load::suite::{Load, Manner};
 use crate::machine::Machine;
@@ -64,11 +67,14 @@ impl Pair {
                 Request::ContextClose | Request::CreateContexts | Request::CreateChannels | Request::Commands
             ),
             Client::RawReused | Client::FodoInto => task.request == Request::MoveArray,
-            Client::FodoSpin => task.request == Request::GetScalars,
+            Client::FodoSpin => task.request == Request::GetScalars && !task.is_cold,
             _ if self.server == ServerKind::Caproto && task.point > CAPROTO_POINT_MAX => false,
             // A peer has threads for each context and each client: tens of thousands of them.
             _ if task.request == Request::ContextsAtWork => {
                 self.client == Client::Fodo && self.server == ServerKind::Fodo
+            }
+            client if client.is_python() && task.request != Request::MoveArray && task.point > PYTHON_POINT_MAX => {
+                false
             }
             client if client.external().is_some() || self.server == ServerKind::Caproto => {
                 let is_asked = task.is_for_external && !task.without.contains(&client);
@@ -78,28 +84,24 @@ impl Pair {
         }
     }
 
-    /// Whether it is measured there. Programs that take a second to start and tens of microseconds per
-    /// operation are asked on two cores only, which is their better case, and from softIoc alone, unless that is not
-    /// among the servers; caproto's server answers ours and libca.
-    fn is_measured(self, placement: Placement, settings: &Settings) -> bool {
+    /// Whether it is measured there. Programs that take a second to start and tens of microseconds per operation are
+    /// asked on two cores, which is their better case, and with the client on all; caproto's server is asked on two cores.
+    fn is_measured(self, placement: Placement) -> bool {
         let is_external = self.client.external().is_some();
         if self == Pair::SPINNING {
             // On one core whoever looks keeps the other from answering.
             return placement == Placement::TwoCores;
         }
-        if !is_external && self.server != ServerKind::Caproto {
-            return true;
+        match placement {
+            Placement::OneCore => !is_external && self.server != ServerKind::Caproto,
+            Placement::ClientNotPinned => self.server != ServerKind::Caproto,
+            _ => true,
         }
-        let is_server_wanted = match is_external {
-            true => self.server == ServerKind::SoftIoc || !settings.servers.contains(&ServerKind::SoftIoc),
-            false => true,
-        };
-        placement != Placement::OneCore && is_server_wanted
     }
 
-    /// Whether one process is asked all repetitions, since it takes longer to start than to be asked.
-    fn stays(self, settings: &Settings) -> bool {
-        settings.suite == Suite::Quick && self.client.external().is_some()
+    /// Whether one process is asked all repetitions, since it takes longer to start and to become warm than to be asked.
+    fn stays(self) -> bool {
+        self.client.external().is_some()
     }
 }
 
@@ -161,6 +163,9 @@ struct Bench<'a> {
     seats: Seats,
     tasks: Vec<Task>,
     servers: Servers,
+    /// After which no question begins any more.
+    questions_until: Instant,
+    /// After which nothing does.
     deadline: Instant,
 }
 
@@ -179,8 +184,11 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
     let mut journal = keeping.map(|keep| Journal::open(&keep.path, &header, keep.is_resumed)).transpose()?;
     let pairs = Pair::wanted(settings);
     let missing = missing(&pairs, peers);
-    let mut lines = Lines::new(&scenarios, &tasks, &places(&pairs, &seats, settings), &missing);
-    let most = if settings.suite == Suite::Quick { QUICK_MAX } else { FULL_MAX };
+    let mut lines = Lines::new(&scenarios, &tasks, &places(&pairs, &seats), &missing);
+    let (questions_max, most) = match settings.suite {
+        Suite::Quick => (QUICK_QUESTIONS_MAX, QUICK_MAX),
+        Suite::Full | Suite::Ioc => (FULL_QUESTIONS_MAX, FULL_MAX),
+    };
     let hosts = lines.want_hosts().then(Hosts::make);
     if let Some(Err(why)) = &hosts {
         lines.skip_hosts(why);
@@ -188,7 +196,8 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
     let joined = hosts.as_ref().and_then(|hosts| hosts.as_ref().ok());
     let links = links(&tasks, joined);
     let servers = start_servers(&pairs, scenario::n_numbered(&tasks), &seats, &links, peers, &mut lines)?;
-    let bench = Bench { settings, peers, seats, tasks, servers, deadline: start + most };
+    let (questions_until, deadline) = (start + questions_max, start + most);
+    let bench = Bench { settings, peers, seats, tasks, servers, questions_until, deadline };
     let visits = visits(&pairs, &bench.seats, settings);
     let n_of_loads: usize = loads.iter().map(|load| load.n_repetitions(&settings.clients)).sum();
     let progress = progress(visits.len() + n_of_loads);
@@ -200,7 +209,7 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
     }
     for visit in visits {
         progress.set_message(format!("{} with {}", visit.pair.client.text(), visit.pair.server.text()));
-        let kept = interview.take().filter(|(last, _)| last.is_beside(visit) && visit.pair.stays(settings));
+        let kept = interview.take().filter(|(last, _)| last.is_beside(visit) && visit.pair.stays());
         let mut asked = kept.map(|(_, interview)| interview);
         bench.visit(visit, &mut asked, &mut lines, &mut hellos, &mut journal)?;
         interview = asked.map(|asked| (visit, asked));
@@ -275,10 +284,10 @@ fn peers_of(
     known
 }
 
-fn places(pairs: &[Pair], seats: &Seats, settings: &Settings) -> Vec<(Pair, Placement)> {
+fn places(pairs: &[Pair], seats: &Seats) -> Vec<(Pair, Placement)> {
     let mut places = Vec::new();
     for placement in seats.placements() {
-        places.extend(pairs.iter().filter(|pair| pair.is_measured(placement, settings)).map(|pair| (*pair, placement)));
+        places.extend(pairs.iter().filter(|pair| pair.is_measured(placement)).map(|pair| (*pair, placement)));
     }
     if cfg!(target_os = "linux") {
         // Those who are compared by floors; the others would only be as slow as on one.
@@ -333,10 +342,14 @@ fn visits(pairs: &[Pair], seats: &Seats, settings: &Settings) -> Vec<Visit> {
     let mut random = Random::new(settings.seed);
     let of =
         |(pair, placement): &(Pair, Placement), repetition| Visit { pair: *pair, placement: *placement, repetition };
-    let (staying, coming): (Vec<_>, Vec<_>) =
-        places(pairs, seats, settings).into_iter().partition(|(pair, _)| pair.stays(settings));
+    let (staying, coming): (Vec<_>, Vec<_>) = places(pairs, seats).into_iter().partition(|(pair, _)| pair.stays());
     let mut blocks: Vec<Vec<Vec<Visit>>> = (0..settings.repetitions)
-        .map(|repetition| coming.iter().map(|place| vec![of(place, repetition)]).collect())
+        .map(|repetition| {
+            let is_asked = |place: &&(Pair, Placement)| {
+                settings.suite == Suite::Quick || place.1.link() == Link::Loopback || repetition < HOSTS_REPETITIONS_MAX
+            };
+            coming.iter().filter(is_asked).map(|place| vec![of(place, repetition)]).collect()
+        })
         .collect();
     let n_blocks = blocks.len().max(1);
     for (index, place) in staying.iter().enumerate() {
@@ -394,7 +407,7 @@ impl Bench<'_> {
         progress: &ProgressBar,
         journal: &mut Option<Journal>,
     ) -> std::io::Result<Vec<Row>> {
-        let placement = self.seats.placements().last().copied().unwrap_or(Placement::Unpinned);
+        let placement = self.seats.apart();
         let manner = Manner { placement, seats: &self.seats, deadline: self.deadline };
         let mut rows = Vec::new();
         for (index, load) in loads.iter().enumerate() {
@@ -437,7 +450,7 @@ impl Bench<'_> {
                 lines.record(visit, task_index, &self.tasks, outcome);
                 continue;
             }
-            if Instant::now() > self.deadline {
+            if Instant::now() > self.questions_until {
                 return Ok(());
             }
             let outcome = match self.perform(visit, task, server, interview, hellos) {
@@ -456,6 +469,16 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// Starts a process of the client.
+    fn begin(&self, visit: Visit, server: &Server, hellos: &mut HashMap<Client, Hello>) -> Result<Interview, Failure> {
+        let cpu = self.seats.client_cpu(visit.placement);
+        let slower_per_cent = self.settings.slower_per_cent;
+        let conversation = Conversation::start(visit.pair.client, server, cpu, slower_per_cent, self.peers)?;
+        hellos.entry(visit.pair.client).or_insert_with(|| conversation.hello().clone());
+        let bounds = if self.settings.suite == Suite::Quick { WARM_UP_QUICK } else { WARM_UP };
+        Ok(Interview::new(conversation, bounds))
+    }
+
     fn perform(
         &self,
         visit: Visit,
@@ -464,17 +487,14 @@ impl Bench<'_> {
         interview: &mut Option<Interview>,
         hellos: &mut HashMap<Client, Hello>,
     ) -> Result<scenario::Measured, Failure> {
+        let salt = (visit.repetition as u32).wrapping_mul(0x0100_0193).wrapping_add(task.point as u32);
+        if task.is_cold {
+            return self.begin(visit, server, hellos)?.measure(task, salt);
+        }
         let mut asked = match interview.take() {
             Some(interview) => interview,
-            None => {
-                let cpu = self.seats.client_cpu(visit.placement);
-                let conversation =
-                    Conversation::start(visit.pair.client, server, cpu, self.settings.slower_per_cent, self.peers)?;
-                hellos.entry(visit.pair.client).or_insert_with(|| conversation.hello().clone());
-                Interview::new(conversation)
-            }
+            None => self.begin(visit, server, hellos)?,
         };
-        let salt = (visit.repetition as u32).wrapping_mul(0x0100_0193).wrapping_add(task.point as u32);
         let measured = asked.measure(task, salt);
         // A driver that is silent may still be busy, and one that has ended cannot be asked again.
         if !matches!(measured, Err(Failure::Silent { .. } | Failure::Ended { .. })) {
@@ -519,19 +539,21 @@ mod tests {
     }
 
     #[test]
-    fn every_repetition_holds_every_place_once_in_an_order_of_its_own() {
-        let settings = settings(Suite::Full);
+    fn every_repetition_holds_every_place_once_in_an_order_of_its_own_and_three_hold_two_hosts() {
+        let settings = Settings { clients: vec![Client::Libca], ..settings(Suite::Full) };
         let pairs = Pair::wanted(&settings);
-        let places = places(&pairs, &seats(), &settings);
+        let places = places(&pairs, &seats());
 
         let visits = visits(&pairs, &seats(), &settings);
 
-        let blocks: Vec<&[Visit]> = visits.chunks(places.len()).collect();
+        let blocks: Vec<&[Visit]> = visits.chunk_by(|one, next| one.repetition == next.repetition).collect();
         assert_eq!(blocks.len(), 5);
         for (repetition, block) in blocks.iter().enumerate() {
             assert!(block.iter().all(|visit| visit.repetition == repetition));
             for place in &places {
-                assert_eq!(block.iter().filter(|visit| (visit.pair, visit.placement) == *place).count(), 1);
+                let n_wanted = usize::from(place.1.link() == Link::Loopback || repetition < HOSTS_REPETITIONS_MAX);
+                let n = block.iter().filter(|visit| (visit.pair, visit.placement) == *place).count();
+                assert_eq!(n, n_wanted, "{place:?}");
             }
         }
         let order = |block: &[Visit]| block.iter().map(|visit| (visit.pair, visit.placement)).collect::<Vec<_>>();
@@ -539,20 +561,35 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_asks_slow_clients_on_two_cores_from_one_server_and_by_one_process() {
-        let settings = settings(Suite::Quick);
+    fn slow_clients_are_asked_from_both_servers_on_two_cores_and_not_pinned_each_by_one_process() {
+        for suite in [Suite::Quick, Suite::Full] {
+            let settings = settings(suite);
 
-        let places = places(&Pair::wanted(&settings), &seats(), &settings);
+            let places = places(&Pair::wanted(&settings), &seats());
 
-        let of_aioca: Vec<_> = places.iter().filter(|(pair, _)| pair.client == Client::Aioca).collect();
-        assert_eq!(of_aioca, [&(Pair { client: Client::Aioca, server: ServerKind::SoftIoc }, Placement::TwoCores)]);
-        // Of two servers on one core, on two, and between two hosts without and with a delay.
-        assert_eq!(places.iter().filter(|(pair, _)| pair.client == Client::Libca).count(), 8);
-        let visits = visits(&Pair::wanted(&settings), &seats(), &settings);
-        let of_aioca: Vec<usize> =
-            (0..visits.len()).filter(|&index| visits[index].pair.client == Client::Aioca).collect();
-        assert_eq!(of_aioca.len(), 5);
-        assert_eq!(of_aioca[4] - of_aioca[0], 4);
+            for server in [ServerKind::Fodo, ServerKind::SoftIoc] {
+                let pair = Pair { client: Client::Aioca, server };
+                let of_aioca: Vec<Placement> =
+                    places.iter().filter(|(known, _)| *known == pair).map(|(_, placement)| *placement).collect();
+                assert_eq!(of_aioca, [Placement::TwoCores, Placement::ClientNotPinned]);
+                let visits = visits(&Pair::wanted(&settings), &seats(), &settings);
+                let is_there = |visit: &Visit| (visit.pair, visit.placement) == (pair, Placement::TwoCores);
+                let of_aioca: Vec<usize> = (0..visits.len()).filter(|&index| is_there(&visits[index])).collect();
+                assert_eq!((of_aioca.len(), of_aioca[4] - of_aioca[0]), (5, 4));
+            }
+            // Of two servers on one core, on two, not pinned, and between two hosts without and with a delay.
+            assert_eq!(places.iter().filter(|(pair, _)| pair.client == Client::Libca).count(), 10);
+        }
+    }
+
+    #[test]
+    fn clients_in_python_are_asked_up_to_a_thousand_channels_and_all_arrays() {
+        let scenarios = Scenario::all().unwrap();
+        let aioca = Pair { client: Client::Aioca, server: ServerKind::Fodo };
+
+        for task in scenario::tasks(&scenarios, Suite::Full, usize::MAX).iter().filter(|task| aioca.answers(task)) {
+            assert!(task.point <= PYTHON_POINT_MAX || task.request == Request::MoveArray, "{task:?}");
+        }
     }
 
     #[test]

@@ -76,6 +76,11 @@ pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     Some(below + (above - below) * position.fract())
 }
 
+/// The median of samples in any order.
+pub fn median(samples: &[f64]) -> Option<f64> {
+    quantile(&sorted(samples), 0.5)
+}
+
 /// The median of nanoseconds in any order.
 pub fn median_ns(samples: &[u64]) -> Option<f64> {
     quantile_ns(samples, 0.5)

@@ -71,7 +71,7 @@ fn a_driver_speaks_the_protocol_line_by_line() {
 
     let hello = hello.expect("it says who it is");
     let opened = ask(r#"{"open":{"pv":"any","n_channels":3}}"#);
-    let scalars = ask(r#"{"get_scalars":{"n":10,"n_warm_up":2}}"#);
+    let scalars = ask(r#"{"get_scalars":{"n":10}}"#);
     let moved = ask(r#"{"move_array":{"n_elements":5000,"salt":7,"n_gets":2}}"#);
     let nonsense = ask("nonsense");
 

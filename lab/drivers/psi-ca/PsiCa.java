@@ -88,7 +88,7 @@ public final class PsiCa {
         Request request = new Request(members);
         return switch (matcher.group(1)) {
             case "open" -> open(request.text("pv"), request.number("n_channels"));
-            case "get_scalars" -> getScalars(request.number("n"), request.number("n_warm_up"));
+            case "get_scalars" -> getScalars(request.number("n"));
             case "move_array" -> moveArray(request.number("n_elements"), request.number("salt"), request.number("n_gets"));
             case "create_contexts" -> createContexts(request.number("n"), request.text("pv")).answer(request.number("n"));
             case "context_close" -> contextClose(request.text("pv"), request.text("how"));
@@ -122,10 +122,7 @@ public final class PsiCa {
             + ",\"element_count_max\":" + countMax + "}}";
     }
 
-    private String getScalars(int n, int warmUpCount) {
-        for (int index = 0; index < warmUpCount; index++) {
-            scalars.get(index % scalars.size()).get(Timestamped.class);
-        }
+    private String getScalars(int n) {
         long[] latencies = new long[n];
         double first = 0;
         double last = Double.NEGATIVE_INFINITY;

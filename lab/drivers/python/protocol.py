@@ -159,9 +159,7 @@ async def open_pv(driver: Any, request: dict[str, Any], about: Hello) -> dict[st
     return {"opened": {"version": about.version, "n_channels": n_channels, "element_count_max": element_count_max}}
 
 
-async def get_scalars(driver: Any, n: int, n_warm_up: int) -> dict[str, Any]:
-    for index in range(n_warm_up):
-        await driver.get_scalar(index)
+async def get_scalars(driver: Any, n: int) -> dict[str, Any]:
     latencies_ns = []
     readings = []
     for index in range(n):

@@ -76,6 +76,11 @@ impl Client {
         }
     }
 
+    /// Whether it runs in Python.
+    pub fn is_python(self) -> bool {
+        matches!(self, Client::Aioca | Client::Pyepics | Client::Caproto)
+    }
+
     /// What of the peers it needs but is not there. May start programs.
     pub fn missing(self, peers: &Peers) -> Option<String> {
         match self.external() {

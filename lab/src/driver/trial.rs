@@ -70,7 +70,7 @@ fn asks(client: Client, n: usize) -> Vec<Ask> {
         Ask::MoveArray { n_elements: 10_000, salt: u32::MAX, n_gets: 3 },
         Ask::Open { pv: COUNTER.into(), n_channels: n },
         Ask::Open { pv: COUNTER.into(), n_channels: 1 },
-        Ask::GetScalars { n, n_warm_up: 2 },
+        Ask::GetScalars { n },
         Ask::CreateContexts { n: n.min(5), pv: COUNTER.into() },
         Ask::ContextClose { pv: COUNTER.into(), how: Ending::Explicit },
         Ask::ContextClose { pv: COUNTER.into(), how: Ending::Scope },

@@ -146,10 +146,7 @@ pub fn load(verb: &LoadVerb) -> ExitCode {
         return ExitCode::from(2);
     };
     let seats = Seats::find();
-    let placement = match (common.one_core, seats.placements().last()) {
-        (true, _) => Placement::OneCore,
-        (false, last) => last.copied().unwrap_or(Placement::Unpinned),
-    };
+    let placement = if common.one_core { Placement::OneCore } else { seats.apart() };
     let manner = Manner { placement, seats: &seats, deadline: Instant::now() + LOAD_MAX };
     let machine = Machine::look();
     let mut result = ResultFile::new("load", &machine.date);

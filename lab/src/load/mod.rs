@@ -31,10 +31,12 @@ use std::time::{Duration, Instant};
 
 use crate::driver::{Client, Failure};
 use crate::histogram;
+use crate::limit::{WARM_UP_LOAD, WARM_UP_LOAD_SHARE};
 use crate::placement::{Placement, Seats};
 use crate::process::{Launch, Ports, Process};
 use crate::result::{Ledger, Per, Resources, Row, Verdict};
 use crate::server::ServerKind;
+use crate::warm_up::{WarmUp, warm_up};
 
 use self::cast::Cast;
 use self::double::Double;
@@ -119,6 +121,8 @@ pub struct Outcome {
     pub client: Usage,
     /// What both sent meanwhile; `None` where nobody tells.
     pub traffic: Option<Traffic>,
+    /// How both were warmed up before.
+    pub warm_up: Option<WarmUp>,
 }
 
 /// How often it is asked whether everything has come: the error of the time that it took.
@@ -153,19 +157,49 @@ impl FanOut {
     pub(super) fn converse(&self, server: &mut Process, client: &mut Process, port: u16) -> Result<Outcome, Failure> {
         let watch = Ask::Watch { n_pvs: self.n_pvs, n_subscriptions: self.n_subscriptions };
         ask(client, &watch, ANSWER_MAX)?;
+        let warm_up = self.warm_up(server, client)?;
+        let counted = self.count(server, client, port)?;
+        Ok(Outcome { warm_up, ..counted })
+    }
+
+    /// Rounds of the same load, until latency is steady. A double is not warmed up: all that it does wrong has to be
+    /// counted.
+    fn warm_up(&self, server: &mut Process, client: &mut Process) -> Result<Option<WarmUp>, Failure> {
+        if self.double.is_some() {
+            return Ok(None);
+        }
+        let round = self.duration.mul_f64(WARM_UP_LOAD_SHARE);
+        let mut produce = || {
+            ask(client, &Ask::Restart {}, ANSWER_MAX)?;
+            let produced = self.produce(server, round)?;
+            let settled = settle(server, client, produced.n_updates, self.incomplete_after())?;
+            Ok(settled.client.latencies.median().unwrap_or(0.0))
+        };
+        warm_up(WARM_UP_LOAD, &mut produce).map(Some)
+    }
+
+    fn produce(&self, server: &mut Process, duration: Duration) -> Result<Produced, Failure> {
+        let period = Duration::from_secs_f64(1.0 / self.rate_hz);
+        let n_rounds = (duration.as_secs_f64() * self.rate_hz).round().max(1.0) as u64;
+        let produce = Ask::Produce { period_ns: period.as_nanos() as u64, n_rounds };
+        match ask(server, &produce, duration * 10 + ANSWER_MAX)? {
+            Answer::Produced { n_posts, late_max_ns } => {
+                Ok(Produced { n_updates: n_posts * u64::from(self.n_subscriptions), late_max_ns })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn count(&self, server: &mut Process, client: &mut Process, port: u16) -> Result<Outcome, Failure> {
         ask(client, &Ask::Restart {}, ANSWER_MAX)?;
         let (before, server_before) = counts(server)?;
         let client_before = tallied(client)?.usage;
         let traffic_before = Traffic::of_port(port);
 
-        let period = Duration::from_secs_f64(1.0 / self.rate_hz);
-        let n_rounds = (self.duration.as_secs_f64() * self.rate_hz).round().max(1.0) as u64;
-        let produce = Ask::Produce { period_ns: period.as_nanos() as u64, n_rounds };
         let start = Instant::now();
-        let answer = ask(server, &produce, self.duration * 10 + ANSWER_MAX)?;
-        let Answer::Produced { n_posts, late_max_ns } = answer else { return Err(unexpected(&answer)) };
-        let produced = n_posts * u64::from(self.n_subscriptions);
-        let (after, server_after, client_after, quiet) = settle(server, client, produced, self.incomplete_after())?;
+        let Produced { n_updates: produced, late_max_ns } = self.produce(server, self.duration)?;
+        let settled = settle(server, client, produced, self.incomplete_after())?;
+        let Settled { counts: after, server: server_after, client: client_after, quiet } = settled;
         // The quiet time at the end belongs to nobody.
         let took = start.elapsed().saturating_sub(quiet);
         let traffic = traffic_before.and_then(|before| Some(Traffic::of_port(port)?.since(before)));
@@ -202,6 +236,7 @@ impl FanOut {
             server: server_after.since(server_before),
             client: client_after.usage.since(client_before),
             traffic,
+            warm_up: None,
         })
     }
 
@@ -240,8 +275,10 @@ impl FanOut {
             why: failure.or_else(|| {
                 let late_ms = outcome.late_max.as_millis();
                 let is_late = !outcome.kept_schedule();
-                is_late.then(|| format!("the generator was up to {late_ms} ms behind: less was offered than it says"))
+                let late = format!("the generator was up to {late_ms} ms behind: less was offered than it says");
+                is_late.then_some(late).or(outcome.warm_up.and_then(WarmUp::note))
             }),
+            warm_up: outcome.warm_up,
             ledger: Some(outcome.ledger.clone()),
             resources: outcome.resources(),
             ..Row::default()
@@ -300,6 +337,23 @@ impl Outcome {
     }
 }
 
+/// What a generator has done.
+struct Produced {
+    /// For all subscriptions together.
+    n_updates: u64,
+    late_max_ns: u64,
+}
+
+/// How it was once nothing more came.
+struct Settled {
+    /// Updates that the server sent, and those that it merged.
+    counts: (u64, u64),
+    server: Usage,
+    client: Tallied,
+    /// For how long nothing had come.
+    quiet: Duration,
+}
+
 /// What a client tells of its subscriptions.
 struct Tallied {
     sums: Sums,
@@ -310,13 +364,13 @@ struct Tallied {
 }
 
 /// Waits until all `n_numbers` came or were passed over and nothing more comes, or for long enough that the rest
-/// will not come; gives the last counts of both, and for how long nothing had come then.
+/// will not come.
 fn settle(
     server: &mut Process,
     client: &mut Process,
     n_numbers: u64,
     incomplete_after: Duration,
-) -> Result<((u64, u64), Usage, Tallied, Duration), Failure> {
+) -> Result<Settled, Failure> {
     let deadline = Instant::now() + ANSWER_MAX;
     let mut last = (counts(server)?, tallied(client)?);
     let mut changed = Instant::now();
@@ -329,8 +383,8 @@ fn settle(
         }
         let enough = if sums.received + sums.missing >= n_numbers { QUIET } else { incomplete_after };
         if changed.elapsed() >= enough || Instant::now() > deadline {
-            let ((counts, usage), tallied) = now;
-            return Ok((counts, usage, tallied, changed.elapsed()));
+            let ((counts, server), client) = now;
+            return Ok(Settled { counts, server, client, quiet: changed.elapsed() });
         }
         last = now;
     }

@@ -31,6 +31,13 @@ pub struct Load {
     pairs: Vec<(Client, ServerKind)>,
     suites: Vec<Suite>,
     repetitions: usize,
+    /// Whether the client has one CPU, as all have unless it is said.
+    #[serde(default = "pinned")]
+    is_client_pinned: bool,
+}
+
+fn pinned() -> bool {
+    true
 }
 
 /// What is done.
@@ -127,6 +134,10 @@ impl Load {
         for &(client, server) in self.pairs.iter().filter(|(client, _)| clients.contains(client)) {
             told(&format!("{}, {} with {}", self.question, client.text(), server.text()));
             let Manner { placement, seats, deadline } = *manner;
+            let placement = match placement {
+                Placement::TwoCores if !self.is_client_pinned => Placement::ClientNotPinned,
+                placement => placement,
+            };
             rows.extend(Asked { load: self, client, server, placement, seats, deadline }.rows());
         }
         rows

@@ -186,6 +186,11 @@ impl Latencies {
         self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_since_last_iteration())).collect()
     }
 
+    /// The median, of however few.
+    pub fn median(&self) -> Option<f64> {
+        (!self.0.is_empty()).then(|| self.0.value_at_percentile(50.0) as f64)
+    }
+
     /// Per cent and nanoseconds, up to 99.99 % where there are enough.
     pub fn percentiles(&self) -> Vec<(f64, f64)> {
         let told = PERCENTILES.iter().filter(|(_, n_min)| self.0.len() >= *n_min);

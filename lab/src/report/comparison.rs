@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::number;
 use crate::compare::{Change, Comparison, Pair};
+use crate::result::SCHEMA;
 
 /// The rows that differ, or all of them, and a sentence.
 pub fn text(comparison: &Comparison, with_all: bool) -> String {
@@ -43,7 +44,19 @@ pub fn text(comparison: &Comparison, with_all: bool) -> String {
             let _ = writeln!(text, "\nMeasured only {words} ({}), so not compared: {}.", keys.len(), few(keys));
         }
     }
-    text + &sentence(comparison)
+    text + &other_method(comparison) + &sentence(comparison)
+}
+
+/// Which questions the two runs asked by different methods; nothing when there are none.
+pub fn other_method(comparison: &Comparison) -> String {
+    if comparison.other_method.is_empty() {
+        return String::new();
+    }
+    let (before, after) = &comparison.schemas;
+    format!(
+        "\nNot comparable ({before} before, {after} after), since only {SCHEMA} warms every client up first: {}.\n",
+        comparison.other_method.join(", ")
+    )
 }
 
 fn few(keys: &[String]) -> String {
@@ -128,6 +141,7 @@ mod tests {
     use super::*;
     use crate::compare::LEAST;
     use crate::report::synthetic::{Noise, comparable};
+    use crate::result::SCHEMA_COLD;
 
     #[test]
     fn what_differs_is_shown_with_its_numbers_and_what_does_not_is_counted() {
@@ -140,6 +154,25 @@ mod tests {
         assert!(alike.ends_with("No difference in 100 rows.\n") && !alike.contains("SLOWER"), "{alike}");
         assert_eq!(different.matches("SLOWER").count(), 10, "{different}");
         assert!(different.contains("10 of 100 rows differ: 10 slower, 0 faster, 0 broken, 0 repaired."));
+    }
+
+    #[test]
+    fn runs_by_different_methods_name_the_questions_that_cannot_be_compared_and_compare_the_others() {
+        let mut cold = comparable(1, Noise::Normal, 0.0, 1.0);
+        cold.schema = SCHEMA_COLD.into();
+        let mut warm = comparable(2, Noise::Normal, 0.1, 1.2);
+        for rows in [&mut cold.rows, &mut warm.rows] {
+            rows.retain(|row| row.question == "Q1" || row.question == "Q0");
+            rows.iter_mut().filter(|row| row.question == "Q0").for_each(|row| row.question = "P5".into());
+        }
+
+        let text = text(&Comparison::of(&cold, &warm, LEAST), false);
+
+        assert!(
+            text.contains("Not comparable (fodo-lab/3 before, fodo-lab/4 after)") && text.contains("first: Q1."),
+            "{text}"
+        );
+        assert!(text.contains("10 of 10 rows differ: 10 slower"), "{text}");
     }
 
     #[test]

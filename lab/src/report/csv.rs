@@ -3,8 +3,8 @@
 use crate::result::{Per, ResultFile, Row};
 
 const COLUMNS: &str = "question,series,variant,point,client,server,verdict,unit,per,n_operations,n_samples,median,low,\
-                       high,q1,q3,floor,median_per_operation,total_ns,megabytes_per_s,to_floor,p99,unexplained,why,\
-                       samples";
+                       high,q1,q3,floor,median_per_operation,total_ns,megabytes_per_s,to_floor,p99,warm_up_rounds,is_steady,\
+                       unexplained,why,samples";
 
 /// One line per row, RFC 4180; samples in one field, with blanks between them.
 pub fn text(run: &ResultFile) -> String {
@@ -42,6 +42,8 @@ fn fields(row: &Row) -> Vec<String> {
         number(row.megabytes_per_s()),
         number(row.to_floor()),
         number(row.percentile(99.0)),
+        row.warm_up.map_or(String::new(), |warm_up| warm_up.n_rounds.to_string()),
+        row.warm_up.map_or(String::new(), |warm_up| warm_up.is_steady.to_string()),
         row.ledger.as_ref().map_or(String::new(), |ledger| ledger.unexplained.to_string()),
         row.why.clone().unwrap_or_default(),
         samples.join(" "),

@@ -5,11 +5,14 @@ use serde_json::Value;
 use crate::result::ResultFile;
 
 /// How the laboratory measures, and what it does not claim.
-pub const METHOD: [&str; 7] = [
+pub const METHOD: [&str; 8] = [
     "Every client and every server is a process of its own on loopback, pinned to a CPU. \"One core\" has both on \
-     one, \"two cores\" one on each; the two are never mixed.",
+     one, \"two cores\" one on each, \"client not pinned\" lets the client run on all; they are never mixed.",
     "Each number is taken several times, each time by a new client process, with all contenders in a random order \
      within each repetition, so that drift of the machine hits all alike.",
+    "Every client is warmed up by the same rule for each kind of work: rounds of it are repeated until twice as many no \
+     longer change the median by a tenth, or the time for it is over (\"not steady\"). P6 to P8 ask what the first work of \
+     a fresh process takes. Clients in Python and Java keep one process for all repetitions.",
     "A number is the median of the repetitions. The interval beside it is the bootstrap's of 95 %.",
     "The floor is a raw socket that moves as many bytes: what this machine costs without a protocol.",
     "Every number has a twin that proves the work: channels connected, values compared, updates counted. When it \

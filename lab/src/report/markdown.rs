@@ -90,11 +90,11 @@ fn cell_text(cell: &Cell) -> String {
     if cell.detail.is_empty() { main } else { format!("{main} ({})", cell.detail) }
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace(['\r', '\n'], " ")
 }
 
-fn capital(text: &str) -> String {
+pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
 }

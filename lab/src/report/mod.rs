@@ -7,6 +7,7 @@ mod html;
 mod markdown;
 mod model;
 pub mod number;
+mod page;
 mod plot;
 pub mod published;
 mod svg;

@@ -64,7 +64,8 @@ fn place_of(question: &str) -> (usize, String, u64) {
 
 /// Two cores is what most programs run on.
 fn place_of_series(series: &str) -> usize {
-    ["two cores", "one core", "two hosts", "two hosts, 2 ms"].iter().position(|known| *known == series).unwrap_or(4)
+    let known = ["two cores", "client not pinned", "one core", "two hosts", "two hosts, 2 ms"];
+    known.iter().position(|known| *known == series).unwrap_or(known.len())
 }
 
 impl<'a> Section<'a> {
@@ -175,6 +176,9 @@ impl<'a> Section<'a> {
             "P3" => format!("Get from {n} channels, a hundred in flight"),
             "P4" => format!("A first value in each of {n} contexts"),
             "P5" => format!("{n} commands that print a value"),
+            "P6" => "First get of a process".into(),
+            "P7" => format!("First get from {n} channels at once"),
+            "P8" => format!("First monitors on {n} channels"),
             _ => format!("n = {n}"),
         }
     }

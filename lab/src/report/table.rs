@@ -101,6 +101,8 @@ fn cell(row: &Row) -> Cell {
         (None, _) => String::new(),
     };
     let main = row.total_ns().map_or_else(|| number::value(each, &row.unit), number::milliseconds);
+    let is_unsteady = row.warm_up.is_some_and(|warm_up| !warm_up.is_steady);
+    let detail = if is_unsteady { format!("{detail}, not steady") } else { detail };
     Cell { main, detail, ..Cell::default() }
 }
 

@@ -53,6 +53,9 @@ Pages to read, from results: for each FILE one HTML page with plots, one Markdow
 studies, and one CSV file with every row, named as the result. The page needs nothing but itself: no network,
 no script.
 
+--into writes the same tables to a page of documentation, in place of those between its two comments
+<!-- fodo lab report, full: begin --> and <!-- fodo lab report, full: end --> (or quick, ioc, as the suite of the result).
+
 Exit status: 0 when all is written, 2 when the command was wrong or a file could not be read or written.";
 
 /// One of them.
@@ -97,8 +100,11 @@ pub enum Verb {
         #[arg(required = true)]
         results: Vec<PathBuf>,
         /// The directory to write to; made when it is not there.
-        #[arg(short, long, value_name = "DIR")]
-        output: PathBuf,
+        #[arg(short, long, value_name = "DIR", required_unless_present = "into")]
+        output: Option<PathBuf>,
+        /// Write the tables to this Markdown page, between its comments "fodo lab report, SUITE: begin" and "end".
+        #[arg(long, value_name = "PAGE")]
+        into: Option<PathBuf>,
     },
 }
 
@@ -141,15 +147,19 @@ impl Verb {
                 Ok((text, if regressions { !comparison.is_worse() } else { !differ }))
             }
             Verb::Gate { run, limits, record } => gate(&read(&run)?, limits.as_deref(), record.as_deref()),
-            Verb::Report { results, output } => {
+            Verb::Report { results, output, into } => {
                 let mut text = String::new();
                 let mut stems: Vec<String> = Vec::new();
                 for path in &results {
+                    if let Some(page) = &into {
+                        fill(page, path)?;
+                    }
+                    let Some(output) = &output else { continue };
                     let stem = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
                     if stems.contains(&stem) {
                         return Err(format!("two results are called {stem}: their pages would be one"));
                     }
-                    text += &report(path, &stem, &output)?;
+                    text += &report(path, &stem, output)?;
                     stems.push(stem);
                 }
                 Ok((text, true))
@@ -165,7 +175,10 @@ fn read(path: &Path) -> Result<ResultFile, Misuse> {
 fn compared(before: &ResultFile, after: &ResultFile, least: f64) -> Result<Comparison, Misuse> {
     let mut comparison = Comparison::of(before, after, least);
     if !comparison.compares() {
-        return Err("nothing can be compared: no row is measured in both often enough".into());
+        let why = comparison::other_method(&comparison);
+        return Err(format!("nothing can be compared: no row is measured in both often enough\n{why}")
+            .trim_end()
+            .into());
     }
     comparison.fill_intervals(before, after);
     Ok(comparison)
@@ -190,6 +203,15 @@ fn gate(run: &ResultFile, limits: Option<&Path>, record: Option<&Path>) -> Resul
     }
     let _ = writeln!(text, "{}", if all_hold { "The gate is open." } else { "The gate is SHUT." });
     Ok((text, all_hold))
+}
+
+/// Writes the tables of a result to a page of documentation.
+fn fill(page: &Path, result: &Path) -> Result<(), Misuse> {
+    let failed = |why: String| format!("{}: {why}", page.display());
+    let text = std::fs::read_to_string(page).map_err(|why| failed(why.to_string()))?;
+    let file = result.file_name().unwrap_or(result.as_os_str()).to_string_lossy();
+    let filled = super::page::filled(&text, &read(result)?, &file, &Published::all()).map_err(failed)?;
+    std::fs::write(page, filled).map_err(|why| failed(why.to_string()))
 }
 
 fn report(path: &Path, stem: &str, directory: &Path) -> Result<String, Misuse> {
@@ -294,7 +316,8 @@ mod tests {
         let run = files.run("run.json", 1, 1.0);
 
         let missing = compare(&run, Path::new("/nowhere"), false, false).unwrap_err();
-        let twice = Verb::Report { results: vec![run.clone(), run], output: files.0.join("pages") }.outcome();
+        let twice =
+            Verb::Report { results: vec![run.clone(), run], output: Some(files.0.join("pages")), into: None }.outcome();
 
         let empty = files.0.join("empty.json");
         ResultFile::new("quick", "2024-02-29T12:00:00Z").write(&empty).unwrap();

@@ -1,24 +1,21 @@
 //! One task with one driver: asked, checked, and told as times per operation.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::{COUNTER_PV, Request, Task};
+use super::{COUNTER_PV, Kind, Request, Task};
 use crate::driver::{Answer, Answered, Ask, Conversation, Failure};
+use crate::limit::{GETS_MAX, GETS_MIN};
 use crate::statistics::median_ns;
+use crate::warm_up::{Bounds, WarmUp, warm_up};
 
 /// What keeps a circuit open while channels come and go.
 const KEEPING_PV: &str = "ca:test:db_ok";
 
 /// A waveform of ten million 32-bit integers.
 const ARRAY_PV: &str = "ca:test:rawdata";
-
-/// Gets before timed ones, so that caches, branch predictors and the server's buffers are as in long use.
-const N_WARM_UP: usize = 200;
-
-/// Timed gets at least, however few the channels: of one alone there is no median.
-const N_GETS_MIN: usize = 200;
 
 /// What a task took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,6 +33,9 @@ pub struct Measured {
     /// Yes or no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered: Option<Answered>,
+    /// How the client was warmed up for it; `None` where it was to be cold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<WarmUp>,
 }
 
 /// A conversation and what its driver has open.
@@ -43,19 +43,47 @@ pub struct Measured {
 pub struct Interview {
     conversation: Conversation,
     opened: Option<(&'static str, usize, usize)>,
+    bounds: Bounds,
+    /// What this process has been warmed up for.
+    warmed: HashMap<Kind, WarmUp>,
 }
 
 impl Interview {
     /// With a driver that has nothing open.
-    pub fn new(conversation: Conversation) -> Interview {
-        Interview { conversation, opened: None }
+    pub fn new(conversation: Conversation, bounds: Bounds) -> Interview {
+        Interview { conversation, opened: None, bounds, warmed: HashMap::new() }
     }
 
-    /// Does the task. `salt` makes this repetition's arrays differ from others.
+    /// Does the task, after a warm-up where there is one. `salt` makes this repetition's arrays differ from others.
     pub fn measure(&mut self, task: &Task, salt: u32) -> Result<Measured, Failure> {
+        let warm_up = self.warm_up(task)?;
+        Ok(Measured { warm_up, ..self.perform(task, salt)? })
+    }
+
+    /// Warms this process up for the kind of work that the task is, once.
+    fn warm_up(&mut self, task: &Task) -> Result<Option<WarmUp>, Failure> {
+        let Some(round) = task.warm_up_round() else { return Ok(None) };
+        let kind = task.kind();
+        if let Some(known) = self.warmed.get(&kind) {
+            return Ok(Some(*known));
+        }
+        // The elements of an array differ from one repetition to the next, so they do within a warm-up.
+        let mut salt = 0;
+        let warmed = warm_up(self.bounds, || {
+            salt += 1;
+            self.perform(&round, salt).map(|measured| measured.ns)
+        })?;
+        self.warmed.insert(kind, warmed);
+        Ok(Some(warmed))
+    }
+
+    fn perform(&mut self, task: &Task, salt: u32) -> Result<Measured, Failure> {
         let deadline = Instant::now() + Duration::from_secs_f64(task.cap_s);
         match task.request {
-            Request::GetScalars => self.get_scalars(task.point, deadline),
+            Request::GetScalars => {
+                let n_gets = if task.is_cold { 1 } else { task.point.clamp(GETS_MIN, GETS_MAX) };
+                self.get_scalars(task.point, n_gets, deadline)
+            }
             Request::MoveArray => self.move_array(task.point, salt, deadline),
             _ => self.batch(task, deadline),
         }
@@ -103,10 +131,9 @@ impl Interview {
         }
     }
 
-    fn get_scalars(&mut self, n: usize, deadline: Instant) -> Result<Measured, Failure> {
+    fn get_scalars(&mut self, n: usize, n_gets: usize, deadline: Instant) -> Result<Measured, Failure> {
         self.open(COUNTER_PV, n, deadline)?;
-        let n_gets = n.max(N_GETS_MIN);
-        match self.ask(&Ask::GetScalars { n: n_gets, n_warm_up: N_WARM_UP }, deadline)? {
+        match self.ask(&Ask::GetScalars { n: n_gets }, deadline)? {
             Answer::Scalars(scalars) => of_latencies(scalars.latencies_ns, n_gets),
             other => Err(Failure::Protocol { line: format!("{other:?}") }),
         }

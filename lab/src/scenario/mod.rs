@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{Ask, Batch, Client, Ending, Variant};
+use crate::limit::{WARM_UP_CHANNELS, WARM_UP_ELEMENTS, WARM_UP_ONE_BY_ONE};
 use crate::placement::{Link, Placement};
 pub use measure::{Interview, Measured};
 
@@ -22,7 +23,7 @@ const NUMBERED_PV: &str = "lab:{:06}";
 const PUT_PV: &str = "put:{:06}";
 
 /// The files, in the order of the tables.
-const FILES: [&str; 18] = [
+const FILES: [&str; 21] = [
     include_str!("../../scenarios/q1.toml"),
     include_str!("../../scenarios/q2.toml"),
     include_str!("../../scenarios/q4.toml"),
@@ -41,6 +42,9 @@ const FILES: [&str; 18] = [
     include_str!("../../scenarios/get_in_flight.toml"),
     include_str!("../../scenarios/contexts_at_work.toml"),
     include_str!("../../scenarios/commands.toml"),
+    include_str!("../../scenarios/first_get.toml"),
+    include_str!("../../scenarios/first_get_at_once.toml"),
+    include_str!("../../scenarios/first_monitor_at_once.toml"),
 ];
 
 /// How much is measured.
@@ -86,6 +90,9 @@ pub struct Scenario {
     /// Which part of the time is the answer.
     #[serde(default)]
     pub part: Part,
+    /// Whether each repetition is the first work of a fresh process, without a warm-up.
+    #[serde(default)]
+    cold: bool,
     /// The question that the largest point answers with "at least".
     pub at_least: Option<String>,
     /// The question whether objects are shared, which every row answers: it counts distinct ones.
@@ -153,6 +160,9 @@ pub struct Points {
     /// Those that are asked between two hosts with a delay as well, of every variant that has them.
     #[serde(default)]
     delayed: Vec<usize>,
+    /// Those that are asked with the client on all processors as well, of every variant that has them.
+    #[serde(default)]
+    not_pinned: Vec<usize>,
     /// How long a driver may take for one point, with all that is not timed.
     cap_s: f64,
 }
@@ -189,6 +199,9 @@ impl Scenario {
     }
 }
 
+/// See [`Task::kind`].
+pub type Kind = (Request, Option<Ending>, Variant, bool);
+
 /// One piece of work for a driver; it may answer several questions at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
@@ -198,6 +211,8 @@ pub struct Task {
     pub how: Option<Ending>,
     /// Which PVs.
     pub variant: Variant,
+    /// Whether it is the first work of a fresh process.
+    pub is_cold: bool,
     /// How many.
     pub point: usize,
     /// How long it may take.
@@ -210,6 +225,8 @@ pub struct Task {
     pub is_for_hosts: bool,
     /// Whether it is also asked there with a delay.
     pub is_for_delay: bool,
+    /// Whether it is also asked with the client on all processors.
+    pub is_for_not_pinned: bool,
     /// The questions it answers, as indices of the scenarios.
     pub scenarios: Vec<usize>,
 }
@@ -218,20 +235,40 @@ impl Task {
     /// Whether it is asked there.
     pub fn is_for(&self, placement: Placement) -> bool {
         match placement.link() {
-            Link::Loopback => true,
+            Link::Loopback => placement != Placement::ClientNotPinned || self.is_for_not_pinned,
             Link::Cards => self.is_for_hosts,
             Link::Delayed => self.is_for_delay,
         }
     }
 
+    /// What it has in common with the same at other points.
+    pub fn kind(&self) -> Kind {
+        (self.request, self.how, self.variant, self.is_cold)
+    }
+
+    /// What a client does again and again until it is warm for this; `None` where it is to be cold, or where every
+    /// operation is a process of its own or is not timed.
+    fn warm_up_round(&self) -> Option<Task> {
+        let point = match self.request {
+            _ if self.is_cold => return None,
+            Request::Commands | Request::ContextClose => return None,
+            Request::GetScalars => 1,
+            Request::CreateContexts | Request::ContextsAtWork | Request::ConnectOneByOne => WARM_UP_ONE_BY_ONE,
+            Request::MoveArray => WARM_UP_ELEMENTS,
+            _ => WARM_UP_CHANNELS,
+        };
+        Some(Task { point, ..self.clone() })
+    }
+
     /// Whether `other` is the same but for how many.
     pub fn is_like(&self, other: &Task) -> bool {
-        (self.request, self.how, self.variant) == (other.request, other.how, other.variant)
+        self.kind() == other.kind()
     }
 
     /// What a journal calls it.
     pub fn name(&self) -> String {
-        format!("{:?} {:?} {:?} {}", self.request, self.how, self.variant, self.point)
+        let cold = if self.is_cold { " cold" } else { "" };
+        format!("{:?} {:?} {:?} {}{cold}", self.request, self.how, self.variant, self.point)
     }
 
     /// What the driver is asked; `None` for what takes more than one request.
@@ -279,12 +316,14 @@ pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<T
                     request,
                     how,
                     variant,
+                    is_cold: scenario.cold,
                     point,
                     cap_s,
                     is_for_external,
                     without: points.without.clone(),
                     is_for_hosts,
                     is_for_delay: points.delayed.contains(&point),
+                    is_for_not_pinned: points.not_pinned.contains(&point),
                     scenarios: vec![index],
                 };
                 match tasks.iter_mut().find(|known| known.is_like(&task) && known.point == point) {
@@ -294,6 +333,7 @@ pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<T
                         known.without.retain(|client| points.without.contains(client));
                         known.is_for_hosts |= is_for_hosts;
                         known.is_for_delay |= task.is_for_delay;
+                        known.is_for_not_pinned |= task.is_for_not_pinned;
                     }
                     None => tasks.push(task),
                 }
@@ -303,9 +343,10 @@ pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<T
     tasks
 }
 
-/// How many numbered PVs a suite needs.
+/// How many numbered PVs a suite needs, its warm-ups included.
 pub fn n_numbered(tasks: &[Task]) -> usize {
-    tasks.iter().filter(|task| task.variant == Variant::Distinct).map(|task| task.point).max().unwrap_or(0)
+    let of_task = |task: &Task| task.point.max(task.warm_up_round().map_or(0, |round| round.point));
+    tasks.iter().filter(|task| task.variant == Variant::Distinct).map(of_task).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -338,7 +379,7 @@ mod tests {
                 let mut asked = external.flat_map(|(variant, asked)| asked.iter().map(move |&n| (variant, n)));
                 assert!(asked.all(|(variant, n)| known(variant, n)), "{}", scenario.question);
                 let is_asked = |n: &usize| scenario.variants.iter().any(|variant| known(variant, *n));
-                assert!(points.delayed.iter().all(is_asked), "{}", scenario.question);
+                assert!(points.delayed.iter().chain(&points.not_pinned).all(is_asked), "{}", scenario.question);
                 assert!(points.points.is_sorted(), "{}", scenario.question);
             }
             assert!(!scenario.verification.is_empty() && !scenario.variants.is_empty(), "{}", scenario.question);
@@ -355,5 +396,27 @@ mod tests {
         let questions: Vec<&str> = connect.scenarios.iter().map(|index| scenarios[*index].question.as_str()).collect();
         assert_eq!(questions, ["Q15", "Q16"]);
         assert_eq!(n_numbered(&tasks), 100_000);
+    }
+
+    #[test]
+    fn every_kind_of_work_is_warmed_up_but_for_cold_rows_and_what_is_a_process_of_its_own() {
+        let tasks = tasks(&Scenario::all().unwrap(), Suite::Full, usize::MAX);
+
+        for task in &tasks {
+            let is_process = matches!(task.request, Request::Commands | Request::ContextClose);
+            let round = task.warm_up_round();
+            assert_eq!(round.is_none(), task.is_cold || is_process, "{task:?}");
+            assert!(round.is_none_or(|round| round.kind() == task.kind() && round.point > 0), "{task:?}");
+        }
+        let cold: Vec<Request> = tasks.iter().filter(|task| task.is_cold).map(|task| task.request).collect();
+        assert_eq!(cold, [Request::GetScalars, Request::GetAtOnce, Request::MonitorAtOnce]);
+    }
+
+    #[test]
+    fn a_suite_has_the_numbered_pvs_of_its_warm_ups_when_its_points_need_fewer() {
+        let mut scenarios = Scenario::all().unwrap();
+        scenarios.retain(|scenario| scenario.question == "Q14");
+
+        assert_eq!(n_numbered(&tasks(&scenarios, Suite::Quick, usize::MAX)), WARM_UP_ONE_BY_ONE);
     }
 }

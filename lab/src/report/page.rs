@@ -1,0 +1,262 @@
+//! The tables of a result in a page of the documentation, between two comments that name the suite, so that a page never
+//! holds numbers that were copied by hand.
+
+use std::fmt::Write;
+
+use super::markdown::{capital, escaped};
+use super::model::{Contender, Section};
+use super::number;
+use super::published::Published;
+use crate::result::{Ledger, ResultFile, Row, Verdict};
+use crate::scenario::Scenario;
+
+/// The page with the tables of `run` in place of those that it had of the same suite. `file` is the result's name.
+pub fn filled(page: &str, run: &ResultFile, file: &str, published: &[Published]) -> Result<String, String> {
+    let (begin, end) = (marker(&run.suite, "begin"), marker(&run.suite, "end"));
+    let parts = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
+    let (before, after) = parts.ok_or_else(|| format!("it has no lines {begin} and {end} to write between"))?;
+    Ok(format!("{before}{begin}\n\n{}\n{end}{after}", text(run, file, published).trim_end()))
+}
+
+fn marker(suite: &str, which: &str) -> String {
+    format!("<!-- fodo lab report, {suite}: {which} -->")
+}
+
+fn text(run: &ResultFile, file: &str, published: &[Published]) -> String {
+    let mut text = head(run, file);
+    let sections = Section::of(run);
+    let is_load = |section: &&Section<'_>| section.rows().iter().any(|row| !is_closed_loop(&row.question));
+    for section in sections.iter().filter(|section| !is_load(section)) {
+        let place = capital(&section.place());
+        let _ = write!(text, "\n### {}: {}\n\n{place}.\n\n", section.question, escaped(section.title));
+        text += &columns(section, published);
+    }
+    let mut questions: Vec<&str> = sections.iter().filter(is_load).map(|section| section.question).collect();
+    questions.dedup();
+    for question in questions {
+        let of_question: Vec<&Row> = sections
+            .iter()
+            .filter(|section| section.question == question)
+            .flat_map(|section| section.rows())
+            .copied()
+            .collect();
+        let (updates, others): (Vec<&Row>, Vec<&Row>) =
+            of_question.into_iter().partition(|row| row.ledger.is_some() && row.unit == "ns");
+        let title = others.first().map_or("What arrives of many updates, and how late?", |row| row.title.as_str());
+        let _ = write!(text, "\n### {question}: {}\n", escaped(title));
+        text += &arrivals(&updates);
+        text += &values(&others);
+    }
+    text
+}
+
+/// Questions of the studies and ours (P); the others are loads.
+fn is_closed_loop(question: &str) -> bool {
+    question.starts_with(['Q', 'P'])
+}
+
+fn head(run: &ResultFile, file: &str) -> String {
+    let mut text =
+        format!("{}; it took {:.0} minutes.", escaped(&super::environment::in_one_line(run)), run.duration_s / 60.0);
+    let versions = run.peers.iter().filter_map(|peer| Some(format!("{} {}", peer.name, peer.version.as_ref()?)));
+    let _ = writeln!(text, " {}.", escaped(&versions.collect::<Vec<_>>().join(", ")));
+    text += "Medians of the repetitions, per operation. A star: the latency was not steady when the time of the warm-up was \
+             over. Empty: a client has no call for it, or it was not asked.\n";
+    let _ = writeln!(text, "Every repetition is in `lab/results/{file}`.");
+    if run.schema != crate::result::SCHEMA {
+        let _ = writeln!(
+            text,
+            "\n**This run is of an older method ({}): clients were not warmed up, and loads ran two seconds.**",
+            run.schema
+        );
+    }
+    text
+}
+
+/// A line for each point, a column for each client with its server.
+fn columns(section: &Section<'_>, published: &[Published]) -> String {
+    let of_study = |study: &Published, point: u64| {
+        // An array is one operation, whatever its length.
+        let n = if section.moves_bytes() { 1 } else { point.max(1) };
+        study.total_ns(section.question, section.series, point).map(|ns| ns / n as f64)
+    };
+    let studies: Vec<&Published> =
+        published.iter().filter(|study| section.points.iter().any(|point| of_study(study, *point).is_some())).collect();
+    let scenarios = Scenario::all().unwrap_or_default();
+    let counted = scenarios.iter().find(|scenario| scenario.question == section.question);
+    let contenders: Vec<Contender<'_>> = floors_first(&section.contenders);
+    let mut head = vec![counted.map_or("n".into(), |scenario| scenario.points_are.clone())];
+    head.extend(contenders.iter().map(|contender| column(*contender)));
+    head.extend(studies.iter().map(|study| study.name()));
+    let mut lines = vec![head];
+    for &point in &section.points {
+        let mut line = vec![number::grouped(point as f64)];
+        line.extend(contenders.iter().map(|contender| section.row(*contender, point).map_or(String::new(), value)));
+        line.extend(studies.iter().map(|study| of_study(study, point).map_or(String::new(), number::time)));
+        lines.push(line);
+    }
+    table(&lines)
+}
+
+fn floors_first<'a>(contenders: &[Contender<'a>]) -> Vec<Contender<'a>> {
+    let (floors, others): (Vec<_>, Vec<_>) = contenders.iter().partition(|contender| contender.is_floor());
+    [floors, others].concat()
+}
+
+/// What a column is called: the client and its server, always both.
+fn column(contender: Contender<'_>) -> String {
+    match contender.client {
+        "raw" => "floor".into(),
+        "raw-reused" => "floor, reused memory".into(),
+        "fodo-spin" => "Fodo, both ends looking".into(),
+        _ => format!("{}, {}", client(contender.client), server(contender.server)),
+    }
+}
+
+fn client(name: &str) -> String {
+    match name {
+        "fodo" => "Fodo".into(),
+        "fodo-into" => "Fodo `get_into`".into(),
+        "psi-ca" => "PSI's `ca`".into(),
+        other => other.into(),
+    }
+}
+
+fn server(name: &str) -> String {
+    match name {
+        "fodo" => "`fodo ioc`".into(),
+        "soft-ioc" => "softIoc".into(),
+        other => format!("{other}'s server"),
+    }
+}
+
+fn value(row: &Row) -> String {
+    match (row.median_per_operation(), row.verdict) {
+        (Some(each), _) => number::value(each, &row.unit) + star(row),
+        (None, Verdict::Capped) => "*capped*".into(),
+        (None, Verdict::Failed) => "*failed*".into(),
+        (None, _) => String::new(),
+    }
+}
+
+fn star(row: &Row) -> &'static str {
+    if row.warm_up.is_some_and(|warm_up| !warm_up.is_steady) { " \\*" } else { "" }
+}
+
+/// What became of the updates of a load, a line for each client and server.
+fn arrivals(rows: &[&Row]) -> String {
+    let head = [
+        "load",
+        "n",
+        "where",
+        "server",
+        "client",
+        "delivered",
+        "merged",
+        "lost or merged",
+        "p50",
+        "p99",
+        "server s/M",
+        "client s/M",
+    ];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for row in rows {
+        let mut line = vec![row.variant.clone(), number::grouped(row.point as f64), row.series.clone()];
+        // Our server of a load is one of the laboratory, not of records.
+        line.push(if row.server == "fodo" { "`fodo`".into() } else { server(&row.server) });
+        line.push(client(&row.client));
+        let share = |count: fn(&Ledger) -> u64| {
+            row.ledger.as_ref().map_or(String::new(), |ledger| {
+                format!("{:.1} %", count(ledger) as f64 / ledger.produced.max(1) as f64 * 100.0)
+            })
+        };
+        line.push(if row.is_measured() { share(|ledger| ledger.delivered) } else { value(row) });
+        line.push(share(|ledger| ledger.merged_server + ledger.merged_client));
+        line.push(share(|ledger| ledger.unattributed));
+        line.push(value(row));
+        line.push(row.percentile(99.0).map_or(String::new(), number::time));
+        for role in ["server", "client"] {
+            let used = row.resources.iter().find(|used| used.role == role).and_then(|used| used.cpu_s_per_million);
+            line.push(used.map_or(String::new(), |s| format!("{s:.2}")));
+        }
+        lines.push(line);
+    }
+    if rows.is_empty() { String::new() } else { format!("\n{}", table(&lines)) }
+}
+
+/// A line for each row that has but one number.
+fn values(rows: &[&Row]) -> String {
+    let head = ["what", "n", "server", "client", "median", "quartiles"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for row in rows {
+        let of = |value: Option<f64>| value.map_or(String::new(), |value| number::value(value, &row.unit));
+        let quartiles = if row.is_measured() { format!("{} to {}", of(row.q1), of(row.q3)) } else { String::new() };
+        let n = number::grouped(row.point as f64);
+        lines.push(vec![row.variant.clone(), n, server(&row.server), client(&row.client), value(row), quartiles]);
+    }
+    if rows.is_empty() { String::new() } else { format!("\n{}", table(&lines)) }
+}
+
+fn table(lines: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        let _ = writeln!(text, "| {} |", line.join(" | "));
+        if index == 0 {
+            let _ = writeln!(text, "|{}", "---:|".repeat(line.len()));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::whole;
+    use crate::result::{SCHEMA_COLD, WarmUp};
+
+    const PAGE: &str =
+        "Before.\n<!-- fodo lab report, full: begin -->\nold\n<!-- fodo lab report, full: end -->\nAfter.\n";
+
+    #[test]
+    fn a_page_gets_the_tables_of_a_run_between_its_comments_and_the_same_again_a_second_time() {
+        let run = whole();
+
+        let once = filled(PAGE, &run, "x.json", &Published::all()).unwrap();
+        let twice = filled(&once, &run, "x.json", &Published::all()).unwrap();
+
+        assert!(once.starts_with("Before.\n<!--") && once.ends_with("end -->\nAfter.\n") && !once.contains("old"));
+        assert!(once.contains("### Q16: ") && once.contains("### L1: ") && once.contains("`lab/results/x.json`"));
+        assert_eq!(once, twice);
+    }
+
+    #[test]
+    fn every_column_of_a_client_names_its_server() {
+        let text = text(&whole(), "x.json", &[]);
+
+        let heads: Vec<&str> = text.lines().filter(|line| line.contains("| floor |")).collect();
+        assert!(heads.len() > 10);
+        for column in heads.iter().flat_map(|head| head.trim_matches('|').split(" | ")).skip(1).map(str::trim) {
+            let is_alone = ["floor", "n", "channels", "contexts", "elements"].contains(&column);
+            assert!(is_alone || column.ends_with("`fodo ioc`") || column.ends_with("softIoc"), "{column}");
+        }
+        assert!(text.contains("| PSI's `ca`, softIoc |"), "{text}");
+    }
+
+    #[test]
+    fn a_number_that_was_not_steady_has_a_star_and_a_run_without_warm_ups_says_so() {
+        let mut run = whole();
+        run.schema = SCHEMA_COLD.into();
+        let row = run.rows.iter_mut().find(|row| row.question == "Q17" && row.client == "psi-ca").unwrap();
+        row.warm_up = Some(WarmUp { n_rounds: 7, is_steady: false });
+
+        let text = text(&run, "x.json", &[]);
+
+        assert_eq!(text.matches("s \\* |").count(), 1, "{text}");
+        assert!(text.contains("**This run is of an older method (fodo-lab/3)"));
+    }
+
+    #[test]
+    fn a_page_without_the_comments_is_left_alone() {
+        assert!(filled("no comments", &whole(), "x.json", &[]).unwrap_err().contains("full: begin"));
+    }
+}
