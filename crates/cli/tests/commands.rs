@@ -67,6 +67,32 @@ fn what_cannot_be_loaded_is_reported_once_each_and_is_no_error() {
 }
 
 #[test]
+fn commands_of_drivers_are_reported_once_and_are_no_error() {
+    let script = "on error break\ndrvAsynIPPortConfigure(\"P\", \"h:1\")\nNDStdArraysConfigure(\"A\")\nvxi11Configure \"L0\"\n\
+                  GalilCreateController(\"G\")\nXPSConfig(1)\ndbLoadRecords(\"a.db\")\niocInit\n";
+    let folder = folder("drivers", script);
+
+    let output = fed(&folder, &["st.cmd"], "exit\n");
+
+    let reported = "st.cmd:2:1: drvAsynIPPortConfigure: drivers are C code";
+    let told = text(&output.stderr);
+    assert!(told.starts_with(reported) && told.matches("drivers are C code").count() == 1, "{told}");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_program_that_is_left_in_the_background_is_not_waited_for() {
+    let folder = folder("background", "");
+
+    let output = fed(&folder, &[], "system(\"sleep 1000 & echo $!\")\necho after\nexit\n");
+
+    let out = text(&output.stdout);
+    let (process, rest) = out.split_once('\n').unwrap();
+    let ended = std::process::Command::new("kill").arg(process).status().unwrap();
+    assert!(rest == "after\n" && ended.success(), "{out}");
+}
+
+#[test]
 fn an_event_is_posted_by_its_name() {
     let folder = folder("event", "postEvent go\ndbLoadRecords(\"a.db\")\niocInit\n");
 

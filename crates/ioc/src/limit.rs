@@ -65,3 +65,15 @@ pub const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
 /// Sets that have records which show how saving goes: as many as save_restoreStatus.db of synApps has.
 pub const STATUS_SETS_MAX: usize = 8;
+
+/// Bytes that are read at once of what a program of `system` prints, as a pipe gives them.
+pub const PROGRAM_CHUNK_BYTES: usize = 8 * 1024;
+
+/// Such chunks that may wait to be shown, before the program waits.
+pub const PROGRAM_CHUNKS_WAITING: usize = 16;
+
+/// How often it is looked whether a program of `system` has ended while it prints nothing.
+pub const PROGRAM_PERIOD: Duration = Duration::from_millis(50);
+
+/// How long the last output of a program that has ended is shown, when what it left in the background goes on printing.
+pub const PROGRAM_LAST_OUTPUT: Duration = Duration::from_secs(2);

@@ -1,8 +1,6 @@
 //! Commands on the shell itself: environment, folder, variables, pauses, other programs.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::process::{Command, Stdio};
 
 use super::access::CHECKS_ADDRESS;
 use super::reccaster::{ANSWER_S, HOLD_OFF_MAX_S};
@@ -176,37 +174,6 @@ pub(super) fn exit(_: &mut Shell, call: &Call<'_>) -> Outcome {
         None => 0,
     };
     Ok(Flow::Exit(code))
-}
-
-/// A line for the system's own shell, in this one's folder and with its environment. Who may write `st.cmd` may run
-/// programs anyway, and nothing from the network comes here.
-pub(super) fn system(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    let line = call.needed(1, "a line for the system's shell")?;
-    let names = shell.macros.names();
-    let variables = names.iter().map(|name| (*name, shell.macros.value(name).unwrap_or_default()));
-    let mut command = Command::new("sh");
-    command.args(["-c", line]).current_dir(&shell.folder).env_clear().envs(variables);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("the system's shell cannot be started: {error}"))?;
-    // Both streams are passed on as they come, so that a program may print more than fits into memory.
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let passed_on = std::thread::scope(|scope| {
-        let errors = std::thread::Builder::new().name("fodo-system".into());
-        errors.spawn_scoped(scope, || pass_on(err, &mut shell.err)).map(|_| pass_on(out, &mut shell.out))
-    });
-    let status = child.wait().map_err(|error| format!("the end of the program is unknown: {error}"))?;
-    passed_on.map_err(|error| format!("the operating system gives no thread: {error}"))?;
-    if status.success() { Ok(Flow::Next) } else { Err(format!("the program ended with {status}").into()) }
-}
-
-/// Copies a stream to its end.
-fn pass_on(stream: Option<impl Read>, to: &mut (dyn Write + Send)) {
-    if let Some(mut stream) = stream {
-        // When the output fails the rest is read all the same, so that the program does not wait for ever.
-        let _ = io::copy(&mut stream, to).or_else(|_| io::copy(&mut stream, &mut io::sink()));
-    }
-    // Nothing is left to do when the output fails.
-    let _ = to.flush();
 }
 
 pub(super) fn help(shell: &mut Shell, call: &Call<'_>) -> Outcome {

@@ -9,6 +9,7 @@ mod check;
 mod complete;
 mod environment;
 mod files;
+mod program;
 mod put_log;
 mod reccaster;
 mod records;
@@ -317,8 +318,12 @@ impl Shell {
     }
 
     fn complain(&mut self, text: &str) {
+        self.complain_as_it_is(format!("{}\n", printable(text)).as_bytes());
+    }
+
+    fn complain_as_it_is(&mut self, bytes: &[u8]) {
         // As above.
-        let _ = writeln!(self.err, "{}", printable(text));
+        let _ = self.err.write_all(bytes);
         let _ = self.err.flush();
     }
 }

@@ -1,7 +1,9 @@
 //! Every command: its name, how it is written, what it does.
 
 use super::script::Flow;
-use super::{Call, Failure, Shell, access, autosave, environment, files, put_log, reccaster, records, report, show};
+use super::{
+    Call, Failure, Shell, access, autosave, environment, files, program, put_log, reccaster, records, report, show,
+};
 
 /// A command.
 pub(super) struct Command {
@@ -131,7 +133,7 @@ commands! {
     "set_requestfile_path" "(\"folder\", \"folder\")" "One more folder with request files" true autosave::add_request_folder;
     "set_savefile_name" "(\"file.req\", \"file.sav\")" "Save a set to another file" false autosave::rename;
     "set_savefile_path" "(\"folder\", \"folder\")" "The folder of save files" true autosave::set_save_folder;
-    "system" "(\"line\")" "Run a line of the system's shell" false environment::system;
+    "system" "(\"line\")" "Run a line of the system's shell" false program::system;
     "var" " [name] [value]" "Show or set a variable" true environment::var;
 }
 
@@ -229,8 +231,9 @@ pub(super) fn not_supported(name: &str) -> Option<&'static str> {
     if name == "seq" || name == "seqShow" {
         return Some("sequences of the state notation language are C code, which cannot be loaded");
     }
-    let is_device = ["drv", "asyn", "dev", "stream", "modbus", "motor"].iter().any(|start| name.starts_with(start))
-        && name.contains(|character: char| character.is_ascii_uppercase());
+    let is_device = ["Configure", "Config", "CreateController", "CreateAxis"].iter().any(|end| name.ends_with(end))
+        || ["drv", "asyn", "dev", "stream", "modbus", "motor"].iter().any(|start| name.starts_with(start))
+            && name.contains(|character: char| character.is_ascii_uppercase());
     is_device.then_some("drivers are C code, which cannot be loaded; what they drive is not served")
 }
 
