@@ -34,6 +34,12 @@ fn run(directory: &Path, name: &str, slower_per_cent: u32) -> PathBuf {
     words.extend([slower.into(), "--json".into(), path.clone().into()]);
     let output = lab(&words);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(&path).expect("the result");
+    let result: serde_json::Value = serde_json::from_str(&text).expect("the result as JSON");
+    for row in result["rows"].as_array().expect("rows").iter().filter(|row| row["verdict"] == "measured") {
+        let n_rounds = row["warm_up"]["n_rounds"].as_u64();
+        assert!(n_rounds > Some(0), "not warmed up: {} of {}", row["question"], row["client"]);
+    }
     path
 }
 

@@ -93,6 +93,7 @@ fn a_load_that_is_carried_leaves_nothing_unexplained() {
     assert!(is_right, "{row}");
     let ledger = &row["ledger"];
     assert_eq!(ledger["produced"], 20 * 5 * 50);
+    assert!(row["warm_up"]["n_rounds"].as_u64() > Some(1), "{row}");
     assert_eq!(ledger["unexplained"], 0);
 }
 

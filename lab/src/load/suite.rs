@@ -486,6 +486,23 @@ mod tests {
     }
 
     #[test]
+    fn a_full_run_counts_ten_seconds_of_every_client_from_both_servers_and_not_pinned() {
+        let loads: Vec<Load> = Load::all().unwrap().into_iter().filter(|load| load.is_of(Suite::Full)).collect();
+        let fan_outs: Vec<&Load> = loads.iter().filter(|load| matches!(load.kind, Kind::FanOut(_))).collect();
+
+        for load in &fan_outs {
+            assert!(matches!(load.kind, Kind::FanOut(offered) if offered.seconds >= 10.0), "{load:?}");
+        }
+        for client in Client::ALL {
+            for server in [ServerKind::Fodo, ServerKind::SoftIoc] {
+                assert!(fan_outs.iter().any(|load| load.pairs.contains(&(client, server))), "{client:?} {server:?}");
+            }
+        }
+        let not_pinned = (Client::PsiCa, ServerKind::SoftIoc);
+        assert!(fan_outs.iter().any(|load| !load.is_client_pinned && load.pairs.contains(&not_pinned)));
+    }
+
+    #[test]
     fn a_search_ends_close_below_the_rate_from_which_on_it_is_not_well() {
         for (limit, start) in [(3.0, 1000.0), (77.0, 1000.0), (400.0, 90.0), (5000.0, 90.0), (5000.0, 1000.0)] {
             let found = search(start, 1000.0, |hz| Ok(hz <= limit)).unwrap().unwrap();
