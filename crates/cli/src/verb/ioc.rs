@@ -115,8 +115,8 @@ When it serves it prints one line on stdout, which scripts may wait for:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA)
 or, where searches have another port than the circuits:
   fodo ioc: serving 102 records on 127.0.0.1:40001 (CA, searches on UDP 5064)
-When iocInit has ended, `iocRun: All initialization complete` follows on stderr, with --log-format json
-as the key what of a line of the log.
+Right before it `iocRun: All initialization complete` is written to stderr, with --log-format json as the
+key what of a line of the log.
 With --read-only the brackets end in \", read-only)\", and with --metrics in the address of these:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA, metrics on http://127.0.0.1:9464/metrics)
 SIGINT and SIGTERM stop it cleanly, with exit code 0, or 1 when values of autosave or lines of the

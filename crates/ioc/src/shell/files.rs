@@ -118,10 +118,11 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     *lock(&shell.place) = Some(running);
     shell.inert = Some(inert);
     shell.save_from_now_on();
-    shell.say(&ready);
     if !complete.is_empty() {
         shell.complain(&complete);
     }
+    // The last line: whoever waits for it finds the one above on stderr.
+    shell.say(&ready);
     for line in std::mem::take(&mut shell.afterwards) {
         let flow = shell.run_line(&line);
         if flow != Flow::Next {
