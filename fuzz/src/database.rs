@@ -1,4 +1,4 @@
-//! Database files: what loads starts and processes, what does not says where and takes nothing along.
+//! Database files: what is right starts and processes, what is wrong says where.
 //!
 //! The file is called `main`; what it may include stands behind lines `%%NAME`.
 

@@ -85,6 +85,7 @@ pub fn load_and_play(text: &str, load: impl FnOnce(&mut fodo_db::Loader, &mut Op
     loader.states().create("on");
     load(&mut loader, &mut files::open(text));
     let _ = loader.remarks();
+    loader.leave_misfits_out();
     if let Ok(database) = loader.finish() {
         play(&database);
     }

@@ -10,10 +10,15 @@ use super::{files, ioc};
 pub fn feed(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(macros) = Macros::parse("P=X:,Q=$(P)y,N=2") else { unreachable!("these are macros") };
-    for undefined in [Undefined::Kept, Undefined::Refused] {
-        if let Err(errors) = fodo_db::expand("main", &macros, undefined, &mut files::open(&text)) {
-            assert!(!errors.is_empty() && errors.iter().all(|error| !error.to_string().is_empty()));
+    for undefined in [Undefined::Kept, Undefined::Marked] {
+        match fodo_db::expand("main", &mut macros.clone(), undefined, &mut files::open(&text)) {
+            Ok(expanded) => assert!(expanded.undefined.iter().all(|error| error.line > 0)),
+            Err(error) => assert!(!error.to_string().is_empty()),
         }
+    }
+    match fodo_db::template_sets("main", bytes, &macros) {
+        Ok((_, warnings)) => assert!(warnings.iter().all(|warning| warning.line > 0)),
+        Err(error) => assert!(error.line > 0),
     }
     ioc::load_and_play(&text, |loader, open| {
         if let Err(errors) = loader.load_template("main", "P=X:", open) {

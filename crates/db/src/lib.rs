@@ -48,8 +48,8 @@ pub use filter::{Chain, Filter, FilterError, FilterFault, Moment, SyncMode, Time
 pub use hash::{ByField, OwnHasher};
 pub use inspect::{LeadsTo, LinkFacts, record_types};
 pub use load::{
-    InertRecords, Instance, LoadError, Loader, MacroError, Macros, OpenFile, RestoreError, Undefined, closest, expand,
-    instances,
+    ExpandedTemplate, InertRecords, Instance, LoadError, Loader, MacroError, Macros, Omitted, OpenFile, RestoreError,
+    TemplateSet, Undefined, closest, expand, instances, template_sets,
 };
 pub use outside::{News, OutsideFacts, OutsideLink, OutsideStatus, Use};
 pub use record::array::KINDS;

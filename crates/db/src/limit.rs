@@ -34,6 +34,8 @@ pub(crate) const CALC_ROUNDS_MAX: usize = 1000;
 pub(crate) const LOAD_ERRORS_MAX: usize = 100;
 /// Names of records that are compared with a wrong one to suggest the right one: some milliseconds.
 pub(crate) const SUGGESTED_NAMES_MAX: usize = 20_000;
+/// Comparisons of names for all suggestions of one loader: a third of a second.
+pub(crate) const COMPARED_NAMES_MAX: usize = 1_000_000;
 /// Bytes of a line that an error shows. Thousands of remarks may be about one longer line, and each would keep it.
 pub(crate) const SHOWN_LINE_BYTES_MAX: usize = 1024;
 /// Fields that the file of one inert record may add; the largest record type there is has 312.

@@ -182,6 +182,12 @@ impl Link {
         self.0.as_ref().and_then(|body| body.constant.as_ref())
     }
 
+    /// Whether it is `@...` or `#...`.
+    pub(crate) fn is_address(&self) -> bool {
+        // A name of such a link is plain, whatever it looks like.
+        self.0.as_ref().is_some_and(|body| body.name.is_empty() && matches!(body.text.as_bytes(), [b'@' | b'#', ..]))
+    }
+
     /// What follows the `@` of an address; empty when it is none.
     pub(crate) fn address(&self) -> Text {
         let text = self.text();

@@ -8,7 +8,7 @@ use fodo_data::{Kind, Now, Value};
 use fodo_db::{Database, Input, LoadError, Loader, Macros, Undefined};
 
 fn load_files(files: &[(&str, &str)], macros: &str) -> Result<Database, Vec<LoadError>> {
-    let mut loader = Loader::default();
+    let mut loader = Loader::that_keeps_places();
     let mut open = |wanted: &str| {
         let found = files.iter().find(|(name, _)| *name == wanted);
         found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| ErrorKind::NotFound.into())
@@ -70,19 +70,120 @@ fn an_error_names_the_place_and_the_closest_word() {
     );
 }
 
+const WRONG: &str = "record(ai, \"good\") {}\n\
+    record(ai, \"a\") { field(PREC, \"x\") field(DTYP, \"asynInt32\") field(INP, \"@asyn(A)\") field(EGU, mm) }\n\
+    record(ai, \"b c\") { field(PREC, 1) }\nrecord(calc, \"c\") { field(CALC, \"A+\") }\nrecord(ai, \"$(M)\") {}\n\
+    recrod(ai, \"d\") {}\nrecord(ai, \"good\") { field(DESC, \"unclosed) }\nrecord(ai, \"behind\") {}\n";
+
+/// The lines with errors, the names of the records that are there, and the loader.
+fn loaded(mut loader: Loader, text: &str) -> (Vec<usize>, Vec<String>, Database) {
+    let errors = loader.load("file.db", "", &mut |_| Ok(text.as_bytes().to_vec())).err().unwrap_or_default();
+    loader.leave_misfits_out();
+    let database = loader.finish().unwrap();
+    let names = database.record_names().map(str::to_owned).collect();
+    (errors.iter().map(|error| error.line).collect(), names, database)
+}
+
 #[test]
-fn errors_are_reported_together_and_nothing_is_half_loaded() {
-    let text = "record(ai, \"good\") {}\n\
-                record(ai, \"a\") { field(PREC, \"x\") field(DTYP, \"asynInt32\") field(INP, \"@asyn(A)\") }\n\
-                record(ai, \"b c\") {}\nrecord(calc, \"c\") { field(CALC, \"A+\") }\nrecord(ai, \"$(M)\") {}\n\
-                recrod(ai, \"d\") {}\nrecord(ai, \"good\") { field(DESC, \"unclosed) }\n";
+fn an_error_costs_what_it_is_in_and_a_syntax_error_what_is_behind_it() {
+    let (lines, names, database) = loaded(Loader::default(), WRONG);
+
+    assert_eq!(lines, [2, 2, 3, 4, 5, 6]);
+    assert_eq!(names, ["good", "a", "c"]);
+    assert_eq!(text_of(&database, "a.PREC"), "0");
+    assert_eq!(text_of(&database, "a.EGU"), "mm");
+}
+
+#[test]
+fn a_loader_that_looks_for_mistakes_reads_on_behind_a_syntax_error() {
+    let (lines, names, _) = loaded(Loader::that_keeps_places(), WRONG);
+
+    assert_eq!(lines, [2, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(names, ["good", "a", "c", "behind"]);
+}
+
+#[test]
+fn a_record_of_an_unknown_dtyp_is_there_does_nothing_and_names_what_is_missing() {
+    let text = "record(ao, a) { field(DTYP, asynInt32) field(OUT, \"@asyn(A)\") field(SCAN, \".1 second\") }\n";
+    let (lines, _, database) = loaded(Loader::default(), text);
+    let field = database.field("a").unwrap();
+    for tick in 0..20 {
+        let put = Input::Put { field, value: Value::from(f64::from(tick)), put: None };
+        database.handle(put, Now::for_test(), &mut Vec::new()).unwrap();
+    }
+
+    assert_eq!(lines, [1]);
+    assert_eq!(text_of(&database, "a.SEVR"), "INVALID");
+    assert_eq!(text_of(&database, "a.STAT"), "UDF");
+    assert_eq!(text_of(&database, "a.AMSG"), "no device support \"asynInt32\"");
+    assert_eq!(text_of(&database, "a.PACT"), "1");
+    assert_eq!(text_of(&database, "a"), "19");
+}
+
+#[test]
+fn an_address_where_none_is_possible_is_reported_with_its_place_and_left_out() {
+    let text = "record(ai, a) { field(SIOL, \"@\") field(PREC, 1) }\nrecord(ai, b) { field(TSEL, \"#C0 S0 @\") }\n\
+                record(ai, c) { field(INP, \"@asyn(A)\") }\n\
+                record(stringin, d) { field(DTYP, \"General Time\") field(INP, \"@BESTTEV\") }\n";
+    let mut loader = Loader::default();
+    loader.load("a.db", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap();
+
+    let places: Vec<String> = loader.misfits().iter().map(LoadError::place).collect();
+    loader.leave_misfits_out();
+    let database = loader.finish().unwrap();
+
+    assert_eq!(places, ["a.db:1:29", "a.db:2:29", "a.db:3:28", "a.db:4:62"]);
+    assert_eq!((text_of(&database, "a.SIOL"), text_of(&database, "c.INP")), (String::new(), String::new()));
+    assert_eq!((text_of(&database, "c.PACT"), text_of(&database, "d.PACT")), ("0".into(), "1".into()));
+    assert_eq!(text_of(&database, "d.AMSG"), "wrong INP \"@BESTTEV\"");
+}
+
+#[test]
+fn more_errors_than_are_reported_are_counted_and_the_rest_is_loaded() {
+    let wrong: String = (0..500).map(|n| format!("record(ai, r{n}) {{ field(PREC, x) field(EGU, mm) }}\n")).collect();
+    let text = format!("{wrong}record(motor, m) {{ field(VELO, 1) }}\nalias(m, n)\nrecord(ai, last) {{}}\n");
     let mut loader = Loader::default();
 
     let errors = loader.load("file.db", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap_err();
 
-    let lines: Vec<usize> = errors.iter().map(|error| error.line).collect();
-    assert_eq!(lines, [2, 2, 3, 4, 5, 6, 7]);
-    assert_eq!(loader.finish().unwrap().record_names().count(), 0);
+    assert_eq!(errors.len(), 100);
+    let omitted = loader.omitted();
+    assert_eq!((omitted.n_records, omitted.n_fields, omitted.n_others), (1, 500, 1));
+    assert_eq!(omitted.to_string(), "left out because of errors: 1 record, 500 fields, 1 other statement");
+    assert_eq!(loader.finish().unwrap().record_names().count(), 501);
+}
+
+#[test]
+fn every_undefined_macro_of_a_line_is_reported_and_costs_its_field() {
+    let text = "record(ai, a) { field(EGU, \"$(U)\") field(DESC, \"$(D) $(U)\") field(PREC, 3) }\n";
+    let mut loader = Loader::default();
+
+    let errors = loader.load("file.db", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap_err();
+
+    let places: Vec<(usize, String)> = errors.iter().map(|error| (error.column, error.message.clone())).collect();
+    assert_eq!(places.iter().map(|(column, _)| *column).collect::<Vec<_>>(), [29, 49], "{places:?}");
+    assert!(places[0].1.contains("\"U\"") && places[1].1.contains("\"D\""), "{places:?}");
+    assert_eq!(loader.omitted().n_fields, 2);
+    let database = loader.finish().unwrap();
+    assert_eq!((text_of(&database, "a.EGU"), text_of(&database, "a.PREC")), (String::new(), "3".into()));
+}
+
+#[test]
+fn a_macro_without_its_bracket_is_explained_although_a_later_bracket_would_close_it() {
+    let errors = complaints("record(ai, a) { field(CALC, \"$(P calc\") field(PREC, 1) }\n", "P=1");
+
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].starts_with("file.db:1:30: ')' is missing at the end of this macro"), "{errors:?}");
+}
+
+#[test]
+fn general_time_names_its_providers_as_an_ioc_without_time_hardware_does() {
+    let text = "record(stringin, a) { field(DTYP, \"General Time\") field(INP, \"@TOPTCP\") field(PINI, YES) }\n";
+    let (_, _, database) = loaded(Loader::default(), text);
+
+    database.handle(Input::Start, Now::for_test(), &mut Vec::new()).unwrap();
+
+    assert_eq!((text_of(&database, "a"), text_of(&database, "a.SEVR")), ("OS Clock".into(), "NO_ALARM".into()));
 }
 
 #[test]
@@ -234,8 +335,9 @@ fn mutated_substitutions_and_templates_never_panic() {
         let macros = Macros::parse("P=y,Q=$(P)").unwrap();
         // Only that an answer comes counts.
         let _ = fodo_db::instances("f", &macros, &mut open);
-        let _ = fodo_db::expand("f", &macros, Undefined::Kept, &mut open);
-        let _ = fodo_db::expand("f", &macros, Undefined::Refused, &mut open);
+        let _ = fodo_db::template_sets("f", &bytes, &macros);
+        let _ = fodo_db::expand("f", &mut macros.clone(), Undefined::Kept, &mut open);
+        let _ = fodo_db::expand("f", &mut macros.clone(), Undefined::Marked, &mut open);
     }
 }
 
@@ -261,7 +363,7 @@ fn a_hundred_thousand_records_load_in_about_a_second() {
 }
 
 #[test]
-fn a_substitutions_file_loads_all_of_its_databases_or_nothing() {
+fn a_wrong_row_of_a_substitutions_file_costs_no_other() {
     let template = "record(ai, \"$(P)$(N)\") { field(PREC, \"$(PREC=2)\") }\n";
     let good = "global { P=x: }\nfile motor.template { pattern { N, PREC } { 1, 3 } { 2 } }\n";
     let bad = "file motor.template { {P=y:, N=1, PREC=3} {P=y:, N=2, PREC=high} {P=y:, N=3, PREC=low} }\n";
@@ -283,6 +385,7 @@ fn a_substitutions_file_loads_all_of_its_databases_or_nothing() {
         "both rows, each with its own value"
     );
     let database = loader.finish().unwrap();
-    assert_eq!(database.record_names().collect::<Vec<_>>(), ["x:1", "x:2"]);
+    assert_eq!(database.record_names().collect::<Vec<_>>(), ["x:1", "x:2", "y:1", "y:2", "y:3"]);
+    assert_eq!(text_of(&database, "y:2.PREC"), "0");
     assert_eq!(text_of(&database, "x:1.PREC"), "3");
 }

@@ -119,6 +119,8 @@ pub struct Ioc {
     links: Option<ClientConfig>,
     surroundings: Surroundings,
     metrics: Option<(TcpListener, Option<LeftOut>)>,
+    /// How many errors of its files left something out.
+    n_omitted: usize,
 }
 
 impl Ioc {
@@ -156,9 +158,10 @@ impl Ioc {
     /// Likewise; records see the variables of a shell and not those of the process.
     fn within(mut loader: Loader, environment: Option<site::Environment>) -> Result<Ioc, IocError> {
         loader.stand_at(Arc::new(site::Process::new(environment)));
+        let n_omitted = loader.omitted().total();
         let database = loader.finish().map_err(IocError::Load)?;
         let (guard, rules, surroundings) = (Guard::open(), Rules::none(), Surroundings::of_process());
-        Ok(Ioc { database, guard, rules, surroundings, links: None, metrics: None })
+        Ok(Ioc { database, guard, rules, surroundings, links: None, metrics: None, n_omitted })
     }
 
     /// Has clients do what a policy allows; by itself everybody may do everything.
@@ -204,7 +207,7 @@ impl Ioc {
 
     /// As [`Ioc::serve`], and what happens on the network is told to `log`.
     pub fn serve_telling(self, config: ServerConfig, log: Log) -> Result<RunningIoc, IocError> {
-        let n_records = self.database.record_names().count();
+        let (n_records, n_omitted) = (self.database.record_names().count(), self.n_omitted);
         let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
         let surroundings = self.surroundings;
         let crank = Crank::new(self.database, self.guard);
@@ -212,7 +215,7 @@ impl Ioc {
         crank.start();
         let records = pv::Records::new(crank.clone());
         let source: Arc<dyn Source> = match config.status_prefix.clone() {
-            Some(prefix) => Arc::new(Stats::new(prefix, records, n_records, &surroundings)),
+            Some(prefix) => Arc::new(Stats::new(prefix, records, (n_records, n_omitted), &surroundings)),
             None => Arc::new(records),
         };
         let server = Server::start_telling(config, source, log.clone()).map_err(IocError::Server)?;
@@ -221,7 +224,7 @@ impl Ioc {
         let outside = outside.transpose().map_err(IocError::System)?;
         let page = self.metrics.map(|(listener, left_out)| {
             let (crank, observer, started) = (crank.clone(), server.observer(), SystemTime::now());
-            let metrics = Metrics { crank, observer, n_records, started, left_out };
+            let metrics = Metrics { crank, observer, n_records, n_omitted, started, left_out };
             let (path, text) = ("/metrics", Box::new(move || metrics.text()));
             Page::serve(listener, PageConfig { path, content_type: metrics::CONTENT_TYPE, text })
         });

@@ -22,6 +22,7 @@ pub struct Metrics {
     pub crank: Arc<Crank>,
     pub observer: Observer,
     pub n_records: usize,
+    pub n_omitted: usize,
     pub started: SystemTime,
     /// None without a put log.
     pub left_out: Option<LeftOut>,
@@ -108,6 +109,8 @@ impl Metrics {
     fn database(&self, page: &mut Page) {
         let database = self.crank.database();
         page.number("fodo_records", Sort::Gauge, "Records that are served.", self.n_records as f64);
+        let help = "Errors in databases: records, fields and other statements that were left out.";
+        page.number("fodo_load_errors", Sort::Gauge, help, self.n_omitted as f64);
         let n_processed = database.n_processed() as f64;
         page.number("fodo_records_processed_total", Sort::Counter, "How often a record was processed.", n_processed);
 

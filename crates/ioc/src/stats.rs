@@ -64,10 +64,11 @@ struct Before {
 const TEXT_BYTES: usize = 39;
 
 /// Numbers with their units. All are doubles, as the records of iocStats are.
-const NUMBERS: [(&str, &str); 16] = [
+const NUMBERS: [(&str, &str); 17] = [
     ("CA_CLNT_CNT", ""),
     ("CA_CONN_CNT", ""),
     ("RECORD_CNT", ""),
+    ("LOAD_ERROR_CNT", ""),
     ("FD_CNT", ""),
     ("FD_MAX", ""),
     ("FD_FREE", ""),
@@ -84,8 +85,14 @@ const NUMBERS: [(&str, &str); 16] = [
 ];
 
 impl Stats {
-    /// `prefix`: of the names, without the colon. `n_records`: how many there are.
-    pub fn new(prefix: String, records: Records, n_records: usize, surroundings: &Surroundings) -> Stats {
+    /// `prefix`: of the names, without the colon. `n_records`: how many there are; `n_omitted`: how many errors of their
+    /// files left something out.
+    pub fn new(
+        prefix: String,
+        records: Records,
+        (n_records, n_omitted): (usize, usize),
+        surroundings: &Surroundings,
+    ) -> Stats {
         let mut pvs = HashMap::new();
         for (name, units) in NUMBERS {
             let meta = Meta { units: units.into(), precision: if units == "%" { 1 } else { 0 }, ..Meta::default() };
@@ -107,6 +114,7 @@ impl Stats {
         pvs.values().for_each(|pv: &Arc<StatusPv>| pv.post(pv.read().value, SystemTime::now().into()));
         let stats = Stats { prefix, records, pvs, started: Instant::now(), before: Mutex::new(before) };
         stats.post("RECORD_CNT", n_records as f64);
+        stats.post("LOAD_ERROR_CNT", n_omitted as f64);
         stats.post("PROCESS_ID", f64::from(std::process::id()));
         stats.post("PARENT_ID", process::parent().map_or(f64::NAN, f64::from));
         stats

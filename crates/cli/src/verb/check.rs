@@ -45,10 +45,13 @@ Examples:
   fodo check --json plant.db motors.substitutions | jq .message
 
 The databases and .substitutions files given are looked at as one set, as an IOC would load them: a link
-to a record of none of them is a warning, a PV of a .req file that none of them has an error. A script is followed with everything it loads, from the folder
-in which fodo is called; nothing is served, written or run. Every finding has its file, line and column,
-and all of them are told, errors and warnings. With errors the exit code is 1. With --simulate a note
-tells for each type and DTYP that is not here how many records do nothing for it.
+to a record of none of them is a warning, and so is all that is wrong with a .req file. Files that they include are
+looked for in EPICS_DB_INCLUDE_PATH as well. A script (st.cmd, st.cmd.linux, or any file that begins with a command)
+is followed with everything it loads, from the folder in which fodo is called; nothing is served, written or run. Every finding has its file, line and column,
+and the last line counts errors, warnings and notes. What follows from an error that is reported is not reported as well: a
+link to a record of an unknown type, the address of a device that is not here. With errors the exit code is 1, with
+--strict with warnings as well, with notes alone it is 0. With --simulate a note tells for each type and DTYP that is
+not here how many records do nothing for it.
 
 JSON keys: level (error, warning or note), file, line, column (null where it concerns the whole file),
 message, source (the line), wanted_by (the places that wanted the file, innermost first).";
@@ -63,7 +66,8 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
             return Ok(Exit::Other);
         }
     };
-    let (n_errors, n_warnings) = counts(&findings);
+    let [n_errors, n_warnings, n_notes] = [Weight::Error, Weight::Warning, Weight::Note]
+        .map(|weight| findings.iter().filter(|finding| finding.weight == weight).count());
     for finding in &findings {
         if arguments.quiet && finding.weight != Weight::Error {
             continue;
@@ -72,7 +76,8 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
         outlet.out.write_all(text.as_bytes())?;
     }
     if !arguments.json {
-        writeln!(outlet.out, "{}, {}", counted(n_errors, "error"), counted(n_warnings, "warning"))?;
+        let notes = if n_notes > 0 { format!(", {}", counted(n_notes, "note")) } else { String::new() };
+        writeln!(outlet.out, "{}, {}{notes}", counted(n_errors, "error"), counted(n_warnings, "warning"))?;
     }
     let is_wrong = n_errors > 0 || (arguments.strict && n_warnings > 0);
     Ok(if is_wrong { Exit::Other } else { Exit::Done })
@@ -87,9 +92,10 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Find
         loader.simulate();
     }
     let (mut requests, mut n_databases) = (Vec::new(), 0);
+    let path = std::env::var("EPICS_DB_INCLUDE_PATH").unwrap_or_default();
     for file in files {
         let name = file.to_string_lossy();
-        let mut open = |name: &str| fodo_ioc::file::read(name);
+        let mut open = |name: &str| along_the_path(&path, name);
         match file.extension().and_then(|extension| extension.to_str()) {
             Some("acf") => {
                 found.extend(understood(&name, macros));
@@ -112,21 +118,38 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Find
         };
         found.extend(loaded.err().into_iter().flatten().map(|error| Finding { weight: Weight::Error, error }));
     }
+    let misfits = loader.leave_misfits_out().into_iter();
+    found.extend(misfits.map(|error| Finding { weight: Weight::Error, error }));
     let inert =
         loader.inert().into_iter().map(|inert| LoadError { message: inert.to_string(), ..LoadError::default() });
     found.extend(inert.map(|error| Finding { weight: Weight::Note, error }));
-    found.extend(loader.misfits().into_iter().map(|error| Finding { weight: Weight::Error, error }));
     found.extend(loader.remarks().into_iter().map(|error| Finding { weight: Weight::Warning, error }));
     if !requests.is_empty() {
-        // Without records nobody can tell which PVs there should be.
+        // Without records it is unknown which PVs there should be.
+        let missing = loader.missing().clone();
         let database = loader.finish().ok().filter(|_| n_databases > 0);
-        let wrong = requests.iter().flat_map(|name| mistakes_in_request(name, &variables, database.as_ref()));
-        found.extend(wrong.map(|error| Finding { weight: Weight::Error, error }));
+        let wrong = requests.iter().flat_map(|name| mistakes_in_request(name, &variables, database.as_ref(), &missing));
+        found.extend(wrong.map(|error| Finding { weight: Weight::Warning, error }));
     }
     // Hundreds of instances of a template have the same mistake.
     let mut told = HashSet::new();
     found.retain(|Finding { error, .. }| told.insert((error.place(), error.message.clone())));
     Ok(found)
+}
+
+/// A file as it is named, else from the folders of a path, separated by ':'.
+fn along_the_path(path: &str, name: &str) -> io::Result<Vec<u8>> {
+    let folders = path.split(':').filter(|folder| !folder.is_empty());
+    let mut result = fodo_ioc::file::read(name);
+    for folder in folders {
+        match &result {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                result = fodo_ioc::file::read(Path::new(folder).join(name))
+            }
+            _ => break,
+        }
+    }
+    result
 }
 
 /// What is wrong with an access security file by itself.
@@ -147,7 +170,7 @@ fn followed(script: &Path, variables: &fodo_db::Macros, simulates: bool) -> Vec<
     let given = variables
         .names()
         .into_iter()
-        .map(|name| (name.to_owned(), variables.value(name).unwrap_or_default().to_owned()));
+        .map(|name| (name.to_owned(), variables.expand_line(&format!("$({name})")).unwrap_or_default()));
     let folder = std::env::current_dir().unwrap_or_default();
     let nowhere = || Box::new(io::sink());
     let mut shell = Shell::new(Purpose::Check, &folder, own.chain(given), nowhere(), nowhere());
@@ -162,11 +185,6 @@ fn followed(script: &Path, variables: &fodo_db::Macros, simulates: bool) -> Vec<
 fn counted(n: usize, what: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {what}{plural}")
-}
-
-fn counts(findings: &[Finding]) -> (usize, usize) {
-    let count = |weight| findings.iter().filter(|finding| finding.weight == weight).count();
-    (count(Weight::Error), count(Weight::Warning))
 }
 
 const fn level(weight: Weight) -> &'static str {

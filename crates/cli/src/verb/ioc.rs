@@ -82,6 +82,12 @@ pub struct Arguments {
     /// Load records of types and devices (DTYP) that are not here as well; they keep what is put to them and do nothing
     #[arg(long)]
     simulate: bool,
+    /// Serve what is right in the databases given, and leave out and report what is wrong, as scripts do
+    #[arg(long)]
+    keep_going: bool,
+    /// An error ends a script, as after `on error break`; nothing that is wrong is left out
+    #[arg(long, conflicts_with = "keep_going")]
+    strict: bool,
     /// Accepted: record types and menus are built in. For command lines made for softIoc, as is -s
     #[arg(short = 'D', value_name = "FILE", hide = true)]
     descriptions: Vec<PathBuf>,
@@ -129,6 +135,12 @@ Then commands are read from stdin, with history and completion at a terminal; he
 stops it, with a code if one is given, and at a terminal so do Ctrl-D and Ctrl-C. The end of any other
 input stops nothing: with /dev/null as stdin, in the background, or with -S it serves until a signal.
 When a script cannot be read, was ended by `on error break`, or input ends before iocInit, the code is 1.
+
+A database named here that has an error stops the start, as with softIoc -d. In a script, and with
+--keep-going, what is right in it is served: a wrong field keeps its default, a record of an unknown type
+is not there, one of an unknown DTYP does nothing and is INVALID, and nothing is read behind a syntax
+error. Every error is reported, and their number is in PREFIX:LOAD_ERROR_CNT and in the metrics. With
+--strict an error ends a script.
 
 With --simulate a record of a DTYP that is not here is as one of Soft Channel, but INP and OUT lead nowhere;
 one of a type that is not here has the common fields, VAL, and as texts the fields that its file sets. What
@@ -204,14 +216,27 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// By what the name ends in.
+    /// By what the name ends in, or begins with for scripts such as `st.cmd.linux`; a file of another name is a script when
+    /// its first line that is no comment is a command.
     pub fn of(file: &Path) -> Sort {
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         match file.extension().and_then(|extension| extension.to_str()) {
             Some("cmd" | "iocsh") => Sort::Script,
             Some("substitutions" | "subs" | "sub") => Sort::Substitutions,
+            Some("db" | "template" | "vdb" | "dbd") => Sort::Database,
+            _ if name.contains(".cmd") || begins_with_a_command(file) => Sort::Script,
             _ => Sort::Database,
         }
     }
+}
+
+/// Whether the first line of a file that is no comment is a command of a shell, or the file names its interpreter.
+fn begins_with_a_command(file: &Path) -> bool {
+    let Ok(bytes) = fodo_ioc::file::read(file) else { return false };
+    let text = String::from_utf8_lossy(&bytes);
+    let is_said = |line: &&str| !line.is_empty() && (!line.starts_with('#') || line.starts_with("#!"));
+    let first = text.lines().map(str::trim).find(is_said);
+    first.is_some_and(|line| line.starts_with("#!") || fodo_ioc::shell::is_command(line))
 }
 
 /// Why it ends, or goes on otherwise.
@@ -264,6 +289,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
 
     let work = Work {
         is_verbose: arguments.verbose,
+        keeps_going: arguments.keep_going,
         access: files_of(matches, &["access"]).pop(),
         has_records: arguments.exit_prefix.is_some(),
         input: match (arguments.no_shell, has_person) {
@@ -341,6 +367,8 @@ enum Input {
 /// What the shell's thread does.
 struct Work {
     is_verbose: bool,
+    /// Databases with errors are served without what is wrong in them.
+    keeps_going: bool,
     /// With its macros.
     access: Option<(PathBuf, String)>,
     /// There are records besides those of the files.
@@ -377,7 +405,7 @@ impl Work {
         for (file, macros) in &databases {
             let sort = Sort::of(file);
             let command = if sort == Sort::Substitutions { "dbLoadTemplate" } else { "dbLoadRecords" };
-            if !self.command(shell, &[command, &file.to_string_lossy(), macros])? {
+            if !self.command(shell, &[command, &file.to_string_lossy(), macros])? && !self.keeps_going {
                 return Ok(Some(End::Failed));
             }
         }
@@ -485,6 +513,9 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
     let mut shell = Shell::new(Purpose::Run(Box::new(start)), &folder, environment, out, err);
     if arguments.simulate {
         shell.simulate();
+    }
+    if arguments.strict {
+        shell.be_strict();
     }
     Ok(shell)
 }

@@ -52,7 +52,7 @@ impl Parser<'_, '_, '_, '_, '_> {
                             "menus are built in, and {name} has no choice \"{choice}\"; there are \"{}\"",
                             choices.join("\", \"")
                         );
-                        self.errors.push(self.lexer.error(place, message));
+                        self.lose_other(self.lexer.error(place, message));
                     }
                 }
                 (token, place) => return Err(self.unexpected(&token, place, "choice or '}'")),
@@ -71,7 +71,7 @@ impl Parser<'_, '_, '_, '_, '_> {
             Err(_) if self.stage.simulates() => None,
             Err(message) => {
                 let message = format!("{message}; a record type is code, which no file can bring");
-                self.errors.push(self.lexer.error(name_place, message));
+                self.lose_other(self.lexer.error(name_place, message));
                 None
             }
         };
@@ -89,7 +89,7 @@ impl Parser<'_, '_, '_, '_, '_> {
                         let names = kind.rows.iter().chain(Common::ROWS).map(|row| row.name);
                         let guess = suggestion(&field, names);
                         let message = format!("record type {name} is built in and has no field \"{field}\"{guess}");
-                        self.errors.push(self.lexer.error(place, message));
+                        self.lose_other(self.lexer.error(place, message));
                     }
                 }
                 (Token::Bare(word), _) if word == "include" => drop(self.text("a file name")?),
@@ -121,7 +121,7 @@ impl Parser<'_, '_, '_, '_, '_> {
                 self.lexer.error(place, message)
             }
         };
-        self.errors.push(error);
+        self.lose_other(error);
         Ok(())
     }
 

@@ -1,8 +1,12 @@
 //! What is wrong in a database file, and where.
 
+use std::cell::Cell;
 use std::fmt;
+use std::ops::AddAssign;
 
-use crate::limit::{INCLUDES_MAX, SHOWN_LINE_BYTES_MAX};
+use fodo_data::Text;
+
+use crate::limit::{COMPARED_NAMES_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX, SHOWN_LINE_BYTES_MAX, SUGGESTED_NAMES_MAX};
 
 /// What is wrong in a database file, and where. `Display` names file, line, column and what was
 /// expected, then shows the line with a caret below.
@@ -61,36 +65,141 @@ impl LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// The candidate that is closest to a word, when one is close enough to be meant.
-pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    const WORD_BYTES_MAX: usize = 64;
-    // Every letter is one change away from every other.
-    if word.len() < 2 || word.len() > WORD_BYTES_MAX {
-        return None;
-    }
-    let enough = word.len().div_ceil(3).min(3);
-    let scored = candidates.map(|candidate| (distance(word, candidate), candidate));
-    scored.filter(|(distance, _)| *distance <= enough).min_by_key(|(distance, _)| *distance).map(|(_, word)| word)
+/// What loading has left out because of errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Omitted {
+    /// Records that are not there.
+    pub n_records: usize,
+    /// Fields that keep their defaults.
+    pub n_fields: usize,
+    /// Files, aliases and other statements, among them the rest of a file behind a syntax error.
+    pub n_others: usize,
 }
 
-/// How many letters must be added, dropped, changed or swapped with their neighbour.
-fn distance(left: &str, right: &str) -> usize {
-    let left: Vec<u8> = left.bytes().map(|byte| byte.to_ascii_lowercase()).collect();
-    let right: Vec<u8> = right.bytes().map(|byte| byte.to_ascii_lowercase()).collect();
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=right.len()).collect();
-    for (i, l) in left.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, r) in right.iter().enumerate() {
-            let mut best = (above[j] + usize::from(l != r)).min(above[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && left[i - 1] == *r && right[j - 1] == *l {
+impl Omitted {
+    /// How many errors there were.
+    pub fn total(&self) -> usize {
+        self.n_records + self.n_fields + self.n_others
+    }
+}
+
+impl AddAssign for Omitted {
+    fn add_assign(&mut self, more: Omitted) {
+        self.n_records += more.n_records;
+        self.n_fields += more.n_fields;
+        self.n_others += more.n_others;
+    }
+}
+
+impl fmt::Display for Omitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [(self.n_records, "record"), (self.n_fields, "field"), (self.n_others, "other statement")];
+        let counted = parts.into_iter().filter(|(n, _)| *n > 0);
+        let parts: Vec<String> =
+            counted.map(|(n, what)| format!("{n} {what}{}", if n == 1 { "" } else { "s" })).collect();
+        write!(f, "left out because of errors: {}", parts.join(", "))
+    }
+}
+
+/// The errors of one load: the first [`LOAD_ERRORS_MAX`] of them, and what was left out because of all.
+#[derive(Debug, Default)]
+pub(crate) struct Errors {
+    pub(crate) list: Vec<LoadError>,
+    pub(crate) omitted: Omitted,
+}
+
+impl Errors {
+    pub(crate) fn lose_other(&mut self, error: LoadError) {
+        self.omitted.n_others += 1;
+        self.add(error);
+    }
+
+    pub(crate) fn add(&mut self, error: LoadError) {
+        if self.list.len() < LOAD_ERRORS_MAX {
+            self.list.push(error);
+        }
+    }
+
+    pub(crate) fn extend(&mut self, more: Errors) {
+        self.omitted += more.omitted;
+        more.list.into_iter().for_each(|error| self.add(error));
+    }
+}
+
+/// The candidate that is closest to a word, when one is close enough to be meant; of two the one that the word begins with.
+pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // Every letter is one change away from every other.
+    if word.len() < 2 || word.len() > SUGGESTED_BYTES_MAX {
+        return None;
+    }
+    let enough = word.len().div_ceil(3).min(CHANGES_MAX);
+    let is_alike = |candidate: &&str| candidate.len().abs_diff(word.len()) <= enough;
+    let scored =
+        candidates.filter(is_alike).filter_map(|candidate| Some((distance(word, candidate, enough)?, candidate)));
+    scored.min_by_key(|(distance, candidate)| (*distance, !word.starts_with(candidate))).map(|(_, word)| word)
+}
+
+/// Bytes of the longest word that is compared.
+const SUGGESTED_BYTES_MAX: usize = 64;
+/// How many letters of a longer word may be wrong.
+const CHANGES_MAX: usize = 3;
+
+/// How many letters must be added, dropped, changed or swapped with their neighbour; none when more than `most`.
+fn distance(left: &str, right: &str, most: usize) -> Option<usize> {
+    const WIDTH: usize = SUGGESTED_BYTES_MAX + CHANGES_MAX + 2;
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    let is_same = |i: usize, j: usize| left[i].eq_ignore_ascii_case(&right[j]);
+    // No distance that counts needs more than a byte.
+    let far = most as u8 + 1;
+    let (mut before, mut above, mut row) = ([far; WIDTH], [far; WIDTH], [far; WIDTH]);
+    (0..=right.len().min(most)).for_each(|j| above[j] = j as u8);
+    for i in 0..left.len() {
+        // Farther from the diagonal there are more changes than `most`.
+        let (first, last) = (i.saturating_sub(most), (i + most + 1).min(right.len()));
+        row[first] = if first == 0 { far.min(i as u8 + 1) } else { far };
+        let mut least = row[first];
+        for j in first..last {
+            let mut best = (above[j] + u8::from(!is_same(i, j))).min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && is_same(i - 1, j) && is_same(i, j - 1) {
                 best = best.min(before[j - 1] + 1);
             }
-            row.push(best);
+            row[j + 1] = best.min(far);
+            least = least.min(best);
         }
-        before = std::mem::replace(&mut above, row);
+        if last < right.len() {
+            row[last + 1] = far;
+        }
+        if least >= far {
+            return None;
+        }
+        (before, above, row) = (above, row, before);
     }
-    above.last().copied().unwrap_or(0)
+    Some(usize::from(above[right.len()])).filter(|distance| *distance <= most)
+}
+
+/// Looks for the names that wrong ones may mean, as long as there is work left: a database that leads to thousands of
+/// records of another IOC would have each compared with all of its own.
+#[derive(Debug)]
+pub(crate) struct Guesses {
+    n_left: Cell<usize>,
+}
+
+impl Default for Guesses {
+    fn default() -> Guesses {
+        Guesses { n_left: Cell::new(COMPARED_NAMES_MAX) }
+    }
+}
+
+impl Guesses {
+    /// `; did you mean "X"?`, or nothing.
+    pub(crate) fn suggestion<'a>(&self, word: &str, names: impl Iterator<Item = &'a Text>) -> String {
+        let count = |name: &'a Text| {
+            self.n_left.set(self.n_left.get().checked_sub(1)?);
+            Some(name)
+        };
+        let names = names.take(SUGGESTED_NAMES_MAX).map_while(count);
+        suggestion(word, names.filter_map(|name| std::str::from_utf8(name.as_bytes()).ok()))
+    }
 }
 
 /// The column of a byte of a line. Those of long lines are not counted by characters: thousands of remarks on one
@@ -143,5 +252,35 @@ mod tests {
     fn a_swapped_letter_is_close_and_another_word_is_not() {
         assert_eq!(closest("VLA", ["VAL", "EGU"].into_iter()), Some("VAL"));
         assert_eq!(closest("XYZZY", ["VAL", "EGU"].into_iter()), None);
+        assert_eq!(closest("1 secnd", ["10 second", "1 second"].into_iter()), Some("1 second"));
+        assert_eq!(closest("EGUU", ["EGUF", "EGUL", "EGU"].into_iter()), Some("EGU"));
+    }
+
+    #[test]
+    fn a_distance_is_that_of_a_table_without_bounds() {
+        let words = ["", "a", "ab", "ba", "abc", "acb", "bac", "abcd", "abdc", "badc", "xabcd", "abcdxyz", "ABc"];
+        for (left, right) in words.iter().flat_map(|left| words.iter().map(move |right| (*left, *right))) {
+            let full = distance(left, right, 7);
+            for most in 1..=CHANGES_MAX {
+                let bounded = distance(left, right, most);
+                assert_eq!(bounded, full.filter(|full| *full <= most), "{left} {right} {most}");
+            }
+        }
+        assert_eq!((distance("abcd", "abdc", 3), distance("abcd", "xabc", 3)), (Some(1), Some(2)));
+    }
+
+    #[test]
+    fn names_are_compared_only_as_long_as_there_is_work_left() {
+        let names: Vec<Text> = (0..30_000).map(|n| Text::from(format!("plant:record:{n}").as_str())).collect();
+        let guesses = Guesses::default();
+
+        let first = guesses.suggestion("plant:recrod:7", names.iter());
+        for _ in 0..10_000 {
+            guesses.suggestion("elsewhere:record:7", names.iter());
+        }
+        let last = guesses.suggestion("plant:recrod:7", names.iter());
+
+        assert_eq!(first, "; did you mean \"plant:record:7\"?");
+        assert_eq!((last.as_str(), guesses.n_left.get()), ("", 0));
     }
 }

@@ -1,8 +1,10 @@
 //! Words of a database file, each with its place.
 
+use std::collections::HashSet;
+
 use crate::limit::{JSON_DEPTH_MAX, LOAD_ERRORS_MAX};
 use crate::load::error::{LoadError, column, shown_line};
-use crate::load::macros::{Keep, Macros};
+use crate::load::macros::{Macros, Source};
 
 /// A word of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub(crate) struct Lexer<'a> {
     steps: Vec<(usize, usize)>,
     offset: usize,
     pub(crate) errors: Vec<LoadError>,
+    /// Lines with wrong macros.
+    flawed: HashSet<usize>,
 }
 
 impl<'a> Lexer<'a> {
@@ -69,6 +73,7 @@ impl<'a> Lexer<'a> {
             steps: Vec::new(),
             offset: 0,
             errors: Vec::new(),
+            flawed: HashSet::new(),
         };
         lexer.read_line();
         lexer
@@ -80,20 +85,35 @@ impl<'a> Lexer<'a> {
         let steps = if place.line == self.line { self.steps.clone() } else { self.steps_of(place.line) };
         let step = steps.iter().rev().find(|(expanded, _)| *expanded <= place.offset);
         let byte = step.map_or(0, |(expanded, original)| original + (place.offset - expanded)).min(source.len());
-        let column = column(source, byte);
+        self.error_at(place.line, byte, message.into())
+    }
+
+    /// An error at a byte of the line as it is written.
+    fn error_at(&self, line: usize, byte: usize, message: String) -> LoadError {
+        let source = self.lines.get(line).copied().unwrap_or_default();
         LoadError {
             file: self.file.to_owned(),
-            line: place.line + 1,
-            column,
-            message: message.into(),
+            line: line + 1,
+            column: column(source, byte),
+            message,
             source: shown_line(source),
             from: Vec::new(),
         }
     }
 
+    /// Whether the macros of a line, counted from 1, are wrong.
+    pub(crate) fn is_flawed(&self, line: usize) -> bool {
+        line > 0 && self.flawed.contains(&(line - 1))
+    }
+
+    /// Whether the macros of the line of a place are wrong.
+    pub(crate) fn is_flawed_at(&self, place: Place) -> bool {
+        self.flawed.contains(&place.line)
+    }
+
     fn steps_of(&self, line: usize) -> Vec<(usize, usize)> {
         let line = self.lines.get(line).copied().unwrap_or_default();
-        self.macros.expand(line, Keep::Comments).map(|expanded| expanded.steps).unwrap_or_default()
+        self.macros.expand(line, Source::Database).steps
     }
 
     /// The next word and where it starts. `is_value`: brackets open a JSON value.
@@ -114,10 +134,14 @@ impl<'a> Lexer<'a> {
         let n = self.rest().bytes().take_while(|byte| is_bare(*byte)).count();
         if n == 0 {
             self.offset += character.len_utf8();
-            return Err(self.error(
-                place,
-                format!("'{}' is out of place here; a text with it needs double quotes", character.escape_default()),
-            ));
+            let message = match character {
+                '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}' => {
+                    format!("{character} is a typographic quote; texts stand in plain double quotes, \"\"")
+                }
+                character if character.is_control() => format!("'{}' is out of place here", character.escape_default()),
+                character => format!("'{character}' is out of place here; a text with it needs double quotes"),
+            };
+            return Err(self.error(place, message));
         }
         let word = self.rest().get(..n).unwrap_or_default().to_owned();
         self.offset += n;
@@ -247,22 +271,17 @@ impl<'a> Lexer<'a> {
         true
     }
 
-    /// Expands the current line; a line whose macros are wrong is left out, and the error kept.
+    /// Expands the current line. Macros that are wrong stay in it as they are, and the errors are kept.
     fn read_line(&mut self) {
         self.offset = 0;
         let line = self.lines.get(self.line).copied().unwrap_or_default();
-        match self.macros.expand(line, Keep::Comments) {
-            Ok(expanded) => {
-                self.text = expanded.text;
-                self.steps = expanded.steps;
-            }
-            Err(error) => {
-                self.steps = vec![(0, 0)];
-                let place = Place { line: self.line, offset: error.position };
-                if self.errors.len() < LOAD_ERRORS_MAX {
-                    self.errors.push(self.error(place, error.message));
-                }
-                self.text = line.to_owned();
+        let expanded = self.macros.expand(line, Source::Database);
+        self.text = expanded.text;
+        self.steps = expanded.steps;
+        for error in expanded.errors {
+            self.flawed.insert(self.line);
+            if self.errors.len() < LOAD_ERRORS_MAX {
+                self.errors.push(self.error_at(self.line, error.position, error.message));
             }
         }
     }
@@ -270,7 +289,7 @@ impl<'a> Lexer<'a> {
 
 /// The characters of a word without quotes.
 fn is_bare(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"_-+:.[]<>;".contains(&byte) || byte >= 0x80
+    byte.is_ascii_alphanumeric() || b"_-+:.[]<>;".contains(&byte)
 }
 
 /// C escapes (`\n`, `\x41`, `\101`, ...) replaced by the bytes they stand for.

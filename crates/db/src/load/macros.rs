@@ -1,33 +1,39 @@
 //! Macros: `$(NAME)`, `${NAME=default}`, and lists of definitions.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 
-use crate::limit::{LINE_BYTES_MAX, MACRO_DEPTH_MAX, MACRO_REFERENCES_MAX};
+use crate::limit::{LINE_BYTES_MAX, LOAD_ERRORS_MAX, MACRO_DEPTH_MAX, MACRO_REFERENCES_MAX};
 
-/// Definitions of macros: for a database, a template, or a line of a shell.
+/// Definitions of macros: for a database, a template, or a line of a shell. Names, quotes, escapes and references are
+/// read as macLib of EPICS Base reads them.
 #[derive(Clone, Debug, Default)]
 pub struct Macros {
+    /// By name, as they were written: quotes and references are resolved where the macro is used.
     values: HashMap<String, String>,
 }
 
-/// What is left alone in a line.
+/// What a line belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
-    /// What follows `#`; a macro that is not defined is an error.
-    Comments,
-    /// Nothing; a macro that is not defined is an error.
-    Nothing,
-    /// References to macros that are not defined.
-    Undefined,
+pub(crate) enum Source {
+    /// A database file: what follows `#` is left alone.
+    Database,
+    /// A command.
+    Shell,
+    /// A template: a reference without its bracket is one up to the end of the line, as for `msi`.
+    Template {
+        /// An undefined macro becomes `$(NAME,undefined)` and not `$(NAME)`.
+        marks_undefined: bool,
+    },
 }
 
 /// What a line is after its macros are replaced, and where its pieces came from.
 #[derive(Debug, Default)]
 pub(crate) struct Expanded {
+    /// Undefined macros remain in it as `$(NAME)`.
     pub(crate) text: String,
     /// Pairs of places in `text` and in the line, in order: from there on both run in step.
     pub(crate) steps: Vec<(usize, usize)>,
+    pub(crate) errors: Vec<MacroError>,
 }
 
 /// What is wrong with a macro, and at which byte of the line.
@@ -39,32 +45,6 @@ pub struct MacroError {
     pub message: String,
 }
 
-/// How deep a reference is nested, and how many more one line may need: macros that each name two others double
-/// with every level, even when nothing comes of them.
-#[derive(Clone, Copy)]
-struct Nesting<'a> {
-    depth: usize,
-    n_left: &'a Cell<usize>,
-}
-
-impl Nesting<'_> {
-    fn deeper(self) -> Self {
-        Nesting { depth: self.depth + 1, ..self }
-    }
-
-    /// Counts one reference.
-    fn count(self) -> Result<(), String> {
-        let Some(n_left) = self.n_left.get().checked_sub(1) else {
-            return Err(format!("this line needs more than {MACRO_REFERENCES_MAX} macros"));
-        };
-        self.n_left.set(n_left);
-        if self.depth > MACRO_DEPTH_MAX {
-            return Err("macros are nested too deep, or contain themselves".into());
-        }
-        Ok(())
-    }
-}
-
 impl Macros {
     /// Reads `"P=X:,R=1"`. Blanks around names and values do not count; quotes and `\` protect.
     pub fn parse(list: &str) -> Result<Macros, String> {
@@ -73,27 +53,39 @@ impl Macros {
         Ok(macros)
     }
 
-    /// Reads more definitions; they win over those that are there.
+    /// Reads more definitions; they win over those that are there. A name without a value makes the macro undefined, as
+    /// in EPICS Base; all of the list is read before that is returned as an error.
     pub fn add(&mut self, list: &str) -> Result<(), String> {
-        for part in split(list, ',') {
-            if part.trim().is_empty() {
-                continue;
+        let mut result = Ok(());
+        for (name, value) in definitions(list) {
+            match value {
+                Some(value) => self.define(&name, value),
+                None => {
+                    result = Err(format!("\"{name}\" is not a macro definition: expected NAME=value"));
+                    self.forget(&name);
+                }
             }
-            let Some((name, value)) = part.split_once('=') else {
-                return Err(format!("\"{}\" is no macro definition: expected NAME=value", part.trim()));
-            };
-            self.define(name.trim(), &unquoted(value.trim()));
         }
-        Ok(())
+        result
     }
 
     /// Defines one. A value that mentions the name itself means what the name meant before: `P=$(P)A:`.
     pub fn define(&mut self, name: &str, value: &str) {
         let mentions_itself = ["$(", "${"].iter().any(|open| value.contains(&format!("{open}{name}")));
-        let n_left = Cell::new(MACRO_REFERENCES_MAX);
-        let top = Nesting { depth: 0, n_left: &n_left };
-        let expanded = if mentions_itself { self.nested(value, top).ok() } else { None };
-        self.values.insert(name.to_owned(), expanded.unwrap_or_else(|| value.to_owned()));
+        let before = mentions_itself.then(|| self.expand(value, Source::Shell)).filter(|value| value.errors.is_empty());
+        self.values.insert(name.to_owned(), before.map_or_else(|| value.to_owned(), |value| value.text));
+    }
+
+    /// Defines one with a value in which quotes and backslashes mean nothing.
+    pub(crate) fn define_plain(&mut self, name: &str, value: &str) {
+        let mut protected = String::with_capacity(value.len());
+        for character in value.chars() {
+            if matches!(character, '"' | '\'' | '\\') {
+                protected.push('\\');
+            }
+            protected.push(character);
+        }
+        self.define(name, &protected);
     }
 
     /// What a name is defined as, its own macros not replaced.
@@ -115,112 +107,58 @@ impl Macros {
 
     /// A line of a shell with its macros replaced; nothing in it is a comment.
     pub fn expand_line(&self, line: &str) -> Result<String, MacroError> {
-        self.expand(line, Keep::Nothing).map(|expanded| expanded.text)
+        let mut expanded = self.expand(line, Source::Shell);
+        if expanded.errors.is_empty() { Ok(expanded.text) } else { Err(expanded.errors.swap_remove(0)) }
     }
 
     /// Replaces the macros of one line.
-    pub(crate) fn expand(&self, line: &str, keep: Keep) -> Result<Expanded, MacroError> {
-        let mut expanded = Expanded::default();
+    pub(crate) fn expand(&self, line: &str, source: Source) -> Expanded {
+        let mut expanded = Expanded { steps: vec![(0, 0)], ..Expanded::default() };
         if !line.contains('$') {
             expanded.text.push_str(line);
-            expanded.steps.push((0, 0));
-            return Ok(expanded);
+            return expanded;
         }
-        let n_left = Cell::new(MACRO_REFERENCES_MAX);
-        let top = Nesting { depth: 0, n_left: &n_left };
-        let mut quote = None;
-        let mut position = 0;
-        let mut is_in_step = false;
+        let mut work = Expansion::new(self, source);
+        let (mut quote, mut position) = (None, 0);
         while let Some(character) = line.get(position..).and_then(|rest| rest.chars().next()) {
-            let rest = line.get(position..).unwrap_or_default();
-            if !is_in_step {
-                expanded.steps.push((expanded.text.len(), position));
-                is_in_step = true;
-            }
-            if character == '#' && quote.is_none() && keep == Keep::Comments {
-                expanded.text.push_str(rest);
+            if character == '#' && quote.is_none() && source == Source::Database {
+                expanded.text.push_str(line.get(position..).unwrap_or_default());
                 break;
-            }
-            if character == '\\' {
-                let n = rest.chars().take(2).map(char::len_utf8).sum();
-                expanded.text.push_str(rest.get(..n).unwrap_or_default());
-                position += n;
-                continue;
-            }
-            if quote != Some('\'') && (rest.starts_with("$(") || rest.starts_with("${")) {
-                let length_before = expanded.text.len();
-                position += match self.reference(rest, top, &mut expanded.text) {
-                    Ok(n) => n,
-                    Err(_) if keep == Keep::Undefined => {
-                        expanded.text.truncate(length_before);
-                        let n = length(rest).unwrap_or(2);
-                        expanded.text.push_str(rest.get(..n).unwrap_or_default());
-                        n
-                    }
-                    Err(message) => return Err(MacroError { position, message }),
-                };
-                is_in_step = false;
-                continue;
             }
             match quote {
                 Some(open) if open == character => quote = None,
                 None if character == '"' || character == '\'' => quote = Some(character),
                 _ => {}
             }
+            if quote != Some('\'') && is_reference(line, position) {
+                if source.needs_brackets() && !is_closed(line, position, quote) {
+                    let close = closing(line, position);
+                    let message = format!("'{close}' is missing at the end of this macro");
+                    if expanded.errors.len() < LOAD_ERRORS_MAX {
+                        expanded.errors.push(MacroError { position, message });
+                    }
+                } else {
+                    let start = position;
+                    position = work.reference(line, position, 0, &mut expanded.text);
+                    let messages = std::mem::take(&mut work.errors).into_iter();
+                    expanded.errors.extend(messages.map(|message| MacroError { position: start, message }));
+                    expanded.steps.push((expanded.text.len(), position));
+                    if work.is_over {
+                        return Expanded { text: line.to_owned(), steps: vec![(0, 0)], ..expanded };
+                    }
+                    continue;
+                }
+            }
             expanded.text.push(character);
             position += character.len_utf8();
-        }
-        Ok(expanded)
-    }
-
-    /// Replaces one reference at the start of `text`; says how long it is.
-    fn reference(&self, text: &str, nesting: Nesting<'_>, out: &mut String) -> Result<usize, String> {
-        nesting.count()?;
-        let length = length(text).ok_or_else(|| {
-            let close = if text.starts_with("$(") { ')' } else { '}' };
-            format!("'{close}' is missing at the end of this macro")
-        })?;
-        let inside = text.get(2..length - 1).unwrap_or_default();
-        let mut parts = split(inside, ',').into_iter();
-        let first = parts.next().unwrap_or_default();
-        let mut scoped = None;
-        for part in parts {
-            if let Some((name, value)) = part.split_once('=') {
-                let name = self.nested(name.trim(), nesting)?;
-                let value = self.nested(value.trim(), nesting)?;
-                scoped.get_or_insert_with(|| self.clone()).values.insert(name, unquoted(&value));
+            if character == '\\'
+                && let Some(protected) = line.get(position..).and_then(|rest| rest.chars().next())
+            {
+                expanded.text.push(protected);
+                position += protected.len_utf8();
             }
         }
-        let macros = scoped.as_ref().unwrap_or(self);
-        let mut halves = split(first, '=').into_iter();
-        let name = macros.nested(halves.next().unwrap_or_default().trim(), nesting)?;
-        let name_length = first.find('=').map(|_| split(first, '=')[0].len() + 1);
-        let default = name_length.and_then(|start| first.get(start..));
-        let value = match (macros.values.get(&name), default) {
-            (Some(value), _) => macros.nested(value, nesting)?,
-            (None, Some(default)) => macros.nested(default, nesting)?,
-            (None, None) => return Err(self.undefined(&name)),
-        };
-        out.push_str(&value);
-        if out.len() > LINE_BYTES_MAX {
-            return Err("the line becomes too long".into());
-        }
-        Ok(length)
-    }
-
-    /// A text with its macros replaced.
-    fn nested(&self, text: &str, nesting: Nesting<'_>) -> Result<String, String> {
-        let mut out = String::new();
-        let mut position = 0;
-        while let Some(rest) = text.get(position..).filter(|rest| !rest.is_empty()) {
-            if rest.starts_with("$(") || rest.starts_with("${") {
-                position += self.reference(rest, nesting.deeper(), &mut out)?;
-            } else if let Some(character) = rest.chars().next() {
-                out.push(character);
-                position += character.len_utf8();
-            }
-        }
-        Ok(out)
+        expanded
     }
 
     fn undefined(&self, name: &str) -> String {
@@ -232,23 +170,256 @@ impl Macros {
     }
 }
 
-/// The parts between separators that stand in no bracket and no quotes.
+impl Source {
+    /// Whether a reference without its closing bracket is an error.
+    fn needs_brackets(self) -> bool {
+        !matches!(self, Source::Template { .. })
+    }
+}
+
+/// A macro that is used while its own value is being replaced: one of a scope by its place, any other by its name.
+type InUse = Result<usize, String>;
+
+/// Replaces the references of one line.
+struct Expansion<'a> {
+    macros: &'a Macros,
+    source: Source,
+    /// The macros that references define for themselves, `$(NAME,A=1)`; the last ones count.
+    scoped: Vec<(String, String)>,
+    in_use: Vec<InUse>,
+    /// Values are being replaced inside values, or scopes were used: from then on macLib watches for recursion.
+    is_watching: bool,
+    /// How many more references the line may need: macros that each name two others double with every level.
+    n_left: usize,
+    /// A limit was reached.
+    is_over: bool,
+    errors: Vec<String>,
+}
+
+impl<'a> Expansion<'a> {
+    fn new(macros: &'a Macros, source: Source) -> Self {
+        let (scoped, in_use, errors) = (Vec::new(), Vec::new(), Vec::new());
+        let n_left = MACRO_REFERENCES_MAX;
+        Expansion { macros, source, scoped, in_use, is_watching: false, n_left, is_over: false, errors }
+    }
+
+    /// Replaces the reference at a place of `text`; returns the place behind it.
+    ///
+    /// Source: EPICS Base 7.0, macLib. Brackets do not nest but for references, and quotes do not protect them.
+    fn reference(&mut self, text: &str, start: usize, depth: usize, out: &mut String) -> usize {
+        let close = closing(text, start);
+        if let Some(message) = self.exceeded(depth, out.len()) {
+            self.errors.push(message);
+            self.is_over = true;
+            return text.len();
+        }
+        let mut name = String::new();
+        let mut at = self.part(text, start + 2, &['=', ',', close], depth + 1, &mut name);
+        let default = text[at..].starts_with('=').then_some(at + 1);
+        if let Some(start) = default {
+            at = skip(text, start, &[',', close], depth);
+        }
+        let (n_scoped, n_errors) = (self.scoped.len(), self.errors.len());
+        while text[at..].starts_with(',') {
+            let (mut inner, mut value) = (String::new(), String::new());
+            at = self.part(text, at + 1, &['=', ',', close], depth + 1, &mut inner);
+            if text[at..].starts_with('=') {
+                at = self.part(text, at + 1, &[',', close], depth + 1, &mut value);
+                self.scoped.push((inner, value));
+            }
+            self.is_watching = true;
+        }
+        // What is wrong in a definition matters where the macro is used.
+        self.errors.truncate(n_errors);
+        self.value(&name, (text, default), close, depth, out);
+        self.scoped.truncate(n_scoped);
+        (at + 1).min(text.len())
+    }
+
+    /// Appends the value of a macro, else its default, else its name.
+    fn value(
+        &mut self,
+        name: &str,
+        (text, default): (&str, Option<usize>),
+        close: char,
+        depth: usize,
+        out: &mut String,
+    ) {
+        let scoped = self.scoped.iter().rposition(|(other, _)| other == name);
+        let raw = match scoped {
+            Some(index) => self.scoped.get(index).map(|(_, value)| value.clone()),
+            None => self.macros.values.get(name).cloned(),
+        };
+        let what = match (raw, default) {
+            (Some(raw), _) => {
+                let own = scoped.ok_or_else(|| name.to_owned());
+                if !self.in_use.contains(&own) {
+                    self.resolve(&raw, own, depth, out);
+                    return;
+                }
+                self.errors.push(format!("macro \"{name}\" contains itself"));
+                "recursive"
+            }
+            (None, Some(default)) => {
+                self.part(text, default, &[',', close], depth + 1, out);
+                return;
+            }
+            (None, None) => {
+                self.errors.push(self.macros.undefined(name));
+                "undefined"
+            }
+        };
+        let is_marked = self.source == Source::Template { marks_undefined: true };
+        out.push_str(&if is_marked { format!("$({name},{what})") } else { format!("$({name})") });
+    }
+
+    /// Appends a value with its own references replaced.
+    fn resolve(&mut self, raw: &str, own: InUse, depth: usize, out: &mut String) {
+        if !raw.contains(['$', '"', '\'', '\\']) {
+            out.push_str(raw);
+            return;
+        }
+        let was_watching = std::mem::replace(&mut self.is_watching, true);
+        if was_watching {
+            self.in_use.push(own);
+        }
+        self.part(raw, 0, &[], depth + 1, out);
+        if was_watching {
+            self.in_use.pop();
+        }
+        self.is_watching = was_watching;
+    }
+
+    /// Appends a text up to one of the ends, its quotes removed and its references replaced; returns where it ends.
+    fn part(&mut self, text: &str, start: usize, ends: &[char], depth: usize, out: &mut String) -> usize {
+        let mut pieces = Pieces { text, at: start, quote: None };
+        while let Some(piece) = pieces.next_before(ends).filter(|_| !self.is_over) {
+            match piece {
+                Piece::Quote => {}
+                Piece::Character(character) => out.push(character),
+                Piece::Reference => pieces.at = self.reference(text, pieces.at, depth, out),
+            }
+        }
+        pieces.at
+    }
+
+    fn exceeded(&mut self, depth: usize, n_bytes: usize) -> Option<String> {
+        let Some(n_left) = self.n_left.checked_sub(1) else {
+            return Some(format!("this line needs more than {MACRO_REFERENCES_MAX} macros"));
+        };
+        self.n_left = n_left;
+        if depth > MACRO_DEPTH_MAX {
+            return Some("macros are nested too deep, or contain themselves".into());
+        }
+        (n_bytes > LINE_BYTES_MAX).then(|| "the line becomes too long".into())
+    }
+}
+
+/// What the inside of a reference, and a value, consist of.
+enum Piece {
+    /// A quote that is not part of the text.
+    Quote,
+    Character(char),
+    /// A reference begins here.
+    Reference,
+}
+
+struct Pieces<'a> {
+    text: &'a str,
+    at: usize,
+    quote: Option<char>,
+}
+
+impl Pieces<'_> {
+    /// The next piece, unless it is one of the ends. Stays in front of a reference.
+    fn next_before(&mut self, ends: &[char]) -> Option<Piece> {
+        let character = self.text.get(self.at..)?.chars().next().filter(|next| !ends.contains(next))?;
+        let closes = self.quote == Some(character);
+        if closes || self.quote.is_none() && matches!(character, '"' | '\'') {
+            self.quote = (!closes).then_some(character);
+            self.at += 1;
+            return Some(Piece::Quote);
+        }
+        if self.quote != Some('\'') && is_reference(self.text, self.at) {
+            return Some(Piece::Reference);
+        }
+        self.at += character.len_utf8();
+        let protected = self.text.get(self.at..).filter(|_| character == '\\').and_then(|rest| rest.chars().next());
+        self.at += protected.map_or(0, char::len_utf8);
+        Some(Piece::Character(protected.unwrap_or(character)))
+    }
+}
+
+/// Where the part of a reference ends.
+fn skip(text: &str, start: usize, ends: &[char], depth: usize) -> usize {
+    let mut pieces = Pieces { text, at: start, quote: None };
+    while let Some(piece) = pieces.next_before(ends) {
+        if matches!(piece, Piece::Reference) {
+            pieces.at = end_of_reference(text, pieces.at, depth + 1).unwrap_or(text.len());
+        }
+    }
+    pieces.at
+}
+
+/// The place behind a reference; none when its bracket is missing, or references are nested too deep.
+fn end_of_reference(text: &str, start: usize, depth: usize) -> Option<usize> {
+    if depth > MACRO_DEPTH_MAX {
+        return None;
+    }
+    let close = closing(text, start);
+    let mut at = start + 1;
+    loop {
+        at = skip(text, at + 1, &['=', ',', close], depth);
+        if text[at..].starts_with('=') {
+            at = skip(text, at + 1, &[',', close], depth);
+        }
+        match text[at..].chars().next() {
+            Some(',') => {}
+            end => return end.map(|_| at + 1),
+        }
+    }
+}
+
+/// Whether a reference has its bracket. A name with a quote in it that stands in quotes has none: the quote ends the text.
+fn is_closed(line: &str, start: usize, quote: Option<char>) -> bool {
+    let end = skip(line, start + 2, &['=', ',', closing(line, start)], 0);
+    let name = line.get(start + 2..end).unwrap_or_default();
+    end_of_reference(line, start, 0).is_some() && !quote.is_some_and(|quote| name.contains(quote))
+}
+
+fn is_reference(text: &str, at: usize) -> bool {
+    matches!(text.as_bytes().get(at..at + 2), Some(b"$(" | b"${"))
+}
+
+/// What closes the reference at a place.
+fn closing(text: &str, start: usize) -> char {
+    if text.as_bytes().get(start + 1) == Some(&b'{') { '}' } else { ')' }
+}
+
+/// The names of a list `A=1,B="2"` with their values as they are written; none for a name without `=`.
+///
+/// Source: EPICS Base 7.0, macParseDefns.
+fn definitions(list: &str) -> Vec<(String, Option<&str>)> {
+    let parts = split(list, ',').into_iter().filter(|part| !part.trim().is_empty());
+    parts
+        .map(|part| match split(part, '=').first() {
+            Some(name) if name.len() < part.len() => (unquoted(name.trim()), part.get(name.len() + 1..).map(str::trim)),
+            _ => (unquoted(part.trim()), None),
+        })
+        .collect()
+}
+
+/// The parts between separators that stand in no quotes and behind no backslash.
 fn split(text: &str, separator: char) -> Vec<&str> {
     let mut parts = Vec::new();
-    let (mut start, mut depth, mut quote, mut is_escaped) = (0, 0_usize, None, false);
+    let (mut start, mut quote, mut is_escaped) = (0, None, false);
     for (position, character) in text.char_indices() {
-        if is_escaped {
-            is_escaped = false;
-            continue;
-        }
-        match (character, quote) {
-            ('\\', _) => is_escaped = true,
-            (character, Some(open)) if character == open => quote = None,
-            (_, Some(_)) => {}
-            ('"' | '\'', None) => quote = Some(character),
-            ('(' | '{', None) => depth += 1,
-            (')' | '}', None) => depth = depth.saturating_sub(1),
-            (character, None) if character == separator && depth == 0 => {
+        match character {
+            _ if is_escaped => is_escaped = false,
+            character if quote == Some(character) => quote = None,
+            '"' | '\'' if quote.is_none() => quote = Some(character),
+            '\\' => is_escaped = true,
+            _ if character == separator && quote.is_none() => {
                 parts.push(text.get(start..position).unwrap_or_default());
                 start = position + separator.len_utf8();
             }
@@ -259,33 +430,18 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     parts
 }
 
-/// How long the reference is, brackets included.
-fn length(text: &str) -> Option<usize> {
-    let (open, close) = if text.starts_with("$(") { ('(', ')') } else { ('{', '}') };
-    let mut depth = 0_usize;
-    for (position, character) in text.char_indices().skip(1) {
-        if character == open {
-            depth += 1;
-        } else if character == close {
-            depth -= 1;
-            if depth == 0 {
-                return Some(position + 1);
-            }
-        }
-    }
-    None
-}
-
-fn unquoted(value: &str) -> String {
+/// A text without its quotes and escapes.
+fn unquoted(text: &str) -> String {
     let mut out = String::new();
-    let mut characters = value.chars();
-    let mut quote = None;
-    while let Some(character) = characters.next() {
-        match (character, quote) {
-            ('\\', _) => out.extend(characters.next()),
-            (character, Some(open)) if character == open => quote = None,
-            ('"' | '\'', None) => quote = Some(character),
-            (character, _) => out.push(character),
+    let mut pieces = Pieces { text, at: 0, quote: None };
+    while let Some(piece) = pieces.next_before(&[]) {
+        match piece {
+            Piece::Quote => {}
+            Piece::Character(character) => out.push(character),
+            Piece::Reference => {
+                out.push('$');
+                pieces.at += 1;
+            }
         }
     }
     out
@@ -297,7 +453,8 @@ mod tests {
 
     fn expand(macros: &str, line: &str) -> Result<String, String> {
         let macros = Macros::parse(macros)?;
-        macros.expand(line, Keep::Comments).map(|expanded| expanded.text).map_err(|error| error.message)
+        let mut expanded = macros.expand(line, Source::Database);
+        if expanded.errors.is_empty() { Ok(expanded.text) } else { Err(expanded.errors.swap_remove(0).message) }
     }
 
     #[test]
@@ -323,9 +480,10 @@ mod tests {
     fn a_template_keeps_what_is_not_defined_and_a_comment_is_text_in_it() {
         let macros = Macros::parse("P=X:").unwrap();
 
-        let expanded = macros.expand("# $(P)$(Q) ${R}", Keep::Undefined).unwrap();
+        let text = |marks_undefined| macros.expand("# $(P)$(Q) ${R}", Source::Template { marks_undefined }).text;
 
-        assert_eq!(expanded.text, "# X:$(Q) ${R}");
+        assert_eq!(text(false), "# X:$(Q) $(R)");
+        assert_eq!(text(true), "# X:$(Q,undefined) $(R,undefined)");
     }
 
     #[test]

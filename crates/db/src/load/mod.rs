@@ -4,6 +4,8 @@ mod describe;
 pub(crate) mod error;
 pub(crate) mod lexer;
 mod macros;
+mod misfits;
+mod msi;
 mod parse;
 mod remarks;
 mod restore;
@@ -18,13 +20,15 @@ use std::sync::{Arc, Mutex};
 
 use fodo_data::Text;
 
-pub use error::{LoadError, closest};
+use error::{Errors, Guesses};
+pub use error::{LoadError, Omitted, closest};
 pub use lexer::unescaped;
 pub use macros::{MacroError, Macros};
+pub use msi::{TemplateSet, template_sets};
 pub use restore::RestoreError;
 pub use simulate::InertRecords;
 pub use substitutions::{Instance, instances};
-pub use template::{Undefined, expand};
+pub use template::{ExpandedTemplate, Undefined, expand};
 
 use crate::breaktable::BreakTable;
 use crate::common::Common;
@@ -32,11 +36,10 @@ use crate::core::{BreakTables, Core, Name};
 use crate::database::Database;
 use crate::field::FieldInfo;
 use crate::hash::ByName;
-use crate::limit::{LOAD_ERRORS_MAX, SUGGESTED_NAMES_MAX};
 use crate::link::Target;
 use crate::load::remarks::Placed;
 use crate::record::device::Device;
-use crate::record::{Cell, Record, RecordType, find, link_of, number_of, with};
+use crate::record::{Cell, RecordType, find, link_of, with};
 use crate::routine::{ArrayCall, Call, RoutineFailed, Routines};
 use crate::site::{Nowhere, Site};
 use crate::state::States;
@@ -57,8 +60,10 @@ pub struct Loader {
     routines: Routines,
     /// Records that a later file deleted; they go when all are loaded.
     deleted: HashSet<u32>,
-    /// Where fields are set, for who wants to know.
-    placed: Option<Vec<Placed>>,
+    /// Where fields are set that a remark or a misfit may be about.
+    placed: Vec<Placed>,
+    /// Remarks are wanted; without them only the places of addresses are kept.
+    keeps_places: bool,
     remarks: Vec<LoadError>,
     takes_records_once: bool,
     wanted_by: Vec<String>,
@@ -69,6 +74,12 @@ pub struct Loader {
     simulates: bool,
     /// The device supports that are not here.
     devices: Vec<Text>,
+    omitted: Omitted,
+    guesses: Guesses,
+    /// The names of records that errors have left out.
+    missing: HashSet<String>,
+    /// Records that are not to process, and what AMSG is to say of them.
+    dead: HashMap<u32, Text>,
 }
 
 impl fmt::Debug for Loader {
@@ -78,25 +89,27 @@ impl fmt::Debug for Loader {
 }
 
 impl Loader {
-    /// Loads one `.db` file. `macros`: `"P=X:,R=1"`. All of the file is taken or nothing.
+    /// Loads one `.db` file. `macros`: `"P=X:,R=1"`.
+    ///
+    /// Whatever is wrong is left out and counted ([`Loader::omitted`]), and the rest is loaded: a wrong field keeps its
+    /// default, a record of an unknown type is not there, one of an unknown DTYP does nothing, and nothing is read behind
+    /// a syntax error. The errors are returned, the first hundred of a file.
     pub fn load(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
-        let macros = Macros::parse(macros).map_err(|message| vec![LoadError::of_file(file, message)])?;
+        let mut errors = Errors::default();
+        let macros = defined(file, macros, &mut errors);
         let mut stage = Stage::new(self);
-        let mut errors = Vec::new();
         parse::file(&mut stage, file, &macros, open, &mut errors);
-        if !errors.is_empty() {
-            return Err(errors);
-        }
         let staged = stage.staged;
-        self.take(staged);
-        Ok(())
+        self.take(staged, errors)
     }
 
-    /// Loads every database that a `.substitutions` file asks for, as `dbLoadTemplate` does. All of them are taken
-    /// or nothing.
+    /// Loads every database that a `.substitutions` file asks for, as `dbLoadTemplate` does; whatever is wrong is left
+    /// out, as by [`Loader::load`].
     pub fn load_template(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
-        let macros = Macros::parse(macros).map_err(|message| vec![LoadError::of_file(file, message)])?;
-        let instances = instances(file, &macros, open)?;
+        let mut errors = Errors::default();
+        let macros = defined(file, macros, &mut errors);
+        let (instances, wrong) = instances(file, &macros, open);
+        wrong.into_iter().for_each(|error| errors.lose_other(error));
         // Hundreds of instances share a handful of files.
         let mut read: HashMap<String, Vec<u8>> = HashMap::new();
         let mut open = |name: &str| match read.get(name) {
@@ -104,34 +117,35 @@ impl Loader {
             None => open(name).inspect(|bytes| drop(read.insert(name.to_owned(), bytes.clone()))),
         };
         let mut stage = Stage::new(self);
-        let mut errors: Vec<LoadError> = Vec::new();
         for instance in &instances {
-            if errors.len() >= LOAD_ERRORS_MAX {
-                break;
-            }
-            let mut found = Vec::new();
+            let mut found = Errors::default();
             let (n_placed, n_remarks) = (stage.staged.placed.len(), stage.staged.remarks.len());
             parse::file(&mut stage, &instance.file, &instance.macros, &mut open, &mut found);
             let placed = stage.staged.placed.iter_mut().skip(n_placed).map(|placed| &mut placed.at);
-            for error in placed.chain(stage.staged.remarks.iter_mut().skip(n_remarks)) {
+            for error in placed.chain(stage.staged.remarks.iter_mut().skip(n_remarks)).chain(&mut found.list) {
                 error.from.push(instance.place.clone());
             }
-            for mut error in found {
+            let is_new = |error: &LoadError| {
                 let same = |other: &LoadError| {
                     (&other.file, other.line, &other.message) == (&error.file, error.line, &error.message)
                 };
-                if !errors.iter().any(same) && errors.len() < LOAD_ERRORS_MAX {
-                    error.from.push(instance.place.clone());
-                    errors.push(error);
-                }
-            }
-        }
-        if !errors.is_empty() {
-            return Err(errors);
+                !errors.list.iter().any(same)
+            };
+            found.list.retain(is_new);
+            errors.extend(found);
         }
         let staged = stage.staged;
-        self.take(staged);
-        Ok(())
+        self.take(staged, errors)
+    }
+
+    /// The names of records that errors have left out.
+    pub fn missing(&self) -> &HashSet<String> {
+        &self.missing
+    }
+
+    /// How much errors have left out so far.
+    pub fn omitted(&self) -> Omitted {
+        self.omitted
     }
 
     /// From now on a record that is there already is an error, as `dbRecordsOnceOnly` wants it. An addition that
@@ -145,17 +159,18 @@ impl Loader {
         self.wanted_by = places;
     }
 
-    /// What a file adds and changes, now that all of it is known to be right.
-    fn take(&mut self, staged: Staged) {
-        let Staged { added, names, changed, index, infos, tables, deleted, devices, mut placed, mut remarks } = staged;
+    /// What a file adds and changes.
+    fn take(&mut self, staged: Staged, errors: Errors) -> Result<(), Vec<LoadError>> {
+        let Staged { added, names, changed, index, infos, tables, deleted, devices, missing, .. } = staged;
+        let Staged { mut placed, mut remarks, .. } = staged;
+        self.omitted += errors.omitted;
+        self.missing.extend(missing);
         self.tables.extend(tables);
         self.devices.extend(devices);
         for error in placed.iter_mut().map(|placed| &mut placed.at).chain(&mut remarks) {
             error.from.extend_from_slice(&self.wanted_by);
         }
-        if let Some(all) = &mut self.placed {
-            all.extend(placed);
-        }
+        self.placed.extend(placed);
         self.remarks.extend(remarks);
         for (record, cell) in changed {
             if let Some(place) = self.records.get_mut(record as usize) {
@@ -172,6 +187,7 @@ impl Loader {
         }
         self.infos.extend(infos);
         self.deleted.extend(deleted);
+        if errors.list.is_empty() { Ok(()) } else { Err(errors.list) }
     }
 
     /// Deleted records go, and those behind them move up.
@@ -202,6 +218,10 @@ impl Loader {
         self.infos = std::mem::take(&mut self.infos)
             .into_iter()
             .filter_map(|(record, name, value)| Some((place(record)?, name, value)))
+            .collect();
+        self.dead = std::mem::take(&mut self.dead)
+            .into_iter()
+            .filter_map(|(record, message)| Some((place(record)?, message)))
             .collect();
     }
 
@@ -285,22 +305,6 @@ impl Loader {
         &self.states
     }
 
-    /// Records whose INP or OUT is not what their DTYP takes, with their place if the loader keeps it.
-    pub fn misfits(&self) -> Vec<LoadError> {
-        let records = self.records.iter().enumerate().map(|(record, cell)| (record as u32, cell));
-        records
-            .filter(|(record, _)| !self.deleted.contains(record))
-            .filter_map(|(record, cell)| Some((record, with(&**cell, check_device)?.err()?)))
-            .take(LOAD_ERRORS_MAX)
-            .map(|(record, (field, message))| {
-                let mut placed = self.placed.iter().flatten();
-                let found = placed.rfind(|placed| (placed.record, placed.field) == (record, field));
-                let at = found.map(|placed| placed.at.clone()).unwrap_or_default();
-                LoadError { message, ..at }
-            })
-            .collect()
-    }
-
     /// Joins links and scan lists.
     pub fn finish(mut self) -> Result<Database, Vec<LoadError>> {
         let misfits = self.misfits();
@@ -308,7 +312,8 @@ impl Loader {
             return Err(misfits);
         }
         self.compact();
-        let Loader { records, names, index, mut infos, routines, tables, site, states, devices, .. } = self;
+        self.find_unsupported();
+        let Loader { records, names, index, mut infos, routines, tables, site, states, devices, dead, .. } = self;
         let routines = Arc::new(routines);
         let site = site.unwrap_or_else(|| Arc::new(Nowhere));
         let wanted = Mutex::default();
@@ -326,27 +331,12 @@ impl Loader {
                 body.init();
             });
         }
+        for (record, message) in dead {
+            core.with(record, |body| misfits::lay_down(body.common(), &message));
+        }
         infos.sort_by_key(|(record, ..)| *record);
         Ok(Database::new(core, infos))
     }
-}
-
-/// Whether INP or OUT of a record is what its DTYP takes; which of them, and why, when it is not.
-fn check_device(body: &mut dyn Record) -> Result<(), (u16, String)> {
-    if Device::is_inert(body) {
-        return Ok(());
-    }
-    let kind = body.record_type();
-    let device = Device::of(body);
-    let fields = ["INP", "OUT"].into_iter();
-    let Some((place, field)) = fields.filter_map(|place| Some((place, number_of(body, place)?))).next() else {
-        return Ok(());
-    };
-    let link = link_of(body, field).map(|link| link.clone()).unwrap_or_default();
-    let name = body.common().name.clone();
-    device
-        .check(kind.name, &link)
-        .map_err(|reason| (field, format!("{place} of {name} cannot be \"{}\": {reason}", link.text())))
 }
 
 /// Finds where each link of a record leads.
@@ -379,7 +369,16 @@ pub(crate) fn is_of_device(row: &FieldInfo) -> bool {
     matches!(row.name, "INP" | "OUT")
 }
 
-/// What a file adds and changes, until all of it is known to be right.
+/// The macros of a list; what is none of them is reported.
+fn defined(file: &str, list: &str, errors: &mut Errors) -> Macros {
+    let mut macros = Macros::default();
+    if let Err(message) = macros.add(list) {
+        errors.lose_other(LoadError::of_file(file, message));
+    }
+    macros
+}
+
+/// What a file adds and changes, until all of it is read.
 pub(crate) struct Stage<'a> {
     loader: &'a Loader,
     staged: Staged,
@@ -396,6 +395,7 @@ struct Staged {
     tables: Vec<(String, Arc<BreakTable>)>,
     deleted: HashSet<u32>,
     devices: Vec<Text>,
+    missing: HashSet<String>,
     placed: Vec<Placed>,
     remarks: Vec<LoadError>,
 }
@@ -460,9 +460,19 @@ impl<'a> Stage<'a> {
         true
     }
 
+    /// A record that an error leaves out: what leads to it is no further error.
+    pub(crate) fn leave_out(&mut self, name: &str) {
+        self.staged.missing.insert(name.to_owned());
+    }
+
+    /// Whether an error has left out a record of this name.
+    pub(crate) fn is_left_out(&self, name: &str) -> bool {
+        self.loader.missing.contains(name) || self.staged.missing.contains(name)
+    }
+
     /// Whether anybody wants to know where fields are set.
     pub(crate) fn keeps_places(&self) -> bool {
-        self.loader.placed.is_some()
+        self.loader.keeps_places
     }
 
     pub(crate) fn takes_records_once(&self) -> bool {
@@ -483,8 +493,7 @@ impl<'a> Stage<'a> {
 
     /// `; did you mean "X"?` with the closest name of a record, or nothing.
     pub(crate) fn name_like(&self, name: &str) -> String {
-        let names = self.loader.names.iter().chain(&self.staged.names).take(SUGGESTED_NAMES_MAX);
-        error::suggestion(name, names.filter_map(|name| std::str::from_utf8(name.as_bytes()).ok()))
+        self.loader.guesses.suggestion(name, self.loader.names.iter().chain(&self.staged.names))
     }
 }
 

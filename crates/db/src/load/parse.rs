@@ -5,7 +5,7 @@ use fodo_data::Text;
 use crate::common::{number, row};
 use crate::field::FieldInfo;
 use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX, NAME_BYTES_MAX};
-use crate::load::error::{suggestion, too_many_includes};
+use crate::load::error::{Errors, suggestion, too_many_includes};
 use crate::load::lexer::{Lexer, Place, Token, unescaped};
 use crate::load::remarks::is_looked_at;
 use crate::load::{LoadError, Macros, OpenFile, Stage, record_type};
@@ -15,14 +15,16 @@ const STATEMENTS: [&str; 7] = ["record", "grecord", "alias", "breaktable", "incl
 const STARTS: [&str; 6] = ["record", "grecord", "menu", "recordtype", "device", "breaktable"];
 const ITEMS: [&str; 3] = ["field", "info", "alias"];
 
-/// Reads a file into the stage; errors are added, at most [`LOAD_ERRORS_MAX`].
-pub(crate) fn file(stage: &mut Stage, file: &str, macros: &Macros, open: &mut OpenFile, errors: &mut Vec<LoadError>) {
-    let mut files = Files { macros, open, paths: Vec::new(), within: Vec::new(), n_read: 0 };
+/// Reads a file into the stage. Whatever is wrong is left out, reported and counted; the rest is loaded.
+///
+/// A syntax error ends the file, and what includes it, as in EPICS Base. A loader that keeps places, for `fodo check`,
+/// reads on and loads the rest as well, so that one error is not followed by others that are none.
+pub(crate) fn file(stage: &mut Stage, file: &str, macros: &Macros, open: &mut OpenFile, errors: &mut Errors) {
+    let mut files = Files { macros, open, paths: Vec::new(), within: Vec::new(), n_read: 0, is_cut: false };
     match (files.open)(file) {
         Ok(bytes) => read(stage, file, &bytes, &mut files, errors),
-        Err(error) => errors.push(LoadError::of_file(file, format!("cannot be read: {error}"))),
+        Err(error) => errors.lose_other(LoadError::of_file(file, format!("cannot be read: {error}"))),
     }
-    errors.truncate(LOAD_ERRORS_MAX);
 }
 
 struct Files<'a, 'b> {
@@ -33,12 +35,14 @@ struct Files<'a, 'b> {
     /// The files that include the one that is read, and itself.
     within: Vec<String>,
     n_read: usize,
+    /// A syntax error has ended the file, and with it all that include it.
+    is_cut: bool,
 }
 
-fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: &mut Vec<LoadError>) {
+fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: &mut Errors) {
     let source = Text::from_bytes(bytes);
     if source.len() != bytes.len() {
-        errors.push(LoadError::of_file(name, format!("byte {} is a NUL: this is no text", source.len() + 1)));
+        errors.lose_other(LoadError::of_file(name, format!("byte {} is a NUL: this is no text", source.len() + 1)));
         return;
     }
     let source = source.to_str();
@@ -46,34 +50,34 @@ fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: 
     files.within.push(name.to_owned());
     files.n_read += 1;
     let mut parser = Parser { lexer: Lexer::new(name, &source, macros), stage, files, name, errors };
-    while parser.errors.len() < LOAD_ERRORS_MAX {
+    while !parser.files.is_cut {
         match parser.statement() {
             Ok(true) => {}
             Ok(false) => break,
-            Err(error) => {
-                parser.errors.push(error);
-                parser.recover();
-            }
+            Err(error) => parser.syntax_error(error),
         }
     }
     let found = std::mem::take(&mut parser.lexer.errors);
     files.within.pop();
-    // A line whose macros are wrong is wrong in other ways because of it.
-    errors.retain(|error| error.file != name || found.iter().all(|other| other.line != error.line));
-    errors.extend(once_each(found));
-    errors.sort_by(|a, b| (a.file != name).cmp(&(b.file != name)).then(a.line.cmp(&b.line)));
+    errors.list.extend(once_each(found));
+    errors.list.sort_by(|a, b| (a.file != name).cmp(&(b.file != name)).then(a.line.cmp(&b.line)));
+    errors.list.truncate(LOAD_ERRORS_MAX);
 }
 
 /// A macro that is missing is missing wherever it stands: it is told at its first place, with how many lines more want it.
 fn once_each(found: Vec<LoadError>) -> impl Iterator<Item = LoadError> {
-    let mut told: Vec<(LoadError, usize)> = Vec::new();
+    let mut told: Vec<(LoadError, usize, usize)> = Vec::new();
     for error in found {
-        match told.iter_mut().find(|(first, _)| first.message == error.message) {
-            Some((_, n_more)) => *n_more += 1,
-            None => told.push((error, 0)),
+        match told.iter_mut().find(|(first, ..)| first.message == error.message) {
+            Some((_, last_line, _)) if *last_line == error.line => {}
+            Some((_, last_line, n_more)) => (*last_line, *n_more) = (error.line, *n_more + 1),
+            None => {
+                let line = error.line;
+                told.push((error, line, 0));
+            }
         }
     }
-    told.into_iter().map(|(error, n_more)| match n_more {
+    told.into_iter().map(|(error, _, n_more)| match n_more {
         0 => error,
         1 => LoadError { message: format!("{}; another line wants it too", error.message), ..error },
         n_more => LoadError { message: format!("{}; {n_more} more lines want it", error.message), ..error },
@@ -85,7 +89,7 @@ pub(super) struct Parser<'a, 's, 'l, 'f, 'b> {
     pub(super) stage: &'a mut Stage<'s>,
     files: &'a mut Files<'f, 'b>,
     name: &'a str,
-    pub(super) errors: &'a mut Vec<LoadError>,
+    pub(super) errors: &'a mut Errors,
 }
 
 impl Parser<'_, '_, '_, '_, '_> {
@@ -122,6 +126,43 @@ impl Parser<'_, '_, '_, '_, '_> {
         Ok(true)
     }
 
+    /// Something that cannot be read: nothing behind it is loaded, unless places are kept.
+    fn syntax_error(&mut self, error: LoadError) {
+        if self.stage.keeps_places() {
+            self.lose_other(error);
+            self.recover();
+        } else {
+            let message = format!("{}; the rest of the file is not loaded", error.message);
+            self.lose_other(LoadError { message, ..error });
+            self.files.is_cut = true;
+        }
+    }
+
+    /// A record is left out.
+    fn lose_record(&mut self, error: LoadError) {
+        self.errors.omitted.n_records += 1;
+        self.report(error);
+    }
+
+    /// A field keeps its default.
+    fn lose_field(&mut self, error: LoadError) {
+        self.errors.omitted.n_fields += 1;
+        self.report(error);
+    }
+
+    /// Anything else is left out.
+    pub(super) fn lose_other(&mut self, error: LoadError) {
+        self.errors.omitted.n_others += 1;
+        self.report(error);
+    }
+
+    /// A line whose macros are wrong is wrong in other ways because of it, which is not worth reporting.
+    fn report(&mut self, error: LoadError) {
+        if !self.lexer.is_flawed(error.line) {
+            self.errors.add(error);
+        }
+    }
+
     /// After an error: on to the next word that starts a statement.
     fn recover(&mut self) {
         loop {
@@ -156,9 +197,14 @@ impl Parser<'_, '_, '_, '_, '_> {
         }
         let record = match self.target(&kind_name, &name) {
             Ok(record) => Some(record),
+            Err(_) if kind_name == "*" && self.stage.is_left_out(&name) => {
+                self.errors.omitted.n_others += 1;
+                None
+            }
             Err((is_name, message)) => {
                 let place = if is_name { name_place } else { kind_place };
-                self.errors.push(self.lexer.error(place, message));
+                self.stage.leave_out(&name);
+                self.lose_record(self.lexer.error(place, message));
                 None
             }
         };
@@ -192,7 +238,7 @@ impl Parser<'_, '_, '_, '_, '_> {
     fn delete(&mut self, name: &str, place: Place) -> Result<(), LoadError> {
         if !self.stage.delete(name) {
             let message = format!("there is no record \"{name}\" to delete{}", self.stage.name_like(name));
-            self.errors.push(self.lexer.error(place, message));
+            self.lose_other(self.lexer.error(place, message));
         }
         if self.lexer.peek_mark() == Some('{') {
             self.mark('{')?;
@@ -235,7 +281,7 @@ impl Parser<'_, '_, '_, '_, '_> {
     fn repeated(&mut self, name: &str, place: Place) {
         if self.stage.takes_records_once() {
             let message = format!("record \"{name}\" is already there, and dbRecordsOnceOnly is set");
-            self.errors.push(self.lexer.error(place, message));
+            self.lose_other(self.lexer.error(place, message));
         } else {
             let message = format!(
                 "record \"{name}\" is already there; record(\"*\", \"{name}\") would say that fields are added"
@@ -253,6 +299,10 @@ impl Parser<'_, '_, '_, '_, '_> {
         let (value, value_place) = self.value()?;
         self.mark(')')?;
         let Some(record) = record else { return Ok(()) };
+        if self.lexer.is_flawed_at(value_place) && has_macro(&value) {
+            self.errors.omitted.n_fields += 1;
+            return Ok(());
+        }
         let Some(kind) = self.stage.kind_for(record, &field, &value) else { return Ok(()) };
         let result = match number(kind.rows, &field) {
             Some(number) => {
@@ -267,18 +317,19 @@ impl Parser<'_, '_, '_, '_, '_> {
             }
         };
         if let Err((place, message)) = result {
-            self.errors.push(self.lexer.error(place, message));
+            self.lose_field(self.lexer.error(place, message));
         }
         Ok(())
     }
 
     /// Remembers where a field is set, when somebody wants to know.
     fn keep(&mut self, record: u32, field: u16, value: &Text, places: (Place, Place), seen: &mut Vec<u16>) {
-        if !self.stage.keeps_places() {
+        let (field_place, value_place) = places;
+        let is_address = !self.stage.simulates() && matches!(value.as_bytes(), [b'@' | b'#', ..]);
+        if !self.stage.keeps_places() && !is_address {
             return;
         }
-        let (field_place, value_place) = places;
-        if seen.contains(&field) {
+        if seen.contains(&field) && self.stage.keeps_places() {
             let remark = self.lexer.error(field_place, "this field is set twice in one body; the last one counts");
             self.stage.remark(remark);
         }
@@ -339,9 +390,10 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark(')')?;
         match self.stage.find(&name) {
             Some(record) => self.add_alias(record, &alias, place),
+            None if self.stage.is_left_out(&name) => self.errors.omitted.n_others += 1,
             None => {
                 let message = format!("there is no record \"{name}\"{}", self.stage.name_like(&name));
-                self.errors.push(self.lexer.error(name_place, message));
+                self.lose_other(self.lexer.error(name_place, message));
             }
         }
         Ok(())
@@ -355,7 +407,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         };
         match wrong {
             Ok(()) => self.stage.alias(record, alias),
-            Err(message) => self.errors.push(self.lexer.error(place, message)),
+            Err(message) => self.lose_other(self.lexer.error(place, message)),
         }
     }
 
@@ -374,21 +426,21 @@ impl Parser<'_, '_, '_, '_, '_> {
         let (name, bytes) = match found {
             Ok(found) => found,
             Err(error) => {
-                self.errors.push(self.lexer.error(place, format!("\"{file}\" cannot be read: {error}")));
+                self.lose_other(self.lexer.error(place, format!("\"{file}\" cannot be read: {error}")));
                 return Ok(());
             }
         };
         if self.files.within.contains(&name) || self.files.within.len() >= INCLUDE_DEPTH_MAX {
             let round = format!("{} -> {name}", self.files.within.join(" -> "));
             let message = format!("files include one another without end: {round}");
-            self.errors.push(self.lexer.error(place, message));
+            self.lose_other(self.lexer.error(place, message));
             return Ok(());
         }
         if self.files.n_read >= INCLUDES_MAX {
-            self.errors.push(self.lexer.error(place, too_many_includes()));
+            self.lose_other(self.lexer.error(place, too_many_includes()));
             return Ok(());
         }
-        let mut inner = Vec::new();
+        let mut inner = Errors::default();
         read(self.stage, &name, &bytes, self.files, &mut inner);
         self.errors.extend(inner);
         Ok(())
@@ -433,6 +485,12 @@ fn wrong_at(field: &str, value: &Text) -> usize {
     }
     // The quote before it counts as well.
     crate::calc::Program::compile(&value.to_str()).err().map_or(0, |error| error.position + 1)
+}
+
+/// Whether a macro is left in a value.
+fn has_macro(value: &Text) -> bool {
+    let value = value.to_str();
+    value.contains("$(") || value.contains("${")
 }
 
 /// A word that, where a line begins with it, begins a statement, if perhaps a misspelt one.

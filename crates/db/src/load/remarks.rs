@@ -6,7 +6,6 @@ use fodo_data::{Scalar, Text};
 
 use crate::common::{Common, number, row};
 use crate::field::{FieldInfo, NOMOD, Slot};
-use crate::limit::SUGGESTED_NAMES_MAX;
 use crate::link::{Modifiers, Parsed, Side, Trigger, parse};
 use crate::load::error::suggestion;
 use crate::load::{LoadError, Loader};
@@ -47,14 +46,17 @@ pub(crate) fn is_looked_at(row: &FieldInfo) -> bool {
 impl Loader {
     /// A loader that remembers where every field was set, for [`Loader::remarks`].
     pub fn that_keeps_places() -> Loader {
-        Loader { placed: Some(Vec::new()), ..Loader::default() }
+        Loader { keeps_places: true, ..Loader::default() }
     }
 
     /// What loads and is probably not meant, in the order of loading: links to what is not here, modifiers and limits
     /// of no effect. Nothing from a loader that keeps no places.
     pub fn remarks(&self) -> Vec<LoadError> {
+        if !self.keeps_places {
+            return Vec::new();
+        }
         let mut found = self.remarks.clone();
-        let placed = self.placed.as_deref().unwrap_or_default();
+        let placed = &self.placed;
         let mut last: HashMap<(u32, u16), usize> = HashMap::new();
         for (index, placed) in placed.iter().enumerate() {
             last.insert((placed.record, placed.field), index);
@@ -149,9 +151,10 @@ impl Loader {
         let (record_name, field_name) = name.split_once('.').unwrap_or((&name, ""));
         let field_name = field_name.split(['$', '{', '[']).next().unwrap_or_default();
         let Some(&there) = self.index.get(record_name.as_bytes()) else {
-            let names = self.names.iter().take(SUGGESTED_NAMES_MAX);
-            let names = names.filter_map(|name| std::str::from_utf8(name.as_bytes()).ok());
-            let guess = suggestion(record_name, names);
+            if self.missing.contains(record_name) {
+                return messages;
+            }
+            let guess = self.guesses.suggestion(record_name, self.names.iter());
             let is_vain = side == Side::Forward && field_name != "PROC";
             let vain =
                 if is_vain { "; a forward link to another IOC does nothing unless it leads to PROC" } else { "" };
@@ -162,7 +165,8 @@ impl Loader {
         let Some(kind) = self.kind(there) else { return messages };
         let field = if field_name.is_empty() { Some(kind.value) } else { number(kind.rows, field_name) };
         let Some(field) = field else {
-            if !["RTYP", "TIME"].contains(&field_name) {
+            // What fields a type has that is not here, no file says.
+            if !["RTYP", "TIME"].contains(&field_name) && find(kind.name).is_some() {
                 let names = kind.rows.iter().chain(Common::ROWS).map(|row| row.name);
                 let guess = suggestion(field_name, names);
                 messages.push(format!("record \"{record_name}\" ({}) has no field \"{field_name}\"{guess}", kind.name));

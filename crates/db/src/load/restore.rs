@@ -6,7 +6,7 @@ use fodo_data::Text;
 
 use crate::common::{Common, number, row};
 use crate::field::Dbf;
-use crate::load::error::suggestion;
+use crate::load::error::{Errors, suggestion};
 use crate::load::{Loader, Stage};
 
 /// Why a field is not set.
@@ -54,7 +54,8 @@ impl Loader {
         }
         stage.set(record, field, text).map_err(RestoreError::Wrong)?;
         let staged = stage.staged;
-        self.take(staged);
+        // There are no errors to return.
+        let _ = self.take(staged, Errors::default());
         Ok(())
     }
 

@@ -42,8 +42,11 @@ impl Loader {
         self.simulates = true;
     }
 
-    /// Which records are inert, by type and DTYP.
+    /// Which records are inert, by type and DTYP; none unless they are simulated.
     pub fn inert(&self) -> Vec<InertRecords> {
+        if !self.simulates {
+            return Vec::new();
+        }
         let mut counts: BTreeMap<(String, Option<String>), usize> = BTreeMap::new();
         for (record, cell) in self.records.iter().enumerate() {
             let kind = cell.record_type();

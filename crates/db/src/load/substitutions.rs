@@ -17,12 +17,13 @@ pub struct Instance {
 
 /// What a `.substitutions` file asks for, in its order.
 ///
-/// `macros` are there already for the names of files and for values. `open` finds the file and what it includes.
-pub fn instances(file: &str, macros: &Macros, open: &mut OpenFile) -> Result<Vec<Instance>, Vec<LoadError>> {
+/// `macros` are there already for the names of files and for values. `open` finds the file and what it includes. Rows that
+/// are wrong are left out; the errors are returned beside the others.
+pub fn instances(file: &str, macros: &Macros, open: &mut OpenFile) -> (Vec<Instance>, Vec<LoadError>) {
     let mut reading =
         Reading { open, within: Vec::new(), n_read: 0, global: macros.clone(), found: Vec::new(), errors: Vec::new() };
     reading.file(file, None);
-    if reading.errors.is_empty() { Ok(reading.found) } else { Err(reading.errors) }
+    (reading.found, reading.errors)
 }
 
 struct Reading<'a, 'b> {
@@ -283,7 +284,7 @@ impl Reading<'_, '_> {
 
     fn define_global(&mut self, words: &mut Words<'_>) -> Result<(), LoadError> {
         for (name, value) in words.definitions()? {
-            self.global.define(&name, &value);
+            self.global.define_plain(&name, &value);
         }
         Ok(())
     }
@@ -336,7 +337,7 @@ impl Reading<'_, '_> {
         }
         let mut macros = self.global.clone();
         for (name, value) in pairs {
-            macros.define(&name, &value);
+            macros.define_plain(&name, &value);
         }
         self.found.push(Instance { file: file.to_owned(), macros, place: place.place() });
         Ok(())
@@ -380,8 +381,8 @@ mod tests {
             format!("{} {}: {line}", instance.place, instance.file)
         };
         match instances("s", &Macros::parse(macros).unwrap(), &mut open) {
-            Ok(found) => Ok(found.iter().map(shown).collect()),
-            Err(errors) => Err(errors.iter().map(|error| format!("{}: {}", error.place(), error.message)).collect()),
+            (found, errors) if errors.is_empty() => Ok(found.iter().map(shown).collect()),
+            (_, errors) => Err(errors.iter().map(|error| format!("{}: {}", error.place(), error.message)).collect()),
         }
     }
 

@@ -1,159 +1,199 @@
-//! Templates as text: macros replaced, `include` and `substitute` followed, as `msi` does it.
+//! Templates as text: macros replaced, `include` and `substitute` followed, as `msi` of EPICS Base does it.
 
 use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX};
 use crate::load::error::{column, shown_line, too_many_includes};
-use crate::load::macros::Keep;
+use crate::load::macros::Source;
 use crate::load::{LoadError, Macros, OpenFile};
 
-/// What becomes of a macro that is not defined and has no default.
+/// How a macro that is not defined and has no default is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undefined {
-    /// It stays as it is: `$(NAME)`.
+    /// `$(NAME)`
     Kept,
-    /// It is an error.
-    Refused,
+    /// `$(NAME,undefined)`
+    Marked,
 }
 
 /// The text of a template with its macros replaced.
+#[derive(Debug, Default)]
+pub struct ExpandedTemplate {
+    /// All of it, as bytes: what is not UTF-8 in a file is passed on unchanged.
+    pub text: Vec<u8>,
+    /// Every macro that is undefined, with its place; at most a hundred.
+    pub undefined: Vec<LoadError>,
+}
+
+/// Replaces the macros of a template.
 ///
 /// A line `include "FILE"` is replaced by that file's text, and `substitute "A=1,B=2"` defines macros for the lines
-/// after it. `open` finds the files. Every error is told, not the first alone.
+/// after it, which remain in `macros`. `open` finds the files. Fails when one of them cannot be read.
 pub fn expand(
     file: &str,
-    macros: &Macros,
+    macros: &mut Macros,
     undefined: Undefined,
     open: &mut OpenFile,
-) -> Result<String, Vec<LoadError>> {
-    let mut work = Work { undefined, open, within: Vec::new(), n_read: 0, errors: Vec::new(), out: String::new() };
-    work.file(file, &mut macros.clone(), None);
-    if work.errors.is_empty() { Ok(work.out) } else { Err(work.errors) }
+) -> Result<ExpandedTemplate, LoadError> {
+    let source = Source::Template { marks_undefined: undefined == Undefined::Marked };
+    let out = ExpandedTemplate::default();
+    let mut work = Work { source, open, within: Vec::new(), n_read: 0, out };
+    work.file(file, macros, None)?;
+    Ok(work.out)
 }
 
 struct Work<'a, 'b> {
-    undefined: Undefined,
+    source: Source,
     open: &'a mut OpenFile<'b>,
     within: Vec<String>,
     n_read: usize,
-    errors: Vec<LoadError>,
-    out: String,
+    out: ExpandedTemplate,
 }
 
 impl Work<'_, '_> {
     /// `place`: of the line that includes the file.
-    fn file(&mut self, file: &str, macros: &mut Macros, place: Option<&LoadError>) {
+    fn file(&mut self, file: &str, macros: &mut Macros, place: Option<&LoadError>) -> Result<(), LoadError> {
         let fail = |message: String| match place {
             Some(place) => LoadError { message, ..place.clone() },
             None => LoadError::of_file(file, message),
         };
         if self.within.iter().any(|name| name == file) || self.within.len() >= INCLUDE_DEPTH_MAX {
-            self.errors
-                .push(fail(format!("files include one another without end: {} -> {file}", self.within.join(" -> "))));
-            return;
+            let round = self.within.join(" -> ");
+            return Err(fail(format!("files include one another without end: {round} -> {file}")));
         }
         if self.n_read >= INCLUDES_MAX {
-            self.errors.push(fail(too_many_includes()));
-            return;
+            return Err(fail(too_many_includes()));
         }
         self.n_read += 1;
-        let bytes = match (self.open)(file) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                // Without a place the error has the name already.
-                let named = place.map_or(String::new(), |_| format!("\"{file}\" "));
-                self.errors.push(fail(format!("{named}cannot be read: {error}")));
-                return;
-            }
-        };
-        let text = String::from_utf8_lossy(&bytes);
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        // Without a place the error has the name already.
+        let named = place.map_or(String::new(), |_| format!("\"{file}\" "));
+        let bytes = (self.open)(file).map_err(|error| fail(format!("{named}cannot be read: {error}")))?;
+        let text = readable(&bytes);
         self.within.push(file.to_owned());
-        for (index, line) in text.lines().enumerate() {
-            if self.errors.len() >= LOAD_ERRORS_MAX {
-                break;
-            }
-            self.line(file, index + 1, line, macros);
+        for (index, line) in text.split_inclusive('\n').enumerate() {
+            self.line(file, index + 1, line, macros)?;
         }
         self.within.pop();
+        Ok(())
     }
 
-    fn line(&mut self, file: &str, number: usize, line: &str, macros: &mut Macros) {
+    /// `line` with its end.
+    fn line(&mut self, file: &str, number: usize, line: &str, macros: &mut Macros) -> Result<(), LoadError> {
+        let shown = line.trim_end_matches(['\r', '\n']);
         let at = |position: usize, message: String| LoadError {
             file: file.to_owned(),
             line: number,
-            column: column(line, position),
+            column: column(shown, position),
             message,
-            source: shown_line(line),
+            source: shown_line(shown),
             from: Vec::new(),
         };
-        let keep = if self.undefined == Undefined::Kept { Keep::Undefined } else { Keep::Nothing };
-        let expanded = match macros.expand(line, keep) {
-            Ok(expanded) => expanded.text,
-            Err(error) => {
-                self.errors.push(at(error.position, error.message));
-                return;
+        match command(shown) {
+            Some(("include", inner)) => {
+                let position = line.len() - line.trim_start().len();
+                return self.file(inner, macros, Some(&at(position, String::new())));
             }
-        };
-        let position = line.len() - line.trim_start().len();
-        match command(&expanded) {
-            Some(("include", inner)) => self.file(inner, macros, Some(&at(position, String::new()))),
             Some((_, list)) => {
-                if let Err(message) = macros.add(list) {
-                    self.errors.push(at(position, message));
-                }
+                // A name without a value makes it undefined, which shows where it is used.
+                let _ = macros.add(list);
+                return Ok(());
             }
-            None => {
-                self.out.push_str(&expanded);
-                self.out.push('\n');
+            None => {}
+        }
+        let expanded = macros.expand(line, self.source);
+        self.out.text.extend(as_read(&expanded.text));
+        for error in expanded.errors {
+            if self.out.undefined.len() < LOAD_ERRORS_MAX {
+                self.out.undefined.push(at(error.position, error.message));
             }
         }
+        Ok(())
     }
+}
+
+/// Where bytes that are not UTF-8 are kept in a text: in the private characters of the last plane.
+const KEPT_BYTES: u32 = 0x10_ff00;
+
+/// The text of a file, each byte that is not UTF-8 as a character of its own.
+pub(super) fn readable(bytes: &[u8]) -> String {
+    let kept = |byte: &u8| char::from_u32(KEPT_BYTES + u32::from(*byte)).unwrap_or(char::REPLACEMENT_CHARACTER);
+    let chunks = bytes.utf8_chunks();
+    chunks.flat_map(|chunk| chunk.valid().chars().chain(chunk.invalid().iter().map(kept))).collect()
+}
+
+/// The bytes that a text was read from.
+fn as_read(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for character in text.chars() {
+        match u32::from(character).checked_sub(KEPT_BYTES).and_then(|byte| u8::try_from(byte).ok()) {
+            Some(byte) => out.push(byte),
+            None => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    out
 }
 
 /// The word and the text in quotes of a line that is an instruction.
 fn command(line: &str) -> Option<(&'static str, &str)> {
     let line = line.trim();
     let word = ["include", "substitute"].into_iter().find(|word| line.starts_with(word))?;
-    let rest = line.get(word.len()..)?.trim();
-    let inside = rest.strip_prefix('"')?.strip_suffix('"')?;
-    Some((word, inside))
+    let inside = line.get(word.len()..)?.trim_start().strip_prefix('"')?;
+    let mut is_escaped = false;
+    let is_end = |character: char| {
+        let ends = character == '"' && !is_escaped;
+        is_escaped = character == '\\' && !is_escaped;
+        ends
+    };
+    let end = inside.find(is_end)?;
+    (end + 1 == inside.len()).then(|| (word, inside.get(..end).unwrap_or_default()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn expanded(files: &[(&str, &str)], macros: &str, undefined: Undefined) -> Result<String, Vec<String>> {
-        let macros = Macros::parse(macros).unwrap();
+    fn expanded(files: &[(&str, &str)], macros: &str, undefined: Undefined) -> Result<(String, Vec<String>), String> {
+        let mut macros = Macros::parse(macros).unwrap();
         let mut open = |wanted: &str| {
             let found = files.iter().find(|(name, _)| *name == wanted);
             found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
         };
-        let result = expand(files[0].0, &macros, undefined, &mut open);
-        result.map_err(|errors| errors.iter().map(|error| format!("{}: {}", error.place(), error.message)).collect())
+        let said = |error: &LoadError| format!("{}: {}", error.place(), error.message);
+        let result = expand(files[0].0, &mut macros, undefined, &mut open).map_err(|error| said(&error))?;
+        Ok((String::from_utf8(result.text).unwrap(), result.undefined.iter().map(said).collect()))
     }
 
     #[test]
     fn includes_and_substitutes_are_followed_in_the_order_of_lines() {
         let files = [
-            ("a.template", "# for $(P)\r\nfirst $(P)\n  include \"b.template\"\nsubstitute \"P=$(P)y:\"\nlast $(P)\n"),
+            ("a.template", "# for $(P)\r\nfirst $(P)\n  include \"b.template\"\nsubstitute \"P=$(P)y:\"\nlast $(P)"),
             ("b.template", "inner $(P) $(Q)\n"),
         ];
 
+        let (text, undefined) = expanded(&files, "P=x:", Undefined::Kept).unwrap();
+
+        assert_eq!(text, "# for x:\r\nfirst x:\ninner x: $(Q)\nlast x:y:");
+        let said = "b.template:1:12: macro \"Q\" is not defined; give it a value, Q=..., or a default, $(Q=...)";
+        assert_eq!(undefined, [said]);
+    }
+
+    #[test]
+    fn what_is_undefined_is_marked_with_its_place_and_a_round_is_an_error() {
+        let (text, undefined) = expanded(&[("a", "one\n  $(PX)\n")], "P=1", Undefined::Marked).unwrap();
+
+        assert_eq!(text, "one\n  $(PX,undefined)\n");
+        assert_eq!(undefined, ["a:2:3: macro \"PX\" is not defined; did you mean \"P\"?"]);
         assert_eq!(
-            expanded(&files, "P=x:", Undefined::Kept),
-            Ok("# for x:\nfirst x:\ninner x: $(Q)\nlast x:y:\n".into())
+            expanded(&[("a", "include \"a\"")], "", Undefined::Kept),
+            Err("a:1:1: files include one another without end: a -> a".into())
         );
     }
 
     #[test]
-    fn what_is_undefined_or_goes_round_is_told_with_its_place() {
-        assert_eq!(
-            expanded(&[("a", "one\n  $(PX)\n")], "P=1", Undefined::Refused),
-            Err(vec!["a:2:3: macro \"PX\" is not defined; did you mean \"P\"?".into()])
-        );
-        assert_eq!(
-            expanded(&[("a", "include \"a\"")], "", Undefined::Kept),
-            Err(vec!["a:1:1: files include one another without end: a -> a".into()])
-        );
+    fn bytes_that_are_not_utf_8_are_passed_on() {
+        let bytes = b"field(EGU, \"\xb0C\") # $(P) \xc3\xa4 \xff\n";
+
+        let expanded =
+            expand("a", &mut Macros::parse("P=\u{fc}").unwrap(), Undefined::Kept, &mut |_| Ok(bytes.to_vec()));
+
+        assert_eq!(expanded.unwrap().text, b"field(EGU, \"\xb0C\") # \xc3\xbc \xc3\xa4 \xff\n");
     }
 }

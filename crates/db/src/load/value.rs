@@ -8,7 +8,7 @@ use crate::field::{Dbf, FieldInfo, SPECIAL};
 use crate::link::{Link, Parsed, parse};
 use crate::load::error::suggestion;
 use crate::load::simulate::INERT_HINT;
-use crate::load::{Stage, is_of_device, link_of};
+use crate::load::{Stage, link_of};
 use crate::put::side;
 use crate::record::{RecordType, with};
 
@@ -24,19 +24,6 @@ impl Stage<'_> {
             if let Parsed::Wrong(why) = &parsed {
                 return Err(format!("{} cannot be \"{text}\": {why}", row.name));
             }
-            let takes_this = match parsed {
-                Parsed::Address => is_of_device(row) && (takes_addresses(kind) || self.simulates()),
-                Parsed::Unsupported => is_of_device(row) && self.simulates(),
-                _ => true,
-            };
-            if !takes_this {
-                return Err(format!(
-                    "{} cannot be \"{text}\": addresses need a device support; {} has {}",
-                    row.name,
-                    kind.name,
-                    devices(kind)
-                ));
-            }
             let link = Link::from_parsed(&words, &parsed, side);
             let Some(cell) = self.cell(record) else { return Ok(()) };
             with(cell, |body| {
@@ -47,19 +34,26 @@ impl Stage<'_> {
             return Ok(());
         }
         let scalar = match scalar(kind, row, text) {
-            Err(_) if row.dbf == Dbf::Device && self.simulates() => self.inert_device(text)?,
+            Err(message) if row.dbf == Dbf::Device => {
+                let inert = self.inert_device(text)?;
+                self.set_scalar(record, field, inert);
+                return if self.simulates() { Ok(()) } else { Err(message) };
+            }
             scalar => scalar?,
         };
         if let Err(error) = compiled(kind, row, &text.to_str()) {
             return Err(format!("{} cannot be \"{text}\": {error}", row.name));
         }
-        let Some(cell) = self.cell(record) else { return Ok(()) };
         if field == kind.value {
             // Who sets a value defines it, as Base has it since 7.0.
-            with(cell, |body| body.common().undefined = 0);
+            self.cell(record).and_then(|cell| with(cell, |body| body.common().undefined = 0));
         }
-        with(cell, |body| body.slot(field).is_some_and(|mut slot| slot.set(scalar)));
+        self.set_scalar(record, field, scalar);
         Ok(())
+    }
+
+    fn set_scalar(&mut self, record: u32, field: u16, scalar: Scalar) {
+        self.cell(record).and_then(|cell| with(cell, |body| body.slot(field).is_some_and(|mut slot| slot.set(scalar))));
     }
 }
 
@@ -73,15 +67,6 @@ fn compiled(kind: &RecordType, row: &FieldInfo, text: &str) -> Result<(), CalcEr
     let has_texts = ["scalcout", "transform"].contains(&kind.name);
     let compiled = if has_texts { Program::compile_text(text) } else { Program::compile(text) };
     compiled.map(|_| ())
-}
-
-/// Whether a DTYP of the record type takes an address.
-fn takes_addresses(kind: &RecordType) -> bool {
-    kind.devices.iter().any(|device| !device.ends_with("Soft Channel"))
-}
-
-fn devices(kind: &RecordType) -> String {
-    if kind.devices.is_empty() { "none".into() } else { format!("\"{}\"", kind.devices.join("\", \"")) }
 }
 
 /// The element that a text stands for in a field.

@@ -71,11 +71,11 @@ impl Device {
             (Device::GeneralTime, "ai") if address == "TIME" => Ok(()),
             (Device::GeneralTime, "longin") if address == "GETERRCNT" => Ok(()),
             (Device::GeneralTime, "bo") if address == "RSTERRCNT" => Ok(()),
-            (Device::GeneralTime, "stringin") if matches!(&*address, "BESTTCP" | "BESTTEP") => Ok(()),
+            (Device::GeneralTime, "stringin") if matches!(&*address, "BESTTCP" | "TOPTCP" | "BESTTEP") => Ok(()),
             (Device::GeneralTime, "ai") => Err("General Time takes \"@TIME\""),
             (Device::GeneralTime, "longin") => Err("General Time takes \"@GETERRCNT\""),
             (Device::GeneralTime, "bo") => Err("General Time takes \"@RSTERRCNT\""),
-            (Device::GeneralTime, _) => Err("General Time takes \"@BESTTCP\" or \"@BESTTEP\""),
+            (Device::GeneralTime, _) => Err("General Time takes \"@BESTTCP\", \"@TOPTCP\" or \"@BESTTEP\""),
             (Device::State, _) if address.is_empty() => Err("Db State takes the name of a state, as in \"@name\""),
             (Device::Environment, _) if address.is_empty() => {
                 Err("getenv takes the name of a variable, as in \"@HOME\"")
@@ -167,8 +167,10 @@ fn told<R: Input>(step: &mut Step<'_, '_, R>, device: Device, kind: Kind) -> Opt
             })
         }
         Device::GeneralTime => Some(match kind {
+            // The only provider there is, as in an IOC of EPICS Base without time hardware.
+            Kind::Text if address.to_str().eq_ignore_ascii_case("TOPTCP") => "OS Clock".into(),
             Kind::Text => {
-                // There are no time providers to choose from.
+                // No provider has been asked for the time yet.
                 step.lock().common().raise(Status::READ, 2);
                 "No working providers".into()
             }

@@ -1,10 +1,11 @@
 //! Commands on values that outlive the IOC, with the names that synApps autosave has given them.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fodo_db::{Database, LoadError, Loader, Macros};
+use fodo_db::{Database, LoadError, Loader, Macros, record_types};
 
 use super::script::{Flow, seconds};
 use super::{Call, Failure, Shell, Stage, check, lock};
@@ -506,13 +507,13 @@ impl Shell {
         let read = request::read(&order.request, &order.macros, &mut self.open_request());
         let unreadable = |error| Failure::Word(1, format!("\"{}\" cannot be read: {error}", order.request));
         let mut request = read.map_err(unreadable)?;
-        request.errors.extend(strangers(database, &request.wanted));
+        request.errors.extend(strangers(database, &request.wanted, &self.missing));
         let name = Path::new(&order.request).file_name().unwrap_or_default().to_string_lossy();
         let path = self.save_path(format!("{}.sav", name.strip_suffix(".req").unwrap_or(&name)));
         let places = self.places();
         for mut error in request.errors {
             error.from.extend_from_slice(&places);
-            self.deliver(check::Weight::Error, error);
+            self.deliver(check::Weight::Warning, error);
         }
         if self.is_check() {
             return Ok(Flow::Next);
@@ -556,19 +557,32 @@ impl Shell {
 }
 
 /// What is wrong with a request file: in itself and, with a database, PVs that it does not have. Included files are
-/// looked for in the folder in hand.
-pub fn mistakes_in_request(file: &str, macros: &Macros, database: Option<&Database>) -> Vec<LoadError> {
+/// looked for in the folder in hand. PVs of `missing` records, which errors have left out, are no mistakes.
+pub fn mistakes_in_request(
+    file: &str,
+    macros: &Macros,
+    database: Option<&Database>,
+    missing: &HashSet<String>,
+) -> Vec<LoadError> {
     let request = match request::read(file, macros, &mut |name| crate::file::read(name)) {
         Ok(request) => request,
         Err(error) => return vec![LoadError::of_file(file, format!("it cannot be read: {error}"))],
     };
-    let unknown = database.map_or(Vec::new(), |database| strangers(database, &request.wanted));
+    let unknown = database.map_or(Vec::new(), |database| strangers(database, &request.wanted, missing));
     request.errors.into_iter().chain(unknown).collect()
 }
 
 /// The PVs that no record of the database has, each with its place; of many the first ones.
-fn strangers(database: &Database, wanted: &[Wanted]) -> Vec<LoadError> {
-    let unknown: Vec<&Wanted> = wanted.iter().filter(|wanted| database.field(&wanted.pv).is_none()).collect();
+fn strangers(database: &Database, wanted: &[Wanted], missing: &HashSet<String>) -> Vec<LoadError> {
+    let is_missing = |wanted: &Wanted| wanted.pv.split('.').next().is_some_and(|record| missing.contains(record));
+    // What fields a simulated type has, no file says.
+    let is_inert = |wanted: &Wanted| {
+        let record = wanted.pv.split('.').next().and_then(|record| database.field(record));
+        record.is_some_and(|record| !record_types().any(|known| known == database.facts(record).record_type))
+    };
+    let is_unknown =
+        |wanted: &&Wanted| database.field(&wanted.pv).is_none() && !is_missing(wanted) && !is_inert(wanted);
+    let unknown: Vec<&Wanted> = wanted.iter().filter(is_unknown).collect();
     let told = |wanted: &&Wanted| {
         let message = field_of(database, &wanted.pv).err()?;
         Some(LoadError { message, ..wanted.at.clone() })

@@ -83,6 +83,14 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     }
     let Stage::Loading(mut loader) = std::mem::replace(&mut shell.stage, Stage::Failed) else { return Ok(Flow::Next) };
     let restored = shell.restore_early(&mut loader);
+    let misfits = loader.leave_misfits_out();
+    if shell.is_strict && !misfits.is_empty() {
+        return Err(Failure::Files(misfits));
+    }
+    misfits.into_iter().for_each(|error| shell.deliver(check::Weight::Error, error));
+    if loader.omitted().total() > 0 {
+        shell.complain(&format!("{}; fodo check says which", loader.omitted()));
+    }
     let Purpose::Run(start) = &mut shell.purpose else { return Ok(Flow::Next) };
     let given = std::mem::take(&mut start.policy);
     let macros = &shell.macros;
@@ -152,13 +160,17 @@ impl Shell {
         if !matches!(self.stage, Stage::Loading(_)) {
             return;
         }
-        let Stage::Loading(loader) = std::mem::replace(&mut self.stage, Stage::Failed) else { return };
+        let Stage::Loading(mut loader) = std::mem::replace(&mut self.stage, Stage::Failed) else { return };
+        for error in loader.leave_misfits_out() {
+            self.deliver(check::Weight::Error, error);
+        }
         for error in loader.remarks() {
             self.deliver(check::Weight::Warning, error);
         }
         for inert in loader.inert() {
             self.deliver(check::Weight::Note, LoadError { message: inert.to_string(), ..LoadError::default() });
         }
+        self.missing.clone_from(loader.missing());
         match loader.finish() {
             Ok(database) => {
                 self.stage = Stage::Checked(Box::new(database));

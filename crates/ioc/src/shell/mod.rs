@@ -41,6 +41,7 @@ pub use check::{Finding, Weight};
 pub use complete::Completer;
 pub(crate) use records::matches;
 pub use script::Flow;
+pub use table::is_command;
 use words::Word;
 
 /// Looks a variable of the environment up.
@@ -110,6 +111,10 @@ pub struct Shell {
     /// The access security file that `iocInit` is to load, and its macros.
     access_file: Option<PathBuf>,
     access_macros: String,
+    /// An error ends a script, unless it says otherwise.
+    is_strict: bool,
+    /// Records that errors have left out: what names them is no further error.
+    missing: HashSet<String>,
     /// Lines on records that are simulated, once `iocInit` has come.
     inert: Option<String>,
     /// Commands that wait for `iocInit`.
@@ -204,6 +209,8 @@ impl Shell {
             told: HashSet::new(),
             access_file: None,
             access_macros: String::new(),
+            is_strict: false,
+            missing: HashSet::new(),
             inert: None,
             afterwards: Vec::new(),
             autosave: autosave::Plan::default(),
@@ -218,6 +225,11 @@ impl Shell {
         if let Stage::Loading(loader) = &mut self.stage {
             loader.simulate();
         }
+    }
+
+    /// From now on an error ends a script, as after `on error break`, and so does a link that cannot be what it says.
+    pub fn be_strict(&mut self) {
+        self.is_strict = true;
     }
 
     /// Serves the records of softIoc's `-x`: `PREFIX:exit`, a sub whose processing calls `exit` with the code 0, or 1 when

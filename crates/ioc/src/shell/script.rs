@@ -88,7 +88,8 @@ impl Shell {
         let bytes =
             crate::file::read(self.path(name)).map_err(|error| format!("\"{name}\" cannot be read: {error}"))?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let on_error = self.within.last().map_or(OnError::Continue, |within| within.on_error);
+        let first = if self.is_strict { OnError::Break } else { OnError::Continue };
+        let on_error = self.within.last().map_or(first, |within| within.on_error);
         self.within.push(Within { name: name.to_owned(), number: 0, source: String::new(), on_error });
         let flow = self.lines(text.strip_prefix('\u{feff}').unwrap_or(&text));
         self.within.pop();

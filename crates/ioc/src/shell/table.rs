@@ -237,6 +237,14 @@ pub(super) fn not_supported(name: &str) -> Option<&'static str> {
     is_device.then_some("drivers are C code, which cannot be loaded; what they drive is not served")
 }
 
+/// Whether a line begins with a command that scripts have, or runs another script.
+pub fn is_command(line: &str) -> bool {
+    let line = line.trim_start();
+    let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let name = line.split(|character| !is_part(character)).next().unwrap_or_default();
+    line.starts_with('<') || find(name).is_some() || is_without_meaning(name) || not_supported(name).is_some()
+}
+
 /// `; did you mean "dbl"?`, or nothing.
 pub(super) fn suggestion(name: &str) -> String {
     closest(name, COMMANDS.iter().map(|command| command.name))

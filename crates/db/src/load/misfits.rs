@@ -1,0 +1,115 @@
+//! Links that cannot be what they say, and records whose device support is not here.
+
+use fodo_data::{Status, Text};
+
+use crate::common::Common;
+use crate::limit::LOAD_ERRORS_MAX;
+use crate::load::remarks::Placed;
+use crate::load::{LoadError, Loader, is_of_device, link_of};
+use crate::record::device::{Device, INERT};
+use crate::record::{Record, with};
+
+/// Bytes of AMSG, without its NUL.
+const MESSAGE_BYTES_MAX: usize = 39;
+
+impl Loader {
+    /// Links that are an address where none is possible, and INP or OUT that is not what the DTYP takes; each with its
+    /// place, if the loader keeps it. At most a hundred.
+    pub fn misfits(&self) -> Vec<LoadError> {
+        let found = self.find_misfits();
+        self.placed_misfits(found.into_iter().take(LOAD_ERRORS_MAX))
+    }
+
+    /// Leaves out what [`Loader::misfits`] reports, and returns it: such a link is empty, and a record whose DTYP needs an
+    /// address does not process and is INVALID, as in EPICS Base.
+    pub fn leave_misfits_out(&mut self) -> Vec<LoadError> {
+        let found = self.find_misfits();
+        for misfit in &found {
+            let Some(cell) = self.records.get(misfit.record as usize) else { continue };
+            if misfit.is_of_device {
+                self.dead.insert(misfit.record, misfit.message.as_str().into());
+            } else {
+                with(&**cell, |body| drop(link_of(body, misfit.field).map(std::mem::take)));
+            }
+        }
+        self.omitted.n_fields += found.len();
+        self.placed_misfits(found.into_iter().take(LOAD_ERRORS_MAX))
+    }
+
+    fn find_misfits(&self) -> Vec<Misfit> {
+        let records = self.records.iter().enumerate().map(|(record, cell)| (record as u32, cell));
+        let records = records.filter(|(record, _)| !self.deleted.contains(record) && !self.dead.contains_key(record));
+        records.flat_map(|(record, cell)| with(&**cell, |body| misfits_of(record, body)).unwrap_or_default()).collect()
+    }
+
+    fn placed_misfits(&self, misfits: impl Iterator<Item = Misfit>) -> Vec<LoadError> {
+        let at = |misfit: &Misfit| {
+            let is_it = |placed: &&Placed| (placed.record, placed.field) == (misfit.record, misfit.field);
+            self.placed.iter().rfind(is_it).map(|placed| placed.at.clone()).unwrap_or_default()
+        };
+        misfits
+            .map(|misfit| {
+                let at = at(&misfit);
+                LoadError { message: misfit.error, ..at }
+            })
+            .collect()
+    }
+
+    /// Records of a DTYP that is not here do not process, unless they are simulated.
+    pub(super) fn find_unsupported(&mut self) {
+        if self.simulates {
+            return;
+        }
+        for (record, cell) in self.records.iter().enumerate() {
+            let device = with(&**cell, |body| body.common().device).unwrap_or_default();
+            let device = device.checked_sub(INERT).and_then(|index| self.devices.get(usize::from(index)));
+            if let Some(device) = device {
+                self.dead.insert(record as u32, format!("no device support \"{device}\"").as_str().into());
+            }
+        }
+    }
+}
+
+/// A link that cannot be what it says.
+struct Misfit {
+    record: u32,
+    field: u16,
+    error: String,
+    /// The DTYP needs an address, and this is none of its own.
+    is_of_device: bool,
+    /// What AMSG says of a record that cannot process for it.
+    message: String,
+}
+
+fn misfits_of(record: u32, body: &mut dyn Record) -> Vec<Misfit> {
+    let kind = body.record_type();
+    let (is_inert, device) = (Device::is_inert(body), Device::of(body));
+    let mut found = Vec::new();
+    for field in 0..Common::COUNT + kind.rows.len() as u16 {
+        let Some(row) = crate::common::row(kind.rows, field).filter(|row| row.dbf.is_link()) else { continue };
+        let Some(link) = link_of(body, field).filter(|link| link.is_address() || is_of_device(row)) else { continue };
+        let wrong = if is_of_device(row) && !kind.devices.is_empty() {
+            if is_inert { Ok(()) } else { device.check(kind.name, link) }
+        } else if link.is_address() {
+            Err("an address needs a device support")
+        } else {
+            Ok(())
+        };
+        let Err(reason) = wrong else { continue };
+        let text = link.text();
+        let is_of_device = !matches!(device, Device::Soft | Device::Raw | Device::Async) && is_of_device(row);
+        let (place, name) = (row.name, body.common().name.clone());
+        let error = format!("{place} of {name} cannot be \"{text}\": {reason}");
+        found.push(Misfit { record, field, error, is_of_device, message: format!("wrong {place} \"{text}\"") });
+    }
+    found
+}
+
+/// A record that cannot process: it is taken for one that is being processed, as in EPICS Base, and is INVALID.
+pub(super) fn lay_down(common: &mut Common, message: &Text) {
+    common.is_active = 1;
+    common.status = Status::UDF.0;
+    common.severity = 3;
+    let message = message.to_str();
+    common.message = message.get(..message.floor_char_boundary(MESSAGE_BYTES_MAX)).unwrap_or_default().into();
+}
