@@ -24,7 +24,7 @@ const DATABASE: &[Planted] = &[
     fine("record(ai, \"$(P)good\") { field(DESC, \"is fine\") field(SCAN, \"1 second\") }"),
     fine("record(bo, \"$(P)passive\") { field(ZNAM, \"Off\") field(ONAM, \"On\") }"),
     ("record(aii, \"$(P)a1\") {}", "aii", "error", "no record type \"aii\"; did you mean \"ai\"?"),
-    ("record(motor, \"$(P)a2\") {}", "motor", "error", "no record type \"motor\"; there are aSub, aai, "),
+    ("record(motor, \"$(P)a2\") {}", "motor", "error", "no record type \"motor\"; there are aSub, aai, aao, acalcout"),
     (
         "record(ai, \"$(P)a3\") { field(VLA, 1) }",
         "VLA",
@@ -45,7 +45,7 @@ const DATABASE: &[Planted] = &[
         "error",
         "\"General Time\"; with --simulate such records are loaded and do nothing",
     ),
-    ("record(throttle, \"$(P)a0\") {}", "throttle", "error", "\"throttle\"; there are aSub, aai, "),
+    ("record(throttle, \"$(P)a0\") {}", "throttle", "error", "\"throttle\"; there are aSub, aai, aao, acalcout"),
     ("record(ai, \"$(P)a0\") { field(DESC, two words) }", "words", "error", "several words need double quotes"),
     ("record(ai, \"$(P)a0\") { field(DESC, 'two') }", "'two", "error", "a text with it needs double quotes"),
     ("record(ai, \"$(P)a6\") { field(EGU, \"$(UNITS)\") }", "$(UNITS)", "error", "macro \"UNITS\" is not defined"),

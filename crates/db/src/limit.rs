@@ -30,6 +30,8 @@ pub(crate) const META_DEPTH_MAX: u8 = 8;
 pub(crate) const LINK_TEXT_BYTES: u32 = 1024;
 /// Rounds of all loops (UNTIL) of one expression, as synApps has it.
 pub(crate) const CALC_ROUNDS_MAX: usize = 1000;
+/// Elements of each array of an acalcout record: an expression may hold 80 arrays at once.
+pub(crate) const CALC_ELEMENTS_MAX: u32 = 1 << 20;
 /// Errors that one file reports before it gives up.
 pub(crate) const LOAD_ERRORS_MAX: usize = 100;
 /// Names of records that are compared with a wrong one to suggest the right one: some milliseconds.

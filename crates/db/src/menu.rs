@@ -7,6 +7,7 @@ macro_rules! menus {
 }
 
 menus! {
+    ACALCOUT_SIZE ["NELM", "NUSE"];
     ASUB_EFLG ["NEVER", "ON CHANGE", "ALWAYS"];
     ASUB_LFLG ["IGNORE", "READ"];
     AO_OIF ["Full", "Incremental"];

@@ -2,10 +2,8 @@
 
 use fodo_data::Text;
 
-use super::{
-    Binary, CalcError, Checksum, Dialect, Edit, Join, Many, N_ARGS, N_TEXT_ARGS, N_TEXT_DIALECT_ARGS, Op, Pick,
-    Program, STACK_MAX, Unary,
-};
+use super::words::{ARRAY_OPERANDS, ARRAY_OPERATORS, OPERANDS, OPERATORS, Operand, TEXT_OPERANDS, TEXT_OPERATORS};
+use super::{CalcError, Dialect, Edit, N_ARGS, N_SYNAPPS_ARGS, N_TEXT_ARGS, NO_ARG, Op, Pick, Program, STACK_MAX};
 
 /// Brackets and functions inside one another. A record's expression has at most 159 characters; that of a link or of
 /// an access rule may have more.
@@ -20,6 +18,11 @@ impl Program {
     /// As [`Program::compile`], for [`Program::run_text`].
     pub(crate) fn compile_text(text: &str) -> Result<Program, CalcError> {
         Program::compile_as(Dialect::Texts, text)
+    }
+
+    /// As [`Program::compile`], for [`Program::run_array`].
+    pub(crate) fn compile_array(text: &str) -> Result<Program, CalcError> {
+        Program::compile_as(Dialect::Arrays, text)
     }
 
     fn compile_as(dialect: Dialect, text: &str) -> Result<Program, CalcError> {
@@ -41,12 +44,13 @@ impl Program {
         for op in &self.ops {
             match op {
                 Op::Number(_) | Op::Arg(_) | Op::Value | Op::Random | Op::Normal => len += 1,
-                Op::Literal(_) | Op::TextArg(_) | Op::TextValue => len += 1,
+                Op::Literal(_) | Op::TextArg(_) | Op::TextValue | Op::Indices | Op::RandomArray => len += 1,
                 Op::Store(_) | Op::StoreText(_) | Op::Binary(_) | Op::Join(_) => len = len.saturating_sub(1),
-                Op::JumpIfZero(_) | Op::Jump(_) => len = len.saturating_sub(1),
+                Op::JumpIfZero(_) | Op::Jump(_) | Op::OfPair(_) => len = len.saturating_sub(1),
+                Op::FitInto { is_masked, .. } => len = len.saturating_sub(usize::from(*is_masked)),
                 Op::Pick(_) | Op::StoreAt | Op::StoreTextAt => len = len.saturating_sub(2),
                 Op::Many(_, n) => len = (len + 1).saturating_sub(usize::from(*n)),
-                Op::Unary(_) | Op::Edit(_) | Op::Until(_) => {}
+                Op::Unary(_) | Op::Edit(_) | Op::Until(_) | Op::OfArray(_) => {}
             }
             most = most.max(len);
         }
@@ -62,134 +66,6 @@ struct Compiler<'a> {
     texts: Vec<Text>,
     depth: u8,
 }
-
-/// What may stand where a value is expected.
-#[derive(Clone, Copy)]
-enum Operand {
-    Push(Op),
-    Prefix(Unary),
-    Call(Unary),
-    Call2(Binary),
-    CallMany(Many),
-    /// `INT(x)` or `INT x`
-    Edit(Edit),
-    /// `PRINTF(format,x)`
-    Join(Join),
-    /// `UNTIL(A:=A+1;A>3)`
-    Until,
-}
-
-const OPERANDS: &[(&str, Operand)] = &[
-    ("-", Operand::Prefix(Unary::Negate)),
-    ("!", Operand::Prefix(Unary::Not)),
-    ("~", Operand::Prefix(Unary::BitNot)),
-    ("NOT", Operand::Prefix(Unary::BitNot)),
-    ("ABS", Operand::Call(Unary::Abs)),
-    ("SQRT", Operand::Call(Unary::Sqrt)),
-    ("SQR", Operand::Call(Unary::Sqrt)),
-    ("EXP", Operand::Call(Unary::Exp)),
-    ("LOGE", Operand::Call(Unary::Ln)),
-    ("LOG", Operand::Call(Unary::Log10)),
-    ("LN", Operand::Call(Unary::Ln)),
-    ("SINH", Operand::Call(Unary::Sinh)),
-    ("SIN", Operand::Call(Unary::Sin)),
-    ("COSH", Operand::Call(Unary::Cosh)),
-    ("COS", Operand::Call(Unary::Cos)),
-    ("TANH", Operand::Call(Unary::Tanh)),
-    ("TAN", Operand::Call(Unary::Tan)),
-    ("ASIN", Operand::Call(Unary::Asin)),
-    ("ACOS", Operand::Call(Unary::Acos)),
-    ("ATAN2", Operand::Call2(Binary::Atan2)),
-    ("ATAN", Operand::Call(Unary::Atan)),
-    ("CEIL", Operand::Call(Unary::Ceil)),
-    ("FLOOR", Operand::Call(Unary::Floor)),
-    ("FMOD", Operand::Call2(Binary::Fmod)),
-    ("NINT", Operand::Call(Unary::Nint)),
-    ("ISINF", Operand::Call(Unary::IsInf)),
-    ("ISNAN", Operand::CallMany(Many::IsNan)),
-    ("FINITE", Operand::CallMany(Many::Finite)),
-    ("MIN", Operand::CallMany(Many::Min)),
-    ("MAX", Operand::CallMany(Many::Max)),
-    ("VAL", Operand::Push(Op::Value)),
-    ("RNDM", Operand::Push(Op::Random)),
-    ("PI", Operand::Push(Op::Number(std::f64::consts::PI))),
-    ("D2R", Operand::Push(Op::Number(std::f64::consts::PI / 180.0))),
-    ("R2D", Operand::Push(Op::Number(180.0 / std::f64::consts::PI))),
-    ("INF", Operand::Push(Op::Number(f64::INFINITY))),
-    ("NAN", Operand::Push(Op::Number(f64::NAN))),
-];
-
-/// What there is besides in the language with texts; these count first.
-const TEXT_OPERANDS: &[(&str, Operand)] = &[
-    ("@", Operand::Edit(Edit::Fetch)),
-    ("@@", Operand::Edit(Edit::FetchText)),
-    ("$P", Operand::Join(Join::Print)),
-    ("PRINTF", Operand::Join(Join::Print)),
-    ("$S", Operand::Join(Join::Scan)),
-    ("SSCANF", Operand::Join(Join::Scan)),
-    ("$E", Operand::Edit(Edit::Escape)),
-    ("ESC", Operand::Edit(Edit::Escape)),
-    ("$T", Operand::Edit(Edit::Unescape)),
-    ("TR_ESC", Operand::Edit(Edit::Unescape)),
-    ("$R", Operand::Join(Join::Read)),
-    ("READ", Operand::Join(Join::Read)),
-    ("$W", Operand::Join(Join::Write)),
-    ("WRITE", Operand::Join(Join::Write)),
-    ("CRC16", Operand::Edit(Edit::Checksum(Checksum::Crc16, false))),
-    ("MODBUS", Operand::Edit(Edit::Checksum(Checksum::Crc16, true))),
-    ("LRC", Operand::Edit(Edit::Checksum(Checksum::Lrc, false))),
-    ("AMODBUS", Operand::Edit(Edit::Checksum(Checksum::Lrc, true))),
-    ("XOR8", Operand::Edit(Edit::Checksum(Checksum::Xor8, false))),
-    ("ADD_XOR8", Operand::Edit(Edit::Checksum(Checksum::Xor8, true))),
-    ("UNTIL", Operand::Until),
-    ("NRNDM", Operand::Push(Op::Normal)),
-    ("BYTE", Operand::Edit(Edit::Byte)),
-    ("DBL", Operand::Edit(Edit::ToNumber)),
-    ("STR", Operand::Edit(Edit::ToText)),
-    ("LEN", Operand::Edit(Edit::Length)),
-    ("NINT", Operand::Edit(Edit::ToWhole)),
-    ("INT", Operand::Edit(Edit::ToWhole)),
-    ("SVAL", Operand::Push(Op::TextValue)),
-    ("S2R", Operand::Push(Op::Number(std::f64::consts::PI / (180.0 * 3600.0)))),
-    ("R2S", Operand::Push(Op::Number(180.0 * 3600.0 / std::f64::consts::PI))),
-];
-
-/// Operators between two values, longer spellings first, with their precedence.
-const OPERATORS: &[(&str, Binary, u8)] = &[
-    ("||", Binary::Or, 1),
-    ("|", Binary::BitOr, 1),
-    ("OR", Binary::BitOr, 1),
-    ("XOR", Binary::BitXor, 1),
-    ("&&", Binary::And, 2),
-    ("&", Binary::BitAnd, 2),
-    ("AND", Binary::BitAnd, 2),
-    ("<<", Binary::ShiftLeft, 2),
-    (">>>", Binary::ShiftRightLogical, 2),
-    (">>", Binary::ShiftRight, 2),
-    ("<=", Binary::LessOrEqual, 4),
-    ("<", Binary::Less, 4),
-    (">=", Binary::GreaterOrEqual, 4),
-    (">", Binary::Greater, 4),
-    ("==", Binary::Equal, 4),
-    ("=", Binary::Equal, 4),
-    ("!=", Binary::NotEqual, 4),
-    ("#", Binary::NotEqual, 4),
-    ("+", Binary::Add, 5),
-    ("-", Binary::Subtract, 5),
-    ("**", Binary::Power, 7),
-    ("*", Binary::Multiply, 6),
-    ("/", Binary::Divide, 6),
-    ("%", Binary::Modulo, 6),
-    ("^", Binary::Power, 7),
-];
-
-/// The operators that only the language with texts has.
-const TEXT_OPERATORS: &[(&str, Op, u8)] = &[
-    ("<?", Op::Join(Join::Lesser), 3),
-    (">?", Op::Join(Join::Greater), 3),
-    ("|-", Op::Join(Join::SubtractLast), 5),
-    ("-|", Op::Binary(Binary::Subtract), 5),
-];
 
 impl Compiler<'_> {
     /// Assignments and exactly one expression, between semicolons; up to the end, or to the bracket that closes them.
@@ -240,7 +116,7 @@ impl Compiler<'_> {
 
     /// `@7:=...` or `@@7:=...`; anything else is an expression, and not an assignment.
     fn indexed_assignment(&mut self) -> Result<bool, CalcError> {
-        if self.dialect != Dialect::Texts || !self.rest().starts_with('@') {
+        if self.dialect == Dialect::Numbers || !self.rest().starts_with('@') {
             self.expression(0)?;
             return Ok(false);
         }
@@ -327,14 +203,14 @@ impl Compiler<'_> {
         self.blanks();
         if self.take("(") {
             match self.dialect {
-                Dialect::Texts => self.statements(Some(")"))?,
+                Dialect::Texts | Dialect::Arrays => self.statements(Some(")"))?,
                 Dialect::Numbers => self.expression(0)?,
             }
             self.close(")")?;
         } else {
             self.value()?;
         }
-        while self.dialect == Dialect::Texts {
+        while self.dialect != Dialect::Numbers {
             self.blanks();
             let (pick, end) = match self.rest().bytes().next() {
                 Some(b'[') => (Pick::Range, "]"),
@@ -399,11 +275,48 @@ impl Compiler<'_> {
                 self.close(")")?;
                 self.ops.push(Op::Until(start));
             }
+            Operand::OfArray(function) => {
+                self.arguments(1, start)?;
+                self.ops.push(Op::OfArray(function));
+            }
+            Operand::OfPair(pair) => {
+                self.arguments(2, start)?;
+                self.ops.push(Op::OfPair(pair));
+            }
+            Operand::Fit { is_masked } => self.fit(is_masked)?,
             Operand::CallMany(many) => {
                 let n = self.arguments(0, start)?;
                 self.ops.push(Op::Many(many, n));
             }
         }
+        Ok(())
+    }
+
+    /// The arguments of FITQ and FITMQ: the last three name arguments that the coefficients are kept in.
+    fn fit(&mut self, is_masked: bool) -> Result<(), CalcError> {
+        self.blanks();
+        if !self.take("(") {
+            return self.fail("'(' is missing");
+        }
+        self.expression(0)?;
+        if is_masked {
+            self.close(",")?;
+            self.expression(0)?;
+        }
+        let mut into = [NO_ARG; 3];
+        for place in &mut into {
+            self.blanks();
+            if !self.take(",") {
+                break;
+            }
+            self.blanks();
+            match self.argument() {
+                Some(arg) => *place = arg,
+                None => return self.fail("this names no argument"),
+            }
+        }
+        self.close(")")?;
+        self.ops.push(Op::FitInto { is_masked, into });
         Ok(())
     }
 
@@ -449,16 +362,24 @@ impl Compiler<'_> {
 
     /// The longest name that stands here: ABS is not A.
     fn named(&self) -> Option<(&'static str, Operand)> {
-        let texts: &[_] = if self.dialect == Dialect::Texts { TEXT_OPERANDS } else { &[] };
+        let more: &[_] = match self.dialect {
+            Dialect::Numbers => &[],
+            Dialect::Texts => TEXT_OPERANDS,
+            Dialect::Arrays => ARRAY_OPERANDS,
+        };
         // Of two of the same length the last counts.
-        let all = OPERANDS.iter().chain(texts).filter(|(name, _)| self.starts_with(name));
+        let all = OPERANDS.iter().chain(more).filter(|(name, _)| self.starts_with(name));
         all.max_by_key(|(name, _)| name.len()).copied()
     }
 
     fn operator(&mut self) -> Option<(Op, u8)> {
-        let of_texts: &[_] = if self.dialect == Dialect::Texts { TEXT_OPERATORS } else { &[] };
+        let more: &[_] = match self.dialect {
+            Dialect::Numbers => &[],
+            Dialect::Texts => TEXT_OPERATORS,
+            Dialect::Arrays => ARRAY_OPERATORS,
+        };
         let numbers = OPERATORS.iter().map(|(name, binary, precedence)| (*name, Op::Binary(*binary), *precedence));
-        let found = numbers.chain(of_texts.iter().copied()).filter(|(name, ..)| self.starts_with(name));
+        let found = numbers.chain(more.iter().copied()).filter(|(name, ..)| self.starts_with(name));
         let (name, op, precedence) = found.max_by_key(|(name, ..)| name.len())?;
         self.position += name.len();
         Some((op, precedence))
@@ -466,7 +387,7 @@ impl Compiler<'_> {
 
     /// A to U, or to P, in either case.
     fn argument(&mut self) -> Option<u8> {
-        let n_args = if self.dialect == Dialect::Texts { N_TEXT_DIALECT_ARGS } else { N_ARGS as u8 };
+        let n_args = if self.dialect == Dialect::Numbers { N_ARGS as u8 } else { N_SYNAPPS_ARGS };
         let index = self.letter(0).filter(|index| *index < n_args)?;
         self.position += 1;
         Some(index)
@@ -475,7 +396,7 @@ impl Compiler<'_> {
     /// AA to LL, in either case.
     fn text_argument(&mut self) -> Option<u8> {
         let index = self.letter(0).filter(|index| self.letter(1) == Some(*index))?;
-        if self.dialect != Dialect::Texts || index >= N_TEXT_ARGS {
+        if self.dialect == Dialect::Numbers || index >= N_TEXT_ARGS {
             return None;
         }
         self.position += 2;

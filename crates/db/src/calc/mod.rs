@@ -1,15 +1,20 @@
-//! The expression language of calc records, and of scalcout and transform: compiled once, run on a bounded stack.
+//! The expression language of calc records, with texts of scalcout and transform, with arrays of acalcout: compiled once,
+//! run on a bounded stack.
 
+mod array;
 mod binary;
 mod compile;
+mod fit;
 mod format;
 mod run;
 mod text;
+mod words;
 
 use std::fmt;
 
 use fodo_data::Text;
 
+pub(crate) use array::ArrayInputs;
 pub(crate) use format::{escaped, unescaped};
 pub(crate) use text::TextInputs;
 
@@ -17,10 +22,12 @@ pub(crate) use text::TextInputs;
 pub(crate) const STACK_MAX: usize = 80;
 /// Inputs A to U.
 pub(crate) const N_ARGS: usize = 21;
-/// Inputs A to P of the language with texts.
-const N_TEXT_DIALECT_ARGS: u8 = 16;
+/// Inputs A to P of the languages with texts and with arrays.
+const N_SYNAPPS_ARGS: u8 = 16;
 /// Inputs AA to LL.
 const N_TEXT_ARGS: u8 = 12;
+/// In [`Op::FitInto`]: the coefficient is not kept.
+const NO_ARG: u8 = u8::MAX;
 
 /// Which language an expression is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +36,8 @@ enum Dialect {
     Numbers,
     /// That of synApps calc: texts are values as well.
     Texts,
+    /// That of synApps calc: arrays are values as well.
+    Arrays,
 }
 
 /// A compiled expression.
@@ -74,7 +83,7 @@ enum Op {
     Arg(u8),
     Value,
     Random,
-    /// Pushes a random number of a normal distribution; of the language with texts only.
+    /// Pushes a random number of a normal distribution; of the languages with texts and with arrays only.
     Normal,
     /// Takes one, keeps it in an argument.
     Store(u8),
@@ -84,15 +93,16 @@ enum Op {
     Binary(Binary),
     /// Replaces `n` by one.
     Many(Many, u8),
-    /// Pushes a text; these and the following are of the language with texts only.
+    /// Pushes a text; of the language with texts only.
     Literal(u8),
+    /// Pushes AA, SVAL or AVAL; these and the following are of the languages with texts and with arrays.
     TextArg(u8),
     TextValue,
-    /// Takes one, keeps it in a text argument.
+    /// Takes one, keeps it in a text or array argument.
     StoreText(u8),
     /// Takes two: the number of an argument, and what is kept in it.
     StoreAt,
-    /// Likewise for a text argument.
+    /// Likewise for a text or array argument.
     StoreTextAt,
     /// Replaces one.
     Edit(Edit),
@@ -100,6 +110,19 @@ enum Op {
     Join(Join),
     /// Replaces three by one.
     Pick(Pick),
+    /// Pushes 0, 1, 2...; these and the following are of the language with arrays only.
+    Indices,
+    /// Pushes random numbers.
+    RandomArray,
+    /// Replaces one.
+    OfArray(ArrayFunction),
+    /// Replaces two by one.
+    OfPair(ArrayPair),
+    /// Replaces an array, or an array and a mask, by the curve fitted to it; keeps the coefficients in arguments.
+    FitInto {
+        is_masked: bool,
+        into: [u8; 3],
+    },
     /// Takes one; if it is 0 goes on at the instruction with this number.
     JumpIfZero(u16),
     Jump(u16),
@@ -225,4 +248,51 @@ enum Pick {
     Range,
     /// `{old,new}`
     Replace,
+}
+
+/// What makes a number or an array of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ArrayFunction {
+    /// AMAX
+    Max,
+    /// AMIN
+    Min,
+    /// IXMAX
+    IndexOfMax,
+    /// IXMIN
+    IndexOfMin,
+    /// IXZ: where the elements first cross 0.
+    IndexOfZero,
+    /// IXNZ: of the first element that is not 0.
+    IndexOfNonZero,
+    /// AVG
+    Average,
+    /// STD: standard deviation.
+    Deviation,
+    /// FWHM
+    Width,
+    /// SUM
+    Sum,
+    /// CUM: the sums up to each element.
+    Cumulate,
+    /// SMOO
+    Smooth,
+    /// DERIV
+    Derivative,
+    /// FITPOLY
+    Fit,
+    /// ARR
+    ToArray,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ArrayPair {
+    /// NSMOO: SMOO several times.
+    Smooth,
+    /// NDERIV: DERIV with so many elements on either side.
+    Derivative,
+    /// FITMPOLY: with a mask.
+    FitMasked,
+    /// CAT
+    Join,
 }

@@ -42,6 +42,7 @@ impl Program {
                 Op::Literal(_) | Op::TextArg(_) | Op::TextValue | Op::StoreText(_) => return None,
                 Op::Edit(_) | Op::Join(_) | Op::Pick(_) => return None,
                 Op::Normal | Op::StoreAt | Op::StoreTextAt | Op::Until(_) => return None,
+                Op::Indices | Op::RandomArray | Op::OfArray(_) | Op::OfPair(_) | Op::FitInto { .. } => return None,
             }
         }
         let result = stack.pop()?;

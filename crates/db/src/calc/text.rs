@@ -150,6 +150,8 @@ impl Program {
                 pick.apply(stack.pop()?.text(DIGITS), first, last)
             }
             Op::JumpIfZero(_) | Op::Jump(_) | Op::Until(_) => return None,
+            // The language of texts has none of these.
+            Op::Indices | Op::RandomArray | Op::OfArray(_) | Op::OfPair(_) | Op::FitInto { .. } => return None,
         };
         stack.push(pushed);
         Some(())

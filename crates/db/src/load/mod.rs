@@ -498,7 +498,7 @@ impl<'a> Stage<'a> {
 }
 
 /// Record types of EPICS Base and synApps that are not here: who writes one means it, whatever it is similar to.
-const ELSEWHERE: [&str; 8] = ["acalcout", "asyn", "epid", "motor", "scaler", "sscan", "table", "throttle"];
+const ELSEWHERE: [&str; 7] = ["asyn", "epid", "motor", "scaler", "sscan", "table", "throttle"];
 
 /// The record type of a name, or what to say.
 pub(crate) fn record_type(name: &str) -> Result<&'static RecordType, String> {

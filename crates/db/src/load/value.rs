@@ -60,12 +60,15 @@ impl Stage<'_> {
 /// Compiles the text of a field that takes an expression; an empty one is what most of them take for none.
 fn compiled(kind: &RecordType, row: &FieldInfo, text: &str) -> Result<(), CalcError> {
     let is_expression = row.has(SPECIAL) && (["CALC", "OCAL"].contains(&row.name) || row.name.starts_with("CLC"));
-    let may_be_empty = row.name != "CALC" || ["scalcout", "swait"].contains(&kind.name);
+    let may_be_empty = row.name != "CALC" || ["acalcout", "scalcout", "swait"].contains(&kind.name);
     if !is_expression || text.is_empty() && may_be_empty {
         return Ok(());
     }
-    let has_texts = ["scalcout", "transform"].contains(&kind.name);
-    let compiled = if has_texts { Program::compile_text(text) } else { Program::compile(text) };
+    let compiled = match kind.name {
+        "scalcout" | "transform" => Program::compile_text(text),
+        "acalcout" => Program::compile_array(text),
+        _ => Program::compile(text),
+    };
     compiled.map(|_| ())
 }
 

@@ -16,6 +16,7 @@ use crate::turn::Turn;
 mod a_sub;
 mod aai;
 mod aao;
+mod acalcout;
 mod ai;
 mod ao;
 pub(crate) mod array;
@@ -102,6 +103,7 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &scalcout::TYPE,
     &sseq::TYPE,
     &swait::TYPE,
+    &acalcout::TYPE,
     &a_sub::TYPE,
     &histogram::TYPE,
     &permissive::TYPE,
