@@ -24,7 +24,12 @@ const DATABASE: &[Planted] = &[
     fine("record(ai, \"$(P)good\") { field(DESC, \"is fine\") field(SCAN, \"1 second\") }"),
     fine("record(bo, \"$(P)passive\") { field(ZNAM, \"Off\") field(ONAM, \"On\") }"),
     ("record(aii, \"$(P)a1\") {}", "aii", "error", "no record type \"aii\"; did you mean \"ai\"?"),
-    ("record(motor, \"$(P)a2\") {}", "motor", "error", "no record type \"motor\"; there are aSub, aai, aao, acalcout"),
+    (
+        "record(motor, \"$(P)a2\") {}",
+        "motor",
+        "error",
+        "no record support for \"motor\", so the record does not process and is INVALID; with --simulate",
+    ),
     (
         "record(ai, \"$(P)a3\") { field(VLA, 1) }",
         "VLA",
@@ -34,10 +39,10 @@ const DATABASE: &[Planted] = &[
     ("record(ai, \"$(P)a4\") { field(SCAN, \"1 secnd\") }", "\"1 secnd", "error", "did you mean \"1 second\"?"),
     ("record(ai, \"$(P)a5\") { field(DTYP, \"Soft Chanel\") }", "\"Soft", "error", "did you mean \"Soft Channel\"?"),
     (
-        "record(epid, \"$(P)a0\") {}",
+        "record(epid, \"$(P)e0\") {}",
         "epid",
         "error",
-        "waveform; with --simulate such records are loaded and do nothing",
+        "is INVALID; with --simulate such records are loaded and do nothing",
     ),
     (
         "record(ai, \"$(P)a0\") { field(DTYP, \"asynFloat64\") }",

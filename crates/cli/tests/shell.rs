@@ -244,14 +244,16 @@ fn with_simulate_a_script_loads_what_is_not_here_and_tells_how_much() {
     let taken = fed(&folder, &["--simulate", "st.cmd"], "exit\n");
     let checked = fodo(free_port()).current_dir(&folder).args(["check", "--simulate", "st.cmd"]).output().unwrap();
 
-    assert!(text(&refused.stderr).contains("no record type \"motor\""));
+    assert!(text(&refused.stderr).contains("no record support for \"motor\""));
     assert_eq!(
         text(&taken.stderr),
-        format!("1 ai inert: there is no DTYP \"stream\"\n1 motor inert: there is no such record type\n{COMPLETE}")
+        format!(
+            "1 ai inert: there is no DTYP \"stream\"\n1 motor inert: there is no record support for this type\n{COMPLETE}"
+        )
     );
     assert_eq!(after(&text(&taken.stdout), "dbgf m")[0], "DBF_DOUBLE:         2");
-    let notes = "note: 1 ai inert: there is no DTYP \"stream\"\nnote: 1 motor inert: there is no such record type\n";
-    assert_eq!(text(&checked.stdout), format!("{notes}0 errors, 0 warnings\n"));
+    let notes = "note: 1 ai inert: there is no DTYP \"stream\"\nnote: 1 motor inert: there is no record support for this type\n";
+    assert_eq!(text(&checked.stdout), format!("{notes}0 errors, 0 warnings, 2 notes\n"));
 }
 
 #[test]

@@ -46,7 +46,6 @@ pub(crate) const HEX: u8 = 64;
 
 /// The type of a field, with EPICS's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(dead_code, reason = "no field of the record types so far is CHAR or INT64")]
 pub(crate) enum Dbf {
     String,
     Char,
@@ -114,7 +113,6 @@ impl FieldInfo {
 
 /// The place of a field in its record, while the record is locked.
 #[derive(Debug)]
-#[expect(dead_code, reason = "no field of the record types so far is CHAR or INT64")]
 pub(crate) enum Slot<'a> {
     String(&'a mut Text),
     Char(&'a mut i8),

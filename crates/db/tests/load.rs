@@ -141,7 +141,7 @@ fn an_address_where_none_is_possible_is_reported_with_its_place_and_left_out() {
 #[test]
 fn more_errors_than_are_reported_are_counted_and_the_rest_is_loaded() {
     let wrong: String = (0..500).map(|n| format!("record(ai, r{n}) {{ field(PREC, x) field(EGU, mm) }}\n")).collect();
-    let text = format!("{wrong}record(motor, m) {{ field(VELO, 1) }}\nalias(m, n)\nrecord(ai, last) {{}}\n");
+    let text = format!("{wrong}record(throttle, m) {{ field(VELO, 1) }}\nalias(m, n)\nrecord(ai, last) {{}}\n");
     let mut loader = Loader::default();
 
     let errors = loader.load("file.db", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap_err();

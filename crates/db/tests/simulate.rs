@@ -1,16 +1,16 @@
 //! Records of types and devices that are not here, where a loader is told to simulate them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use fodo_data::{Now, Severity, Value};
+use fodo_data::{Kind, Now, Severity, Value};
 use fodo_db::{Database, Input, LoadError, Loader};
 
 const DATABASE: &str = r##"
-record(motor, "m") {
+record(throttle, "m") {
     field(DTYP, "asynMotor") field(OUT, "@asyn(M,0)") field(MRES, "0.001") field(PREC, "1") field(VAL, "1.5") field(FLNK, "after")
 }
 record("*", "m") { field(EGU, "mm") }
 record(calc, "after") { field(INPA, "m") field(INPB, "m.MRES") field(CALC, "A+B") field(PREC, "3") }
-record(asyn, "port") { field(PORT, "P") field(VAL, "none") }
+record(luascript, "port") { field(PORT, "P") field(VAL, "none") }
 record(ai, "t") {
     field(INP, "@asyn(P,0)T") field(DTYP, "asynFloat64") field(SCAN, "I/O Intr")
     field(VAL, "3") field(HIGH, 5) field(HSV, MINOR)
@@ -50,7 +50,7 @@ fn a_record_of_an_unknown_type_has_the_fields_that_its_file_sets_and_forwards() 
     assert_eq!(shown(&database, "after"), "7.001");
     assert_eq!(
         ["m", "m.MRES", "m.EGU", "m.RTYP", "port"].map(|name| shown(&database, name)),
-        ["7.0", "0.5", "mm", "motor", "open"]
+        ["7.0", "0.5", "mm", "throttle", "open"]
     );
     assert!(database.field("m.RBV").is_none(), "no file sets it");
 }
@@ -82,8 +82,8 @@ fn inert_records_are_counted_by_type_and_device() {
         [
             "2 ai inert: there is no DTYP \"asynFloat64\"",
             "1 ao inert: there is no DTYP \"VME\"",
-            "1 asyn inert: there is no such record type",
-            "1 motor inert: there is no such record type",
+            "1 luascript inert: there is no such record type",
+            "1 throttle inert: there is no such record type",
         ]
     );
 }
@@ -92,15 +92,15 @@ fn inert_records_are_counted_by_type_and_device() {
 fn other_mistakes_are_errors_all_the_same() {
     let mut loader = Loader::default();
     loader.simulate();
-    let text = "record(ai, \"a\") { field(VLA, 1) }\nrecord(motor, \"m\") { field(vel, 1) field(SCAN, \"often\") }\n\
+    let text = "record(ai, \"a\") { field(VLA, 1) }\nrecord(throttle, \"m\") { field(vel, 1) field(SCAN, \"often\") }\n\
                 record(ao, \"m\") {}\nrecord(\"two words\", \"n\") {}\n";
 
     let errors = loader.load("file.db", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap_err();
 
     let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
     assert_eq!(messages.len(), 5, "{messages:?}");
-    assert!(messages[1].starts_with("no field \"vel\" in record type motor"), "{messages:?}");
-    assert_eq!(messages[3], "record \"m\" is already there, as motor; one of another type needs another name");
+    assert!(messages[1].starts_with("no field \"vel\" in record type throttle"), "{messages:?}");
+    assert_eq!(messages[3], "record \"m\" is already there, as throttle; one of another type needs another name");
     assert!(messages[4].starts_with("no record type \"two words\"; there are"), "{messages:?}");
 }
 
@@ -113,4 +113,109 @@ fn an_address_without_a_device_is_an_error_even_where_devices_are_simulated() {
     loader.load("file.db", "", &mut |_| Ok(text.as_bytes().to_vec())).unwrap();
 
     assert_eq!(loader.finish().unwrap_err().len(), 2);
+}
+
+/// Records of types whose fields are known, and what leads to these.
+const KNOWN: &str = r#"
+record(motor, "m") { field(DTYP, "asynMotor") field(OUT, "@asyn(M,0)") field(MRES, "0.001") field(EGU, "mm") field(PREC, "3")
+    field(HLM, "10") field(DIR, "Neg") field(RDBL, "nowhere CP") field(FLNK, "after") }
+record(calc, "after") { field(INPA, "m.RBV") field(INPB, "m.DMOV CP") field(INPC, "m.VELO") field(CALC, "A+B+C") field(PREC, "1") }
+record(ao, "speed") { field(OUT, "m.VELO PP") }
+record(asyn, "port") { field(PORT, "P") field(TMOD, "Read") field(BAUD, "115200") field(OMAX, "20") }
+record(scaler, "s") { field(DTYP, "Asyn Scaler") field(OUT, "@asyn(S)") field(NM64, "last") }
+record(epid, "e") { field(INP, "after") field(KP, "0.5") }
+record(sscan, "scan") { field(MPTS, "1000") field(P1PV, "m.VAL") field(D70PV, "s.S2") }
+record(scanparm, "parm") { field(OSP, "scan.P1SP") field(SM, "FLY") }
+record(mca, "mca") { field(INP, "@asyn(MCA)") field(DTYP, "asynMCA") field(NMAX, "2048") field(FTVL, "DOUBLE") field(R31NM, "Fe") }
+record(table, "t") { field(M0XL, "m.VAL") field(AUNIT, "ur") }
+"#;
+
+#[test]
+fn a_record_of_a_type_whose_fields_are_known_has_all_of_them_with_their_types_and_initial_values() {
+    let mut loader = Loader::default();
+    loader.simulate();
+    loader.load("file.db", "", &mut |_| Ok(KNOWN.into())).unwrap();
+    assert_eq!(loader.inert().len(), 8);
+    let database = loader.finish().unwrap();
+    database.handle(Input::Start, Now::for_test(), &mut Vec::new()).unwrap();
+
+    let fields = [
+        "m.DIR",
+        "m.SPMG",
+        "m.RTRY",
+        "m.HLM",
+        "m.RBV",
+        "m.OUT",
+        "m.DTYP",
+        "port.TMOT",
+        "port.UI32MASK",
+        "s.G1",
+        "s.NM64",
+    ];
+    assert_eq!(
+        fields.map(|name| shown(&database, name)),
+        ["Neg", "Go", "10", "10.000", "0.000", "@asyn(M,0)", "asynMotor", "1.000000", "4294967295", "Y", "last"]
+    );
+    assert_eq!(
+        ["scan.D70CV", "scan.P4AR", "parm.SM", "t.AUNIT"].map(|name| shown(&database, name)),
+        ["0.000000", "ABSOLUTE", "FLY", "ur"]
+    );
+    let size = |name: &str| {
+        let facts = database.facts(database.field(name).unwrap());
+        (facts.kind, facts.count_max)
+    };
+    assert_eq!(
+        ["mca.VAL", "scan.P1PA", "scan.D01DA", "port.BOUT", "t.PP0"].map(size),
+        [(Kind::F64, 2048), (Kind::F64, 1000), (Kind::F32, 1000), (Kind::I8, 20), (Kind::F64, 3)]
+    );
+    assert!(database.field("m.VELX").is_none());
+}
+
+#[test]
+fn a_record_of_a_type_whose_fields_are_known_keeps_what_is_put_and_its_own_links_lead_nowhere() {
+    let mut loader = Loader::default();
+    loader.simulate();
+    loader.load("file.db", "", &mut |_| Ok(KNOWN.into())).unwrap();
+    let database = loader.finish().unwrap();
+    let mut events = Vec::new();
+    database.handle(Input::Start, Now::for_test(), &mut events).unwrap();
+    assert!(!events.iter().any(|event| matches!(event, fodo_db::Event::Wanted { .. })), "{events:?}");
+
+    put(&database, "speed", "2.5");
+    put(&database, "m", "7");
+    put(&database, "m.SPMG", "Pause");
+
+    assert_eq!(
+        ["m", "m.VELO", "m.SPMG", "after"].map(|name| shown(&database, name)),
+        ["7.000", "2.500", "Pause", "3.5"]
+    );
+    let (field, mut events) = (database.field("mca.VAL").unwrap(), Vec::new());
+    let input = Input::Put { put: None, field, value: Value::from(vec![1_i32, 2, 3]) };
+    database.handle(input, Now::for_test(), &mut events).unwrap();
+    assert_eq!(database.read(field).value, Value::from(vec![1.0, 2.0, 3.0]));
+    let field = database.field("m.RBV").unwrap();
+    let input = Input::Put { put: None, field, value: Value::from(1.0) };
+    assert!(database.handle(input, Now::for_test(), &mut events).is_err(), "RBV is read only");
+}
+
+#[test]
+fn without_simulation_such_a_record_is_reported_served_and_invalid_and_does_not_process() {
+    let mut loader = Loader::default();
+    let errors = loader.load("file.db", "", &mut |_| Ok(KNOWN.into())).unwrap_err();
+
+    let messages: Vec<String> = errors.iter().map(|error| error.message.clone()).collect();
+    assert_eq!(messages.len(), 8, "{messages:?}");
+    assert!(messages[0].starts_with("no record support for \"motor\", so the record does not process"), "{messages:?}");
+
+    let mut loader = Loader::default();
+    loader.load("file.db", "", &mut |_| Ok(KNOWN.into())).unwrap_err();
+    let database = loader.finish().unwrap();
+    database.handle(Input::Start, Now::for_test(), &mut Vec::new()).unwrap();
+    put(&database, "speed", "2.5");
+    put(&database, "m", "7");
+
+    assert_eq!(
+        ["m.AMSG", "m.SEVR", "m.PACT", "m.VELO"].map(|name| shown(&database, name)),
+        ["no record support \"motor\"", "INVALID", "1", "2.500"]
+    );
 }

@@ -7,6 +7,7 @@ use crate::limit::LOAD_ERRORS_MAX;
 use crate::load::remarks::Placed;
 use crate::load::{LoadError, Loader, is_of_device, link_of};
 use crate::record::device::{Device, INERT};
+use crate::record::field_table::has_table;
 use crate::record::{Record, with};
 
 /// Bytes of AMSG, without its NUL.
@@ -55,12 +56,17 @@ impl Loader {
             .collect()
     }
 
-    /// Records of a DTYP that is not here do not process, unless they are simulated.
+    /// Records of a type or a DTYP that is not here do not process, unless they are simulated.
     pub(super) fn find_unsupported(&mut self) {
         if self.simulates {
             return;
         }
         for (record, cell) in self.records.iter().enumerate() {
+            let kind = cell.record_type();
+            if has_table(kind.name) {
+                self.dead.insert(record as u32, format!("no record support \"{}\"", kind.name).as_str().into());
+                continue;
+            }
             let device = with(&**cell, |body| body.common().device).unwrap_or_default();
             let device = device.checked_sub(INERT).and_then(|index| self.devices.get(usize::from(index)));
             if let Some(device) = device {
@@ -83,6 +89,9 @@ struct Misfit {
 
 fn misfits_of(record: u32, body: &mut dyn Record) -> Vec<Misfit> {
     let kind = body.record_type();
+    if has_table(kind.name) {
+        return Vec::new();
+    }
     let (is_inert, device) = (Device::is_inert(body), Device::of(body));
     let mut found = Vec::new();
     for field in 0..Common::COUNT + kind.rows.len() as u16 {

@@ -39,6 +39,7 @@ use crate::hash::ByName;
 use crate::link::Target;
 use crate::load::remarks::Placed;
 use crate::record::device::Device;
+use crate::record::field_table::has_table;
 use crate::record::{Cell, RecordType, find, link_of, with};
 use crate::routine::{ArrayCall, Call, RoutineFailed, Routines};
 use crate::site::{Nowhere, Site};
@@ -344,11 +345,12 @@ fn join_links(core: &Core, record: u32) {
     let Some(cell) = core.cell(record) else { return };
     let rows = cell.record_type().rows;
     let is_inert = with(cell, |body| Device::is_inert(body)).unwrap_or_default();
+    let has_table = has_table(cell.record_type().name);
     for field in 0..Common::COUNT + rows.len() as u16 {
         let Some(row) = crate::common::row(rows, field).filter(|row| row.dbf.is_link()) else { continue };
         let link = with(cell, |body| link_of(body, field).map(std::mem::take)).flatten();
         let Some(link) = link.filter(|link| link.name().is_some() || !link.text().is_empty()) else { continue };
-        let link = match is_inert && is_of_device(row) {
+        let link = match is_inert && is_of_device(row) || has_table && field >= Common::COUNT {
             true => {
                 let mut link = link;
                 link.lead_to(Target::Constant);
@@ -497,12 +499,18 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Record types of EPICS Base and synApps that are not here: who writes one means it, whatever it is similar to.
-const ELSEWHERE: [&str; 7] = ["asyn", "epid", "motor", "scaler", "sscan", "table", "throttle"];
+/// Record types of synApps that are not here: who writes one means it, whatever it is similar to.
+const ELSEWHERE: [&str; 2] = ["luascript", "throttle"];
 
 /// The record type of a name, or what to say.
 pub(crate) fn record_type(name: &str) -> Result<&'static RecordType, String> {
     find(name).ok_or_else(|| {
+        if has_table(name) {
+            return format!(
+                "no record support for \"{name}\", so the record does not process and is INVALID{}",
+                simulate::INERT_HINT
+            );
+        }
         let is_meant = ELSEWHERE.contains(&name);
         let guess = if is_meant { String::new() } else { error::suggestion(name, crate::record_types()) };
         let mut all: Vec<&str> = crate::record_types().collect();

@@ -9,6 +9,7 @@ use crate::load::error::{Errors, suggestion, too_many_includes};
 use crate::load::lexer::{Lexer, Place, Token, unescaped};
 use crate::load::remarks::is_looked_at;
 use crate::load::{LoadError, Macros, OpenFile, Stage, record_type};
+use crate::record::field_table::has_table;
 
 const STATEMENTS: [&str; 7] = ["record", "grecord", "alias", "breaktable", "include", "path", "addpath"];
 /// Words that begin a statement wherever they begin a line.
@@ -195,8 +196,15 @@ impl Parser<'_, '_, '_, '_, '_> {
         if minds && kind_name != "*" && self.stage.find(&name).is_some() {
             self.repeated(&name, name_place);
         }
+        let is_new = self.stage.find(&name).is_none();
         let record = match self.target(&kind_name, &name) {
-            Ok(record) => Some(record),
+            Ok(record) => {
+                if is_new && has_table(&kind_name) && !self.stage.simulates() {
+                    let message = record_type(&kind_name).err().unwrap_or_default();
+                    self.lose_other(self.lexer.error(kind_place, message));
+                }
+                Some(record)
+            }
             Err(_) if kind_name == "*" && self.stage.is_left_out(&name) => {
                 self.errors.omitted.n_others += 1;
                 None
@@ -255,6 +263,7 @@ impl Parser<'_, '_, '_, '_, '_> {
             return found.ok_or_else(|| (true, missing()));
         }
         let kind = match record_type(kind_name) {
+            Err(_) if has_table(kind_name) => None,
             Err(message) if !self.stage.simulates() || !is_type_name(kind_name) => return Err((false, message)),
             kind => kind.ok(),
         };

@@ -8,6 +8,7 @@ use fodo_data::{Scalar, Text};
 use crate::limit::INERT_DEVICES_MAX;
 use crate::load::{Loader, Stage};
 use crate::record::device::INERT;
+use crate::record::field_table::has_table;
 use crate::record::{RecordType, find, with};
 
 /// What to do about a record type or a DTYP that is not here, and like none that is.
@@ -29,6 +30,9 @@ impl fmt::Display for InertRecords {
         let InertRecords { record_type, device, n_records } = self;
         match device {
             Some(device) => write!(f, "{n_records} {record_type} inert: there is no DTYP \"{device}\""),
+            None if has_table(record_type) => {
+                write!(f, "{n_records} {record_type} inert: there is no record support for this type")
+            }
             None => write!(f, "{n_records} {record_type} inert: there is no such record type"),
         }
     }

@@ -10,6 +10,7 @@ use crate::load::error::suggestion;
 use crate::load::simulate::INERT_HINT;
 use crate::load::{Stage, link_of};
 use crate::put::side;
+use crate::record::field_table::has_table;
 use crate::record::{RecordType, with};
 
 impl Stage<'_> {
@@ -37,7 +38,7 @@ impl Stage<'_> {
             Err(message) if row.dbf == Dbf::Device => {
                 let inert = self.inert_device(text)?;
                 self.set_scalar(record, field, inert);
-                return if self.simulates() { Ok(()) } else { Err(message) };
+                return if self.simulates() || has_table(kind.name) { Ok(()) } else { Err(message) };
             }
             scalar => scalar?,
         };

@@ -1,40 +1,85 @@
-//! What stands for a record of a type that is not here, where such records are simulated: it has the fields of every
-//! record, VAL, and those that its file sets. It keeps what is put to them, and does nothing.
+//! What stands for a record of a type that is not here. If there is a table of its type, it has the fields of that; else the
+//! fields of every record, VAL, and those that its file sets, as texts. It keeps what is put to them, and does nothing.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
-use fodo_data::{Kind, Meta, Reading, Status, Text, Value};
+use fodo_data::{Array, Kind, Limits, Meta, Reading, Scalar, Status, Text, Value};
 
-use crate::common::{Common, number};
+use crate::common::{Common, number, row};
 use crate::field::{ASL0, Dbf, FieldInfo, PP, Slot};
-use crate::limit::{INERT_FIELDS_MAX, INERT_TEXT_BYTES};
-use crate::link::Target;
+use crate::limit::{ELEMENTS_MAX, INERT_FIELDS_MAX, INERT_TEXT_BYTES};
+use crate::link::{Link, Target};
 use crate::post::{Posts, reading};
+use crate::record::array::kind_of;
+use crate::record::field_table::{ArrayOf, CapacityOf, KindOf, Table, table};
 use crate::record::{CHANGED, Cell, Fields, Record, RecordType, lock};
 use crate::step::{Entry, Outcome, Step};
 use crate::turn::Turn;
 
-const VAL: u16 = Common::COUNT;
+macro_rules! places {
+    ($($dbf:ident $rust:ty;)*) => {
+        /// A field of an inert record.
+        #[derive(Clone, Debug)]
+        pub(super) enum Place {
+            $($dbf($rust),)*
+            Array(Array),
+        }
+
+        impl Place {
+            /// A field with nothing in it.
+            pub(super) fn new(dbf: Dbf) -> Place {
+                match dbf {
+                    $(Dbf::$dbf => Place::$dbf(Default::default()),)*
+                    Dbf::Array => Place::Array(Array::empty(Kind::F64)),
+                }
+            }
+
+            pub(super) fn slot(&mut self) -> Slot<'_> {
+                match self {
+                    $(Place::$dbf(place) => Slot::$dbf(place),)*
+                    Place::Array(place) => Slot::Array(place),
+                }
+            }
+        }
+    };
+}
+
+places! {
+    String Text; Char i8; UChar u8; Short i16; UShort u16; Long i32; ULong u32; Int64 i64; UInt64 u64; Float f32;
+    Double f64; Enum u16; Menu u16; Device u16; InLink Link; OutLink Link; FwdLink Link;
+}
 
 /// A record of a type that is not here.
 #[derive(Clone, Debug)]
 struct Inert {
     common: Common,
-    kind: &'static RecordType,
-    /// VAL, where it is a number.
-    number: f64,
-    /// VAL, where the file says a text.
-    text: Text,
-    /// The fields that its file sets, in the order of the rows behind VAL.
-    fields: Vec<Text>,
+    shape: &'static Shape,
+    /// The fields, in the order of the rows.
+    fields: Vec<Place>,
     /// VAL as it was last posted.
-    posted: Value,
+    posted: Option<Value>,
+}
+
+/// The type of inert records.
+#[derive(Debug)]
+struct Shape {
+    record_type: RecordType,
+    /// The fields of a new record.
+    fields: Vec<Place>,
+    arrays: Vec<(usize, ArrayOf)>,
+    /// Whether its fields are those of a table, so that a file adds none.
+    has_table: bool,
 }
 
 /// A new record of a type of this name.
 pub(crate) fn cell(record_type: &str) -> Box<dyn Cell> {
-    InertCell::boxed(plain(record_type))
+    let shape = plain(record_type);
+    let fields = shape.fields.clone();
+    let mut body = Inert { common: Common::default(), shape, fields, posted: None };
+    body.fit_arrays();
+    body.posted = body.value();
+    Box::new(InertCell { shape, body: Mutex::new(body) })
 }
 
 impl Fields for Inert {
@@ -46,26 +91,44 @@ impl Fields for Inert {
         if let Some(slot) = Common::SLOTS.get(usize::from(field)) {
             return Some(slot(&mut self.common));
         }
-        match field - VAL {
-            0 if self.kind.has_text() => Some(Slot::String(&mut self.text)),
-            0 => Some(Slot::Double(&mut self.number)),
-            index => self.fields.get_mut(usize::from(index) - 1).map(Slot::String),
-        }
+        self.fields.get_mut(usize::from(field - Common::COUNT)).map(Place::slot)
     }
 
     fn record_type(&self) -> &'static RecordType {
-        self.kind
+        &self.shape.record_type
     }
 }
 
 impl Record for Inert {
+    fn init(&mut self) {
+        self.fit_arrays();
+        self.posted = self.value();
+    }
+
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
-        if field == VAL {
-            meta.units = self.text_of("EGU").cloned().unwrap_or_default();
-            let digits = self.text_of("PREC").and_then(|text| text.to_str().trim().parse().ok());
-            meta.precision = digits.unwrap_or(meta.precision);
+        let row = row(self.shape.record_type.rows, field)?;
+        crate::meta::ranges(row, meta);
+        if let Some(digits) = self.number("PREC").filter(|_| matches!(row.dbf, Dbf::Float | Dbf::Double)) {
+            meta.precision = crate::meta::precision(row, digits as i16);
+        }
+        if !matches!(row.dbf, Dbf::String | Dbf::Menu)
+            && let Some(Value::Scalar(Scalar::Text(units))) = self.field("EGU")
+        {
+            meta.units = units;
+        }
+        if field == self.shape.record_type.value
+            && let (Some(low), Some(high)) = (self.number("LOPR"), self.number("HOPR"))
+        {
+            meta.display = Limits { low, high };
+            meta.control = meta.display;
         }
         None
+    }
+
+    fn own_facts(&self, field: u16) -> Option<(Kind, u32)> {
+        let index = usize::from(field.checked_sub(Common::COUNT)?);
+        let (_, array) = self.shape.arrays.iter().find(|(of, _)| *of == index)?;
+        Some(self.array_facts(*array))
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
@@ -76,10 +139,44 @@ impl Record for Inert {
 }
 
 impl Inert {
-    /// A field, if its file sets it.
-    fn text_of(&self, name: &str) -> Option<&Text> {
-        let index = self.kind.rows.iter().position(|row| row.name == name)?;
-        self.fields.get(index.checked_sub(1)?)
+    /// What a field holds; `None`: the record does not have it.
+    fn field(&self, name: &str) -> Option<Value> {
+        let index = self.shape.record_type.rows.iter().position(|row| row.name == name)?;
+        self.fields.get(index).map(|place| place.clone().slot().value())
+    }
+
+    fn number(&self, name: &str) -> Option<f64> {
+        self.field(name)?.first()?.to_f64().ok()
+    }
+
+    fn value(&mut self) -> Option<Value> {
+        self.slot(self.shape.record_type.value).map(|slot| slot.value())
+    }
+
+    fn array_facts(&self, array: ArrayOf) -> (Kind, u32) {
+        let number = |index: usize| {
+            let value = self.fields.get(index).and_then(|place| place.clone().slot().value().first());
+            value.and_then(|scalar| scalar.to_f64().ok()).unwrap_or_default()
+        };
+        let kind = match array.kind {
+            KindOf::Fixed(kind) => kind,
+            KindOf::Row(index) => kind_of(number(index) as u16),
+        };
+        let capacity = match array.capacity {
+            CapacityOf::Fixed(capacity) => capacity,
+            CapacityOf::Row(index) => number(index) as u32,
+        };
+        (kind, capacity.clamp(1, ELEMENTS_MAX))
+    }
+
+    /// Arrays are empty and of their own kind before anything is put to them.
+    fn fit_arrays(&mut self) {
+        for (index, array) in &self.shape.arrays {
+            let (kind, _) = self.array_facts(*array);
+            if let Some(Place::Array(array)) = self.fields.get_mut(*index) {
+                *array = Array::empty(kind);
+            }
+        }
     }
 
     fn monitor(&mut self, posts: &mut Posts) {
@@ -87,34 +184,27 @@ impl Inert {
             self.common.raise(Status::UDF, self.common.undefined_severity);
         }
         let mut mask = posts.alarms(self);
-        let value = if self.kind.has_text() { self.text.clone().into() } else { self.number.into() };
+        let value = self.value();
         if value != self.posted {
             self.posted = value;
             mask |= CHANGED;
         }
         if !mask.is_empty() {
-            posts.post(self, VAL, mask);
+            let field = self.shape.record_type.value;
+            posts.post(self, field, mask);
         }
     }
 }
 
-/// An inert record behind its lock; its type is that of this one record.
+/// An inert record behind its lock.
 struct InertCell {
-    kind: &'static RecordType,
+    shape: &'static Shape,
     body: Mutex<Inert>,
-}
-
-impl InertCell {
-    fn boxed(kind: &'static RecordType) -> Box<dyn Cell> {
-        let (common, text, posted) = (Common::default(), Text::EMPTY, Value::from(0.0));
-        let body = Inert { common, kind, number: 0.0, text, fields: Vec::new(), posted };
-        Box::new(InertCell { kind, body: Mutex::new(body) })
-    }
 }
 
 impl Cell for InertCell {
     fn record_type(&self) -> &'static RecordType {
-        self.kind
+        &self.shape.record_type
     }
 
     fn visit(&self, visit: &mut dyn FnMut(&mut dyn Record)) {
@@ -139,20 +229,23 @@ impl Cell for InertCell {
     }
 
     fn duplicate(&self) -> Box<dyn Cell> {
-        Box::new(InertCell { kind: self.kind, body: Mutex::new(lock(&self.body).clone()) })
+        Box::new(InertCell { shape: self.shape, body: Mutex::new(lock(&self.body).clone()) })
     }
 
     fn grown(&self, field: &str, value: &Text) -> Option<Box<dyn Cell>> {
-        let becomes_text = field == "VAL" && !self.kind.has_text() && value.to_str().trim().parse::<f64>().is_err();
-        let is_new =
-            number(self.kind.rows, field).is_none() && self.kind.rows.len() < INERT_FIELDS_MAX && is_name(field);
-        if !becomes_text && !is_new {
+        let rows = self.shape.record_type.rows;
+        let becomes_text = field == "VAL" && !self.shape.has_text() && value.to_str().trim().parse::<f64>().is_err();
+        let is_new = number(rows, field).is_none() && rows.len() < INERT_FIELDS_MAX && is_name(field);
+        if self.shape.has_table || !becomes_text && !is_new {
             return None;
         }
-        let kind = grown(self.kind, field);
-        let mut body = Inert { kind, ..lock(&self.body).clone() };
-        body.fields.resize(kind.rows.len() - 1, Text::EMPTY);
-        Some(Box::new(InertCell { kind, body: Mutex::new(body) }))
+        let shape = grown(self.shape, field);
+        let mut body = Inert { shape, ..lock(&self.body).clone() };
+        match body.fields.first_mut().filter(|_| becomes_text) {
+            Some(value) => *value = Place::new(Dbf::String),
+            None => body.fields.push(Place::new(Dbf::String)),
+        }
+        Some(Box::new(InertCell { shape, body: Mutex::new(body) }))
     }
 }
 
@@ -165,10 +258,10 @@ fn is_name(field: &str) -> bool {
         && field.bytes().all(is_part)
 }
 
-impl RecordType {
-    /// Whether VAL of an inert record is a text.
+impl Shape {
+    /// Whether VAL is a text.
     fn has_text(&self) -> bool {
-        self.rows.first().is_some_and(|value| value.dbf == Dbf::String)
+        self.record_type.rows.first().is_some_and(|value| value.dbf == Dbf::String)
     }
 }
 
@@ -176,36 +269,51 @@ impl RecordType {
 /// sets of fields, which are few beside their records.
 #[derive(Default)]
 struct Shapes {
-    /// With VAL alone, by name.
-    plain: HashMap<String, &'static RecordType>,
+    /// With the fields of a table, or with VAL alone, by name.
+    plain: HashMap<String, &'static Shape>,
     /// With one field more than another shape, which is found by its address.
-    grown: HashMap<(usize, String), &'static RecordType>,
+    grown: HashMap<(usize, String), &'static Shape>,
 }
 
 static SHAPES: LazyLock<Mutex<Shapes>> = LazyLock::new(Mutex::default);
 
-fn plain(name: &str) -> &'static RecordType {
+fn plain(name: &str) -> &'static Shape {
     let mut shapes = lock(&SHAPES);
-    shapes.plain.entry(name.to_owned()).or_insert_with(|| shape(name.to_owned().leak(), vec![value_row(Dbf::Double)]))
-}
-
-/// A type with one more field, or with a text for its VAL.
-fn grown(kind: &'static RecordType, field: &str) -> &'static RecordType {
-    let mut shapes = lock(&SHAPES);
-    let key = (std::ptr::from_ref(kind).addr(), field.to_owned());
-    shapes.grown.entry(key).or_insert_with(|| {
-        let mut rows = kind.rows.to_vec();
-        match rows.first_mut().filter(|_| field == "VAL") {
-            Some(value) => *value = value_row(Dbf::String),
-            None => rows.push(text_row(field.to_owned().leak(), Dbf::String, 0)),
-        }
-        shape(kind.name, rows)
+    shapes.plain.entry(name.to_owned()).or_insert_with(|| {
+        let of_table = table(name);
+        let has_table = of_table.is_some();
+        let table = of_table.unwrap_or_else(|| Table {
+            rows: vec![value_row(Dbf::Double)],
+            places: vec![Place::new(Dbf::Double)],
+            arrays: Vec::new(),
+        });
+        shape(name.to_owned().leak(), table, has_table)
     })
 }
 
-fn shape(name: &'static str, rows: Vec<FieldInfo>) -> &'static RecordType {
+/// A type with one more field, or with a text for its VAL.
+fn grown(of: &'static Shape, field: &str) -> &'static Shape {
+    let mut shapes = lock(&SHAPES);
+    let key = (std::ptr::from_ref(of).addr(), field.to_owned());
+    shapes.grown.entry(key).or_insert_with(|| {
+        let mut table = Table { rows: of.record_type.rows.to_vec(), places: of.fields.clone(), arrays: Vec::new() };
+        match table.rows.first_mut().filter(|_| field == "VAL") {
+            Some(value) => *value = value_row(Dbf::String),
+            None => {
+                table.rows.push(text_row(field.to_owned().leak(), Dbf::String, 0));
+                table.places.push(Place::new(Dbf::String));
+            }
+        }
+        shape(of.record_type.name, table, false)
+    })
+}
+
+fn shape(name: &'static str, table: Table, has_table: bool) -> &'static Shape {
+    let Table { rows, places, arrays } = table;
+    let value = rows.iter().position(|row| row.name == "VAL").unwrap_or_default() as u16;
     let create = || cell("");
-    Box::leak(Box::new(RecordType { name, rows: rows.leak(), devices: &[], value: VAL, create }))
+    let record_type = RecordType { name, rows: rows.leak(), devices: &[], value: Common::COUNT + value, create };
+    Box::leak(Box::new(Shape { record_type, fields: places, arrays, has_table }))
 }
 
 fn value_row(dbf: Dbf) -> FieldInfo {

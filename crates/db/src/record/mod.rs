@@ -31,6 +31,7 @@ pub(crate) mod device;
 mod dfanout;
 mod event;
 mod fanout;
+pub(crate) mod field_table;
 mod histogram;
 pub(crate) mod inert;
 mod inputs;
