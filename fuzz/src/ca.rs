@@ -74,8 +74,8 @@ fn feed_client(bytes: &[u8], length: usize) {
         payload_bytes_max: PAYLOAD_BYTES_MAX,
     };
     let mut circuit = client::Circuit::new(&config, now);
-    circuit.create(Cid(1), "one");
-    circuit.create(Cid(2), "two");
+    circuit.create(Cid(1), "one", now);
+    circuit.create(Cid(2), "two", now);
     let mut events = Vec::new();
     let mut next_id = 0;
     for piece in bytes.chunks(length) {

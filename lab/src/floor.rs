@@ -350,7 +350,7 @@ mod tests {
         };
 
         for name in ["x", "1234567", "12345678", "lab:000000", "ca:test:counter01"] {
-            client.create(Cid(1), name);
+            client.create(Cid(1), name, now);
             server.created(Cid(1), double, 1, Rights { read: true, write: true });
             assert_eq!(grown(&client, &server), create(name), "{name}");
         }

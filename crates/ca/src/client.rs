@@ -39,25 +39,41 @@ pub enum Event {
     CreateFailed { cid: Cid },
     /// What may be done with the channel; comes before `Created` and at every change.
     Rights { cid: Cid, rights: Rights },
-    /// A get ended: a reading, or the status that says why not.
-    ReadDone { ioid: Ioid, result: Result<Reading, Eca> },
+    /// A get ended: a reading of that type, or the status that says why not.
+    ReadDone { ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca> },
     /// A put with completion ended.
     WriteDone { ioid: Ioid, result: Result<(), Eca> },
-    /// An update of a subscription, or the status that says why there is none.
-    Update { subscription: SubscriptionId, result: Result<Reading, Eca> },
+    /// An update of a subscription, of that type, or the status that says why there is none.
+    Update { subscription: SubscriptionId, dbr: DbrType, result: Result<Reading, Eca> },
     /// The server took a channel away (SERVER_DISCONN).
     ChannelGone { cid: Cid },
-    /// The server complains about a message (ERROR), with its own words.
-    /// `ioid`: of the operation that it ends.
-    Complaint { cid: Option<Cid>, ioid: Option<Ioid>, status: Eca, text: String },
+    /// The server rejected a request (ERROR); `text` is its own explanation, which may be empty.
+    Complaint { about: About, status: Eca, text: String },
     /// The server knows who serves a name: `server`, or itself.
     Claimed { cid: Cid, server: Option<SocketAddr> },
+    /// The server has sent nothing for [`limit::CREATE_ANSWER`] although a channel waits for its confirmation.
+    CreateUnanswered,
     /// Nothing was heard for so long that the circuit counts as unresponsive; it stays open.
     Unresponsive,
     /// It is heard again after [`Event::Unresponsive`].
     Responsive,
     /// The circuit is of no more use; nothing follows.
     Closed(Closed),
+}
+
+/// Which request a server rejected with ERROR, as far as its message identifies it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A get or a put with completion, which ends with the message.
+    Operation(Ioid),
+    /// A subscription, which delivers no update for now.
+    Subscription(SubscriptionId),
+    /// A put without completion to this channel.
+    Put(Cid),
+    /// Another request for this channel.
+    Channel(Cid),
+    /// The message names no channel.
+    Circuit,
 }
 
 /// Who is told what happens on a circuit.
@@ -106,6 +122,8 @@ pub struct Circuit {
     framer: Framer,
     inner: Inner,
     liveness: Liveness,
+    /// When silence counts as no answer to the channels that wait for their confirmation.
+    create_until: Option<Instant>,
     echo_after: Duration,
 }
 
@@ -118,6 +136,8 @@ struct Inner {
     counts: HashMap<Sid, u32>,
     /// Memory for the arrays of answers, by whom they are for.
     rooms: HashMap<Ioid, Array>,
+    /// CREATE_CHAN requests without an answer.
+    n_creating: usize,
     payload_bytes_max: usize,
     is_closed: bool,
 }
@@ -141,11 +161,12 @@ impl Circuit {
             server_minor: 0,
             counts: HashMap::new(),
             rooms: HashMap::new(),
+            n_creating: 0,
             payload_bytes_max: config.payload_bytes_max,
             is_closed: false,
         };
         let liveness = Liveness::Heard(now.monotonic + config.echo_after);
-        Circuit { framer: Framer::default(), inner, liveness, echo_after: config.echo_after }
+        Circuit { framer: Framer::default(), inner, liveness, create_until: None, echo_after: config.echo_after }
     }
 
     /// Asks for names, as of a name server; `searches` are those of a datagram
@@ -155,7 +176,9 @@ impl Circuit {
     }
 
     /// Asks for a channel.
-    pub fn create(&mut self, cid: Cid, name: &str) {
+    pub fn create(&mut self, cid: Cid, name: &str, now: Now) {
+        self.inner.n_creating += 1;
+        self.create_until.get_or_insert(now.monotonic + limit::CREATE_ANSWER);
         let request = Request::CreateChan { cid, minor: u32::from(MINOR_VERSION) };
         self.inner.outbox.push(|bytes| message::encode_text(bytes, |size| request.header(size), name.as_bytes()));
     }
@@ -224,6 +247,9 @@ impl Circuit {
         if let Err(reason) = self.framer.feed(bytes, now, &mut telling) {
             telling.close(reason);
         }
+        if self.create_until.is_some() || self.inner.n_creating > 0 {
+            self.create_until = (self.inner.n_creating > 0).then(|| now.monotonic + limit::CREATE_ANSWER);
+        }
     }
 
     /// Does what is due.
@@ -242,13 +268,22 @@ impl Circuit {
             }
             _ => {}
         }
+        if self.create_until.is_some_and(|until| now.monotonic >= until) {
+            self.create_until = None;
+            events.push(Event::CreateUnanswered);
+        }
     }
 
     /// The latest moment to call [`Circuit::tick`].
     pub fn deadline(&self) -> Option<Instant> {
-        match self.liveness {
-            Liveness::Heard(until) | Liveness::Asked(until) if !self.inner.is_closed => Some(until),
-            _ => None,
+        let liveness = match self.liveness {
+            _ if self.inner.is_closed => return None,
+            Liveness::Heard(until) | Liveness::Asked(until) => Some(until),
+            Liveness::Silent => None,
+        };
+        match (liveness, self.create_until) {
+            (Some(liveness), Some(create)) => Some(liveness.min(create)),
+            (liveness, create) => liveness.or(create),
         }
     }
 
@@ -301,21 +336,21 @@ impl<L: Listener> Telling<'_, L> {
 
     /// The get of that number ends.
     #[inline(always)]
-    fn read_done(&mut self, ioid: Ioid, result: Result<Reading, Eca>) {
+    fn read_done(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) {
         if !self.inner.rooms.is_empty() {
             self.inner.rooms.remove(&ioid);
         }
-        self.listener.event(Event::ReadDone { ioid, result });
+        self.listener.event(Event::ReadDone { ioid, dbr, result });
     }
 
     /// A large value has come, or why it is not taken.
     fn give(&mut self, header: &Header, result: Result<Reading, Eca>) {
         let of = |status: Eca| if status.is_success() { result } else { Err(status) };
         match Answer::from_header(header) {
-            Answer::ReadNotify { status, ioid, .. } => self.read_done(ioid, of(status)),
+            Answer::ReadNotify { dbr, status, ioid, .. } => self.read_done(ioid, dbr, of(status)),
             // It may have ended while the value came.
-            Answer::EventAdd { status, subscription, .. } if self.listener.wants(subscription) => {
-                self.listener.event(Event::Update { subscription, result: of(status) });
+            Answer::EventAdd { dbr, status, subscription, .. } if self.listener.wants(subscription) => {
+                self.listener.event(Event::Update { subscription, dbr, result: of(status) });
             }
             _ => {}
         }
@@ -329,6 +364,7 @@ impl<L: Listener> Telling<'_, L> {
                 self.listener.event(Event::WriteDone { ioid, result });
             }
             Answer::CreateChan { dbr, count, cid, sid } => {
+                self.inner.n_creating = self.inner.n_creating.saturating_sub(1);
                 if dbr.level() != Some(Level::Plain) {
                     return self.close("a channel of a type that is none");
                 }
@@ -338,7 +374,10 @@ impl<L: Listener> Telling<'_, L> {
                 self.listener.event(Event::Created { cid, sid, native: dbr, count });
             }
             Answer::AccessRights { cid, rights } => self.listener.event(Event::Rights { cid, rights }),
-            Answer::CreateChFail { cid } => self.listener.event(Event::CreateFailed { cid }),
+            Answer::CreateChFail { cid } => {
+                self.inner.n_creating = self.inner.n_creating.saturating_sub(1);
+                self.listener.event(Event::CreateFailed { cid });
+            }
             Answer::ServerDisconn { cid } => self.listener.event(Event::ChannelGone { cid }),
             Answer::Error { cid, status } => self.complaint(cid, status, payload),
             Answer::Version { minor, .. } => self.inner.server_minor = minor,
@@ -366,13 +405,15 @@ impl<L: Listener> Telling<'_, L> {
         let request = Header::decode(payload);
         let n_header = request.map_or(payload.len(), |(_, n_header)| n_header);
         let text = message::text(&payload[n_header..]).unwrap_or_default();
-        let cid = (cid != Cid(u32::MAX)).then_some(cid);
-        let ioid = request.and_then(|(request, _)| match Request::from_header(&request) {
-            Request::ReadNotify { ioid, .. } | Request::WriteNotify { ioid, .. } => Some(ioid),
-            _ => None,
-        });
+        let about = match request.map(|(request, _)| Request::from_header(&request)) {
+            Some(Request::ReadNotify { ioid, .. } | Request::WriteNotify { ioid, .. }) => About::Operation(ioid),
+            Some(Request::EventAdd { subscription, .. }) => About::Subscription(subscription),
+            _ if cid == Cid(u32::MAX) => About::Circuit,
+            Some(Request::Write { .. }) => About::Put(cid),
+            _ => About::Channel(cid),
+        };
         let text = String::from_utf8_lossy(text).into_owned();
-        self.listener.event(Event::Complaint { cid, ioid, status, text });
+        self.listener.event(Event::Complaint { about, status, text });
     }
 }
 
@@ -422,11 +463,11 @@ impl<L: Listener> Receiver for Telling<'_, L> {
             Answer::EventAdd { dbr, count, status, subscription } => {
                 if self.listener.wants(subscription) {
                     let result = decode(status, dbr, count, payload);
-                    self.listener.event(Event::Update { subscription, result });
+                    self.listener.event(Event::Update { subscription, dbr, result });
                 }
             }
             Answer::ReadNotify { dbr, count, status, ioid } => {
-                self.read_done(ioid, decode(status, dbr, count, payload));
+                self.read_done(ioid, dbr, decode(status, dbr, count, payload));
             }
             _ => self.rare(header, payload),
         }
@@ -479,5 +520,53 @@ mod tests {
 
         circuit.received(&[0; 16], start + Duration::from_secs(90), &mut events);
         assert_eq!(events, [Event::Unresponsive, Event::Responsive]);
+    }
+
+    #[test]
+    fn a_server_that_stays_silent_after_a_channel_was_requested_is_reported_once_per_silence() {
+        let start = Now::for_test();
+        let mut circuit = Circuit::new(&config(), start);
+        let mut events = Vec::new();
+
+        circuit.create(Cid(1), "x", start);
+        let due = circuit.deadline().unwrap();
+        circuit.tick(start + limit::CREATE_ANSWER, &mut events);
+        circuit.tick(start + limit::CREATE_ANSWER * 2, &mut events);
+        assert_eq!((due, &events[..]), (start.monotonic + limit::CREATE_ANSWER, &[Event::CreateUnanswered][..]));
+
+        // ECHO is a sign of life; CREATE_CH_FAIL is the answer.
+        let heard = start + Duration::from_secs(10);
+        circuit.received(&[0, 23, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], heard, &mut events);
+        assert_eq!(circuit.deadline(), Some(heard.monotonic + limit::CREATE_ANSWER));
+        circuit.received(&[0, 26, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], heard, &mut events);
+        assert_eq!(circuit.deadline(), Some(heard.monotonic + Duration::from_secs(30)));
+        assert_eq!(events, [Event::CreateUnanswered, Event::CreateFailed { cid: Cid(1) }]);
+    }
+
+    #[test]
+    fn a_complaint_names_the_request_that_it_is_about() {
+        let start = Now::for_test();
+        let mut circuit = Circuit::new(&config(), start);
+        let requests = [
+            (Request::ReadNotify { dbr: DbrType(6), count: 1, sid: Sid(2), ioid: Ioid(3) }, About::Operation(Ioid(3))),
+            (
+                Request::EventAdd { dbr: DbrType(6), count: 1, sid: Sid(2), subscription: SubscriptionId(4) },
+                About::Subscription(SubscriptionId(4)),
+            ),
+            (Request::Write { dbr: DbrType(6), count: 1, sid: Sid(2), ioid: Ioid(0) }, About::Put(Cid(1))),
+            (Request::ClearChannel { sid: Sid(2), cid: Cid(1) }, About::Channel(Cid(1))),
+        ];
+
+        for (request, about) in requests {
+            let (mut payload, mut bytes, mut events) = (Vec::new(), Vec::new(), Vec::new());
+            request.encode(&mut payload);
+            payload.extend_from_slice(b"not now\0");
+            Answer::Error { cid: Cid(1), status: Eca::PUTFAIL }.header(payload.len()).encode(&mut bytes);
+            bytes.extend_from_slice(&payload);
+
+            circuit.received(&bytes, start, &mut events);
+
+            assert_eq!(events, [Event::Complaint { about, status: Eca::PUTFAIL, text: "not now".into() }]);
+        }
     }
 }

@@ -47,6 +47,10 @@ pub const CHANNEL_BYTES: usize = 128;
 /// What a subscription costs, likewise, with the watch on a PV that nobody else of its circuit listens to.
 pub const SUBSCRIPTION_BYTES: usize = 768;
 
+/// How long a server may be silent while channels wait for its confirmation, before their names are searched for elsewhere
+/// as well: longer than an IOC that starts is busy. The search costs one datagram, and the circuit stays open.
+pub const CREATE_ANSWER: Duration = Duration::from_secs(2);
+
 /// The shortest time between two searches for a name, and the first wait for an answer.
 pub const SEARCH_PERIOD_MIN: Duration = Duration::from_millis(32);
 
@@ -68,6 +72,10 @@ pub const SEARCH_GRID: Duration = Duration::from_millis(16);
 /// The first searches for the channels of a lost server are spread over this: the clients of that
 /// server do not shout at once, and nobody waits for long.
 pub const LOST_SPREAD: Duration = Duration::from_millis(50);
+
+/// From here on the period of a name whose server was lost grows by a quarter with each search instead of doubling: a server
+/// that restarts elsewhere is found soon, for twenty searches per name in its first minute.
+pub const LOST_PERIOD: Duration = Duration::from_secs(1);
 
 /// Likewise the searches for all names after a reason to ask for them out of turn.
 pub const BOOST_SPREAD: Duration = Duration::from_millis(100);

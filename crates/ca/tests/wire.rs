@@ -198,11 +198,11 @@ fn client_config() -> client::Config {
 }
 
 /// Has the client do what libca did.
-fn act(circuit: &mut client::Circuit, cids: &HashMap<Sid, Cid>, message: &Message) {
+fn act(circuit: &mut client::Circuit, cids: &HashMap<Sid, Cid>, message: &Message, now: Now) {
     let payload = &message.payload;
     match Request::from_header(&message.header) {
         Request::CreateChan { cid, .. } => {
-            circuit.create(cid, std::str::from_utf8(fodo_ca::message::text(payload).unwrap()).unwrap());
+            circuit.create(cid, std::str::from_utf8(fodo_ca::message::text(payload).unwrap()).unwrap(), now);
         }
         Request::ReadNotify { dbr, count, sid, ioid } => circuit.read(sid, dbr, count, ioid),
         Request::WriteNotify { dbr, count, sid, ioid } => {
@@ -273,7 +273,7 @@ fn client_life(recording: &Recording, piece: usize) -> (Vec<client::Event>, Vec<
     let (mut events, mut said, mut cids) = (Vec::new(), Vec::new(), HashMap::new());
     for (way, bytes, messages) in recording.turns() {
         match way {
-            Way::ToServer => messages.iter().for_each(|message| act(&mut circuit, &cids, message)),
+            Way::ToServer => messages.iter().for_each(|message| act(&mut circuit, &cids, message, now)),
             Way::ToClient => bytes.chunks(piece).for_each(|piece| circuit.received(piece, now, &mut events)),
         }
         cids.extend(events.iter().filter_map(|event| match event {

@@ -12,9 +12,9 @@ pub enum Exit {
     Done = 0,
     /// What no other code names: a file, the environment, the network of this host.
     Other = 1,
-    /// A PV was claimed by nobody.
+    /// No server claimed the name of a PV.
     NotFound = 3,
-    /// A server was found, then no answer came, or the circuit was lost.
+    /// A server was found, then no answer came that can be used, or the circuit was lost.
     NoAnswer = 4,
     /// A server said no: access rights, or the status of the operation.
     Refused = 5,
@@ -29,7 +29,9 @@ impl Exit {
     pub fn of(error: &Error) -> Exit {
         match error {
             Error::NotFound { .. } => Exit::NotFound,
-            Error::NoAnswer { .. } | Error::Disconnected { .. } => Exit::NoAnswer,
+            Error::NoAnswer { .. } | Error::Dropped { .. } | Error::Disconnected { .. } | Error::WrongReply { .. } => {
+                Exit::NoAnswer
+            }
             Error::Refused { .. } => Exit::Refused,
             Error::Misuse { .. } => Exit::BadValue,
             Error::System { .. } | Error::Closed { .. } => Exit::Other,
@@ -78,8 +80,8 @@ Exit codes:
   0  done
   1  something on this host: a file, the environment, a port
   2  the command line cannot be understood
-  3  not found: nobody claimed the name in time
-  4  no answer: claimed, then silent or disconnected
+  3  not found: no server claimed the name in time
+  4  no answer: claimed, then silent, disconnected, or not what was requested
   5  refused: access rights, or the server's status
   6  a value that cannot be converted or sent
   7  several PVs failed, for different reasons";
@@ -100,7 +102,7 @@ const TERMINAL: &str = "  \
 pub fn explain(error: &Error) -> String {
     match error {
         Error::NotFound { pv, after } => format!(
-            "nobody claimed \"{pv}\" within {} s: is its IOC running, and is its subnet in EPICS_CA_ADDR_LIST?",
+            "no server claimed \"{pv}\" within {} s: is its IOC running, and is its subnet in EPICS_CA_ADDR_LIST?",
             after.as_secs_f64()
         ),
         Error::NoAnswer { pv, server, after } => format!(
@@ -108,6 +110,13 @@ pub fn explain(error: &Error) -> String {
              a longer --timeout may help",
             after.as_secs_f64()
         ),
+        Error::Dropped { pv, server } => format!(
+            "\"{pv}\": {server} claimed the name, then closed the connection before it confirmed the channel: is its IOC \
+             starting or ending, or has it no room for another client?"
+        ),
+        Error::WrongReply { pv, server, reply } => {
+            format!("\"{pv}\": {server} sent {reply}: this is a fault of that server")
+        }
         Error::Disconnected { pv, server } => {
             format!("\"{pv}\": the circuit to {server} was lost: was its IOC stopped? try again")
         }
@@ -132,13 +141,16 @@ pub fn explain_refusal(refusal: &Refusal) -> String {
         Refusal::WriteAccess => {
             "allows this user no writing: is the field read-only, or is it the IOC's access security?".to_owned()
         }
-        Refusal::Status(eca) => format!("refused: {eca}"),
+        Refusal::Status { status, text } if text.is_empty() => format!("refused: {status}"),
+        // Quoted, since it may hold control characters.
+        Refusal::Status { status, text } => format!("refused: {status}; it says {text:?}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fodo_ca::eca::Eca;
     use std::time::Duration;
 
     fn not_found() -> Error {
@@ -149,8 +161,17 @@ mod tests {
     fn a_missing_pv_is_explained_with_what_to_do() {
         assert_eq!(
             explain(&not_found()),
-            "nobody claimed \"x:y\" within 5 s: is its IOC running, and is its subnet in EPICS_CA_ADDR_LIST?"
+            "no server claimed \"x:y\" within 5 s: is its IOC running, and is its subnet in EPICS_CA_ADDR_LIST?"
         );
+    }
+
+    #[test]
+    fn the_words_of_a_server_are_quoted_and_cannot_command_a_terminal() {
+        let refusal = Refusal::Status { status: Eca::PUTFAIL, text: "no\x1b[2J beam".into() };
+        let text = explain_refusal(&refusal);
+
+        assert!(text.starts_with(&format!("refused: {}", Eca::PUTFAIL)), "{text}");
+        assert!(text.ends_with("; it says \"no\\u{1b}[2J beam\""), "{text}");
     }
 
     #[test]

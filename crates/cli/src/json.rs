@@ -25,8 +25,8 @@ JSON keys (--json prints one object per line):
   status    the alarm's reason, NO_ALARM when there is none
   meta      with --meta: precision, display, warning, alarm, control (each [low, high]), states
   error     instead of all but pv when it failed: code (the exit code), class, message
-  event     monitor only: update, connected, disconnected, unresponsive, responsive, refused,
-            closed; rights: read and write say what is allowed now; merged: n updates were
+  event     monitor only: update, connected, disconnected, unresponsive, responsive, closed;
+            refused and wrong_reply (an update that was dropped) with a message; rights: read and write say what is allowed now; merged: n updates were
             merged into the next; with --stats at the end stats: received, merged,
             delivered, longest_gap_s, n_disconnected";
 

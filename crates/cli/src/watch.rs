@@ -98,6 +98,11 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Why a PV is not connected after this time; `None` when it is.
+    pub fn why_inactive(&self, pv: usize, waited: Duration) -> Option<Error> {
+        self.channel(pv)?.why_inactive(waited)
+    }
+
     /// The channel of a PV.
     pub fn channel(&self, pv: usize) -> Option<&Channel> {
         self.pvs.get(pv).map(|watched| &watched.channel)

@@ -38,7 +38,7 @@ fn a_name_that_nobody_claims_is_code_3_for_every_verb() {
 
         assert_eq!(output.status.code(), Some(3), "{verb:?}: {}", text(&output.stderr));
         let expected =
-            "nobody claimed \"no:such\" within 0.1 s: is its IOC running, and is its subnet in EPICS_CA_ADDR_LIST?";
+            "no server claimed \"no:such\" within 0.1 s: is its IOC running, and is its subnet in EPICS_CA_ADDR_LIST?";
         assert!(text(&output.stderr).contains(expected), "{verb:?}: {}", text(&output.stderr));
     }
 }

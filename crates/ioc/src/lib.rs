@@ -25,7 +25,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub use guard::{Policy, PutNote, TellPut};
 pub use metrics::LeftOut;
@@ -220,7 +220,9 @@ impl Ioc {
         };
         let server = Server::start_telling(config, source, log.clone()).map_err(IocError::Server)?;
         crank.set_signal(server.rights_signal());
-        let outside = self.links.map(|config| Outside::start(&crank, Context::new(config)));
+        // A put through a link ends when the record at its other end has processed, however long that takes.
+        let links = self.links.map(|config| ClientConfig { operation_timeout: Duration::MAX, ..config });
+        let outside = links.map(|config| Outside::start(&crank, Context::new(config)));
         let outside = outside.transpose().map_err(IocError::System)?;
         let page = self.metrics.map(|(listener, left_out)| {
             let (crank, observer, started) = (crank.clone(), server.observer(), SystemTime::now());

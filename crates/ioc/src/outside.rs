@@ -365,7 +365,10 @@ fn tell(crank: &Crank, errands: &Weak<Errands>, wish: &Wish, event: MonitorEvent
         }
         Wish::Input(name) => match event {
             MonitorEvent::Update(reading) => crank.hear_input(name, Some(reading)),
-            MonitorEvent::Disconnected | MonitorEvent::Unresponsive | MonitorEvent::Refused(_) => {
+            MonitorEvent::Disconnected
+            | MonitorEvent::Unresponsive
+            | MonitorEvent::Refused(_)
+            | MonitorEvent::WrongReply(_) => {
                 crank.hear_input(name, None);
             }
             _ => {}
@@ -381,7 +384,9 @@ fn news(event: MonitorEvent) -> Option<News> {
         MonitorEvent::Unresponsive => News::Silent,
         MonitorEvent::Responsive => News::HeardAgain,
         MonitorEvent::Disconnected => News::Lost,
-        MonitorEvent::Merged(_) | MonitorEvent::Refused(_) | MonitorEvent::Closed => return None,
+        MonitorEvent::Merged(_) | MonitorEvent::Refused(_) | MonitorEvent::WrongReply(_) | MonitorEvent::Closed => {
+            return None;
+        }
     })
 }
 

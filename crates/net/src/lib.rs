@@ -22,7 +22,7 @@ mod timers;
 
 pub use client::{
     Channel, ChannelState, Context, Counts, Detail, Error, Executor, Facts, Given, Job, Monitor, MonitorEvent,
-    MonitorOptions, Notice, Operation, Priority, Refusal, Request, WhenFull, many,
+    MonitorOptions, Notice, Operation, Priority, Refusal, Request, WhenFull, WrongReply, many,
 };
 pub use config::{ClientConfig, ConfigError, Host, Quotas, ServerConfig};
 pub use fodo_ca::Rights;

@@ -27,6 +27,20 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 /// server would claim it again at once.
 pub const SEARCH_PAUSE: Duration = Duration::from_millis(32);
 
+/// How long the claim of a server that could not be used is passed over, so that another server that has the name can claim
+/// it: the round trip of a large network.
+pub const OTHER_CLAIM: Duration = Duration::from_millis(100);
+
+/// How often an operation is tried on the circuit of its channel while that changes circuits: each attempt needs a circuit to
+/// be lost between two locks, so a few are more than ever happen.
+pub const ISSUE_ATTEMPTS: usize = 8;
+
+/// How long an operation that is awaited may take, unless its context says otherwise: the default of the client commands.
+pub const OPERATION: Duration = Duration::from_secs(5);
+
+/// Operations that are awaited before those that have ended are looked for among them.
+pub const AWAITED_SWEEP: usize = 64;
+
 /// How often that pause doubles while nothing changes: up to 16 s.
 pub const SEARCH_PAUSE_DOUBLINGS: u32 = 9;
 

@@ -159,7 +159,7 @@ fn errors_tell_nobody_claimed_from_refused() {
     let refused = fixed.put(2.0, PATIENCE).unwrap_err();
 
     assert!(matches!(not_found, Error::NotFound { .. }), "{not_found:?}");
-    assert!(matches!(refused, Error::Refused { refusal: Refusal::Status(_), .. }), "{refused:?}");
+    assert!(matches!(refused, Error::Refused { refusal: Refusal::Status { .. }, .. }), "{refused:?}");
     assert!(not_found.to_string().contains("absent"));
 }
 
@@ -198,7 +198,7 @@ fn a_put_whose_completion_is_dropped_is_refused() {
 
     assert!(panicked.is_err());
     let refused = put.wait(PATIENCE);
-    assert!(matches!(refused, Err(Error::Refused { refusal: Refusal::Status(_), .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Refused { refusal: Refusal::Status { .. }, .. })), "{refused:?}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Pair {
         let mut server = Server::new(&server::Config { payload_bytes_max: 16 << 20 }, now);
         let mut sids = Vec::new();
         for number in 0..N_PVS {
-            client.create(Cid(number), &format!("pv:{number:06}"));
+            client.create(Cid(number), &format!("pv:{number:06}"), now);
             sids.push(server.created(Cid(number), PLAIN_DOUBLE, 1, Rights { read: true, write: true }));
         }
         let mut pair = Pair { client, server, now, sids };

@@ -28,11 +28,13 @@ pub(super) struct Name<N> {
     /// The moment of the next search.
     pub(super) at: Instant,
     period_ms: u32,
+    /// Its server was lost: it is searched for more often than a name that no server has had.
+    pub(super) is_lost: bool,
 }
 
 impl<N> Name<N> {
     pub(super) fn new(of: N, at: Instant, period: Duration) -> Name<N> {
-        let mut name = Name { of, at, period_ms: 0 };
+        let mut name = Name { of, at, period_ms: 0, is_lost: false };
         name.set_period(period);
         name
     }

@@ -46,7 +46,8 @@ fn every_operation_ends_once_and_every_update_is_accounted_for() {
 fn a_circuit_that_loses_its_peer_within_a_message_says_so_at_its_deadline() {
     for seed in seeds(50) {
         let mut world = World::new(Chance::Seed(seed));
-        world.client.create(0, 4);
+        let now = world.now;
+        world.client.create(0, 4, now);
         let bytes = world.client.circuit.ready().to_vec();
         let cut = 1 + world.chance.below(bytes.len() - 1);
         let mut events = Vec::new();

@@ -212,10 +212,10 @@ impl ClientEnd {
         self.next
     }
 
-    pub fn create(&mut self, pv: usize, n_pvs: usize) {
+    pub fn create(&mut self, pv: usize, n_pvs: usize, now: Now) {
         let cid = Cid(self.number());
         self.creating.insert(cid, pv < n_pvs);
-        self.circuit.create(cid, &format!("pv{pv}"));
+        self.circuit.create(cid, &format!("pv{pv}"), now);
     }
 
     fn read(&mut self, sid: Sid, dbr: DbrType) {
@@ -265,7 +265,7 @@ impl ClientEnd {
                 self.channels.push((cid, sid, count));
             }
             client::Event::CreateFailed { cid } => assert_eq!(self.creating.remove(&cid), Some(false)),
-            client::Event::ReadDone { ioid, result } => {
+            client::Event::ReadDone { ioid, result, .. } => {
                 self.reads.remove(&ioid).expect("a read ends once");
                 number(&result.unwrap());
             }
@@ -273,7 +273,7 @@ impl ClientEnd {
                 self.writes.remove(&ioid).expect("a write ends once");
                 result.unwrap();
             }
-            client::Event::Update { subscription, result } => {
+            client::Event::Update { subscription, result, .. } => {
                 let wanted = self.wanted.get_mut(&subscription.0).expect("updates of what is wanted only");
                 let number = number(&result.unwrap());
                 assert!(wanted.last.is_none_or(|last| last < number), "{:?} {number}", wanted.last);
@@ -370,7 +370,7 @@ impl World {
         match (self.chance.below(16), channel) {
             (0, _) => {
                 let pv = self.chance.below(self.server.pvs.len() + 1);
-                self.client.create(pv, self.server.pvs.len());
+                self.client.create(pv, self.server.pvs.len(), self.now);
             }
             (1, Some((_, sid, _))) => self.client.read(sid, dbr),
             (2, Some((_, sid, count))) => {

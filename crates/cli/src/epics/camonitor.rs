@@ -152,10 +152,11 @@ impl<'a> Lines<'a> {
             MonitorEvent::Disconnected | MonitorEvent::Unresponsive | MonitorEvent::Closed => {
                 self.complaint(name, pv, "*** disconnected", now)
             }
-            MonitorEvent::Refused(Refusal::Status(eca)) => {
-                let text = format!("*** CA error {}", status::message(*eca));
+            MonitorEvent::Refused(Refusal::Status { status, .. }) => {
+                let text = format!("*** CA error {}", status::message(*status));
                 self.complaint(name, pv, &text, now)
             }
+            MonitorEvent::WrongReply(reply) => self.complaint(name, pv, &format!("*** CA error {reply}"), now),
             MonitorEvent::Refused(_) => self.complaint(name, pv, "*** no read access", now),
         }
     }

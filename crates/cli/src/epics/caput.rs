@@ -140,7 +140,7 @@ fn error_mark() -> &'static str {
 
 fn reason(error: &Error) -> String {
     match error {
-        Error::Refused { refusal: Refusal::Status(eca), .. } => status::message(*eca),
+        Error::Refused { refusal: Refusal::Status { status, .. }, .. } => status::message(*status),
         Error::Refused { refusal: Refusal::WriteAccess, .. } => "Write access denied".to_owned(),
         Error::Misuse { reason, .. } => reason.clone(),
         _ => "Virtual circuit disconnect".to_owned(),

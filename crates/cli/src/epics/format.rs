@@ -251,11 +251,16 @@ impl Style {
 pub fn complaint(error: &Error) -> String {
     match error {
         Error::Refused { refusal: Refusal::ReadAccess, .. } => "*** no read access".to_owned(),
-        Error::Refused { refusal: Refusal::Status(eca), .. } => format!("*** CA error {}", status::message(*eca)),
-        Error::NoAnswer { .. } => "*** no data available (timeout)".to_owned(),
-        Error::NotFound { .. } | Error::Disconnected { .. } | Error::Closed { .. } | Error::Refused { .. } => {
-            "*** not connected".to_owned()
+        Error::Refused { refusal: Refusal::Status { status, .. }, .. } => {
+            format!("*** CA error {}", status::message(*status))
         }
+        Error::WrongReply { reply, .. } => format!("*** CA error {reply}"),
+        Error::NoAnswer { .. } => "*** no data available (timeout)".to_owned(),
+        Error::NotFound { .. }
+        | Error::Dropped { .. }
+        | Error::Disconnected { .. }
+        | Error::Closed { .. }
+        | Error::Refused { .. } => "*** not connected".to_owned(),
         Error::Misuse { reason, .. } | Error::System { reason, .. } => format!("*** CA error {reason}"),
     }
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use fodo_ca::eca::Eca;
 use fodo_data::{Acknowledge, Limits};
 use fodo_net::{
-    Alarm, Array, Detail, Error, Facts, Kind, Meta, MonitorEvent, Reading, Refusal, Request, Scalar, Severity, Status,
-    Text, TimeStamp, Value,
+    Alarm, Array, Detail, Error, Facts, Kind, Meta, MonitorEvent, Reading, Request, Scalar, Severity, Status, Text,
+    TimeStamp, Value,
 };
 
 use super::Outlet;
@@ -304,7 +304,7 @@ impl Plant for Golden {
         if self.put(&name, &value) || !confirmed {
             return Ok(());
         }
-        Err(Error::Refused { pv: name, server, refusal: Refusal::Status(Eca::PUTFAIL) })
+        Err(Error::Refused { pv: name, server, refusal: Eca::PUTFAIL.into() })
     }
 }
 

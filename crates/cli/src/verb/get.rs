@@ -135,7 +135,7 @@ mod tests {
             "x:a       1.00 mm    2027-01-15 08:00:00.000001 +00:00\n\
              x:longer  -20.00 mm  2027-01-15 08:00:00.000001 +00:00  MAJOR LOLO\n"
         );
-        assert!(err.starts_with("fodo: nobody claimed \"x:gone\" within 5 s"), "{err}");
+        assert!(err.starts_with("fodo: no server claimed \"x:gone\" within 5 s"), "{err}");
         assert_eq!(exit, Exit::NotFound);
     }
 

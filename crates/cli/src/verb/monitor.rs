@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fodo_net::{Counts, Error, EventMask, Meta, MonitorEvent, MonitorOptions, Operation, Reading};
+use fodo_net::{Counts, EventMask, Meta, MonitorEvent, MonitorOptions, Operation, Reading};
 use serde_json::{Map, Value as Json};
 
 use crate::client::{ClientFlags, META, ValueFlags, meta_of, seconds};
@@ -56,7 +56,8 @@ Examples:
   fodo monitor --json --for 60 --stats x:wave > wave.ndjson
 
 It ends at a signal (Ctrl-C), after --events or --for. A PV that is not found within --timeout is
-told on stderr and watched for all the same; it decides the exit code when it never came. A line that
+reported on stderr, with the server that claimed it if one did, and watched for all the same; it decides the exit
+code when it never came. A line that
 begins with --- behind the name marks a gap: updates that were merged, or a time without a server. With
 --stats, `received` came from the server, `merged` were replaced by later ones because this program
 was too slow, `delivered` were printed; the rest was waiting when it ended.";
@@ -106,10 +107,10 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
             }
         }
     }
-    let ends = known.iter().map(|known| match (known.is_refused, known.was_connected) {
+    let ends = known.iter().enumerate().map(|(index, known)| match (known.is_refused, known.was_connected) {
         (true, _) => Exit::Refused,
         (false, true) => Exit::Done,
-        (false, false) => Exit::NotFound,
+        (false, false) => watch.why_inactive(index, Duration::ZERO).map_or(Exit::Done, |error| Exit::of(&error)),
     });
     Ok(ends.fold(end, Exit::and))
 }
@@ -178,9 +179,10 @@ fn watch_all(
         }
         if missing_at.is_some_and(|missing_at| now >= missing_at) {
             missing_at = None;
-            for (pv, _) in arguments.pvs.iter().zip(known.iter()).filter(|(_, known)| !known.was_connected) {
-                let error = Error::NotFound { pv: pv.clone(), after: arguments.client.timeout };
-                writeln!(outlet.err, "fodo: {} (still watching for it)", explain(&error))?;
+            for (index, _) in known.iter().enumerate().filter(|(_, known)| !known.was_connected) {
+                if let Some(error) = watch.why_inactive(index, arguments.client.timeout) {
+                    writeln!(outlet.err, "fodo: {} (still watching for it)", explain(&error))?;
+                }
             }
         }
     }
@@ -211,6 +213,15 @@ impl Known {
             object
         };
         let said = |words: &str| format!("{pv:<width$}  {words}\n");
+        let plain = |name: &str, words: &str| if as_json { json::line(head(name)) } else { said(words) };
+        let reported = |name: &str, words: String| {
+            if !as_json {
+                return said(&words);
+            }
+            let mut object = head(name);
+            object.insert("message".into(), words.into());
+            json::line(object)
+        };
         match event {
             MonitorEvent::Connected(facts) => {
                 let was_connected = std::mem::replace(&mut self.was_connected, true);
@@ -247,26 +258,20 @@ impl Known {
             MonitorEvent::Merged(n) => {
                 said(&format!("--- {n} updates merged into the next: they came faster than they are taken"))
             }
-            MonitorEvent::Unresponsive if as_json => json::line(head("unresponsive")),
-            MonitorEvent::Unresponsive => said("its server is silent; the last value may be stale"),
-            MonitorEvent::Responsive if as_json => json::line(head("responsive")),
-            MonitorEvent::Responsive => said("its server is heard again"),
+            MonitorEvent::Unresponsive => plain("unresponsive", "its server is silent; the last value may be stale"),
+            MonitorEvent::Responsive => plain("responsive", "its server is heard again"),
             MonitorEvent::Disconnected if as_json => json::line(head("disconnected")),
             MonitorEvent::Disconnected => {
                 self.lost_at = Some(Instant::now());
                 said("--- disconnected; looking for it")
             }
-            MonitorEvent::Closed if as_json => json::line(head("closed")),
-            MonitorEvent::Closed => said("closed"),
+            MonitorEvent::Closed => plain("closed", "closed"),
             MonitorEvent::Refused(refusal) => {
                 self.is_refused = true;
-                let words = format!("its server {}", explain_refusal(&refusal));
-                if !as_json {
-                    return said(&words);
-                }
-                let mut object = head("refused");
-                object.insert("message".into(), words.into());
-                json::line(object)
+                reported("refused", format!("its server {}", explain_refusal(&refusal)))
+            }
+            MonitorEvent::WrongReply(reply) => {
+                reported("wrong_reply", format!("--- its server sent {reply}, which was dropped"))
             }
         }
     }

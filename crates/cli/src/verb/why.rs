@@ -29,7 +29,7 @@ Examples:
   fodo why --json x:motor | jq '.verdict'
 
 Every step is taken by itself: the search at each address, the claims of all servers, the connection to
-each of them, the channel, its rights, its value. Nothing is written. A PV that nobody claims takes the
+each of them, the channel, its rights, its value. Nothing is written. A PV that no server claims takes the
 whole --timeout, since a slow server may still answer.
 
 JSON keys: pv, searched (address, outcome: sent nobody_listens not_sent, reason), claims (server, after_s,
@@ -134,7 +134,7 @@ fn judge_search(diagnosis: &Diagnosis, is_record_there: bool) -> Verdict {
     }
     verdict(
         Exit::NotFound,
-        format!("nobody claimed the name within {:.1} s", diagnosis.waited.as_secs_f64()),
+        format!("no server claimed the name within {:.1} s", diagnosis.waited.as_secs_f64()),
         "is the name spelled as in the database (capitals count), does its IOC run, and is the broadcast address of its \
          subnet, or its own address, among those above? UDP has to pass in both directions",
     )

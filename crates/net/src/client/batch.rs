@@ -1,19 +1,22 @@
 //! Operations that are asked and waited for together. Those on one circuit have one entry in its table and one place for
 //! what they give, and cost one wake.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use fodo_ca::dbr::DbrType;
+use fodo_ca::eca::Eca;
 use fodo_ca::{Cid, Ioid};
-use fodo_data::Meta;
+use fodo_data::{Meta, Reading};
 
 use super::channel::{Channel, ChannelCore, Seating};
-use super::circuit::{Circuit, Place};
+use super::circuit::{Circuit, Expected, Place};
 use super::operation::{Given, Operation, Outcome, Task, deadline_after, given};
-use super::{Error, Refusal};
+use super::{Error, Refusal, WrongReply};
 
 /// Asks for `n` operations at once and waits until the last has ended or `timeout` has passed; the results are in their
 /// order. `of`: the channel and the task of each.
@@ -110,7 +113,7 @@ impl Part {
             let channel = || of(index).0.core();
             given(match ended {
                 Some(Ok(outcome)) => Ok(outcome),
-                Some(Err(failure)) => Err(failure.error(channel(), &self.circuit)),
+                Some(Err(failure)) => Err(failure.error(channel(), self.circuit.server())),
                 None => Err(channel().timed_out(timeout)),
             })
         })
@@ -129,22 +132,62 @@ impl End {
     }
 }
 
-/// Why an operation of a batch gave nothing. Its channel's name is known to who waits.
+/// Why an operation failed on a circuit. The caller adds the name of its channel.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     Refused(Refusal),
+    WrongReply(WrongReply),
     Disconnected,
     Closed,
 }
 
 impl Failure {
-    fn error(self, channel: &ChannelCore, circuit: &Circuit) -> Error {
-        let (pv, server) = (channel.name().to_owned(), circuit.server());
+    pub(super) fn error(self, channel: &ChannelCore, server: SocketAddr) -> Error {
+        let pv = channel.name().to_owned();
         match self {
             Failure::Refused(refusal) => Error::Refused { pv, server, refusal },
+            Failure::WrongReply(reply) => Error::WrongReply { pv, server, reply },
             Failure::Disconnected => Error::Disconnected { pv, server },
             Failure::Closed => channel.closed(),
         }
+    }
+}
+
+/// What a server sends to end an operation.
+pub(super) enum Reply {
+    /// READ_NOTIFY, with the type of the value.
+    Value(DbrType, Result<Reading, Eca>),
+    /// WRITE_NOTIFY.
+    Written(Result<(), Eca>),
+    /// Anything that ends both.
+    Failure(Failure),
+}
+
+impl Reply {
+    /// How an operation ends; `expected`: what a get waits for, nothing for a put. `None` for a reply of the other kind: it
+    /// is a server's mistake, and the right one may still come.
+    #[inline(always)]
+    pub(super) fn end(
+        self,
+        expected: Option<&Expected>,
+        meta: &mut Option<Arc<Meta>>,
+    ) -> Option<Result<Outcome, Failure>> {
+        let refused = |status: Eca| Failure::Refused(status.into());
+        Some(match (self, expected) {
+            (Reply::Value(_, Err(status)), Some(_)) => Err(refused(status)),
+            (Reply::Value(dbr, Ok(mut reading)), Some(expected)) => match expected.check(dbr, &mut reading.value) {
+                Ok(()) => {
+                    if let Some(meta) = meta.take() {
+                        reading.meta = Some(meta);
+                    }
+                    Ok(Outcome::Reading(reading))
+                }
+                Err(reply) => Err(Failure::WrongReply(reply)),
+            },
+            (Reply::Written(result), None) => result.map(|()| Outcome::Written).map_err(refused),
+            (Reply::Failure(failure), _) => Err(failure),
+            _ => return None,
+        })
     }
 }
 
@@ -160,9 +203,8 @@ pub(super) struct Batch {
 
 struct Member {
     cid: Cid,
-    is_get: bool,
-    /// See [`Place::is_array`].
-    is_array: bool,
+    /// The reply to a get; nothing for a put.
+    expected: Option<Expected>,
     progress: Progress,
 }
 
@@ -193,7 +235,7 @@ impl Batch {
     /// The request of the next operation is on its way.
     pub(super) fn issued(&mut self, cid: Cid, task: &Task, place: Place) {
         let progress = Progress::Issued(None);
-        self.members.push(Member { cid, is_get: matches!(task, Task::Get(_)), is_array: place.is_array(), progress });
+        self.members.push(Member { cid, expected: task.expected(place), progress });
         self.n_left += 1;
     }
 
@@ -210,22 +252,12 @@ impl Batch {
         }
     }
 
-    /// One ends here, if it is of that kind; gives whom to wake once no lock is held.
-    pub(super) fn end(
-        &mut self,
-        ioid: Ioid,
-        is_get: Option<bool>,
-        mut result: Result<Outcome, Failure>,
-    ) -> Option<Thread> {
+    /// One ends here, if it waits for such a reply; gives whom to wake once no lock is held.
+    #[inline]
+    pub(super) fn end(&mut self, ioid: Ioid, reply: Reply) -> Option<Thread> {
         let member = self.member(ioid)?;
         let Progress::Issued(meta) = &mut member.progress else { return None };
-        if is_get.is_some_and(|is_get| is_get != member.is_get) {
-            return None;
-        }
-        if let Ok(outcome) = &mut result {
-            outcome.complete(meta.take(), member.is_array);
-        }
-        member.progress = Progress::Ended(result);
+        member.progress = Progress::Ended(reply.end(member.expected.as_ref(), meta)?);
         self.n_left -= 1;
         self.look()
     }

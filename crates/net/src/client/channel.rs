@@ -1,23 +1,23 @@
+mod claims;
 mod state;
 mod unconfirmed;
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fodo_ca::eca::Eca;
-use fodo_ca::search::{Claim, Named};
+use fodo_ca::search::Named;
 use fodo_ca::{Cid, Rights};
 use fodo_data::{Array, Kind, Reading, Value};
 
-use self::state::{Phase, State, Trouble};
+pub(super) use self::state::Trouble;
+use self::state::{Phase, State};
 use super::circuit::{Afterwards, Circuit, Place, Seat};
 use super::monitor::{Callback, Monitor, MonitorCore, MonitorEvent, MonitorOptions};
 use super::notice::Notice;
 use super::operation::{Given, Operation, OperationCore, Task};
-use super::search::is_one_server;
 use super::{ContextCore, Error, Facts, Priority, Refusal, Request};
+use crate::limit;
 use crate::sync::lock;
 
 /// Where a channel stands; the comment says what it waits for.
@@ -85,54 +85,14 @@ impl ChannelCore {
         self.cid
     }
 
-    /// A server has claimed the names of channels that share their circuits, this one among them.
-    pub(super) fn claimed(&self, server: SocketAddr, all: &[(Arc<ChannelCore>, Claim)]) {
-        let mut channels = all.iter().map(|(channel, _)| channel);
-        if !channels.any(|channel| matches!(lock(&channel.state).phase, Phase::Searching)) {
-            return;
-        }
-        // There is none when the system gives no socket now.
-        let is_asked = self.context.circuit_to(server, self.priority).is_ok_and(|circuit| circuit.create(all));
-        if !is_asked {
-            all.iter().for_each(|(channel, _)| channel.search_again(server));
-        }
-    }
-
-    /// This circuit asks for it now, unless it is not wanted any more, or there already.
-    pub(super) fn connecting(&self, circuit: &Arc<Circuit>) -> bool {
-        let mut state = lock(&self.state);
-        let is_wanted = matches!(state.phase, Phase::Searching);
-        if is_wanted {
-            state.phase = Phase::Connecting(circuit.clone());
-        }
-        is_wanted
-    }
-
-    /// A server has claimed the name that is another's already; the user is told once.
-    pub(super) fn claimed_too(&self, ignored: SocketAddr) {
-        let mut state = lock(&self.state);
-        let (Phase::Connecting(circuit) | Phase::Active(circuit, ..)) = &state.phase else { return };
-        let used = circuit.server();
-        if !state.is_double_told && !is_one_server(used, ignored) {
-            state.is_double_told = true;
-            drop(state);
-            self.context.tell(Notice::TwoServers { pv: self.name.to_string(), used, ignored });
-        }
-    }
-
     /// Somebody waits for it.
     pub(super) fn hurry(&self) {
         self.context.search().hurry();
     }
 
-    /// There is no circuit to the server that has claimed it.
-    fn search_again(self: &Arc<Self>, server: SocketAddr) {
-        let mut state = lock(&self.state);
-        if matches!(state.phase, Phase::Searching) {
-            let pause = state.until_active().failed(Trouble::Claimed(server));
-            drop(state);
-            self.context.search().start(self.clone(), pause);
-        }
+    /// Ends an operation of it that is awaited at its deadline.
+    pub(super) fn end_in_time(&self, operation: &Arc<OperationCore>) {
+        self.context.deadlines().add(operation);
     }
 
     /// What the server allows; its monitors are told of a change while it is active.
@@ -144,20 +104,29 @@ impl ChannelCore {
         }
     }
 
-    /// Whether the server is heard; its monitors are told.
-    pub(super) fn set_responsive(&self, is_responsive: bool, afterwards: &mut Afterwards) {
+    /// Whether the server of an active channel is heard; its monitors are told. While it is not, the name is searched for as
+    /// well: the server may have gone without a word, and be back under another address.
+    pub(super) fn set_responsive(self: &Arc<Self>, is_responsive: bool, afterwards: &mut Afterwards) {
         let mut state = lock(&self.state);
-        if let Phase::Active(_, _, responsive) = &mut state.phase {
-            *responsive = is_responsive;
-            afterwards.woken.extend(state.monitors.iter().map(|monitor| monitor.heard(is_responsive)));
+        let Phase::Active(_, _, responsive) = &mut state.phase else { return };
+        *responsive = is_responsive;
+        afterwards.woken.extend(state.monitors.iter().map(|monitor| monitor.heard(is_responsive)));
+        match is_responsive {
+            true => state.until_active = None,
+            false => state.until_active().is_sought = true,
+        }
+        drop(state);
+        match is_responsive {
+            true => self.context.search().stop(self.cid),
+            false => self.context.search().start_lost(self.clone()),
         }
     }
 
-    /// The server complains about something of this channel that has no answer of its own.
-    pub(super) fn complained(&self, status: Eca) {
+    /// The server has rejected the request for this channel, in its own words.
+    pub(super) fn complained(&self, refusal: Refusal) {
         let mut state = lock(&self.state);
-        if let Phase::Connecting(circuit) | Phase::Active(circuit, ..) = &state.phase {
-            let trouble = Trouble::Refused(circuit.server(), Refusal::Status(status));
+        if let Phase::Connecting(circuit) = &state.phase {
+            let trouble = Trouble::Refused(circuit.server(), refusal);
             state.until_active().trouble = Some(trouble);
         }
     }
@@ -175,7 +144,11 @@ impl ChannelCore {
             return None;
         }
         state.phase = Phase::Active(circuit.clone(), place, true);
-        let mut operations = state.until_active.take().map(|until| until.waiting).unwrap_or_default();
+        let until = state.until_active.take();
+        if until.as_ref().is_some_and(|until| until.is_sought) {
+            self.context.search().stop(self.cid);
+        }
+        let mut operations = until.map(|until| until.waiting).unwrap_or_default();
         operations.retain(|(operation, task)| match state.ended(&self.name, task) {
             None => true,
             Some(result) => {
@@ -217,7 +190,7 @@ impl ChannelCore {
     ///
     /// A server that claims names and then cannot be used would claim them again at once, so the
     /// search of a channel that was not active waits longer each time.
-    pub(super) fn lost(self: &Arc<Self>, server: SocketAddr, refusal: Option<Refusal>, afterwards: &mut Afterwards) {
+    pub(super) fn lost(self: &Arc<Self>, trouble: Trouble, afterwards: &mut Afterwards) {
         let mut state = lock(&self.state);
         if matches!(state.phase, Phase::Closed) {
             return;
@@ -229,20 +202,19 @@ impl ChannelCore {
                 afterwards.woken.push(monitor.disconnected());
             }
         }
-        if refusal == Some(Refusal::Channel) {
+        if let Some(until) = &mut state.until_active {
+            until.is_sought = false;
+        }
+        if let Trouble::Refused(_, Refusal::Channel) = trouble {
             for (operation, _) in state.until_active().waiting.drain(..) {
-                let error = Error::Refused { pv: self.name.to_string(), server, refusal: Refusal::Channel };
+                let error = trouble.error(self.name.to_string(), Duration::ZERO);
                 afterwards.woken.push(operation.end(Err(error)));
             }
         }
-        if was_active && refusal.is_none() {
+        if was_active && !matches!(trouble, Trouble::Refused(..)) {
             drop(state);
             return self.context.search().start_lost(self.clone());
         }
-        let trouble = match refusal {
-            Some(refusal) => Trouble::Refused(server, refusal),
-            None => Trouble::Claimed(server),
-        };
         let pause = state.until_active().failed(trouble);
         drop(state);
         self.context.search().start(self.clone(), pause);
@@ -264,15 +236,16 @@ impl ChannelCore {
     pub(super) fn timed_out(&self, after: Duration) -> Error {
         let pv = self.name.to_string();
         let state = lock(&self.state);
-        match (state.until_active.as_ref().and_then(|until| until.trouble.as_ref()), &state.phase) {
-            (Some(Trouble::Refused(server, refusal)), _) => {
-                Error::Refused { pv, server: *server, refusal: refusal.clone() }
-            }
-            (_, Phase::Connecting(circuit) | Phase::Active(circuit, ..)) => {
+        let trouble = state.until_active.as_ref().and_then(|until| until.trouble.as_ref());
+        match (&state.phase, trouble) {
+            // What the same server did before says more than that it has not answered this time.
+            (Phase::Connecting(circuit) | Phase::Active(circuit, ..), trouble)
+                if trouble.is_none_or(|trouble| trouble.server() != circuit.server()) =>
+            {
                 Error::NoAnswer { pv, server: circuit.server(), after }
             }
-            (Some(Trouble::Claimed(server)), _) => Error::NoAnswer { pv, server: *server, after },
-            (None, _) => Error::NotFound { pv, after },
+            (_, Some(trouble)) => trouble.error(pv, after),
+            (_, None) => Error::NotFound { pv, after },
         }
     }
 
@@ -294,7 +267,8 @@ impl ChannelCore {
     /// Starts a task. `is_driven`: its caller waits for it at once; `room`: memory for its answer.
     fn start(self: &Arc<Self>, task: Task, is_driven: bool, room: Option<Array>) -> Arc<OperationCore> {
         let operation = OperationCore::new(self.clone(), room);
-        loop {
+        let mut lost = None;
+        for _ in 0..limit::ISSUE_ATTEMPTS {
             let (circuit, place) = {
                 let mut state = lock(&self.state);
                 match &state.phase {
@@ -323,9 +297,13 @@ impl ChannelCore {
             if circuit.issue(&operation, &task, place, is_driven) {
                 return operation;
             }
-            // The circuit was lost between the two locks; the channel will say so in a moment.
-            std::thread::yield_now();
+            // The circuit was lost between the two locks; the channel is on another one, or searched for.
+            lost = Some(circuit.server());
         }
+        if let Some(server) = lost {
+            operation.end(Err(Error::Disconnected { pv: self.name.to_string(), server })).wake();
+        }
+        operation
     }
 
     pub(super) fn is_of(&self, context: &ContextCore) -> bool {
@@ -425,6 +403,16 @@ impl Channel {
     /// What the server says of it; `None` while it is not active. No round trip.
     pub fn facts(&self) -> Option<Facts> {
         self.core().facts()
+    }
+
+    /// Why it is not active after having waited for so long, as an operation would report it; `None` while it is active. No
+    /// round trip.
+    pub fn why_inactive(&self, waited: Duration) -> Option<Error> {
+        match self.state() {
+            ChannelState::Active | ChannelState::Unresponsive => None,
+            ChannelState::Closed => Some(self.core().closed()),
+            ChannelState::Searching | ChannelState::Connecting => Some(self.core().timed_out(waited)),
+        }
     }
 
     /// Waits until it is active: search, TCP connection if there is none to that server, one round trip.

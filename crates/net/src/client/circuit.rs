@@ -17,14 +17,15 @@ use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
 use fodo_ca::client::{Circuit as Machine, Event};
+use fodo_ca::dbr::DbrType;
 use fodo_ca::search::Claim;
 use fodo_ca::{Cid, Ioid, Roster, Sid, SubscriptionId};
 use fodo_data::{EventMask, Meta, Now};
 use mio::Token;
 
-pub(super) use self::place::{Place, as_array};
+pub(super) use self::place::{Expected, Place};
 use super::batch::{Batch, Failure};
-use super::channel::ChannelCore;
+use super::channel::{ChannelCore, Trouble};
 use super::monitor::MonitorCore;
 use super::numbering::Numbering;
 use super::operation::{OperationCore, Waiter};
@@ -88,34 +89,33 @@ pub(super) struct Afterwards {
 enum InProgress {
     Operation {
         operation: Arc<OperationCore>,
-        is_get: bool,
-        /// See [`Place::is_array`].
-        is_array: bool,
+        /// The reply to a get; nothing for a put.
+        expected: Option<Expected>,
         /// What the first of two requests has given.
         meta: Option<Arc<Meta>>,
     },
-    /// Units, limits and labels for that operation.
-    Description(Ioid),
+    /// Units, limits and labels for that operation, and the type that has them.
+    Description(Ioid, DbrType),
 }
 
 /// A subscription on the circuit.
 enum Subscribed {
-    /// Brings the updates of a monitor; whether they are arrays, see [`Place::is_array`].
-    Updates(Arc<MonitorCore>, bool),
-    /// Keeps its units, limits and labels up to date.
-    Description(Arc<MonitorCore>),
+    /// Brings the updates of a monitor.
+    Updates(Arc<MonitorCore>, Expected),
+    /// Keeps its units, limits and labels up to date, which this type has.
+    Description(Arc<MonitorCore>, DbrType),
 }
 
 impl Subscribed {
     fn monitor(&self) -> &Arc<MonitorCore> {
         match self {
-            Subscribed::Updates(monitor, _) | Subscribed::Description(monitor) => monitor,
+            Subscribed::Updates(monitor, _) | Subscribed::Description(monitor, _) => monitor,
         }
     }
 
     fn into_monitor(self) -> Arc<MonitorCore> {
         match self {
-            Subscribed::Updates(monitor, _) | Subscribed::Description(monitor) => monitor,
+            Subscribed::Updates(monitor, _) | Subscribed::Description(monitor, _) => monitor,
         }
     }
 }
@@ -194,6 +194,7 @@ impl Circuit {
 
     /// Asks for channels, now or as soon as the connection is open. False when it is closed.
     pub(super) fn create(self: &Arc<Self>, claimed: &[(Arc<ChannelCore>, Claim)]) -> bool {
+        let now = clock::now();
         let mut state = lock(&self.state);
         if state.phase == Phase::Closed {
             return false;
@@ -202,9 +203,12 @@ impl Circuit {
             // One that is given up meanwhile is so before this, or takes itself out of the circuit behind it.
             if channel.connecting(self) {
                 state.closes_when_sent = false;
-                state.machine.create(channel.cid(), channel.name());
+                state.machine.create(channel.cid(), channel.name(), now);
                 state.channels.insert(channel.cid(), channel.clone());
             }
+        }
+        if let (Some(token), Some(due)) = (state.token, state.machine.deadline()) {
+            self.reactor.call_at(token, due);
         }
         self.close_if_unused(&mut state);
         self.flush(&mut state);
@@ -227,6 +231,17 @@ impl Circuit {
             self.flush_soon(&mut state);
             self.close_if_unused(&mut state);
         }
+        self.release(state);
+    }
+
+    /// Gives a channel up here, since another server has claimed its name while this one is silent.
+    pub(super) fn abandon(self: &Arc<Self>, channel: &ChannelCore) {
+        let mut state = lock(&self.state);
+        if let (Some(place), Phase::Open) = (channel.place_on(self), state.phase) {
+            state.machine.clear(channel.cid(), place.sid);
+        }
+        self.lose(&mut state, channel.cid(), Trouble::Claimed(self.server));
+        self.close_if_unused(&mut state);
         self.release(state);
     }
 
@@ -259,12 +274,13 @@ impl Circuit {
         let options = monitor.options();
         let description = place.description(&options.request).map(|dbr| {
             // First, so that the first update has it already.
-            let description = state.subscriptions.insert(Subscribed::Description(monitor.clone()));
+            let description = state.subscriptions.insert(Subscribed::Description(monitor.clone(), dbr));
             state.machine.subscribe(place.sid, dbr, 1, EventMask::PROPERTY, description);
             description
         });
         let (dbr, count) = place.asked(&options.request);
-        let subscription = state.subscriptions.insert(Subscribed::Updates(monitor.clone(), place.is_array()));
+        let subscription =
+            state.subscriptions.insert(Subscribed::Updates(monitor.clone(), place.expected(&options.request)));
         state.machine.subscribe(place.sid, dbr, count, options.mask, subscription);
         let seat = Seat { place, subscription, description };
         monitor.placed(self, seat);
@@ -358,7 +374,7 @@ impl Circuit {
         let is_lost = |of: &InProgress| match (of, only) {
             (_, None) => true,
             (InProgress::Operation { operation, .. }, Some(cid)) => cid == operation.channel().cid(),
-            (InProgress::Description(_), Some(_)) => false,
+            (InProgress::Description(..), Some(_)) => false,
         };
         for lost in operations.extract(is_lost) {
             let InProgress::Operation { operation, .. } = lost else { continue };
@@ -375,6 +391,7 @@ impl Circuit {
         if state.phase == Phase::Closed {
             return;
         }
+        let was_open = state.phase == Phase::Open;
         state.phase = Phase::Closed;
         if state.role.reader() == Reader::Reactor {
             self.deregister();
@@ -390,8 +407,13 @@ impl Circuit {
         self.drop_operations(state, None);
         let subscriptions = state.subscriptions.take_all();
         state.afterwards.dropped.extend(subscriptions.into_iter().map(Subscribed::into_monitor));
+        let trouble = match refusal {
+            Some(refusal) => Trouble::Refused(self.server, refusal),
+            None if was_open => Trouble::Dropped(self.server),
+            None => Trouble::Claimed(self.server),
+        };
         for channel in std::mem::take(&mut state.channels).into_values() {
-            channel.lost(self.server, refusal.clone(), &mut state.afterwards);
+            channel.lost(trouble.clone(), &mut state.afterwards);
         }
         state.role.everybody().for_each(Thread::unpark);
     }
@@ -445,7 +467,7 @@ impl State {
             if self.phase == Phase::Open {
                 let request = &subscribed.monitor().options().request;
                 let (dbr, count) = match (&subscribed, seat.place.description(request)) {
-                    (Subscribed::Description(_), Some(dbr)) => (dbr, 1),
+                    (Subscribed::Description(..), Some(dbr)) => (dbr, 1),
                     _ => seat.place.asked(request),
                 };
                 self.machine.cancel(seat.place.sid, dbr, count, subscription);

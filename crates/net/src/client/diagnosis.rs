@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use fodo_ca::client::{Circuit, Config, Event};
+use fodo_ca::client::{About, Circuit, Config, Event};
 use fodo_ca::dbr::{DbrType, Level};
 use fodo_ca::message::{MINOR_VERSION, Request};
 use fodo_ca::search::{Claim, Searcher};
@@ -277,7 +277,7 @@ fn visit(pv: &str, server: SocketAddr, config: &ClientConfig, patience: Duration
         }
     };
     let mut call = Call { stream, circuit: Circuit::new(&identity(config), clock::now()), end: start + patience };
-    call.circuit.create(CID, pv);
+    call.circuit.create(CID, pv, clock::now());
     let mut rights = Rights { read: false, write: false };
     let created = call.until(|event| match event {
         Event::Rights { rights: given, .. } => {
@@ -333,8 +333,10 @@ impl Call {
     fn read(&mut self, sid: Sid, dbr: DbrType) -> Option<Result<Box<Reading>, Refusal>> {
         self.circuit.read(sid, dbr, 0, IOID);
         let answer = self.until(|event| match event {
-            Event::ReadDone { ioid: IOID, result } => Some(result.map(Box::new).map_err(Refusal::Status)),
-            Event::Complaint { ioid: Some(IOID), status, .. } => Some(Err(Refusal::Status(status))),
+            Event::ReadDone { ioid: IOID, result, .. } => Some(result.map(Box::new).map_err(Refusal::from)),
+            Event::Complaint { about: About::Operation(IOID), status, text } => {
+                Some(Err(Refusal::Status { status, text }))
+            }
             _ => None,
         });
         answer.ok()

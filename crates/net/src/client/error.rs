@@ -2,12 +2,13 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 
 /// Why an operation did not give what it was asked for; the variant says whose turn it is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
-    /// Nobody claimed the name in time.
+    /// No server claimed the name in time.
     NotFound {
         /// The name.
         pv: String,
@@ -23,6 +24,13 @@ pub enum Error {
         /// How long was waited.
         after: Duration,
     },
+    /// A server claimed the name, then closed the connection before it confirmed the channel.
+    Dropped {
+        /// The name.
+        pv: String,
+        /// Who claimed it.
+        server: SocketAddr,
+    },
     /// The server said no.
     Refused {
         /// The name.
@@ -31,6 +39,15 @@ pub enum Error {
         server: SocketAddr,
         /// What was refused.
         refusal: Refusal,
+    },
+    /// The server sent a reply of another type or length than requested.
+    WrongReply {
+        /// The name.
+        pv: String,
+        /// Who sent it.
+        server: SocketAddr,
+        /// What is wrong with it.
+        reply: WrongReply,
     },
     /// The circuit was lost while the operation was under way.
     Disconnected {
@@ -71,8 +88,50 @@ pub enum Refusal {
     ReadAccess,
     /// Writing.
     WriteAccess,
-    /// The operation, with its status.
-    Status(Eca),
+    /// The operation.
+    Status {
+        /// The status code.
+        status: Eca,
+        /// The server's own explanation; empty when it sent none.
+        text: String,
+    },
+}
+
+impl From<Eca> for Refusal {
+    /// A refusal without an explanation.
+    fn from(status: Eca) -> Refusal {
+        Refusal::Status { status, text: String::new() }
+    }
+}
+
+/// Why a reply is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WrongReply {
+    /// Its values have another type.
+    Type {
+        /// The requested type.
+        requested: DbrType,
+        /// The type of the reply.
+        received: DbrType,
+    },
+    /// It has another number of elements: not the one of a scalar, or more than requested of an array.
+    Count {
+        /// The requested number.
+        requested: u32,
+        /// The number in the reply.
+        received: usize,
+    },
+}
+
+impl fmt::Display for WrongReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WrongReply::Type { requested, received } => write!(f, "{received} where {requested} was requested"),
+            WrongReply::Count { requested, received } => {
+                write!(f, "a value with {received} elements where {requested} was requested")
+            }
+        }
+    }
 }
 
 impl fmt::Display for Refusal {
@@ -82,7 +141,9 @@ impl fmt::Display for Refusal {
             Refusal::Channel => write!(f, "the channel: it claimed the name but does not serve it"),
             Refusal::ReadAccess => write!(f, "reading: this client has no read access"),
             Refusal::WriteAccess => write!(f, "writing: this client has no write access"),
-            Refusal::Status(status) => write!(f, "the operation: {status}"),
+            Refusal::Status { status, text } if text.is_empty() => write!(f, "the operation: {status}"),
+            // Quoted, since a text from outside may hold control characters.
+            Refusal::Status { status, text } => write!(f, "the operation: {status}; it says {text:?}"),
         }
     }
 }
@@ -92,10 +153,16 @@ impl fmt::Display for Error {
         match self {
             Error::NotFound { pv, after } => write!(
                 f,
-                "nobody claimed \"{pv}\" within {after:?}: is its IOC running, and is its network in EPICS_CA_ADDR_LIST?"
+                "no server claimed \"{pv}\" within {after:?}: is its IOC running, and is its network in EPICS_CA_ADDR_LIST?"
             ),
             Error::NoAnswer { pv, server, after } => {
                 write!(f, "{server} claimed \"{pv}\" but did not answer within {after:?}")
+            }
+            Error::Dropped { pv, server } => {
+                write!(f, "{server} claimed \"{pv}\" but closed the connection before it confirmed the channel")
+            }
+            Error::WrongReply { pv, server, reply } => {
+                write!(f, "{server} answered a request for \"{pv}\" with {reply}")
             }
             Error::Refused { pv, server, refusal } => write!(f, "{server} refused \"{pv}\" {refusal}"),
             Error::Disconnected { pv, server } => {

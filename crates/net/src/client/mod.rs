@@ -7,6 +7,7 @@ mod batch;
 mod callbacks;
 mod channel;
 mod circuit;
+mod deadlines;
 pub mod diagnosis;
 mod ear;
 mod error;
@@ -32,7 +33,8 @@ use self::callbacks::Callbacks;
 pub use self::callbacks::{Executor, Job};
 pub use self::channel::{Channel, ChannelState};
 use self::circuit::Circuit;
-pub use self::error::{Error, Refusal};
+use self::deadlines::Deadlines;
+pub use self::error::{Error, Refusal, WrongReply};
 pub use self::monitor::{Counts, Monitor, MonitorEvent, MonitorOptions, WhenFull};
 pub use self::notice::Notice;
 use self::notice::Notices;
@@ -58,6 +60,7 @@ struct ContextCore {
     config: ClientConfig,
     executor: Executor,
     edge: OnceLock<Edge>,
+    deadlines: OnceLock<Arc<Deadlines>>,
     circuits: Mutex<Circuits>,
     callbacks: Mutex<Option<Arc<Callbacks>>>,
     notices: Notices,
@@ -99,6 +102,7 @@ impl Context {
             config,
             executor,
             edge: OnceLock::new(),
+            deadlines: OnceLock::new(),
             circuits: Mutex::new(Circuits::Open(HashMap::new())),
             callbacks: Mutex::default(),
             notices: Notices::default(),
@@ -192,11 +196,20 @@ impl ContextCore {
         circuits.values().for_each(|circuit| circuit.end_with_context());
     }
 
-    fn search(&self) -> &Search {
+    fn edge(&self) -> &Edge {
         match self.edge.get() {
-            Some(edge) => &edge.search,
+            Some(edge) => edge,
             None => unreachable!("a context with channels is open"),
         }
+    }
+
+    fn search(&self) -> &Search {
+        &self.edge().search
+    }
+
+    /// The deadlines of awaited operations; made with the first.
+    fn deadlines(&self) -> &Deadlines {
+        self.deadlines.get_or_init(|| Deadlines::new(self.config.operation_timeout, &self.edge().reactor))
     }
 
     /// The circuit of a priority to a server; opens it if there is none.

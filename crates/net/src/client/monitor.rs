@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use fodo_ca::eca::Eca;
 use fodo_data::{EventMask, Meta, Reading};
 
 use self::queue::Queue;
@@ -14,7 +13,7 @@ use super::callbacks::Callbacks;
 use super::channel::{Channel, ChannelCore};
 use super::circuit::{Circuit, Seat};
 use super::operation::{Waiter, deadline_after};
-use super::{Facts, Refusal, Request};
+use super::{Facts, Refusal, Request, WrongReply};
 use crate::sync::lock;
 
 /// What a subscription is to deliver.
@@ -81,6 +80,8 @@ pub enum MonitorEvent {
     Disconnected,
     /// The server gives no updates, and why.
     Refused(Refusal),
+    /// The server sent an update of another type or length than requested, which was dropped.
+    WrongReply(WrongReply),
     /// The context was closed; no event follows.
     Closed,
 }
@@ -240,8 +241,13 @@ impl MonitorCore {
     }
 
     /// The server gives no update, and why.
-    pub(super) fn refused(self: &Arc<Self>, status: Eca) -> Waiter {
-        self.push(MonitorEvent::Refused(Refusal::Status(status)))
+    pub(super) fn refused(self: &Arc<Self>, refusal: Refusal) -> Waiter {
+        self.push(MonitorEvent::Refused(refusal))
+    }
+
+    /// The server has sent an update that was not requested like this.
+    pub(super) fn misled(self: &Arc<Self>, reply: WrongReply) -> Waiter {
+        self.push(MonitorEvent::WrongReply(reply))
     }
 
     fn push(self: &Arc<Self>, event: MonitorEvent) -> Waiter {
@@ -317,13 +323,14 @@ impl Monitor {
         Monitor { core, _channel: channel }
     }
 
-    /// The next event; `None` when none comes within `timeout`. With a callback there is never one here.
+    /// The next event; `None` when none comes within `timeout`, and at once when there will be none: after
+    /// [`MonitorEvent::Closed`], and for a monitor with a callback, which gets all of them.
     pub fn next(&self, timeout: Duration) -> Option<MonitorEvent> {
         // Not known before it is needed: mostly one waits already.
         let mut deadline = None;
         loop {
-            if let Some(event) = self.pop_or_wait(|| Waiter::Thread(std::thread::current())) {
-                return Some(event);
+            if let Poll::Ready(next) = self.pop_or_wait(|| Waiter::Thread(std::thread::current())) {
+                return next;
             }
             let deadline = *deadline.get_or_insert_with(|| deadline_after(timeout));
             let now = Instant::now();
@@ -335,12 +342,10 @@ impl Monitor {
         }
     }
 
-    /// The next event as a future; it is woken from the client's reactor.
-    pub fn next_event(&self) -> impl Future<Output = MonitorEvent> + '_ {
-        std::future::poll_fn(|cx| match self.pop_or_wait(|| Waiter::Future(cx.waker().clone())) {
-            Some(event) => Poll::Ready(event),
-            None => Poll::Pending,
-        })
+    /// The next event as a future, which is woken from the client's reactor. `None` when there will be none: after
+    /// [`MonitorEvent::Closed`], and for a monitor with a callback, which gets all of them.
+    pub fn next_event(&self) -> impl Future<Output = Option<MonitorEvent>> + '_ {
+        std::future::poll_fn(|cx| self.pop_or_wait(|| Waiter::Future(cx.waker().clone())))
     }
 
     /// How many updates went where so far.
@@ -355,20 +360,24 @@ impl Monitor {
         }
     }
 
-    fn pop_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Option<MonitorEvent> {
+    /// The next event, or `None` when there will be none; registers the waiter when one may come.
+    fn pop_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Poll<Option<MonitorEvent>> {
         if self.core.callbacks.is_some() {
-            return None;
+            return Poll::Ready(None);
         }
         if let Some(event) = self.core.pop() {
-            return Some(event);
+            return Poll::Ready(Some(event));
         }
         let mut state = lock(&self.core.state);
-        if state.queue.is_empty() {
-            waiter().join(&mut state.waiters);
-            return None;
+        if !state.queue.is_empty() {
+            drop(state);
+            return Poll::Ready(self.core.pop());
         }
-        drop(state);
-        self.core.pop()
+        if state.is_closed {
+            return Poll::Ready(None);
+        }
+        waiter().join(&mut state.waiters);
+        Poll::Pending
     }
 }
 

@@ -6,11 +6,12 @@ use std::net::SocketAddr;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::Refusal;
 use crate::limit;
 use crate::sync::lock;
 
 /// Something that a user should know, though nothing has failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
     /// Two servers have the same name; told once per channel.
     TwoServers {
@@ -20,6 +21,15 @@ pub enum Notice {
         used: SocketAddr,
         /// Whose PV is not.
         ignored: SocketAddr,
+    },
+    /// A server has refused a put without completion.
+    PutRefused {
+        /// The name.
+        pv: String,
+        /// Who refused.
+        server: SocketAddr,
+        /// Why.
+        refusal: Refusal,
     },
     /// The name of a host in a list cannot be resolved; it is tried again now and then.
     Unresolved {
@@ -44,6 +54,7 @@ impl fmt::Display for Notice {
             Notice::TwoServers { pv, used, ignored } => {
                 write!(f, "two servers have \"{pv}\": {used} is used, {ignored} is not; one of them should not run")
             }
+            Notice::PutRefused { pv, server, refusal } => write!(f, "{server} refused a put to \"{pv}\": {refusal}"),
             Notice::Unresolved { host } => {
                 write!(f, "the host \"{host}\" cannot be resolved; it is left out until it can")
             }

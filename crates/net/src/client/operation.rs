@@ -6,10 +6,10 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use fodo_ca::Ioid;
-use fodo_data::{Array, Meta, Reading, Value};
+use fodo_data::{Array, Reading, Value};
 
 use super::channel::{Channel, ChannelCore};
-use super::circuit::{Circuit, as_array};
+use super::circuit::{Circuit, Expected, Place};
 use super::monitor::MonitorCore;
 use super::{Error, Facts, Request};
 use crate::sync::lock;
@@ -27,6 +27,17 @@ pub(super) enum Task {
     PutUnconfirmed(Value),
 }
 
+impl Task {
+    /// The reply to a get; nothing for the others.
+    #[inline]
+    pub(super) fn expected(&self, place: Place) -> Option<Expected> {
+        match self {
+            Task::Get(request) => Some(place.expected(request)),
+            Task::Connect | Task::Put(_) | Task::PutUnconfirmed(_) => None,
+        }
+    }
+}
+
 /// What an operation gave.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
@@ -36,20 +47,6 @@ pub(super) enum Outcome {
     Reading(Reading),
     /// For both puts.
     Written,
-}
-
-impl Outcome {
-    /// Adds what an answer before it has given. `is_array`: the channel has many elements (`Place::is_array`).
-    #[inline]
-    pub(super) fn complete(&mut self, meta: Option<Arc<Meta>>, is_array: bool) {
-        let Outcome::Reading(reading) = self else { return };
-        if meta.is_some() {
-            reading.meta = meta;
-        }
-        if is_array {
-            as_array(&mut reading.value);
-        }
-    }
 }
 
 /// Who wants to know that something has happened.
@@ -214,6 +211,25 @@ impl OperationCore {
             let mut slot = lock(&self.slot);
             (std::mem::replace(&mut slot.state, State::Taken), std::mem::take(&mut slot.waiter))
         };
+        self.forget(state);
+    }
+
+    /// Ends it, unless it has ended, since nothing came for so long.
+    pub(super) fn expire(&self, after: Duration) {
+        let error = self.channel.timed_out(after);
+        let mut slot = lock(&self.slot);
+        if !matches!(slot.state, State::Waiting | State::Issued(..)) {
+            return;
+        }
+        let state = std::mem::replace(&mut slot.state, State::Ended(Err(error)));
+        let waiter = std::mem::take(&mut slot.waiter);
+        drop(slot);
+        self.forget(state);
+        waiter.wake();
+    }
+
+    /// Takes it out of where it has waited.
+    fn forget(&self, state: State) {
         match state {
             State::Waiting => self.channel.forget_operation(self),
             State::Issued(circuit, ioid) => circuit.forget_operation(ioid),
@@ -289,13 +305,17 @@ impl Given for () {
 
 /// An operation in progress. Wait for it or await it; dropping it cancels it.
 ///
-/// It needs no async runtime: any executor can poll it, and it is woken from the client's reactor.
+/// It needs no async runtime: any executor can poll it, and it is woken from the client's reactor. A future that has not
+/// ended within [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout) of its first poll ends with the
+/// error that [`Operation::wait`] gives after that time.
 #[derive(Debug)]
 #[must_use = "dropping an operation cancels it"]
 pub struct Operation<T> {
     core: Arc<OperationCore>,
     /// Nothing is left to cancel.
     is_over: bool,
+    /// Its context ends it at a deadline.
+    has_deadline: bool,
     /// Keeps the channel.
     _channel: Channel,
     gives: std::marker::PhantomData<fn() -> T>,
@@ -303,7 +323,7 @@ pub struct Operation<T> {
 
 impl<T: Given> Operation<T> {
     pub(super) fn new(core: Arc<OperationCore>, channel: Channel) -> Operation<T> {
-        Operation { core, is_over: false, _channel: channel, gives: std::marker::PhantomData }
+        Operation { core, is_over: false, has_deadline: false, _channel: channel, gives: std::marker::PhantomData }
     }
 
     /// Blocks until it ends or `timeout` has passed, driving the circuit meanwhile.
@@ -352,6 +372,9 @@ impl<T: Given> Future for Operation<T> {
                 match self.core.circuit() {
                     Some(circuit) => circuit.attend(),
                     None => self.core.channel.hurry(),
+                }
+                if !std::mem::replace(&mut self.has_deadline, true) {
+                    self.core.channel.end_in_time(&self.core);
                 }
                 Poll::Pending
             }

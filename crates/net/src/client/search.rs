@@ -190,6 +190,11 @@ impl Search {
         }
     }
 
+    /// Stops looking for a name; its channel stays.
+    pub(super) fn stop(&self, cid: Cid) {
+        lock(&self.state).searcher.remove(cid);
+    }
+
     /// Looks for a name whose server was lost: within a moment, together with others.
     pub(super) fn start_lost(&self, channel: Arc<ChannelCore>) {
         let mut state = lock(&self.state);
@@ -346,7 +351,7 @@ impl Search {
         self.call_in_time(&mut state);
         let claimed = state.claimed(&claims);
         drop(state);
-        hand_on(&claimed);
+        hand_on(claimed);
     }
 }
 
@@ -358,7 +363,8 @@ pub(super) fn is_one_server(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 /// Tells channels that their names were claimed; those of one circuit together.
-fn hand_on(claimed: &[(Arc<ChannelCore>, Claim)]) {
+fn hand_on(mut claimed: Vec<(Arc<ChannelCore>, Claim)>) {
+    claimed.retain(|(channel, claim)| !claim.is_first || channel.follows(claim.server));
     let is_alike = |(one, claim): &(Arc<ChannelCore>, Claim), (other, with): &(Arc<ChannelCore>, Claim)| {
         (claim.server, claim.is_first) == (with.server, with.is_first) && one.shares_circuits_with(other)
     };
@@ -416,7 +422,7 @@ impl Driven for Search {
             (false, None) => Turn::Ready,
         };
         drop(state);
-        hand_on(&claimed);
+        hand_on(claimed);
         turn
     }
 }

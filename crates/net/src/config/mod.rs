@@ -39,6 +39,9 @@ pub struct ClientConfig {
     pub echo_after: Duration,
     /// Largest payload that is accepted, in bytes (EPICS_CA_MAX_ARRAY_BYTES, _AUTO_ARRAY_BYTES).
     pub payload_bytes_max: usize,
+    /// How long an [`Operation`](crate::Operation) that is awaited may take from its first poll; a put with completion takes
+    /// as long as its record does. A blocking call has a timeout of its own. [`Duration::MAX`]: no limit. No variable sets it.
+    pub operation_timeout: Duration,
     /// How long a blocking call looks for its answer again and again before it sleeps. A thread that sleeps on another core
     /// takes longer to wake than the answer takes to come; one that looks uses its core up (FODO_SPIN_US).
     pub spin: Duration,
@@ -194,6 +197,7 @@ impl ClientConfig {
             multicast_ttl: 1,
             echo_after: Duration::from_secs(30),
             payload_bytes_max: automatic_payload_bytes(),
+            operation_timeout: limit::OPERATION,
             spin: Duration::ZERO,
         }
     }
@@ -223,6 +227,7 @@ impl ClientConfig {
             multicast_ttl: environment.routers(&variable::MCAST_TTL)?,
             echo_after: environment.seconds(&variable::CONN_TMO)?,
             payload_bytes_max: payload_bytes(environment)?,
+            operation_timeout: limit::OPERATION,
             spin: environment.microseconds(&variable::SPIN)?,
         })
     }

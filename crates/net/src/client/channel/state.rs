@@ -32,6 +32,10 @@ pub(super) struct UntilActive {
     pub(super) trouble: Option<Trouble>,
     /// Claims in a row that did not make it active; each doubles the pause before the next search.
     n_failures: u32,
+    /// The server of the last of them: its next claim is passed over, so that another server has time for its own.
+    avoided: Option<SocketAddr>,
+    /// Its circuit is silent, so its name is searched for as well.
+    pub(in super::super) is_sought: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -46,10 +50,32 @@ pub(super) enum Phase {
 /// Whether the server of an active channel is heard.
 pub(super) type Responsive = bool;
 
+/// Why a claim did not make a channel active.
 #[derive(Clone, Debug)]
-pub(super) enum Trouble {
+pub(in crate::client) enum Trouble {
+    /// The server did not answer.
     Claimed(SocketAddr),
+    /// It closed the connection.
+    Dropped(SocketAddr),
+    /// It refused.
     Refused(SocketAddr, Refusal),
+}
+
+impl Trouble {
+    pub(super) fn server(&self) -> SocketAddr {
+        match self {
+            Trouble::Claimed(server) | Trouble::Dropped(server) | Trouble::Refused(server, _) => *server,
+        }
+    }
+
+    /// The error of an operation that has waited for so long.
+    pub(super) fn error(&self, pv: String, after: Duration) -> Error {
+        match self.clone() {
+            Trouble::Claimed(server) => Error::NoAnswer { pv, server, after },
+            Trouble::Dropped(server) => Error::Dropped { pv, server },
+            Trouble::Refused(server, refusal) => Error::Refused { pv, server, refusal },
+        }
+    }
 }
 
 impl State {
@@ -112,11 +138,18 @@ impl State {
 impl UntilActive {
     /// Counts a claim that came to nothing; gives the pause before the next search. What a server has said is kept.
     pub(super) fn failed(&mut self, trouble: Trouble) -> Duration {
-        if matches!(trouble, Trouble::Refused(..)) || self.trouble.is_none() {
+        self.avoided = Some(trouble.server());
+        let is_said = |trouble: &Trouble| matches!(trouble, Trouble::Refused(..));
+        if is_said(&trouble) || !self.trouble.as_ref().is_some_and(is_said) {
             self.trouble = Some(trouble);
         }
         let pause = limit::SEARCH_PAUSE * (1 << self.n_failures.min(limit::SEARCH_PAUSE_DOUBLINGS));
         self.n_failures = self.n_failures.saturating_add(1);
         pause
+    }
+
+    /// Whether a claim of this server is to be passed over; the one behind it is not.
+    pub(super) fn avoids(&mut self, server: SocketAddr) -> bool {
+        self.avoided.take_if(|avoided| *avoided == server).is_some()
     }
 }

@@ -3,19 +3,19 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fodo_ca::client::{Circuit as Machine, Event, Listener};
+use fodo_ca::client::{About, Circuit as Machine, Event, Listener};
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_data::{Now, Reading};
 
-use super::super::batch::{Batch, Failure};
-use super::super::channel::Activated;
+use super::super::batch::{Batch, Failure, Reply};
+use super::super::channel::{Activated, ChannelCore, Trouble};
 use super::super::monitor::MonitorCore;
+use super::super::notice::Notice;
 use super::super::numbering::Numbering;
-use super::super::operation::{Outcome, Waiter};
-use super::super::{Error, Refusal};
-use super::place::as_array;
+use super::super::operation::Waiter;
+use super::super::{Refusal, WrongReply};
 use super::{Circuit, InProgress, Place, Seat, State, Subscribed};
 
 /// What answers end and updates reach; all of a circuit's state but the machine that tells of them.
@@ -35,8 +35,10 @@ impl Listener for Answering<'_> {
     #[inline(always)]
     fn event(&mut self, event: Event) {
         match event {
-            Event::Update { subscription, result } if self.events.is_empty() => self.update(subscription, result),
-            Event::ReadDone { ioid, result } if self.events.is_empty() => self.read_done(ioid, result),
+            Event::Update { subscription, dbr, result } if self.events.is_empty() => {
+                self.update(subscription, dbr, result);
+            }
+            Event::ReadDone { ioid, dbr, result } if self.events.is_empty() => self.read_done(ioid, dbr, result),
             other => self.events.push(other),
         }
     }
@@ -70,12 +72,12 @@ impl Circuit {
         let mut events = std::mem::take(&mut state.events);
         for event in events.drain(..) {
             match event {
-                Event::ReadDone { ioid, result } => state.answering(self.server).1.read_done(ioid, result),
+                Event::ReadDone { ioid, dbr, result } => state.answering(self.server).1.read_done(ioid, dbr, result),
                 Event::WriteDone { ioid, result } => {
-                    state.answering(self.server).1.end(ioid, Some(false), result.map(|()| Outcome::Written));
+                    state.answering(self.server).1.end(ioid, Reply::Written(result));
                 }
-                Event::Update { subscription, result } => {
-                    state.answering(self.server).1.update(subscription, result);
+                Event::Update { subscription, dbr, result } => {
+                    state.answering(self.server).1.update(subscription, dbr, result);
                 }
                 Event::Created { cid, sid, native, count } => self.created(state, cid, sid, native, count),
                 Event::Rights { cid, rights } => {
@@ -85,20 +87,16 @@ impl Circuit {
                     }
                 }
                 Event::CreateFailed { cid } | Event::ChannelGone { cid } => self.gone(state, cid),
-                Event::Complaint { ioid: Some(ioid), status, .. } => {
-                    state.answering(self.server).1.end(ioid, None, Err(status));
-                }
-                Event::Complaint { cid, status, .. } => {
-                    if let Some(channel) = cid.and_then(|cid| state.channels.get(cid)) {
-                        channel.complained(status);
-                    }
+                Event::Complaint { about, status, text } => {
+                    self.complained(state, about, Refusal::Status { status, text });
                 }
                 // Nothing is asked for on circuits of channels.
                 Event::Claimed { .. } => {}
-                Event::Unresponsive | Event::Responsive => {
-                    let is_responsive = event == Event::Responsive;
+                Event::CreateUnanswered => state.channels.values().for_each(ChannelCore::create_unanswered),
+                Event::Unresponsive => self.unresponsive(state),
+                Event::Responsive => {
                     let State { channels, afterwards, .. } = state;
-                    channels.values().for_each(|channel| channel.set_responsive(is_responsive, afterwards));
+                    channels.values().for_each(|channel| channel.set_responsive(true, afterwards));
                 }
                 Event::Closed(_) => self.close(state, None),
             }
@@ -135,36 +133,86 @@ impl Circuit {
 
     /// The server does not serve this channel, or no longer.
     fn gone(&self, state: &mut State, cid: Cid) {
+        self.lose(state, cid, Trouble::Refused(self.server, Refusal::Channel));
+        self.close_if_unused(state);
+    }
+
+    /// Ends what a channel has here; its name is searched for again.
+    pub(super) fn lose(&self, state: &mut State, cid: Cid, trouble: Trouble) {
         let Some(channel) = state.channels.remove(cid) else { return };
         for subscription in channel.seats().iter().flat_map(Seat::subscriptions) {
             let lost = state.subscriptions.remove(subscription);
             state.afterwards.dropped.extend(lost.map(Subscribed::into_monitor));
         }
         self.drop_operations(state, Some(cid));
-        channel.lost(self.server, Some(Refusal::Channel), &mut state.afterwards);
-        self.close_if_unused(state);
+        channel.lost(trouble, &mut state.afterwards);
+    }
+
+    /// The server is silent. Its active channels are kept, the others have waited long enough for it.
+    fn unresponsive(&self, state: &mut State) {
+        let State { channels, afterwards, .. } = &mut *state;
+        channels.values().for_each(|channel| channel.set_responsive(false, afterwards));
+        let unconfirmed: Vec<Cid> =
+            channels.values().filter(|channel| channel.is_connecting()).map(|channel| channel.cid()).collect();
+        for cid in unconfirmed {
+            self.lose(state, cid, Trouble::Claimed(self.server));
+        }
+        if state.channels.is_empty() {
+            // Not by `close_if_unused`: a server that is silent may never take what waits to be sent.
+            self.close(state, None);
+        }
+    }
+
+    /// The server has rejected a request.
+    fn complained(&self, state: &mut State, about: About, refusal: Refusal) {
+        match about {
+            About::Operation(ioid) => {
+                state.answering(self.server).1.end(ioid, Reply::Failure(Failure::Refused(refusal)));
+            }
+            About::Subscription(subscription) => {
+                if let Some(subscribed) = state.subscriptions.get(subscription) {
+                    state.afterwards.woken.push(subscribed.monitor().refused(refusal));
+                }
+            }
+            About::Put(cid) => {
+                if let (Some(channel), Some(context)) = (state.channels.get(cid), self.context.upgrade()) {
+                    let pv = channel.name().to_owned();
+                    context.tell(Notice::PutRefused { pv, server: self.server, refusal });
+                }
+            }
+            About::Channel(cid) => {
+                if let Some(channel) = state.channels.get(cid) {
+                    channel.complained(refusal);
+                }
+            }
+            About::Circuit => {}
+        }
     }
 }
 
 impl Answering<'_> {
     /// An answer to a get, or the first of the two to one that wants everything.
     #[inline]
-    fn read_done(&mut self, ioid: Ioid, result: Result<Reading, Eca>) {
+    fn read_done(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) {
         if let Some(batch) = batch_of(self.batches, ioid) {
-            return end_in(batch, ioid, Some(true), result.map(Outcome::Reading), self.woken);
+            return end_in(batch, ioid, Reply::Value(dbr, result), self.woken);
         }
         match self.operations.get(ioid) {
-            Some(&InProgress::Description(of)) => self.described(ioid, of, result),
-            Some(InProgress::Operation { .. }) => self.end(ioid, Some(true), result.map(Outcome::Reading)),
+            Some(&InProgress::Description(of, requested)) => self.described(ioid, of, requested, dbr, result),
+            Some(InProgress::Operation { .. }) => self.end(ioid, Reply::Value(dbr, result)),
             None => {}
         }
     }
 
-    fn described(&mut self, ioid: Ioid, of: Ioid, result: Result<Reading, Eca>) {
+    fn described(&mut self, ioid: Ioid, of: Ioid, requested: DbrType, dbr: DbrType, result: Result<Reading, Eca>) {
         self.operations.remove(ioid);
         let description = match result {
-            Ok(reading) => reading.meta,
-            Err(status) => return self.end(of, Some(true), Err(status)),
+            Ok(reading) if dbr == requested => reading.meta,
+            Ok(_) => {
+                let reply = WrongReply::Type { requested, received: dbr };
+                return self.end(of, Reply::Failure(Failure::WrongReply(reply)));
+            }
+            Err(status) => return self.end(of, Reply::Failure(Failure::Refused(status.into()))),
         };
         if let Some(batch) = batch_of(self.batches, of) {
             batch.described(of, description);
@@ -173,34 +221,15 @@ impl Answering<'_> {
         }
     }
 
-    /// An operation ends. `is_get`: only if it is of that kind; an answer of the other kind is a server's mistake, and the
-    /// right one may still come.
-    fn end(&mut self, ioid: Ioid, is_get: Option<bool>, result: Result<Outcome, Eca>) {
+    /// An operation ends, if it waits for such a reply.
+    fn end(&mut self, ioid: Ioid, reply: Reply) {
         if let Some(batch) = batch_of(self.batches, ioid) {
-            return end_in(batch, ioid, is_get, result, self.woken);
+            return end_in(batch, ioid, reply, self.woken);
         }
-        let is_of_its_kind = match self.operations.get(ioid) {
-            Some(InProgress::Operation { is_get: is, .. }) => is_get.is_none_or(|is_get| is_get == *is),
-            _ => false,
-        };
-        if !is_of_its_kind {
-            return;
-        }
-        let Some(InProgress::Operation { operation, is_array, meta, .. }) = self.operations.remove(ioid) else {
-            return;
-        };
-        let result = match result {
-            Ok(mut outcome) => {
-                outcome.complete(meta, is_array);
-                Ok(outcome)
-            }
-            Err(status) => Err(Error::Refused {
-                pv: operation.channel().name().to_owned(),
-                server: self.server,
-                refusal: Refusal::Status(status),
-            }),
-        };
-        match operation.end(result) {
+        let Some(InProgress::Operation { expected, meta, .. }) = self.operations.get_mut(ioid) else { return };
+        let Some(result) = reply.end(expected.as_ref(), meta) else { return };
+        let Some(InProgress::Operation { operation, .. }) = self.operations.remove(ioid) else { return };
+        match operation.end(result.map_err(|failure| failure.error(operation.channel(), self.server))) {
             Waiter::Nobody => {}
             waiter => self.woken.push(waiter),
         }
@@ -208,24 +237,22 @@ impl Answering<'_> {
 
     /// An update of a subscription that may have ended meanwhile, or why there is none.
     #[inline]
-    fn update(&mut self, subscription: SubscriptionId, result: Result<Reading, Eca>) {
-        let waiter = match self.subscriptions.get(subscription) {
-            Some(Subscribed::Updates(monitor, is_array)) => match result {
-                Ok(mut reading) => {
-                    if *is_array {
-                        as_array(&mut reading.value);
-                    }
-                    monitor.updated(reading, self.heard_ns)
+    fn update(&mut self, subscription: SubscriptionId, dbr: DbrType, result: Result<Reading, Eca>) {
+        let waiter = match (self.subscriptions.get(subscription), result) {
+            (Some(Subscribed::Updates(monitor, expected)), Ok(mut reading)) => {
+                match expected.check(dbr, &mut reading.value) {
+                    Ok(()) => monitor.updated(reading, self.heard_ns),
+                    Err(reply) => monitor.misled(reply),
                 }
-                Err(status) => monitor.refused(status),
-            },
-            Some(Subscribed::Description(monitor)) => {
-                if let Ok(Reading { meta: Some(meta), .. }) = result {
-                    monitor.described(meta);
-                }
-                return;
             }
-            None => return,
+            (Some(Subscribed::Updates(monitor, _)), Err(status)) => monitor.refused(status.into()),
+            (Some(Subscribed::Description(monitor, requested)), Ok(_)) if dbr != *requested => {
+                monitor.misled(WrongReply::Type { requested: *requested, received: dbr })
+            }
+            (Some(Subscribed::Description(monitor, _)), Ok(Reading { meta: Some(meta), .. })) => {
+                return monitor.described(meta);
+            }
+            _ => return,
         };
         match waiter {
             Waiter::Nobody => {}
@@ -241,11 +268,10 @@ fn batch_of(batches: &mut [Batch], ioid: Ioid) -> Option<&mut Batch> {
     batches.iter_mut().find(|batch| batch.numbers().contains(&ioid.0))
 }
 
-/// An operation of a batch ends.
+/// An operation of a batch ends, if it waits for such a reply.
 #[inline]
-fn end_in(batch: &mut Batch, ioid: Ioid, is_get: Option<bool>, result: Result<Outcome, Eca>, woken: &mut Vec<Waiter>) {
-    let result = result.map_err(|status| Failure::Refused(Refusal::Status(status)));
-    if let Some(thread) = batch.end(ioid, is_get, result) {
+fn end_in(batch: &mut Batch, ioid: Ioid, reply: Reply, woken: &mut Vec<Waiter>) {
+    if let Some(thread) = batch.end(ioid, reply) {
         woken.push(Waiter::Thread(thread));
     }
 }

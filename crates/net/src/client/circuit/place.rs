@@ -4,7 +4,7 @@ use fodo_ca::Sid;
 use fodo_ca::dbr::{self, DbrType, Level};
 use fodo_data::{Array, Kind, Scalar, Text, Value};
 
-use super::super::{Detail, Request};
+use super::super::{Detail, Request, WrongReply};
 use crate::limit;
 
 /// Where an active channel is, and what its elements are.
@@ -15,10 +15,45 @@ pub(in crate::client) struct Place {
     pub(in crate::client) count: u32,
 }
 
+/// What the reply to a get, or an update, has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::client) struct Expected {
+    dbr: DbrType,
+    /// 0: any number of elements.
+    count_max: u32,
+    /// Whether the channel has many elements. Such a channel always gives arrays, whatever came this time.
+    is_array: bool,
+}
+
+impl Expected {
+    /// Makes the value an array where the channel has many elements. Fails when it is not what was requested.
+    ///
+    /// An array may be shorter than requested: rsrv pads it, caproto does not.
+    #[inline]
+    pub(in crate::client) fn check(&self, dbr: DbrType, value: &mut Value) -> Result<(), WrongReply> {
+        if dbr != self.dbr {
+            return Err(WrongReply::Type { requested: self.dbr, received: dbr });
+        }
+        match value {
+            Value::Scalar(_) if !self.is_array => Ok(()),
+            Value::Scalar(scalar) => {
+                *value = Value::Array(scalar.clone().into());
+                Ok(())
+            }
+            Value::Array(array) if self.is_array && (self.count_max == 0 || array.len() <= self.count_max as usize) => {
+                Ok(())
+            }
+            Value::Array(array) => Err(WrongReply::Count { requested: self.count_max, received: array.len() }),
+        }
+    }
+}
+
 impl Place {
-    /// Whether it has many elements. Such a channel always gives arrays, whatever came this time.
-    pub(in crate::client) fn is_array(&self) -> bool {
-        self.count != 1
+    /// What the reply to a request is expected to be.
+    #[inline]
+    pub(in crate::client) fn expected(&self, request: &Request) -> Expected {
+        let (dbr, count_max) = self.asked(request);
+        Expected { dbr, count_max, is_array: self.count != 1 }
     }
 
     /// The type and count that a request travels with.
@@ -65,12 +100,5 @@ impl Place {
     pub(super) fn description(&self, request: &Request) -> Option<DbrType> {
         let kind = request.kind.unwrap_or(self.kind);
         (request.detail == Detail::Full).then(|| DbrType::of(kind, Level::Control))
-    }
-}
-
-/// What a channel of many elements gives.
-pub(in crate::client) fn as_array(value: &mut Value) {
-    if let Value::Scalar(scalar) = value {
-        *value = Value::Array(scalar.clone().into());
     }
 }

@@ -55,13 +55,9 @@ impl Circuit {
         task: &Task,
         place: Place,
     ) {
-        let is_get = matches!(task, Task::Get(_));
-        let ioid = state.operations.insert(InProgress::Operation {
-            operation: operation.clone(),
-            is_get,
-            is_array: place.is_array(),
-            meta: None,
-        });
+        let expected = task.expected(place);
+        let ioid =
+            state.operations.insert(InProgress::Operation { operation: operation.clone(), expected, meta: None });
         match operation.issued(self, ioid) {
             Ok(Some(room)) => state.machine.reuse(ioid, room),
             Ok(None) => {}
@@ -233,7 +229,7 @@ impl State {
             Task::Get(request) => {
                 if let Some(dbr) = place.description(request) {
                     // The answers come in the order of the requests.
-                    let description = self.operations.insert(InProgress::Description(ioid));
+                    let description = self.operations.insert(InProgress::Description(ioid, dbr));
                     self.machine.read(place.sid, dbr, 1, description);
                 }
                 let (dbr, count) = place.asked(request);

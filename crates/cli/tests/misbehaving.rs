@@ -1,0 +1,51 @@
+//! What the client verbs report of servers that claim a name and then do not serve it.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
+
+#[path = "../../net/tests/scripted/mod.rs"]
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod scripted;
+#[expect(dead_code, reason = "the other tests use the rest")]
+mod support;
+
+use fodo_ca::message::Request;
+
+use scripted::{Scripted, created, error};
+use support::{fodo, free_port, run, text};
+
+/// The exit code of a verb and what it prints on stderr.
+fn reported(port: u16, arguments: &[&str]) -> (i32, String) {
+    let output = run(fodo(port).args(arguments));
+    (output.status.code().unwrap(), text(&output.stderr))
+}
+
+#[test]
+fn every_verb_tells_a_silent_server_from_one_that_closes_the_connection_and_from_none() {
+    let (silent, closing) = (Scripted::start(|_| None), Scripted::closing_at_create());
+    let cases = [
+        (silent.address().port(), 4, format!("{} claimed the name, then gave no answer", silent.tcp())),
+        (closing.address().port(), 4, format!("{} claimed the name, then closed the connection", closing.tcp())),
+        (free_port(), 3, "no server claimed \"x\"".to_owned()),
+    ];
+
+    for (port, code, words) in &cases {
+        for verb in [&["get", "-w", "0.5", "x"][..], &["info", "-w", "0.5", "x"], &["put", "-w", "0.5", "x", "1"]] {
+            let (exit, err) = reported(*port, verb);
+            assert!(exit == *code && err.contains(words), "{verb:?} ends with {exit}: {err}");
+        }
+        let (exit, err) = reported(*port, &["monitor", "-w", "0.5", "--for", "1", "x"]);
+        assert!(exit == *code && err.contains(words), "monitor ends with {exit}: {err}");
+    }
+}
+
+#[test]
+fn the_words_of_a_server_that_refuses_are_printed() {
+    let server = Scripted::start(|request| match *request {
+        Request::CreateChan { cid, .. } => Some(created(cid, 1)),
+        Request::ReadNotify { .. } => Some(error(request, fodo_ca::eca::Eca::GETFAIL, "the beam is off")),
+        _ => None,
+    });
+
+    let (exit, err) = reported(server.address().port(), &["get", "x"]);
+
+    assert!(exit == 5 && err.contains("ECA_GETFAIL") && err.contains("\"the beam is off\""), "{exit}: {err}");
+}

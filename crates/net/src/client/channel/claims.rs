@@ -1,0 +1,95 @@
+//! What claims of servers do to a channel.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fodo_ca::search::Claim;
+
+use super::state::{Phase, State, Trouble};
+use super::{ChannelCore, Circuit, Notice};
+use crate::client::search::is_one_server;
+use crate::limit;
+use crate::sync::lock;
+
+impl ChannelCore {
+    /// A server has claimed the names of channels that share their circuits, this one among them.
+    pub(in crate::client) fn claimed(&self, server: SocketAddr, all: &[(Arc<ChannelCore>, Claim)]) {
+        // There is none when the system gives no socket now.
+        let is_asked = self.context.circuit_to(server, self.priority).is_ok_and(|circuit| circuit.create(all));
+        if !is_asked {
+            all.iter().for_each(|(channel, _)| channel.search_again(server));
+        }
+    }
+
+    /// Whether it follows the claim of this server. If not, it is either found already or searched for again.
+    pub(in crate::client) fn follows(self: &Arc<Self>, server: SocketAddr) -> bool {
+        let mut state = lock(&self.state);
+        let State { phase, until_active, .. } = &mut *state;
+        let pause = match phase {
+            Phase::Searching if until_active.as_mut().is_some_and(|until| until.avoids(server)) => limit::OTHER_CLAIM,
+            Phase::Searching => return true,
+            Phase::Connecting(circuit) | Phase::Active(circuit, _, false) if circuit.server() != server => {
+                let silent = circuit.clone();
+                drop(state);
+                silent.abandon(self);
+                self.context.search().stop(self.cid);
+                return true;
+            }
+            Phase::Connecting(_) | Phase::Active(_, _, false) => {
+                until_active.get_or_insert_default().failed(Trouble::Claimed(server))
+            }
+            Phase::Active(..) | Phase::Closed => return false,
+        };
+        drop(state);
+        self.context.search().start(self.clone(), pause);
+        false
+    }
+
+    /// This circuit asks for it now, unless it is not wanted any more, or there already.
+    pub(in crate::client) fn connecting(&self, circuit: &Arc<Circuit>) -> bool {
+        let mut state = lock(&self.state);
+        let is_wanted = matches!(state.phase, Phase::Searching);
+        if is_wanted {
+            state.phase = Phase::Connecting(circuit.clone());
+        }
+        is_wanted
+    }
+
+    /// Whether its server has yet to confirm it.
+    pub(in crate::client) fn is_connecting(&self) -> bool {
+        matches!(lock(&self.state).phase, Phase::Connecting(_))
+    }
+
+    /// Its server is silent since it was asked for it: another server may have the name as well.
+    pub(in crate::client) fn create_unanswered(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        let is_new = matches!(state.phase, Phase::Connecting(_))
+            && !std::mem::replace(&mut state.until_active().is_sought, true);
+        drop(state);
+        if is_new {
+            self.context.search().start_lost(self.clone());
+        }
+    }
+
+    /// A server has claimed the name that is another's already; the user is told once.
+    pub(in crate::client) fn claimed_too(&self, ignored: SocketAddr) {
+        let mut state = lock(&self.state);
+        let (Phase::Connecting(circuit) | Phase::Active(circuit, ..)) = &state.phase else { return };
+        let used = circuit.server();
+        if !state.is_double_told && !is_one_server(used, ignored) {
+            state.is_double_told = true;
+            drop(state);
+            self.context.tell(Notice::TwoServers { pv: self.name.to_string(), used, ignored });
+        }
+    }
+
+    /// There is no circuit to the server that has claimed it.
+    fn search_again(self: &Arc<Self>, server: SocketAddr) {
+        let mut state = lock(&self.state);
+        if matches!(state.phase, Phase::Searching) {
+            let pause = state.until_active().failed(Trouble::Claimed(server));
+            drop(state);
+            self.context.search().start(self.clone(), pause);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! When operations end that are awaited: unlike a blocking call, a future brings no timeout of its own.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use fodo_data::Now;
+use mio::Token;
+
+use super::operation::OperationCore;
+use super::reactor::{Driven, Reactor, Turn};
+use crate::limit;
+use crate::sync::lock;
+
+/// The deadlines of the awaited operations of one context.
+pub(super) struct Deadlines {
+    timeout: Duration,
+    reactor: Arc<Reactor>,
+    state: Mutex<State>,
+}
+
+struct State {
+    token: Option<Token>,
+    /// In the order of their deadlines, since all have the same timeout.
+    awaited: VecDeque<(Instant, Weak<OperationCore>)>,
+    /// How many there are when those that have ended are taken out.
+    sweep_at: usize,
+    /// When the reactor calls, if it does.
+    called_at: Option<Instant>,
+}
+
+impl std::fmt::Debug for Deadlines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Deadlines").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+impl Deadlines {
+    pub(super) fn new(timeout: Duration, reactor: &Arc<Reactor>) -> Arc<Deadlines> {
+        let state = State { token: None, awaited: VecDeque::new(), sweep_at: limit::AWAITED_SWEEP, called_at: None };
+        let deadlines = Arc::new(Deadlines { timeout, reactor: reactor.clone(), state: Mutex::new(state) });
+        let driven: Weak<dyn Driven> = Arc::downgrade(&deadlines) as Weak<dyn Driven>;
+        lock(&deadlines.state).token = Some(reactor.add(driven));
+        deadlines
+    }
+
+    /// Ends an operation when the timeout has passed from now, unless it has ended by then.
+    pub(super) fn add(&self, operation: &Arc<OperationCore>) {
+        let Some(at) = Instant::now().checked_add(self.timeout) else { return };
+        let mut state = lock(&self.state);
+        state.sweep();
+        state.awaited.push_back((at, Arc::downgrade(operation)));
+        // The reactor is not told each time: it is called at the first deadline and finds the later ones.
+        if let (None, Some(token)) = (state.called_at, state.token) {
+            state.called_at = Some(at);
+            self.reactor.call_at(token, at);
+        }
+    }
+}
+
+impl State {
+    /// Takes out those that have ended: at once if they ended in their order, else when their number has doubled.
+    fn sweep(&mut self) {
+        let has_ended = |operation: &Weak<OperationCore>| operation.upgrade().is_none_or(|core| core.has_ended());
+        while self.awaited.pop_front_if(|(_, operation)| has_ended(operation)).is_some() {}
+        if self.awaited.len() >= self.sweep_at {
+            self.awaited.retain(|(_, operation)| !has_ended(operation));
+            self.sweep_at = (self.awaited.len() * 2).max(limit::AWAITED_SWEEP);
+        }
+    }
+}
+
+impl Driven for Deadlines {
+    fn turn(self: Arc<Self>, now: Now) -> Turn {
+        let mut due = Vec::new();
+        let mut state = lock(&self.state);
+        while let Some((_, operation)) = state.awaited.pop_front_if(|(at, _)| *at <= now.monotonic) {
+            due.extend(operation.upgrade());
+        }
+        state.sweep();
+        state.called_at = state.awaited.front().map(|(at, _)| *at);
+        let turn = state.called_at.map_or(Turn::Ready, Turn::By);
+        drop(state);
+        due.iter().for_each(|operation| operation.expire(self.timeout));
+        turn
+    }
+}
+
+impl Drop for Deadlines {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(token) = state.token.take() {
+            self.reactor.remove(token);
+        }
+    }
+}

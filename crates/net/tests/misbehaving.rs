@@ -1,0 +1,363 @@
+//! Servers that answer wrongly, late or not at all, and what the client makes of them.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod scripted;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod served;
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use fodo_ca::dbr::DbrType;
+use fodo_ca::eca::Eca;
+use fodo_ca::message::{Answer, Request};
+use fodo_net::{
+    Channel, ChannelState, ClientConfig, Context, Detail, Error, Monitor, MonitorEvent, MonitorOptions, Notice,
+    Reading, Refusal, Server, ServerConfig, Value, WrongReply, many,
+};
+
+use scripted::{Scripted, created, error, message, update, value};
+use served::{Cell, Table};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(400);
+const STRING: DbrType = DbrType(0);
+const TIME_STRING: DbrType = DbrType(14);
+const TIME_DOUBLE: DbrType = DbrType(20);
+
+fn channel_at(servers: &[SocketAddr]) -> (Context, Channel) {
+    let context = Context::new(ClientConfig::at(servers.to_vec()));
+    let x = context.channel("x").unwrap();
+    (context, x)
+}
+
+fn next(monitor: &Monitor) -> MonitorEvent {
+    monitor.next(PATIENCE).expect("an event comes in time")
+}
+
+/// Confirms every channel as a scalar double.
+fn scalar(request: &Request) -> Option<Vec<u8>> {
+    match *request {
+        Request::CreateChan { cid, .. } => Some(created(cid, 1)),
+        _ => None,
+    }
+}
+
+/// A server of "x" at an address of loopback.
+fn serve_at(ip: Ipv4Addr, port: u16) -> Server {
+    let config = ServerConfig { interfaces: vec![ip], port, beacons_to_interfaces: false, ..ServerConfig::default() };
+    Server::start(config, Arc::new(Table::default().with("x", Cell::new(2.5)))).unwrap()
+}
+
+/// A UDP port that is free at this address, at the moment.
+fn free_port(ip: Ipv4Addr) -> u16 {
+    UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn a_refused_put_without_completion_is_a_notice_and_does_not_explain_later_timeouts() {
+    let server = Scripted::start(|request| match request {
+        Request::Write { .. } => Some(error(request, Eca::PUTFAIL, "the valve is locked")),
+        request => scalar(request),
+    });
+    let (context, x) = channel_at(&[server.address()]);
+    x.connect(PATIENCE).unwrap();
+
+    x.put_unconfirmed(1.0, PATIENCE).unwrap();
+    let notice = context.next_notice(PATIENCE).unwrap();
+    let later = x.get(SHORT).unwrap_err();
+
+    let refusal = Refusal::Status { status: Eca::PUTFAIL, text: "the valve is locked".into() };
+    assert_eq!(notice, Notice::PutRefused { pv: "x".into(), server: server.tcp(), refusal });
+    assert!(notice.to_string().contains("the valve is locked"), "{notice}");
+    assert_eq!(later, Error::NoAnswer { pv: "x".into(), server: server.tcp(), after: SHORT });
+}
+
+#[test]
+fn the_words_of_a_server_that_rejects_a_request_reach_the_user() {
+    let server = Scripted::start(|request| match request {
+        Request::ReadNotify { .. } | Request::EventAdd { .. } => Some(error(request, Eca::GETFAIL, "no\x1b[2J beam")),
+        request => scalar(request),
+    });
+    let (_context, x) = channel_at(&[server.address()]);
+
+    let refused = x.get(PATIENCE).unwrap_err();
+    let monitor = x.monitor(MonitorOptions::default());
+    while !matches!(next(&monitor), MonitorEvent::Connected(_)) {}
+    let event = next(&monitor);
+
+    let refusal = Refusal::Status { status: Eca::GETFAIL, text: "no\x1b[2J beam".into() };
+    assert_eq!(event, MonitorEvent::Refused(refusal.clone()));
+    assert!(refused.to_string().contains("no\\u{1b}[2J beam"), "it cannot command a terminal: {refused}");
+    assert_eq!(refused, Error::Refused { pv: "x".into(), server: server.tcp(), refusal });
+}
+
+#[test]
+fn a_get_that_is_answered_with_another_type_or_number_of_elements_fails_and_says_so() {
+    let type_of = |dbr| WrongReply::Type { requested: TIME_DOUBLE, received: dbr };
+    let count_of = |received| WrongReply::Count { requested: 1, received };
+    let cases = [(TIME_STRING, 1, type_of(TIME_STRING)), (TIME_DOUBLE, 0, count_of(0)), (TIME_DOUBLE, 3, count_of(3))];
+
+    for (dbr, count, reply) in cases {
+        let server = Scripted::start(move |request| match *request {
+            Request::ReadNotify { ioid, .. } => Some(value(dbr, count, ioid)),
+            _ => scalar(request),
+        });
+        let (_context, x) = channel_at(&[server.address()]);
+        x.connect(PATIENCE).unwrap();
+        let wrong = Error::WrongReply { pv: "x".into(), server: server.tcp(), reply };
+
+        assert_eq!(x.get(PATIENCE), Err(wrong.clone()));
+        let mut reading = Reading::bare(Value::from(0.0));
+        assert_eq!(x.get_into(&mut reading, Default::default(), PATIENCE), Err(wrong.clone()));
+        assert_eq!(
+            many::get(&[x.clone(), x.clone()], Default::default(), PATIENCE),
+            [(); 2].map(|()| Err(wrong.clone()))
+        );
+        assert_eq!(pollster::block_on(x.start_get(Default::default())), Err(wrong.clone()));
+        let text = wrong.to_string();
+        assert!(text.contains("\"x\"") && text.contains(&server.tcp().to_string()), "{text}");
+    }
+}
+
+#[test]
+fn units_that_come_with_another_type_fail_the_get_that_wants_them() {
+    let server = Scripted::start(|request| match *request {
+        Request::ReadNotify { dbr: TIME_DOUBLE, ioid, .. } => Some(value(TIME_DOUBLE, 1, ioid)),
+        Request::ReadNotify { ioid, .. } => Some(value(STRING, 1, ioid)),
+        _ => scalar(request),
+    });
+    let (_context, x) = channel_at(&[server.address()]);
+    let request = fodo_net::Request { detail: Detail::Full, ..Default::default() };
+
+    let error = x.get_with(request, PATIENCE).unwrap_err();
+
+    assert!(matches!(error, Error::WrongReply { reply: WrongReply::Type { received: STRING, .. }, .. }), "{error:?}");
+}
+
+#[test]
+fn an_update_of_another_type_or_number_of_elements_is_reported_and_the_right_ones_are_delivered() {
+    let server = Scripted::start(|request| match *request {
+        Request::EventAdd { subscription, .. } => Some(
+            [(TIME_STRING, 1), (TIME_DOUBLE, 0), (TIME_DOUBLE, 1)]
+                .map(|(dbr, count)| update(dbr, count, subscription))
+                .concat(),
+        ),
+        _ => scalar(request),
+    });
+    let (_context, x) = channel_at(&[server.address()]);
+    let monitor = x.monitor(MonitorOptions::default());
+    while !matches!(next(&monitor), MonitorEvent::Connected(_)) {}
+
+    let events = [next(&monitor), next(&monitor), next(&monitor)];
+
+    let of_type = WrongReply::Type { requested: TIME_DOUBLE, received: TIME_STRING };
+    assert_eq!(events[0], MonitorEvent::WrongReply(of_type));
+    assert_eq!(events[1], MonitorEvent::WrongReply(WrongReply::Count { requested: 1, received: 0 }));
+    assert!(matches!(&events[2], MonitorEvent::Update(reading) if reading.value == Value::from(0.0)), "{events:?}");
+}
+
+#[test]
+fn an_array_may_be_shorter_than_requested_or_empty_but_not_longer() {
+    let server = Scripted::start(|request| match *request {
+        Request::CreateChan { cid, .. } => Some(created(cid, 5)),
+        // As many as there are: none. Four: three. Two: three.
+        Request::ReadNotify { dbr, count, ioid, .. } => Some(value(dbr, if count == 0 { 0 } else { 3 }, ioid)),
+        _ => None,
+    });
+    let (_context, x) = channel_at(&[server.address()]);
+    let get = |count| {
+        let reading = x.get_with(fodo_net::Request { count, ..Default::default() }, PATIENCE);
+        reading.map(|reading| reading.value)
+    };
+
+    assert_eq!(get(0), Ok(Value::from(Vec::<f64>::new())));
+    assert_eq!(get(4), Ok(Value::from(vec![0.0; 3])));
+    let reply = WrongReply::Count { requested: 2, received: 3 };
+    assert_eq!(get(2), Err(Error::WrongReply { pv: "x".into(), server: server.tcp(), reply }));
+}
+
+#[test]
+fn errors_tell_a_silent_server_from_one_that_closes_the_connection_and_from_none() {
+    let silent = Scripted::start(|_| None);
+    let closing = Scripted::closing_at_create();
+    let absent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error_at = |address: SocketAddr| {
+        let (_context, x) = channel_at(&[address]);
+        let error = x.get(SHORT).unwrap_err();
+        assert_eq!(x.why_inactive(SHORT).as_ref(), Some(&error));
+        error
+    };
+
+    let pv = || "x".to_owned();
+    assert_eq!(error_at(silent.address()), Error::NoAnswer { pv: pv(), server: silent.tcp(), after: SHORT });
+    assert_eq!(error_at(closing.address()), Error::Dropped { pv: pv(), server: closing.tcp() });
+    assert_eq!(error_at(absent), Error::NotFound { pv: pv(), after: SHORT });
+}
+
+#[test]
+fn a_server_that_is_silent_from_the_start_is_left_for_another_that_claims_the_name() {
+    let silent = Scripted::start(|_| None);
+    let port = free_port(Ipv4Addr::LOCALHOST);
+    let (_context, x) = channel_at(&[silent.address(), SocketAddr::from((Ipv4Addr::LOCALHOST, port))]);
+    let start = Instant::now();
+    while x.state() != ChannelState::Connecting {
+        assert!(start.elapsed() < PATIENCE, "it never connects");
+    }
+
+    let server = serve_at(Ipv4Addr::LOCALHOST, port);
+    let reading = x.get(PATIENCE).unwrap();
+
+    assert_eq!(reading.value, Value::from(2.5));
+    assert_eq!(x.facts().unwrap().server.port(), server.tcp_port());
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_server_that_is_silent_from_the_start_is_given_up_and_asked_again_on_another_connection() {
+    let server = Scripted::start(|_| None);
+    let echo_after = Duration::from_millis(100);
+    let context = Context::new(ClientConfig { echo_after, ..ClientConfig::at(vec![server.address()]) });
+    let x = context.channel("x").unwrap();
+
+    let start = Instant::now();
+    // An echo has five seconds, and the pause behind that is a few more.
+    while server.n_connections() < 2 {
+        assert!(start.elapsed() < PATIENCE, "it stays with the first connection");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let error = x.why_inactive(PATIENCE);
+
+    assert!(matches!(error, Some(Error::NoAnswer { server: of, .. }) if of == server.tcp()), "{error:?}");
+}
+
+#[test]
+fn a_server_that_cannot_be_used_does_not_win_against_a_slower_one_that_can() {
+    let refusing = Scripted::start(|request| match *request {
+        Request::CreateChan { cid, .. } => Some(message(Answer::CreateChFail { cid }, &[])),
+        _ => None,
+    });
+    let closing = Scripted::closing_at_create();
+    for fast in [&refusing, &closing] {
+        let slow = Scripted::start_with(Duration::from_millis(30), |request| match *request {
+            Request::ReadNotify { dbr, ioid, .. } => Some(value(dbr, 1, ioid)),
+            _ => scalar(request),
+        });
+        let (_context, x) = channel_at(&[fast.address(), slow.address()]);
+        let start = Instant::now();
+
+        while x.get(PATIENCE).is_err() {
+            assert!(start.elapsed() < PATIENCE, "the slower one is never asked");
+        }
+
+        assert_eq!(x.facts().unwrap().server, slow.tcp());
+    }
+}
+
+#[test]
+fn a_monitor_follows_its_server_to_another_address_and_port() {
+    let (before, after) = (Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3));
+    let server = serve_at(before, 0);
+    let other = free_port(after);
+    let (_context, x) =
+        channel_at(&[(before, server.udp_port()), (after, other)].map(|(ip, port)| SocketAddr::from((ip, port))));
+    let monitor = x.monitor(MonitorOptions::default());
+    while !matches!(next(&monitor), MonitorEvent::Update(_)) {}
+
+    drop(server);
+    assert_eq!(next(&monitor), MonitorEvent::Disconnected);
+    let _server = serve_at(after, other);
+
+    let MonitorEvent::Connected(facts) = next(&monitor) else { panic!("it is not connected") };
+    assert_eq!(facts.server.ip(), after);
+    assert!(matches!(next(&monitor), MonitorEvent::Update(_)));
+}
+
+#[test]
+fn a_monitor_follows_a_server_that_went_without_a_word() {
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let gone = is_gone.clone();
+    let going = Scripted::start(move |request| match *request {
+        _ if gone.load(Ordering::Relaxed) => None,
+        Request::EventAdd { dbr, subscription, .. } => Some(update(dbr, 1, subscription)),
+        Request::Echo {} => Some(message(Answer::Echo {}, &[])),
+        _ => scalar(request),
+    });
+    let after = Ipv4Addr::new(127, 0, 0, 3);
+    let port = free_port(after);
+    let echo_after = Duration::from_millis(200);
+    let config =
+        ClientConfig { echo_after, ..ClientConfig::at(vec![going.address(), SocketAddr::from((after, port))]) };
+    let x = Context::new(config).channel("x").unwrap();
+    let monitor = x.monitor(MonitorOptions::default());
+    while !matches!(next(&monitor), MonitorEvent::Update(_)) {}
+
+    is_gone.store(true, Ordering::Relaxed);
+    going.claims_no_more();
+    let server = serve_at(after, port);
+
+    assert_eq!(next(&monitor), MonitorEvent::Unresponsive);
+    assert_eq!(next(&monitor), MonitorEvent::Disconnected);
+    let MonitorEvent::Connected(facts) = next(&monitor) else { panic!("it is not connected") };
+    assert_eq!(facts.server, SocketAddr::from((after, server.tcp_port())));
+    assert!(matches!(next(&monitor), MonitorEvent::Update(_)));
+}
+
+#[test]
+fn an_awaited_operation_ends_in_time_and_says_how_far_it_got() {
+    let silent = Scripted::start(scalar);
+    let absent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let result_at = |address| {
+        let config = ClientConfig { operation_timeout: SHORT, ..ClientConfig::at(vec![address]) };
+        let context = Context::new(config);
+        let x = context.channel("x").unwrap();
+        pollster::block_on(x.start_get(Default::default())).unwrap_err()
+    };
+
+    assert_eq!(result_at(absent), Error::NotFound { pv: "x".into(), after: SHORT });
+    assert_eq!(result_at(silent.address()), Error::NoAnswer { pv: "x".into(), server: silent.tcp(), after: SHORT });
+}
+
+#[test]
+fn each_of_many_awaited_operations_has_its_deadline_and_those_that_succeed_need_none() {
+    let n_answered = AtomicUsize::new(0);
+    let server = Scripted::start(move |request| match *request {
+        // Every other one.
+        Request::ReadNotify { dbr, ioid, .. } if n_answered.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
+            Some(value(dbr, 1, ioid))
+        }
+        _ => scalar(request),
+    });
+    let config = ClientConfig { operation_timeout: SHORT, ..ClientConfig::at(vec![server.address()]) };
+    let x = Context::new(config).channel("x").unwrap();
+    x.connect(PATIENCE).unwrap();
+
+    let waiting: Vec<_> = (0..300)
+        .map(|_| {
+            let get = x.start_get(Default::default());
+            std::thread::spawn(move || pollster::block_on(get).is_ok())
+        })
+        .collect();
+    let n_ok = waiting.into_iter().map(|thread| thread.join().unwrap()).filter(|ok| *ok).count();
+
+    assert_eq!(n_ok, 150);
+}
+
+#[test]
+fn a_monitor_without_further_events_says_so_at_once() {
+    let server = serve_at(Ipv4Addr::LOCALHOST, 0);
+    let (context, x) = channel_at(&[SocketAddr::from((Ipv4Addr::LOCALHOST, server.udp_port()))]);
+    let (taken, called) = (x.monitor(MonitorOptions::default()), x.monitor_with(MonitorOptions::default(), |_| {}));
+    while !matches!(next(&taken), MonitorEvent::Update(_)) {}
+
+    assert_eq!(pollster::block_on(called.unwrap().next_event()), None);
+    context.close();
+    assert_eq!(pollster::block_on(taken.next_event()), Some(MonitorEvent::Closed));
+    assert_eq!(pollster::block_on(taken.next_event()), None);
+    let start = Instant::now();
+    assert_eq!(taken.next(PATIENCE), None);
+    assert!(start.elapsed() < PATIENCE / 2);
+}
