@@ -1,6 +1,8 @@
 //! Readings as JSON, one object per line. The keys are promised to scripts: new ones may come, none
 //! goes or changes its meaning.
 
+use std::fmt;
+
 use fodo_data::Limits;
 use fodo_net::{Error, Facts, Kind, Meta, Reading, Scalar, Value};
 use serde_json::{Map, Value as Json, json};
@@ -30,26 +32,82 @@ JSON keys (--json prints one object per line):
             merged into the next; with --stats at the end stats: received, merged,
             delivered, longest_gap_s, n_disconnected";
 
+/// An object that may hold the value of a large array, which is written element by element: its text takes several times the
+/// memory of its values.
+#[derive(Debug)]
+pub struct Object<'a>(Vec<(&'static str, Field<'a>)>);
+
+#[derive(Debug)]
+enum Field<'a> {
+    Json(Json),
+    Value(&'a Value, Option<&'a Meta>, Look),
+    Object(Object<'a>),
+}
+
+impl<'a> Object<'a> {
+    /// With the name of a PV.
+    pub fn of(pv: &str) -> Object<'a> {
+        Object(vec![("pv", Field::Json(pv.into()))])
+    }
+
+    /// Adds a field.
+    pub fn insert(&mut self, key: &'static str, field: impl Into<Json>) {
+        self.0.push((key, Field::Json(field.into())));
+    }
+
+    /// Adds a field that is an object itself.
+    pub fn insert_object(&mut self, key: &'static str, object: Object<'a>) {
+        self.0.push((key, Field::Object(object)));
+    }
+}
+
+impl fmt::Display for Object<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (key, field)) in self.0.iter().enumerate() {
+            let before = if index == 0 { "{" } else { "," };
+            write!(f, "{before}\"{key}\":")?;
+            match field {
+                Field::Json(json) => write!(f, "{json}")?,
+                Field::Value(value, meta, look) => write_value(value, *meta, look, f)?,
+                Field::Object(object) => write!(f, "{object}")?,
+            }
+        }
+        f.write_str("}")
+    }
+}
+
+fn write_value(of: &Value, meta: Option<&Meta>, look: &Look, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let array = match of {
+        Value::Array(array) if !look.is_text(of) => array,
+        _ => return write!(f, "{}", value(of, meta, look)),
+    };
+    f.write_str("[")?;
+    for (index, scalar) in (0..array.len()).filter_map(|at| array.scalar(at)).enumerate() {
+        let separator = if index > 0 { "," } else { "" };
+        write!(f, "{separator}{}", element(&scalar, meta, look))?;
+    }
+    f.write_str("]")
+}
+
 /// An object on a reading.
-pub fn reading(pv: &str, reading: &Reading, look: &Look) -> Map<String, Json> {
+pub fn reading<'a>(pv: &str, reading: &'a Reading, look: &Look) -> Object<'a> {
     let meta = reading.meta.as_deref();
     let kind = reading.value.kind();
-    let mut object = Map::new();
-    object.insert("pv".into(), pv.into());
-    object.insert("value".into(), value(&reading.value, meta, &look.of(pv)));
+    let mut object = Object::of(pv);
+    object.0.push(("value", Field::Value(&reading.value, meta, look.of(pv))));
     if kind == Kind::Enum {
         let numbers = Look { numeric: true, ..look.clone() };
-        object.insert("index".into(), value(&reading.value, meta, &numbers));
+        object.0.push(("index", Field::Value(&reading.value, meta, numbers)));
     }
-    object.insert("kind".into(), kind_name(kind).into());
-    object.insert("count".into(), reading.value.len().into());
+    object.insert("kind", kind_name(kind));
+    object.insert("count", reading.value.len());
     let units = meta.map(|meta| meta.units.to_str().into_owned()).filter(|units| !units.is_empty());
-    object.insert("units".into(), units.into());
-    object.insert("time".into(), Clock::rfc3339(reading.time).into());
-    object.insert("severity".into(), reading.alarm.severity.to_string().into());
-    object.insert("status".into(), reading.alarm.status.to_string().into());
+    object.insert("units", units);
+    object.insert("time", Clock::rfc3339(reading.time));
+    object.insert("severity", reading.alarm.severity.to_string());
+    object.insert("status", reading.alarm.status.to_string());
     if let (true, Some(meta)) = (look.with_meta, meta) {
-        object.insert("meta".into(), meta_object(meta));
+        object.insert("meta", meta_object(meta));
     }
     object
 }
@@ -160,12 +218,16 @@ mod tests {
         Reading { value: value.into(), alarm, time, meta: Some(Arc::new(meta)) }
     }
 
+    fn parsed(object: Object<'_>) -> Json {
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
     #[test]
     fn the_promised_keys_of_a_reading_are_there_in_their_order() {
         let meta = Meta { units: "mm".into(), ..Meta::default() };
 
         assert_eq!(
-            line(reading("x:y", &of(1.5, meta), &look())),
+            format!("{}\n", reading("x:y", &of(1.5, meta), &look())),
             "{\"pv\":\"x:y\",\"value\":1.5,\"kind\":\"double\",\"count\":1,\"units\":\"mm\",\
              \"time\":\"2027-01-15T08:00:00.000000005Z\",\"severity\":\"MAJOR\",\"status\":\"HIHI\"}\n"
         );
@@ -174,7 +236,7 @@ mod tests {
     #[test]
     fn an_enum_has_its_label_and_its_index() {
         let meta = Meta { labels: vec!["Off".into(), "On".into()], ..Meta::default() };
-        let object = reading("x", &of(Value::Scalar(Scalar::Enum(1)), meta), &look());
+        let object = parsed(reading("x", &of(Value::Scalar(Scalar::Enum(1)), meta), &look()));
 
         assert_eq!((&object["value"], &object["index"]), (&json!("On"), &json!(1)));
     }
@@ -183,7 +245,7 @@ mod tests {
     fn what_json_has_no_number_for_is_a_string() {
         let values = vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300];
 
-        let object = reading("x", &of(values, Meta::default()), &look());
+        let object = parsed(reading("x", &of(values, Meta::default()), &look()));
 
         assert_eq!(object["value"], json!(["nan", "inf", "-inf", 1e300]));
         assert_eq!(object["units"], Json::Null);
@@ -193,10 +255,10 @@ mod tests {
     fn a_short_float_keeps_its_digits_and_chars_can_be_text() {
         let text = Look { text: true, ..look() };
 
-        assert_eq!(reading("x", &of(0.1_f32, Meta::default()), &look())["value"], json!(0.1));
-        assert_eq!(reading("x", &of(b"ab\0c".to_vec(), Meta::default()), &text)["value"], json!("ab"));
-        assert_eq!(reading("x.DESC$", &of(b"ab\0".to_vec(), Meta::default()), &look())["value"], json!("ab"));
-        assert_eq!(reading("x", &of(b"a".to_vec(), Meta::default()), &look())["value"], json!([97]));
+        assert_eq!(parsed(reading("x", &of(0.1_f32, Meta::default()), &look()))["value"], json!(0.1));
+        assert_eq!(parsed(reading("x", &of(b"ab\0c".to_vec(), Meta::default()), &text))["value"], json!("ab"));
+        assert_eq!(parsed(reading("x.DESC$", &of(b"ab\0".to_vec(), Meta::default()), &look()))["value"], json!("ab"));
+        assert_eq!(parsed(reading("x", &of(b"a".to_vec(), Meta::default()), &look()))["value"], json!([97]));
     }
 
     #[test]
@@ -204,7 +266,7 @@ mod tests {
         let with_meta = Look { with_meta: true, ..look() };
         let meta = Meta { display: Limits { low: -1.0, high: f64::NAN }, ..Meta::default() };
 
-        let object = reading("x", &of(1, meta), &with_meta);
+        let object = parsed(reading("x", &of(1, meta), &with_meta));
 
         assert_eq!(
             object["meta"].to_string(),
@@ -227,7 +289,7 @@ mod tests {
         let meta = Meta { labels: vec!["Off".into()], ..Meta::default() };
         let with_meta = Look { with_meta: true, ..look() };
 
-        for (key, _) in reading("x", &of(Value::Scalar(Scalar::Enum(0)), meta), &with_meta) {
+        for (key, _) in reading("x", &of(Value::Scalar(Scalar::Enum(0)), meta), &with_meta).0 {
             assert!(KEYS.contains(&format!("\n  {key} ")), "{key} is in the help");
         }
     }

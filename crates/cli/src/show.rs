@@ -1,6 +1,7 @@
 //! Values for people: short at a terminal, whole elsewhere.
 
-use std::io::IsTerminal as _;
+use std::fmt::{self, Display};
+use std::io::{self, IsTerminal as _};
 
 use fodo_data::Limits;
 use fodo_net::{Kind, Meta, Reading, Scalar, Severity, Value};
@@ -9,6 +10,9 @@ use crate::local_time::Clock;
 
 /// Elements of an array that a terminal shows.
 const ELEMENTS_AT_TERMINAL: usize = 8;
+
+/// Characters of a column at most: what is longer moves the rest of its own line only.
+const COLUMN_CHARS: usize = 40;
 
 /// How values are to look.
 #[derive(Clone, Debug)]
@@ -47,27 +51,35 @@ impl Look {
         Look { text: self.text || is_long_string(pv), ..self.clone() }
     }
 
-    /// The value with its units: `1.500 mm`, `[1, 2.5, 3] A`, `Switched on`.
-    pub fn value(&self, reading: &Reading) -> String {
+    /// The value with its units: `1.500 mm`, `[1, 2.5, 3] A`, `Switched on`. Written element by element, since the text of an
+    /// array takes several times the memory of its values.
+    pub fn value<'a>(&self, reading: &'a Reading) -> impl Display + use<'a> {
+        let look = self.clone();
+        fmt::from_fn(move |f| look.write_value(reading, f))
+    }
+
+    fn write_value(&self, reading: &Reading, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let meta = reading.meta.as_deref();
-        let mut text = match &reading.value {
-            value if self.is_text(value) => quiet(&value.long_text().unwrap_or_default().to_str()),
-            Value::Scalar(scalar) => self.element(scalar, meta),
+        match &reading.value {
+            value if self.is_text(value) => f.write_str(&quiet(&value.long_text().unwrap_or_default().to_str()))?,
+            Value::Scalar(scalar) => f.write_str(&self.element(scalar, meta))?,
             Value::Array(array) => {
                 let n_shown = if self.is_terminal && !self.full { ELEMENTS_AT_TERMINAL } else { usize::MAX };
-                let shown = (0..array.len().min(n_shown)).filter_map(|index| array.scalar(index));
-                let mut parts: Vec<String> = shown.map(|scalar| self.quoted(&scalar, meta)).collect();
-                if array.len() > n_shown {
-                    parts.push(format!("... {} more (--full shows all)", array.len() - n_shown));
+                f.write_str("[")?;
+                for (index, scalar) in (0..array.len().min(n_shown)).filter_map(|at| array.scalar(at)).enumerate() {
+                    let separator = if index > 0 { ", " } else { "" };
+                    write!(f, "{separator}{}", self.quoted(&scalar, meta))?;
                 }
-                format!("[{}]", parts.join(", "))
+                if array.len() > n_shown {
+                    write!(f, ", ... {} more (--full shows all)", array.len() - n_shown)?;
+                }
+                f.write_str("]")?;
             }
-        };
-        if let Some(meta) = meta.filter(|meta| !meta.units.is_empty() && reading.value.kind() != Kind::Text) {
-            text.push(' ');
-            text.push_str(&quiet(&meta.units.to_str()));
         }
-        text
+        match meta.filter(|meta| !meta.units.is_empty() && reading.value.kind() != Kind::Text) {
+            Some(meta) => write!(f, " {}", quiet(&meta.units.to_str())),
+            None => Ok(()),
+        }
     }
 
     /// `2026-11-21 03:28:24.451042 +01:00`
@@ -163,18 +175,47 @@ pub fn quiet(text: &str) -> String {
     })
 }
 
-/// Lines in columns, two blanks between, the last as long as it is.
-pub fn columns(rows: &[Vec<String>]) -> String {
-    let n_columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..n_columns).map(|column| width(column).unwrap_or(0).min(40)).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
+/// What a line of a table has in one column.
+pub type Cell<'a> = Box<dyn Display + 'a>;
+
+/// The widths of columns, with two blanks between them. The text of a cell may be large, so it is never held as a whole.
+#[derive(Debug)]
+pub struct Columns(Vec<usize>);
+
+impl Columns {
+    /// As wide as their widest cells, up to a bound.
+    pub fn of(rows: &[Vec<Cell<'_>>]) -> Columns {
+        let n_columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widest = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(width).max();
+        Columns((0..n_columns).map(|column| widest(column).unwrap_or(0)).collect())
     }
-    text
+
+    /// Writes a line, without blanks for cells at its end that are empty.
+    pub fn write(&self, row: &[Cell<'_>], out: &mut dyn io::Write) -> io::Result<()> {
+        let n_cells = row.iter().rposition(|cell| width(cell) > 0).map_or(0, |last| last + 1);
+        for (index, (cell, column)) in row.iter().zip(&self.0).take(n_cells).enumerate() {
+            write!(out, "{cell}")?;
+            if index + 1 < n_cells {
+                write!(out, "{:n_blanks$}", "", n_blanks = column.saturating_sub(width(cell)) + 2)?;
+            }
+        }
+        writeln!(out)
+    }
+}
+
+/// Characters of a cell, counted up to the bound of a column.
+fn width(cell: &Cell<'_>) -> usize {
+    struct Counter(usize);
+    impl fmt::Write for Counter {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0 += text.chars().count();
+            if self.0 < COLUMN_CHARS { Ok(()) } else { Err(fmt::Error) }
+        }
+    }
+    let mut counter = Counter(0);
+    // An error means that it is as wide as a column can be.
+    let _ = fmt::Write::write_fmt(&mut counter, format_args!("{cell}"));
+    counter.0.min(COLUMN_CHARS)
 }
 
 /// Whether a name asks for a text as an array of char, as `x.DESC$` does; a filter may follow.
@@ -199,12 +240,12 @@ mod tests {
     fn a_number_has_its_precision_and_its_units() {
         let meta = Meta { precision: 3, units: "mm".into(), ..Meta::default() };
 
-        assert_eq!(look().value(&reading(1.5, meta.clone())), "1.500 mm");
-        assert_eq!(look().value(&reading(vec![1.0, 2.5], meta)), "[1.000, 2.500] mm");
-        assert_eq!(look().value(&reading(0.1 + 0.2, Meta::default())), "0.30000000000000004");
-        assert_eq!(look().value(&reading(4.0, Meta::default())), "4");
-        assert_eq!(look().value(&reading(0.1_f32, Meta::default())), "0.1");
-        assert_eq!(look().value(&reading(f64::NAN, Meta::default())), "nan");
+        assert_eq!(look().value(&reading(1.5, meta.clone())).to_string(), "1.500 mm");
+        assert_eq!(look().value(&reading(vec![1.0, 2.5], meta)).to_string(), "[1.000, 2.500] mm");
+        assert_eq!(look().value(&reading(0.1 + 0.2, Meta::default())).to_string(), "0.30000000000000004");
+        assert_eq!(look().value(&reading(4.0, Meta::default())).to_string(), "4");
+        assert_eq!(look().value(&reading(0.1_f32, Meta::default())).to_string(), "0.1");
+        assert_eq!(look().value(&reading(f64::NAN, Meta::default())).to_string(), "nan");
     }
 
     #[test]
@@ -212,8 +253,8 @@ mod tests {
         let meta = Meta { labels: vec!["Off".into(), "On".into()], ..Meta::default() };
         let on = reading(Value::Scalar(Scalar::Enum(1)), meta);
 
-        assert_eq!(look().value(&on), "On");
-        assert_eq!(Look { numeric: true, ..look() }.value(&on), "1");
+        assert_eq!(look().value(&on).to_string(), "On");
+        assert_eq!(Look { numeric: true, ..look() }.value(&on).to_string(), "1");
     }
 
     #[test]
@@ -221,17 +262,17 @@ mod tests {
         let many = reading((0..20).collect::<Vec<i32>>(), Meta::default());
         let terminal = Look { is_terminal: true, ..look() };
 
-        assert_eq!(terminal.value(&many), "[0, 1, 2, 3, 4, 5, 6, 7, ... 12 more (--full shows all)]");
-        assert!(look().value(&many).ends_with("18, 19]"));
-        assert!(Look { full: true, ..terminal }.value(&many).ends_with("18, 19]"));
+        assert_eq!(terminal.value(&many).to_string(), "[0, 1, 2, 3, 4, 5, 6, 7, ... 12 more (--full shows all)]");
+        assert!(look().value(&many).to_string().ends_with("18, 19]"));
+        assert!(Look { full: true, ..terminal }.value(&many).to_string().ends_with("18, 19]"));
     }
 
     #[test]
     fn chars_are_text_when_wanted_and_cannot_command_a_terminal() {
         let bytes = reading(b"hi\x1b[2J\0junk".to_vec(), Meta::default());
 
-        assert_eq!(Look { text: true, ..look() }.value(&bytes), "hi\\u{1b}[2J");
-        assert!(look().value(&bytes).starts_with("[104, 105, 27"));
+        assert_eq!(Look { text: true, ..look() }.value(&bytes).to_string(), "hi\\u{1b}[2J");
+        assert!(look().value(&bytes).to_string().starts_with("[104, 105, 27"));
     }
 
     #[test]
@@ -246,8 +287,16 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_leave_no_blanks_at_the_end() {
-        let rows = [vec!["a".to_owned(), "1".to_owned(), String::new()], vec!["long".to_owned(), "22".to_owned()]];
+        let rows: [Vec<Cell<'_>>; 3] = [
+            vec![Box::new("a"), Box::new("1"), Box::new("")],
+            vec![Box::new("long"), Box::new("22")],
+            vec![Box::new("b".repeat(50)), Box::new("3"), Box::new("end")],
+        ];
+        let (columns, mut text) = (Columns::of(&rows[..2]), Vec::new());
 
-        assert_eq!(columns(&rows), "a     1\nlong  22\n");
+        rows.iter().for_each(|row| columns.write(row, &mut text).unwrap());
+
+        let long = "b".repeat(50);
+        assert_eq!(String::from_utf8(text).unwrap(), format!("a     1\nlong  22\n{long}  3   end\n"));
     }
 }

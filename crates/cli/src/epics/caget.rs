@@ -85,8 +85,7 @@ pub fn run(arguments: &[String], plant: &mut dyn Plant, clock: &Clock, outlet: &
         writeln!(outlet.err, "Read operation timed out: some PV data was not read.")?;
     }
     for (((name, facts), (_, dbr, count)), reading) in names.iter().zip(&facts).zip(&asked).zip(&readings) {
-        let text = printed(name, facts, *dbr, *count, reading, style, options.layout);
-        outlet.out.write_all(text.as_bytes())?;
+        print(name, facts, (*dbr, *count), reading, style, options.layout, outlet.out)?;
     }
     Ok(0)
 }
@@ -100,35 +99,35 @@ pub fn count(asked: u32, facts: &Facts, as_there_are: bool) -> u32 {
     }
 }
 
-fn printed(
+fn print(
     name: &str,
     facts: &Facts,
-    dbr: Dbr,
-    count: u32,
+    (dbr, count): (Dbr, u32),
     reading: &Result<Reading, Error>,
     style: &Style,
     layout: Layout,
-) -> String {
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
     // Before an answer the tools go by the number they asked for.
     let n_elements = reading.as_ref().map_or(count as usize, |reading| reading.value.len());
     match (layout, reading) {
         (Layout::Plain | Layout::Terse, reading) => {
             let head = if layout == Layout::Plain { style.name(name, n_elements) } else { String::new() };
             match reading {
-                Ok(reading) => format!("{head}{}\n", style.counted_value(&reading.value)),
-                Err(error) => format!("{head}{}\n", format::complaint(error)),
+                Ok(reading) => writeln!(out, "{head}{}", style.counted_value(&reading.value)),
+                Err(error) => writeln!(out, "{head}{}", format::complaint(error)),
             }
         }
         (Layout::Wide, Ok(reading)) => {
             let stamp = style.clock.for_epics(reading.time);
-            format!("{}{}\n", style.name(name, n_elements), style.wide(&stamp, reading))
+            writeln!(out, "{}{}", style.name(name, n_elements), style.wide(&stamp, reading))
         }
         (Layout::Wide, Err(error)) => {
             let now = style.clock.for_epics(std::time::SystemTime::now().into());
-            format!("{}{now} {}\n", style.name(name, n_elements), format::complaint(error))
+            writeln!(out, "{}{now} {}", style.name(name, n_elements), format::complaint(error))
         }
-        (Layout::Specified(_), Ok(reading)) => format!("{name}\n{}", style.block(dbr, facts.kind, reading)),
-        (Layout::Specified(_), Err(error)) => format!("{name}\n    {}\n", format::complaint(error)),
+        (Layout::Specified(_), Ok(reading)) => write!(out, "{name}\n{}", style.block(dbr, facts.kind, reading)),
+        (Layout::Specified(_), Err(error)) => writeln!(out, "{name}\n    {}", format::complaint(error)),
     }
 }
 

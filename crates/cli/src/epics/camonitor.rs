@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
-use fodo_net::{EventMask, Facts, MonitorEvent, MonitorOptions, Reading, Refusal, TimeStamp};
+use fodo_net::{EventMask, Facts, MonitorEvent, MonitorOptions, Refusal, TimeStamp};
 
 use super::Outlet;
 use super::caget::count;
@@ -95,8 +95,7 @@ pub fn run(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_>) -> io::
         };
         match watch.next(wait) {
             Some(Happening::Event(pv, event)) => {
-                let line = lines.line(pv, &event, SystemTime::now().into());
-                outlet.out.write_all(line.as_bytes())?;
+                lines.print(pv, &event, SystemTime::now().into(), outlet.out)?;
                 outlet.out.flush()?;
             }
             Some(Happening::Failed(error)) => {
@@ -134,30 +133,37 @@ impl<'a> Lines<'a> {
         Lines { names, style, stamps, pvs: vec![Seen::default(); names.len()] }
     }
 
-    /// The line of an event at `now`; empty when there is none to print.
-    pub fn line(&mut self, pv: usize, event: &MonitorEvent, now: TimeStamp) -> String {
-        let (Some(name), Some(seen)) = (self.names.get(pv), self.pvs.get_mut(pv)) else { return String::new() };
+    /// Prints the line of an event at `now`, if it has one.
+    pub fn print(
+        &mut self,
+        pv: usize,
+        event: &MonitorEvent,
+        now: TimeStamp,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let (Some(name), Some(seen)) = (self.names.get(pv), self.pvs.get_mut(pv)) else { return Ok(()) };
         match event {
             MonitorEvent::Connected(facts) => {
                 *seen = Seen { was_connected: true, n_elements: facts.count_max as usize };
-                String::new()
+                Ok(())
             }
             MonitorEvent::Update(reading) => {
                 *seen = Seen { was_connected: true, n_elements: reading.value.len() };
-                self.update(name, pv, reading, now)
+                let stamp = self.stamps.stamp(pv, reading.time, now, &self.style.clock);
+                writeln!(out, "{}{}", self.style.name(name, reading.value.len()), self.style.wide(&stamp, reading))
             }
             // libca calls a silent server disconnected, and asks again for the value when it is heard. Of updates that
             // were merged, and of rights, camonitor says nothing.
-            MonitorEvent::Responsive | MonitorEvent::Merged(_) | MonitorEvent::Rights(_) => String::new(),
+            MonitorEvent::Responsive | MonitorEvent::Merged(_) | MonitorEvent::Rights(_) => Ok(()),
             MonitorEvent::Disconnected | MonitorEvent::Unresponsive | MonitorEvent::Closed => {
-                self.complaint(name, pv, "*** disconnected", now)
+                self.complain(name, pv, "*** disconnected", now, out)
             }
             MonitorEvent::Refused(Refusal::Status { status, .. }) => {
                 let text = format!("*** CA error {}", status::message(*status));
-                self.complaint(name, pv, &text, now)
+                self.complain(name, pv, &text, now, out)
             }
-            MonitorEvent::WrongReply(reply) => self.complaint(name, pv, &format!("*** CA error {reply}"), now),
-            MonitorEvent::Refused(_) => self.complaint(name, pv, "*** no read access", now),
+            MonitorEvent::WrongReply(reply) => self.complain(name, pv, &format!("*** CA error {reply}"), now, out),
+            MonitorEvent::Refused(_) => self.complain(name, pv, "*** no read access", now, out),
         }
     }
 
@@ -167,14 +173,9 @@ impl<'a> Lines<'a> {
         missing.map(|(name, _)| format!("{}*** Not connected (PV not found)\n", self.style.name(name, 0))).collect()
     }
 
-    fn update(&mut self, name: &str, pv: usize, reading: &Reading, now: TimeStamp) -> String {
-        let stamp = self.stamps.stamp(pv, reading.time, now, &self.style.clock);
-        format!("{}{}\n", self.style.name(name, reading.value.len()), self.style.wide(&stamp, reading))
-    }
-
-    fn complaint(&self, name: &str, pv: usize, text: &str, now: TimeStamp) -> String {
+    fn complain(&self, name: &str, pv: usize, text: &str, now: TimeStamp, out: &mut dyn io::Write) -> io::Result<()> {
         let n_elements = self.pvs.get(pv).map_or(0, |seen| seen.n_elements);
-        format!("{}{} {text}\n", self.style.name(name, n_elements), self.style.clock.for_epics(now))
+        writeln!(out, "{}{} {text}", self.style.name(name, n_elements), self.style.clock.for_epics(now))
     }
 }
 

@@ -163,7 +163,10 @@ fn print(
             let head = style.name(name, reading.value.len());
             return writeln!(outlet.out, "{head}{}", style.wide(&stamp, reading));
         }
-        (Some(Ok(reading)), layout) => (head(name, options, layout, reading), style.counted_value(&reading.value)),
+        (Some(Ok(reading)), layout) => {
+            let head = head(name, options, layout, reading);
+            return writeln!(outlet.out, "{head}{}", style.counted_value(&reading.value));
+        }
         (Some(Err(error)), layout) => {
             if matches!(error, Error::NoAnswer { .. }) {
                 writeln!(outlet.err, "Read operation timed out: PV data was not read.")?;

@@ -1,5 +1,7 @@
 //! Readings as the field's tools print them.
 
+use std::fmt::{self, Display};
+
 use fodo_net::{Detail, Error, Kind, Meta, Reading, Refusal, Scalar, Status, Value};
 
 use super::dbr::Dbr;
@@ -104,61 +106,70 @@ impl Style {
         Dbr::of(kind, Detail::Time)
     }
 
-    /// The elements, with their number before them when there may be several.
-    pub fn counted_value(&self, value: &Value) -> String {
-        if let Some(text) = self.as_text(value) {
-            return text;
-        }
-        let elements = self.elements(value, None);
-        if self.is_counted(value) { format!("{}{}{elements}", value.len(), self.separator) } else { elements }
+    /// The elements, with their number before them when there may be several. Written element by element, as everything here
+    /// that holds a value: the text of an array takes several times the memory of its values.
+    pub fn counted_value<'a>(&'a self, value: &'a Value) -> impl Display + 'a {
+        fmt::from_fn(move |f| {
+            if let Some(text) = self.as_text(value) {
+                return f.write_str(&text);
+            }
+            if self.is_counted(value) {
+                write!(f, "{}{}", value.len(), self.separator)?;
+            }
+            self.write_elements(value, None, f)
+        })
     }
 
     /// `timestamp value status severity` of a wide line, after the name.
-    pub fn wide(&self, stamp: &str, reading: &Reading) -> String {
-        let separator = self.separator;
-        let mut line = stamp.to_owned();
-        match self.as_text(&reading.value) {
-            Some(text) => line.extend([separator.to_string(), text]),
-            None => {
-                if self.is_counted(&reading.value) {
-                    line.push_str(&format!("{separator}{}", reading.value.len()));
-                }
-                // An empty array leaves nothing at all, not even its separator.
-                if !reading.value.is_empty() {
-                    line.extend([separator.to_string(), self.elements(&reading.value, None)]);
+    pub fn wide<'a>(&'a self, stamp: &'a str, reading: &'a Reading) -> impl Display + 'a {
+        fmt::from_fn(move |f| {
+            let separator = self.separator;
+            f.write_str(stamp)?;
+            match self.as_text(&reading.value) {
+                Some(text) => write!(f, "{separator}{text}")?,
+                None => {
+                    if self.is_counted(&reading.value) {
+                        write!(f, "{separator}{}", reading.value.len())?;
+                    }
+                    // An empty array leaves nothing at all, not even its separator.
+                    if !reading.value.is_empty() {
+                        write!(f, "{separator}")?;
+                        self.write_elements(&reading.value, None, f)?;
+                    }
                 }
             }
-        }
-        let alarm = reading.alarm;
-        match (alarm.status, alarm.severity.code()) {
-            (Status::NO_ALARM, 0) => line.extend([separator, separator]),
-            (status, _) => line.push_str(&format!("{separator}{status}{separator}{}", alarm.severity)),
-        }
-        line
+            let alarm = reading.alarm;
+            match (alarm.status, alarm.severity.code()) {
+                (Status::NO_ALARM, 0) => write!(f, "{separator}{separator}"),
+                (status, _) => write!(f, "{separator}{status}{separator}{}", alarm.severity),
+            }
+        })
     }
 
     /// The block that `-d` prints below the name.
-    pub fn block(&self, dbr: Dbr, native: Kind, reading: &Reading) -> String {
-        let mut block = format!(
-            "    Native data type: {}\n    Request type:     {}\n",
-            super::dbr::native_name(native),
-            dbr.name()
-        );
-        let value = &reading.value;
-        if dbr.detail() == Detail::ClassName {
-            let name = value.first().map_or_else(String::new, |scalar| scalar.to_text(None).to_str().into_owned());
-            return block + &format!("    Class Name:       {name}\n");
-        }
-        let empty = Meta::default();
-        let is_graphic = matches!(dbr.detail(), Detail::Graphic | Detail::Control);
-        let meta = reading.meta.as_deref().unwrap_or(&empty);
-        let labels = is_graphic.then_some(meta);
-        let elements = self.as_text(value).unwrap_or_else(|| self.elements(value, labels));
-        block.push_str(&format!("    Element count:    {}\n    Value:            {elements}\n", value.len()));
-        for line in self.detail_lines(dbr, reading, meta) {
-            block.push_str(&format!("    {:<18}{}\n", line.0, line.1));
-        }
-        block
+    pub fn block<'a>(&'a self, dbr: Dbr, native: Kind, reading: &'a Reading) -> impl Display + 'a {
+        fmt::from_fn(move |f| {
+            let native = super::dbr::native_name(native);
+            writeln!(f, "    Native data type: {native}\n    Request type:     {}", dbr.name())?;
+            let value = &reading.value;
+            if dbr.detail() == Detail::ClassName {
+                let name = value.first().map_or_else(String::new, |scalar| scalar.to_text(None).to_str().into_owned());
+                return writeln!(f, "    Class Name:       {name}");
+            }
+            let empty = Meta::default();
+            let is_graphic = matches!(dbr.detail(), Detail::Graphic | Detail::Control);
+            let meta = reading.meta.as_deref().unwrap_or(&empty);
+            write!(f, "    Element count:    {}\n    Value:            ", value.len())?;
+            match self.as_text(value) {
+                Some(text) => f.write_str(&text)?,
+                None => self.write_elements(value, is_graphic.then_some(meta), f)?,
+            }
+            writeln!(f)?;
+            for line in self.detail_lines(dbr, reading, meta) {
+                writeln!(f, "    {:<18}{}", line.0, line.1)?;
+            }
+            Ok(())
+        })
     }
 
     fn detail_lines(&self, dbr: Dbr, reading: &Reading, meta: &Meta) -> Vec<(&'static str, String)> {
@@ -208,15 +219,14 @@ impl Style {
         Some(escaped(&bytes))
     }
 
-    fn elements(&self, value: &Value, labels: Option<&Meta>) -> String {
-        let mut text = String::new();
+    fn write_elements(&self, value: &Value, labels: Option<&Meta>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, scalar) in scalars(value).enumerate() {
             if index > 0 {
-                text.push(self.separator);
+                write!(f, "{}", self.separator)?;
             }
-            text.push_str(&self.element(&scalar, labels));
+            f.write_str(&self.element(&scalar, labels))?;
         }
-        text
+        Ok(())
     }
 
     fn element(&self, scalar: &Scalar, labels: Option<&Meta>) -> String {

@@ -366,15 +366,13 @@ fn camonitor_prints_what_the_fields_camonitor_prints() {
             Err(code) => return code.to_string(),
         };
         let mut lines = Lines::new(&names, &options.common.style, stamps);
-        let mut text = String::new();
         for (pv, name) in names.iter().enumerate() {
             let Some(facts) = plant.facts(name) else { continue };
             let reading = plant.answer(name, options.ask(&facts).request);
-            text += &lines.line(pv, &MonitorEvent::Connected(facts), STAMP);
-            text += &lines.line(pv, &MonitorEvent::Update(reading), STAMP);
+            lines.print(pv, &MonitorEvent::Connected(facts), STAMP, outlet.out).unwrap();
+            lines.print(pv, &MonitorEvent::Update(reading), STAMP, outlet.out).unwrap();
         }
-        text += &lines.missing();
-        outlet.out.write_all(text.as_bytes()).unwrap();
+        outlet.out.write_all(lines.missing().as_bytes()).unwrap();
         "runs until it is stopped".to_owned()
     });
 }

@@ -9,7 +9,7 @@ use crate::client::{ClientFlags, Deadline, META, ValueFlags, meta_of};
 use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
-use crate::show::{Look, columns};
+use crate::show::{Cell, Columns, Look};
 
 /// Read PVs
 #[derive(Debug, clap::Args)]
@@ -65,33 +65,34 @@ fn print(
     for (pv, result) in pvs.iter().zip(read) {
         match result {
             Ok(reading) if as_json => {
-                outlet.out.write_all(json::line(json::reading(pv, reading, look)).as_bytes())?;
+                writeln!(outlet.out, "{}", json::reading(pv, reading, look))?;
             }
             Ok(reading) => rows.push((pv, reading)),
             Err(error) => exit = exit.and(fail(pv, error, as_json, outlet)?),
         }
     }
-    outlet.out.write_all(table(&rows, look).as_bytes())?;
+    write_table(&rows, look, outlet.out)?;
     Ok(exit)
 }
 
 /// The readings in columns, each with what it means below it where that is wanted.
-fn table(rows: &[(&String, &Reading)], look: &Look) -> String {
-    let cells: Vec<Vec<String>> = rows
+fn write_table(rows: &[(&String, &Reading)], look: &Look, out: &mut dyn io::Write) -> io::Result<()> {
+    let cells: Vec<Vec<Cell<'_>>> = rows
         .iter()
-        .map(|(pv, reading)| vec![(*pv).clone(), look.of(pv).value(reading), look.time(reading), look.alarm(reading)])
+        .map(|(pv, reading)| -> Vec<Cell<'_>> {
+            let (time, alarm) = (look.time(reading), look.alarm(reading));
+            vec![Box::new(pv), Box::new(look.of(pv).value(reading)), Box::new(time), Box::new(alarm)]
+        })
         .collect();
-    let lines = columns(&cells);
-    let mut text = String::new();
-    for (line, (_, reading)) in lines.lines().zip(rows) {
-        text.push_str(line);
-        text.push('\n');
+    let columns = Columns::of(&cells);
+    for (row, (_, reading)) in cells.iter().zip(rows) {
+        columns.write(row, out)?;
         let Some(meta) = reading.meta.as_deref().filter(|_| look.with_meta) else { continue };
         for (name, value) in look.meta_lines(reading.value.kind(), meta) {
-            text.push_str(&format!("    {name:<10}{value}\n"));
+            writeln!(out, "    {name:<10}{value}")?;
         }
     }
-    text
+    Ok(())
 }
 
 #[cfg(test)]

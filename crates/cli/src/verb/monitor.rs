@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_net::{Counts, EventMask, Meta, MonitorEvent, MonitorOptions, Operation, Reading};
-use serde_json::{Map, Value as Json};
+use serde_json::Map;
 
 use crate::client::{ClientFlags, META, ValueFlags, meta_of, seconds};
 use crate::epics::Outlet;
@@ -162,8 +162,7 @@ fn watch_all(
                 if matches!(event, MonitorEvent::Connected(_)) {
                     known.getting_meta = watch.channel(index).map(|channel| channel.start_get(META));
                 }
-                let text = known.text(pv, width, event, arguments.client.json, &look);
-                outlet.out.write_all(text.as_bytes())?;
+                known.print(pv, width, event, arguments.client.json, &look, outlet.out)?;
                 outlet.out.flush()?;
                 known.n_printed += u64::from(is_update);
                 n_updates += u64::from(is_update);
@@ -189,7 +188,20 @@ fn watch_all(
 }
 
 impl Known {
-    fn update(&mut self, pv: &str, width: usize, reading: Reading, as_json: bool, look: &Look) -> String {
+    /// Prints an event. An update may be large, so its text is never held as a whole.
+    fn print(
+        &mut self,
+        pv: &str,
+        width: usize,
+        event: MonitorEvent,
+        as_json: bool,
+        look: &Look,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let reading = match event {
+            MonitorEvent::Update(reading) => reading,
+            event => return out.write_all(self.text(pv, width, event, as_json).as_bytes()),
+        };
         self.was_connected = true;
         if let Some(getting_meta) = self.getting_meta.take() {
             self.meta = meta_of(getting_meta.wait(META_WAIT));
@@ -197,15 +209,18 @@ impl Known {
         let reading = Reading { meta: self.meta.clone(), ..reading };
         if as_json {
             let mut object = json::reading(pv, &reading, look);
-            object.insert("event".into(), Json::from("update"));
-            return json::line(object);
+            object.insert("event", "update");
+            return writeln!(out, "{object}");
         }
-        let (time, value, alarm) = (look.time(&reading), look.of(pv).value(&reading), look.alarm(&reading));
-        format!("{}\n", format!("{pv:<width$}  {time}  {value}  {alarm}").trim_end())
+        write!(out, "{pv:<width$}  {}  {}", look.time(&reading), look.of(pv).value(&reading))?;
+        match look.alarm(&reading) {
+            alarm if alarm.is_empty() => writeln!(out),
+            alarm => writeln!(out, "  {alarm}"),
+        }
     }
 
-    /// What is printed of an event; nothing for a connection that is as expected.
-    fn text(&mut self, pv: &str, width: usize, event: MonitorEvent, as_json: bool, look: &Look) -> String {
+    /// What is printed of an event that is not an update; nothing for a connection that is as expected.
+    fn text(&mut self, pv: &str, width: usize, event: MonitorEvent, as_json: bool) -> String {
         let head = |name: &str| {
             let mut object = Map::new();
             object.insert("pv".into(), pv.into());
@@ -239,7 +254,7 @@ impl Known {
                     (false, false) => String::new(),
                 }
             }
-            MonitorEvent::Update(reading) => self.update(pv, width, reading, as_json, look),
+            MonitorEvent::Update(_) => String::new(),
             MonitorEvent::Rights(facts) if as_json => {
                 let mut object = head("rights");
                 object.insert("read".into(), facts.may_read.into());
@@ -298,7 +313,12 @@ mod tests {
         let mut known = Known::default();
         let look = Look::plain(Clock::utc());
         let events = [connected(), update(), MonitorEvent::Disconnected, connected()];
-        events.map(|event| known.text("x:y", 5, event, as_json, &look)).to_vec()
+        let printed = |event| {
+            let mut text = Vec::new();
+            known.print("x:y", 5, event, as_json, &look, &mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        events.map(printed).to_vec()
     }
 
     #[test]
@@ -317,7 +337,6 @@ mod tests {
     #[test]
     fn updates_that_were_merged_and_the_account_at_the_end_are_told() {
         let mut known = Known::default();
-        let look = Look::plain(Clock::utc());
         let counts = Counts {
             received: 9,
             merged: 7,
@@ -326,8 +345,8 @@ mod tests {
             n_disconnected: 1,
         };
 
-        let mark = known.text("x:y", 3, MonitorEvent::Merged(7), false, &look);
-        let object = known.text("x:y", 3, MonitorEvent::Merged(7), true, &look);
+        let mark = known.text("x:y", 3, MonitorEvent::Merged(7), false);
+        let object = known.text("x:y", 3, MonitorEvent::Merged(7), true);
 
         assert_eq!(mark, "x:y  --- 7 updates merged into the next: they came faster than they are taken\n");
         assert_eq!(object, "{\"pv\":\"x:y\",\"event\":\"merged\",\"n\":7}\n");

@@ -11,7 +11,7 @@ use crate::client::{ClientFlags, Deadline, META, ValueFlags, kind_name, meta_of}
 use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
-use crate::show::{Look, is_long_string};
+use crate::show::{Cell, Columns, Look, is_long_string};
 
 /// Bytes of a string in Channel Access, without its NUL.
 const STRING_BYTES_MAX: usize = 39;
@@ -75,16 +75,17 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     }
     let look = arguments.value.look();
     if arguments.client.json {
-        let mut object = serde_json::Map::new();
-        object.insert("pv".into(), arguments.pv.as_str().into());
+        let mut object = json::Object::of(&arguments.pv);
         for (key, reading) in [("old", &old), ("new", &new)] {
-            let part = reading.as_ref().map(|reading| Json::Object(json::reading(&arguments.pv, reading, &look)));
-            object.insert(key.into(), part.unwrap_or(Json::Null));
+            match reading {
+                Some(reading) => object.insert_object(key, json::reading(&arguments.pv, reading, &look)),
+                None => object.insert(key, Json::Null),
+            }
         }
-        object.insert("seconds".into(), seconds.into());
-        outlet.out.write_all(json::line(object).as_bytes())?;
+        object.insert("seconds", seconds);
+        writeln!(outlet.out, "{object}")?;
     } else {
-        outlet.out.write_all(lines(&arguments.pv, old.as_ref(), new.as_ref(), &look).as_bytes())?;
+        write_lines(&arguments.pv, old.as_ref(), new.as_ref(), &look, outlet.out)?;
     }
     Ok(Exit::Done)
 }
@@ -114,17 +115,28 @@ fn write(arguments: &Arguments, channel: &Channel) -> Result<(Option<Reading>, O
     Ok((old, new, seconds))
 }
 
-fn lines(pv: &str, old: Option<&Reading>, new: Option<&Reading>, look: &Look) -> String {
+fn write_lines(
+    pv: &str,
+    old: Option<&Reading>,
+    new: Option<&Reading>,
+    look: &Look,
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
     let mut rows = Vec::new();
     for (name, reading) in [("old", old), ("new", new)] {
-        let mut row = vec![name.to_owned(), pv.to_owned()];
+        let mut row: Vec<Cell<'_>> = vec![Box::new(name), Box::new(pv)];
         match reading {
-            Some(reading) => row.extend([look.of(pv).value(reading), look.time(reading), look.alarm(reading)]),
-            None => row.push("(cannot be read)".to_owned()),
+            Some(reading) => {
+                row.push(Box::new(look.of(pv).value(reading)));
+                row.push(Box::new(look.time(reading)));
+                row.push(Box::new(look.alarm(reading)));
+            }
+            None => row.push(Box::new("(cannot be read)")),
         }
         rows.push(row);
     }
-    crate::show::columns(&rows)
+    let columns = Columns::of(&rows);
+    rows.iter().try_for_each(|row| columns.write(row, out))
 }
 
 /// The value to send, of the PV's own kind; or why it cannot be.

@@ -241,7 +241,7 @@ fn outcome_of(found: &Found) -> String {
             let value = match value {
                 None => "no answer to a get".to_owned(),
                 Some(Err(refusal)) => refusal.to_string(),
-                Some(Ok(reading)) => Look::of_stdout().value(reading),
+                Some(Ok(reading)) => Look::of_stdout().value(reading).to_string(),
             };
             let after_ms = after.as_secs_f64() * 1e3;
             let (kind, rights) = (kind_name(facts.kind), rights_of(facts));

@@ -1,0 +1,53 @@
+//! What it costs to print a large array: little beside the array itself.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
+
+#[path = "../../net/tests/served/mod.rs"]
+#[expect(dead_code, reason = "the rest is for the tests of the network")]
+mod served;
+#[expect(dead_code, reason = "the other tests use the rest")]
+mod support;
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use served::{Cell, Table};
+use support::fodo;
+
+/// Elements of the array, and the bytes that they take on the wire.
+const ELEMENTS: usize = 4_000_000;
+const MIB: usize = (ELEMENTS * 8) >> 20;
+
+/// The most memory that a process has had so far, in MiB.
+fn peak_mib(pid: u32) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() >> 10
+}
+
+#[test]
+fn a_large_array_is_printed_with_little_more_memory_than_its_values_take() {
+    let table = Table::default().with("large", Cell::new(vec![0.5; ELEMENTS]));
+    let server = served::start(Arc::new(table), 0);
+
+    for arguments in [
+        &["get", "large"][..],
+        &["get", "--json", "large"],
+        &["monitor", "large"],
+        &["monitor", "--json", "large"],
+        &["caget", "-c", "large"],
+        &["caget", "-ca", "large"],
+        &["camonitor", "large"],
+    ] {
+        let mut child = fodo(server.udp_port()).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        // More than the buffers between the two hold is not read, so it waits in the midst of the text.
+        let mut out = child.stdout.take().unwrap();
+        assert!(out.read_exact(&mut [0; 4096]).is_ok(), "{arguments:?} prints nothing");
+        let peak = peak_mib(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        assert!(peak < 2 * MIB + 48, "{arguments:?} takes {peak} MiB for an array of {MIB}");
+    }
+}
