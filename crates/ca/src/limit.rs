@@ -13,8 +13,9 @@ pub const PIECE_BYTES: usize = 128 * 1024;
 /// Elements for which room is made before any of them has arrived.
 pub const ROOM_ELEMENTS: usize = 1024 * 1024;
 
-/// The longest name a channel may have on a circuit; rsrv closes circuits that send longer ones.
-pub const NAME_BYTES: usize = 1024;
+/// The longest name of a channel, for clients and servers alike: rsrv closes a circuit, with all its channels, on which a longer
+/// one is requested.
+pub const NAME_BYTES: usize = 511;
 
 /// Who the user is and on which host; rsrv closes circuits that send longer ones.
 pub const IDENTITY_BYTES: usize = 512;

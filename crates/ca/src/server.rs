@@ -552,10 +552,10 @@ impl Inner {
         if !self.has_room_for(limit::CHANNEL_BYTES) {
             return self.exceed(header);
         }
-        // A name without its NUL or that is not UTF-8 names no PV.
+        // A name without its NUL, that is not UTF-8 or that is too long names no PV.
         match message::text(payload).and_then(|name| std::str::from_utf8(name).ok()) {
-            Some(name) => self.ask(Event::Create { cid, name: name.to_owned() }),
-            None => self.answer(|bytes| Answer::CreateChFail { cid }.encode(bytes)),
+            Some(name) if name.len() <= limit::NAME_BYTES => self.ask(Event::Create { cid, name: name.to_owned() }),
+            _ => self.answer(|bytes| Answer::CreateChFail { cid }.encode(bytes)),
         }
     }
 

@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 use fodo_net::client::Given;
 use fodo_net::{Detail, Error, Kind, Meta, Operation, Request};
 
+use crate::limit;
 use crate::show::Look;
-
-/// How long "for ever" is: nobody waits longer, and no clock overflows.
-const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The flags that get, put, monitor and info have in common.
 #[derive(Clone, Debug, clap::Args)]
@@ -146,9 +144,9 @@ impl Deadline {
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| format!("\"{text}\" is not a number of seconds"))?;
     match Duration::try_from_secs_f64(number) {
-        Ok(Duration::ZERO) => Ok(TIMEOUT_MAX),
-        Ok(timeout) => Ok(timeout.min(TIMEOUT_MAX)),
-        Err(_) if number == f64::INFINITY => Ok(TIMEOUT_MAX),
+        Ok(Duration::ZERO) => Ok(limit::FOREVER),
+        Ok(timeout) => Ok(timeout.min(limit::FOREVER)),
+        Err(_) if number == f64::INFINITY => Ok(limit::FOREVER),
         Err(_) => Err(format!("\"{text}\" is no time to wait")),
     }
 }
@@ -160,8 +158,8 @@ mod tests {
     #[test]
     fn a_timeout_is_a_number_of_seconds_and_zero_is_for_ever() {
         assert_eq!(seconds("2.5"), Ok(Duration::from_millis(2500)));
-        assert_eq!(seconds("0"), Ok(TIMEOUT_MAX));
-        assert_eq!(seconds("inf"), Ok(TIMEOUT_MAX));
+        assert_eq!(seconds("0"), Ok(limit::FOREVER));
+        assert_eq!(seconds("inf"), Ok(limit::FOREVER));
         assert!(seconds("-1").is_err());
         assert!(seconds("soon").is_err());
     }

@@ -19,3 +19,37 @@ pub const COMMAND_BYTES_MAX: u64 = 1 << 16;
 
 /// Commands of a person that are kept to be called back: more than a working day of them.
 pub const HISTORY_LINES_MAX: usize = 1000;
+
+/// How long "for ever" is for a wait: nobody waits longer, and no clock overflows.
+pub const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// How long a wait without an end lasts at a time.
+pub const QUIET: Duration = Duration::from_secs(3600);
+
+/// How long an update waits for the units that were requested together with it.
+pub const META_WAIT: Duration = Duration::from_secs(1);
+
+/// Happenings of watched PVs that wait at most: few, because beyond them the monitors' own queues hold, merge and count the
+/// updates, and the user chose their length.
+pub const HAPPENINGS: usize = 64;
+
+/// Updates of one PV that wait to be printed by `camonitor`.
+pub const CAMONITOR_QUEUE: usize = 1024;
+
+/// Bytes of a string in Channel Access, without its NUL.
+pub const STRING_BYTES: usize = 39;
+
+/// Bytes of a long string that `caput` writes at once.
+pub const LONG_STRING_BYTES: usize = 1 << 20;
+
+/// Elements of an array that a terminal shows.
+pub const ELEMENTS_AT_TERMINAL: usize = 8;
+
+/// Characters of a column at most: what is longer moves the rest of its own line only.
+pub const COLUMN_CHARS: usize = 40;
+
+/// How long servers may be late behind the first that has answered a search.
+pub const LATE_CLAIM: Duration = Duration::from_millis(350);
+
+/// How long a signal may go unnoticed.
+pub const SIGNAL_NOTICED: Duration = Duration::from_millis(200);

@@ -2,21 +2,19 @@
 
 use std::io::{self, Write as _};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fodo_net::{Context, Notice};
 
+use crate::limit;
 use crate::local_time::Clock;
-
-/// How long is waited at a time.
-const QUIET: Duration = Duration::from_secs(3600);
 
 /// Prints the notices of a context for as long as the program runs, as `text` puts them.
 pub fn print(context: &Context, text: impl Fn(&Notice) -> Option<String> + Send + 'static) -> io::Result<()> {
     let context = context.clone();
     thread::Builder::new().name("fodo-notices".into()).spawn(move || {
         loop {
-            if let Some(text) = context.next_notice(QUIET).and_then(|notice| text(&notice)) {
+            if let Some(text) = context.next_notice(limit::QUIET).and_then(|notice| text(&notice)) {
                 // Nothing is left to do when stderr fails.
                 let _ = io::stderr().write_all(text.as_bytes());
             }

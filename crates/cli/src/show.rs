@@ -6,13 +6,8 @@ use std::io::{self, IsTerminal as _};
 use fodo_data::Limits;
 use fodo_net::{Kind, Meta, Reading, Scalar, Severity, Value};
 
+use crate::limit;
 use crate::local_time::Clock;
-
-/// Elements of an array that a terminal shows.
-const ELEMENTS_AT_TERMINAL: usize = 8;
-
-/// Characters of a column at most: what is longer moves the rest of its own line only.
-const COLUMN_CHARS: usize = 40;
 
 /// How values are to look.
 #[derive(Clone, Debug)]
@@ -64,7 +59,7 @@ impl Look {
             value if self.is_text(value) => f.write_str(&quiet(&value.long_text().unwrap_or_default().to_str()))?,
             Value::Scalar(scalar) => f.write_str(&self.element(scalar, meta))?,
             Value::Array(array) => {
-                let n_shown = if self.is_terminal && !self.full { ELEMENTS_AT_TERMINAL } else { usize::MAX };
+                let n_shown = if self.is_terminal && !self.full { limit::ELEMENTS_AT_TERMINAL } else { usize::MAX };
                 f.write_str("[")?;
                 for (index, scalar) in (0..array.len().min(n_shown)).filter_map(|at| array.scalar(at)).enumerate() {
                     let separator = if index > 0 { ", " } else { "" };
@@ -209,13 +204,13 @@ fn width(cell: &Cell<'_>) -> usize {
     impl fmt::Write for Counter {
         fn write_str(&mut self, text: &str) -> fmt::Result {
             self.0 += text.chars().count();
-            if self.0 < COLUMN_CHARS { Ok(()) } else { Err(fmt::Error) }
+            if self.0 < limit::COLUMN_CHARS { Ok(()) } else { Err(fmt::Error) }
         }
     }
     let mut counter = Counter(0);
     // An error means that it is as wide as a column can be.
     let _ = fmt::Write::write_fmt(&mut counter, format_args!("{cell}"));
-    counter.0.min(COLUMN_CHARS)
+    counter.0.min(limit::COLUMN_CHARS)
 }
 
 /// Whether a name asks for a text as an array of char, as `x.DESC$` does; a filter may follow.

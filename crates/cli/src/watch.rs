@@ -12,9 +12,7 @@ use fodo_net::{
     Channel, Context, Counts, Error, Facts, Kind, Monitor, MonitorEvent, MonitorOptions, Notice, Operation,
 };
 
-/// Happenings that wait at most: few, because beyond them the monitors' own queues hold, merge and
-/// count the updates, and the user chose their length.
-const WAITING_MAX: usize = 64;
+use crate::limit;
 
 /// What happened.
 pub enum Happening {
@@ -67,7 +65,7 @@ impl<'a> Watch<'a> {
     ) -> Result<Watch<'a>, String> {
         let context = Context::from_env().map_err(|error| error.to_string())?;
         crate::notices::print(&context, text).map_err(|error| error.to_string())?;
-        let (sender, receiver) = sync_channel(WAITING_MAX);
+        let (sender, receiver) = sync_channel(limit::HAPPENINGS);
         let mut watch = Watch {
             ask: Box::new(ask),
             pvs: Vec::with_capacity(names.len()),

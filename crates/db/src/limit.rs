@@ -72,3 +72,10 @@ pub(crate) const FILTER_BYTES_MAX: usize = 1024;
 pub(crate) const ACCESS_FILE_BYTES_MAX: usize = 4 << 20;
 /// Brackets inside one another in a block that is skipped, since what it says is not known here.
 pub(crate) const ACCESS_DEPTH_MAX: usize = 64;
+/// How deep brackets and functions of an expression may nest; every level costs stack. A record's expression has at most
+/// 159 characters; that of a link or of an access rule may have more.
+pub(crate) const CALC_DEPTH_MAX: u8 = 64;
+/// Values that an expression may hold at once, as in Base.
+pub(crate) const CALC_STACK_MAX: usize = 80;
+/// Columns and digits that a format of a string expression may ask for: several times what fits into a string.
+pub(crate) const CALC_WIDTH_MAX: usize = 256;

@@ -83,9 +83,6 @@ pub const CLIENT_GONE: Duration = Duration::from_secs(120);
 /// Server reactors: more bring nothing before the network is full.
 pub const SERVER_THREADS: usize = 4;
 
-/// A PV name: rsrv closes a circuit, with all its channels, on which a longer one is asked for.
-pub const NAME_BYTES: usize = 511;
-
 /// Puts of one circuit that wait for the end of their processing; more are refused. Each costs some
 /// hundred bytes here and in the source.
 pub const PUTS: usize = 64 * 1024;
@@ -202,6 +199,9 @@ pub const RECCASTER_SLICE_BYTES: usize = 16 * 1024;
 
 /// The pause after each slice: a hundred thousand records take some seconds, and one thread a fraction of them.
 pub const RECCASTER_PAUSE: Duration = Duration::from_millis(10);
+
+/// Bytes of a message body from a RecCeiver. The known ones have four; others are skipped.
+pub const RECCASTER_BODY_BYTES: usize = 1024;
 
 /// What may wait to be sent: a slice, and answers to more pings than an honest server sends in a day.
 pub const RECCASTER_UNSENT_BYTES: usize = 256 * 1024;

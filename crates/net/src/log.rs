@@ -84,7 +84,8 @@ impl Log {
         let key = (peer.map(|peer| peer.ip()), what.to_owned());
         let Some(n_left_out) = lock(&self.limiter).passes(key, now.monotonic) else { return };
         // No client's name for a PV is longer; a peer may say what it likes.
-        let pv = pv.map(|pv| pv.get(..pv.floor_char_boundary(limit::NAME_BYTES)).unwrap_or_default().to_owned());
+        let pv =
+            pv.map(|pv| pv.get(..pv.floor_char_boundary(fodo_ca::limit::NAME_BYTES)).unwrap_or_default().to_owned());
         (self.sink)(&Line { level, time: now.wall, what: what.to_owned(), peer, pv, n_left_out });
     }
 }

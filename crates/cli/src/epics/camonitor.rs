@@ -13,14 +13,12 @@ use super::options::{Common, own};
 use super::stamps::Stamps;
 use super::status;
 use crate::exit::explain;
+use crate::limit;
 use crate::local_time::Clock;
 use crate::notices;
 use crate::watch::{Happening, Watch};
 
 pub(super) const FLAGS: &str = "nhVm:sSe:f:g:l:#:0:w:t:p:F:";
-
-/// Updates of one PV that may wait to be printed.
-const QUEUE_MAX: usize = 1024;
 
 /// What `-h` says.
 pub(super) const HELP: &str = "
@@ -59,7 +57,7 @@ impl Options {
         let style = &self.common.style;
         let count = count(style.count_asked, facts, true);
         let request = style.request_type(facts.kind, self.floats_as_text).request(count);
-        MonitorOptions { request, mask: self.mask, queue_max: QUEUE_MAX, ..MonitorOptions::default() }
+        MonitorOptions { request, mask: self.mask, queue_max: limit::CAMONITOR_QUEUE, ..MonitorOptions::default() }
     }
 }
 

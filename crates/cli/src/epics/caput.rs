@@ -12,15 +12,10 @@ use super::getopt::{self, Flag};
 use super::options::{Common, leading_f64, own};
 use super::plant::{Plant, connect_all};
 use super::status;
+use crate::limit;
 use crate::local_time::Clock;
 
 pub(super) const FLAGS: &str = "cnlhatsVS#:w:p:F:";
-
-/// Bytes of a string in Channel Access, without its NUL.
-const STRING_BYTES_MAX: usize = 39;
-
-/// Bytes of a long string that is written at once.
-const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// What `-h` says.
 pub(super) const HELP: &str = "
@@ -196,7 +191,7 @@ fn value(
         return enum_value(&words, options, plant, outlet);
     }
     if options.common.style.chars_as_text {
-        let mut bytes = escape::raw(&words.concat(), TEXT_BYTES_MAX);
+        let mut bytes = escape::raw(&words.concat(), limit::LONG_STRING_BYTES);
         bytes.push(0);
         return Ok(Some(bytes.into()));
     }
@@ -204,7 +199,7 @@ fn value(
 }
 
 fn texts(words: &[String]) -> Value {
-    let texts: Vec<Text> = words.iter().map(|word| Text::from_bytes(&escape::raw(word, STRING_BYTES_MAX))).collect();
+    let texts: Vec<Text> = words.iter().map(|word| Text::from_bytes(&escape::raw(word, limit::STRING_BYTES))).collect();
     match texts.as_slice() {
         [text] => Value::Scalar(Scalar::Text(text.clone())),
         _ => Value::Array(Array::Text(texts.into())),
@@ -227,7 +222,7 @@ fn enum_value(
     let mut are_numbers = false;
     let mut numbers = Vec::with_capacity(words.len());
     for word in words {
-        let label = Text::from_bytes(&escape::raw(word, STRING_BYTES_MAX));
+        let label = Text::from_bytes(&escape::raw(word, limit::STRING_BYTES));
         are_numbers = options.states == States::Numbers || !labels.contains(&label);
         if !are_numbers {
             numbers.push(0.0);

@@ -10,10 +10,8 @@ use super::Outlet;
 use super::format::{Base, Style};
 use super::getopt::Flag;
 use super::printf::Notation;
+use crate::limit;
 use crate::local_time::Clock;
-
-/// How long "for ever" is for a wait: nobody waits longer, and no clock overflows.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Digits that a double can have at most.
 const DIGITS_MAX: i64 = 18;
@@ -76,9 +74,9 @@ impl Common {
     /// How long to wait.
     pub fn timeout(&self) -> Duration {
         if self.timeout_s <= 0.0 {
-            return FOREVER;
+            return limit::FOREVER;
         }
-        Duration::try_from_secs_f64(self.timeout_s).map_or(FOREVER, |timeout| timeout.min(FOREVER))
+        Duration::try_from_secs_f64(self.timeout_s).map_or(limit::FOREVER, |timeout| timeout.min(limit::FOREVER))
     }
 
     /// Takes a flag that is common; complains about its value.
@@ -189,6 +187,6 @@ mod tests {
 
         common.take('w', "0", &mut io::sink()).unwrap();
 
-        assert_eq!(common.timeout(), FOREVER);
+        assert_eq!(common.timeout(), limit::FOREVER);
     }
 }

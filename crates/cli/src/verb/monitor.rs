@@ -11,15 +11,10 @@ use crate::client::{ClientFlags, META, ValueFlags, meta_of, seconds};
 use crate::epics::Outlet;
 use crate::exit::{Exit, explain, explain_refusal};
 use crate::json;
+use crate::limit;
 use crate::mask;
 use crate::show::Look;
 use crate::watch::{Happening, Watch};
-
-/// How long an update waits for the units that were asked for together with it.
-const META_WAIT: Duration = Duration::from_secs(1);
-
-/// How long nothing at all is waited for at a time.
-const QUIET: Duration = Duration::from_secs(3600);
 
 /// Watch PVs and print their updates
 #[derive(Debug, clap::Args)]
@@ -149,8 +144,8 @@ fn watch_all(
     let mut n_updates = 0;
     loop {
         let next = [end, missing_at].into_iter().flatten().min();
-        let wait = next.map_or(QUIET, |next| next.saturating_duration_since(Instant::now()));
-        match watch.next(wait.min(QUIET)) {
+        let wait = next.map_or(limit::QUIET, |next| next.saturating_duration_since(Instant::now()));
+        match watch.next(wait.min(limit::QUIET)) {
             Some(Happening::Stop) => return Ok(Exit::Done),
             Some(Happening::Failed(error)) => {
                 writeln!(outlet.err, "fodo: {}", explain(&error))?;
@@ -204,7 +199,7 @@ impl Known {
         };
         self.was_connected = true;
         if let Some(getting_meta) = self.getting_meta.take() {
-            self.meta = meta_of(getting_meta.wait(META_WAIT));
+            self.meta = meta_of(getting_meta.wait(limit::META_WAIT));
         }
         let reading = Reading { meta: self.meta.clone(), ..reading };
         if as_json {

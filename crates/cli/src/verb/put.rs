@@ -11,10 +11,8 @@ use crate::client::{ClientFlags, Deadline, META, ValueFlags, kind_name, meta_of}
 use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
+use crate::limit;
 use crate::show::{Cell, Columns, Look, is_long_string};
-
-/// Bytes of a string in Channel Access, without its NUL.
-const STRING_BYTES_MAX: usize = 39;
 
 /// Write a PV
 #[derive(Debug, clap::Args)]
@@ -198,9 +196,10 @@ fn convert(scalar: &Scalar, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, S
         _ => format!("{error}; the PV is of type {}", kind_name(kind)),
     })?;
     match &converted {
-        Scalar::Text(text) if text.len() > STRING_BYTES_MAX => Err(format!(
-            "a string holds {STRING_BYTES_MAX} bytes, this has {}: write to the field's name with a $ behind it, \
+        Scalar::Text(text) if text.len() > limit::STRING_BYTES => Err(format!(
+            "a string holds {} bytes, this has {}: write to the field's name with a $ behind it, \
              with --string",
+            limit::STRING_BYTES,
             text.len()
         )),
         _ => Ok(converted),

@@ -15,12 +15,7 @@ use crate::client::seconds;
 use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
-
-/// How long servers may be late behind the first that has answered.
-const LATE: Duration = Duration::from_millis(350);
-
-/// How long a signal may go unnoticed.
-const NOTICED: Duration = Duration::from_millis(200);
+use crate::limit;
 
 /// Ask which servers have a name, or hear who asks for what
 #[derive(Debug, clap::Args)]
@@ -88,7 +83,7 @@ fn ask(arguments: &Arguments, mut bystander: Bystander, outlet: &mut Outlet<'_>)
     let is_known = |name: &NameTraffic| name.state != NameState::Awaited;
     let start = Instant::now();
     bystander.run(Duration::from_secs(3600), |traffic| traffic.names().iter().all(is_known))?;
-    bystander.run(LATE, |_| false)?;
+    bystander.run(limit::LATE_CLAIM, |_| false)?;
     tell_unresolved(&mut bystander, outlet)?;
     let mut exit = Exit::Done;
     for name in bystander.traffic().names() {
@@ -114,7 +109,7 @@ fn watch(arguments: &Arguments, mut bystander: Bystander, outlet: &mut Outlet<'_
     let end = arguments.duration.map(|duration| start + duration);
     let mut report_at = start + arguments.every;
     loop {
-        let next = end.map_or(report_at, |end| end.min(report_at)).min(Instant::now() + NOTICED);
+        let next = end.map_or(report_at, |end| end.min(report_at)).min(Instant::now() + limit::SIGNAL_NOTICED);
         bystander.run(next.saturating_duration_since(Instant::now()), |_| false)?;
         let now = Instant::now();
         let is_over = is_stopped.load(Ordering::Acquire) || end.is_some_and(|end| end <= now);

@@ -4,7 +4,8 @@
 
 use super::fit::{Quadratic, derivative};
 use super::run::{random, random_normal, truth};
-use super::{ArrayFunction, ArrayPair, Binary, Edit, Join, Many, NO_ARG, Op, Pick, Program, STACK_MAX, Unary};
+use super::{ArrayFunction, ArrayPair, Binary, Edit, Join, Many, NO_ARG, Op, Pick, Program, Unary};
+use crate::limit;
 use crate::limit::CALC_ROUNDS_MAX;
 
 /// What dividing by zero gives.
@@ -115,7 +116,7 @@ impl Program {
                 }
                 op => inputs.step(op, &mut stack)?,
             }
-            debug_assert!(stack.len() <= STACK_MAX);
+            debug_assert!(stack.len() <= limit::CALC_STACK_MAX);
         }
         let result = stack.pop()?;
         stack.is_empty().then_some(result)

@@ -3,11 +3,8 @@
 use fodo_data::Text;
 
 use super::words::{ARRAY_OPERANDS, ARRAY_OPERATORS, OPERANDS, OPERATORS, Operand, TEXT_OPERANDS, TEXT_OPERATORS};
-use super::{CalcError, Dialect, Edit, N_ARGS, N_SYNAPPS_ARGS, N_TEXT_ARGS, NO_ARG, Op, Pick, Program, STACK_MAX};
-
-/// Brackets and functions inside one another. A record's expression has at most 159 characters; that of a link or of
-/// an access rule may have more.
-const DEPTH_MAX: u8 = 64;
+use super::{CalcError, Dialect, Edit, N_ARGS, N_SYNAPPS_ARGS, N_TEXT_ARGS, NO_ARG, Op, Pick, Program};
+use crate::limit;
 
 impl Program {
     /// Compiles an expression, or says what is wrong with it.
@@ -32,7 +29,7 @@ impl Program {
             return Err(CalcError { position: 0, reason: "the expression is too long" });
         }
         let program = Program { ops: compiler.ops.into(), texts: compiler.texts.into() };
-        if program.stack_needed() > STACK_MAX {
+        if program.stack_needed() > limit::CALC_STACK_MAX {
             return Err(CalcError { position: 0, reason: "expression needs more than 80 values at once" });
         }
         Ok(program)
@@ -142,7 +139,7 @@ impl Compiler<'_> {
 
     fn deeper(&mut self) -> Result<(), CalcError> {
         self.depth += 1;
-        if self.depth > DEPTH_MAX { self.fail("the expression is nested too deep") } else { Ok(()) }
+        if self.depth > limit::CALC_DEPTH_MAX { self.fail("the expression is nested too deep") } else { Ok(()) }
     }
 
     /// A value and the operators after it that bind tighter than `least`; `?:` binds loosest.

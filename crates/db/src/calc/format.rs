@@ -1,9 +1,7 @@
 //! C's printf and sscanf of one value, and its escapes, as the language with texts has them.
 
 use super::text::Operand;
-
-/// Columns and digits that a format may ask for.
-const WIDTH_MAX: usize = 256;
+use crate::limit;
 
 /// One conversion, `%-8.3lf`.
 #[derive(Debug, Default)]
@@ -91,7 +89,7 @@ fn digits(text: &[u8]) -> (usize, &[u8]) {
         .iter()
         .take(n)
         .fold(0, |number: usize, digit| number.saturating_mul(10).saturating_add(usize::from(digit - b'0')));
-    (number.min(WIDTH_MAX), text.get(n..).unwrap_or_default())
+    (number.min(limit::CALC_WIDTH_MAX), text.get(n..).unwrap_or_default())
 }
 
 /// What printf makes of a format with one value, or none. `None`: it has more, or one that is not known.

@@ -18,8 +18,6 @@ pub(crate) use array::ArrayInputs;
 pub(crate) use format::{escaped, unescaped};
 pub(crate) use text::TextInputs;
 
-/// Values that an expression may hold at once, as in Base.
-pub(crate) const STACK_MAX: usize = 80;
 /// Inputs A to U.
 pub(crate) const N_ARGS: usize = 21;
 /// Inputs A to P of the languages with texts and with arrays.

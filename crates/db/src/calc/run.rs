@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Binary, Many, N_ARGS, Op, Program, STACK_MAX, Unary};
+use super::{Binary, Many, N_ARGS, Op, Program, Unary};
+use crate::limit;
 
 impl Program {
     /// The result, with `args` as the inputs A to U and `value` as VAL. `None` when the program is
     /// broken, which the compiler never makes.
     pub(crate) fn run(&self, args: &mut [f64; N_ARGS], value: f64) -> Option<f64> {
-        let mut stack = Stack { values: [0.0; STACK_MAX], len: 0 };
+        let mut stack = Stack { values: [0.0; limit::CALC_STACK_MAX], len: 0 };
         let mut next = 0;
         while let Some(op) = self.ops.get(next) {
             next += 1;
@@ -51,7 +52,7 @@ impl Program {
 }
 
 struct Stack {
-    values: [f64; STACK_MAX],
+    values: [f64; limit::CALC_STACK_MAX],
     len: usize,
 }
 

@@ -4,12 +4,12 @@
 
 use fodo_data::{Text, format_f64, parse_f64};
 
-use crate::limit::CALC_ROUNDS_MAX;
+use crate::limit::{self, CALC_ROUNDS_MAX};
 
 use super::binary::{read, write};
 use super::format::{escaped, print, scan, unescaped};
 use super::run::{random, random_normal, truth};
-use super::{Binary, Edit, Join, Many, Op, Pick, Program, STACK_MAX, Unary};
+use super::{Binary, Edit, Join, Many, Op, Pick, Program, Unary};
 
 /// Bytes of a text in an expression, as the fields that take it have them.
 pub(super) const TEXT_BYTES_MAX: usize = 39;
@@ -97,7 +97,7 @@ impl Program {
                 }
                 op => self.step(op, &mut stack, inputs)?,
             }
-            debug_assert!(stack.len() <= STACK_MAX);
+            debug_assert!(stack.len() <= limit::CALC_STACK_MAX);
         }
         let result = stack.pop()?;
         stack.is_empty().then_some(result)

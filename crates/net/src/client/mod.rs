@@ -138,7 +138,7 @@ impl Context {
         if name.is_empty() {
             return misuse("a channel needs a name");
         }
-        if name.len() > limit::NAME_BYTES {
+        if name.len() > fodo_ca::limit::NAME_BYTES {
             return misuse("the name is longer than servers take");
         }
         if name.bytes().any(|byte| byte == 0) {

@@ -2,6 +2,7 @@
 //!
 //! Source: recsync, `server/recceiver/protocol/announce.py` and `messages.py`, and how `recast.py` takes them.
 
+use crate::limit;
 use std::net::Ipv4Addr;
 
 /// Every message begins with it: "RC".
@@ -17,8 +18,6 @@ const ADD_INFO: u16 = 0x0006;
 
 /// Bytes before the body of a message: magic, number, length.
 pub const HEADER_BYTES: usize = 8;
-/// The longest body that a server may send. Those that are known have four bytes; others are passed over.
-const BODY_BYTES_MAX: usize = 1024;
 
 /// Where a server takes records, as its datagrams say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +63,7 @@ pub fn announcement(datagram: &[u8]) -> Option<Announcement> {
 pub fn from_server(received: &[u8]) -> Result<Option<(FromServer, usize)>, Malformed> {
     let [m0, m1, n0, n1, l0, l1, l2, l3, body @ ..] = received else { return Ok(None) };
     let length = u32::from_be_bytes([*l0, *l1, *l2, *l3]) as usize;
-    if u16::from_be_bytes([*m0, *m1]) != MAGIC || length > BODY_BYTES_MAX {
+    if u16::from_be_bytes([*m0, *m1]) != MAGIC || length > limit::RECCASTER_BODY_BYTES {
         return Err(Malformed);
     }
     let Some(body) = body.get(..length) else { return Ok(None) };

@@ -4,10 +4,13 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fodo_net::{ChannelState, ClientConfig, Context, Pv, Server, ServerConfig, Source};
+use fodo_ca::Cid;
+use fodo_ca::message::Answer;
+use fodo_net::{ChannelState, ClientConfig, Context, Error, Pv, Server, ServerConfig, Source};
 use socket2::{Domain, Socket, Type};
 
-use crate::cell::{Cell, Table, client_at, local, number, quiet, serve};
+use crate::cell::{Cell, Table, client, client_at, local, number, quiet, serve};
+use crate::raw::{Raw, create};
 use crate::{PATIENCE, eventually};
 
 /// A port that takes no connection and refuses none: its queue is full.
@@ -72,6 +75,22 @@ impl Source for Everything {
     fn open(&self, _: &str) -> Option<Arc<dyn Pv>> {
         Some(self.0.clone())
     }
+}
+
+#[test]
+fn a_name_of_511_bytes_is_served_and_a_longer_one_is_refused_by_client_and_server() {
+    let server = serve(&Arc::new(Everything(Arc::new(Cell::new(1.5)))));
+    let (longest, too_long) = ("x".repeat(511), "x".repeat(512));
+
+    let reading = client(&server).channel(&longest).unwrap().get(PATIENCE).unwrap();
+    let error = client(&server).channel(&too_long).unwrap_err();
+    let mut raw = Raw::with_channel(server.tcp_port(), &longest);
+    raw.say(&[create(1, &too_long)]);
+    let answer = raw.until(|answer| matches!(answer, Answer::CreateChan { .. } | Answer::CreateChFail { .. })).0;
+
+    assert_eq!(number(&reading), 1.5);
+    assert!(matches!(error, Error::Misuse { .. }), "{error:?}");
+    assert_eq!(answer, Answer::CreateChFail { cid: Cid(1) });
 }
 
 #[test]
