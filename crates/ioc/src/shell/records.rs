@@ -49,13 +49,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
 pub(super) fn shown(database: &Database, field: FieldRef) -> String {
     let value = database.read(field).value;
     let meta = database.meta(field);
-    let one = |scalar: Scalar| match scalar {
-        Scalar::F64(number) if is_long(number) => format!("{number:e}"),
-        Scalar::F64(number) => format!("{number}"),
-        Scalar::F32(number) if is_long(f64::from(number)) => format!("{number:e}"),
-        Scalar::F32(number) => format!("{number}"),
-        scalar => scalar.to_text(Some(&meta)).to_string(),
-    };
+    let one = |scalar: Scalar| scalar_text(&scalar, &meta);
     if let Value::Array(array) = &value {
         if matches!(array.kind(), Kind::I8 | Kind::U8) {
             return value.long_text().unwrap_or_default().to_string();
@@ -66,6 +60,17 @@ pub(super) fn shown(database: &Database, field: FieldRef) -> String {
         return format!("[{}{more}]", texts.join(", "));
     }
     value.first().map_or(String::new(), one)
+}
+
+/// A label of a state, all digits of a number.
+pub(super) fn scalar_text(scalar: &Scalar, meta: &Meta) -> String {
+    match scalar {
+        Scalar::F64(number) if is_long(*number) => format!("{number:e}"),
+        Scalar::F64(number) => format!("{number}"),
+        Scalar::F32(number) if is_long(f64::from(*number)) => format!("{number:e}"),
+        Scalar::F32(number) => format!("{number}"),
+        scalar => scalar.to_text(Some(meta)).to_string(),
+    }
 }
 
 /// Whether a number would be a row of zeros without an exponent.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fodo_data::Scalar;
 use fodo_db::{AccessPart, Database, Input, States};
 
-use super::records::{kind_name, matches, quoted, shown};
+use super::records::{kind_name, matches, quoted, scalar_text, shown};
 use super::script::Flow;
 use super::{Call, Failure, Shell, Stage};
 use crate::names::field_of;
@@ -47,7 +47,7 @@ pub(super) fn show_kinds(shell: &mut Shell, call: &Call<'_>) -> Outcome {
             Some(first) => match first.to_kind(kind, Some(&meta)) {
                 Ok(Scalar::Text(text)) => quoted(&text.to_str()),
                 Ok(Scalar::Enum(state)) => state.to_string(),
-                Ok(scalar) => scalar.to_text(None).to_string(),
+                Ok(scalar) => scalar_text(&scalar, &meta),
                 Err(error) => error.to_string(),
             },
         };

@@ -1,0 +1,129 @@
+//! Access security, the log of puts, and clients.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use fodo_ioc::Policy;
+use fodo_net::{ClientConfig, Context, Monitor, MonitorEvent, MonitorOptions};
+
+use crate::{PATIENCE, Terminal};
+
+const RULES: &str = r#"
+UAG(ops) { ann, bob }
+HAG(room) { console }
+ASG(DEFAULT) { RULE(1, READ) RULE(1, WRITE) { UAG(ops) HAG(room) } }
+ASG(free) { INPA($(P)gate) RULE(1, WRITE, TRAPWRITE) { CALC("A=1") } }
+"#;
+
+#[test]
+fn rules_of_access_are_shown_and_loaded_again() {
+    let mut terminal = Terminal::new();
+    terminal.file("a.acf", RULES);
+    terminal.file("a.db", "record(ai, \"x:gate\") {}\nrecord(ai, \"x:b\") { field(ASG, free) }");
+    terminal.assert_goes(
+        r#"
+> asSetFilename a.acf
+> asSetSubstitutions "P=x:"
+> dbLoadRecords a.db
+> iocInit
+serving 2 records
+> aspmem
+DEFAULT: 1 records
+  x:gate
+free: 1 records
+  x:b
+> aspmem f*
+free: 1 records
+  x:b
+> dba x:b
+Field:         x:b.VAL
+Record type:   ai
+Type:          DBF_DOUBLE
+Elements:      1
+Writable:      yes
+Access group:  free, level 0
+"#,
+    );
+    let shown = ["aspuag", "aspuag x*", "asphag", "asprules f*"].map(|command| terminal.run(command));
+    assert!(shown[0].contains("ann") && shown[1].is_empty() && shown[2].contains("console"), "{shown:?}");
+    assert!(shown[3].contains("x:gate") && !shown[3].contains("DEFAULT"), "{shown:?}");
+
+    terminal.file("a.acf", "ASG(DEFAULT) { RULE(1, READ) }");
+    assert_eq!(terminal.run("asInit"), "");
+    assert!(!terminal.run("asprules").contains("free"));
+    terminal.file("a.acf", "ASG(");
+    assert!(terminal.run("asInit").contains("a.acf:1:"));
+    assert!(terminal.run("asprules").contains("DEFAULT"));
+}
+
+#[test]
+fn without_an_access_file_everybody_may_do_everything() {
+    let mut terminal = Terminal::serving("record(ai, a) {}");
+    for command in ["asprules", "aspuag", "asphag"] {
+        assert_eq!(terminal.run(command), "there is no access security file: everybody may do everything\n");
+    }
+    terminal.assert_goes("> aspmem\nDEFAULT: 1 records\n  a\n> aspmem x*\n");
+}
+
+#[test]
+fn which_puts_are_logged_is_chosen_and_shown() {
+    let policy = Policy { tell_put: Some(Box::new(|_| ())), ..Policy::default() };
+    let mut terminal = Terminal::with_policy(policy, true);
+    terminal.assert_goes(
+        r#"
+> iocInit
+serving 0 records
+> caPutLogShow
+all puts are logged
+> caPutLogInit "host:7011"
+! puts are logged to the file of --put-log, and not sent to "host:7011"
+> caPutLogShow
+puts that change a value are logged
+> caPutJsonLogReconf -1
+> caPutLogShow
+puts are not logged
+> caPutLogReconf 2
+> caPutJsonLogShow
+all puts are logged
+> caPutJsonLogInit "" 1
+! puts are logged to the file of --put-log
+> caPutLogReconf 7
+! "7" must be -1 (nothing), 0 (puts that change a value), 1 or 2 (all puts)
+> caPutLogShow
+all puts are logged
+"#,
+    );
+    Terminal::serving("").assert_goes(
+        r#"
+> caPutLogShow
+puts are not logged: there is no --put-log
+> caPutLogInit
+! puts are not logged: fodo ioc --put-log FILE logs them to a file
+"#,
+    );
+}
+
+#[test]
+fn clients_are_shown_with_what_they_do() {
+    let mut terminal = Terminal::serving("record(ai, a) {}\nrecord(ai, b) {}");
+    let none = terminal.run("casr");
+    assert!(none.starts_with("Channel Access on TCP ") && none.ends_with(": 0 clients\n"), "{none}");
+    assert_eq!(terminal.run("dbel"), "clients listen to 0 fields\n");
+
+    let udp_port = terminal.shell.place().lock().unwrap().as_ref().unwrap().udp_port();
+    let context = Context::new(ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))]));
+    let channels = ["a", "b.DESC"].map(|name| context.channel(name).unwrap());
+    let monitors = channels.each_ref().map(|channel| channel.monitor(MonitorOptions::default()));
+    let has_update = |monitor: &Monitor| while !matches!(monitor.next(PATIENCE), Some(MonitorEvent::Update(_))) {};
+    monitors.iter().for_each(has_update);
+    terminal.run("dbpf a 1");
+    has_update(&monitors[0]);
+
+    let short = terminal.run("casr");
+    let long = terminal.run("casr 1");
+    assert!(short.contains(": 1 clients\n") && short.ends_with(": 2 channels, 2 subscriptions\n"), "{short}");
+    assert!(long.ends_with("    0 bytes wait for it; 1 updates sent, 0 merged\n"), "{long}");
+    assert_eq!(terminal.run("casr 0"), short);
+    terminal.assert_goes(
+        "> dbel\na.VAL\nb.DESC\nclients listen to 2 fields\n> dbel b\nb.DESC\nclients listen to 1 fields\n",
+    );
+}

@@ -1,0 +1,134 @@
+//! The shell of an IOC: what each command prints, as a person who types it reads it.
+#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+
+mod access;
+mod records;
+mod scripts;
+mod values;
+mod words;
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fodo_ioc::Policy;
+use fodo_ioc::shell::{Purpose, Shell, Start};
+use fodo_net::ServerConfig;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a shell has written since it was last read.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Written {
+    fn take(&self) -> String {
+        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+    }
+}
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A shell in a folder of its own, which is removed when it ends.
+struct Terminal {
+    shell: Shell,
+    out: Written,
+    err: Written,
+    folder: PathBuf,
+}
+
+impl Terminal {
+    fn new() -> Terminal {
+        Terminal::with_policy(Policy::default(), false)
+    }
+
+    fn with_policy(policy: Policy, has_put_log: bool) -> Terminal {
+        static N_TERMINALS: AtomicUsize = AtomicUsize::new(0);
+        let number = N_TERMINALS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("terminal-{}-{number}", std::process::id());
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let (out, err) = (Written::default(), Written::default());
+        let start = Start {
+            configure: Box::new(|_| {
+                Ok(ServerConfig {
+                    interfaces: vec![Ipv4Addr::LOCALHOST],
+                    port: 0,
+                    beacon_addresses: Vec::new(),
+                    beacons_to_interfaces: false,
+                    ..ServerConfig::default()
+                })
+            }),
+            policy,
+            has_put_log,
+            ready: Box::new(|running| format!("serving {} records\n", running.n_records())),
+            complete: Box::new(String::new),
+            date: Box::new(|format| format!("the date as {format}")),
+            log: None,
+            metrics: None,
+            reccaster: None,
+        };
+        // Its links search where no IOC is, and take their beacons from no other program.
+        let free = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let variables = [
+            ("EPICS_CA_ADDR_LIST", free().to_string()),
+            ("EPICS_CA_AUTO_ADDR_LIST", "NO".to_owned()),
+            ("EPICS_CA_REPEATER_PORT", free().port().to_string()),
+        ];
+        let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value));
+        let (to_out, to_err) = (Box::new(out.clone()), Box::new(err.clone()));
+        let shell = Shell::new(Purpose::Run(Box::new(start)), &folder, variables, to_out, to_err);
+        Terminal { shell, out, err, folder }
+    }
+
+    /// A terminal whose IOC serves these records.
+    fn serving(database: &str) -> Terminal {
+        let mut terminal = Terminal::new();
+        terminal.file("a.db", database);
+        terminal.run("dbLoadRecords a.db");
+        terminal.run("iocInit");
+        terminal
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.join(name), text).unwrap();
+    }
+
+    fn held(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.join(name)).unwrap()
+    }
+
+    /// What a line prints; of complaints every line begins with `! `.
+    fn run(&mut self, line: &str) -> String {
+        self.shell.run_line(line);
+        let complaints: String = self.err.take().lines().map(|line| format!("! {line}\n")).collect();
+        self.out.take() + &complaints
+    }
+
+    /// Runs the lines that begin with `> ` and compares everything that is printed with the text.
+    #[track_caller]
+    fn assert_goes(&mut self, text: &str) {
+        let commands = text.lines().filter_map(|line| line.strip_prefix("> "));
+        let seen: String = commands.map(|line| format!("> {line}\n{}", self.run(line))).collect();
+        let trimmed = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+        assert_eq!(trimmed(&seen).replace(&self.folder.display().to_string(), "FOLDER"), trimmed(text).trim_start());
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A leftover folder spoils no other test.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,252 @@
+//! Scripts, and what is possible before `iocInit` and after it.
+
+use std::time::{Duration, Instant};
+
+use fodo_ioc::shell::Flow;
+
+use crate::{PATIENCE, Terminal};
+
+#[test]
+fn what_needs_records_says_before_ioc_init_that_it_is_too_early() {
+    let mut terminal = Terminal::new();
+    terminal.file("a.db", "record(ai, a) {}");
+    let early = [
+        "dbl",
+        "dbgf a",
+        "dbpf a 1",
+        "dbpr a",
+        "dbtr a",
+        "dba a",
+        "dbtgf a",
+        "dbgrep *",
+        "dbla",
+        "dbli",
+        "dbstat",
+        "dbcar",
+        "dblsr",
+        "scanppl",
+        "scanpel",
+        "casr",
+        "dbel",
+        "dbhcr",
+        "caPutLogShow",
+        "caPutLogInit",
+        "caPutLogReconf 1",
+        "postEvent 1",
+        "asprules",
+        "aspmem",
+        "iocPause",
+    ];
+    for command in early {
+        assert_eq!(terminal.run(command), "! iocInit has not come yet, and this works behind it\n", "{command}");
+    }
+    terminal.assert_goes(
+        r#"
+> dbStateShow
+> dbStateCreate red
+> dbStateSet red
+> dbStateShow
+red is on
+> asInit
+! iocInit loads the access security file; asInit does so again after it
+> dbLoadRecords b.db
+! b.db: cannot be read: No such file or directory (os error 2)
+> dbLoadRecords a.db
+> dbCreateAlias a b
+> dbCreateAlias c d
+! there is no record "c"
+> dbCreateAlias a "b$"
+! names contain neither quotes nor macros
+> dbLoadDatabase any.dbd
+> afterIocRunning "echo and then"
+> iocRun
+serving 1 records
+and then
+! left out because of errors: 2 other statements; fodo check says which
+> dbStateShow
+red is on
+"#,
+    );
+}
+
+#[test]
+fn what_belongs_before_ioc_init_says_after_it_that_it_is_too_late() {
+    let mut terminal = Terminal::serving("record(ai, a) {}");
+    terminal.assert_goes(
+        r#"
+> iocInit
+! iocInit has come already
+> dbLoadRecords a.db
+! records can be loaded before iocInit only
+> dbCreateAlias a b
+! names can be added before iocInit only
+> asSetFilename a.acf
+! access security is chosen before iocInit; after it asInit loads the same file again
+> asSetSubstitutions
+! access security is chosen before iocInit; after it asInit loads the same file again
+> asInit
+! there is no access security file; asSetFilename names one before iocInit
+> addReccasterEnvVars A
+! what RecCeivers are told is chosen before iocInit
+> addReccasterExcludePattern A
+! what RecCeivers are told is chosen before iocInit
+> afterIocRunning "echo at once"
+at once
+> dbhcr
+there are no drivers, and no record needs one
+> dbla
+"#,
+    );
+    assert!(terminal.shell.is_running() && terminal.shell.loader().is_none());
+}
+
+#[test]
+fn after_an_ioc_init_that_failed_there_are_no_records() {
+    let mut terminal = Terminal::new();
+    terminal.file("a.db", "record(ai, a) {}");
+    terminal.assert_goes(
+        r#"
+> dbLoadRecords a.db
+> asSetFilename
+! an access security file is missing; usage: asSetFilename("file")
+> iocInit
+! FOLDER/: cannot be read: it is a folder, not a regular file
+> dbl
+! iocInit has failed, so there are no records
+> iocInit
+! iocInit has come already
+"#,
+    );
+    assert!(!terminal.shell.is_running());
+}
+
+#[test]
+fn a_pause_holds_scans_until_ioc_run() {
+    let mut terminal = Terminal::serving("record(calc, n) { field(CALC, \"VAL+1\") field(SCAN, \".1 second\") }");
+    let n = |terminal: &mut Terminal| terminal.run("dbgf n");
+    let starts = Instant::now();
+    while n(&mut terminal) == "DBF_DOUBLE:         0\n" {
+        assert!(starts.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+
+    terminal.run("iocPause");
+    let held = n(&mut terminal);
+    std::thread::sleep(Duration::from_millis(250));
+    assert_eq!(n(&mut terminal), held);
+
+    terminal.run("iocRun");
+    let starts = Instant::now();
+    while n(&mut terminal) == held {
+        assert!(starts.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn scripts_have_macros_of_their_own_and_exit_ends_the_innermost() {
+    let mut terminal = Terminal::new();
+    terminal.file("inner.cmd", "echo inner $(A)\n#- not shown\nexit\necho never\n");
+    terminal.file("self.cmd", "< self.cmd\n");
+    terminal.file("empty.cmd", "\u{feff}echo mark\n");
+    terminal.assert_goes(
+        r#"
+> epicsEnvSet A 1
+> iocshLoad inner.cmd "A=2"
+echo inner 2
+inner 2
+exit
+> echo $(A)
+1
+> iocshLoad inner.cmd "B=2"
+echo inner 1
+inner 1
+exit
+> echo $(B)
+! macro "B" is not defined; give it a value, B=..., or a default, $(B=...)
+> < inner.cmd
+echo inner 1
+inner 1
+exit
+> iocshRun 'echo $(C)' "C=3"
+3
+> iocshCmd "echo once"
+once
+> iocshRun 'echo $(C)' "C"
+! "C" is not a macro definition: expected NAME=value
+> iocshLoad nofile
+! "nofile" cannot be read: No such file or directory (os error 2)
+> < empty.cmd
+echo mark
+mark
+"#,
+    );
+    let endless = terminal.run("< self.cmd");
+    assert!(endless.contains("! self.cmd:1:1: scripts run one another without end; this is number 20\n"), "{endless}");
+}
+
+#[test]
+fn an_error_does_to_its_script_what_the_script_wants() {
+    let mut terminal = Terminal::new();
+    let outcomes = ["continue", "break", "halt", "wait 0.001"].map(|wanted| {
+        terminal.file("st.cmd", &format!("on error {wanted}\nnonsense\necho after\n"));
+        let flow = terminal.shell.run_script("st.cmd");
+        (flow, terminal.out.take().contains("\nafter\n"))
+    });
+
+    assert_eq!(outcomes, [(Flow::Next, true), (Flow::Broken, false), (Flow::Halted, false), (Flow::Next, true)]);
+    assert_eq!(terminal.shell.run_script("nofile"), Flow::Broken);
+    terminal.err.take();
+    terminal.assert_goes(
+        r#"
+> on
+! usage: on error continue|break|halt|wait SECONDS
+> on error
+! usage: on error continue|break|halt|wait SECONDS
+> on error wait
+! the number of seconds is missing
+> on error wait x
+! "x" is no number of seconds
+> on error stop
+! usage: on error continue|break|halt|wait SECONDS
+> on error break
+"#,
+    );
+}
+
+#[test]
+fn exit_gives_its_code_and_an_inner_break_or_halt_reaches_the_outer_script() {
+    let mut terminal = Terminal::new();
+    terminal.file("broken.cmd", "on error break\nnonsense\n");
+    terminal.file("halted.cmd", "on error halt\nnonsense\n");
+    let mut flow_of = |line: &str| terminal.shell.run_line(line);
+
+    assert_eq!([flow_of("exit"), flow_of("exit 7"), flow_of("exit x")], [Flow::Exit(0), Flow::Exit(7), Flow::Next]);
+    assert_eq!([flow_of("< broken.cmd"), flow_of("< halted.cmd")], [Flow::Next, Flow::Halted]);
+    let told = terminal.err.take();
+    assert!(told.contains("an error has ended \"broken.cmd\"\n"), "{told}");
+    assert!(told.starts_with("\"x\" is no exit code\nbroken.cmd:2:1: there is no command \"nonsense\""), "{told}");
+}
+
+#[test]
+fn output_goes_to_files_and_back() {
+    let mut terminal = Terminal::new();
+    terminal.assert_goes(
+        r#"
+> echo one > out.txt
+> echo two >> out.txt
+> errlog three 2> err.txt
+> nonsense > other.txt
+! there is no command "nonsense"; those of modules and drivers are C code, which cannot be loaded
+> echo four
+four
+> echo five > no/out.txt
+! "no/out.txt" cannot be written: No such file or directory (os error 2)
+> echo six > out2.txt 2> no/err.txt
+! "no/err.txt" cannot be written: No such file or directory (os error 2)
+> echo seven
+seven
+"#,
+    );
+    assert_eq!((terminal.held("out.txt"), terminal.held("err.txt")), ("one\ntwo\n".into(), "three\n".into()));
+}

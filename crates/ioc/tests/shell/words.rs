@@ -1,0 +1,235 @@
+//! The environment, variables, help and commands that do not exist.
+
+use crate::Terminal;
+
+#[test]
+fn the_environment_is_set_shown_and_used() {
+    Terminal::new().assert_goes(
+        r#"
+> epicsEnvSet A 1
+> epicsEnvSet AB "2 3"
+> epicsEnvShow A*
+A=1
+AB=2 3
+> epicsEnvShow B
+! B is not an environment variable
+> epicsEnvShow B*
+> echo $(A) ${AB} $(C=none)
+1 2 3 none
+> epicsEnvUnset A
+> epicsEnvShow A
+! A is not an environment variable
+> echo $(A)
+! macro "A" is not defined; give it a value, A=..., or a default, $(A=...)
+> putenv C=4=5
+> epicsEnvShow C
+C=4=5
+> putenv =2
+! "=2" must be NAME=value
+> putenv D
+! "D" must be NAME=value
+> epicsEnvSet
+! the name of a variable is missing; usage: epicsEnvSet("NAME", "value")
+> epicsEnvSet EPICS_CA_ADDR_LIST here
+> epicsEnvSet EPICS_CA_REPEATER_PORT 7
+> epicsParamShow
+EPICS_CA_ADDR_LIST=here
+EPICS_CA_AUTO_ADDR_LIST=NO
+EPICS_CA_REPEATER_PORT=7
+> epicsPrtEnvParams
+EPICS_CA_ADDR_LIST=here
+EPICS_CA_AUTO_ADDR_LIST=NO
+EPICS_CA_REPEATER_PORT=7
+"#,
+    );
+}
+
+#[test]
+fn records_see_the_environment_of_their_shell() {
+    let mut terminal = Terminal::new();
+    terminal.file("a.db", "record(stringin, a) { field(DTYP, \"getenv\") field(INP, \"@ROOM\") }");
+    terminal.assert_goes(
+        r#"
+> dbLoadRecords a.db
+> epicsEnvSet ROOM 7
+> iocInit
+serving 1 records
+> dbpf a.PROC 1
+DBF_UCHAR:          1 = 0x1
+> dbgf a
+DBF_STRING:         "7"
+> putenv ROOM=8
+> dbpf a.PROC 1
+DBF_UCHAR:          1 = 0x1
+> dbgf a
+DBF_STRING:         "8"
+> epicsEnvUnset ROOM
+> dbpf a.PROC 1
+DBF_UCHAR:          1 = 0x1
+> dbgf a
+DBF_STRING:         ""
+"#,
+    );
+}
+
+#[test]
+fn variables_are_kept_and_those_without_effect_say_so() {
+    Terminal::new().assert_goes(
+        r#"
+> var dbRecordsOnceOnly
+dbRecordsOnceOnly = 0
+> var dbRecordsOnceOnly 1
+> var dbRecordsOnceOnly
+dbRecordsOnceOnly = 1
+> var dbRecordOnceOnly
+! there is no variable "dbRecordOnceOnly"; did you mean "dbRecordsOnceOnly"?
+> var asCheckClientIP 1
+> var reccastTimeout 5.00
+> var reccastTimeout
+reccastTimeout = 5
+> var exprDebug 5.0
+! the variable exprDebug is kept, and nothing here is governed by it
+> var exprDebug 5.5
+! "5.5" is no whole number
+> var exprDebug x
+! "x" is no whole number
+> var
+CASDEBUG = 0
+asCheckClientIP = 1
+callbackParallelThreadsDefault = 2
+dbAccessDebugPUTF = 0
+dbBptNotMonotonic = 0
+dbConvertStrict = 0
+dbJLinkDebug = 0
+dbQuietMacroWarnings = 0
+dbRecordsAbcSorted = 0
+dbRecordsOnceOnly = 1
+dbTemplateMaxVars = 100
+dbThreadRealtimeLock = 1
+exprDebug = 5
+logClientDebug = 0
+reccastMaxHoldoff = 10
+reccastTimeout = 5
+softTemplate = 0
+"#,
+    );
+}
+
+#[test]
+fn a_record_may_be_loaded_once_only_where_that_is_wanted() {
+    let mut terminal = Terminal::new();
+    terminal.file("a.db", "record(ai, a) {}");
+
+    assert_eq!(terminal.run("dbLoadRecords a.db") + &terminal.run("dbLoadRecords a.db"), "");
+    terminal.run("var dbRecordsOnceOnly 1");
+    assert!(terminal.run("dbLoadRecords a.db").contains("a.db:1:12: "));
+}
+
+#[test]
+fn words_folders_and_the_time_are_shown() {
+    let mut terminal = Terminal::new();
+    std::fs::create_dir(terminal.folder.join("below")).unwrap();
+    terminal.file("plain", "");
+    terminal.assert_goes(
+        r#"
+> echo a  b "c  d" 'e\tf'
+a b c  d e	f
+> errlog a "b  c"
+! a b  c
+> date
+the date as %Y/%m/%d %H:%M:%S.%6f
+> date %Y
+the date as %Y
+> pwd
+FOLDER
+> cd below
+> pwd
+FOLDER/below
+> cd nowhere
+! "nowhere" is no folder to go to: No such file or directory (os error 2)
+> cd ../plain
+! "../plain" is no folder
+> pwd
+FOLDER/below
+> cd
+! a folder is missing; usage: cd folder
+> epicsThreadSleep x
+! "x" is no number of seconds
+> epicsThreadSleep 0
+> "unclosed
+! the closing " is missing
+> # a comment, with $(NOTHING) in it
+"#,
+    );
+    assert_eq!(terminal.run("coreRelease"), format!("Fodo {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn help_knows_every_command_and_what_a_wrong_one_was_meant_to_be() {
+    let mut terminal = Terminal::new();
+    terminal.assert_goes(
+        r#"
+> help dbgf
+dbgf record.field
+  Show a value
+> help d*gf
+dbgf record.field
+  Show a value
+dbtgf record.field
+  Show a value as every type there is
+> help require
+require
+  Reported once and ignored: modules of C code cannot be loaded; what is not built in is missing
+> help errlogInit
+errlogInit
+  Accepted; it sets up what is built in or not needed here
+> help dbfg
+! there is no command "dbfg"; did you mean "dbgf"?
+> help x_registerRecordDeviceDriver
+x_registerRecordDeviceDriver
+  Accepted; it sets up what is built in or not needed here
+"#,
+    );
+    let all = terminal.run("help");
+    for line in ["  dbgf  ", "Accepted without effect:\n", "  errlogInit\n", "Reported once and ignored"] {
+        assert!(all.contains(line), "{line} is not in\n{all}");
+    }
+}
+
+#[test]
+fn commands_that_are_not_here_say_why() {
+    Terminal::new().assert_goes(
+        r#"
+> errlogInit 5000
+> x_registerRecordDeviceDriver pdbbase
+> dbgff
+! there is no command "dbgff"; did you mean "dbgf"?
+> nonsense
+! there is no command "nonsense"; those of modules and drivers are C code, which cannot be loaded
+> require a
+! require: modules of C code cannot be loaded; what is not built in is missing
+> require b
+! require: modules of C code cannot be loaded; what is not built in is missing
+> ld a
+! ld: libraries of C code cannot be loaded; what is not built in is missing
+> seq a
+! seq: sequences of the state notation language are C code, which cannot be loaded
+> startPVAServer
+! startPVAServer: PV Access is not served yet; clients use Channel Access
+> dbb x
+! dbb: there are no breakpoints; dbtr processes a record and shows it
+> dbDumpRecord
+! dbDumpRecord: it shows how EPICS Base is at work, and nothing here is made like that
+> taskwdShow
+! taskwdShow: it shows how EPICS Base is at work, and nothing here is made like that
+> drvAsynIPPortConfigure L0
+! drvAsynIPPortConfigure: drivers are C code, which cannot be loaded; what they drive is not served
+> XpsCreateController
+! XpsCreateController: drivers are C code, which cannot be loaded; what they drive is not served
+> autosaveBuild
+! autosaveBuild: request files are not made of the names of databases; info items and makeAutosaveFiles do better
+> save_restoreSet_FilePermissions
+! save_restoreSet_FilePermissions: save files have the permissions that the umask leaves, and copies with dates are made at the start
+"#,
+    );
+}
