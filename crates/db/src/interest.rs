@@ -10,6 +10,7 @@ const IN_TYPES: &[(&str, &[&str], u8)] = &[
     ("N", &["compress"], 1),
     ("NELM", &["subArray"], 0),
     ("OLEN", &["lso"], 3),
+    ("ONAM", &["aSub"], 3),
     ("OVAL", &["aSub", "lsi", "lso", "permissive", "state", "stringin", "stringout"], 3),
     ("PVAL", &["ao"], 3),
     ("SELM", &["sel"], 0),
@@ -26,8 +27,8 @@ const LEVEL_2: &[&str] =
     &["ACKS", "ACKT", "EOFF", "ESLO", "IVOA", "IVOV", "LCNT", "NSEV", "NSTA", "ROFF", "SDLY", "SIMS"];
 
 const LEVEL_3: &[&str] = &[
-    "AFVL", "ALST", "CVB", "HASH", "INIT", "INX", "LALM", "LBRK", "MCNT", "MLST", "NLST", "OBIT", "OFLG", "ONAM",
-    "ORAW", "ORBV", "PROC", "RES", "SDEF", "UTAG", "WDTH",
+    "AFVL", "ALST", "CVB", "HASH", "INIT", "INX", "LALM", "LBRK", "MCNT", "MLST", "NLST", "OBIT", "OFLG", "ORAW",
+    "ORBV", "PROC", "RES", "SDEF", "UTAG", "WDTH",
 ];
 
 const LEVEL_4: &[&str] = &["OLDN", "OLDSIMM"];
@@ -64,5 +65,6 @@ mod tests {
         assert_eq!([level("calc", "A"), level("calc", "LA"), level("calc", "LOW")], [0, 3, 1]);
         assert_eq!(["A", "VALA", "NEA", "NEVA", "ONVA", "FTA"].map(|field| level("aSub", field)), [2, 2, 3, 3, 4, 1]);
         assert_eq!([level("lsi", "OLEN"), level("lso", "OLEN")], [0, 3]);
+        assert_eq!(["aSub", "bi", "bo"].map(|record_type| level(record_type, "ONAM")), [3, 1, 1]);
     }
 }
