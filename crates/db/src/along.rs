@@ -4,6 +4,7 @@ use fodo_data::{Kind, Scalar, Status, Value};
 
 use crate::jlink::Raises;
 use crate::link::{Path, Special, Target};
+use crate::outside::digits;
 use crate::step::Broken;
 use crate::turn::Turn;
 use crate::{FieldRef, filter::Chain};
@@ -19,7 +20,7 @@ impl Turn<'_> {
         };
         let (value, raises) = json.read(&self.core.states);
         self.raise(record, raises);
-        value.ok_or(Broken)?.to_kind(kind, None).map(Some).map_err(|_| Broken)
+        value.ok_or(Broken)?.to_kind(kind, Some(&digits(None))).map(Some).map_err(|_| Broken)
     }
 
     /// As [`Turn::fetch_one`], for every kind of link.

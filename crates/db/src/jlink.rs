@@ -2,6 +2,8 @@
 //!
 //! Source: EPICS Base 7.0.10, lnkConst, lnkState and lnkCalc.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use fodo_data::{Kind, Scalar, Value};
 
 use crate::calc::{N_ARGS, Program};
@@ -30,6 +32,30 @@ pub(crate) struct CalcLink {
     minor: Option<Program>,
     /// Where an output goes.
     out: Option<JsonLink>,
+    memory: Memory,
+}
+
+/// The last result, and what the expression has assigned to its arguments.
+#[derive(Debug, Default)]
+struct Memory(Mutex<(f64, [f64; N_ARGS])>);
+
+impl Memory {
+    fn lock(&self) -> MutexGuard<'_, (f64, [f64; N_ARGS])> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clone for Memory {
+    fn clone(&self) -> Memory {
+        Memory(Mutex::new(*self.lock()))
+    }
+}
+
+impl PartialEq for Memory {
+    /// Links are the same that say the same, whatever they have computed.
+    fn eq(&self, _other: &Memory) -> bool {
+        true
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +150,12 @@ fn calc(json: &Json, is_output: bool) -> Result<CalcLink, String> {
         (false, None, _) => Err("calc needs expr".into()),
         (true, _, None) => Err("calc needs out".into()),
         _ if calc.args.len() > N_ARGS => Err(format!("calc takes {N_ARGS} args")),
-        _ => Ok(calc),
+        _ => {
+            for (place, arg) in calc.memory.lock().1.iter_mut().zip(&calc.args) {
+                *place = if let Arg::Number(number) = arg { *number } else { 0.0 };
+            }
+            Ok(calc)
+        }
     }
 }
 
@@ -183,7 +214,7 @@ impl JsonLink {
                 (Some(Value::from(i16::from(is_on))), None)
             }
             JsonLink::Calc(calc) => {
-                let (value, raises) = calc.run(0.0, states);
+                let (value, raises) = calc.run(None, states);
                 (value.map(Value::from), raises)
             }
         }
@@ -203,7 +234,7 @@ impl JsonLink {
                 Ok(None)
             }
             JsonLink::Calc(calc) => {
-                let (result, raises) = calc.run(scalar.to_f64().map_err(drop)?, states);
+                let (result, raises) = calc.run(Some(scalar.to_f64().map_err(drop)?), states);
                 let (result, out) = (result.ok_or(())?, calc.out.as_ref().ok_or(())?);
                 Ok(out.write(&Value::from(result), states)?.or(raises))
             }
@@ -212,25 +243,25 @@ impl JsonLink {
 }
 
 impl CalcLink {
-    /// The result, with `value` as VAL; without an expression that is the result.
-    fn run(&self, value: f64, states: &States) -> (Option<f64>, Option<Raises>) {
-        let mut args = [0.0; N_ARGS];
+    /// The result, with `value` as VAL, or the last result; without an expression that is the result.
+    fn run(&self, value: Option<f64>, states: &States) -> (Option<f64>, Option<Raises>) {
+        let mut memory = self.memory.lock();
+        let (last, args) = &mut *memory;
         for (place, arg) in args.iter_mut().zip(&self.args) {
-            *place = match arg {
-                Arg::Number(number) => *number,
-                Arg::Link(link) => match link.read(states).0.and_then(|value| value.to_f64().ok()) {
-                    Some(number) => number,
-                    None => return (None, None),
-                },
-            };
+            if let Arg::Link(link) = arg {
+                let read = link.read(states).0.and_then(|value| value.to_f64().ok());
+                let Some(number) = read else { return (None, None) };
+                *place = number;
+            }
         }
-        let result = match &self.expression {
-            Some(expression) => expression.run(&mut args, value),
-            None => Some(value),
-        };
-        let Some(result) = result else { return (None, None) };
+        *last = value.unwrap_or(*last);
+        if let Some(expression) = &self.expression {
+            let Some(result) = expression.run(args, *last) else { return (None, None) };
+            *last = result;
+        }
+        let result = *last;
         let mut holds = |program: &Option<Program>| {
-            let verdict = program.as_ref().map(|program| program.run(&mut args, result));
+            let verdict = program.as_ref().map(|program| program.run(args, result));
             verdict.is_some_and(|verdict| verdict.is_some_and(|number| number != 0.0))
         };
         let raises = if holds(&self.major) {
@@ -280,6 +311,17 @@ mod tests {
         states.create("on").set(true);
         let raises = Raises { severity: 2, message: "post_major error" };
         assert_eq!(calc.read(&states), (Some(Value::from(911.0)), Some(raises)));
+    }
+
+    #[test]
+    fn a_calc_link_keeps_its_last_result_and_what_was_assigned() {
+        let states = States::default();
+        let count = link("{calc:{expr:'VAL+1'}}", false);
+        let sum = link("{calc:{expr:'A:=A+VAL;A',args:[1]}}", false);
+
+        let results = |link: &JsonLink| [(); 3].map(|()| link.read(&states).0.unwrap().to_f64().unwrap());
+        assert_eq!(results(&count), [1.0, 2.0, 3.0]);
+        assert_eq!(results(&sum), [1.0, 2.0, 4.0]);
     }
 
     #[test]

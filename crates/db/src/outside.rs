@@ -227,7 +227,7 @@ impl Outside {
 }
 
 /// What texts are made with: a number has as many digits as C prints, whatever the record there says, as in Base.
-fn digits(meta: Option<&Meta>) -> Meta {
+pub(crate) fn digits(meta: Option<&Meta>) -> Meta {
     let (labels, unlabelled) = meta.map(|meta| (meta.labels.clone(), meta.unlabelled.clone())).unwrap_or_default();
     Meta { precision: DIGITS, labels, unlabelled, ..Meta::default() }
 }

@@ -73,7 +73,7 @@ fn every_link_that_is_read_takes_filters_and_json() {
 
     assert_eq!((ioc.number("two.INPN"), ioc.number("two.NUSE"), ioc.number("two")), (2.0, 2.0, 3.0));
     assert_eq!((ioc.number("later"), ioc.number("stamped.TSE"), ioc.number("off")), (3.0, 2.0, 0.0));
-    assert_eq!((ioc.text("iso"), ioc.text("three")), ("2027-01-15T09:00:00.000000+0100".into(), "3".into()));
+    assert_eq!((ioc.text("iso"), ioc.text("three")), ("2027-01-15T09:00:00.000000+0100".into(), "3.000000".into()));
     assert_eq!((ioc.text("word"), ioc.text("number")), ("a text".into(), "5".into()));
     let said = ["states.INAV", "states.INBV", "states.INCV"].map(|field| ioc.number(field));
     assert_eq!(said, [2.0, 1.0, 0.0]);
