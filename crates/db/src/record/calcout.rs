@@ -248,7 +248,7 @@ impl CalcOut {
                 self.common.undefined = u8::from(value.is_nan());
             }
             None => {
-                self.common.raise(Status::CALC, 3);
+                self.common.raise_saying(Status::CALC, 3, "calcPerform".into());
             }
         }
     }
@@ -265,7 +265,7 @@ impl CalcOut {
                     self.common.undefined = u8::from(value.is_nan());
                 }
                 None => {
-                    self.common.raise(Status::CALC, 3);
+                    self.common.raise_saying(Status::CALC, 3, "OCAL calcPerform".into());
                 }
             }
         }

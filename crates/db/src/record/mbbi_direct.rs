@@ -136,15 +136,15 @@ fn read(step: &mut Step<'_, '_, MbbiDirect>) -> Read {
         Fetched::Waiting => return Read::Waiting,
     };
     let direct = step.lock();
-    direct.value = value.unwrap_or(direct.value);
+    direct.value = value.map_or(direct.value, u32::cast_signed);
     // Also where there is nothing to read, as in Base.
     direct.common.undefined = 0;
     Read::Value
 }
 
 impl MbbiDirect {
-    fn simulate(&mut self, value: Option<i32>, is_raw: bool) {
-        self.simulation_value = value.unwrap_or(self.simulation_value);
+    fn simulate(&mut self, value: Option<u32>, is_raw: bool) {
+        self.simulation_value = value.map_or(self.simulation_value, u32::cast_signed);
         if is_raw {
             self.raw_value = self.simulation_value.cast_unsigned();
         } else {

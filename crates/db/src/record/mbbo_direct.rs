@@ -185,7 +185,7 @@ impl Output for MbboDirect {
     }
 
     fn simulated_value(&self) -> Value {
-        self.value.into()
+        if self.simulation_mode == simulation::RAW { self.raw_value.into() } else { self.value.into() }
     }
 
     fn value_to_write(&mut self) -> Option<Value> {

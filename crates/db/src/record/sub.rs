@@ -127,13 +127,12 @@ impl Record for Sub {
     }
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
-        if (0..N_INPUTS).all(|index| inputs::fetch(step, index).is_ok()) {
-            step.lock().call();
-        }
+        let are_read = (0..N_INPUTS).all(|index| inputs::fetch(step, index).is_ok());
+        let is_well = are_read && step.lock().call();
         step.stamp(None);
         levels::check(step.lock(), None);
         step.post(Sub::monitor);
-        Outcome::Done
+        Outcome::done(is_well)
     }
 }
 
@@ -150,17 +149,19 @@ impl Sub {
         }
     }
 
-    fn call(&mut self) {
+    /// Calls the routine. False: it failed; that there is none is an alarm only, as in Base.
+    fn call(&mut self) -> bool {
         let Found::Routine(routine) = self.found.clone() else {
             self.common.raise(Status::BAD_SUB, 3);
-            return;
+            return true;
         };
-        match call(&routine, Call { args: &mut self.args, value: &mut self.value }) {
-            Ok(()) => self.common.undefined = u8::from(self.value.is_nan()),
-            Err(_) => {
-                self.common.raise(Status::SOFT, self.bad_severity);
-            }
+        let is_well = call(&routine, Call { args: &mut self.args, value: &mut self.value }).is_ok();
+        if is_well {
+            self.common.undefined = u8::from(self.value.is_nan());
+        } else {
+            self.common.raise(Status::SOFT, self.bad_severity);
         }
+        is_well
     }
 
     fn monitor(&mut self, posts: &mut Posts) {
