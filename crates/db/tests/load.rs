@@ -54,6 +54,24 @@ fn records_aliases_infos_and_appended_fields_are_taken() {
 }
 
 #[test]
+fn as_many_bits_as_a_field_has_are_taken_with_a_sign_or_without_one() {
+    let database = load(
+        "record(longin, l) { field(VAL, \"0xffffffff\") field(HIGH, \"2147483648\") field(PHAS, \"65535\") }
+         record(bi, b) { field(RVAL, \"-1\") field(TPRO, \"-1\") }",
+        "",
+    )
+    .unwrap();
+
+    let fields = ["l.VAL", "l.HIGH", "l.PHAS", "b.RVAL", "b.TPRO"];
+    let taken = fields.map(|field| text_of(&database, field));
+    assert_eq!(taken, ["-1", "-2147483648", "-1", "4294967295", "255"]);
+    for wrong in ["4294967296", "-2147483649", "0x1ffffffff"] {
+        let complaint = complaints(&format!("record(longin, l) {{ field(VAL, \"{wrong}\") }}"), "");
+        assert!(complaint[0].contains("it does not fit"), "{complaint:?}");
+    }
+}
+
+#[test]
 fn an_error_names_the_place_and_the_closest_word() {
     assert_eq!(
         complaints("record(ai, \"a\") {\n  field(VLA, 1)\n}\n", ""),

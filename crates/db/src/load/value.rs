@@ -89,14 +89,15 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, Str
                 .map(Scalar::$variant)
         };
     }
-    macro_rules! unsigned {
-        ($variant:ident, $rust:ty, $signed:ty) => {
+    // As many bits as a field has are taken with a sign or without one, as in Base, which wraps whatever it is given.
+    macro_rules! bits {
+        ($variant:ident, $rust:ty, $other:ty) => {
             whole(words)
                 .ok_or_else(|| format!("{} cannot be \"{text}\": expected a whole number", row.name))
                 .and_then(|number| {
-                    let negative = || <$signed>::try_from(number).map(|number| number as $rust);
+                    let other = || <$other>::try_from(number).map(|number| number as $rust);
                     let is_wrong = |_| out_of_range(<$rust>::MIN.into(), <$rust>::MAX.into());
-                    <$rust>::try_from(number).or_else(|_| negative()).map_err(is_wrong)
+                    <$rust>::try_from(number).or_else(|_| other()).map_err(is_wrong)
                 })
                 .map(Scalar::$variant)
         };
@@ -113,14 +114,14 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, Str
             }
             Ok(Scalar::Text(text.clone()))
         }
-        Dbf::Char => whole!(I8, i8),
-        Dbf::UChar => unsigned!(U8, u8, i8),
-        Dbf::Short => whole!(I16, i16),
-        Dbf::UShort => unsigned!(U16, u16, i16),
-        Dbf::Long => whole!(I32, i32),
-        Dbf::ULong => unsigned!(U32, u32, i32),
+        Dbf::Char => bits!(I8, i8, u8),
+        Dbf::UChar => bits!(U8, u8, i8),
+        Dbf::Short => bits!(I16, i16, u16),
+        Dbf::UShort => bits!(U16, u16, i16),
+        Dbf::Long => bits!(I32, i32, u32),
+        Dbf::ULong => bits!(U32, u32, i32),
         Dbf::Int64 => whole!(I64, i64),
-        Dbf::UInt64 => unsigned!(U64, u64, i64),
+        Dbf::UInt64 => bits!(U64, u64, i64),
         Dbf::Enum => whole!(Enum, u16),
         Dbf::Float => real(words).map(|number| Scalar::F32(number as f32)).ok_or_else(|| no_number(row, text)),
         Dbf::Double => real(words).map(Scalar::F64).ok_or_else(|| no_number(row, text)),
