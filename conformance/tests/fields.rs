@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use fodo_conformance::Failure;
-use fodo_conformance::client::{Client, Sample, Shape, Way};
+use fodo_conformance::client::{Client, Shape, Way};
 use fodo_conformance::ours::Ours;
 use fodo_conformance::place::database;
 use fodo_conformance::server::{Server, ServerKind};
@@ -53,9 +53,6 @@ const LEFT_OUT: [(&str, &str); 3] = [
     ("RTYP", "softIoc calls it writable and then refuses"),
 ];
 
-/// Fields whose precision softIoc takes from the type, and we from the record.
-const WITHOUT_PRECISION: [&str; 3] = ["SDLY", "AFTC", "AFVL"];
-
 /// The names of a type's fields, the common ones among them.
 fn fields_of(record_type: &str) -> Vec<String> {
     let list = std::fs::read_to_string(database("fields.txt")).expect("the list is there");
@@ -72,9 +69,6 @@ fn told(client: &mut Ours, server: &Server, field: &str) -> Result<String, Failu
     for shape in [Shape::Value, Shape::Text, Shape::Control] {
         let mut sample = client.get(&pv, shape)?;
         sample.time_ns = None;
-        if WITHOUT_PRECISION.iter().any(|name| field.ends_with(name)) {
-            sample = Sample { precision: None, ..sample };
-        }
         text.push_str(&format!("\n{sample:?}"));
     }
     Ok(text.replace(&server.prefix, ""))

@@ -109,24 +109,51 @@ pub fn parse_f64(text: &Text) -> Result<f64, ConvertError> {
     if string.is_empty() {
         return Ok(0.0);
     }
-    let trimmed = string.trim_start();
+    number_at_start(&string).map(|(number, _)| number)
+}
+
+/// The number that a text starts with, as in [`parse_f64`], and how many bytes it takes with the blanks before it.
+/// One that is too large or too small for all its digits is out of range.
+pub fn number_at_start(text: &str) -> Result<(f64, usize), ConvertError> {
+    let trimmed = text.trim_start();
     let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
+    let (size, n_bytes) = match word_at_start(unsigned) {
+        Some(word) => word,
+        None => digits_at_start(unsigned, text)?,
+    };
     let sign = if trimmed.starts_with('-') { -1.0 } else { 1.0 };
-    let starts = |word: &str| unsigned.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-    if starts("nan") {
-        return Ok(f64::NAN);
+    Ok((sign * size, text.len() - unsigned.len() + n_bytes))
+}
+
+/// `inf`, `infinity`, `nan` and `nan(...)`, in either case.
+fn word_at_start(text: &str) -> Option<(f64, usize)> {
+    let starts = |word: &str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    let words = [("infinity", f64::INFINITY), ("inf", f64::INFINITY), ("nan", f64::NAN)];
+    let (word, number) = words.into_iter().find(|(word, _)| starts(word))?;
+    let inside = text.get(word.len()..).and_then(|rest| rest.strip_prefix('(')).filter(|_| number.is_nan());
+    let n_inside = inside.and_then(|inside| {
+        let end = inside.find(|character: char| !character.is_ascii_alphanumeric() && character != '_')?;
+        inside.get(end..)?.starts_with(')').then_some(end + 2)
+    });
+    Some((number, word.len() + n_inside.unwrap_or(0)))
+}
+
+fn digits_at_start(unsigned: &str, text: &str) -> Result<(f64, usize), ConvertError> {
+    let prefixed = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X"));
+    let is_hexadecimal =
+        |rest: &&str| rest.trim_start_matches('.').starts_with(|digit: char| digit.is_ascii_hexdigit());
+    if let Some(digits) = prefixed.filter(is_hexadecimal) {
+        let (size, rest) = hexadecimal(digits);
+        return Ok((size, unsigned.len() - rest.len()));
     }
-    if starts("inf") {
-        return Ok(sign * f64::INFINITY);
+    let digits = decimal(unsigned);
+    let size: f64 = digits.parse().map_err(|_| ConvertError::NotANumber(text.into()))?;
+    let is_zero =
+        digits.bytes().take_while(|byte| !matches!(byte, b'e' | b'E')).all(|byte| matches!(byte, b'0' | b'.'));
+    if size.is_infinite() || !(is_zero || size.is_normal()) {
+        return Err(ConvertError::OutOfRange(text.into()));
     }
-    if starts("0x") {
-        return Ok(sign * parse_hexadecimal(unsigned.get(2..).unwrap_or_default()));
-    }
-    let number: f64 = decimal(unsigned).parse().map_err(|_| ConvertError::NotANumber(text.clone()))?;
-    if number.is_infinite() {
-        return Err(ConvertError::OutOfRange(text.clone()));
-    }
-    Ok(sign * number)
+    Ok((size, digits.len()))
 }
 
 /// The part of a text that is a decimal number with a point and an exponent.
@@ -147,13 +174,11 @@ fn decimal(text: &str) -> &str {
     text.get(..length).unwrap_or_default()
 }
 
-/// The digits after `0x`, with a point and a binary exponent, as C's `strtod` takes them.
-fn parse_hexadecimal(text: &str) -> f64 {
-    let mut number = 0.0;
-    let mut exponent = 0;
-    let mut has_point = false;
-    let mut rest = text.chars();
-    for character in rest.by_ref() {
+/// The digits after `0x`, with a point and a binary exponent, as C's `strtod` takes them; and what follows them.
+fn hexadecimal(text: &str) -> (f64, &str) {
+    let (mut number, mut exponent, mut has_point) = (0.0, 0, false);
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
         match (character.to_digit(16), character) {
             (Some(digit), _) => {
                 number = number * 16.0 + f64::from(digit);
@@ -161,17 +186,21 @@ fn parse_hexadecimal(text: &str) -> f64 {
             }
             (None, '.') if !has_point => has_point = true,
             (None, 'p' | 'P') => {
-                let digits = rest.as_str();
+                let digits = rest.get(1..).unwrap_or_default();
                 let unsigned = digits.strip_prefix(['-', '+']).unwrap_or(digits);
                 let end = unsigned.find(|c: char| !c.is_ascii_digit()).unwrap_or(unsigned.len());
-                let size = unsigned.get(..end).and_then(|size| size.parse::<i32>().ok()).unwrap_or(0).min(5000);
-                exponent += if digits.starts_with('-') { -size } else { size };
+                if let Some(size) = unsigned.get(..end).filter(|size| !size.is_empty()) {
+                    let size = size.parse().unwrap_or(5000).min(5000);
+                    exponent += if digits.starts_with('-') { -size } else { size };
+                    rest = unsigned.get(end..).unwrap_or_default();
+                }
                 break;
             }
             _ => break,
         }
+        rest = rest.get(1..).unwrap_or_default();
     }
-    number * f64::from(exponent).exp2()
+    (number * f64::from(exponent).exp2(), rest)
 }
 
 /// The whole number that a text starts with: decimal, hexadecimal (`0x`) or octal (`0`). What follows
@@ -192,31 +221,35 @@ fn wrapped(number: i128, max: u64) -> Option<u64> {
     Some(if number < 0 { size.wrapping_neg() & max } else { size })
 }
 
-/// C's `strtol` and `strtoul` with base 0, but for what they do not find.
+/// The number at the start of a text, see [`whole_at_start`]; what follows it does not count. Empty text is 0.
 fn parse_whole(text: &Text) -> Result<i128, ConvertError> {
     let string = text.to_str();
     if string.is_empty() {
         return Ok(0);
     }
+    whole_at_start(&string, text).map(|(number, _)| number)
+}
+
+/// The number at the start of `string`, and what follows it: C's `strtol` and `strtoul` with base 0.
+fn whole_at_start<'s>(string: &'s str, text: &Text) -> Result<(i128, &'s str), ConvertError> {
     let trimmed = string.trim_start();
     let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
-    let (base, digits) = match unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")) {
+    let is_hexadecimal = |digits: &&str| digits.starts_with(|digit: char| digit.is_ascii_hexdigit());
+    let prefixed = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")).filter(is_hexadecimal);
+    let (base, digits) = match prefixed {
         Some(digits) => (16, digits),
+        // Of `0x` alone the 0 is the number.
         None if unsigned.starts_with('0') => (8, unsigned),
         None => (10, unsigned),
     };
     let end = digits.find(|character: char| !character.is_digit(base)).unwrap_or(digits.len());
-    let digits = digits.get(..end).unwrap_or_default();
-    if digits.is_empty() && base != 16 {
+    let (digits, rest) = digits.split_at_checked(end).unwrap_or_default();
+    if digits.is_empty() {
         return Err(ConvertError::NotANumber(text.clone()));
     }
-    let size = match digits {
-        // `0x` alone is the 0 that it starts with.
-        "" => 0,
-        digits => u64::from_str_radix(digits, base).map_err(|_| ConvertError::OutOfRange(text.clone()))?,
-    };
+    let size = u64::from_str_radix(digits, base).map_err(|_| ConvertError::OutOfRange(text.clone()))?;
     let size = i128::from(size);
-    Ok(if trimmed.starts_with('-') { -size } else { size })
+    Ok((if trimmed.starts_with('-') { -size } else { size }, rest))
 }
 
 macro_rules! number_to {
@@ -250,8 +283,8 @@ impl Scalar {
     pub fn to_text(&self, meta: Option<&Meta>) -> Text {
         match self {
             Scalar::Text(text) => text.clone(),
-            Scalar::F64(n) => format_f64(*n, meta.map_or(0, |meta| meta.precision)).into(),
-            Scalar::F32(n) => format_f32(*n, meta.map_or(0, |meta| meta.precision)).into(),
+            Scalar::F64(n) => format_f64(*n, digits(meta)).into(),
+            Scalar::F32(n) => format_f32(*n, digits(meta)).into(),
             Scalar::Enum(index) => meta
                 .and_then(|meta| meta.labels.get(usize::from(*index)).or(meta.unlabelled.as_ref()).cloned())
                 .unwrap_or_else(|| index.to_string().into()),
@@ -312,6 +345,11 @@ fn wrap(number: &Scalar, kind: Kind) -> Scalar {
     }
 }
 
+/// How many digits after the point a number has as a text.
+fn digits(meta: Option<&Meta>) -> i16 {
+    meta.map_or(0, |meta| meta.text_digits.unwrap_or(meta.precision))
+}
+
 fn text_to_kind(text: &Text, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, ConvertError> {
     let out_of_range = || ConvertError::OutOfRange(text.clone());
     macro_rules! signed {
@@ -351,14 +389,17 @@ fn is_decimal(text: &Text) -> bool {
     after.starts_with(['.', 'e', 'E']) || (after.len() == unsigned.len() && !after.is_empty())
 }
 
-/// The state that a text names, or whose number it is.
+/// The state that a text names, or whose number it is: decimal, hexadecimal (`0x`) or octal (`0`), and nothing else.
+///
+/// Source: EPICS Base 7.0, putStringEnum and putStringMenu; compared with softIoc 7.0.10.
 fn state(text: &Text, meta: Option<&Meta>) -> Result<u16, ConvertError> {
     let labels = meta.map_or(&[][..], |meta| &meta.labels);
     if let Some(index) = labels.iter().position(|label| label == text) {
         return Ok(index as u16);
     }
     let string = text.to_str();
-    let index: Option<u16> = string.trim().parse().ok();
+    let number = whole_at_start(&string, text).ok().filter(|(_, rest)| rest.trim().is_empty());
+    let index = number.and_then(|(number, _)| wrapped(number, u16::MAX.into())).map(|index| index as u16);
     let index = index.filter(|index| labels.is_empty() || usize::from(*index) < labels.len());
     index.ok_or_else(|| ConvertError::NoSuchState(text.clone()))
 }
@@ -435,6 +476,48 @@ mod tests {
         assert_eq!(to_enum("1"), Ok(Scalar::Enum(1)));
         assert_eq!(to_enum("2"), Err(ConvertError::NoSuchState("2".into())));
         assert_eq!(to_enum("MAYBE"), Err(ConvertError::NoSuchState("MAYBE".into())));
+    }
+
+    #[test]
+    fn the_number_at_the_start_of_a_text_has_its_length() {
+        for (text, number, n_bytes) in [
+            ("1.5mm", 1.5, 3),
+            (" -2e3e", -2000.0, 5),
+            ("1e+", 1.0, 1),
+            ("+0x02", 2.0, 5),
+            ("0xCA.8p1x", 405.0, 8),
+            ("0x1p", 1.0, 3),
+            ("0xg", 0.0, 1),
+            ("-INFINITY", f64::NEG_INFINITY, 9),
+            ("infinit", f64::INFINITY, 3),
+            ("0e9", 0.0, 3),
+        ] {
+            assert_eq!(number_at_start(text), Ok((number, n_bytes)), "{text}");
+        }
+        for (text, n_bytes) in [("nan", 3), ("NAN(0x7)+1", 8), ("nan(", 3), ("nan()", 5), ("nan(+)", 3)] {
+            let (number, length) = number_at_start(text).unwrap_or_default();
+            assert!(number.is_nan() && length == n_bytes, "{text}");
+        }
+        for text in ["", ".", "e5", "-", "x"] {
+            assert_eq!(number_at_start(text), Err(ConvertError::NotANumber(text.into())), "{text}");
+        }
+        for text in ["1e999", "1e-999", "1e-310", "5e-324"] {
+            assert_eq!(number_at_start(text), Err(ConvertError::OutOfRange(text.into())), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_state_may_be_octal_or_hexadecimal_and_have_a_sign_and_blanks() {
+        let labels = (0..10).map(|index| format!("state {index}").into()).collect();
+        let meta = Meta { labels, ..Meta::default() };
+        let to_enum = |text: &str| Scalar::Text(text.into()).to_kind(Kind::Enum, Some(&meta)).ok();
+
+        for (text, index) in [("010", 8), ("0x9", 9), ("0X01", 1), ("-0", 0), ("+1", 1), (" 1 ", 1), ("-65535", 1)] {
+            assert_eq!(to_enum(text), Some(Scalar::Enum(index)), "{text}");
+        }
+        for text in ["08", "1.0", "5.", "1abc", "1 abc", "-1", "10", "0x", "0xg", "65537", "", "-", "0x1F", "--1"] {
+            assert_eq!(to_enum(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod time;
 mod value;
 
 pub use alarm::{Alarm, Severity, Status};
-pub use convert::{ConvertError, format_f32, format_f64, parse_f64, parse_i64, parse_u64};
+pub use convert::{ConvertError, format_f32, format_f64, number_at_start, parse_f64, parse_i64, parse_u64};
 pub use meta::{Acknowledge, Limits, Meta};
 pub use reading::{EventMask, Reading};
 pub use text::Text;

@@ -16,6 +16,8 @@ pub struct Meta {
     pub units: Text,
     /// Digits after the decimal point to show.
     pub precision: i16,
+    /// Digits after the decimal point of numbers as texts, where these are not as many as `precision` says.
+    pub text_digits: Option<i16>,
     /// What a display should span (HOPR, LOPR).
     pub display: Limits,
     /// Where a major alarm starts (HIHI, LOLO).

@@ -25,6 +25,9 @@ use crate::{AccessLevel, Channel, ChannelError, Facts, FieldRef, FilterError, Fi
 /// Digits after the point of numbers in records without PREC, as C prints them.
 pub(crate) const DIGITS: i16 = 6;
 
+/// A precision that the record type has not said.
+const UNSAID: i16 = i16::MIN;
+
 /// Breakpoint tables by name.
 pub(crate) type BreakTables = HashMap<String, Arc<BreakTable>>;
 
@@ -195,7 +198,7 @@ impl Core {
         let kind = cell.record_type();
         let Some(row) = row(kind.rows, field) else { return meta };
         match row.dbf {
-            Dbf::Float | Dbf::Double | Dbf::String => meta.precision = DIGITS,
+            Dbf::Float | Dbf::Double | Dbf::String => meta.precision = UNSAID,
             Dbf::Menu => meta.labels = labels(row.menu),
             Dbf::Device => {
                 meta.labels = labels(kind.devices);
@@ -206,6 +209,10 @@ impl Core {
             _ => {}
         }
         let linked = with(cell, |body| body.meta(field, &mut meta)).flatten();
+        if meta.precision == UNSAID {
+            // Where a record type tells no precision, Base prints six digits and tells clients none.
+            (meta.precision, meta.text_digits) = (0, Some(DIGITS));
+        }
         if let (Some(Target::Field { record, field, .. }), Some(depth)) = (linked, depth.checked_sub(1)) {
             let there = self.meta_of(record, field, depth);
             return Meta { control: meta.control, ..there };
@@ -248,14 +255,6 @@ impl Core {
         // A number becomes text with the digits of the record that takes it, as in Base.
         let needs_digits = kind == Kind::Text && matches!(scalar.kind(), Kind::F32 | Kind::F64);
         let meta = (needs_labels || needs_digits).then(|| self.meta_of(record, field, META_DEPTH_MAX));
-        if let (Some(meta), Scalar::Text(text), Dbf::Menu) = (&meta, &scalar, row.dbf)
-            && let Some(index) =
-                text.to_str().strip_prefix("0x").and_then(|digits| u16::from_str_radix(digits, 16).ok())
-            && usize::from(index) < meta.labels.len()
-        {
-            // The number of a choice, unlike that of a state, may be written so.
-            return Ok(Value::Scalar(Scalar::Enum(index)));
-        }
         if let (Some(meta), Scalar::Text(text)) = (&meta, &scalar)
             && facts_kind == Kind::Enum
             && meta.labels.is_empty()
@@ -263,7 +262,24 @@ impl Core {
             // Base takes no text where no state has a name, not even a number.
             return Err(PutError::Convert(ConvertError::NoSuchState(text.clone())));
         }
+        if let (Some(meta), Scalar::Text(text)) = (&meta, &scalar)
+            && self.is_mbbo_value(record, field)
+            && !text.is_empty()
+            && !meta.labels.contains(text)
+            && let Ok(Scalar::U16(index)) = scalar.to_kind(Kind::U16, None)
+            && usize::from(index) < meta.labels.len()
+        {
+            // Unlike those of other records the number of this state may be followed by anything, as in Base.
+            return Ok(Value::Scalar(Scalar::Enum(index)));
+        }
         scalar.to_kind(kind, meta.as_ref()).map(Value::Scalar).map_err(PutError::Convert)
+    }
+
+    fn is_mbbo_value(&self, record: u32, field: u16) -> bool {
+        self.cell(record).is_some_and(|cell| {
+            let kind = cell.record_type();
+            kind.name == "mbbo" && kind.value == field
+        })
     }
 
     pub(crate) fn is_link(&self, record: u32, field: u16) -> bool {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use fodo_data::Text;
+use fodo_data::{Text, number_at_start};
 
 use crate::common::Common;
 use crate::menu::{SCAN, SCAN_PERIODS_MS};
@@ -42,16 +42,18 @@ impl Place {
     }
 }
 
-/// The event that a text names: without the blanks around it, and a number from 1 to 255 without its decimals, as
-/// numbers that became texts on their way have them. `None`: empty, or the number 0.
+/// The event that a text names: without the blanks around it, and a number from 1 to 255, however it is written,
+/// without its decimals, which numbers have that became texts on their way. `None`: empty, or the number 0.
 ///
 /// Source: EPICS Base 7.0, eventNameToHandle.
 pub(crate) fn event_name(text: &Text) -> Option<Text> {
     let words = text.to_str();
     let words = words.trim();
-    match words.parse::<f64>() {
-        Ok(number) if (0.0..1.0).contains(&number) => None,
-        Ok(number) if (1.0..256.0).contains(&number) => Some(Text::from(number.trunc().to_string())),
+    match number_at_start(words) {
+        Ok((number, n_bytes)) if n_bytes == words.len() && (0.0..1.0).contains(&number) => None,
+        Ok((number, n_bytes)) if n_bytes == words.len() && (1.0..256.0).contains(&number) => {
+            Some(Text::from(number.trunc().to_string()))
+        }
         _ => (!words.is_empty()).then(|| Text::from(words)),
     }
 }
@@ -296,5 +298,9 @@ mod tests {
         assert_eq!(name("300.5"), Some("300.5".into()));
         assert_eq!(name(" beam lost "), Some("beam lost".into()));
         assert_eq!((name("0.5"), name("  ")), (None, None));
+        for text in ["+0x02", "0x2.8", "2e0", "+2.", "02"] {
+            assert_eq!(name(text), Some("2".into()), "{text}");
+        }
+        assert_eq!(name("2x"), Some("2x".into()));
     }
 }

@@ -37,8 +37,6 @@ fn is_intended(record_type: &str, field: &str, what: &str) -> bool {
     match (record_type, field, what) {
         // softIoc has three device supports of QSRV.
         ("longin" | "waveform", "DTYP", "labels") => true,
-        // Without PREC softIoc prints six digits but tells clients to show none; here it is six for both.
-        (_, "SDLY" | "AFTC" | "AFVL", "control") => !["ai", "ao", "calc", "waveform"].contains(&record_type),
         // A state without a name reads as its number; softIoc gives an empty text.
         ("mbbi", "VAL", "text") => true,
         _ => false,

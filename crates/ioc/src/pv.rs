@@ -176,7 +176,9 @@ impl Pv for RecordPv {
         let meta = self.crank.database().meta(self.field);
         match &self.filtered {
             // Whole numbers of a time stamp have no digits after the point, whatever the record says.
-            Some(filtered) if filtered.facts.kind == Kind::U32 => Arc::new(Meta { precision: 0, ..(*meta).clone() }),
+            Some(filtered) if filtered.facts.kind == Kind::U32 => {
+                Arc::new(Meta { precision: 0, text_digits: None, ..(*meta).clone() })
+            }
             _ => meta,
         }
     }

@@ -1,6 +1,6 @@
 //! Compiling an expression: one pass of precedence climbing over names that need no spaces between them.
 
-use fodo_data::Text;
+use fodo_data::{Text, number_at_start};
 
 use super::words::{ARRAY_OPERANDS, ARRAY_OPERATORS, OPERANDS, OPERATORS, Operand, TEXT_OPERANDS, TEXT_OPERATORS};
 use super::{CalcError, Dialect, Edit, N_ARGS, N_SYNAPPS_ARGS, N_TEXT_ARGS, NO_ARG, Op, Pick, Program};
@@ -436,28 +436,17 @@ impl Compiler<'_> {
                 Err(_) => self.fail("this is no number"),
             };
         }
-        let digits = |from: usize| rest.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
-        let n_whole = digits(0);
-        let mut n = n_whole;
-        if rest.get(n) == Some(&b'.') {
-            n += 1 + digits(n + 1);
-        }
-        if n == 0 || (n_whole == 0 && n == 1) {
+        let is_number = rest.first().is_some_and(|first| first.is_ascii_digit() || *first == b'.');
+        let is_word = self.starts_with("INF") || self.starts_with("NAN");
+        if !is_number && !is_word {
             return Ok(None);
         }
-        if matches!(rest.get(n), Some(b'e' | b'E')) {
-            let sign = usize::from(matches!(rest.get(n + 1), Some(b'+' | b'-')));
-            let n_exponent = digits(n + 1 + sign);
-            if n_exponent > 0 {
-                n += 1 + sign + n_exponent;
-            }
-        }
-        match self.rest().get(..n).and_then(|text| text.parse().ok()) {
-            Some(number) => {
-                self.position += n;
+        match number_at_start(self.rest()) {
+            Ok((number, n_bytes)) => {
+                self.position += n_bytes;
                 Ok(Some(number))
             }
-            None => self.fail("this is no number"),
+            Err(_) => self.fail("this is no number"),
         }
     }
 
@@ -541,6 +530,22 @@ mod tests {
         assert_eq!(run("0xFFFFFFFF"), -1.0);
         assert_eq!(run("~0"), -1.0);
         assert_eq!(run("-1>>>28"), 15.0);
+    }
+
+    #[test]
+    fn infinity_and_not_a_number_are_words_and_numbers_beyond_all_digits_are_wrong() {
+        for text in ["INF", "inf", "Infinity", "infinity+1", "ABS(-INFINITY)"] {
+            assert_eq!(run(text), f64::INFINITY, "{text}");
+        }
+        for text in ["NAN", "nan(0x7)", "nan()+1"] {
+            assert!(run(text).is_nan(), "{text}");
+        }
+        for text in
+            ["infinit", "nana", "nan(", "0x", "0x100000000", "1e999", "1e-999", "1e-310", ".", ".e5", "00x1", "1e"]
+        {
+            assert!(Program::compile(text).is_err(), "{text}");
+        }
+        assert_eq!((run("1."), run(".5"), run("010"), run("0X1f")), (1.0, 0.5, 10.0, 31.0));
     }
 
     #[test]

@@ -62,8 +62,6 @@ pub(super) const OPERANDS: &[(&str, Operand)] = &[
     ("PI", Operand::Push(Op::Number(std::f64::consts::PI))),
     ("D2R", Operand::Push(Op::Number(std::f64::consts::PI / 180.0))),
     ("R2D", Operand::Push(Op::Number(180.0 / std::f64::consts::PI))),
-    ("INF", Operand::Push(Op::Number(f64::INFINITY))),
-    ("NAN", Operand::Push(Op::Number(f64::NAN))),
 ];
 
 /// What there is besides in the language with texts; these count first.
