@@ -590,6 +590,7 @@ mod tests {
                 Meta {
                     units: "mm".into(),
                     precision: 3,
+                    text_digits: None,
                     display: limits(-10.0, 10.0),
                     alarm: limits(-9.0, 9.0),
                     warning: limits(-8.0, 8.0),

@@ -128,11 +128,13 @@ impl Record for Sub {
 
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let are_read = (0..N_INPUTS).all(|index| inputs::fetch(step, index).is_ok());
-        let is_well = are_read && step.lock().call();
+        if are_read {
+            step.lock().call();
+        }
         step.stamp(None);
         levels::check(step.lock(), None);
         step.post(Sub::monitor);
-        Outcome::done(is_well)
+        Outcome::done(are_read)
     }
 }
 
@@ -149,19 +151,17 @@ impl Sub {
         }
     }
 
-    /// Calls the routine. False: it failed; that there is none is an alarm only, as in Base.
-    fn call(&mut self) -> bool {
+    fn call(&mut self) {
         let Found::Routine(routine) = self.found.clone() else {
             self.common.raise(Status::BAD_SUB, 3);
-            return true;
+            return;
         };
-        let is_well = call(&routine, Call { args: &mut self.args, value: &mut self.value }).is_ok();
-        if is_well {
-            self.common.undefined = u8::from(self.value.is_nan());
-        } else {
-            self.common.raise(Status::SOFT, self.bad_severity);
+        match call(&routine, Call { args: &mut self.args, value: &mut self.value }) {
+            Ok(()) => self.common.undefined = u8::from(self.value.is_nan()),
+            Err(_) => {
+                self.common.raise(Status::SOFT, self.bad_severity);
+            }
         }
-        is_well
     }
 
     fn monitor(&mut self, posts: &mut Posts) {
