@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fodo_data::{Alarm, Array, Kind, Meta, Reading, Severity, Status, TimeStamp, Value};
-use fodo_db::{Event, Input, LeadsTo, News, OutsideFacts, OutsideLink, Use};
+use fodo_db::{Event, Input, LeadsTo, News, OutsideFacts, OutsideLink, PutError, Use};
 
 use super::Ioc;
 
@@ -41,7 +41,8 @@ impl Ioc {
     }
 
     fn process(&mut self, record: &str) {
-        self.put(&format!("{record}.PROC"), 1u8, None).unwrap();
+        let done = self.put(&format!("{record}.PROC"), 1u8, None);
+        assert!(matches!(done, Ok(()) | Err(PutError::Unprocessed)), "{record}: {done:?}");
     }
 
     /// STAT and SEVR.
@@ -179,7 +180,7 @@ fn an_output_writes_what_its_pv_takes_and_a_lost_one_is_a_link_alarm() {
         r#"record(ao, a) { field(OUT, "far:whole") }
            record(stringout, s) { field(OUT, "far:mode") }"#,
     );
-    ioc.put("a", 3.7, None).unwrap();
+    assert_eq!(ioc.put("a", 3.7, None), Err(PutError::Unprocessed));
     assert_eq!((ioc.alarm("a"), ioc.text("a.AMSG")), (BROKEN, "field OUT".to_owned()));
 
     let whole = link_to(&ioc, "far:whole");
@@ -192,7 +193,7 @@ fn an_output_writes_what_its_pv_takes_and_a_lost_one_is_a_link_alarm() {
     assert_eq!(ioc.driven(), [(4_i32.into(), None), ("on".into(), None)]);
 
     ioc.hear(whole, News::Allowed { may_read: true, may_write: false });
-    ioc.put("a", 5.0, None).unwrap();
+    assert_eq!(ioc.put("a", 5.0, None), Err(PutError::Unprocessed));
     assert_eq!((ioc.alarm("a"), ioc.driven()), (BROKEN, vec![]));
 }
 
