@@ -366,6 +366,8 @@ pub(crate) fn each_message(bytes: &[u8], mut work: impl FnMut(&Header, &[u8])) -
 pub enum Flaw {
     /// It ends within a message, or before one.
     Cut,
+    /// A message has a payload that is not a multiple of 8 bytes.
+    Misaligned,
     /// It asks for what is no name: without end, empty, too long or no UTF-8. The start of the first such name.
     NoName(String),
 }
@@ -413,7 +415,10 @@ impl Responder {
 
     /// Takes a datagram in, asks `serves` of every name in it and appends the answers.
     ///
-    /// Nothing is said to a datagram that does not start with VERSION, as by rsrv. Gives what was wrong with it.
+    /// A datagram that does not start with VERSION is ignored, and so is everything from a message on whose payload is
+    /// not a multiple of 8 bytes, the same as by rsrv. The answers never have more bytes than the datagram, because its
+    /// sender may be forged: names for which no bytes are left are not answered, and their client asks again.
+    /// Returns what was wrong with the datagram.
     pub fn handle(
         &mut self,
         from: SocketAddr,
@@ -425,36 +430,31 @@ impl Responder {
             return None;
         }
         let mut version = None;
-        let mut packet = Vec::new();
-        let mut no_name = None;
-        let is_whole = each_message(bytes, |header, payload| match (Request::from_header(header), version) {
-            (Request::Version { minor, sequence, .. }, None) if minor >= 4 => version = Some((minor, sequence)),
-            (Request::Search { cid, .. }, Some((_, sequence))) => {
-                let name = message::text(payload).filter(|name| !name.is_empty() && name.len() <= limit::NAME_BYTES);
-                let Some(name) = name.and_then(|name| std::str::from_utf8(name).ok()) else {
-                    no_name.get_or_insert_with(|| start_of(payload));
-                    return;
-                };
-                if !serves(name) {
-                    return;
-                }
-                if packet.len() + 24 > limit::ANSWER_BYTES {
-                    out.push(Datagram { to: Some(from), bytes: std::mem::take(&mut packet) });
-                }
-                if packet.is_empty() {
-                    let head = Answer::Version { valid: 1, minor: u32::from(MINOR_VERSION), sequence };
-                    head.encode(&mut packet);
-                }
-                let answer = Answer::Search { port: self.tcp_port, count: 0, address: THE_SENDER, cid };
-                answer.header(message::FOUND_BYTES).encode(&mut packet);
-                message::encode_found(&mut packet);
+        let mut answers = Answers { to: from, packet: Vec::new(), bytes_left: bytes.len() };
+        let (mut no_name, mut is_aligned) = (None, true);
+        let is_whole = each_message(bytes, |header, payload| {
+            is_aligned &= payload.len().is_multiple_of(8);
+            if !is_aligned {
+                return;
             }
-            _ => {}
+            match (Request::from_header(header), version) {
+                (Request::Version { minor, sequence, .. }, None) if minor >= 4 => version = Some(sequence),
+                (Request::Search { cid, .. }, Some(sequence)) => {
+                    let name = message::text(payload).filter(|name| (1..=limit::NAME_BYTES).contains(&name.len()));
+                    let Some(name) = name.and_then(|name| std::str::from_utf8(name).ok()) else {
+                        no_name.get_or_insert_with(|| start_of(payload));
+                        return;
+                    };
+                    if serves(name) {
+                        answers.push(sequence, self.tcp_port, cid, out);
+                    }
+                }
+                _ => {}
+            }
         });
-        if !packet.is_empty() {
-            out.push(Datagram { to: Some(from), bytes: packet });
-        }
+        answers.finish(out);
         match no_name {
+            _ if !is_aligned => Some(Flaw::Misaligned),
             Some(name) => Some(Flaw::NoName(name)),
             None => (!is_whole || bytes.is_empty()).then_some(Flaw::Cut),
         }
@@ -478,6 +478,42 @@ impl Responder {
     /// When the next beacon is due.
     pub fn deadline(&self) -> Option<Instant> {
         Some(self.beacon_at)
+    }
+}
+
+/// The answers to one datagram of searches.
+struct Answers {
+    to: SocketAddr,
+    /// The datagram that is being filled.
+    packet: Vec<u8>,
+    /// How many bytes of answers the request still pays for.
+    bytes_left: usize,
+}
+
+impl Answers {
+    /// Says that the name with this number is served at `port`, if the request pays for the answer.
+    fn push(&mut self, sequence: u32, port: u16, cid: Cid, out: &mut Vec<Datagram>) {
+        const FOUND_BYTES: usize = message::HEADER_BYTES + message::FOUND_BYTES;
+        let is_full = self.packet.len() + FOUND_BYTES > limit::ANSWER_BYTES;
+        let is_first = self.packet.is_empty() || is_full;
+        let n_bytes = FOUND_BYTES + if is_first { message::HEADER_BYTES } else { 0 };
+        let Some(bytes_left) = self.bytes_left.checked_sub(n_bytes) else { return };
+        self.bytes_left = bytes_left;
+        if is_full {
+            out.push(Datagram { to: Some(self.to), bytes: std::mem::take(&mut self.packet) });
+        }
+        if is_first {
+            Answer::Version { valid: 1, minor: u32::from(MINOR_VERSION), sequence }.encode(&mut self.packet);
+        }
+        let found = Answer::Search { port, count: 0, address: THE_SENDER, cid };
+        found.header(message::FOUND_BYTES).encode(&mut self.packet);
+        message::encode_found(&mut self.packet);
+    }
+
+    fn finish(self, out: &mut Vec<Datagram>) {
+        if !self.packet.is_empty() {
+            out.push(Datagram { to: Some(self.to), bytes: self.packet });
+        }
     }
 }
 

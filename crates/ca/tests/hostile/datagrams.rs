@@ -71,6 +71,33 @@ fn row_2_a_payload_beyond_its_datagram_ends_the_datagram() {
 }
 
 #[test]
+fn row_2_a_payload_that_is_not_a_multiple_of_8_bytes_ends_the_datagram_the_same_as_in_rsrv() {
+    let mut odd = version();
+    Request::Search { reply: 5, minor: 13, cid: Cid(2), again: 2 }.header(2).encode(&mut odd);
+    odd.extend_from_slice(b"x\0");
+
+    assert_eq!(answers(&odd), []);
+    assert_eq!(flaw(&odd), Some(Flaw::Misaligned));
+    let behind_a_whole_one = [search(b"x"), odd[16..].to_vec(), search(b"x")[16..].to_vec()].concat();
+    let answered = answers(&behind_a_whole_one);
+    assert_eq!(recording::messages(&answered[0].bytes).len(), 2, "VERSION and the answer to the first");
+}
+
+#[test]
+fn row_6_answers_never_have_more_bytes_than_their_request() {
+    for n_names in [1, 2, 56, 57, 58, 59, 113, 115, 116, 2000] {
+        let bytes = [version(), search(b"x")[16..].repeat(n_names)].concat();
+
+        let answered = answers(&bytes);
+
+        let n_bytes: usize = answered.iter().map(|datagram| datagram.bytes.len()).sum();
+        assert!(n_bytes <= bytes.len(), "{n_names} names: {n_bytes} bytes for {}", bytes.len());
+        let n_answered = answered.iter().map(|datagram| recording::messages(&datagram.bytes).len() - 1).sum::<usize>();
+        assert!(n_answered >= n_names - n_names / 57, "{n_answered} of {n_names}");
+    }
+}
+
+#[test]
 fn row_3_a_length_near_the_end_of_numbers_is_no_length() {
     for length in [u32::MAX, u32::MAX - 7, u32::MAX - 23, 0x8000_0000] {
         let mut bytes = version();

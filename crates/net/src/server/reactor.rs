@@ -417,6 +417,7 @@ impl Door {
                     self.hosts.flawed();
                     let (what, name) = match &flaw {
                         Flaw::Cut => ("a datagram that is cut within a message", None),
+                        Flaw::Misaligned => ("a datagram with a payload that is not a multiple of 8 bytes", None),
                         Flaw::NoName(name) => ("a search for what is no name", Some(name.as_str())),
                     };
                     self.log.tell(Level::Warning, what, Some(from), name, now);
