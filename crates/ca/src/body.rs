@@ -98,6 +98,19 @@ impl Elements {
         }
     }
 
+    /// The memory that the elements take, allocations of texts included; not what is merely reserved.
+    fn n_bytes(&self) -> usize {
+        match self {
+            Elements::U8(elements) => elements.len(),
+            Elements::I16(elements) => size_of_val(&elements[..]),
+            Elements::Enum(elements) => size_of_val(&elements[..]),
+            Elements::I32(elements) => size_of_val(&elements[..]),
+            Elements::F32(elements) => size_of_val(&elements[..]),
+            Elements::F64(elements) => size_of_val(&elements[..]),
+            Elements::Text(elements) => elements.len() * (size_of::<Text>() + limit::TEXT_BYTES),
+        }
+    }
+
     /// The value they make.
     pub fn into_value(self) -> Value {
         Value::Array(match self {
@@ -189,6 +202,16 @@ impl Incoming {
         self.elements.reserve((self.elements_left + bytes.len()) / self.element_bytes);
         self.elements.append(&bytes[..whole]);
         self.part.extend_from_slice(&bytes[whole..]);
+    }
+
+    /// The memory that the bytes taken so far occupy.
+    pub fn held_bytes(&self) -> usize {
+        self.head.len() + self.elements.n_bytes() + self.part.len()
+    }
+
+    /// How many bytes of the payload are still to come.
+    pub fn bytes_left(&self) -> usize {
+        self.head_bytes - self.head.len() + self.elements_left + self.padding_left
     }
 
     /// The reading, once it is complete.

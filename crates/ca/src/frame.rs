@@ -44,8 +44,10 @@ pub struct Framer {
     /// The bytes of a message that is not complete; at most one, and small.
     partial: Vec<u8>,
     under_way: Option<(Header, UnderWay)>,
-    /// When an unfinished message began, or the last byte of a large one came.
+    /// When an unfinished message began, or a large one last made progress.
     waits_since: Option<Instant>,
+    /// Bytes of a large message that have arrived since then.
+    n_arrived: usize,
 }
 
 #[derive(Debug)]
@@ -59,8 +61,9 @@ impl Framer {
     pub fn feed(&mut self, mut bytes: &[u8], now: Now, receiver: &mut impl Receiver) -> Result<(), &'static str> {
         while !bytes.is_empty() && !receiver.is_closed() {
             if self.under_way.is_some() {
-                self.waits_since = None;
+                let n_before = bytes.len();
                 self.go_on(&mut bytes, receiver)?;
+                self.n_arrived += n_before - bytes.len();
             } else if self.partial.is_empty() {
                 let n_taken = self.start(bytes, receiver)?;
                 if n_taken == 0 {
@@ -72,13 +75,38 @@ impl Framer {
                 self.complete(&mut bytes, receiver)?;
             }
         }
-        self.waits_since = match (&self.under_way, self.partial.is_empty()) {
-            (Some(_), _) => Some(now.monotonic),
-            // A small message has its time from its first byte on, so that nobody can trickle it.
-            (None, false) => self.waits_since.or(Some(now.monotonic)),
-            (None, true) => None,
-        };
+        if self.under_way.is_none() && self.partial.is_empty() {
+            self.waits_since = None;
+        } else if self.n_arrived >= limit::PROGRESS_BYTES {
+            (self.waits_since, self.n_arrived) = (Some(now.monotonic), 0);
+        } else {
+            // The time starts with the first byte, so that a client cannot trickle a message.
+            self.waits_since.get_or_insert(now.monotonic);
+        }
         Ok(())
+    }
+
+    /// The memory that the unfinished message occupies.
+    pub fn held_bytes(&self) -> usize {
+        let under_way = match &self.under_way {
+            Some((_, UnderWay::Value(incoming))) => incoming.held_bytes(),
+            Some((_, UnderWay::Skip(_))) | None => 0,
+        };
+        self.partial.len() + under_way
+    }
+
+    /// Gives up the value that is arriving: what has arrived is freed, what is still to come is dropped. Returns the
+    /// header of its message; `None` if no value is arriving.
+    pub fn skip_value(&mut self) -> Option<Header> {
+        let Some((header, UnderWay::Value(incoming))) = &self.under_way else { return None };
+        let (header, n_left) = (*header, incoming.bytes_left());
+        self.under_way = Some((header, UnderWay::Skip(n_left)));
+        Some(header)
+    }
+
+    /// Gives an unfinished message its full time again: nothing was read for a while.
+    pub fn resume(&mut self, now: Now) {
+        self.waits_since = self.waits_since.map(|_| now.monotonic);
     }
 
     /// When an unfinished message counts as never to be finished.
@@ -128,6 +156,7 @@ impl Framer {
                 Plan::Whole => return Ok(self.whole(header, n_header, n_message, bytes, receiver)),
             };
             self.under_way = Some((*header, under_way));
+            (self.waits_since, self.n_arrived) = (None, 0);
             return Ok(n_header);
         }
         Ok(self.whole(header, n_header, n_message, bytes, receiver))
@@ -180,6 +209,7 @@ impl Framer {
                 *bytes = &bytes[n_skipped..];
                 if n_skipped < n_left {
                     self.under_way = Some((header, UnderWay::Skip(n_left - n_skipped)));
+                    return Ok(());
                 }
             }
             UnderWay::Value(mut incoming) => {
@@ -191,6 +221,7 @@ impl Framer {
                 receiver.value(&header, reading);
             }
         }
+        self.waits_since = None;
         Ok(())
     }
 }

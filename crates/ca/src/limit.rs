@@ -32,7 +32,13 @@ pub const SEARCH_BYTES: usize = 1024;
 /// Bytes of answers in one datagram.
 pub const ANSWER_BYTES: usize = 1400;
 
-/// How long a small message may take from its first byte to its last, and a large one between two pieces.
+/// What a text takes beside its entry in an array: one of 39 bytes, in an allocation of its own.
+pub const TEXT_BYTES: usize = 64;
+
+/// How much of a large message has to arrive in [`MESSAGE`]: a line of 9600 baud is as fast.
+pub const PROGRESS_BYTES: usize = 64 * 1024;
+
+/// How long a small message may take from its first byte to its last, and a large one for each [`PROGRESS_BYTES`].
 /// A client that trickles is closed; a stalled network is not, since TCP resumes within this.
 pub const MESSAGE: Duration = Duration::from_secs(60);
 

@@ -2,14 +2,15 @@
 
 mod event;
 mod refusal;
+mod write;
 
 use std::time::Instant;
 
-use fodo_data::{ConvertError, EventMask, Now, Reading, Value};
+use fodo_data::{ConvertError, EventMask, Now, Reading};
 use slab::Slab;
 
-pub use self::event::{Asked, Closed, Config, Event, ReadReply};
-use crate::dbr::{self, DbrType, Level};
+pub use self::event::{Asked, Closed, Config, Drained, Event, ReadReply};
+use crate::dbr::{self, DbrType};
 use crate::eca::Eca;
 use crate::frame::{Framer, Plan, Receiver};
 use crate::message::{self, Answer, Header, MINOR_VERSION, Request};
@@ -41,6 +42,8 @@ struct Inner {
     is_closed: bool,
     payload_bytes_max: usize,
     held_bytes_max: usize,
+    /// How many bytes of values may arrive with the next [`Circuit::received`].
+    arriving_bytes_max: usize,
     /// Whether the caller's answer to one of the latest events comes before whatever is answered now.
     is_asking: bool,
 }
@@ -49,6 +52,7 @@ struct Inner {
 struct Channel {
     cid: Cid,
     count_max: u32,
+    may_write: bool,
     is_cleared: bool,
 }
 
@@ -72,6 +76,7 @@ impl Circuit {
             is_closed: false,
             payload_bytes_max: config.payload_bytes_max,
             held_bytes_max: limit::HELD_BYTES,
+            arriving_bytes_max: limit::HELD_BYTES,
             is_asking: false,
         };
         Circuit { framer: Framer::default(), inner }
@@ -80,7 +85,8 @@ impl Circuit {
     /// Confirms a channel (ACCESS_RIGHTS, then CREATE_CHAN, as rsrv does) and gives the number it
     /// now has here. Numbers of cleared channels are used again, so they can index a slab.
     pub fn created(&mut self, cid: Cid, native: DbrType, count: u32, rights: Rights) -> Sid {
-        let sid = Sid(self.inner.channels.insert(Channel { cid, count_max: count, is_cleared: false }) as u32);
+        let channel = Channel { cid, count_max: count, may_write: rights.write, is_cleared: false };
+        let sid = Sid(self.inner.channels.insert(channel) as u32);
         self.inner.outbox.push(|bytes| {
             Answer::AccessRights { cid, rights }.encode(bytes);
             Answer::CreateChan { dbr: native, count, cid, sid }.encode(bytes);
@@ -90,7 +96,9 @@ impl Circuit {
 
     /// Tells that other things than before may be done with a channel.
     pub fn rights_changed(&mut self, sid: Sid, rights: Rights) {
-        if let Some(&Channel { cid, .. }) = self.inner.channel(sid) {
+        if let Some(channel) = self.inner.channel_mut(sid) {
+            channel.may_write = rights.write;
+            let cid = channel.cid;
             self.inner.outbox.push(|bytes| Answer::AccessRights { cid, rights }.encode(bytes));
         }
     }
@@ -181,14 +189,25 @@ impl Circuit {
         }
     }
 
-    /// What the client's channels and subscriptions cost, in bytes.
+    /// What the client's channels, subscriptions and its unfinished message cost, in bytes.
     pub fn held_bytes(&self) -> usize {
-        self.inner.held_bytes()
+        self.inner.held_bytes() + self.framer.held_bytes()
     }
 
     /// Sets what they may cost from now on; a client that asks for more is told and closed.
     pub fn set_held_bytes_max(&mut self, bytes: usize) {
         self.inner.held_bytes_max = bytes;
+    }
+
+    /// Sets by how much the value of an unfinished put may grow with the next [`Circuit::received`]. A put that needs more
+    /// is refused, and its payload is dropped as it arrives.
+    pub fn set_arriving_bytes_max(&mut self, bytes: usize) {
+        self.inner.arriving_bytes_max = bytes;
+    }
+
+    /// Gives an unfinished message its full time again, because the caller did not read for a while.
+    pub fn resume(&mut self, now: Now) {
+        self.framer.resume(now);
     }
 
     /// Sends what an [`Event::Reply`] holds.
@@ -207,8 +226,14 @@ impl Circuit {
             self.inner.channels.remove(sid.0 as usize);
         }
         std::mem::swap(&mut self.inner.events, events);
+        let held_bytes_max = self.framer.held_bytes().saturating_add(self.inner.arriving_bytes_max);
         if let Err(reason) = self.framer.feed(bytes, now, &mut self.inner) {
             self.inner.close(Closed::Malformed(reason));
+        }
+        if self.framer.held_bytes() > held_bytes_max
+            && let Some(header) = self.framer.skip_value()
+        {
+            self.inner.drain(&header, Drained::NoRoom);
         }
         self.inner.is_asking = false;
         std::mem::swap(&mut self.inner.events, events);
@@ -262,19 +287,6 @@ fn complaint(request: &Header, cid: Cid, status: Eca, text: &str, out: &mut Vec<
     out.append(&mut payload);
 }
 
-/// Checks that a put may carry its type. As in rsrv, WRITE also accepts the types with a head (7 to 34), WRITE_NOTIFY does not.
-fn check_write_type(request: &Header) -> Result<(), Eca> {
-    let dbr = DbrType(request.data_type);
-    let is_acknowledgement = dbr == DbrType::PUT_ACKT || dbr == DbrType::PUT_ACKS;
-    match (dbr.kind(), dbr.level(), Request::from_header(request)) {
-        (None, ..) => Err(Eca::BADTYPE),
-        (_, Some(Level::Plain), _) => Ok(()),
-        (_, Some(_), Request::Write { .. }) => Ok(()),
-        _ if is_acknowledgement => Ok(()),
-        _ => Err(Eca::PUTFAIL),
-    }
-}
-
 impl Receiver for Inner {
     fn knows(&self, command: u16) -> bool {
         Request::ROWS.iter().any(|row| row.command == command)
@@ -292,23 +304,7 @@ impl Receiver for Inner {
         if !self.owns(header, sid) {
             return Plan::Skip;
         }
-        if let Err(status) = check_write_type(header) {
-            self.refuse_write(header, status);
-            return Plan::Skip;
-        }
-        let count_max = self.channel(sid).map_or(0, |channel| channel.count_max);
-        let is_string = dbr.kind() == Some(fodo_data::Kind::Text);
-        if header.payload_bytes as usize > self.payload_bytes_max || (count > count_max && !is_string) {
-            self.refuse_write(header, Eca::TOLARGE);
-            return Plan::Skip;
-        }
-        match dbr.payload_bytes(count) {
-            Some(needed) if needed <= header.payload_bytes as usize => Plan::Value(dbr, count, None),
-            _ => {
-                self.refuse_write(header, Eca::BADCOUNT);
-                Plan::Skip
-            }
-        }
+        self.plan_write(header, sid, dbr, count)
     }
 
     fn message(&mut self, header: &Header, payload: &[u8]) {
@@ -403,6 +399,10 @@ impl Inner {
         self.channel(sid).map_or(Cid(u32::MAX), |channel| channel.cid)
     }
 
+    fn channel_mut(&mut self, sid: Sid) -> Option<&mut Channel> {
+        self.channels.get_mut(sid.0 as usize).filter(|channel| !channel.is_cleared)
+    }
+
     #[inline]
     fn channel(&self, sid: Sid) -> Option<&Channel> {
         self.channels.get(sid.0 as usize).filter(|channel| !channel.is_cleared)
@@ -470,32 +470,6 @@ impl Inner {
             bytes.extend_from_slice(&payload);
         });
         Ok(())
-    }
-
-    fn write(&mut self, header: &Header, dbr: DbrType, count: u32, payload: &[u8]) {
-        if !self.owns(header, Sid(header.p1)) {
-            return;
-        }
-        if let Err(status) = check_write_type(header) {
-            return self.refuse_write(header, status);
-        }
-        match dbr::decode(dbr, count, payload) {
-            Ok(reading) => self.written(header, reading.value),
-            Err(_) => self.refuse_write(header, Eca::BADCOUNT),
-        }
-    }
-
-    fn written(&mut self, header: &Header, value: Value) {
-        let sid = Sid(header.p1);
-        if !self.owns(header, sid) {
-            return;
-        }
-        match Request::from_header(header) {
-            Request::WriteNotify { dbr, ioid, .. } => {
-                self.ask(Event::Write { sid, dbr, value, ioid: Some(ioid) });
-            }
-            _ => self.ask(Event::Write { sid, dbr: DbrType(header.data_type), value, ioid: None }),
-        }
     }
 
     fn subscribe(

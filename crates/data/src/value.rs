@@ -147,7 +147,7 @@ impl Value {
         }
     }
 
-    /// Bytes of its elements in memory, of texts their characters.
+    /// Bytes of its elements in memory, the characters of texts included.
     pub fn n_bytes(&self) -> usize {
         let each = match self.kind() {
             Kind::I8 | Kind::U8 => 1,
@@ -157,7 +157,7 @@ impl Value {
             Kind::Text => {
                 return match self {
                     Value::Scalar(Scalar::Text(text)) => text.len(),
-                    Value::Array(Array::Text(texts)) => texts.iter().map(Text::len).sum(),
+                    Value::Array(Array::Text(texts)) => texts.iter().map(|text| size_of::<Text>() + text.len()).sum(),
                     _ => 0,
                 };
             }

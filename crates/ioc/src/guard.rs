@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use fodo_data::{Meta, Severity, TimeStamp, Value};
-use fodo_db::{Access, AccessFile, AccessInput, AccessPart, ByField, Database, FieldRef, Granted, LoadError, Security};
-use fodo_net::{Peer, Reading, Rights};
+use fodo_db::{Access, AccessFile, AccessInput, AccessPart, ByField, Database, FieldRef, Granted, Security};
+use fodo_net::{Peer, Reading, Rights, process};
+
+use crate::IocError;
 
 /// Who may do what; by itself everybody everything.
 #[derive(Default)]
@@ -88,7 +90,7 @@ impl Guard {
     }
 
     /// Reads the access file, where there is one.
-    pub fn new(policy: Policy, database: &Database) -> Result<(Guard, Rules), Vec<LoadError>> {
+    pub fn new(policy: Policy, database: &Database) -> Result<(Guard, Rules), IocError> {
         let rules = match &policy.access_file {
             Some(_) => read(&policy, database)?,
             None => Rules::none(),
@@ -98,7 +100,7 @@ impl Guard {
     }
 
     /// Reads the access file again; nothing is changed yet.
-    pub fn read_again(&self, database: &Database) -> Result<Option<Rules>, Vec<LoadError>> {
+    pub fn read_again(&self, database: &Database) -> Result<Option<Rules>, IocError> {
         match &self.policy.access_file {
             Some(_) => read(&self.policy, database).map(Some),
             None => Ok(None),
@@ -192,10 +194,18 @@ fn number(reading: &Reading) -> Option<f64> {
     reading.value.first().filter(|_| is_valid).and_then(|scalar| scalar.to_f64().ok())
 }
 
-fn read(policy: &Policy, database: &Database) -> Result<Rules, Vec<LoadError>> {
+fn read(policy: &Policy, database: &Database) -> Result<Rules, IocError> {
     let Some((path, macros)) = &policy.access_file else { return Ok(Rules::none()) };
     let name = path.to_string_lossy();
-    let mut file = AccessFile::load(&name, macros, &mut |name| crate::file::read(name))?;
+    let mut lacks_descriptors = false;
+    let mut read_file = |file: &str| {
+        crate::file::read(file).inspect_err(|error| lacks_descriptors |= process::lacks_descriptors(error))
+    };
+    let loaded = AccessFile::load(&name, macros, &mut read_file);
+    let mut file = loaded.map_err(|errors| match lacks_descriptors {
+        true => IocError::NoDescriptors(errors),
+        false => IocError::Load(errors),
+    })?;
     if policy.goes_by_address {
         file.resolve_hosts(&mut address_of);
     }

@@ -50,6 +50,8 @@ use crate::turn::Crank;
 pub enum IocError {
     /// A file says something that cannot be loaded; nothing was.
     Load(Vec<LoadError>),
+    /// A file cannot be opened now, because the process or the host has no file descriptor left; later it may be.
+    NoDescriptors(Vec<LoadError>),
     /// The network cannot be served.
     Server(ServerError),
     /// The page with the metrics cannot be served.
@@ -73,7 +75,7 @@ pub enum IocError {
 impl fmt::Display for IocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            IocError::Load(errors) => {
+            IocError::Load(errors) | IocError::NoDescriptors(errors) => {
                 for (index, error) in errors.iter().enumerate() {
                     let end = if index + 1 < errors.len() { "\n" } else { "" };
                     write!(f, "{error}{end}")?;
@@ -168,7 +170,7 @@ impl Ioc {
     ///
     /// Fails when its access file cannot be read or says something that cannot be understood.
     pub fn guarded(self, policy: Policy) -> Result<Ioc, IocError> {
-        let (guard, rules) = Guard::new(policy, &self.database).map_err(IocError::Load)?;
+        let (guard, rules) = Guard::new(policy, &self.database)?;
         Ok(Ioc { guard, rules, ..self })
     }
 
@@ -277,7 +279,7 @@ impl RunningIoc {
     /// Without an access file nothing happens.
     pub fn reload_access(&self) -> Result<Vec<String>, IocError> {
         let read = self.crank.guard().read_again(self.crank.database());
-        let Some(mut rules) = read.map_err(IocError::Load)? else { return Ok(Vec::new()) };
+        let Some(mut rules) = read? else { return Ok(Vec::new()) };
         let warnings = std::mem::take(&mut rules.warnings);
         self.crank.set_rules(rules);
         Ok(warnings)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fodo_net::process::ProcessFacts;
-use fodo_net::{ClientStatus, Observer};
+use fodo_net::{ClientStatus, Observer, host_of_most_unused};
 
 use crate::turn::Crank;
 
@@ -82,6 +82,13 @@ impl Metrics {
         let sum = |of: fn(&ClientStatus) -> usize| clients.iter().map(of).sum::<usize>() as f64;
         let queued_bytes = sum(|client| client.queued_bytes);
         page.number("fodo_clients", Sort::Gauge, "Channel Access clients that are connected.", clients.len() as f64);
+        let n_unused = clients.iter().filter(|client| client.n_channels == 0).count() as f64;
+        page.number("fodo_clients_without_channel", Sort::Gauge, "Clients that have no channel.", n_unused);
+        let (host, n_of_host) =
+            host_of_most_unused(&clients).map_or((String::new(), 0), |(host, n_of_host)| (host.to_string(), n_of_host));
+        let help = "The most clients of one host that have no channel.";
+        let label = format!("{{host=\"{host}\"}}");
+        page.family("fodo_clients_without_channel_of_host", Sort::Gauge, help, &[(&label, n_of_host as f64)]);
         page.number("fodo_channels", Sort::Gauge, "Channels of these clients.", sum(|client| client.n_channels));
         let n_subscriptions = sum(|client| client.n_subscriptions);
         page.number("fodo_subscriptions", Sort::Gauge, "Running monitors of these clients.", n_subscriptions);
@@ -99,7 +106,8 @@ impl Metrics {
             ("fodo_updates_dropped_total", "Updates that waited for a subscription when it ended.", counts.dropped),
             ("fodo_searches_total", "Names that were asked for.", counts.searches),
             ("fodo_refused_total", "What went beyond the bounds of a client or its host.", counts.refused),
-            ("fodo_flawed_total", "Datagrams that are cut, or ask for what is no name.", counts.flawed),
+            ("fodo_flawed_total", "Datagrams that are cut, misaligned, or ask for what is no name.", counts.flawed),
+            ("fodo_evicted_total", "Clients that were closed because they had no channel.", counts.evicted),
         ];
         for (name, help, count) in counters {
             page.number(name, Sort::Counter, help, count as f64);

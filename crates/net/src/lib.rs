@@ -35,5 +35,5 @@ pub use page::{Page, PageConfig};
 pub use repeater::Repeater;
 pub use server::{
     ClientStatus, Completion, Observer, Peer, Posts, PutRefusal, Pv, PvFacts, RightsSignal, Server, ServerCounts,
-    ServerError, Source, StatusPv, UpdateCounts,
+    ServerError, Source, StatusPv, UpdateCounts, host_of_most_unused,
 };

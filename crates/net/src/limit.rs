@@ -13,8 +13,12 @@ pub const BACKLOG: i32 = 4096;
 /// Bytes that are decoded before what they say is handed on: the events of so many small messages stay in the caches.
 pub const PIECE_BYTES: usize = 16 * 1024;
 
-/// Bytes one circuit may take in before the others of its reactor have their turn.
+/// Bytes one circuit of a client may take in before the others of its reactor have their turn.
 pub const TURN_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes that a server circuit may take in, and send, before the others of its reactor have their turn: a few hundred
+/// microseconds, so that forty clients that send large arrays hold up a get for some ten milliseconds.
+pub const SERVER_TURN_BYTES: usize = 512 * 1024;
 
 /// How long a circuit that a blocking call has driven stays away from the reactor: long enough
 /// for the next call of a loop, short enough that nobody sees an update wait.
@@ -96,6 +100,25 @@ pub const DATAGRAM_BYTES: usize = 8 * 1024;
 
 /// Datagrams answered before circuits have their turn.
 pub const TURN_DATAGRAMS: usize = 256;
+
+/// The fewest and the most descriptors that clients leave to what the process opens itself: files of autosave and access
+/// security, connections to other IOCs, a page that is read.
+pub const RESERVED_DESCRIPTORS: (usize, usize) = (8, 256);
+
+/// Clients that are accepted before circuits have their turn.
+pub const TURN_ACCEPTS: usize = 64;
+
+/// How long no client is accepted while many circuits that were closed to make room have not ended: a few turns of their
+/// threads.
+pub const EVICTION_PAUSE: Duration = Duration::from_millis(1);
+
+/// How long a client may stay that has asked for nothing, not even said who it is: programs do so with their first bytes.
+pub const SILENT_CLIENT: Duration = Duration::from_secs(60);
+
+/// How long any other may stay without a channel after its last request. A client that only searches here, as libca does
+/// with its name servers, searches at least every 375 s for what it cannot find, and it loses the first search of a new
+/// circuit.
+pub const UNUSED_CLIENT: Duration = Duration::from_secs(600);
 
 /// How long no client is accepted after the system had no descriptor left for one.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(200);

@@ -1,6 +1,9 @@
 //! What this process uses, as the system tells it. What a system does not tell is `None`.
 
+use std::io;
 use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit};
 
 /// What a process uses at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,7 +38,7 @@ impl ProcessFacts {
     pub fn now() -> ProcessFacts {
         let status = text("/proc/self/status");
         let kib = |name: &str| number_after(&status, name).map(|kib| kib.saturating_mul(1024));
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let limit = rustix::process::getrlimit(Resource::Nofile).current;
         // One of them is the folder itself, which is open while it is read.
         let n_open = std::fs::read_dir("/proc/self/fd").ok().map(|open| (open.count() as u64).saturating_sub(1));
         ProcessFacts {
@@ -76,6 +79,20 @@ pub fn host_name() -> String {
 /// The process that has started this one.
 pub fn parent() -> Option<u32> {
     rustix::process::getppid().and_then(|parent| u32::try_from(parent.as_raw_pid()).ok())
+}
+
+/// Whether something failed because this process, or the host, has no file descriptor left.
+pub fn lacks_descriptors(error: &io::Error) -> bool {
+    let errors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    errors.into_iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Raises the number of file descriptors this process may have to the most that the system allows it. Where that fails,
+/// it keeps what it has.
+pub fn raise_descriptor_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    // The smaller number still serves.
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 pub(crate) fn cpu_used() -> Duration {

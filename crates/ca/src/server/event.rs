@@ -34,6 +34,8 @@ pub enum Event {
     Clear { sid: Sid },
     /// Answers of the circuit itself to requests behind those above: for [`super::Circuit::reply`] in their turn.
     Reply(Vec<u8>),
+    /// A put was refused before its value arrived; the circuit has told the client, and drops the payload.
+    Drained(Drained),
     /// The circuit is to be closed once what is ready has been sent; nothing follows.
     Closed(Closed),
 }
@@ -54,6 +56,15 @@ pub enum ReadReply {
     Notify(Ioid),
     /// The old READ, with its number.
     Plain(Ioid),
+}
+
+/// Why the payload of a put is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// The client may not write to the channel.
+    NoAccess,
+    /// The value needs more memory than [`super::Circuit::set_arriving_bytes_max`] leaves.
+    NoRoom,
 }
 
 /// Why a circuit is closed from our side.

@@ -1,6 +1,6 @@
 //! What a client is told when it does not get what it asks for.
 
-use super::{Inner, complaint};
+use super::{Drained, Event, Inner, complaint};
 use crate::dbr::DbrType;
 use crate::eca::Eca;
 use crate::message::{self, Answer, Header, Request};
@@ -42,6 +42,16 @@ impl Inner {
             Answer::EventAdd { dbr, count, status, subscription }.header(zeros).encode(bytes);
             bytes.resize(bytes.len() + zeros, 0);
         });
+    }
+
+    /// Refuses a put whose payload is dropped, and reports that.
+    pub(super) fn drain(&mut self, header: &Header, why: Drained) {
+        let status = match why {
+            Drained::NoAccess => Eca::NOWTACCESS,
+            Drained::NoRoom => Eca::ALLOCMEM,
+        };
+        self.refuse_write(header, status);
+        self.events.push(Event::Drained(why));
     }
 
     pub(super) fn refuse_write(&mut self, header: &Header, status: Eca) {

@@ -9,6 +9,7 @@ mod recording;
 mod datagrams;
 mod quota;
 mod refused;
+mod unfinished;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -70,24 +71,42 @@ struct Server {
     circuit: server::Circuit,
     events: Vec<server::Event>,
     now: Now,
+    n_elements: u32,
+    rights: Rights,
+}
+
+/// A put of so many doubles to channel 0, with number 9.
+fn put_of(n_elements: u32) -> Vec<u8> {
+    let write = Request::WriteNotify { dbr: DbrType(6), count: n_elements, sid: Sid(0), ioid: Ioid(9) };
+    with(write, &vec![1; n_elements as usize * 8])
 }
 
 impl Server {
     fn new() -> Server {
         let now = Now::for_test();
         let circuit = server::Circuit::new(&server::Config { payload_bytes_max: PAYLOAD_BYTES_MAX }, now);
-        let mut server = Server { circuit, events: Vec::new(), now };
+        let mut server =
+            Server { circuit, events: Vec::new(), now, n_elements: 100, rights: Rights { read: true, write: true } };
         server.drain();
         server
     }
 
     /// One with channel 0, an array of 100 doubles.
     fn with_channel() -> Server {
-        let mut server = Server::new();
-        server.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"x")]);
-        server.drain();
-        server.events.clear();
-        server
+        Server::new().connected()
+    }
+
+    /// The same with 100 000 doubles.
+    fn with_array() -> Server {
+        Server { n_elements: 100_000, ..Server::new() }.connected()
+    }
+
+    /// With channel 0.
+    fn connected(mut self) -> Server {
+        self.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"x")]);
+        self.drain();
+        self.events.clear();
+        self
     }
 
     fn hear(&mut self, messages: &[Vec<u8>]) {
@@ -101,7 +120,7 @@ impl Server {
         let reading = Reading::bare(Value::from(1.5));
         match event {
             server::Event::Create { cid, .. } => {
-                self.circuit.created(*cid, DbrType(6), 100, Rights { read: true, write: true });
+                self.circuit.created(*cid, DbrType(6), self.n_elements, self.rights);
             }
             server::Event::Read { sid, dbr, count, reply } => {
                 self.circuit.read_done(*sid, *dbr, *count, *reply, Ok(&reading));
@@ -248,41 +267,6 @@ fn row_14_a_count_or_type_that_does_not_fit_fails_its_operation_alone() {
         assert!(server.is_usable());
     }
     assert_eq!(server.events, []);
-}
-
-#[test]
-fn row_15_a_message_that_trickles_or_stops_closes_after_its_time() {
-    let create = text(Request::CreateChan { cid: Cid(1), minor: 13 }, &[b'x'; 200]);
-    for n_bytes in [1, 15, 30] {
-        let mut server = Server::new();
-        let start = server.now;
-        for (n, byte) in create[..n_bytes].iter().enumerate() {
-            server.now = start + Duration::from_secs(n as u64);
-            server.hear(&[vec![*byte]]);
-            server.circuit.tick(server.now, &mut server.events);
-            assert_eq!(server.circuit.deadline(), Some((start + limit::MESSAGE).monotonic));
-        }
-        assert!(!server.is_closed());
-
-        server.circuit.tick(start + limit::MESSAGE, &mut server.events);
-
-        assert!(server.is_closed(), "{n_bytes}");
-    }
-}
-
-#[test]
-fn row_15_a_whole_message_gives_the_next_one_its_own_time() {
-    let mut server = Server::new();
-    let start = server.now;
-    let echo = bare(Request::Echo {});
-    for second in [0, 40, 80] {
-        server.now = start + Duration::from_secs(second);
-        server.hear(&[echo[..5].to_vec()]);
-        server.now = start + Duration::from_secs(second + 30);
-        server.hear(&[echo[5..].to_vec()]);
-        assert_eq!(server.circuit.deadline(), None);
-    }
-    assert_eq!(server.drain().len(), 3);
 }
 
 #[test]

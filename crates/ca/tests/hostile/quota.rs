@@ -53,3 +53,66 @@ fn row_17_and_18_what_is_given_back_can_be_had_again() {
     assert!(server.is_usable());
     assert_eq!(server.circuit.held_bytes(), 0);
 }
+
+/// The status of the last answer, which is one to a put.
+fn put_status(server: &mut Server) -> Eca {
+    match server.last() {
+        Answer::WriteNotify { status, ioid: Ioid(9), .. } => status,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn row_80_the_bytes_of_a_put_that_is_arriving_are_counted_until_it_is_whole() {
+    let mut server = Server::with_array();
+    let (put, before) = (put_of(100_000), server.circuit.held_bytes());
+
+    server.hear(&[put[..400_000].to_vec()]);
+    let half = server.circuit.held_bytes() - before;
+    server.hear(&[put[400_000..].to_vec()]);
+
+    assert!((390_000..=400_000).contains(&half), "{half}");
+    assert_eq!(server.circuit.held_bytes(), before);
+    assert!(matches!(server.events.last(), Some(server::Event::Write { .. })));
+}
+
+#[test]
+fn row_80_a_put_that_outgrows_its_room_is_refused_and_dropped_and_the_circuit_lives() {
+    let put = put_of(100_000);
+    let head_first = [put[..24].to_vec(), put[24..].to_vec()];
+    for (room_at_first, what) in [(799_999, "by its header"), (usize::MAX, "while it arrives")] {
+        let mut server = Server::with_array();
+        let before = server.circuit.held_bytes();
+        server.circuit.set_arriving_bytes_max(room_at_first);
+        server.hear(&head_first[..1]);
+        server.circuit.set_arriving_bytes_max(100_000);
+
+        for piece in head_first[1].chunks(2048) {
+            server.hear(&[piece.to_vec()]);
+            let arrived = server.circuit.held_bytes() - before;
+            assert!(arrived <= 102_048, "{what}: {arrived}");
+            server.circuit.set_arriving_bytes_max(100_000_usize.saturating_sub(arrived));
+        }
+
+        assert_eq!(put_status(&mut server), Eca::ALLOCMEM, "{what}");
+        assert_eq!(server.events, [server::Event::Drained(server::Drained::NoRoom)], "{what}");
+        assert!(server.is_usable(), "{what}");
+    }
+}
+
+#[test]
+fn row_80_a_put_without_rights_is_refused_by_its_header_and_takes_no_memory() {
+    let mut server =
+        Server { n_elements: 100_000, rights: Rights { read: true, write: false }, ..Server::new() }.connected();
+    let (put, before) = (put_of(100_000), server.circuit.held_bytes());
+
+    server.hear(&[put[..400_000].to_vec()]);
+
+    assert_eq!(put_status(&mut server), Eca::NOWTACCESS);
+    assert_eq!(server.circuit.held_bytes(), before);
+    server.hear(&[put[400_000..].to_vec()]);
+    assert_eq!(server.events, [server::Event::Drained(server::Drained::NoAccess)]);
+    server.circuit.rights_changed(Sid(0), Rights { read: true, write: true });
+    server.hear(&[put]);
+    assert!(matches!(server.events.last(), Some(server::Event::Write { .. })), "when it may");
+}

@@ -103,7 +103,7 @@ impl ServerEnd {
 
     fn act(&mut self, event: server::Event) {
         match event {
-            server::Event::Identity { .. } | server::Event::Search { .. } => {}
+            server::Event::Identity { .. } | server::Event::Search { .. } | server::Event::Drained(_) => {}
             server::Event::Create { cid, name } => {
                 match name.strip_prefix("pv").and_then(|n| n.parse::<usize>().ok()) {
                     Some(pv) if pv < self.pvs.len() => {

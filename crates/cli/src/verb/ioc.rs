@@ -4,15 +4,16 @@ use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use clap::ArgMatches;
 use fodo_ioc::shell::{Flow, Place, Purpose, Shell, Start};
-use fodo_ioc::{Policy, RunningIoc, printable};
+use fodo_ioc::{IocError, Policy, RunningIoc, printable};
 use fodo_net::ServerConfig;
 use fodo_net::config;
 use fodo_net::log::Level;
+use fodo_net::process;
 
 use crate::client::seconds;
 use crate::epics::Outlet;
@@ -98,6 +99,9 @@ pub struct Arguments {
     #[arg(short, long)]
     quiet: bool,
 }
+
+/// How soon an access file is read again after there was no descriptor for it: the rules before it may allow too much.
+const ACCESS_RETRY: Duration = Duration::from_secs(1);
 
 /// Where RecCeivers announce themselves unless a plant has chosen another port.
 const RECSYNC_PORT: &str = "5049";
@@ -255,6 +259,8 @@ enum End {
 /// Does it and gives the exit code, which a script may choose. `matches` tells the order in which the arguments came.
 pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>) -> io::Result<u8> {
     let files = files(matches);
+    // A descriptor for each client, and for each server that links lead to.
+    process::raise_descriptor_limit();
     // Asked for first, so that a signal during a long load stops it cleanly as well.
     let (sender, ends) = mpsc::channel();
     let by_signal = sender.clone();
@@ -321,14 +327,22 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
 
 /// The exit code, once it is to end.
 fn wait_for_the_end(ends: &mpsc::Receiver<End>, place: &Place, arguments: &Arguments) -> u8 {
+    // A Hangup that is to be tried again.
+    let mut again = false;
     loop {
-        match ends.recv() {
+        let end = match again {
+            true => ends.recv_timeout(ACCESS_RETRY),
+            false => ends.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match end {
             Ok(End::Silence) => {}
-            Ok(End::Hangup) => place.lock().iter().filter_map(|place| place.as_ref()).for_each(|running| {
-                read_access_again(running, arguments);
-            }),
+            Ok(End::Hangup) | Err(RecvTimeoutError::Timeout) => {
+                let running = place.lock();
+                let running = running.iter().filter_map(|place| place.as_ref());
+                again = running.fold(false, |_, running| read_access_again(running, arguments, again));
+            }
             // An error would mean that nobody can ask it to stop any more.
-            Ok(End::Signal) | Err(_) => return 0,
+            Ok(End::Signal) | Err(RecvTimeoutError::Disconnected) => return 0,
             Ok(End::Exit(code)) => return code,
             Ok(End::Failed) => return Exit::Other.code(),
         }
@@ -520,15 +534,21 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
     Ok(shell)
 }
 
-fn read_access_again(running: &RunningIoc, arguments: &Arguments) {
+/// Returns whether it is to be tried again later. `is_retry`: that it was tried before, which is logged already.
+fn read_access_again(running: &RunningIoc, arguments: &Arguments, is_retry: bool) -> bool {
     match running.reload_access() {
         Ok(warnings) => {
             warnings.iter().for_each(|what| arguments.log.say(Level::Warning, what));
             arguments.log.say(Level::Info, "the access file was read again");
+            false
         }
+        Err(IocError::NoDescriptors(_)) if is_retry => true,
         Err(error) => {
-            let what = format!("the access file is not used, what held before goes on: {error}");
+            let lacks_descriptors = matches!(error, IocError::NoDescriptors(_));
+            let later = if lacks_descriptors { " until it can be read, which is tried every second" } else { "" };
+            let what = format!("the access file is not used, what held before goes on{later}: {error}");
             what.lines().for_each(|line| arguments.log.say(Level::Error, line));
+            lacks_descriptors
         }
     }
 }

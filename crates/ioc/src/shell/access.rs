@@ -73,7 +73,7 @@ impl Shell {
                 });
                 rules.warnings.into_iter().chain(outside).for_each(|warning| self.remark(warning));
             }
-            Err(errors) => self.tell(Failure::Files(errors), &[]),
+            Err(error) => self.tell(super::files::failure(error), &[]),
         }
     }
 }

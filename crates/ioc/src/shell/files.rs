@@ -142,7 +142,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
 
 pub(super) fn failure(error: IocError) -> Failure {
     match error {
-        IocError::Load(errors) => Failure::Files(errors),
+        IocError::Load(errors) | IocError::NoDescriptors(errors) => Failure::Files(errors),
         error => error.to_string().into(),
     }
 }

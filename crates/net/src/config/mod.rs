@@ -116,6 +116,10 @@ pub struct Quotas {
     /// How long a client may take none of what is sent to it, or answer no probe of the system, before its connection
     /// ends. Only Linux can be told so.
     pub silence: Duration,
+    /// How long a client may stay that has asked for nothing, not even said who it is.
+    pub silent_client: Duration,
+    /// How long any other client may stay without a channel after its last request.
+    pub unused_client: Duration,
 }
 
 impl Default for Quotas {
@@ -126,6 +130,8 @@ impl Default for Quotas {
             source_search_bytes: fodo_ca::limit::SEARCH_SOURCE_BYTES,
             all_search_bytes: fodo_ca::limit::SEARCH_ALL_BYTES,
             silence: limit::CLIENT_GONE,
+            silent_client: limit::SILENT_CLIENT,
+            unused_client: limit::UNUSED_CLIENT,
         }
     }
 }

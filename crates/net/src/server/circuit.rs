@@ -2,6 +2,7 @@
 
 mod puts;
 mod rights;
+mod unused;
 mod watch;
 
 use std::collections::{HashMap, VecDeque};
@@ -20,8 +21,9 @@ use mio::Poll;
 use mio::unix::SourceFd;
 use slab::Slab;
 
-use self::puts::Put;
+use self::puts::{Put, value_bytes};
 use self::rights::{Checking, Denied};
+use self::unused::Unused;
 use self::watch::{Extra, Subscription, Watch, send_watch, update};
 use super::observer::ClientStatus;
 use super::posts::Listener;
@@ -55,12 +57,15 @@ enum Sent {
 
 /// One client's connection.
 pub(super) struct Circuit {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     machine: Machine,
     key: CircuitKey,
     inbox: Arc<Inbox>,
     peer: Peer,
     channels: Vec<Option<Channel>>,
+    n_channels: usize,
+    /// Until when it may have no channel.
+    unused_until: Unused,
     watches: Slab<Watch>,
     watch_of_pv: HashMap<usize, usize>,
     /// Where a subscription is: its watch, and its slot there.
@@ -83,6 +88,8 @@ pub(super) struct Circuit {
     peer_has_ended: bool,
     /// The circuit is closed once what is ready is out, or at this moment.
     closes_by: Option<Instant>,
+    /// Nothing is read, because no answer could be sent.
+    is_held_up: bool,
     /// Since when something has always waited for the peer to take it.
     waits_since: Option<Instant>,
     checking: Checking,
@@ -101,7 +108,7 @@ struct Channel {
 
 impl Circuit {
     pub(super) fn new(
-        stream: TcpStream,
+        stream: Arc<TcpStream>,
         key: CircuitKey,
         inbox: Arc<Inbox>,
         payload_bytes_max: usize,
@@ -118,6 +125,8 @@ impl Circuit {
             inbox,
             peer,
             channels: Vec::new(),
+            n_channels: 0,
+            unused_until: Unused::Silent(now.monotonic + share.quotas().silent_client),
             watches: Slab::new(),
             watch_of_pv: HashMap::new(),
             places: HashMap::new(),
@@ -131,6 +140,7 @@ impl Circuit {
             unread: Vec::new(),
             peer_has_ended: false,
             closes_by: None,
+            is_held_up: false,
             waits_since: None,
             checking: Checking::Done,
             denied: HashMap::new(),
@@ -151,7 +161,7 @@ impl Circuit {
             address: self.peer.address,
             user: self.peer.user.clone(),
             host: self.peer.host.clone(),
-            n_channels: self.channels.iter().flatten().count(),
+            n_channels: self.n_channels,
             n_subscriptions: self.places.len() + self.denied.len(),
             queued_bytes: self.machine.pending_bytes(),
             n_pvs_waiting: self.unsent.len() - self.n_unsent_ended,
@@ -176,9 +186,15 @@ impl Circuit {
 
     /// Reads, answers and writes as far as is possible without blocking.
     pub(super) fn turn(&mut self, source: &dyn Source, buffer: &mut [u8], tally: &UpdateTally, now: Now) -> Turn {
+        if self.is_unused_for_too_long(now) {
+            return Turn::Closed;
+        }
         let may_read = self.may_answer();
         // While answers wait, requests are left where they are; no event will tell of them again.
         let mut has_more = !may_read && self.closes_by.is_none();
+        if std::mem::replace(&mut self.is_held_up, !may_read) && may_read {
+            self.machine.resume(now);
+        }
         if may_read {
             match self.receive(source, buffer, now) {
                 Ok(more) => has_more = more,
@@ -217,7 +233,8 @@ impl Circuit {
 
     /// Tells what this costs now, and the machine what its client may have.
     fn tell_use(&mut self) {
-        let held = self.machine.held_bytes() + self.puts.len() * limit::PUT_BYTES + self.puts_bytes;
+        let asked_bytes: usize = self.asked.iter().map(value_bytes).sum();
+        let held = self.machine.held_bytes() + self.puts.len() * limit::PUT_BYTES + self.puts_bytes + asked_bytes;
         self.share.set(limit::CIRCUIT_BYTES + held, self.machine.pending_bytes() + self.unread.len());
     }
 
@@ -233,18 +250,18 @@ impl Circuit {
     }
 
     fn rest(&self, may_read: bool, now: Now) -> Turn {
+        // While it is not read, its message cannot be finished: that is no fault of the client.
+        let message = self.machine.deadline().filter(|_| may_read);
         match self.closes_by {
             Some(at) if at <= now.monotonic => Turn::Closed,
             Some(at) => Turn::By(at),
-            // While it is not read, its message cannot be finished: that is no fault of the client.
-            None if !may_read => Turn::Ready,
-            None => self.machine.deadline().map_or(Turn::Ready, Turn::By),
+            None => message.into_iter().chain(self.unused_until()).min().map_or(Turn::Ready, Turn::By),
         }
     }
 
     /// Writes updates and answers until the socket is full, a turn's worth is out, or all is.
     fn send(&mut self, tally: &UpdateTally) -> io::Result<Sent> {
-        let mut n_budget = limit::TURN_BYTES;
+        let mut n_budget = limit::SERVER_TURN_BYTES;
         loop {
             let counts = self.send_updates();
             tally.add(counts);
@@ -263,8 +280,8 @@ impl Circuit {
         let unread = std::mem::take(&mut self.unread);
         self.feed(&unread, source, now);
         let mut n_taken = 0;
-        while n_taken < limit::TURN_BYTES && self.may_read() {
-            let n = match self.stream.read(buffer) {
+        while n_taken < limit::SERVER_TURN_BYTES && self.may_read() {
+            let n = match (&*self.stream).read(buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => n,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -287,6 +304,7 @@ impl Circuit {
             let Some(piece) = pieces.next() else { return };
             self.tell_use();
             self.machine.set_held_bytes_max(self.share.held_bytes_max());
+            self.machine.set_arriving_bytes_max(self.share.arriving_bytes_max());
             self.machine.received(piece, now, &mut self.events);
             self.answer(source, now);
         }
@@ -303,7 +321,7 @@ impl Circuit {
             if *n_budget == 0 {
                 return Ok(Sent::Enough);
             }
-            match self.stream.write(ready) {
+            match (&*self.stream).write(ready) {
                 Ok(n) => {
                     self.machine.sent(n);
                     *n_budget = n_budget.saturating_sub(n);
@@ -336,13 +354,18 @@ impl Circuit {
                 Event::Cancel { subscription, .. } => self.cancel(subscription),
                 Event::Create { cid, name } => self.create(source, cid, &name, now),
                 Event::Search { asked, name } => {
+                    self.asked_for_something(now);
                     // Where the client is connected already, so is what it asks for.
                     let port = self.stream.local_addr().ok().map(|address| address.port());
                     self.machine.searched(asked, port.filter(|_| source.serves(&name)));
                 }
-                Event::Clear { sid } => self.clear(sid),
+                Event::Clear { sid } => self.clear(sid, now),
                 Event::Reply(answers) => self.machine.reply(&answers),
-                Event::Identity { user, host } => (self.peer.user, self.peer.host) = (user, host),
+                Event::Drained(why) => self.drained(why, now),
+                Event::Identity { user, host } => {
+                    self.asked_for_something(now);
+                    (self.peer.user, self.peer.host) = (user, host);
+                }
                 Event::Closed(reason) => {
                     let (why, what) = match reason {
                         Closed::Malformed(what) => ("its bytes cannot be read", what),
@@ -373,6 +396,7 @@ impl Circuit {
     }
 
     fn create(&mut self, source: &dyn Source, cid: Cid, name: &str, now: Now) {
+        self.asked_for_something(now);
         let Some(pv) = source.open(name) else {
             let why = source.refusal(name).map_or(String::new(), |why| format!(": {why}"));
             let level = if why.is_empty() { log::Level::Debug } else { log::Level::Warning };
@@ -388,6 +412,10 @@ impl Circuit {
             self.channels.resize_with(index + 1, || None);
         }
         self.channels[index] = Some(Channel { pv, allowed });
+        self.n_channels += 1;
+        if self.n_channels == 1 {
+            self.share.set_used(true);
+        }
     }
 
     fn channel(&self, sid: Sid) -> Option<&Channel> {
@@ -497,25 +525,14 @@ impl Circuit {
         watch.pv.listeners_changed();
     }
 
-    fn clear(&mut self, sid: Sid) {
+    fn clear(&mut self, sid: Sid, now: Now) {
         // The ends of its puts find nobody, and the number may soon be another channel's.
         self.give_up_puts(Some(sid));
-        if let Some(channel) = self.channels.get_mut(sid.0 as usize) {
-            *channel = None;
-        }
-    }
-
-    /// Forgets the puts of a channel, or all.
-    fn give_up_puts(&mut self, of: Option<Sid>) {
-        let ended = self.puts.extract_if(|_, put| of.is_none_or(|sid| put.sid == sid));
-        let mut ended: Vec<(u64, Put)> = ended.collect();
-        // The first that waits is found first.
-        ended.sort_unstable_by_key(|(number, _)| *number);
-        for (number, put) in ended {
-            self.puts_bytes -= put.value_bytes;
-            if let Some(Channel { pv, .. }) = self.channel(put.sid) {
-                pv.give_up(number);
-            }
+        let cleared = self.channels.get_mut(sid.0 as usize).and_then(Option::take);
+        self.n_channels -= usize::from(cleared.is_some());
+        if cleared.is_some() && self.n_channels == 0 {
+            self.asked_for_something(now);
+            self.share.set_used(false);
         }
     }
 

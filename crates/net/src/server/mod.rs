@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use self::observer::{ClientStatus, Observer, ServerCounts};
+pub use self::observer::{ClientStatus, Observer, ServerCounts, host_of_most_unused};
 pub use self::posts::Posts;
-use self::quota::Hosts;
+use self::quota::{Descriptors, Hosts};
 use self::reactor::{Inbox, Message, Reactor};
 use self::relay::Relay;
 pub use self::source::{Completion, Peer, PutRefusal, Pv, PvFacts, RightsSignal, Source};
@@ -115,7 +115,7 @@ impl Server {
         let tally = Arc::new(UpdateTally::default());
         let status = Arc::new(StatusSource::new(config.status_prefix, source));
         let source: Arc<dyn Source> = status.clone();
-        let hosts = Arc::new(Hosts::new(config.quotas.clone()));
+        let hosts = Arc::new(Hosts::new(config.quotas.clone(), Descriptors::of_process()));
         let mut reactors = Vec::new();
         for _ in 0..n_threads {
             let reactor =

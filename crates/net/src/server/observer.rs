@@ -3,7 +3,8 @@
 //! Nothing is counted for it where values are served but a number or two: each reactor is asked by a message, and looks at
 //! its circuits then.
 
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -52,6 +53,20 @@ pub struct ServerCounts {
     pub refused: u64,
     /// Datagrams that are cut, or ask for what is no name.
     pub flawed: u64,
+    /// Clients that were closed because they had no channel: for too long, or while others needed the room.
+    pub evicted: u64,
+}
+
+/// The host with most clients that have no channel.
+///
+/// `clients`: those of a server, see [`Observer::clients`]. Returns the host and the number of its clients without a
+/// channel; `None` if every client has one.
+pub fn host_of_most_unused(clients: &[ClientStatus]) -> Option<(IpAddr, usize)> {
+    let mut n_of_host: HashMap<IpAddr, usize> = HashMap::new();
+    for client in clients.iter().filter(|client| client.n_channels == 0) {
+        *n_of_host.entry(client.address.ip()).or_default() += 1;
+    }
+    n_of_host.into_iter().max_by_key(|&(host, n)| (n, host))
 }
 
 /// Looks at a server from outside; where the server has ended, nothing is found any more and what was counted stays.
@@ -88,6 +103,7 @@ impl Observer {
             searches: self.source.n_searches(),
             refused: self.hosts.n_refused(),
             flawed: self.hosts.n_flawed(),
+            evicted: self.hosts.n_evicted(),
         }
     }
 

@@ -1,26 +1,40 @@
 //! What the clients of one host may have together, so that none takes the memory or the descriptors of all.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::config::Quotas;
+use crate::limit;
 use crate::sync::lock;
 
 /// The hosts that have clients here.
 #[derive(Debug)]
 pub(super) struct Hosts {
     quotas: Quotas,
-    uses: Mutex<HashMap<IpAddr, Host>>,
+    descriptors: Descriptors,
+    clients: Mutex<Clients>,
     n_refused: AtomicU64,
     n_flawed: AtomicU64,
+    n_evicted: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Clients {
+    hosts: HashMap<IpAddr, Host>,
+    /// Numbers circuits in the order in which they came to have no channel.
+    unused_next: u64,
+    /// Circuits that were closed to make room, and that their threads have not seen end yet.
+    n_evicting: usize,
 }
 
 #[derive(Debug, Default)]
 struct Host {
     n_circuits: usize,
     use_: Arc<Use>,
+    /// Circuits without a channel, the oldest first.
+    unused: BTreeMap<u64, (SocketAddr, Arc<TcpStream>)>,
 }
 
 /// What the circuits of one host cost.
@@ -32,32 +46,139 @@ struct Use {
     queued_bytes: AtomicUsize,
 }
 
+/// Which descriptors clients may have. The system always assigns the lowest that is free, so the number of a new one
+/// shows how many are in use at least.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Descriptors {
+    /// From this one on a circuit without a channel is closed for each new one.
+    short_from: usize,
+    /// From this one on no client is accepted.
+    none_from: usize,
+    /// Circuits that may be under way to their end at once: a quarter of what is kept.
+    evicting_max: usize,
+}
+
 /// One circuit's part of what its host has; given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     hosts: Arc<Hosts>,
     peer: SocketAddr,
+    stream: Arc<TcpStream>,
     use_: Arc<Use>,
     held_bytes: usize,
     queued_bytes: usize,
+    /// Its number among those of its host without a channel.
+    unused: Option<u64>,
+    is_evicted: bool,
+}
+
+/// Why a client gets no circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Its host has as many as it may, each with a channel.
+    Host,
+    /// Too few descriptors are left.
+    Descriptors,
+}
+
+/// What comes of a new client.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) share: Result<Share, Refusal>,
+    /// A client without a channel that was closed to make room.
+    pub(super) evicted: Option<SocketAddr>,
+}
+
+impl Descriptors {
+    /// For a process that may have so many: an eighth is kept for what the process itself opens, and a half of that
+    /// even while the closing of circuits is under way.
+    pub(super) fn of(limit: usize) -> Descriptors {
+        let (least, most) = limit::RESERVED_DESCRIPTORS;
+        let n_reserved = (limit / 8).clamp(least, most);
+        let below = |n: usize| limit.saturating_sub(n);
+        let evicting_max = (n_reserved / 4).max(1);
+        Descriptors { short_from: below(n_reserved), none_from: below(n_reserved / 2), evicting_max }
+    }
+
+    /// For this process as it is now.
+    pub(super) fn of_process() -> Descriptors {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        Descriptors::of(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX))
+    }
+}
+
+impl Clients {
+    /// Closes the oldest circuit without a channel of a host, or of the one that has most of them. The thread that
+    /// serves the circuit sees its end.
+    fn evict(&mut self, of: Option<IpAddr>) -> Option<SocketAddr> {
+        let host = match of {
+            Some(ip) => self.hosts.get_mut(&ip)?,
+            None => self.hosts.values_mut().max_by_key(|host| host.unused.len())?,
+        };
+        let (_, (peer, stream)) = host.unused.pop_first()?;
+        // One that its client has closed in this moment ends as well.
+        let _ = stream.shutdown(Shutdown::Both);
+        self.n_evicting += 1;
+        Some(peer)
+    }
+
+    fn forget_host_without_circuits(&mut self, ip: IpAddr) {
+        if self.hosts.get(&ip).is_some_and(|host| host.n_circuits == 0) {
+            self.hosts.remove(&ip);
+        }
+    }
 }
 
 impl Hosts {
-    pub(super) fn new(quotas: Quotas) -> Hosts {
-        Hosts { quotas, uses: Mutex::default(), n_refused: AtomicU64::new(0), n_flawed: AtomicU64::new(0) }
+    pub(super) fn new(quotas: Quotas, descriptors: Descriptors) -> Hosts {
+        let (n_refused, n_flawed, n_evicted) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Hosts { quotas, descriptors, clients: Mutex::default(), n_refused, n_flawed, n_evicted }
     }
 
-    /// Has a client in; `None` when its host has too many circuits.
-    pub(super) fn enter(self: &Arc<Hosts>, peer: SocketAddr) -> Option<Share> {
-        let mut uses = lock(&self.uses);
-        let known = uses.entry(peer.ip()).or_default();
-        if known.n_circuits >= self.quotas.host_circuits {
+    /// Counts a new client in, or refuses it. Where its host, or the process, has no room for another circuit, one
+    /// without a channel is closed first. `descriptor`: that of `stream`.
+    pub(super) fn enter(self: &Arc<Hosts>, peer: SocketAddr, stream: &Arc<TcpStream>, descriptor: usize) -> Entry {
+        let mut clients = lock(&self.clients);
+        let known = clients.hosts.entry(peer.ip()).or_default();
+        let is_full = known.n_circuits >= self.host_circuits_max();
+        let is_short = descriptor >= self.descriptors.short_from;
+        let evicted = match (is_full, is_short) {
+            (true, _) => clients.evict(Some(peer.ip())),
+            (false, true) => clients.evict(None),
+            (false, false) => None,
+        };
+        self.n_evicted.fetch_add(u64::from(evicted.is_some()), Ordering::Relaxed);
+        let refusal = match evicted {
+            _ if descriptor >= self.descriptors.none_from => Some(Refusal::Descriptors),
+            None if is_full => Some(Refusal::Host),
+            None if is_short => Some(Refusal::Descriptors),
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
             self.refused();
-            return None;
+            clients.forget_host_without_circuits(peer.ip());
+            return Entry { share: Err(refusal), evicted };
         }
+        let known = clients.hosts.entry(peer.ip()).or_default();
         known.n_circuits += 1;
         let use_ = known.use_.clone();
-        Some(Share { hosts: self.clone(), peer, use_, held_bytes: 0, queued_bytes: 0 })
+        drop(clients);
+        let (hosts, stream) = (self.clone(), stream.clone());
+        let mut share =
+            Share { hosts, peer, stream, use_, held_bytes: 0, queued_bytes: 0, unused: None, is_evicted: false };
+        share.set_used(false);
+        Entry { share: Ok(share), evicted }
+    }
+
+    /// Whether a client may be accepted now, or has to wait until circuits that were closed to make room have given their
+    /// descriptors back.
+    pub(super) fn may_enter(&self) -> bool {
+        lock(&self.clients).n_evicting < self.descriptors.evicting_max
+    }
+
+    /// Circuits that one host may have: what its quota says, and at most half of the descriptors there are for clients.
+    fn host_circuits_max(&self) -> usize {
+        self.quotas.host_circuits.min(self.descriptors.short_from / 2)
     }
 
     /// Counts something that was refused since it would have been too much.
@@ -68,6 +189,16 @@ impl Hosts {
     /// How often that was so.
     pub(super) fn n_refused(&self) -> u64 {
         self.n_refused.load(Ordering::Relaxed)
+    }
+
+    /// Counts a client that was closed because it had no channel.
+    pub(super) fn evicted(&self) {
+        self.n_evicted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many there were.
+    pub(super) fn n_evicted(&self) -> u64 {
+        self.n_evicted.load(Ordering::Relaxed)
     }
 
     /// Counts a datagram with something wrong in it.
@@ -87,6 +218,31 @@ impl Share {
         self.peer
     }
 
+    /// What clients may cost.
+    pub(super) fn quotas(&self) -> &Quotas {
+        &self.hosts.quotas
+    }
+
+    /// Records whether the circuit has a channel. The time without one begins with each call.
+    pub(super) fn set_used(&mut self, has_channel: bool) {
+        let mut clients = lock(&self.hosts.clients);
+        let number = clients.unused_next;
+        clients.unused_next += 1;
+        let Some(host) = clients.hosts.get_mut(&self.peer.ip()) else { return };
+        if let Some(before) = self.unused.take() {
+            self.is_evicted |= host.unused.remove(&before).is_none();
+        }
+        if !has_channel && !self.is_evicted {
+            host.unused.insert(number, (self.peer, self.stream.clone()));
+            self.unused = Some(number);
+        }
+    }
+
+    /// Counts that the circuit was closed because it had no channel.
+    pub(super) fn evicted(&self) {
+        self.hosts.evicted();
+    }
+
     /// Tells what the circuit costs now.
     pub(super) fn set(&mut self, held_bytes: usize, queued_bytes: usize) {
         replace(&self.use_.held_bytes, &mut self.held_bytes, held_bytes);
@@ -99,6 +255,12 @@ impl Share {
         let others = self.use_.held_bytes.load(Ordering::Relaxed).saturating_sub(self.held_bytes);
         let host_bytes = self.hosts.quotas.host_bytes;
         host_bytes.saturating_sub(others).min(host_bytes / 2)
+    }
+
+    /// How many more bytes of values may arrive now: while all clients of the host hold less than half of what they may, so
+    /// that clients that send large values leave room for the channels of others.
+    pub(super) fn arriving_bytes_max(&self) -> usize {
+        (self.hosts.quotas.host_bytes / 2).saturating_sub(self.use_.held_bytes.load(Ordering::Relaxed))
     }
 
     /// Whether more may wait for clients of this host. While it may not, those of them that read what they are sent are
@@ -127,44 +289,141 @@ fn replace(sum: &AtomicUsize, part: &mut usize, now: usize) {
 impl Drop for Share {
     fn drop(&mut self) {
         self.set(0, 0);
-        let mut uses = lock(&self.hosts.uses);
-        if let Some(known) = uses.get_mut(&self.peer.ip()) {
+        let mut clients = lock(&self.hosts.clients);
+        if let Some(known) = clients.hosts.get_mut(&self.peer.ip()) {
             known.n_circuits -= 1;
-            if known.n_circuits == 0 {
-                uses.remove(&self.peer.ip());
+            if let Some(number) = self.unused {
+                self.is_evicted |= known.unused.remove(&number).is_none();
             }
+            clients.n_evicting -= usize::from(self.is_evicted);
+            clients.forget_host_without_circuits(self.peer.ip());
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
     use super::*;
 
-    const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 4000);
+    const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4000);
+    const THERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 4000);
 
     fn hosts() -> Arc<Hosts> {
-        Arc::new(Hosts::new(Quotas { host_bytes: 1000, host_circuits: 3, ..Quotas::default() }))
+        let quotas = Quotas { host_bytes: 1000, host_circuits: 3, ..Quotas::default() };
+        Arc::new(Hosts::new(quotas, Descriptors { short_from: 100, none_from: 110, evicting_max: 2 }))
+    }
+
+    fn stream() -> Arc<TcpStream> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Arc::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap())
+    }
+
+    /// Without a channel, while there are plenty of descriptors.
+    fn unused(hosts: &Arc<Hosts>, peer: SocketAddr) -> Share {
+        hosts.enter(peer, &stream(), 0).share.unwrap()
+    }
+
+    /// With a channel.
+    fn used(hosts: &Arc<Hosts>, peer: SocketAddr) -> Share {
+        let mut share = unused(hosts, peer);
+        share.set_used(true);
+        share
+    }
+
+    fn refusal(hosts: &Arc<Hosts>, peer: SocketAddr) -> Option<Refusal> {
+        hosts.enter(peer, &stream(), 0).share.err()
     }
 
     #[test]
     fn row_26_a_host_has_so_many_circuits_and_others_have_theirs() {
         let hosts = hosts();
-        let mut shares: Vec<_> = (0..3).map(|_| hosts.enter(HERE).unwrap()).collect();
+        let mut shares: Vec<_> = (0..3).map(|_| used(&hosts, HERE)).collect();
 
-        assert!(hosts.enter(HERE).is_none());
-        assert!(hosts.enter(SocketAddr::from(([10, 0, 0, 1], 4000))).is_some());
+        assert_eq!(refusal(&hosts, HERE), Some(Refusal::Host));
+        assert_eq!(refusal(&hosts, THERE), None);
         shares.pop();
-        assert!(hosts.enter(HERE).is_some(), "what was given back can be had again");
+        assert_eq!(refusal(&hosts, HERE), None, "what was given back can be had again");
         shares.clear();
 
-        assert_eq!((hosts.n_refused(), lock(&hosts.uses).len()), (1, 0), "hosts that have gone are forgotten");
+        let n_known = lock(&hosts.clients).hosts.len();
+        assert_eq!((hosts.n_refused(), n_known), (1, 0), "hosts that have gone are forgotten");
+    }
+
+    #[test]
+    fn row_81_a_host_that_is_full_loses_its_oldest_circuit_without_a_channel_to_a_new_one() {
+        let hosts = hosts();
+        let peer = |port| SocketAddr::new(HERE.ip(), port);
+        let _used = used(&hosts, peer(1));
+        let mut second = unused(&hosts, peer(2));
+        let _third = unused(&hosts, peer(3));
+        // It had a channel, so its time begins anew.
+        second.set_used(true);
+        second.set_used(false);
+
+        let entry = hosts.enter(peer(4), &stream(), 0);
+
+        assert_eq!((entry.evicted, entry.share.is_ok(), hosts.n_evicted()), (Some(peer(3)), true, 1));
+        assert_eq!(hosts.enter(peer(5), &stream(), 0).evicted, Some(peer(2)));
+    }
+
+    #[test]
+    fn row_81_clients_wait_until_circuits_that_were_closed_for_others_have_ended() {
+        let hosts = hosts();
+        let peer = |port| SocketAddr::new(HERE.ip(), port);
+        let mut ending: Vec<Share> = (0..3).map(|port| unused(&hosts, peer(port))).collect();
+        let before = hosts.may_enter();
+
+        let _new = [hosts.enter(peer(4), &stream(), 0), hosts.enter(peer(5), &stream(), 0)];
+        let while_they_end = hosts.may_enter();
+        // It has got a channel in this moment, and ends all the same.
+        ending[0].set_used(true);
+        ending.clear();
+
+        assert_eq!((before, while_they_end, hosts.may_enter()), (true, false, true));
+        assert_eq!(lock(&hosts.clients).n_evicting, 0);
+    }
+
+    #[test]
+    fn row_81_when_descriptors_are_short_the_host_with_most_circuits_without_a_channel_loses_its_oldest() {
+        let hosts = hosts();
+        let peer = |port| SocketAddr::new(HERE.ip(), port);
+        let _kept = (used(&hosts, THERE), unused(&hosts, THERE));
+        let _greedy = (unused(&hosts, peer(1)), unused(&hosts, peer(2)));
+        let enter = |descriptor| {
+            let Entry { share, evicted } = hosts.enter(THERE, &stream(), descriptor);
+            (share.err(), evicted)
+        };
+
+        assert_eq!(enter(99), (None, None), "there are enough");
+        assert_eq!(enter(100), (None, Some(peer(1))));
+        assert_eq!(enter(110).0, Some(Refusal::Descriptors), "the last ones are no client's");
+    }
+
+    #[test]
+    fn row_81_when_descriptors_are_short_and_every_circuit_has_a_channel_a_new_one_is_refused() {
+        let hosts = hosts();
+        let _used = (used(&hosts, HERE), used(&hosts, THERE));
+
+        assert_eq!(hosts.enter(THERE, &stream(), 100).share.map(drop), Err(Refusal::Descriptors));
+        assert_eq!((hosts.n_refused(), hosts.n_evicted()), (1, 0));
+    }
+
+    #[test]
+    fn an_eighth_of_the_descriptors_is_kept_within_bounds() {
+        for (limit, short_from, none_from) in
+            [(1024, 896, 960), (64, 56, 60), (16, 8, 12), (1 << 20, (1 << 20) - 256, (1 << 20) - 128)]
+        {
+            let Descriptors { short_from: short, none_from: none, .. } = Descriptors::of(limit);
+            assert_eq!((short, none), (short_from, none_from), "{limit}");
+        }
     }
 
     #[test]
     fn row_17_and_18_a_circuit_may_hold_half_of_its_host_and_what_others_have_left() {
         let hosts = hosts();
-        let mut shares: Vec<_> = (0..3).map(|_| hosts.enter(HERE).unwrap()).collect();
+        let mut shares: Vec<_> = (0..3).map(|_| used(&hosts, HERE)).collect();
         assert_eq!(shares[0].held_bytes_max(), 500);
 
         shares[0].set(400, 0);
@@ -175,9 +434,21 @@ mod tests {
     }
 
     #[test]
+    fn row_80_values_that_arrive_leave_half_of_what_a_host_may_hold() {
+        let hosts = hosts();
+        let mut shares: Vec<_> = (0..2).map(|_| used(&hosts, HERE)).collect();
+
+        shares[0].set(400, 0);
+
+        assert_eq!((shares[0].arriving_bytes_max(), shares[1].arriving_bytes_max()), (100, 100));
+        shares[1].set(150, 0);
+        assert_eq!((shares[0].arriving_bytes_max(), shares[0].held_bytes_max()), (0, 500));
+    }
+
+    #[test]
     fn what_waits_for_one_circuit_of_a_host_is_counted_for_all_of_them() {
         let hosts = hosts();
-        let (mut deaf, other) = (hosts.enter(HERE).unwrap(), hosts.enter(HERE).unwrap());
+        let (mut deaf, other) = (used(&hosts, HERE), used(&hosts, HERE));
 
         deaf.set(100, 900);
         let while_it_waits = other.has_room();

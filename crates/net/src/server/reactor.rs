@@ -1,7 +1,7 @@
 //! A thread that serves some circuits: its own poller, its own slab, and an inbox for the others.
 
 use std::io::{self, Write as _};
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -19,7 +19,7 @@ use slab::Slab;
 
 use super::circuit::{Circuit, Turn};
 use super::observer::ClientStatus;
-use super::quota::{Hosts, Share};
+use super::quota::{Entry, Hosts, Refusal, Share};
 use super::{Answering, Edge, PutRefusal, Source, UpdateTally};
 use crate::log::{Level, Log};
 use crate::sync::lock;
@@ -37,7 +37,7 @@ pub(super) struct CircuitKey {
 #[derive(Debug)]
 pub(super) enum Message {
     /// A client has connected. In a box, since posts are many and as large as the largest message.
-    Accepted(Box<(TcpStream, Share)>),
+    Accepted(Box<(Arc<TcpStream>, Share)>),
     /// A PV that this circuit watches has changed.
     Posted { circuit: CircuitKey, watch: usize },
     /// The processing of a put has ended.
@@ -119,7 +119,7 @@ struct Door {
     inbox_next: usize,
     datagrams: Vec<Datagram>,
     accepts_again_at: Option<Instant>,
-    /// Searches were left in a socket for the next turn.
+    /// Searches, or clients, were left in a socket for the next turn.
     has_more: bool,
 }
 
@@ -305,7 +305,7 @@ impl Reactor {
     }
 
     /// Takes a new client in; gives its index.
-    fn adopt(&mut self, stream: TcpStream, share: Share, now: Now) -> Option<usize> {
+    fn adopt(&mut self, stream: Arc<TcpStream>, share: Share, now: Now) -> Option<usize> {
         let entry = self.circuits.vacant_entry();
         let key = CircuitKey { index: entry.key(), generation: self.generation_next };
         self.generation_next += 1;
@@ -342,6 +342,7 @@ impl Reactor {
     fn door_turn(&mut self, is_readable: bool, now: Now) {
         let Some(door) = &mut self.door else { return };
         if is_readable || door.has_more || door.accepts_again_at.is_some_and(|at| at <= now.monotonic) {
+            door.has_more = false;
             door.accept(now);
             door.answer(&*self.source, &mut self.buffer, now);
         }
@@ -355,24 +356,19 @@ impl Door {
         [self.responder.deadline(), self.accepts_again_at].into_iter().flatten().min()
     }
 
-    /// Accepts whoever waits and deals them out over the reactors.
+    /// Accepts clients that wait, as many as a turn may, and deals them out over the reactors.
     fn accept(&mut self, now: Now) {
         self.accepts_again_at = None;
-        for listener in &self.edge.listeners {
-            loop {
-                match listener.accept() {
-                    Ok((stream, peer)) => {
-                        // A client that is gone already is none.
-                        let Ok(stream) = socket::accepted(stream, self.edge.quotas.silence) else { continue };
-                        let Some(share) = self.hosts.enter(peer) else {
-                            let what = "a client is closed, since its host has too many circuits";
-                            self.log.tell(Level::Warning, what, Some(peer), None, now);
-                            turn_away(&stream);
-                            continue;
-                        };
-                        self.inboxes[self.inbox_next].push(Message::Accepted(Box::new((stream, share))));
-                        self.inbox_next = (self.inbox_next + 1) % self.inboxes.len();
-                    }
+        for index in 0..self.edge.listeners.len() {
+            let mut n_left = limit::TURN_ACCEPTS;
+            while n_left > 0 {
+                n_left -= 1;
+                if !self.hosts.may_enter() {
+                    self.accepts_again_at = Some(now.monotonic + limit::EVICTION_PAUSE);
+                    break;
+                }
+                match self.edge.listeners[index].accept() {
+                    Ok((stream, peer)) => self.admit(stream, peer, now),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -384,12 +380,42 @@ impl Door {
                     }
                 }
             }
+            self.has_more |= n_left == 0;
+        }
+    }
+
+    /// Gives a client a circuit, or tells it why not.
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr, now: Now) {
+        // The client has already disconnected.
+        let Ok(stream) = socket::accepted(stream, self.edge.quotas.silence) else { return };
+        let stream = Arc::new(stream);
+        let descriptor = usize::try_from(stream.as_raw_fd()).unwrap_or_default();
+        let Entry { share, evicted } = self.hosts.enter(peer, &stream, descriptor);
+        let warn = |what: &str, peer| self.log.tell(Level::Warning, what, Some(peer), None, now);
+        if let Some(evicted) = evicted {
+            warn(
+                "a client without a channel is closed, because its host has many of them and a new client needs room",
+                evicted,
+            );
+        }
+        match share {
+            Ok(share) => {
+                self.inboxes[self.inbox_next].push(Message::Accepted(Box::new((stream, share))));
+                self.inbox_next = (self.inbox_next + 1) % self.inboxes.len();
+            }
+            Err(Refusal::Host) => {
+                warn("a client is closed, since its host has too many circuits", peer);
+                turn_away(&stream, "too many circuits of one host");
+            }
+            Err(Refusal::Descriptors) => {
+                warn("a client is closed, because too few descriptors are left", peer);
+                turn_away(&stream, "the server has too few descriptors left");
+            }
         }
     }
 
     /// Answers the searches that wait.
     fn answer(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) {
-        self.has_more = false;
         for (index, Answering { socket, replies_from, is_unicast }) in self.edge.answering.iter().enumerate() {
             let reply_socket = self.edge.answering.get(*replies_from).map_or(socket, |other| &other.socket);
             let mut n_left = limit::TURN_SEARCH_BYTES;
@@ -468,8 +494,8 @@ impl Door {
 }
 
 /// Says to a client why it is not served. What does not go out at once is lost, as nobody waits for it.
-fn turn_away(mut stream: &TcpStream) {
+fn turn_away(mut stream: &TcpStream, why: &str) {
     let mut bytes = Vec::new();
-    server::refusal(Eca::ALLOCMEM, "too many circuits of one host", &mut bytes);
+    server::refusal(Eca::ALLOCMEM, why, &mut bytes);
     let _ = stream.write(&bytes);
 }

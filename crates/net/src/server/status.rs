@@ -14,7 +14,7 @@ use std::{fmt, io};
 use fodo_ca::ring::Post;
 use fodo_data::{Alarm, EventMask, Kind, Meta, Reading, Severity, TimeStamp, Value};
 
-use super::observer::{ClientStatus, Observer, ServerCounts};
+use super::observer::{ClientStatus, Observer, ServerCounts, host_of_most_unused};
 use super::{Completion, Peer, Posts, PutRefusal, Pv, PvFacts, Source};
 use crate::process::{ProcessFacts, cpu_used};
 use crate::sync::lock;
@@ -46,8 +46,9 @@ pub struct StatusPv {
 }
 
 /// Names behind the prefix, with their units. All are doubles: counts of a long run need more than 32 bits.
-const NUMBERS: [(&str, &str); 13] = [
+const NUMBERS: [(&str, &str); 15] = [
     ("CLIENTS", ""),
+    ("UNUSED", ""),
     ("CHANNELS", ""),
     ("SUBSCRIPTIONS", ""),
     ("QUEUED_BYTES", "B"),
@@ -58,9 +59,13 @@ const NUMBERS: [(&str, &str); 13] = [
     ("SEARCHES", ""),
     ("REFUSED", ""),
     ("FLAWED", ""),
+    ("EVICTED", ""),
     ("CPU", "%"),
     ("MEM_RSS", "B"),
 ];
+
+/// The name of a text: the host with most clients that have no channel, and how many.
+const UNUSED_HOST: &str = "UNUSED_HOST";
 
 /// The name of all in one, as JSON in an array of char.
 const JSON: &str = "STATUS";
@@ -77,6 +82,7 @@ impl StatusSource {
             .collect();
         let json = StatusPv::new(Value::from(b"{}".to_vec()), limit::STATUS_BYTES as u32, Meta::default());
         pvs.insert(JSON, Arc::new(json));
+        pvs.insert(UNUSED_HOST, Arc::new(StatusPv::new(Value::from(""), 1, Meta::default())));
         StatusSource { prefix, inner, pvs, n_searches: AtomicU64::new(0) }
     }
 
@@ -98,6 +104,7 @@ impl StatusSource {
         for (&(name, _), &number) in NUMBERS.iter().zip(&totals.0) {
             self.pvs[name].post(Value::from(number), time);
         }
+        self.pvs[UNUSED_HOST].post(Value::from(unused_host(clients).unwrap_or_default().as_str()), time);
         self.pvs[JSON].post(Value::from(json(clients, totals).into_bytes()), time);
     }
 }
@@ -155,6 +162,7 @@ impl Totals {
         let sum = |of: fn(&ClientStatus) -> usize| clients.iter().map(of).sum::<usize>() as f64;
         Totals([
             clients.len() as f64,
+            clients.iter().filter(|client| client.n_channels == 0).count() as f64,
             sum(|client| client.n_channels),
             sum(|client| client.n_subscriptions),
             sum(|client| client.queued_bytes),
@@ -165,6 +173,7 @@ impl Totals {
             counts.searches as f64,
             counts.refused as f64,
             counts.flawed as f64,
+            counts.evicted as f64,
             cpu.percent(),
             ProcessFacts::now().resident_bytes.map_or(f64::NAN, |bytes| bytes as f64),
         ])
@@ -175,13 +184,19 @@ fn in_units(units: &str) -> Meta {
     Meta { units: units.into(), ..Meta::default() }
 }
 
+/// The host with most clients that have no channel, and how many these are: `10.0.0.2 (17)`.
+fn unused_host(clients: &[ClientStatus]) -> Option<String> {
+    host_of_most_unused(clients).map(|(host, n)| format!("{host} ({n})"))
+}
+
 /// The totals by their names, and the clients for as long as there is room.
 fn json(clients: &[ClientStatus], totals: &Totals) -> String {
     let mut text = String::from("{");
     for (&(name, _), number) in NUMBERS.iter().zip(&totals.0) {
         text += &format!("{}:{number},", quoted(&name.to_ascii_lowercase()));
     }
-    text += "\"list\":[";
+    let unused_host = unused_host(clients).map_or("null".to_owned(), |host| quoted(&host));
+    text += &format!("\"unused_host\":{unused_host},\"list\":[");
     for (index, client) in clients.iter().enumerate() {
         let waiting = client.waiting.map_or("null".to_owned(), |waiting| waiting.as_secs_f64().to_string());
         let object = format!(
@@ -328,6 +343,16 @@ mod tests {
                         \"channels\":3,\"subscriptions\":2,\"queued_bytes\":70,\"pvs_waiting\":1,\"sent\":9,\
                         \"merged\":4,\"waiting_s\":1.5}]}";
         assert!(text.ends_with(expected), "{text}");
+    }
+
+    #[test]
+    fn row_81_the_host_with_most_clients_without_a_channel_is_named() {
+        let unused = |address: &str| ClientStatus { address: address.parse().unwrap(), n_channels: 0, ..client("op") };
+        let clients = [client("op"), client("op"), unused("10.0.0.3:1"), unused("10.0.0.4:1"), unused("10.0.0.3:2")];
+
+        assert_eq!(unused_host(&clients).as_deref(), Some("10.0.0.3 (2)"));
+        assert_eq!(unused_host(&clients[..2]), None);
+        assert!(json(&clients, &Totals::default()).contains("\"unused_host\":\"10.0.0.3 (2)\""));
     }
 
     #[test]

@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 
 use fodo_ca::eca::Eca;
 use fodo_ca::limit;
-use fodo_ca::message::Answer;
+use fodo_ca::message::{Answer, Request};
+use fodo_ca::{Cid, Ioid, Sid};
 use fodo_net::log::{Level, Line, Log};
-use fodo_net::{MonitorEvent, MonitorOptions, Quotas, Server, ServerConfig, Source};
+use fodo_net::{MonitorEvent, MonitorOptions, Quotas, Rights, Server, ServerConfig, Source};
 
 use socket2::{Domain, Socket, Type};
 
 use crate::PATIENCE;
 use crate::cell::{Cell, Table, client, local, number, quiet};
-use crate::raw::{Raw, create, echo, read, subscribe};
+use crate::raw::{self, Raw, bare, create, echo, read, subscribe, with};
 use crate::server::searches;
 
 /// A server with these quotas and a status, and what it logs.
@@ -200,6 +201,117 @@ fn row_5_a_host_that_floods_has_its_share_answered_and_another_is_found_at_once(
     assert!(n_found >= 15, "{n_found} of {n_asked}");
     let n_spans = 2 + start.elapsed().as_millis() as usize / 250;
     assert!(n_answered <= n_spans * 20_000 / datagram.len(), "{n_answered} in {n_spans} spans");
+}
+
+/// The header of a put of so many doubles to channel 0, with an answer.
+fn put_header(n_elements: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let put = Request::WriteNotify { dbr: raw::DOUBLE, count: n_elements, sid: Sid(0), ioid: Ioid(7) };
+    put.header(n_elements as usize * 8).encode(&mut bytes);
+    bytes
+}
+
+/// What the server says to the put.
+fn put_status(raw: &mut Raw) -> Eca {
+    match raw.until(|answer| matches!(answer, Answer::WriteNotify { .. })).0 {
+        Answer::WriteNotify { status, .. } => status,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn row_80_half_sent_puts_of_a_host_take_half_of_its_quota_and_the_next_one_is_refused() {
+    const N_ELEMENTS: u32 = 100_000;
+    const SENT_BYTES: usize = N_ELEMENTS as usize * 8 - 1000;
+    let quotas = Quotas { host_bytes: 4_000_000, ..Quotas::default() };
+    let (server, lines) = serve_within(quotas, Table::of([("a", Cell::new(vec![0.0; 10])), ("x", Cell::new(1.5))]));
+    let mut neighbour = Raw::with_channel(server.tcp_port(), "x");
+    let half_sent = || {
+        let mut half_sent = Raw::with_channel(server.tcp_port(), "a");
+        half_sent.say(&[put_header(N_ELEMENTS), vec![0; SENT_BYTES]]);
+        half_sent
+    };
+
+    let mut three: Vec<Raw> = (0..3).map(|_| half_sent()).collect();
+    // The one whose bytes are read last.
+    let line = lines.recv_timeout(PATIENCE).unwrap();
+    let refused = three.iter_mut().find(|raw| raw.stream.local_addr().ok() == line.peer).unwrap();
+
+    assert!(line.what.contains("too much memory"), "{line:?}");
+    assert_eq!(put_status(refused), Eca::ALLOCMEM);
+    refused.say(&[vec![0; 1000], echo()]);
+    refused.until(|answer| matches!(answer, Answer::Echo {}));
+    assert!(is_served(&mut neighbour), "of the same host");
+    neighbour.say(&[create(1, "x")]);
+    neighbour.until(|answer| matches!(answer, Answer::CreateChan { .. }));
+    eventually_status(&server, "s:REFUSED", |n| n == 1.0);
+}
+
+#[test]
+fn row_80_a_put_that_its_client_may_not_do_is_refused_before_its_value_has_arrived() {
+    let table = Table::of([("a", Cell::new(vec![0.0; 10]))]);
+    table.0["a"].allow(|_| Rights { read: true, write: false });
+    let (server, _lines) = serve_within(Quotas::default(), table.clone());
+    let mut raw = Raw::with_channel(server.tcp_port(), "a");
+
+    raw.say(&[put_header(100_000), vec![0; 700_000]]);
+
+    assert_eq!(put_status(&mut raw), Eca::NOWTACCESS);
+    raw.say(&[vec![0; 100_000], echo()]);
+    raw.until(|answer| matches!(answer, Answer::Echo {}));
+}
+
+#[test]
+fn row_81_silent_clients_of_a_host_give_way_to_new_ones_and_the_status_names_the_host() {
+    let quotas = Quotas { host_circuits: 10, ..Quotas::default() };
+    let (server, lines) = serve_within(quotas, x());
+    let mut good = Raw::with_channel(server.tcp_port(), "x");
+    let mut silent: Vec<Raw> = (0..30).map(|_| Raw::connected(server.tcp_port())).collect();
+
+    let mut late = Raw::with_channel(server.tcp_port(), "x");
+
+    assert!(is_served(&mut good) && is_served(&mut late), "of the same host");
+    let line = lines.recv_timeout(PATIENCE).unwrap();
+    assert!(line.what.contains("without a channel"), "{line:?}");
+    // The status is read by one more client.
+    eventually_status(&server, "s:EVICTED", |n| n >= 22.0);
+    silent.drain(..20).for_each(|mut evicted| assert!(evicted.ended_after() < PATIENCE));
+    let status = client(&server).channel("s:UNUSED_HOST").unwrap();
+    let start = Instant::now();
+    while !format!("{:?}", status.get(PATIENCE).unwrap().value).contains("127.0.0.1 (") {
+        assert!(start.elapsed() < PATIENCE);
+    }
+}
+
+#[test]
+fn row_81_a_client_that_asks_for_nothing_is_closed_and_one_that_has_asked_stays_longer() {
+    let quotas = Quotas {
+        silent_client: Duration::from_millis(300),
+        unused_client: Duration::from_millis(1200),
+        ..Quotas::default()
+    };
+    let (server, lines) = serve_within(quotas, x());
+    let start = Instant::now();
+    let mut used = Raw::with_channel(server.tcp_port(), "x");
+    let mut silent = Raw::connected(server.tcp_port());
+    silent.say(&[bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), echo()]);
+    let mut searching = Raw::connected(server.tcp_port());
+    let search = Request::Search { reply: 5, minor: 13, cid: Cid(1), again: 1 };
+    searching.say(&[bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), with(search, b"absent\0\0")]);
+    let mut cleared = Raw::with_channel(server.tcp_port(), "x");
+    cleared.say(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(0) })]);
+
+    silent.ended_after();
+    let silent_after = start.elapsed();
+    searching.ended_after();
+    cleared.ended_after();
+    let others_after = start.elapsed();
+
+    assert!(silent_after >= Duration::from_millis(300) && others_after >= Duration::from_millis(1200));
+    assert!(is_served(&mut used));
+    let line = lines.recv_timeout(PATIENCE).unwrap();
+    assert!(line.what.contains("asked for nothing") && line.peer.is_some(), "{line:?}");
+    eventually_status(&server, "s:EVICTED", |n| n == 3.0);
 }
 
 #[test]

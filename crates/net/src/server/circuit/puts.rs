@@ -2,6 +2,7 @@
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
+use fodo_ca::server::{Drained, Event};
 use fodo_ca::{Ioid, Sid};
 use fodo_data::{Now, Scalar, Severity, Value};
 
@@ -32,13 +33,7 @@ impl Circuit {
         let Some(Some(Channel { pv, allowed })) = self.channels.get(sid.0 as usize) else { return };
         let count = value.len() as u32;
         if !allowed.write {
-            self.log.tell(
-                Level::Debug,
-                "a put is refused, since its client may not write",
-                Some(self.peer.address),
-                None,
-                now,
-            );
+            self.drained(Drained::NoAccess, now);
             return self.machine.write_done(sid, dbr, count, ioid, Err(Eca::NOWTACCESS));
         }
         if dbr == DbrType::PUT_ACKT || dbr == DbrType::PUT_ACKS {
@@ -62,6 +57,40 @@ impl Circuit {
         if let Err(refusal) = pv.put(value, &self.peer, Some(completion)) {
             self.put_done(put, &Err(refusal));
         }
+    }
+
+    /// Forgets the puts of a channel, or all.
+    pub(super) fn give_up_puts(&mut self, of: Option<Sid>) {
+        let ended = self.puts.extract_if(|_, put| of.is_none_or(|sid| put.sid == sid));
+        let mut ended: Vec<(u64, Put)> = ended.collect();
+        // The first that waits is found first.
+        ended.sort_unstable_by_key(|(number, _)| *number);
+        for (number, put) in ended {
+            self.puts_bytes -= put.value_bytes;
+            if let Some(Channel { pv, .. }) = self.channel(put.sid) {
+                pv.give_up(number);
+            }
+        }
+    }
+
+    /// Reports a put that was refused, whatever its value.
+    pub(super) fn drained(&self, why: Drained, now: Now) {
+        let (level, what) = match why {
+            Drained::NoAccess => (Level::Debug, "a put is refused, since its client may not write"),
+            Drained::NoRoom => {
+                self.share.refused();
+                (Level::Warning, "a put is refused, because the clients of its host use too much memory")
+            }
+        };
+        self.log.tell(level, what, Some(self.peer.address), None, now);
+    }
+}
+
+/// The memory of the value in a request that waits for its turn.
+pub(super) fn value_bytes(event: &Event) -> usize {
+    match event {
+        Event::Write { value, .. } => value.n_bytes(),
+        _ => 0,
     }
 }
 

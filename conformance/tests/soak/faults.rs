@@ -1,0 +1,196 @@
+//! What a client should not do.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fodo_ca::dbr::DbrType;
+use fodo_ca::message::{self, Answer, Request};
+use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
+
+use crate::ioc::{Ioc, N_DESCRIPTORS, N_ELEMENTS};
+use crate::neighbour::connected_from;
+use crate::raw::{DOUBLE, Raw, bare, create, echo, put, read, subscribe, with};
+
+/// Connections of ill-behaved clients that are held open at once.
+const N_HELD: usize = 40;
+
+/// Bytes of a half-sent put among random faults.
+const HALF_SENT_BYTES: usize = 4 << 20;
+
+/// Every fault with its name.
+pub const FAULTS: [(&str, fn(&mut Hostile<'_>)); 15] = [
+    ("another protocol", |hostile| hostile.say(b"GET / HTTP/1.1\r\n\r\n")),
+    ("random bytes", |hostile| {
+        let bytes = hostile.chance.bytes(200);
+        hostile.say(&bytes);
+    }),
+    ("a cut message", |hostile| {
+        let n_bytes = 1 + hostile.chance.below(15);
+        hostile.say(&echo()[..n_bytes]);
+    }),
+    ("clients that come and go", |hostile| (0..50).for_each(|_| drop(TcpStream::connect(hostile.server)))),
+    ("answers that are not read", |hostile| {
+        let raw = hostile.with_channel("f:big");
+        hostile.hold(saying(raw, &read(1).repeat(1000)));
+    }),
+    ("death within a put", die_within_a_put),
+    ("changed bytes", change_bytes),
+    ("updates turned off", |hostile| {
+        let mut off = hostile.with_channel("f:count21");
+        off.say(&[subscribe(1), bare(Request::EventsOff {})]);
+        hostile.hold(off);
+    }),
+    ("stray datagrams", |hostile| {
+        for _ in 0..20 {
+            let n_bytes = hostile.chance.below(1400);
+            let bytes = hostile.chance.bytes(n_bytes);
+            hostile.send(&bytes);
+        }
+    }),
+    ("half-sent puts", |hostile| {
+        let raw = hostile.with_channel("f:huge");
+        hostile.hold(half_sent(raw, HALF_SENT_BYTES));
+    }),
+    ("half-sent puts without rights", |hostile| {
+        let raw = hostile.with_channel("f:guarded");
+        hostile.hold(half_sent(raw, HALF_SENT_BYTES));
+    }),
+    ("silent connections", be_silent),
+    ("subscriptions of types for puts", subscribe_to_types_for_puts),
+    ("a pipe in place of the access file", |hostile| hostile.ioc.offer_a_pipe_as_rules()),
+    ("misaligned searches", |hostile| {
+        let bytes = misaligned_searches();
+        (0..100).for_each(|_| hostile.send(&bytes));
+    }),
+];
+
+/// Numbers that look random and come back with their seed.
+pub struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % n
+    }
+
+    fn bytes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| self.below(256) as u8).collect()
+    }
+}
+
+/// Whoever does all that, on the host 127.0.0.1 and on another one.
+pub struct Hostile<'a> {
+    chance: Chance,
+    ioc: &'a Ioc,
+    server: SocketAddr,
+    held: VecDeque<Raw>,
+    silent: Vec<Raw>,
+}
+
+impl<'a> Hostile<'a> {
+    pub fn new(seed: u64, ioc: &'a Ioc) -> Hostile<'a> {
+        Hostile { chance: Chance(seed), ioc, server: ioc.server, held: VecDeque::new(), silent: Vec::new() }
+    }
+
+    /// Does one thing that a client should not do, and says which. What it leaves open is kept for a while.
+    pub fn misbehave(&mut self, fault: &AtomicUsize) {
+        let index = self.chance.below(FAULTS.len());
+        fault.store(index, Ordering::Relaxed);
+        FAULTS[index].1(self);
+    }
+
+    /// Closes everything.
+    pub fn go(&mut self) {
+        self.held.clear();
+        self.silent.clear();
+    }
+
+    fn with_channel(&self, name: &str) -> Raw {
+        Raw::with_channel(self.server.port(), name)
+    }
+
+    /// Says it on a connection of its own.
+    fn say(&mut self, bytes: &[u8]) {
+        self.hold(saying(Raw::connected(self.server.port()), bytes));
+    }
+
+    fn hold(&mut self, raw: Raw) {
+        self.held.push_back(raw);
+        while self.held.len() > N_HELD {
+            self.held.pop_front();
+        }
+    }
+
+    fn send(&self, datagram: &[u8]) {
+        let stray = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
+        // What the system does not take is no fault of the server.
+        let _ = stray.send_to(datagram, self.server);
+    }
+}
+
+/// Says it unless the server does not take it, or has closed: no matter which.
+fn saying(mut raw: Raw, bytes: &[u8]) -> Raw {
+    raw.stream.set_nonblocking(true).expect("it is a socket");
+    let _ = raw.stream.write(bytes);
+    raw
+}
+
+fn die_within_a_put(hostile: &mut Hostile<'_>) {
+    let mut dying = hostile.with_channel("f:count20");
+    dying.say(&(0..100).map(subscribe).collect::<Vec<_>>());
+    let last = put(1);
+    dying.say(&[last[..1 + hostile.chance.below(last.len())].to_vec()]);
+}
+
+fn change_bytes(hostile: &mut Hostile<'_>) {
+    let mut conversation = [create(1, "f:ao"), subscribe(1), read(2), put(3), echo()].concat();
+    for _ in 0..3 {
+        let at = hostile.chance.below(conversation.len());
+        conversation[at] = hostile.chance.below(256) as u8;
+    }
+    let raw = hostile.with_channel("f:longout");
+    hostile.hold(saying(raw, &conversation));
+}
+
+/// Begins a put of 80 MB to channel 0 and sends so many bytes of it.
+pub fn half_sent(mut raw: Raw, n_bytes: usize) -> Raw {
+    let mut header = Vec::new();
+    let request = Request::WriteNotify { dbr: DOUBLE, count: N_ELEMENTS, sid: Sid(0), ioid: Ioid(1) };
+    request.header(N_ELEMENTS as usize * 8).encode(&mut header);
+    raw.say(&[header, vec![1; n_bytes]]);
+    raw
+}
+
+/// Opens more connections than one host may have, and says nothing on them.
+fn be_silent(hostile: &mut Hostile<'_>) {
+    hostile.silent.clear();
+    let own = Ipv4Addr::new(127, 0, 0, 3);
+    hostile.silent.extend((0..N_DESCRIPTORS).map(|_| connected_from(own, hostile.server)));
+}
+
+/// Each is refused, and the circuit goes on.
+fn subscribe_to_types_for_puts(hostile: &mut Hostile<'_>) {
+    let mut raw = hostile.with_channel("f:longout");
+    for (id, dbr) in [DbrType::PUT_ACKT, DbrType::PUT_ACKS].into_iter().enumerate() {
+        let mut mask = Vec::new();
+        message::encode_mask(&mut mask, 1);
+        let subscription = SubscriptionId(id as u32);
+        raw.say(&[with(Request::EventAdd { dbr, count: 1, sid: Sid(0), subscription }, &mask)]);
+    }
+    raw.say(&[echo()]);
+    raw.until(|answer| matches!(answer, Answer::Echo {}));
+    hostile.hold(raw);
+}
+
+/// Searches for names that are served, with payloads of two bytes.
+pub fn misaligned_searches() -> Vec<u8> {
+    let mut bytes = bare(Request::Version { priority: 0, minor: 13, sequence: 1 });
+    for cid in 0..50 {
+        let search = Request::Search { reply: 5, minor: 13, cid: Cid(cid), again: cid };
+        search.header(6).encode(&mut bytes);
+        bytes.extend_from_slice(b"f:ao\0\0");
+    }
+    bytes
+}

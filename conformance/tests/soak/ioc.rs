@@ -1,0 +1,155 @@
+//! The IOC that is put to the trials: with few descriptors, access security, autosave, a status and metrics.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use fodo_conformance::place::{database, free_port, program};
+use fodo_conformance::process::{Process, confine};
+use fodo_net::{ClientConfig, Context};
+use rustix::process::Signal;
+
+use crate::{PATIENCE, eventually};
+
+/// Descriptors that it may have.
+pub const N_DESCRIPTORS: usize = 1024;
+
+/// Elements of `f:huge` and `f:guarded`: 80 MB.
+pub const N_ELEMENTS: u32 = 10_000_000;
+
+/// What clients may do at first: anything, but with `f:guarded`.
+const RULES: &str = "ASG(DEFAULT) { RULE(1, READ) RULE(1, WRITE) }\nASG(GUARDED) { RULE(1, READ) }\n";
+
+/// The same, when nobody may write any more.
+const STRICTER_RULES: &str = "ASG(DEFAULT) { RULE(1, READ) }\nASG(GUARDED) { RULE(1, READ) }\n";
+
+/// Records beside those of `records.db`.
+const RECORDS: &str = r#"
+record(waveform, "f:huge") { field(FTVL, "DOUBLE") field(NELM, "10000000") }
+record(waveform, "f:guarded") { field(FTVL, "DOUBLE") field(NELM, "10000000") field(ASG, "GUARDED") }
+record(ao, "f:kept") { info(autosaveFields, "VAL") }
+"#;
+
+/// A running IOC, and the folder with its files.
+pub struct Ioc {
+    process: Process,
+    pub server: SocketAddr,
+    metrics: SocketAddr,
+    folder: PathBuf,
+    n_files_at_start: usize,
+}
+
+impl Ioc {
+    /// Starts one with nothing saved. `name`: of its folder.
+    pub fn start(name: &str) -> Ioc {
+        let port = free_port();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("soak-{name}-{port}"));
+        let saved = folder.join("saved");
+        std::fs::create_dir_all(&saved).expect("a folder for files");
+        std::fs::write(folder.join("soak.db"), RECORDS).expect("a database");
+        std::fs::write(folder.join("soak.acf"), RULES).expect("an access file");
+        let mut command = Command::new("sh");
+        let limit = format!("ulimit -n {N_DESCRIPTORS}; exec \"$@\"");
+        command.args(["-c", &limit, "sh"]).arg(program()).args(["ioc", "-m", "P=f:", "-d"]).arg(database("records.db"));
+        command.arg("-d").arg(folder.join("soak.db")).arg("-a").arg(folder.join("soak.acf"));
+        command.arg("--autosave").arg(&saved).args([
+            "--metrics",
+            "0",
+            "--status-prefix",
+            "s",
+            "--interface",
+            "127.0.0.1",
+        ]);
+        command.args(["--port", &port.to_string()]);
+        confine(&mut command, port);
+        // What the huge arrays need.
+        command.env("EPICS_CA_MAX_ARRAY_BYTES", "100000000");
+        let mut process = Process::start("fodo ioc", &mut command).expect("it starts");
+        let ready = process.line_that_begins("fodo ioc: serving", PATIENCE).expect("it serves");
+        let (_, url) = ready.split_once("metrics on http://").expect("it tells where its metrics are");
+        let metrics = url.trim_end_matches("/metrics)").parse().expect("an address");
+        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut ioc = Ioc { process, server, metrics, folder, n_files_at_start: 0 };
+        ioc.n_files_at_start = ioc.n_files();
+        ioc
+    }
+
+    /// A client of it.
+    pub fn context(&self) -> Context {
+        let most = ClientConfig::at(vec![self.server]);
+        Context::new(ClientConfig { payload_bytes_max: 1 << 30, ..most })
+    }
+
+    /// The bytes of memory that it has.
+    pub fn memory(&self) -> u64 {
+        let pages = std::fs::read_to_string(self.account().join("statm")).expect("it runs");
+        let resident: u64 = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("statm has numbers");
+        resident * 4096
+    }
+
+    /// The same, once it has no more files open than at the start and those of some clients that behave well.
+    pub fn memory_when_alone(&self) -> u64 {
+        eventually("descriptors are given back", || self.n_files() <= self.n_files_at_start + 8);
+        self.memory()
+    }
+
+    /// How many files it has open.
+    pub fn n_files(&self) -> usize {
+        std::fs::read_dir(self.account().join("fd")).expect("it runs").count()
+    }
+
+    fn account(&self) -> PathBuf {
+        self.process.account().expect("it runs")
+    }
+
+    /// Has it read rules under which nobody may write.
+    pub fn make_rules_stricter(&self) {
+        self.replace_rules(|path| std::fs::write(path, STRICTER_RULES).expect("an access file"));
+    }
+
+    /// Has it read a pipe in place of its rules, on which nobody writes, and then the rules again.
+    pub fn offer_a_pipe_as_rules(&self) {
+        self.replace_rules(|path| {
+            assert!(Command::new("mkfifo").arg(path).status().is_ok_and(|status| status.success()), "a pipe");
+        });
+        self.replace_rules(|path| std::fs::write(path, RULES).expect("an access file"));
+    }
+
+    fn replace_rules(&self, make: impl FnOnce(&Path)) {
+        let next = self.folder.join("next.acf");
+        make(&next);
+        std::fs::rename(next, self.folder.join("soak.acf")).expect("it takes the place of the one before");
+        self.process.signal(Signal::HUP).expect("it runs");
+    }
+
+    /// Whether a save file has this text.
+    pub fn has_saved(&self, text: &str) -> bool {
+        std::fs::read_to_string(self.folder.join("saved/info_settings.sav")).is_ok_and(|saved| saved.contains(text))
+    }
+
+    /// The page with its metrics, and how long it took.
+    pub fn metrics(&self) -> (String, Duration) {
+        let start = Instant::now();
+        let mut stream = TcpStream::connect(self.metrics).expect("the page");
+        stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("the page takes a request");
+        let mut page = String::new();
+        stream.read_to_string(&mut page).expect("the page is answered");
+        (page, start.elapsed())
+    }
+
+    /// The last lines of its output and its log.
+    pub fn log(&self) -> String {
+        self.process.failure("")
+    }
+
+    /// Ends it as an operator does: with one signal, at once, with exit code 0.
+    pub fn stop(self) {
+        let status = self.process.stop(Signal::TERM, PATIENCE).expect("one signal ends it");
+        assert!(status.success(), "{status}");
+        // A folder that stays harms nobody.
+        let _ = std::fs::remove_dir_all(self.folder);
+    }
+}

@@ -1,0 +1,144 @@
+//! Single trials of what a hostile host can do at most, with numbers.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::{Duration, Instant};
+
+use fodo_ca::message::Answer;
+use fodo_net::Value;
+
+use crate::faults::{half_sent, misaligned_searches};
+use crate::ioc::{Ioc, N_DESCRIPTORS, N_ELEMENTS};
+use crate::neighbour::{Latencies, Neighbour, connected_from};
+use crate::raw::{Raw, echo};
+use crate::{Over, PATIENCE, eventually};
+
+/// Where a neighbour is that is not hostile.
+const OTHER_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// Where the silent connections come from.
+const HOSTILE_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 1);
+
+/// Clients that send puts by halves.
+const N_PUTS: usize = 40;
+
+/// What the clients of a host may cost together.
+const HOST_BYTES: u64 = 2 << 30;
+
+/// What puts of clients that may not write may cost together.
+const DRAINED_BYTES_MAX: u64 = 20 << 20;
+
+/// Does something while a neighbour on another host gets values; returns how long those took.
+fn beside_a_neighbour(ioc: &Ioc, hostile: impl FnOnce()) -> Latencies {
+    let (is_over, fault) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let neighbour = Neighbour::at(OTHER_HOST, ioc.server);
+    std::thread::scope(|scope| {
+        let neighbour = scope.spawn(|| neighbour.watch(&fault, &is_over));
+        let over = Over(&is_over);
+        hostile();
+        drop(over);
+        neighbour.join().unwrap_or_else(|_| panic!("the neighbour is harmed: {}", ioc.log()))
+    })
+}
+
+/// Sends so many puts of 80 MB but for the last 1 MB; returns the most memory that they took, and how long gets of a
+/// neighbour took meanwhile.
+fn send_halves(ioc: &Ioc, name: &str) -> (u64, Latencies) {
+    let before = ioc.memory();
+    let mut most = before;
+    let latencies = beside_a_neighbour(ioc, || {
+        let mut held = Vec::new();
+        for _ in 0..N_PUTS {
+            let raw = Raw::with_channel(ioc.server.port(), name);
+            held.push(half_sent(raw, (N_ELEMENTS as usize * 8) - (1 << 20)));
+            most = most.max(ioc.memory());
+        }
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(1) {
+            most = most.max(ioc.memory());
+        }
+    });
+    (most - before, latencies)
+}
+
+#[test]
+#[ignore = "takes a gigabyte of memory; `cargo xtask soak MINUTES` runs it"]
+fn row_80_forty_half_sent_puts_of_eighty_megabytes_stay_within_the_quota_of_their_host() {
+    let ioc = Ioc::start("halves");
+
+    let (most, latencies) = send_halves(&ioc, "f:huge");
+    let (page, _) = ioc.metrics();
+
+    println!("half-sent puts: {} MB; {}", most >> 20, latencies.all());
+    assert!(most < HOST_BYTES, "{most} bytes");
+    assert!(ioc.log().contains("too much memory"), "{}", ioc.log());
+    assert!(page.lines().any(|line| line.starts_with("fodo_refused_total ") && !line.ends_with(" 0")), "{page}");
+    ioc.stop();
+}
+
+#[test]
+#[ignore = "sends three gigabytes; `cargo xtask soak MINUTES` runs it"]
+fn row_80_forty_half_sent_puts_without_rights_take_no_memory() {
+    let ioc = Ioc::start("rightless");
+
+    let (most, latencies) = send_halves(&ioc, "f:guarded");
+
+    println!("half-sent puts without rights: {} MB; {}", most >> 20, latencies.all());
+    assert!(most < DRAINED_BYTES_MAX, "{most} bytes");
+    ioc.stop();
+}
+
+#[test]
+fn row_81_silent_connections_leave_room_for_other_hosts_and_for_the_files_of_the_ioc() {
+    fodo_net::process::raise_descriptor_limit();
+    let ioc = Ioc::start("silent");
+    let neighbour = Neighbour::at(OTHER_HOST, ioc.server);
+    let kept = ioc.context().channel("f:kept").expect("a channel");
+    kept.connect(PATIENCE).expect("it is there");
+
+    {
+        let mut silent = Vec::new();
+        let latencies = beside_a_neighbour(&ioc, || {
+            silent.extend((0..N_DESCRIPTORS).map(|_| connected_from(HOSTILE_HOST, ioc.server)));
+            // As long as it takes the neighbour to ask a few hundred times.
+            std::thread::sleep(Duration::from_millis(500));
+        });
+        let (mut late, served_after) = neighbour.connect();
+
+        println!("silent connections: served after {served_after:?}; {}", latencies.all());
+        assert!(served_after < Duration::from_secs(1), "{served_after:?}");
+        assert!(ioc.n_files() < N_DESCRIPTORS, "a reserve is left");
+        let value = 1.25;
+        kept.put(Value::from(value), PATIENCE).expect("a put");
+        eventually("autosave saves", || ioc.has_saved(&value.to_string()));
+        let (page, page_after) = ioc.metrics();
+        assert!(page_after < Duration::from_secs(1), "the metrics take {page_after:?}");
+        assert!(page.contains("fodo_clients_without_channel_of_host{host=\"127.0.1.1\""), "{page}");
+        assert!(ioc.log().contains("without a channel is closed"), "{}", ioc.log());
+        late.say(&[echo()]);
+        late.until(|answer| matches!(answer, Answer::Echo {}));
+    }
+    let _silent: Vec<Raw> = (0..N_DESCRIPTORS).map(|_| connected_from(HOSTILE_HOST, ioc.server)).collect();
+    ioc.make_rules_stricter();
+    eventually("stricter rules hold", || kept.put(Value::from(9.0), PATIENCE).is_err());
+    drop(kept);
+    ioc.stop();
+}
+
+#[test]
+fn row_2_and_6_misaligned_searches_are_not_answered_by_an_ioc_that_serves_the_names() {
+    let ioc = Ioc::start("misaligned");
+    let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
+    client.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+
+    client.send_to(&misaligned_searches(), ioc.server).expect("it is sent");
+    let mut aligned = misaligned_searches()[..16].to_vec();
+    let search = fodo_ca::message::Request::Search { reply: 5, minor: 13, cid: fodo_ca::Cid(77), again: 77 };
+    fodo_ca::message::encode_text(&mut aligned, |size| search.header(size), b"f:ao");
+    client.send_to(&aligned, ioc.server).expect("it is sent");
+
+    let mut buffer = [0; 4096];
+    let (n_bytes, _) = client.recv_from(&mut buffer).expect("the second one is answered");
+    assert_eq!(n_bytes, aligned.len(), "and nothing else");
+    ioc.stop();
+}
