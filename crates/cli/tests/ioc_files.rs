@@ -130,7 +130,7 @@ fn files_that_never_end_or_could_block_are_refused_wherever_they_are_named() {
 
     let ran = fed(&folder, &["st.cmd"], "exit\n");
     let with_access = run(&mut ioc(&folder, &["-a", "/dev/zero", "a.db"]));
-    let checked = files.map(|file| run(fodo(free_port()).current_dir(&folder).args(["check", file])));
+    let checked = files.map(|file| run(fodo(free_port()).current_dir(&folder).args(["check", "--strict", file])));
     let expanded = run(fodo(free_port()).current_dir(&folder).args(["expand", "/dev/zero"]));
 
     let told = text(&ran.stderr);
