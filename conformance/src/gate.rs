@@ -4,11 +4,11 @@
 //! one is made from a seed. After every step every field of every record is compared, and every event of what is
 //! watched. What differs on purpose stands in `docs/reference/differences.md`, which [`differences`] reads.
 
-pub mod acknowledge;
 pub mod differences;
 pub mod domain;
 pub mod pair;
 pub mod random;
+pub mod raw;
 pub mod scenario;
 pub mod side;
 pub mod step;

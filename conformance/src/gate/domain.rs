@@ -19,14 +19,92 @@ pub const NUMBERS: [&str; 14] = ["0", "1", "2", "3", "5", "7", "-1", "-3", "10",
 /// How many of them are whole: a file may say no others to a whole field.
 pub const N_WHOLE: usize = 11;
 
-/// Values that fit some fields and not others.
-pub const WILD: [&str; 16] =
-    ["", "0", "1", "2", "5", "-1", "3.7", "NaN", "inf", "0x11", "1e3", "abc", "3 apples", "YES", "MAJOR", "300"];
+/// Numbers beyond the range of some kinds.
+pub const HUGE: [&str; 16] = [
+    "128",
+    "255",
+    "-129",
+    "300",
+    "32768",
+    "-32769",
+    "65536",
+    "70000",
+    "2147483648",
+    "-2147483649",
+    "1e10",
+    "-3e9",
+    "1e300",
+    "1e-300",
+    "NaN",
+    "inf",
+];
+
+/// Texts that fit some fields and not others.
+pub const WILD: [&str; 48] = [
+    "",
+    "0",
+    "1",
+    "2",
+    "5",
+    "-1",
+    "3.7",
+    "NaN",
+    "inf",
+    "0x11",
+    "1e3",
+    "abc",
+    "3 apples",
+    "YES",
+    "MAJOR",
+    "300",
+    " ",
+    "1.0",
+    "1.5",
+    "5.",
+    "1abc",
+    "010",
+    "-0",
+    "+0x02",
+    "1e400",
+    "nan",
+    "Infinity",
+    "-inf",
+    "0x",
+    "1e",
+    "+5",
+    " 2",
+    "2 ",
+    "08",
+    ".5",
+    "-.5",
+    "-300",
+    "65536",
+    "4294967295",
+    "-4294967296",
+    "99999999999999999999",
+    "1e39",
+    "1e-50",
+    "zero",
+    "one",
+    "two",
+    "1,5",
+    "a text of more than thirty-nine characters",
+];
 
 const SEVERITIES: &[&str] = &["NO_ALARM", "MINOR", "MAJOR", "INVALID"];
 
+/// Events by number and by name.
+pub const EVENTS: &[&str] = &["1", "2", "2", "3", "+0x02", "2.0", " 2", "2.7", "some text", "", "0", "256"];
+
+/// Types whose SIMM may be RAW.
+const HAS_RAW: [&str; 8] = ["ai", "ao", "bi", "bo", "mbbi", "mbbo", "mbbiDirect", "mbboDirect"];
+
+/// Types that write through SIOL.
+const OUTPUTS: [&str; 9] = ["ao", "bo", "longout", "int64out", "mbbo", "mbboDirect", "stringout", "lso", "aao"];
+
 const IN: &[&str] = &[" NPP", " PP", " NPP", " "];
-const OUT: &[&str] = &[" NPP", " PP", " PP", " "];
+/// What stands behind the name in an output link.
+pub const OUT: &[&str] = &[" NPP", " PP", " PP", " "];
 const FORWARD: &[&str] = &[""];
 
 /// The values for a field of a record type.
@@ -34,10 +112,11 @@ pub fn domain(record_type: &str, field: &str) -> Domain {
     match field {
         // One that is broken makes softIoc show what memory holds: see the page on differences.
         "SIOL" if ["waveform", "aai"].contains(&record_type) => Domain::None,
+        "SIOL" if OUTPUTS.contains(&record_type) => Domain::Link(OUT),
         "INP" | "DOL" | "SIML" | "SDIS" | "TSEL" | "SIOL" | "SELL" | "NVL" => Domain::Link(IN),
         "OUT" => Domain::Link(OUT),
         "FLNK" => Domain::Link(FORWARD),
-        "LNK0" | "LNK1" | "LNK2" => Domain::Link(if record_type == "seq" { OUT } else { FORWARD }),
+        "LNK0" | "LNK1" | "LNK2" | "LNK3" => Domain::Link(if record_type == "seq" { OUT } else { FORWARD }),
         "OUTA" | "OUTB" | "OUTC" => Domain::Link(OUT),
         "DOL0" | "DOL1" | "DOL2" | "INP0" | "INP1" | "INP2" => Domain::Link(IN),
         // A pulse of bo and the filter of alarms take time.
@@ -74,7 +153,8 @@ pub fn domain(record_type: &str, field: &str) -> Domain {
         "TSE" => Domain::OneOf(&["0", "-2", "1"]),
         "UDF" => Domain::OneOf(&["0", "1"]),
         "SDLY" => Domain::OneOf(&["-1"]),
-        "DESC" | "EGU" | "EVNT" => Domain::OneOf(&["", "some text", "5"]),
+        "DESC" | "EGU" => Domain::OneOf(&["", "some text", "5"]),
+        "EVNT" => Domain::OneOf(EVENTS),
         "SCAN" => Domain::OneOf(&["Passive", "Event"]),
         "SSCN" => Domain::OneOf(&["Passive", "Event"]),
         "PINI" => Domain::OneOf(&["NO", "YES"]),
@@ -83,6 +163,7 @@ pub fn domain(record_type: &str, field: &str) -> Domain {
         "OIF" => Domain::OneOf(&["Full", "Incremental"]),
         "LINR" => Domain::OneOf(&["NO CONVERSION", "SLOPE", "LINEAR"]),
         "IVOA" => Domain::OneOf(&["Continue normally", "Don't drive outputs", "Set output to IVOV"]),
+        "SIMM" if HAS_RAW.contains(&record_type) => Domain::OneOf(&["NO", "YES", "RAW"]),
         "SIMM" => Domain::OneOf(&["NO", "YES"]),
         "OOPT" => Domain::OneOf(&[
             "Every Time",

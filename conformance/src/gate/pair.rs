@@ -67,7 +67,7 @@ impl Pair {
                 Some(step) => self.step(&mut stages, step)?,
                 None => (String::new(), String::new()),
             };
-            let is_silent = matches!(step, Some(Step::Get(_)));
+            let is_silent = matches!(step, Some(Step::Get(_) | Step::Request { .. }));
             let is_compared = compare == Compare::Each && !is_silent || n_steps == case.steps.len();
             let mut differences = if is_compared { self.settle(case, &mut stages)? } else { Vec::new() };
             if told.0 != told.1 {
@@ -90,8 +90,8 @@ impl Pair {
             let told = self.theirs.run(&mut stages.0, step)?;
             return Ok((told.clone(), told));
         }
-        if let Step::Acknowledge(..) = step {
-            // It comes on a circuit of its own, and is not to overtake what came before.
+        if let Step::Acknowledge(..) | Step::Write(_) | Step::Request { .. } = step {
+            // It is sent on a circuit of its own, and is not to overtake what was sent before.
             self.theirs.fence()?;
             self.ours.fence()?;
         }

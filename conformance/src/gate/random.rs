@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use fodo_ca::dbr::DbrType;
 use fodo_data::Kind;
 
-use super::acknowledge::Acknowledge;
-use super::domain::{Domain, N_WHOLE, NUMBERS, WILD, domain};
-use super::step::{Argument, Step};
+use super::domain::{Domain, EVENTS, HUGE, N_WHOLE, NUMBERS, OUT, WILD, domain};
+use super::raw::Way;
+use super::step::{Acknowledge, Argument, Step};
 use super::{Case, Record, fields_of};
 
 /// The record types of random databases; a new type is one line.
@@ -43,8 +44,12 @@ const TYPES: [&str; 30] = [
     "printf",
 ];
 
+/// The record types of databases about events: those that post them, and those that are easily seen to process.
+const TYPES_OF_EVENTS: [&str; 9] = ["event", "event", "calcout", "fanout", "fanout", "calc", "calc", "longin", "seq"];
+
 /// The kinds of elements of random arrays.
-const ELEMENTS: [&str; 6] = ["DOUBLE", "LONG", "SHORT", "CHAR", "STRING", "FLOAT"];
+const ELEMENTS: [&str; 12] =
+    ["DOUBLE", "LONG", "SHORT", "CHAR", "STRING", "FLOAT", "UCHAR", "USHORT", "ULONG", "INT64", "UINT64", "ENUM"];
 
 /// Large enough for chains and loops, small enough to be read by whoever repairs what is found.
 const RECORDS: usize = 5;
@@ -65,9 +70,14 @@ impl Random {
     /// The one that belongs to this seed.
     pub fn new(seed: u64) -> Random {
         let mut dice = Dice(seed);
+        let is_about_events = dice.below(5) == 0;
+        let types = if is_about_events { &TYPES_OF_EVENTS[..] } else { &TYPES };
         let records = (0..RECORDS).map(|number| {
-            let record_type = dice.one_of(&TYPES).to_string();
-            let fields = fields(&mut dice, &record_type);
+            let record_type = dice.one_of(types).to_string();
+            let mut fields = fields(&mut dice, &record_type);
+            if is_about_events {
+                add_events(&mut dice, &record_type, &mut fields);
+            }
             (Record { name: format!("r{number}"), record_type }, fields)
         });
         let records: Vec<_> = records.collect();
@@ -86,7 +96,8 @@ impl Random {
             // Writing to a text never fails.
             let _ = writeln!(database, "record({}, \"$(P){}\") {{", record.record_type, record.name);
             for (field, value) in fields {
-                let _ = writeln!(database, "    field({field}, \"{value}\")");
+                let quote = if value.starts_with('{') { "" } else { "\"" };
+                let _ = writeln!(database, "    field({field}, {quote}{value}{quote})");
             }
             database += "}\n";
         }
@@ -143,6 +154,7 @@ fn is_about(step: &Step, record: &str) -> bool {
         Step::Put(argument) | Step::Write(argument) | Step::Get(argument) => {
             argument.pv.split('.').next() == Some(record)
         }
+        Step::Request { pv, .. } => pv.split('.').next() == Some(record),
         Step::Acknowledge(pv, ..) => pv == record,
         Step::Wait(_) => false,
     }
@@ -171,6 +183,27 @@ fn fields(dice: &mut Dice, record_type: &str) -> Vec<(String, String)> {
     set
 }
 
+/// Makes a record post events, or process when some are posted.
+fn add_events(dice: &mut Dice, record_type: &str, fields: &mut Vec<(String, String)>) {
+    let mut set = |field: &str, value: &str| {
+        fields.retain(|(other, _)| other != field);
+        fields.push((field.into(), value.into()));
+    };
+    let event = *dice.one_of(EVENTS);
+    match record_type {
+        "event" => set("VAL", event),
+        "calcout" => set("OEVT", event),
+        "calc" | "longin" => {
+            set("SCAN", "Event");
+            set("EVNT", event);
+            if record_type == "calc" {
+                set("CALC", "VAL+1");
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Where a value is given to a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -187,14 +220,19 @@ fn value(dice: &mut Dice, record_type: &str, field: &str, place: Place) -> Optio
         _ if place == Place::Put && dice.below(8) == 0 => Some(dice.one_of(&WILD).to_string()),
         Domain::Number if place == Place::File => Some(dice.one_of(&NUMBERS[..N_WHOLE]).to_string()),
         Domain::OneOf(choices) => Some(dice.one_of(choices).to_string()),
-        Domain::Link(modifiers) => Some(link(dice, modifiers)),
+        // INAV and its like begin to follow such a link at another time: see the page on differences.
+        Domain::Link(modifiers) if record_type == "calcout" && place == Place::Put => Some(link(dice, modifiers, "")),
+        Domain::Link(modifiers) => Some(link(dice, modifiers, "$(P)nobody")),
         Domain::Number => Some(dice.one_of(&NUMBERS).to_string()),
     }
 }
 
-fn link(dice: &mut Dice, modifiers: &[&str]) -> String {
-    if dice.below(8) == 0 {
-        return dice.one_of(&["", "1", "-2.5", "7", "$(P)nobody"]).to_string();
+/// `unreached`: one that leads nowhere.
+fn link(dice: &mut Dice, modifiers: &[&str], unreached: &str) -> String {
+    match dice.below(16) {
+        0 | 1 => return dice.one_of(&["", "1", "-2.5", "7", unreached]).to_string(),
+        2 => return json_link(dice, modifiers),
+        _ => {}
     }
     let record = dice.below(RECORDS as u64);
     let field = dice.one_of(&["", "", "", "", ".SEVR", ".PROC", ".STAT", ".VAL", ".DESC", ".UDF"]);
@@ -203,12 +241,52 @@ fn link(dice: &mut Dice, modifiers: &[&str]) -> String {
     if modifiers.is_empty() { format!("$(P)r{record}") } else { format!("$(P)r{record}{field}{modifiers}{alarms}") }
 }
 
+/// Whether a field with this name holds a link, whatever the type of the record.
+fn is_link(field: &str) -> bool {
+    const NAMES: [&str; 8] = ["FLNK", "SDIS", "TSEL", "SIOL", "SIML", "SELL", "NVL", "SUBL"];
+    let is_numbered = |prefix: &str| field.strip_prefix(prefix).is_some_and(|rest| rest.len() <= 1);
+    // INAA to INUU are those of aSub.
+    let is_doubled =
+        field.strip_prefix("IN").is_some_and(|rest| rest.len() == 2 && rest.as_bytes()[0] == rest.as_bytes()[1]);
+    NAMES.contains(&field) || is_doubled || ["INP", "OUT", "DOL", "LNK"].into_iter().any(is_numbered)
+}
+
+/// A link to something else than a PV; none where a link only processes.
+fn json_link(dice: &mut Dice, modifiers: &[&str]) -> String {
+    const CONSTANTS: [&str; 4] = ["{const:5}", "{const:-2.5}", "{const:[1,2,3]}", "{const:\"a text\"}"];
+    const FORMULAS: [&str; 2] = ["7", "2*3.5"];
+    let is_process_only = modifiers == [""];
+    match dice.below(3) {
+        _ if is_process_only => String::new(),
+        // The others give values and take none.
+        0 | 1 if modifiers == OUT => "{state:\"$(P)s\"}".into(),
+        0 => dice.one_of(&CONSTANTS).to_string(),
+        1 => format!("{{calc:{{expr:\"{}\"}}}}", dice.one_of(&FORMULAS)),
+        _ => "{state:\"$(P)s\"}".into(),
+    }
+}
+
+/// A value of any DBR type, of VAL or of any field.
+fn request(dice: &mut Dice, record: &Record) -> Step {
+    let field = dice.one_of(&fields_of(&record.record_type)).clone();
+    let is_value = dice.below(2) == 0;
+    let pv = if is_value { record.name.clone() } else { format!("{}.{field}", record.name) };
+    let way = if dice.below(3) == 0 { Way::Subscribe } else { Way::Read };
+    let dbr = match dice.below(39) as u16 {
+        // softIoc gives no number for a link: see the page on differences.
+        dbr if is_link(&field) && !is_value && dbr < 35 => dbr / 7 * 7,
+        dbr => dbr,
+    };
+    Step::Request { pv, way, dbr: DbrType(dbr), count: *dice.one_of(&[0, 1, 1, 2, 5]) }
+}
+
 /// What may be refused is written without waiting: softIoc processes a record even when it refuses a put that waits,
 /// and from then on both would differ.
 fn step(dice: &mut Dice, record: &Record) -> Step {
     let name = &record.name;
     let kinds = [Kind::Text, Kind::Text, Kind::F64, Kind::I32, Kind::I16, Kind::Enum, Kind::F32];
-    match dice.below(11) {
+    match dice.below(15) {
+        11.. => request(dice, record),
         0 => {
             let which = *dice.one_of(&[Acknowledge::Transient, Acknowledge::Severity]);
             // Other numbers for ACKT are on the page on differences.
@@ -230,9 +308,9 @@ fn step(dice: &mut Dice, record: &Record) -> Step {
                 (_, Kind::Text) => dice.one_of(&WILD).to_string(),
                 ("waveform" | "aai" | "aao" | "subArray", _) => {
                     let n_elements = dice.below(8);
-                    (0..n_elements).map(|_| dice.one_of(&NUMBERS).to_string()).collect::<Vec<_>>().join(" ")
+                    (0..n_elements).map(|_| number(dice)).collect::<Vec<_>>().join(" ")
                 }
-                _ => dice.one_of(&NUMBERS).to_string(),
+                _ => number(dice).to_string(),
             };
             Step::Write(Argument { pv: name.clone(), kind, text })
         }
@@ -246,6 +324,12 @@ fn step(dice: &mut Dice, record: &Record) -> Step {
             }
         }
     }
+}
+
+/// A number, one in eight beyond the range of some kinds.
+fn number(dice: &mut Dice) -> &'static str {
+    let choices = if dice.below(8) == 0 { &HUGE[..] } else { &NUMBERS };
+    dice.one_of::<&str>(choices)
 }
 
 /// splitmix64: one seed, one sequence.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use fodo_data::{EventMask, Kind, Reading, Scalar, Value};
+use fodo_ca::dbr::{self, DbrType};
+use fodo_data::{EventMask, Kind, Meta, Reading, Scalar, Value};
 use fodo_net::{Channel, ClientConfig, Context, Error, Monitor, MonitorEvent, MonitorOptions, Request, many};
 
-use super::acknowledge::acknowledge;
-use super::step::{Argument, Step, value_of};
-use super::{Case, fields_of};
+use super::step::{Acknowledge, Argument, Step, value_of};
+use super::{Case, fields_of, raw};
 use crate::Failure;
 use crate::client::OPERATION_DURATION_MAX;
 use crate::server::Server;
@@ -121,7 +121,7 @@ impl Side {
             }
             Step::Write(Argument { pv, kind, text }) => {
                 let value = value_of(*kind, &text.replace("$(P)", &stage.prefix))?;
-                Ok(outcome(channel(pv)?.put_unconfirmed(value, OPERATION_DURATION_MAX)))
+                raw::write(self.server.address(), &format!("{}{pv}", stage.prefix), dbr::put_type(&value), value)
             }
             Step::Get(Argument { pv, kind, text }) => {
                 let count = text.parse().unwrap_or_default();
@@ -131,8 +131,18 @@ impl Side {
                     Err(error) => Ok(outcome(Err(error))),
                 }
             }
+            Step::Request { pv, way, dbr, count } => {
+                let show = |reading: &Reading| described(reading, &stage.prefix);
+                raw::read(self.server.address(), &format!("{}{pv}", stage.prefix), *way, *dbr, *count, &show)
+            }
             Step::Acknowledge(pv, which, number) => {
-                acknowledge(self.server.address(), &format!("{}{pv}", stage.prefix), *which, *number)
+                let dbr = match which {
+                    Acknowledge::Transient => DbrType::PUT_ACKT,
+                    Acknowledge::Severity => DbrType::PUT_ACKS,
+                };
+                // Without completion, which would have to wait for a record that is active.
+                let value = Value::Scalar(Scalar::Enum(*number));
+                raw::write(self.server.address(), &format!("{}{pv}", stage.prefix), dbr, value)
             }
             Step::Wait(seconds) => {
                 // Time is what the step is about.
@@ -219,6 +229,17 @@ fn told(reading: &Reading, prefix: &str) -> String {
     format!("{} {}/{}", shown(&reading.value, prefix), reading.alarm.status, reading.alarm.severity)
 }
 
+/// Value, alarm and properties.
+fn described(reading: &Reading, prefix: &str) -> String {
+    let mut text = told(reading, prefix);
+    if let Some(meta) = &reading.meta {
+        let Meta { units, precision, display, alarm, warning, control, labels, acknowledge, .. } = &**meta;
+        let limits = [display, alarm, warning, control].map(|limits| format!("{}..{}", limits.low, limits.high));
+        text += &format!(" {units:?} {precision} {limits:?} {labels:?} {acknowledge:?}");
+    }
+    text
+}
+
 /// A value; the prefix is left out.
 fn shown(value: &Value, prefix: &str) -> String {
     let text = match value {
@@ -244,6 +265,7 @@ fn element(scalar: &Scalar) -> String {
         Scalar::U64(number) => number.to_string(),
         Scalar::F32(number) => format!("{number:?}"),
         Scalar::F64(number) => format!("{number:?}"),
-        Scalar::Text(text) => format!("{:?}", text.to_str()),
+        // Whether NaN has a sign depends on how it came about.
+        Scalar::Text(text) => format!("{:?}", text.to_str().replace("-nan", "nan")),
     }
 }

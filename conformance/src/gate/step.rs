@@ -1,12 +1,23 @@
 //! What can be done to both.
 
+use fodo_ca::dbr::DbrType;
 use fodo_data::{Kind, Value};
 
-use super::acknowledge::Acknowledge;
+use super::raw::Way;
 use crate::Failure;
+
+/// Which of the two is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// ACKT: whether alarms that have gone by themselves still want to be acknowledged.
+    Transient,
+    /// ACKS: up to which severity they are.
+    Severity,
+}
 
 /// One step. Names are those of records and fields without the prefix.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the names of the fields say it")]
 pub enum Step {
     /// From now on the events of a field are compared, for each of the four masks.
     Watch(String),
@@ -16,6 +27,8 @@ pub enum Step {
     Write(Argument),
     /// Reads as this kind; the text says how many elements, if not as many as there are.
     Get(Argument),
+    /// Requests a value as any DBR type, by a read or by the first update of a subscription; 0: as many elements as there are.
+    Request { pv: String, way: Way, dbr: DbrType, count: u32 },
     /// Acknowledges alarms: ACKT or ACKS, and the number.
     Acknowledge(String, Acknowledge, u16),
     /// Time passes, on both at once.
@@ -46,7 +59,7 @@ const KINDS: [(&str, Kind); 7] = [
 
 impl Step {
     /// Reads `put PV VALUE`, `put PV as KIND VALUE`, the same with `write`, `process RECORD`, `get PV as KIND [COUNT]`,
-    /// `watch PV`, `ackt RECORD NUMBER`, `acks RECORD NUMBER` or `wait SECONDS`.
+    /// `read PV DBR COUNT`, `subscribe PV DBR COUNT`, `watch PV`, `ackt RECORD NUMBER`, `acks RECORD NUMBER` or `wait SECONDS`.
     pub fn parse(line: &str) -> Result<Step, Failure> {
         let unknown = || format!("\"{line}\" is no step");
         let (verb, rest) = line.split_once(' ').ok_or_else(unknown)?;
@@ -59,6 +72,13 @@ impl Step {
             "write" => Ok(Step::Write(argument)),
             "process" => Ok(Step::Put(Argument { pv: format!("{pv}.PROC"), kind: Kind::Text, text: "1".into() })),
             "get" => Ok(Step::Get(argument)),
+            "read" | "subscribe" => {
+                let way = if verb == "read" { Way::Read } else { Way::Subscribe };
+                let (dbr, count) = argument.text.split_once(' ').ok_or_else(unknown)?;
+                let dbr = DbrType(dbr.parse().map_err(|_| unknown())?);
+                let count = count.parse().map_err(|_| unknown())?;
+                Ok(Step::Request { pv: argument.pv, way, dbr, count })
+            }
             "ackt" | "acks" => {
                 let which = if verb == "ackt" { Acknowledge::Transient } else { Acknowledge::Severity };
                 Ok(Step::Acknowledge(argument.pv, which, argument.text.parse().map_err(|_| unknown())?))
@@ -82,6 +102,8 @@ impl Step {
             Step::Put(argument) => written("put", argument),
             Step::Write(argument) => written("write", argument),
             Step::Get(argument) => written("get", argument),
+            Step::Request { pv, way: Way::Read, dbr, count } => format!("read {pv} {} {count}", dbr.0),
+            Step::Request { pv, way: Way::Subscribe, dbr, count } => format!("subscribe {pv} {} {count}", dbr.0),
             Step::Acknowledge(pv, Acknowledge::Transient, number) => format!("ackt {pv} {number}"),
             Step::Acknowledge(pv, Acknowledge::Severity, number) => format!("acks {pv} {number}"),
             Step::Wait(seconds) => format!("wait {seconds}"),
@@ -118,6 +140,8 @@ mod tests {
             "put r as double 1 NaN",
             "write r.OUT x PP",
             "get r as short 3",
+            "read r.DESC 38 0",
+            "subscribe r 24 2",
             "acks r 2",
             "wait 0.5",
         ] {

@@ -19,8 +19,11 @@ const N_HELD: usize = 40;
 /// Bytes of a half-sent put among random faults.
 const HALF_SENT_BYTES: usize = 4 << 20;
 
+/// A name for the log, and what the hostile client does.
+type Fault = (&'static str, fn(&mut Hostile<'_>));
+
 /// Every fault with its name.
-pub const FAULTS: [(&str, fn(&mut Hostile<'_>)); 15] = [
+pub const FAULTS: [Fault; 15] = [
     ("another protocol", |hostile| hostile.say(b"GET / HTTP/1.1\r\n\r\n")),
     ("random bytes", |hostile| {
         let bytes = hostile.chance.bytes(200);

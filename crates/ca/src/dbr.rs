@@ -264,13 +264,16 @@ fn encode_meta(dbr: DbrType, meta: &Meta, out: &mut Vec<u8>) {
     let controlled = [control.high, control.low];
     let n_controlled = if dbr.level() == Some(Level::Control) { 2 } else { 0 };
     for &limit in shown.iter().chain(&controlled[..n_controlled]) {
-        match kind {
-            Some(Kind::I16) => out.extend_from_slice(&(limit as i16).to_be_bytes()),
-            Some(Kind::U8) => out.push(limit as i64 as u8),
-            Some(Kind::I32) => out.extend_from_slice(&(limit as i32).to_be_bytes()),
-            Some(Kind::F32) => out.extend_from_slice(&(limit as f32).to_be_bytes()),
-            _ => out.extend_from_slice(&limit.to_be_bytes()),
-        }
+        // Base brings whole ones through 32 bits, and gives 0 for what is not finite.
+        let whole = || Scalar::F64(if limit.is_finite() { limit } else { 0.0 });
+        let converted = match kind {
+            Some(Kind::F32) => Scalar::F64(limit).to_kind(Kind::F32, None),
+            Some(kind @ (Kind::I16 | Kind::I32)) => whole().to_kind(kind, None),
+            Some(Kind::U8) => whole().to_kind(Kind::I8, None),
+            _ => Ok(Scalar::F64(limit)),
+        };
+        // Numbers are always converted.
+        converted.iter().for_each(|limit| put_scalar(limit, out));
     }
 }
 
@@ -355,16 +358,26 @@ impl Wire {
 pub fn wire(dbr: DbrType, reading: &Reading) -> Result<Wire, ConvertError> {
     let Some(kind) = dbr.kind() else { return Err(ConvertError::Empty) };
     let meta = reading.meta.as_deref();
-    Ok(match (&reading.value, kind) {
-        // A text asked for as characters is a long string, with its NUL.
-        (Value::Scalar(Scalar::Text(text)), Kind::U8) => {
-            let bytes = text.as_bytes().iter().copied().chain([0]).collect();
-            Wire::Array(Array::U8(Arc::new(bytes)))
-        }
-        (Value::Array(array @ Array::I8(_)), Kind::U8) => Wire::Array(array.clone()),
-        (Value::Scalar(scalar), kind) => Wire::Scalar(scalar.to_kind(kind, meta)?),
-        (Value::Array(array), kind) => Wire::Array(array.to_kind(kind, meta)?),
+    let kind = element_kind(&reading.value, kind, meta)?;
+    Ok(match &reading.value {
+        Value::Scalar(scalar) => Wire::Scalar(scalar.to_kind(kind, meta)?),
+        Value::Array(array) => Wire::Array(array.to_kind(kind, meta)?),
     })
+}
+
+/// The kind to which elements are converted to be sent as `to`.
+///
+/// Source: EPICS Base 7.0, dbConvert and dbFastLinkConvert: characters have a sign, a single text is no state, and no state is a
+/// text where none has a name.
+fn element_kind(value: &Value, to: Kind, meta: Option<&Meta>) -> Result<Kind, ConvertError> {
+    let has_names = || meta.is_some_and(|meta| !meta.labels.is_empty() || meta.unlabelled.is_some());
+    match (value.kind(), to) {
+        (Kind::Text | Kind::I8, Kind::U8) => Ok(Kind::I8),
+        (Kind::Text, Kind::Enum) if value.len() == 1 => Err(ConvertError::NoSuchState(Text::EMPTY)),
+        (Kind::Text, Kind::Enum) => Ok(Kind::U16),
+        (Kind::Enum, Kind::Text) if !value.is_empty() && !has_names() => Err(ConvertError::NoSuchState(Text::EMPTY)),
+        _ => Ok(to),
+    }
 }
 
 /// Appends the payload, padded to 8 bytes with zeros, and says how many elements it holds.

@@ -130,12 +130,12 @@ impl Circuit {
                 let header = |bytes, count| Answer::ReadNotify { dbr, count, status, ioid }.header(bytes);
                 match self.inner.outbox.push_value(dbr, count, reading, header) {
                     Ok(()) => return,
-                    Err(_) => Eca::NOCONVERT,
+                    Err(_) => Eca::GETFAIL,
                 }
             }
             (Ok(reading), ReadReply::Plain(ioid)) => match self.inner.answer_plain(sid, dbr, count, ioid, reading) {
                 Ok(()) => return,
-                Err(_) => Eca::NOCONVERT,
+                Err(_) => Eca::GETFAIL,
             },
         };
         match reply {

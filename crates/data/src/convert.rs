@@ -38,27 +38,29 @@ impl std::error::Error for ConvertError {}
 /// Halves round away from zero. A precision that makes no sense counts as 17.
 /// Source: EPICS Base 7.0, cvtDoubleToString; compared with softIoc 7.0.10.
 pub fn format_f64(number: f64, precision: i16) -> String {
-    format_real(number, precision, 7)
+    format_real(number, precision, 7, 1e16)
 }
 
-/// As [`format_f64`], in one column less, as Base has it for this kind.
+/// As [`format_f64`], but scientific from 1e8 on, and then in one column less, as Base has it for this kind.
 pub fn format_f32(number: f32, precision: i16) -> String {
-    format_real(f64::from(number), precision, 6)
+    let number = f64::from(number);
+    format_real(number, precision, 6, 1e8_f64.next_down())
 }
 
-/// `n_columns`: how many more than digits what is aligned has.
-fn format_real(number: f64, precision: i16, n_columns: usize) -> String {
+/// `n_columns`: how many more than digits what is aligned has. `fixed_max`: from beyond this size on it is scientific.
+fn format_real(number: f64, precision: i16, n_columns: usize, fixed_max: f64) -> String {
     const DIGITS_MAX: u16 = 17;
     let digits = usize::from(u16::try_from(precision).map_or(DIGITS_MAX, |digits| digits.min(DIGITS_MAX)));
-    if number.is_nan() && digits <= 8 {
-        return "nan".into();
-    }
     if !number.is_finite() {
-        let text = number.to_string().to_lowercase();
+        let sign = if number.is_sign_negative() { "-" } else { "" };
+        let text = format!("{sign}{}", if number.is_nan() { "nan" } else { "inf" });
+        if number.is_nan() && digits <= 8 {
+            return text;
+        }
         return format!("{text:>0$}", digits + n_columns);
     }
     let size = number.abs();
-    if digits > 8 || size > 1e16 {
+    if digits > 8 || size > fixed_max {
         return format!("{:>1$}", format_exponent(number, digits), digits + n_columns);
     }
     if size > 1e7 {
@@ -122,7 +124,7 @@ pub fn number_at_start(text: &str) -> Result<(f64, usize), ConvertError> {
         None => digits_at_start(unsigned, text)?,
     };
     let sign = if trimmed.starts_with('-') { -1.0 } else { 1.0 };
-    Ok((sign * size, text.len() - unsigned.len() + n_bytes))
+    Ok((size.copysign(sign), text.len() - unsigned.len() + n_bytes))
 }
 
 /// `inf`, `infinity`, `nan` and `nan(...)`, in either case.
@@ -154,6 +156,14 @@ fn digits_at_start(unsigned: &str, text: &str) -> Result<(f64, usize), ConvertEr
         return Err(ConvertError::OutOfRange(text.into()));
     }
     Ok((size, digits.len()))
+}
+
+/// As [`parse_f64`]; what is too large or too small for the kind is out of range, as in Base.
+fn parse_f32(text: &Text) -> Result<f32, ConvertError> {
+    let number = parse_f64(text)?;
+    let is_too_small = number > 0.0 && number <= f32::MIN_POSITIVE.into();
+    let is_too_large = number.is_finite() && number.abs() >= f32::MAX.into();
+    if is_too_small || is_too_large { Err(ConvertError::OutOfRange(text.clone())) } else { Ok(number as f32) }
 }
 
 /// The part of a text that is a decimal number with a point and an exponent.
@@ -293,8 +303,8 @@ impl Scalar {
         }
     }
 
-    /// As another kind. Floating point numbers are cut towards zero and held to the kind's range;
-    /// whole numbers wrap, as C's casts do; texts are parsed, and name states of `meta` for enums.
+    /// As another kind. Floating point numbers are cut towards zero; one that is out of range becomes what softIoc on x86-64
+    /// makes of it. Whole numbers wrap, as C's casts do; texts are parsed, and name states of `meta` for enums.
     pub fn to_kind(&self, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, ConvertError> {
         if self.kind() == kind {
             return Ok(self.clone());
@@ -317,15 +327,33 @@ fn cast(number: &Scalar, kind: Kind) -> Scalar {
     }
 }
 
-/// A floating point number as another kind, cut towards zero: through 32 bits for short kinds, so
-/// that -1 becomes all bits, as C's casts do on most machines. What they leave open is held to range.
+/// A floating point number as another kind, cut towards zero: through 32 bits for short kinds, so that -1 becomes all bits.
+///
+/// What the C language leaves open is as the instructions of x86-64 have it, so that values are those of softIoc there on every
+/// processor: out of range and NaN are the most negative number of the kind that the cast goes through.
+///
+/// Source: EPICS Base 7.0, dbConvert and epicsConvertDoubleToFloat; compared with softIoc 7.0.10.
 fn cut(number: f64, kind: Kind) -> Scalar {
+    const SIGN: u64 = 1 << 63;
     match kind {
-        Kind::I8 | Kind::U8 | Kind::I16 | Kind::U16 | Kind::Enum => wrap(&Scalar::I32(number as i32), kind),
-        Kind::U32 if number < 0.0 => wrap(&Scalar::I64(number as i64), kind),
-        Kind::U64 if number < 0.0 => Scalar::U64(number as i64 as u64),
+        Kind::I8 | Kind::U8 | Kind::I16 | Kind::U16 | Kind::Enum | Kind::I32 => {
+            let is_in_range = number > f64::from(i32::MIN) - 1.0 && number < -f64::from(i32::MIN);
+            wrap(&Scalar::I32(if is_in_range { number as i32 } else { i32::MIN }), kind)
+        }
+        Kind::U32 | Kind::I64 => wrap(&Scalar::I64(cut_to_i64(number)), kind),
+        Kind::U64 if number >= SIGN as f64 => Scalar::U64(cut_to_i64(number - SIGN as f64).cast_unsigned() ^ SIGN),
+        Kind::U64 => Scalar::U64(cut_to_i64(number).cast_unsigned()),
+        Kind::F32 if number.is_finite() && number != 0.0 => {
+            let size = number.abs().clamp(f32::MIN_POSITIVE.into(), f32::MAX.into());
+            Scalar::F32(size.copysign(number) as f32)
+        }
         kind => wrap(&Scalar::F64(number), kind),
     }
+}
+
+fn cut_to_i64(number: f64) -> i64 {
+    let limit = -(i64::MIN as f64);
+    if number >= -limit && number < limit { number as i64 } else { i64::MIN }
 }
 
 fn wrap(number: &Scalar, kind: Kind) -> Scalar {
@@ -364,15 +392,15 @@ fn text_to_kind(text: &Text, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, 
     }
     Ok(match kind {
         Kind::F64 => Scalar::F64(parse_f64(text)?),
-        Kind::F32 => Scalar::F32(parse_f64(text)? as f32),
+        Kind::F32 => Scalar::F32(parse_f32(text)?),
         Kind::I8 => signed!(I8, i8),
         Kind::I16 => signed!(I16, i16),
         Kind::I32 => signed!(I32, i32),
         Kind::I64 => signed!(I64, i64),
         Kind::U8 => unsigned!(U8, u8),
         Kind::U16 => unsigned!(U16, u16),
-        // For these two, and no others, Base takes decimals and exponents.
-        Kind::U32 | Kind::U64 if is_decimal(text) => cut(parse_f64(text)?, kind),
+        // For this one, and no other, Base takes decimals and exponents.
+        Kind::U32 if is_decimal(text) => cut(parse_f64(text)?, kind),
         Kind::U32 => unsigned!(U32, u32),
         Kind::U64 => unsigned!(U64, u64),
         Kind::Enum => Scalar::Enum(state(text, meta)?),
@@ -580,7 +608,34 @@ mod tests {
         assert_eq!(cut(70000.0, Kind::Enum), Ok(Scalar::Enum(4464)));
         assert_eq!(cut(3e9, Kind::U32), Ok(Scalar::U32(3_000_000_000)));
         assert_eq!(cut(-1.0, Kind::U32), Ok(Scalar::U32(u32::MAX)));
-        assert_eq!(cut(3e9, Kind::I32), Ok(Scalar::I32(i32::MAX)));
-        assert_eq!(cut(f64::NAN, Kind::I32), Ok(Scalar::I32(0)));
+        assert_eq!(cut(3e9, Kind::I32), Ok(Scalar::I32(i32::MIN)));
+        assert_eq!(cut(-2147483648.9, Kind::I32), Ok(Scalar::I32(i32::MIN)));
+        assert_eq!(cut(f64::NAN, Kind::I32), Ok(Scalar::I32(i32::MIN)));
+        assert_eq!(cut(3e9, Kind::I16), Ok(Scalar::I16(0)));
+        assert_eq!(cut(1e10, Kind::U32), Ok(Scalar::U32(1_410_065_408)));
+        assert_eq!(cut(1e19, Kind::I64), Ok(Scalar::I64(i64::MIN)));
+        assert_eq!(cut(1e19, Kind::U64), Ok(Scalar::U64(10_000_000_000_000_000_000)));
+        assert_eq!(cut(1e30, Kind::U64), Ok(Scalar::U64(0)));
+        assert_eq!(cut(f64::NAN, Kind::U64), Ok(Scalar::U64(1 << 63)));
+    }
+
+    #[test]
+    fn a_double_beyond_the_range_of_a_float_is_its_largest_or_smallest() {
+        let float = |number: f64| Scalar::F64(number).to_kind(Kind::F32, None);
+
+        assert_eq!(float(1e300), Ok(Scalar::F32(f32::MAX)));
+        assert_eq!(float(-1e300), Ok(Scalar::F32(f32::MIN)));
+        assert_eq!(float(-1e-50), Ok(Scalar::F32(-f32::MIN_POSITIVE)));
+        assert_eq!(float(f64::INFINITY), Ok(Scalar::F32(f32::INFINITY)));
+        assert_eq!(float(0.0), Ok(Scalar::F32(0.0)));
+        assert_eq!(Scalar::Text("1e39".into()).to_kind(Kind::F32, None), Err(ConvertError::OutOfRange("1e39".into())));
+    }
+
+    #[test]
+    fn a_float_prints_in_fixed_notation_below_1e8_and_in_scientific_from_there_on() {
+        assert_eq!(format_f32(99_999_992.0, 3), "99999992.000");
+        assert_eq!(format_f32(1e8, 0), " 1e+08");
+        assert_eq!(format_f32(-1e9, 3), "-1.000e+09");
+        assert_eq!(format_f32(-f32::NAN, 3), "-nan");
     }
 }

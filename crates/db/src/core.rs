@@ -116,10 +116,12 @@ impl Core {
         Some((FieldRef { record, field }, rest))
     }
 
-    /// A text or a link as an array of characters.
+    /// A text, the first of an array of texts, or a link as an array of characters.
     pub(crate) fn as_characters(&self, FieldRef { record, field }: FieldRef) -> Option<FieldRef> {
-        let row = row(self.cell(record)?.record_type().rows, field).filter(|_| field != RTYP)?;
-        let is_text = row.dbf == Dbf::String || row.dbf.is_link();
+        let cell = self.cell(record)?;
+        let row = row(cell.record_type().rows, field).filter(|_| field != RTYP)?;
+        let is_text_array = || matches!(cell.own_facts(field).0, Some((Kind::Text, _)));
+        let is_text = row.dbf == Dbf::String || row.dbf.is_link() || row.dbf == Dbf::Array && is_text_array();
         is_text.then_some(FieldRef { record, field: field | LONG_STRING })
     }
 
@@ -151,6 +153,7 @@ impl Core {
             return Facts { kind: Kind::Text, count_max: 1, is_read_only: true, record_type };
         };
         let (kind, count_max) = match own {
+            Some((Kind::Text, _)) if field & LONG_STRING != 0 => (Kind::U8, crate::record::array::TEXT_BYTES as u32),
             Some((kind, count_max)) => (kind, count_max),
             None if field & LONG_STRING == 0 => (row.dbf.kind(), 1),
             None if row.dbf.is_link() => (Kind::U8, LINK_TEXT_BYTES),
@@ -196,10 +199,10 @@ impl Core {
         let mut meta = crate::meta::nothing();
         let Some(cell) = self.cell(record) else { return meta };
         let kind = cell.record_type();
-        let Some(row) = row(kind.rows, field) else { return meta };
-        match row.dbf {
+        let Some(own) = row(kind.rows, field) else { return meta };
+        match own.dbf {
             Dbf::Float | Dbf::Double | Dbf::String => meta.precision = UNSAID,
-            Dbf::Menu => meta.labels = labels(row.menu),
+            Dbf::Menu => meta.labels = labels(own.menu),
             Dbf::Device => {
                 meta.labels = labels(kind.devices);
                 let device = with(cell, |body| body.common().device).and_then(|device| device.checked_sub(INERT));
@@ -215,7 +218,10 @@ impl Core {
         }
         if let (Some(Target::Field { record, field, .. }), Some(depth)) = (linked, depth.checked_sub(1)) {
             let there = self.meta_of(record, field, depth);
-            return Meta { control: meta.control, ..there };
+            let target = self.cell(record).and_then(|cell| row(cell.record_type().rows, field));
+            // A text has no precision; the digits are those of a number that becomes one.
+            let precision = if target.is_some_and(|row| row.dbf == Dbf::String) { 0 } else { there.precision };
+            return Meta { control: meta.control, precision, ..there };
         }
         meta
     }

@@ -150,11 +150,14 @@ fn value(record: &mut dyn Record, field: u16) -> Value {
     let Some(slot) = record.slot(field & !LONG_STRING) else { return Value::from("") };
     let value = slot.value();
     match value {
-        Value::Scalar(fodo_data::Scalar::Text(text)) if field & LONG_STRING != 0 => {
-            let mut bytes = text.as_bytes().to_vec();
-            bytes.push(0);
-            Value::from(bytes)
-        }
+        value if field & LONG_STRING != 0 => match value.first() {
+            Some(fodo_data::Scalar::Text(text)) => {
+                let mut bytes = text.as_bytes().to_vec();
+                bytes.push(0);
+                Value::from(bytes)
+            }
+            _ => Value::from(Vec::<u8>::new()),
+        },
         Value::Scalar(fodo_data::Scalar::Enum(number)) if record.record_type().value == field => {
             // An mbbo without states is a plain number.
             match record.value_facts() {

@@ -187,7 +187,7 @@ pub(crate) fn monitor<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
 }
 
 /// What Base keeps a text in.
-const TEXT_BYTES: usize = 40;
+pub(crate) const TEXT_BYTES: usize = 40;
 
 /// What HASH says of an array as it lies in memory.
 ///
