@@ -16,8 +16,8 @@ use crate::{Over, PATIENCE, eventually};
 /// Where a neighbour is that is not hostile.
 const OTHER_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// Where the silent connections come from.
-const HOSTILE_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 1);
+/// How long a new client on another host may take to have a channel. The target is a second; this is for a busy machine.
+const SERVED_MAX: Duration = Duration::from_secs(5);
 
 /// Clients that send puts by halves.
 const N_PUTS: usize = 40;
@@ -96,29 +96,32 @@ fn row_81_silent_connections_leave_room_for_other_hosts_and_for_the_files_of_the
     let kept = ioc.context().channel("f:kept").expect("a channel");
     kept.connect(PATIENCE).expect("it is there");
 
-    {
+    for hosts in [1, 3] {
+        let addresses = (1..=hosts).map(|n| Ipv4Addr::new(127, 0, 1, n));
         let mut silent = Vec::new();
         let latencies = beside_a_neighbour(&ioc, || {
-            silent.extend((0..N_DESCRIPTORS).map(|_| connected_from(HOSTILE_HOST, ioc.server)));
+            let connections = addresses.flat_map(|own| (0..N_DESCRIPTORS).map(move |_| own));
+            silent.extend(connections.map(|own| connected_from(own, ioc.server)));
             // As long as it takes the neighbour to ask a few hundred times.
             std::thread::sleep(Duration::from_millis(500));
         });
         let (mut late, served_after) = neighbour.connect();
 
-        println!("silent connections: served after {served_after:?}; {}", latencies.all());
-        assert!(served_after < Duration::from_secs(1), "{served_after:?}");
+        println!("silent connections of {hosts} hosts: served after {served_after:?}; {}", latencies.all());
+        assert!(served_after < SERVED_MAX, "{served_after:?}");
         assert!(ioc.n_files() < N_DESCRIPTORS, "a reserve is left");
-        let value = 1.25;
+        let value = f64::from(hosts) + 0.25;
         kept.put(Value::from(value), PATIENCE).expect("a put");
         eventually("autosave saves", || ioc.has_saved(&value.to_string()));
         let (page, page_after) = ioc.metrics();
-        assert!(page_after < Duration::from_secs(1), "the metrics take {page_after:?}");
-        assert!(page.contains("fodo_clients_without_channel_of_host{host=\"127.0.1.1\""), "{page}");
+        assert!(page_after < SERVED_MAX, "the metrics take {page_after:?}");
+        assert!(page.contains("fodo_clients_without_channel_of_host{host=\"127.0.1."), "{page}");
         assert!(ioc.log().contains("without a channel is closed"), "{}", ioc.log());
         late.say(&[echo()]);
         late.until(|answer| matches!(answer, Answer::Echo {}));
     }
-    let _silent: Vec<Raw> = (0..N_DESCRIPTORS).map(|_| connected_from(HOSTILE_HOST, ioc.server)).collect();
+    let _silent: Vec<Raw> =
+        (0..N_DESCRIPTORS).map(|_| connected_from(Ipv4Addr::new(127, 0, 1, 1), ioc.server)).collect();
     ioc.make_rules_stricter();
     eventually("stricter rules hold", || kept.put(Value::from(9.0), PATIENCE).is_err());
     drop(kept);

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::config::Quotas;
 use crate::limit;
+use crate::process::ProcessFacts;
 use crate::sync::lock;
 
 /// The hosts that have clients here.
@@ -23,6 +24,7 @@ pub(super) struct Hosts {
 #[derive(Debug, Default)]
 struct Clients {
     hosts: HashMap<IpAddr, Host>,
+    n_circuits: usize,
     /// Numbers circuits in the order in which they came to have no channel.
     unused_next: u64,
     /// Circuits that were closed to make room, and that their threads have not seen end yet.
@@ -46,13 +48,13 @@ struct Use {
     queued_bytes: AtomicUsize,
 }
 
-/// Which descriptors clients may have. The system always assigns the lowest that is free, so the number of a new one
-/// shows how many are in use at least.
+/// How many descriptors clients may have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Descriptors {
-    /// From this one on a circuit without a channel is closed for each new one.
-    short_from: usize,
-    /// From this one on no client is accepted.
+    /// Circuits of all clients. A circuit without a channel is closed for each one more.
+    circuits_max: usize,
+    /// From this descriptor on no client is accepted. The system assigns the lowest that is free, so the number of a new
+    /// one shows how many are in use: the process itself has opened more than was kept for it.
     none_from: usize,
     /// Circuits that may be under way to their end at once: a quarter of what is kept.
     evicting_max: usize,
@@ -90,20 +92,27 @@ pub(super) struct Entry {
 }
 
 impl Descriptors {
-    /// For a process that may have so many: an eighth is kept for what the process itself opens, and a half of that
-    /// even while the closing of circuits is under way.
-    pub(super) fn of(limit: usize) -> Descriptors {
+    /// For a process that may have `limit` descriptors and has `n_open`: of the rest an eighth of all is kept for what the
+    /// process itself opens, and a half of that even while the closing of circuits is under way.
+    pub(super) fn of(limit: usize, n_open: usize) -> Descriptors {
         let (least, most) = limit::RESERVED_DESCRIPTORS;
         let n_reserved = (limit / 8).clamp(least, most);
-        let below = |n: usize| limit.saturating_sub(n);
-        let evicting_max = (n_reserved / 4).max(1);
-        Descriptors { short_from: below(n_reserved), none_from: below(n_reserved / 2), evicting_max }
+        Descriptors {
+            circuits_max: limit.saturating_sub(n_reserved + n_open),
+            none_from: limit.saturating_sub(n_reserved / 2),
+            evicting_max: (n_reserved / 4).max(1),
+        }
     }
 
     /// For this process as it is now.
     pub(super) fn of_process() -> Descriptors {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        Descriptors::of(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX))
+        let process = ProcessFacts::now();
+        let number = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok());
+        // Where the system does not report what is open, it is little.
+        Descriptors::of(
+            number(process.n_descriptors_max).unwrap_or(usize::MAX),
+            number(process.n_descriptors).unwrap_or(0),
+        )
     }
 }
 
@@ -141,7 +150,9 @@ impl Hosts {
         let mut clients = lock(&self.clients);
         let known = clients.hosts.entry(peer.ip()).or_default();
         let is_full = known.n_circuits >= self.host_circuits_max();
-        let is_short = descriptor >= self.descriptors.short_from;
+        let is_none_left = descriptor >= self.descriptors.none_from;
+        let n_staying = clients.n_circuits.saturating_sub(clients.n_evicting);
+        let is_short = is_none_left || n_staying >= self.descriptors.circuits_max;
         let evicted = match (is_full, is_short) {
             (true, _) => clients.evict(Some(peer.ip())),
             (false, true) => clients.evict(None),
@@ -149,7 +160,7 @@ impl Hosts {
         };
         self.n_evicted.fetch_add(u64::from(evicted.is_some()), Ordering::Relaxed);
         let refusal = match evicted {
-            _ if descriptor >= self.descriptors.none_from => Some(Refusal::Descriptors),
+            _ if is_none_left => Some(Refusal::Descriptors),
             None if is_full => Some(Refusal::Host),
             None if is_short => Some(Refusal::Descriptors),
             _ => None,
@@ -159,6 +170,7 @@ impl Hosts {
             clients.forget_host_without_circuits(peer.ip());
             return Entry { share: Err(refusal), evicted };
         }
+        clients.n_circuits += 1;
         let known = clients.hosts.entry(peer.ip()).or_default();
         known.n_circuits += 1;
         let use_ = known.use_.clone();
@@ -178,7 +190,7 @@ impl Hosts {
 
     /// Circuits that one host may have: what its quota says, and at most half of the descriptors there are for clients.
     fn host_circuits_max(&self) -> usize {
-        self.quotas.host_circuits.min(self.descriptors.short_from / 2)
+        self.quotas.host_circuits.min(self.descriptors.circuits_max / 2)
     }
 
     /// Counts something that was refused since it would have been too much.
@@ -295,9 +307,10 @@ impl Drop for Share {
             if let Some(number) = self.unused {
                 self.is_evicted |= known.unused.remove(&number).is_none();
             }
-            clients.n_evicting -= usize::from(self.is_evicted);
-            clients.forget_host_without_circuits(self.peer.ip());
         }
+        clients.n_circuits -= 1;
+        clients.n_evicting -= usize::from(self.is_evicted);
+        clients.forget_host_without_circuits(self.peer.ip());
     }
 }
 
@@ -311,8 +324,13 @@ mod tests {
     const THERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 4000);
 
     fn hosts() -> Arc<Hosts> {
+        hosts_with(100)
+    }
+
+    /// For so many circuits of all hosts.
+    fn hosts_with(circuits_max: usize) -> Arc<Hosts> {
         let quotas = Quotas { host_bytes: 1000, host_circuits: 3, ..Quotas::default() };
-        Arc::new(Hosts::new(quotas, Descriptors { short_from: 100, none_from: 110, evicting_max: 2 }))
+        Arc::new(Hosts::new(quotas, Descriptors { circuits_max, none_from: 110, evicting_max: 2 }))
     }
 
     fn stream() -> Arc<TcpStream> {
@@ -387,36 +405,50 @@ mod tests {
 
     #[test]
     fn row_81_when_descriptors_are_short_the_host_with_most_circuits_without_a_channel_loses_its_oldest() {
-        let hosts = hosts();
+        let hosts = hosts_with(6);
         let peer = |port| SocketAddr::new(HERE.ip(), port);
+        let late = SocketAddr::from(([10, 0, 0, 2], 4000));
         let _kept = (used(&hosts, THERE), unused(&hosts, THERE));
-        let _greedy = (unused(&hosts, peer(1)), unused(&hosts, peer(2)));
-        let enter = |descriptor| {
-            let Entry { share, evicted } = hosts.enter(THERE, &stream(), descriptor);
-            (share.err(), evicted)
-        };
+        let _greedy = [1, 2, 3].map(|port| unused(&hosts, peer(port)));
 
-        assert_eq!(enter(99), (None, None), "there are enough");
-        assert_eq!(enter(100), (None, Some(peer(1))));
-        assert_eq!(enter(110).0, Some(Refusal::Descriptors), "the last ones are no client's");
+        let sixth = hosts.enter(late, &stream(), 0);
+        let seventh = hosts.enter(late, &stream(), 0);
+        let beyond = hosts.enter(late, &stream(), 110);
+
+        assert_eq!((sixth.share.is_ok(), sixth.evicted), (true, None), "there is room");
+        assert_eq!((seventh.share.is_ok(), seventh.evicted), (true, Some(peer(1))));
+        assert_eq!(beyond.share.err(), Some(Refusal::Descriptors), "the last ones are no client's");
     }
 
     #[test]
     fn row_81_when_descriptors_are_short_and_every_circuit_has_a_channel_a_new_one_is_refused() {
-        let hosts = hosts();
-        let _used = (used(&hosts, HERE), used(&hosts, THERE));
+        let hosts = hosts_with(4);
+        let late = SocketAddr::from(([10, 0, 0, 2], 4000));
+        let _used = [HERE, HERE, THERE, THERE].map(|peer| used(&hosts, peer));
 
-        assert_eq!(hosts.enter(THERE, &stream(), 100).share.map(drop), Err(Refusal::Descriptors));
+        assert_eq!(refusal(&hosts, late), Some(Refusal::Descriptors));
         assert_eq!((hosts.n_refused(), hosts.n_evicted()), (1, 0));
     }
 
     #[test]
+    fn row_81_circuits_that_are_replaced_all_the_time_stay_as_many() {
+        let hosts = hosts_with(6);
+        let mut all: Vec<Share> = Vec::new();
+        for n in 0..100_u16 {
+            let peer = SocketAddr::from(([10, 0, 0, (n % 3) as u8], n));
+            let Entry { share, evicted } = hosts.enter(peer, &stream(), 0);
+            all.retain(|share| Some(share.peer()) != evicted);
+            all.push(share.unwrap());
+        }
+
+        assert_eq!((all.len(), lock(&hosts.clients).n_circuits), (6, 6));
+    }
+
+    #[test]
     fn an_eighth_of_the_descriptors_is_kept_within_bounds() {
-        for (limit, short_from, none_from) in
-            [(1024, 896, 960), (64, 56, 60), (16, 8, 12), (1 << 20, (1 << 20) - 256, (1 << 20) - 128)]
-        {
-            let Descriptors { short_from: short, none_from: none, .. } = Descriptors::of(limit);
-            assert_eq!((short, none), (short_from, none_from), "{limit}");
+        for (limit, circuits_max, none_from) in [(1024, 876, 960), (64, 36, 60), (16, 0, 12)] {
+            let descriptors = Descriptors::of(limit, 20);
+            assert_eq!((descriptors.circuits_max, descriptors.none_from), (circuits_max, none_from), "{limit}");
         }
     }
 
