@@ -90,7 +90,7 @@ impl Record for Histogram {
                 meta.precision = 2;
             }
             "ULIM" | "LLIM" | "SGNL" | "SVAL" | "WDTH" => meta.precision = self.precision,
-            _ => meta.precision = crate::meta::precision(row, meta.precision),
+            _ => {}
         }
         let span = match row.name {
             "VAL" => Limits { low: self.display_low.into(), high: self.display_high.into() },
