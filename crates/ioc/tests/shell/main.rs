@@ -5,6 +5,7 @@ mod access;
 mod records;
 mod scripts;
 mod values;
+mod values_kept;
 mod words;
 
 use std::io::{self, Write};
