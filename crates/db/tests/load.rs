@@ -72,6 +72,15 @@ fn as_many_bits_as_a_field_has_are_taken_with_a_sign_or_without_one() {
 }
 
 #[test]
+fn a_name_has_at_most_sixty_bytes() {
+    let named = |n_bytes| format!("record(ai, \"{}\") {{}}", "n".repeat(n_bytes));
+
+    assert_eq!(complaints(&named(60), ""), [""; 0]);
+    let told = complaints(&named(61), "");
+    assert!(told[0].starts_with("file.db:1:12: the name is 61 bytes long; 60 are possible\n"), "{told:?}");
+}
+
+#[test]
 fn an_error_names_the_place_and_the_closest_word() {
     assert_eq!(
         complaints("record(ai, \"a\") {\n  field(VLA, 1)\n}\n", ""),
