@@ -94,6 +94,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Posts that are kept for the subscriptions of a PV with up to so many elements.
+fn n_posts(count_max: u32) -> usize {
+    if count_max == 1 { limit::SCALAR_POSTS } else { limit::ARRAY_POSTS }
+}
+
 impl RecordPv {
     fn new(crank: Arc<Crank>, field: FieldRef) -> Arc<RecordPv> {
         let count_max = crank.database().facts(field).count_max;
@@ -109,8 +114,7 @@ impl RecordPv {
     }
 
     fn with(crank: Arc<Crank>, field: FieldRef, count_max: u32, filtered: Option<Box<Filtered>>) -> Arc<RecordPv> {
-        let n_posts = if count_max == 1 { limit::SCALAR_POSTS } else { limit::ARRAY_POSTS };
-        let posts = Posts::new(n_posts);
+        let posts = Posts::new(n_posts(count_max));
         Arc::new_cyclic(|me| RecordPv { crank, field, posts, me: me.clone(), filtered, fed: OnceLock::new() })
     }
 
@@ -232,5 +236,75 @@ pub fn refusal(error: PutError) -> PutRefusal {
         PutError::ReadOnly => PutRefusal::ReadOnly,
         PutError::Unprocessed => PutRefusal::Unprocessed(error.to_string()),
         other => PutRefusal::Rejected(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::Guard;
+    use fodo_db::Loader;
+
+    fn records() -> Records {
+        let mut loader = Loader::default();
+        let text = "record(ai, a) { field(PREC, 3) }\nrecord(waveform, w) { field(FTVL, SHORT) field(NELM, 5) }";
+        loader.load("a.db", "", &mut |_| Ok(text.into())).unwrap();
+        Records::new(Crank::new(loader.finish().unwrap(), Guard::open()))
+    }
+
+    #[test]
+    fn more_posts_are_kept_of_a_scalar_than_of_an_array() {
+        assert!(n_posts(1) > n_posts(2));
+        assert_eq!(n_posts(2), n_posts(1000));
+    }
+
+    #[test]
+    fn a_name_is_served_where_a_record_has_such_a_field() {
+        let records = records();
+
+        for (name, is_served) in [("a", true), ("a.PREC", true), ("a.NOPE", false), ("b", false)] {
+            assert_eq!(records.serves(name), is_served, "{name}");
+            assert_eq!(records.open(name).is_some(), is_served, "{name}");
+        }
+    }
+
+    #[test]
+    fn two_channels_share_a_field_and_one_with_a_filter_is_apart() {
+        let records = records();
+        let open = |name: &str| records.open(name).unwrap();
+
+        let (first, second, filtered) = (open("w"), open("w.VAL"), open("w.[0:1]"));
+
+        assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&first, &filtered));
+        assert_eq!((first.facts().kind, first.facts().count_max, first.facts().class_name), (Kind::I16, 5, "waveform"));
+        assert_eq!(filtered.facts().count_max, 2);
+        assert!(!first.facts().is_read_only && open("a.RTYP").facts().is_read_only);
+    }
+
+    #[test]
+    fn a_filter_that_is_wrong_is_refused_with_a_reason_and_an_unknown_name_without() {
+        let records = records();
+
+        assert!(records.refusal("a.{\"nope\":{}}").is_some_and(|why| why.contains("nope")));
+        assert_eq!((records.refusal("a"), records.refusal("b")), (None, None));
+    }
+
+    #[test]
+    fn a_time_stamp_in_whole_numbers_has_no_digits_after_the_point() {
+        let records = records();
+
+        let seconds = records.open("a.{ts:{num:'sec'}}").unwrap();
+
+        assert_eq!((seconds.facts().kind, seconds.meta().precision), (Kind::U32, 0));
+        assert_eq!(records.open("a").unwrap().meta().precision, 3);
+    }
+
+    #[test]
+    fn only_a_field_that_is_written_through_takes_an_acknowledgement() {
+        let records = records();
+        let acknowledge = |name: &str| records.open(name).unwrap().acknowledge(None, Some(Severity::Major));
+
+        assert!(acknowledge("a").is_ok());
+        assert!(matches!(acknowledge("a.RTYP"), Err(PutRefusal::ReadOnly)));
     }
 }
