@@ -381,23 +381,6 @@ fn a_fields_facts_follow_its_record() {
 }
 
 #[test]
-fn an_array_has_the_kind_and_size_that_its_record_is_configured_with() {
-    let cases = [
-        ("aai", "field(FTVL, LONG) field(NELM, 4)", Kind::I32, 4),
-        ("aao", "field(FTVL, ULONG) field(NELM, 5)", Kind::U32, 5),
-        ("compress", "field(NSAM, 6)", Kind::F64, 6),
-        ("histogram", "field(NELM, 7)", Kind::U32, 7),
-        ("subArray", "field(FTVL, FLOAT) field(MALM, 8) field(NELM, 2)", Kind::F32, 8),
-        ("waveform", "field(FTVL, STRING) field(NELM, 9)", Kind::Text, 9),
-    ];
-    for (record_type, fields, kind, count_max) in cases {
-        let ioc = Ioc::new(&format!("record({record_type}, r) {{ {fields} }}"));
-        let facts = ioc.database.facts(ioc.field("r"));
-        assert_eq!((facts.kind, facts.count_max), (kind, count_max), "{record_type}");
-    }
-}
-
-#[test]
 fn alarms_are_acknowledged() {
     let mut ioc = Ioc::new("record(ai, a) { field(HIGH, 5) field(HSV, MINOR) }");
     ioc.put("a", 6.0, None).unwrap();

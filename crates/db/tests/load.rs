@@ -81,6 +81,23 @@ fn a_name_has_at_most_sixty_bytes() {
 }
 
 #[test]
+fn an_array_has_the_kind_and_size_that_its_record_is_configured_with() {
+    let cases = [
+        ("aai", "field(FTVL, LONG) field(NELM, 4)", Kind::I32, 4),
+        ("aao", "field(FTVL, ULONG) field(NELM, 5)", Kind::U32, 5),
+        ("compress", "field(NSAM, 6)", Kind::F64, 6),
+        ("histogram", "field(NELM, 7)", Kind::U32, 7),
+        ("subArray", "field(FTVL, FLOAT) field(MALM, 8) field(NELM, 2)", Kind::F32, 8),
+        ("waveform", "field(FTVL, STRING) field(NELM, 9)", Kind::Text, 9),
+    ];
+    for (record_type, fields, kind, count_max) in cases {
+        let database = load(&format!("record({record_type}, r) {{ {fields} }}"), "").unwrap();
+        let facts = database.facts(database.field("r").unwrap());
+        assert_eq!((facts.kind, facts.count_max), (kind, count_max), "{record_type}");
+    }
+}
+
+#[test]
 fn an_error_names_the_place_and_the_closest_word() {
     assert_eq!(
         complaints("record(ai, \"a\") {\n  field(VLA, 1)\n}\n", ""),
