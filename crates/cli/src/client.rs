@@ -163,4 +163,49 @@ mod tests {
         assert!(seconds("-1").is_err());
         assert!(seconds("soon").is_err());
     }
+
+    #[test]
+    fn a_type_is_asked_for_by_its_name_and_shown_with_it() {
+        use clap::ValueEnum as _;
+
+        for asked in Asked::value_variants() {
+            let name = asked.to_possible_value().unwrap();
+            assert_eq!(kind_name(asked.kind()), name.get_name());
+        }
+        let others = [Kind::I8, Kind::U16, Kind::U32, Kind::I64, Kind::U64].map(kind_name);
+        assert_eq!(others, ["int8", "uint16", "uint32", "int64", "uint64"]);
+    }
+
+    #[test]
+    fn the_flags_on_values_say_what_is_asked_for_and_how_it_looks() {
+        let flags = ValueFlags {
+            count: Some(3),
+            kind: Some(Asked::Float),
+            meta: true,
+            numeric: false,
+            string: true,
+            full: false,
+        };
+
+        assert_eq!(flags.request(), Request { kind: Some(Kind::F32), detail: Detail::Time, count: 3 });
+        let look = flags.look();
+        assert_eq!((look.with_meta, look.numeric, look.text, look.full), (true, false, true, false));
+        let bare = ValueFlags { count: None, kind: None, meta: false, numeric: true, string: false, full: true };
+        assert_eq!(bare.request(), Request { kind: None, detail: Detail::Time, count: 0 });
+        let look = bare.look();
+        assert_eq!((look.with_meta, look.numeric, look.text, look.full), (false, true, false, true));
+    }
+
+    #[test]
+    fn an_error_at_the_deadline_tells_the_whole_time_that_was_waited() {
+        let deadline = Deadline::after(Duration::from_secs(5));
+        let server = "10.0.0.1:5064".parse().unwrap();
+
+        let missing = deadline.whole(Error::NotFound { pv: "x".into(), after: Duration::ZERO });
+        let silent = deadline.whole(Error::NoAnswer { pv: "x".into(), server, after: Duration::ZERO });
+
+        assert_eq!(missing, Error::NotFound { pv: "x".into(), after: Duration::from_secs(5) });
+        assert_eq!(silent, Error::NoAnswer { pv: "x".into(), server, after: Duration::from_secs(5) });
+        assert!(deadline.left() <= Duration::from_secs(5) && deadline.left() > Duration::from_secs(1));
+    }
 }

@@ -192,4 +192,47 @@ mod tests {
             assert!(EXIT_CODES.contains(&format!("\n  {}  ", exit.code())), "{exit:?} is documented");
         }
     }
+
+    #[test]
+    fn every_error_has_a_code_and_words_with_the_pv_and_the_server() {
+        let (pv, server, after) = ("x:y".to_owned(), "10.0.0.1:5064".parse().unwrap(), Duration::from_millis(1500));
+        let refused = |refusal| Error::Refused { pv: "x:y".into(), server, refusal };
+        let cases = [
+            (Error::NoAnswer { pv: pv.clone(), server, after }, Exit::NoAnswer, "gave no answer within 1.5 s"),
+            (Error::Dropped { pv: pv.clone(), server }, Exit::NoAnswer, "closed the connection before"),
+            (Error::Disconnected { pv: pv.clone(), server }, Exit::NoAnswer, "the circuit to 10.0.0.1:5064 was lost"),
+            (refused(Refusal::Connection), Exit::Refused, "10.0.0.1:5064 answered the search but refuses the TCP"),
+            (refused(Refusal::Channel), Exit::Refused, "refuses the channel"),
+            (refused(Refusal::ReadAccess), Exit::Refused, "no reading"),
+            (refused(Refusal::WriteAccess), Exit::Refused, "no writing"),
+            (refused(Eca::PUTFAIL.into()), Exit::Refused, "10.0.0.1:5064 refused: "),
+            (Error::Misuse { pv: pv.clone(), reason: "too long".into() }, Exit::BadValue, "\"x:y\": too long"),
+            (Error::System { pv: pv.clone(), reason: "no room".into() }, Exit::Other, "no room"),
+            (Error::Closed { pv: pv.clone() }, Exit::Other, "x:y"),
+        ];
+        for (error, exit, words) in cases {
+            assert_eq!(Exit::of(&error), exit, "{error:?}");
+            assert!(explain(&error).contains(words) && explain(&error).contains("x:y"), "{}", explain(&error));
+        }
+        assert_eq!(explain(&Error::Misuse { pv: String::new(), reason: "no name".into() }), "no name");
+        assert!(!explain_refusal(&Eca::PUTFAIL.into()).contains("it says"));
+    }
+
+    #[test]
+    fn every_code_has_a_name_of_its_own() {
+        let all = [Exit::Done, Exit::Other, Exit::NotFound, Exit::NoAnswer, Exit::Refused, Exit::BadValue, Exit::Mixed];
+
+        let names = ["done", "other", "not_found", "no_answer", "refused", "bad_value", "mixed"];
+        assert_eq!(all.map(Exit::class), names);
+    }
+
+    #[test]
+    fn the_help_names_the_variables_of_a_client_and_no_other() {
+        let help = client_environment();
+
+        for name in ["EPICS_CA_ADDR_LIST", "NO_COLOR", "TZ"] {
+            assert!(help.contains(&format!("\n  {name} ")), "{help}");
+        }
+        assert!(!help.contains("EPICS_CAS_"), "{help}");
+    }
 }

@@ -293,4 +293,43 @@ mod tests {
             assert!(KEYS.contains(&format!("\n  {key} ")), "{key} is in the help");
         }
     }
+
+    #[test]
+    fn every_kind_of_number_is_a_number_and_a_state_without_a_label_its_number() {
+        let shown =
+            |value: Value, look: &Look| parsed(reading("x", &of(value, Meta::default()), look))["value"].clone();
+        let scalars = [
+            Scalar::I8(-1),
+            Scalar::U8(2),
+            Scalar::I16(-3),
+            Scalar::U16(4),
+            Scalar::I32(-5),
+            Scalar::U32(6),
+            Scalar::I64(-7),
+            Scalar::U64(8),
+            Scalar::F32(0.5),
+            Scalar::F64(-1.5),
+        ];
+
+        let numbers = scalars.map(|scalar| shown(Value::Scalar(scalar), &look()).as_f64().unwrap());
+
+        assert_eq!(numbers, [-1.0, 2.0, -3.0, 4.0, -5.0, 6.0, -7.0, 8.0, 0.5, -1.5]);
+        assert_eq!(shown(Value::from(f32::INFINITY), &look()), json!("inf"));
+        assert_eq!(shown(Value::Scalar(Scalar::Enum(3)), &look()), json!("3"));
+        assert_eq!(shown(Value::Scalar(Scalar::Enum(3)), &Look { numeric: true, ..look() }), json!(3));
+        assert_eq!(shown(Value::from(vec![1_i16, 2]), &look()), json!([1, 2]));
+    }
+
+    #[test]
+    fn what_a_server_says_of_a_pv_has_its_keys() {
+        let server = "10.0.0.1:5064".parse().unwrap();
+        let said = Facts { server, kind: Kind::F32, count_max: 7, may_read: true, may_write: false };
+
+        assert_eq!(
+            line(facts("x", &said, Some("ai"))),
+            "{\"pv\":\"x\",\"server\":\"10.0.0.1:5064\",\"kind\":\"float\",\"count_max\":7,\"read\":true,\
+             \"write\":false,\"record_type\":\"ai\"}\n"
+        );
+        assert_eq!(facts("x", &said, None)["record_type"], Json::Null);
+    }
 }

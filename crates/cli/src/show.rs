@@ -294,4 +294,65 @@ mod tests {
         let long = "b".repeat(50);
         assert_eq!(String::from_utf8(text).unwrap(), format!("a     1\nlong  22\n{long}  3   end\n"));
     }
+
+    #[test]
+    fn what_a_value_means_is_told_in_lines_of_its_kind() {
+        let limits = |low, high| Limits { low, high };
+        let meta = Meta {
+            units: "mm".into(),
+            precision: 3,
+            display: limits(-1.0, 1.5),
+            warning: limits(f64::NAN, 2.0),
+            alarm: limits(-3.0, 3.0),
+            control: limits(-4.0, 1e20),
+            ..Meta::default()
+        };
+        let of = |kind| look().meta_lines(kind, &meta);
+        let spans = ["-1 to 1.5", "nan to 2", "-3 to 3", "-4 to 1e20"].map(str::to_owned);
+        let [display, warning, alarm, control] = spans;
+        let limits = [("display", display), ("warning", warning), ("alarm", alarm), ("control", control)];
+
+        assert_eq!(of(Kind::I32), [&[("units", "mm".to_owned())][..], &limits].concat());
+        let first = [("units", "mm".to_owned()), ("precision", "3".to_owned())];
+        assert_eq!(of(Kind::F64), [&first[..], &limits].concat());
+        assert_eq!(of(Kind::F32), of(Kind::F64));
+        assert_eq!((of(Kind::Text), of(Kind::Enum)), (vec![], vec![]));
+        let states = Meta { labels: vec!["Off".into(), "On".into()], ..Meta::default() };
+        assert_eq!(look().meta_lines(Kind::Enum, &states), [("states", "0 Off, 1 On".to_owned())]);
+    }
+
+    #[test]
+    fn each_severity_has_a_colour_of_its_own_at_a_terminal() {
+        let shown = |severity| {
+            let alarm = fodo_net::Alarm { severity, status: fodo_net::Status::READ };
+            Look { colour: true, ..look() }.alarm(&Reading { alarm, ..Reading::bare(Value::from(1.0)) })
+        };
+
+        assert_eq!(shown(Severity::Minor), "\x1b[33mMINOR READ\x1b[0m");
+        assert_eq!(shown(Severity::Major), "\x1b[31mMAJOR READ\x1b[0m");
+        assert_eq!(shown(Severity::Invalid), "\x1b[35mINVALID READ\x1b[0m");
+    }
+
+    #[test]
+    fn texts_in_an_array_are_quoted_and_have_no_units() {
+        let meta = Meta { units: "mm".into(), precision: 2, labels: vec!["Off".into()], ..Meta::default() };
+        let shown = |value: Value| look().value(&reading(value, meta.clone())).to_string();
+
+        assert_eq!(shown(Value::from(vec![fodo_data::Text::from("a\"b"), "".into()])), "[\"a\\\"b\", \"\"]");
+        assert_eq!(shown(Value::from("up")), "up");
+        assert_eq!(shown(Value::from(1.5_f32)), "1.50 mm");
+        assert_eq!(shown(Value::from(7)), "7 mm");
+        assert_eq!(shown(Value::Scalar(Scalar::Enum(0))), "Off mm");
+        assert_eq!(shown(Value::Scalar(Scalar::Enum(4))), "4 mm");
+    }
+
+    #[test]
+    fn a_name_that_ends_with_a_dollar_sign_is_text_with_or_without_a_filter() {
+        for (pv, is_text) in
+            [("x.DESC$", true), ("x.DESC$[0:3]", true), ("x.DESC${arr:{}}", true), ("x.DESC", false), ("x[$", false)]
+        {
+            assert_eq!((is_long_string(pv), look().of(pv).text), (is_text, is_text), "{pv}");
+        }
+        assert!(Look { text: true, ..look() }.of("x").text);
+    }
 }

@@ -211,3 +211,18 @@ fn sum(one: Counts, other: Counts) -> Counts {
         n_disconnected: one.n_disconnected + other.n_disconnected,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_two_subscriptions_add_up_and_the_longest_gap_stays() {
+        let gap = Duration::from_secs;
+        let one = Counts { received: 1, merged: 2, delivered: 3, longest_gap: gap(9), n_disconnected: 4 };
+        let other = Counts { received: 10, merged: 20, delivered: 30, longest_gap: gap(5), n_disconnected: 40 };
+
+        let both = Counts { received: 11, merged: 22, delivered: 33, longest_gap: gap(9), n_disconnected: 44 };
+        assert_eq!(sum(one, other), both);
+    }
+}
