@@ -250,3 +250,30 @@ seven
     );
     assert_eq!((terminal.held("out.txt"), terminal.held("err.txt")), ("one\ntwo\n".into(), "three\n".into()));
 }
+
+#[test]
+fn databases_are_looked_for_in_the_folder_and_then_along_the_include_path() {
+    let mut terminal = Terminal::new();
+    for (folder, name, record) in
+        [("one", "c.db", "first"), ("two", "b.db", "second"), ("two", "c.db", "never"), ("two", "d.db", "never")]
+    {
+        std::fs::create_dir_all(terminal.folder.join(folder)).unwrap();
+        terminal.file(&format!("{folder}/{name}"), &format!("record(ai, {record}) {{}}"));
+    }
+    std::fs::create_dir(terminal.folder.join("one/d.db")).unwrap();
+    terminal.assert_goes(
+        r#"
+> dbLoadRecords b.db
+! b.db: cannot be read: No such file or directory (os error 2)
+> epicsEnvSet EPICS_DB_INCLUDE_PATH one::two
+> dbLoadRecords b.db
+> dbLoadRecords c.db
+> dbLoadRecords d.db
+! d.db: cannot be read: it is a folder, not a regular file
+"#,
+    );
+    assert_eq!(terminal.shell.variable("EPICS_DB_INCLUDE_PATH"), Some("one::two"));
+    assert_eq!(terminal.shell.variable("NOTHING"), None);
+    terminal.run("iocInit");
+    terminal.assert_goes("> dbl\nsecond\nfirst\n");
+}
