@@ -451,4 +451,14 @@ mod tests {
         assert_eq!(held(errands.lock()), (1, 1));
         assert_eq!(errands.next(false).unwrap().0, wish("b"));
     }
+
+    #[test]
+    fn a_link_that_reads_gets_values_with_limits_and_one_that_writes_only_changes_of_these() {
+        let (reads, writes) = (options(Use::Reads), options(Use::Writes));
+
+        assert_eq!((reads.request.detail, reads.request.count), (Detail::Full, 0));
+        assert_eq!(reads.mask, MonitorOptions::default().mask);
+        assert_eq!((writes.request.detail, writes.request.count), (Detail::Value, 1));
+        assert_eq!(writes.mask, EventMask::PROPERTY);
+    }
 }
