@@ -700,4 +700,314 @@ mod tests {
 
         assert_eq!(answers, []);
     }
+
+    /// The moments of the searches for one absent name, in the time after its start.
+    fn search_times(seed: u64, time: Duration) -> Vec<Duration> {
+        let start = Now::for_test();
+        let mut searcher = Searcher::new(seed);
+        searcher.add(Cid(1), "absent", start);
+        searches(&mut searcher, start, start + time).into_iter().map(|(at, _)| at).collect()
+    }
+
+    #[test]
+    fn the_periods_between_searches_double_from_32_ms_to_300_s() {
+        let times = search_times(8, Duration::from_secs(7200));
+
+        let mut period = limit::SEARCH_PERIOD_MIN;
+        assert_eq!(times[0], Duration::ZERO);
+        for pair in times.windows(2) {
+            let gap = pair[1] - pair[0];
+            let least = if period < limit::SEARCH_PERIOD_LONG { period } else { period * 2 / 5 };
+            let most = period * 5 / 4 + limit::SEARCH_GRID.max(period / 32);
+            assert!((least..=most).contains(&gap), "{gap:?} is not a period of {period:?}");
+            period = (period * 2).min(limit::SEARCH_PERIOD_MAX);
+        }
+        assert_eq!(period, limit::SEARCH_PERIOD_MAX);
+    }
+
+    #[test]
+    fn clients_that_start_together_do_not_search_in_step() {
+        let clients: Vec<Vec<Duration>> =
+            (0..100).map(|seed| search_times(seed * 977, Duration::from_secs(3600))).collect();
+        let range_of_gap = |index: usize| {
+            let gaps = clients.iter().map(|times| (times[index + 1] - times[index]).as_secs_f64());
+            (gaps.clone().fold(f64::MAX, f64::min), gaps.fold(0.0, f64::max))
+        };
+
+        // The ninth period is 8.192 s, the sixteenth is the longest.
+        let (least, most) = range_of_gap(8);
+        assert!(least < 8.8 && most > 9.7, "{least} to {most}");
+        let (least, most) = range_of_gap(15);
+        assert!(least < 150.0 && most > 340.0, "{least} to {most}");
+    }
+
+    #[test]
+    fn searches_fill_their_datagrams_and_a_name_that_is_longer_gets_one_of_its_own() {
+        let now = Now::for_test();
+        let mut searcher = Searcher::new(9);
+        // 24 bytes each, so that 42 fill what the version leaves of a datagram.
+        (0..50).for_each(|cid| searcher.add(Cid(cid), &format!("x:{cid:05}"), now));
+        searcher.add(Cid(50), &"y".repeat(limit::SEARCH_BYTES), now);
+        searcher.add(Cid(51), "z", now);
+        let mut out = Vec::new();
+
+        searcher.tick(now, &mut out);
+
+        let sizes: Vec<usize> = out.iter().map(|datagram| datagram.bytes.len()).collect();
+        assert_eq!(sizes, [limit::SEARCH_BYTES, 16 + 8 * 24, 16 + 16 + limit::SEARCH_BYTES + 8, 16 + 24]);
+        let sequences: Vec<Option<u32>> = out.iter().map(|datagram| sequence(&datagram.bytes)).collect();
+        assert_eq!(sequences, [Some(1), Some(2), Some(3), Some(4)]);
+        assert_eq!(out[3].searches(), &out[3].bytes[16..]);
+    }
+
+    #[test]
+    fn an_answer_lets_one_more_datagram_out_and_the_others_wait_for_a_pause_from_then_on() {
+        let start = Now::for_test();
+        let mut searcher = Searcher::new(10);
+        (0..100_000).for_each(|cid| searcher.add(Cid(cid), &format!("absent:{cid:06}"), start));
+        let (mut out, mut claims) = (Vec::new(), Vec::new());
+        let mut answer = Vec::new();
+        Answer::Search { port: 5064, count: 0, address: THE_SENDER, cid: Cid(0) }.encode(&mut answer);
+        let answered_at = start + limit::SEARCH_PAUSE / 2;
+
+        searcher.tick(start, &mut out);
+        assert_eq!(searcher.deadline(), Some(start.monotonic + limit::SEARCH_PAUSE));
+        out.clear();
+        searcher.handle(SERVER, &answer, answered_at, &mut claims);
+        searcher.tick(answered_at, &mut out);
+        assert_eq!(out.len(), 1);
+        assert_eq!(searcher.deadline(), Some(answered_at.monotonic + limit::SEARCH_PAUSE));
+        searcher.tick(start + limit::SEARCH_PAUSE, &mut out);
+        assert_eq!(out.len(), 1);
+        searcher.tick(answered_at + limit::SEARCH_PAUSE, &mut out);
+        assert_eq!(out.len(), 1 + limit::SEARCH_BURST);
+    }
+
+    #[test]
+    fn a_datagram_without_answers_lets_nothing_out() {
+        let start = Now::for_test();
+        let mut searcher = Searcher::new(11);
+        (0..100_000).for_each(|cid| searcher.add(Cid(cid), &format!("absent:{cid:06}"), start));
+        let (mut out, mut claims, mut version) = (Vec::new(), Vec::new(), Vec::new());
+        Answer::Version { valid: 1, minor: 13, sequence: 1 }.encode(&mut version);
+
+        searcher.tick(start, &mut out);
+        searcher.handle(SERVER, &version, start, &mut claims);
+        searcher.tick(start, &mut out);
+
+        assert_eq!((out.len(), claims.len()), (limit::SEARCH_BURST, 0));
+    }
+
+    #[test]
+    fn an_answer_names_its_server_or_stands_for_the_sender_and_only_a_single_host_counts() {
+        let now = Now::for_test();
+        for (address, port, server) in [
+            (0x0a00_0001, 6000, Some("10.0.0.1:6000")),
+            (0, 6000, Some("127.0.0.1:6000")),
+            (THE_SENDER, 6000, Some("127.0.0.1:6000")),
+            (THE_SENDER, 0, None),
+            (0xe000_0001, 6000, None),
+        ] {
+            let mut searcher = Searcher::new(12);
+            let (mut answer, mut claims) = (Vec::new(), Vec::new());
+            searcher.add(Cid(1), "x", now);
+            Answer::Search { port, count: 0, address, cid: Cid(1) }.encode(&mut answer);
+
+            searcher.handle(SERVER, &answer, now, &mut claims);
+
+            let found: Vec<String> = claims.iter().map(|claim| claim.server.to_string()).collect();
+            assert_eq!(found, Vec::from_iter(server), "{address:#x} {port}");
+            assert_eq!(searcher.n_names(), usize::from(server.is_none()), "{address:#x} {port}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_removed_is_not_searched_and_without_names_nothing_is_due() {
+        let now = Now::for_test();
+        let mut searcher = Searcher::new(13);
+        let mut out = Vec::new();
+        assert_eq!(searcher.deadline(), None);
+        searcher.add(Cid(1), "x", now);
+        searcher.add(Cid(2), "y", now);
+
+        searcher.remove(Cid(1));
+        searcher.tick(now, &mut out);
+
+        assert_eq!((searcher.n_names(), out.len(), n_messages(&out[0].bytes)), (1, 1, 2));
+        assert!(searcher.claimed(Cid(2), SERVER, &mut Vec::new()));
+        assert!(!searcher.claimed(Cid(1), SERVER, &mut Vec::new()));
+    }
+
+    #[test]
+    fn a_name_added_with_a_pause_is_searched_after_it_and_then_less_often() {
+        let start = Now::for_test();
+        let mut searcher = Searcher::new(14);
+        let pause = Duration::from_secs(8);
+        searcher.add_after(Cid(1), "x".into(), pause, start.monotonic);
+
+        let times: Vec<Duration> =
+            searches(&mut searcher, start, start + pause * 3).into_iter().map(|(at, _)| at).collect();
+
+        assert_eq!((times.len(), times[0]), (2, pause));
+        assert!((pause * 2..=pause * 2 + pause / 4 + pause / 32).contains(&times[1]), "{times:?}");
+    }
+
+    #[test]
+    fn the_shortest_period_bounds_the_longest_one() {
+        let start = Now::for_test();
+        let mut searcher = Searcher::new(15);
+        searcher.set_period_max(Duration::ZERO);
+        searcher.add(Cid(1), "x", start);
+
+        let n_searches = searches(&mut searcher, start, start + limit::SEARCH_PERIOD_MIN * 100).len();
+
+        assert!((50..=100).contains(&n_searches), "{n_searches}");
+    }
+
+    #[test]
+    fn a_boost_brings_late_names_forward_and_leaves_those_alone_that_are_due_anyway() {
+        let start = Now::for_test();
+        let mut searcher = Searcher::new(16);
+        searcher.add(Cid(1), "late", start);
+        let quiet = start + Duration::from_secs(3600);
+        searches(&mut searcher, start, quiet);
+        let soon = quiet + limit::BOOST_SPREAD / 2;
+        searcher.add_after(Cid(2), "soon".into(), limit::BOOST_SPREAD / 2, quiet.monotonic);
+
+        searcher.boost(quiet);
+
+        let seen = searches(&mut searcher, quiet, quiet + limit::BOOST_SPREAD + limit::SEARCH_GRID);
+        assert!(seen.iter().any(|(at, _)| *at == soon.monotonic - quiet.monotonic), "{seen:?}");
+        assert!(seen.iter().map(|(_, n_names)| n_names).sum::<usize>() >= 2, "{seen:?}");
+        let next = searcher.deadline().unwrap() - quiet.monotonic;
+        assert!(next < limit::BOOST_PERIOD * 2, "the boosted name is searched again after {next:?}");
+    }
+
+    #[test]
+    fn boosts_in_a_row_are_heeded_after_pauses_that_double_and_after_a_quiet_time_at_once() {
+        let start = Now::for_test();
+        let mut searcher = Searcher::new(17);
+        searcher.add(Cid(1), "absent", start);
+        let at = |seconds: f64| start + Duration::from_secs(3600) + Duration::from_secs_f64(seconds);
+        searches(&mut searcher, start, at(0.0));
+        let tick = |searcher: &mut Searcher, now: Now| {
+            searcher.tick(now, &mut Vec::new());
+            searcher.deadline().unwrap()
+        };
+        searcher.boost(at(0.0));
+        searches(&mut searcher, at(0.0), at(0.5));
+
+        for (reason_s, heeded_s) in [(0.5, 1.0), (1.5, 3.0), (3.5, 7.0)] {
+            searcher.boost(at(reason_s));
+            searcher.boost(at(reason_s));
+            searches(&mut searcher, at(reason_s), at(heeded_s - 0.01));
+            assert_eq!(tick(&mut searcher, at(heeded_s - 0.01)), at(heeded_s).monotonic);
+            let next = tick(&mut searcher, at(heeded_s));
+            assert!(next <= (at(heeded_s) + limit::BOOST_SPREAD + limit::SEARCH_GRID).monotonic);
+            searches(&mut searcher, at(heeded_s), at(heeded_s + 0.5));
+        }
+        // The pause that began at 7 s ends at 15 s, and was followed by a quiet time that is as long.
+        searches(&mut searcher, at(7.5), at(23.0));
+        tick(&mut searcher, at(23.0));
+        searcher.boost(at(23.1));
+        let next = tick(&mut searcher, at(23.1));
+        assert!(next <= (at(23.1) + limit::BOOST_SPREAD + limit::SEARCH_GRID).monotonic);
+        searcher.boost(at(23.6));
+        searches(&mut searcher, at(23.1), at(24.09));
+        assert_eq!(tick(&mut searcher, at(24.09)), at(24.1).monotonic);
+    }
+
+    /// A datagram of a client of that minor version, with searches for these names.
+    fn searching(minor: u32, names: &[&str]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Request::Version { priority: 1, minor, sequence: 77 }.encode(&mut bytes);
+        for (cid, name) in names.iter().enumerate() {
+            let search = Request::Search { reply: DONT_REPLY, minor, cid: Cid(cid as u32), again: 0 };
+            message::encode_text(&mut bytes, |size| search.header(size), name.as_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_name_may_have_1024_bytes_and_no_more() {
+        let longest = "x".repeat(limit::NAME_BYTES);
+        let longer = "x".repeat(limit::NAME_BYTES + 1);
+        let mut answers = Vec::new();
+        let mut responder = Responder::new(6000, Now::for_test());
+
+        let flaw_of_longest = responder.handle(CLIENT, &searching(13, &[&longest]), &mut |_| true, &mut answers);
+        let flaw_of_longer = responder.handle(CLIENT, &searching(13, &[&longer]), &mut |_| true, &mut answers);
+
+        assert_eq!((flaw_of_longest, answers.len()), (None, 1));
+        assert_eq!(flaw_of_longer, Some(Flaw::NoName("x".repeat(limit::SHOWN_BYTES))));
+    }
+
+    #[test]
+    fn clients_before_version_4_4_are_not_answered() {
+        let mut responder = Responder::new(6000, Now::for_test());
+        for (minor, n_answers) in [(3, 0), (4, 1), (13, 1)] {
+            let mut answers = Vec::new();
+            responder.handle(CLIENT, &searching(minor, &["x"]), &mut |_| true, &mut answers);
+            assert_eq!(answers.len(), n_answers, "4.{minor}");
+        }
+    }
+
+    #[test]
+    fn answers_fill_datagrams_that_carry_the_sequence_number_of_the_search() {
+        let names = vec!["x"; 100];
+        let mut answers = Vec::new();
+
+        Responder::new(6000, Now::for_test()).handle(CLIENT, &searching(13, &names), &mut |_| true, &mut answers);
+
+        // 16 bytes of version, and 24 of each answer.
+        let sizes: Vec<usize> = answers.iter().map(|datagram| datagram.bytes.len()).collect();
+        assert_eq!(sizes, [16 + 57 * 24, 16 + 43 * 24]);
+        assert!(answers.iter().all(|datagram| datagram.to == Some(CLIENT)));
+        assert!(answers.iter().all(|datagram| sequence(&datagram.bytes) == Some(77)));
+    }
+
+    #[test]
+    fn an_empty_datagram_and_one_that_is_cut_are_flaws_and_a_whole_one_is_not() {
+        let mut responder = Responder::new(6000, Now::for_test());
+        let whole = searching(13, &["x"]);
+        let mut flaw = |bytes: &[u8]| responder.handle(CLIENT, bytes, &mut |_| false, &mut Vec::new());
+
+        assert_eq!(flaw(&whole), None);
+        assert_eq!(flaw(&[]), Some(Flaw::Cut));
+        assert_eq!(flaw(&whole[..whole.len() - 1]), Some(Flaw::Cut));
+    }
+
+    #[test]
+    fn a_sequence_number_can_be_replaced_and_the_one_before_is_returned() {
+        let mut bytes = searching(13, &["x"]);
+
+        assert_eq!(renumber(&mut bytes, 5), Some(77));
+
+        assert_eq!(sequence(&bytes), Some(5));
+        assert_eq!(&bytes[16..], &searching(13, &["x"])[16..]);
+        assert_eq!(renumber(&mut bytes[16..], 6), None, "no version at its start");
+    }
+
+    #[test]
+    fn beacons_are_numbered_and_their_periods_double_up_to_the_longest() {
+        let start = Now::for_test();
+        for period_max in [Duration::from_secs(15), Duration::from_millis(100), Duration::ZERO] {
+            let mut responder = Responder::new(6000, start);
+            responder.set_beacon_period_max(period_max);
+            let (mut now, mut period, mut out) = (start, limit::BEACON_PERIODS.0, Vec::new());
+
+            for number in 0..12 {
+                responder.tick(now, &mut out);
+                responder.tick(now, &mut out);
+                assert_eq!(responder.deadline(), Some((now + period).monotonic), "beacon {number} of {period_max:?}");
+                now = now + period;
+                period = (period * 2).min(period_max.max(limit::BEACON_PERIODS.0));
+            }
+
+            let beacons: Vec<Answer> =
+                out.iter().map(|beacon| Answer::from_header(&Header::decode(&beacon.bytes).unwrap().0)).collect();
+            let expected = |beacon| Answer::RsrvIsUp { minor: MINOR_VERSION, port: 6000, beacon, address: 0 };
+            assert_eq!(beacons, (0..12).map(expected).collect::<Vec<_>>());
+        }
+    }
 }

@@ -387,4 +387,133 @@ mod tests {
 
         assert_eq!((traffic.names().len(), traffic.n_left_out()), (limit::TRAFFIC_NAMES, 1));
     }
+
+    #[test]
+    fn names_of_up_to_1024_bytes_are_heard() {
+        let start = Now::for_test();
+        let mut traffic = Traffic::new(1);
+
+        for length in [1, limit::NAME_BYTES, limit::NAME_BYTES + 1] {
+            traffic.overheard(address("10.0.0.2:4000"), &search(&"x".repeat(length), start), start);
+        }
+
+        assert_eq!(traffic.names().iter().map(|name| name.name.len()).collect::<Vec<_>>(), [1, limit::NAME_BYTES]);
+        assert_eq!((traffic.n_searches(), traffic.n_left_out()), (2, 0));
+    }
+
+    #[test]
+    fn the_same_datagram_counts_again_once_it_cannot_have_come_by_another_way() {
+        let start = Now::for_test();
+        for (later, n_searches) in [(limit::TRAFFIC_DETOUR / 2, 1), (limit::TRAFFIC_DETOUR, 2)] {
+            let mut traffic = Traffic::new(1);
+
+            traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start);
+            traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start + later);
+
+            assert_eq!(traffic.n_searches(), n_searches, "{later:?} later");
+        }
+    }
+
+    #[test]
+    fn two_datagrams_of_a_client_in_quick_succession_are_two_searches() {
+        let start = Now::for_test();
+        let mut traffic = Traffic::new(1);
+        let mut second = search("x:y", start);
+        crate::search::renumber(&mut second, 2);
+
+        traffic.overheard(address("10.0.0.2:4000"), &search("x:y", start), start);
+        traffic.overheard(address("10.0.0.2:4000"), &second, start);
+
+        assert_eq!(traffic.names()[0].clients[0].n_asked, 2);
+    }
+
+    #[test]
+    fn clients_beyond_the_64_that_are_listed_are_counted() {
+        let start = Now::for_test();
+        let mut traffic = Traffic::new(1);
+
+        for port in 0..100 {
+            traffic.overheard(address(&format!("10.0.0.2:{}", 4000 + port)), &search("x:y", start), start);
+        }
+
+        assert_eq!((traffic.names()[0].clients.len(), traffic.names()[0].n_asked), (limit::TRAFFIC_CLIENTS, 100));
+    }
+
+    #[test]
+    fn servers_of_a_name_and_servers_with_beacons_are_listed_up_to_their_bounds() {
+        let start = Now::for_test();
+        let mut traffic = Traffic::new(1);
+        let ports: Vec<u16> = (5000..5100).collect();
+
+        traffic.ask("x:y", start);
+        answer(&mut traffic, &ports, "x:y", start);
+        for number in 0..=limit::BEACON_SERVERS as u32 {
+            let mut bytes = Vec::new();
+            Answer::RsrvIsUp { minor: 13, port: 5064, beacon: 0, address: 0x0a00_0001 + number }.encode(&mut bytes);
+            traffic.overheard(address("10.0.0.1:33000"), &bytes, start);
+        }
+
+        assert_eq!(traffic.names()[0].servers.len(), limit::TRAFFIC_CLIENTS);
+        assert_eq!(traffic.servers().len(), limit::BEACON_SERVERS);
+    }
+
+    #[test]
+    fn a_name_is_searched_again_when_a_client_asks_a_minute_later_and_not_before() {
+        let start = Now::for_test();
+        let mut traffic = Traffic::new(1);
+        traffic.ask("x:y", start);
+        answer(&mut traffic, &[5064], "x:y", start);
+        traffic.tick(start + limit::TRAFFIC_ANSWER, &mut Vec::new());
+        let before = start + (limit::TRAFFIC_ASK_AGAIN - Duration::from_millis(1));
+        let then = start + limit::TRAFFIC_ASK_AGAIN;
+
+        traffic.overheard(address("10.0.0.2:4000"), &search("x:y", before), before);
+        assert_eq!((traffic.is_waiting(), traffic.names()[0].state), (false, NameState::Claimed));
+        traffic.overheard(address("10.0.0.2:4000"), &search("x:y", then), then);
+
+        assert_eq!((traffic.is_waiting(), traffic.names()[0].state), (true, NameState::Awaited));
+        assert_eq!(traffic.names()[0].servers, []);
+        assert_eq!(traffic.deadline(), Some(then.monotonic));
+        traffic.tick(then, &mut Vec::new());
+        let (last, last_before) = (then + limit::TRAFFIC_ANSWER, then + limit::TRAFFIC_ANSWER.mul_f64(0.99));
+        traffic.tick(last_before, &mut Vec::new());
+        assert!(traffic.deadline() <= Some(last.monotonic) && traffic.is_waiting());
+        traffic.tick(last, &mut Vec::new());
+        assert!(!traffic.is_waiting());
+    }
+
+    #[test]
+    fn a_server_has_restarted_when_its_beacons_count_from_the_start_again() {
+        let start = Now::for_test();
+        let last_of_start = limit::BEACONS_OF_START - 1;
+        for (beacons, n_restarts) in [
+            (vec![40, 39], 0),
+            (vec![40, last_of_start], 1),
+            (vec![40, limit::BEACONS_OF_START], 0),
+            (vec![3, 5], 0),
+            (vec![40, 0, 1, 2, 0], 2),
+        ] {
+            let mut traffic = Traffic::new(1);
+
+            for &beacon in &beacons {
+                let mut bytes = Vec::new();
+                Answer::RsrvIsUp { minor: 13, port: 5064, beacon, address: 0x0a00_0007 }.encode(&mut bytes);
+                traffic.answered(address("127.0.0.1:5065"), &bytes, start);
+            }
+
+            assert_eq!(traffic.servers()[0].n_restarts, n_restarts, "{beacons:?}");
+            assert_eq!(traffic.servers()[0].address, address("10.0.0.7:5064"));
+        }
+    }
+
+    #[test]
+    fn a_beacon_without_a_port_is_of_no_server() {
+        let mut traffic = Traffic::new(1);
+        for port in [0, 0x1_0000] {
+            let mut bytes = Vec::new();
+            Answer::RsrvIsUp { minor: 13, port, beacon: 1, address: 0 }.encode(&mut bytes);
+            traffic.overheard(address("10.0.0.1:33000"), &bytes, Now::for_test());
+        }
+        assert_eq!(traffic.servers(), []);
+    }
 }

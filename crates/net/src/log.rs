@@ -190,4 +190,36 @@ mod tests {
 
         assert_eq!(lines.try_iter().count(), limit::LOG_TEXTS + 1);
     }
+
+    #[test]
+    fn the_name_of_a_pv_is_cut_where_no_honest_name_reaches() {
+        let (log, lines) = log(Level::Debug);
+
+        for name in ["x".repeat(limit::NAME_BYTES), "x".repeat(limit::NAME_BYTES + 1), "é".repeat(limit::NAME_BYTES)] {
+            log.tell(Level::Debug, &format!("a name of {}", name.len()), None, Some(&name), Now::for_test());
+        }
+
+        let lengths: Vec<usize> = lines.try_iter().filter_map(|line| Some(line.pv?.len())).collect();
+        assert_eq!(lengths, [limit::NAME_BYTES, limit::NAME_BYTES, limit::NAME_BYTES / 2 * 2]);
+    }
+
+    #[test]
+    fn a_text_is_told_again_after_the_pause_and_not_just_before() {
+        let (log, lines) = log(Level::Warning);
+        let start = Now::for_test();
+
+        for after in [limit::LOG_PAUSE * 0, limit::LOG_PAUSE.mul_f64(0.999), limit::LOG_PAUSE, limit::LOG_PAUSE * 2] {
+            log.tell(Level::Warning, "noise", peer("10.0.0.2:4000"), None, start + after);
+            log.tell(Level::Warning, "other noise", peer("10.0.0.2:4000"), None, start + after);
+        }
+
+        let told: Vec<u64> = lines.try_iter().filter(|line| line.what == "noise").map(|line| line.n_left_out).collect();
+        assert_eq!(told, [0, 1, 0]);
+    }
+
+    #[test]
+    fn nobody_is_told_by_a_silent_log() {
+        Log::silent().note(Level::Error, "no memory");
+        assert!(Level::Error < Level::Warning && Level::Warning < Level::Info && Level::Info < Level::Debug);
+    }
 }

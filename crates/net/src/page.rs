@@ -333,4 +333,64 @@ mod tests {
         assert_eq!(asked("GET /metrics SPDY/9\r\n\r\n"), Some(Asked::Nonsense));
         assert_eq!(asked(&"x".repeat(limit::PAGE_REQUEST_BYTES + 1)), Some(Asked::TooLong));
     }
+
+    /// What a request is answered with at a moment, by a page that counts how often it was made.
+    fn answered(request: &str, made: &mut Option<(Instant, String)>, n_made: &mut usize, now: Instant) -> String {
+        *n_made += usize::from(made.as_ref().is_none_or(|(at, _)| *at + limit::PAGE_KEPT <= now));
+        let text = format!("page {n_made}\n");
+        let mut config = PageConfig { path: "/metrics", content_type: "text/x", text: Box::new(move || text.clone()) };
+        String::from_utf8(answer(request.as_bytes(), &mut config, made, now).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn an_answer_has_its_status_type_and_length_and_a_head_has_no_page() {
+        let now = Instant::now();
+        let end = "Connection: close\r\n\r\n";
+        let plain = "Content-Type: text/plain; charset=utf-8";
+        let long = "x".repeat(limit::PAGE_REQUEST_BYTES + 1);
+        for (request, expected) in [
+            (
+                "GET /metrics HTTP/1.1\r\n\r\n",
+                format!("200 OK\r\nContent-Type: text/x\r\nContent-Length: 7\r\n{end}page 1\n"),
+            ),
+            ("HEAD /metrics HTTP/1.1\r\n\r\n", format!("200 OK\r\nContent-Type: text/x\r\nContent-Length: 7\r\n{end}")),
+            (
+                "GET /other HTTP/1.1\r\n\r\n",
+                format!("404 Not Found\r\n{plain}\r\nContent-Length: 35\r\n{end}there is /metrics and nothing else\n"),
+            ),
+            (
+                "PUT /metrics HTTP/1.1\r\n\r\n",
+                format!("405 Method Not Allowed\r\nAllow: GET, HEAD\r\n{plain}\r\nContent-Length: 0\r\n{end}"),
+            ),
+            (&*long, format!("431 Request Header Fields Too Large\r\n{plain}\r\nContent-Length: 0\r\n{end}")),
+            ("metrics\r\n\r\n", format!("400 Bad Request\r\n{plain}\r\nContent-Length: 0\r\n{end}")),
+        ] {
+            assert_eq!(answered(request, &mut None, &mut 0, now), format!("HTTP/1.1 {expected}"));
+        }
+    }
+
+    #[test]
+    fn a_page_is_handed_out_again_for_a_moment_and_then_made_anew() {
+        let (mut made, mut n_made, start) = (None, 0, Instant::now());
+        let mut page = |after| {
+            let answer = answered("GET /metrics HTTP/1.1\r\n\r\n", &mut made, &mut n_made, start + after);
+            answer.lines().last().unwrap_or_default().to_owned()
+        };
+
+        assert_eq!(page(limit::PAGE_KEPT * 0), "page 1");
+        assert_eq!(page(limit::PAGE_KEPT - std::time::Duration::from_nanos(1)), "page 1");
+        assert_eq!(page(limit::PAGE_KEPT), "page 2");
+        assert_eq!(page(limit::PAGE_KEPT * 3 / 2), "page 2");
+    }
+
+    #[test]
+    fn a_request_may_be_as_long_as_the_limit_and_its_lines_may_end_without_returns() {
+        let asked = |request: &str| asked(request.as_bytes(), "/metrics");
+
+        assert_eq!(asked(&"x".repeat(limit::PAGE_REQUEST_BYTES)), None);
+        assert_eq!(asked("GET /metrics HTTP/1.1\n\n"), Some(Asked::Page));
+        assert_eq!(asked("HEAD /metrics HTTP/1.1\n\n"), Some(Asked::Page));
+        assert_eq!(asked("GET /metrics\r\n\r\n"), Some(Asked::Nonsense));
+        assert_eq!(asked("GET /metricsandmore HTTP/1.1\r\n\r\n"), Some(Asked::Elsewhere));
+    }
 }

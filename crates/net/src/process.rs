@@ -147,4 +147,32 @@ mod tests {
         assert!(process.n_threads.is_some_and(|n| n >= 1) && process.n_descriptors.is_some_and(|n| n >= 3));
         assert!(host.memory_bytes > host.free_bytes && host.worked.is_some(), "{host:?}");
     }
+
+    #[test]
+    fn what_the_system_tells_of_this_process_and_its_host_is_plausible() {
+        let before = cpu_used();
+        let mut sum = 0_u64;
+        while cpu_used() == before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+
+        assert!(cpu_used() > before && before > Duration::ZERO);
+        assert!(!host_name().is_empty() && kernel().contains(' ') && kernel().contains('.'));
+        assert_ne!(parent(), Some(std::process::id()));
+        assert!(parent().is_some_and(|parent| parent > 1));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn files_that_are_open_are_counted_and_memory_is_told_in_bytes() {
+        let before = ProcessFacts::now();
+        let _open: Vec<_> = (0..100).map(|_| std::fs::File::open("/proc/self/status").unwrap()).collect();
+        let after = ProcessFacts::now();
+
+        // Tests that run at the same time open and close some of their own.
+        assert!(after.n_descriptors > before.n_descriptors.map(|n| n + 50), "{before:?} {after:?}");
+        assert!(after.n_descriptors_max > after.n_descriptors);
+        let memory = HostFacts::now().memory_bytes.unwrap();
+        assert!((64 << 20..64 << 40).contains(&memory), "{memory}");
+    }
 }

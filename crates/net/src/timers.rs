@@ -76,4 +76,24 @@ mod tests {
         assert_eq!(due, [3]);
         assert_eq!(timers.next(), None);
     }
+
+    #[test]
+    fn things_are_due_in_the_order_of_their_moments_and_each_once() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut timers = Timers::default();
+        for (index, seconds) in [(0, 3), (1, 1), (2, 2), (3, 9), (1, 4)] {
+            timers.set(index, at(seconds));
+        }
+        timers.set_if_earlier(5, at(3));
+        timers.clear(3);
+        timers.clear(77);
+        let mut due = Vec::new();
+
+        assert_eq!(timers.next(), Some(at(2)));
+        timers.take_due(at(3), &mut due);
+        assert_eq!((due.as_slice(), timers.next()), ([2, 0, 5].as_slice(), Some(at(4))));
+        timers.take_due(at(100), &mut due);
+        assert_eq!((due.as_slice(), timers.next()), ([2, 0, 5, 1].as_slice(), None));
+    }
 }

@@ -293,3 +293,121 @@ impl Batch {
         (has_ended && !self.end.has_come.swap(true, Ordering::AcqRel)).then(|| self.end.waiter.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fodo_ca::Sid;
+    use fodo_data::{Kind, Reading, Value};
+
+    use super::*;
+
+    const PLACE: Place = Place { sid: Sid(1), kind: Kind::F64, count: 1 };
+
+    /// A batch of a get of channel 1, a put of channel 2 and a get of channel 3, with the numbers from 100 on.
+    fn batch() -> Batch {
+        let end = Arc::new(End { has_come: AtomicBool::new(false), waiter: std::thread::current() });
+        let mut batch = Batch::new(100..110, &end);
+        for (cid, task, number) in [
+            (1, Task::Get(Default::default()), 100),
+            (2, Task::Put(Value::from(1)), 101),
+            (3, Task::Get(Default::default()), 102),
+        ] {
+            assert_eq!(batch.next(), Ioid(number));
+            batch.issued(Cid(cid), &task, PLACE);
+        }
+        batch
+    }
+
+    fn reading(number: i32) -> Result<Outcome, Failure> {
+        Ok(Outcome::Reading(Reading::bare(Value::from(number))))
+    }
+
+    /// What came of each, in few words.
+    fn ended(batch: Batch) -> Vec<String> {
+        batch
+            .into_ended()
+            .map(|ended| match ended {
+                None => "nothing".to_owned(),
+                Some(Ok(Outcome::Reading(reading))) => format!("{:?}", reading.value),
+                Some(Ok(outcome)) => format!("{outcome:?}"),
+                Some(Err(failure)) => format!("{failure:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn its_caller_is_woken_once_when_all_were_asked_and_all_have_ended() {
+        let mut batch = batch();
+
+        assert!(batch.end(Ioid(102), Some(true), reading(3)).is_none());
+        assert!(batch.end(Ioid(101), Some(false), Ok(Outcome::Written)).is_none());
+        assert!(batch.asked().is_none(), "one is still under way");
+        assert!(!batch.end.has_come());
+        assert!(batch.end(Ioid(100), None, reading(1)).is_some());
+        assert!(batch.end.has_come() && batch.look().is_none());
+    }
+
+    #[test]
+    fn answers_that_came_before_all_were_asked_wake_nobody_early() {
+        let mut batch = batch();
+        for (number, is_get) in [(100, true), (101, false), (102, true)] {
+            let result = if is_get { reading(1) } else { Ok(Outcome::Written) };
+            assert!(batch.end(Ioid(number), Some(is_get), result).is_none());
+        }
+
+        assert!(batch.asked().is_some());
+    }
+
+    #[test]
+    fn an_answer_counts_once_and_only_for_an_operation_of_its_kind() {
+        let mut batch = batch();
+
+        for (number, is_get, result) in [
+            (99, Some(true), reading(0)),
+            (103, Some(true), reading(0)),
+            (100, Some(false), Ok(Outcome::Written)),
+            (101, Some(true), reading(0)),
+            (100, Some(true), reading(1)),
+            (100, Some(true), reading(2)),
+            (102, None, Err(Failure::Disconnected)),
+        ] {
+            assert!(batch.end(Ioid(number), is_get, result).is_none());
+        }
+
+        assert_eq!(batch.n_left, 1);
+        assert_eq!(ended(batch), [format!("{:?}", Value::from(1)), "nothing".into(), "Disconnected".into()]);
+    }
+
+    #[test]
+    fn a_lost_channel_ends_its_own_operations_and_a_lost_circuit_all_that_are_under_way() {
+        let mut batch = batch();
+        assert!(batch.asked().is_none());
+        batch.end(Ioid(100), Some(true), reading(1));
+
+        assert!(batch.end_all(Some(Cid(2)), &Failure::Closed).is_none());
+        assert!(batch.end_all(Some(Cid(1)), &Failure::Closed).is_none(), "it has ended already");
+        assert!(batch.end_all(None, &Failure::Disconnected).is_some());
+
+        assert_eq!(ended(batch), [format!("{:?}", Value::from(1)), "Closed".into(), "Disconnected".into()]);
+    }
+
+    #[test]
+    fn units_and_limits_that_came_first_are_given_with_the_value() {
+        let meta = Arc::new(Meta { units: "mm".into(), ..Meta::default() });
+        let mut batch = batch();
+
+        batch.described(Ioid(102), Some(meta.clone()));
+        batch.described(Ioid(99), Some(meta.clone()));
+        batch.end(Ioid(102), Some(true), reading(3));
+        batch.end(Ioid(100), Some(true), reading(1));
+
+        let metas: Vec<Option<Arc<Meta>>> = batch
+            .into_ended()
+            .map(|ended| match ended {
+                Some(Ok(Outcome::Reading(reading))) => reading.meta,
+                _ => None,
+            })
+            .collect();
+        assert_eq!(metas, [None, None, Some(meta)]);
+    }
+}

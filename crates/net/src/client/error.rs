@@ -176,3 +176,33 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_pv_and_what_to_look_at() {
+        let (pv, server, after) = ("x:y".to_owned(), "10.0.0.9:5064".parse().unwrap(), Duration::from_millis(1500));
+        let refused = |refusal| Error::Refused { pv: pv.clone(), server, refusal };
+        for (error, texts) in [
+            (Error::NotFound { pv: pv.clone(), after }, ["\"x:y\"", "1.5s", "EPICS_CA_ADDR_LIST"]),
+            (Error::NoAnswer { pv: pv.clone(), server, after }, ["\"x:y\"", "10.0.0.9:5064", "1.5s"]),
+            (refused(Refusal::Connection), ["\"x:y\"", "10.0.0.9:5064", "the connection"]),
+            (refused(Refusal::Channel), ["\"x:y\"", "10.0.0.9:5064", "the channel"]),
+            (refused(Refusal::ReadAccess), ["\"x:y\"", "10.0.0.9:5064", "no read access"]),
+            (refused(Refusal::WriteAccess), ["\"x:y\"", "10.0.0.9:5064", "no write access"]),
+            (refused(Refusal::Status(Eca::GETFAIL)), ["\"x:y\"", "channel read request failed", "ECA_GETFAIL"]),
+            (Error::Disconnected { pv: pv.clone(), server }, ["\"x:y\"", "10.0.0.9:5064", "lost"]),
+            (Error::Closed { pv: pv.clone() }, ["\"x:y\"", "context", "closed"]),
+            (Error::Misuse { pv: pv.clone(), reason: "too long".into() }, ["\"x:y\"", ": ", "too long"]),
+            (
+                Error::System { pv: pv.clone(), reason: "no thread".into() },
+                ["\"x:y\"", "operating system", "no thread"],
+            ),
+        ] {
+            let text = error.to_string();
+            assert!(texts.iter().all(|part| text.contains(part)), "{text}");
+        }
+    }
+}

@@ -95,3 +95,49 @@ impl Notices {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_name_what_they_are_about() {
+        let (used, ignored) = ("10.0.0.1:5064".parse().unwrap(), "10.0.0.2:5064".parse().unwrap());
+        for (notice, texts) in [
+            (
+                Notice::TwoServers { pv: "x:y".into(), used, ignored },
+                ["\"x:y\"", "10.0.0.1:5064 is used", "10.0.0.2:5064"],
+            ),
+            (Notice::Unresolved { host: "far".into() }, ["\"far\"", "cannot be resolved", "left out"]),
+            (Notice::NameServerLost { server: used }, ["name server", "10.0.0.1:5064", "tried again"]),
+            (Notice::ServerStarted { server: used }, ["server", "10.0.0.1:5064", "started"]),
+        ] {
+            let text = notice.to_string();
+            assert!(texts.iter().all(|part| text.contains(part)), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_notices_are_kept_when_nobody_takes_them_and_then_none_waits() {
+        let notices = Notices::default();
+        let notice = |number: usize| Notice::Unresolved { host: number.to_string() };
+
+        (0..limit::NOTICES + 10).for_each(|number| notices.push(notice(number)));
+
+        for number in 0..limit::NOTICES {
+            assert_eq!(notices.next(Duration::ZERO), Some(notice(number)));
+        }
+        assert_eq!(notices.next(Duration::from_millis(1)), None);
+    }
+
+    #[test]
+    fn a_notice_that_comes_while_somebody_waits_is_given_to_them() {
+        let notices = std::sync::Arc::new(Notices::default());
+        let waiting = notices.clone();
+        let waiter = std::thread::spawn(move || waiting.next(Duration::from_secs(60)));
+
+        notices.push(Notice::Unresolved { host: "far".into() });
+
+        assert_eq!(waiter.join().unwrap(), Some(Notice::Unresolved { host: "far".into() }));
+    }
+}

@@ -139,4 +139,51 @@ mod tests {
         }
         assert!(numbering.take_all().is_empty());
     }
+
+    #[test]
+    fn a_number_finds_its_own_value_only() {
+        let mut numbering: Numbering<Ioid, char> = Numbering::new(31);
+        let (a, b) = (numbering.insert('a'), numbering.insert('b'));
+
+        if let Some(value) = numbering.get_mut(a) {
+            *value = 'c';
+        }
+
+        assert_eq!((numbering.get(a), numbering.get(b)), (Some(&'c'), Some(&'b')));
+        // Of the same place, which has room for one of them.
+        let other = Ioid(a.0 + 1024);
+        assert_eq!(numbering.get(other), None);
+        assert_eq!(numbering.get_mut(other), None);
+        assert_eq!(numbering.remove(other), None);
+        assert_eq!((numbering.remove(a), numbering.remove(a)), (Some('c'), None));
+    }
+
+    #[test]
+    fn what_was_taken_out_leaves_room_for_others() {
+        let mut numbering: Numbering<Ioid, u32> = Numbering::new(31);
+        let _numbers: Vec<Ioid> = (0..4).map(|value| numbering.insert(value)).collect();
+        let n_places = numbering.places.len();
+
+        for round in 0..1000 {
+            assert_eq!(numbering.extract(|_| true).len(), 4, "round {round}");
+            let _numbers: Vec<Ioid> = (0..4).map(|value| numbering.insert(value)).collect();
+            assert_eq!(numbering.take_all().len(), 4, "round {round}");
+            let _numbers: Vec<Ioid> = (0..4).map(|value| numbering.insert(value)).collect();
+        }
+
+        assert_eq!(numbering.places.len(), n_places);
+    }
+
+    #[test]
+    fn the_memory_of_many_values_is_given_back_when_they_are_gone() {
+        let mut numbering: Numbering<Ioid, u32> = Numbering::new(31);
+        let few: Vec<Ioid> = (0..4).map(|value| numbering.insert(value)).collect();
+        assert!(few.into_iter().all(|number| numbering.remove(number).is_some()));
+        assert_eq!(numbering.places.len(), PLACES_MIN, "few are not worth it");
+
+        let many: Vec<Ioid> = (0..100_000).map(|value| numbering.insert(value)).collect();
+        assert!(many.into_iter().all(|number| numbering.remove(number).is_some()));
+
+        assert_eq!(numbering.places.capacity(), 0);
+    }
 }

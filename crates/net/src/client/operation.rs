@@ -389,3 +389,80 @@ impl<T> Drop for Operation<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_out_that_is_too_long_to_count_ends_in_thirty_years() {
+        let now = Instant::now();
+        let years = |n: u64| Duration::from_secs(n * 365 * 24 * 3600);
+
+        let ends_in = deadline_after(Duration::MAX) - now;
+
+        assert!(ends_in >= years(30) && ends_in < years(31), "{ends_in:?}");
+        assert!(
+            (Duration::from_secs(5)..Duration::from_secs(60)).contains(&(deadline_after(Duration::from_secs(5)) - now))
+        );
+    }
+
+    #[test]
+    fn a_thread_or_future_that_waits_twice_is_woken_once() {
+        let mut waiters = Vec::new();
+        let other = std::thread::spawn(std::thread::current).join().unwrap();
+
+        for waiter in [
+            Waiter::Thread(std::thread::current()),
+            Waiter::Thread(other),
+            Waiter::Future(Waker::noop().clone()),
+            Waiter::Thread(std::thread::current()),
+            Waiter::Future(Waker::noop().clone()),
+        ] {
+            waiter.join(&mut waiters);
+        }
+
+        assert_eq!(waiters.len(), 3);
+        assert!(matches!(Waiter::all(waiters), Waiter::Several(waiters) if waiters.len() == 3));
+        assert!(matches!(Waiter::all(vec![Waiter::Thread(std::thread::current())]), Waiter::Thread(_)));
+        assert!(Waiter::all(Vec::new()).somebody().is_none());
+        assert!(Waiter::Thread(std::thread::current()).somebody().is_some());
+    }
+
+    #[test]
+    fn every_waiter_of_several_is_woken_though_one_panics() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        struct Counting(AtomicUsize);
+        impl std::task::Wake for Counting {
+            fn wake(self: Arc<Self>) {
+                let n_before = self.0.fetch_add(1, Ordering::Relaxed);
+                assert!(n_before > 0, "the first one panics");
+            }
+        }
+        let counting = Arc::new(Counting(AtomicUsize::new(0)));
+        let future = || Waiter::Future(Waker::from(counting.clone()));
+
+        Waiter::Several(vec![future(), Waiter::Nobody, Waiter::Thread(std::thread::current()), future()]).wake();
+
+        assert_eq!(counting.0.load(Ordering::Relaxed), 2);
+        // Returns at once, since this thread was woken before it parks.
+        std::thread::park();
+    }
+
+    #[test]
+    fn an_answer_is_completed_with_what_came_before_it_and_given_as_the_channel_gives_it() {
+        let meta = Arc::new(Meta { units: "mm".into(), ..Meta::default() });
+        let outcome = |value: Value| Outcome::Reading(Reading::bare(value));
+        let mut plain = outcome(Value::from(1.5));
+        let mut described = outcome(Value::from(1.5));
+        let mut written = Outcome::Written;
+
+        plain.complete(None, false);
+        described.complete(Some(meta.clone()), true);
+        written.complete(Some(meta.clone()), true);
+
+        assert_eq!(plain, outcome(Value::from(1.5)));
+        let expected = Reading { meta: Some(meta), ..Reading::bare(Value::from(vec![1.5])) };
+        assert_eq!((described, written), (Outcome::Reading(expected), Outcome::Written));
+    }
+}

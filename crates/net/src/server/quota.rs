@@ -488,4 +488,33 @@ mod tests {
 
         assert_eq!((while_it_waits, other.has_room()), (false, true));
     }
+
+    #[test]
+    fn a_host_has_room_below_its_bound_and_its_parts_go_up_and_down() {
+        let hosts = hosts();
+        let (mut one, other) = (hosts.enter(HERE).unwrap(), hosts.enter(HERE).unwrap());
+
+        let has_room = [(400, 599), (400, 600), (0, 999), (0, 1000), (10, 0)].map(|(held_bytes, queued_bytes)| {
+            one.set(held_bytes, queued_bytes);
+            other.has_room()
+        });
+
+        assert_eq!(has_room, [true, false, true, false, true]);
+        assert_eq!((one.held_bytes_max(), other.held_bytes_max()), (500, 500));
+        one.set(600, 0);
+        assert_eq!(other.held_bytes_max(), 400);
+        drop(one);
+        assert_eq!((other.held_bytes_max(), other.peer()), (500, HERE));
+    }
+
+    #[test]
+    fn refusals_and_flaws_are_counted_apart() {
+        let hosts = hosts();
+        let share = hosts.enter(HERE).unwrap();
+
+        (0..3).for_each(|_| share.refused());
+        hosts.flawed();
+
+        assert_eq!((hosts.n_refused(), hosts.n_flawed()), (3, 1));
+    }
 }

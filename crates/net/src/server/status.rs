@@ -363,4 +363,95 @@ mod tests {
 
         assert!(text.len() <= limit::STATUS_BYTES && text.ends_with("}]}"), "{} bytes", text.len());
     }
+
+    #[test]
+    fn the_totals_stand_under_their_names() {
+        let counts = ServerCounts {
+            updates: UpdateCounts { sent: 21, merged: 22 },
+            posted: 23,
+            dropped: 24,
+            searches: 25,
+            refused: 26,
+            flawed: 27,
+        };
+
+        let text = json(&[], &Totals::of(&[client("a"), client("b")], &counts, &mut Cpu::now()));
+
+        let expected = "{\"clients\":2,\"channels\":6,\"subscriptions\":4,\"queued_bytes\":140,\"updates_posted\":23,\
+                        \"updates_sent\":21,\"updates_merged\":22,\"updates_dropped\":24,\"searches\":25,\
+                        \"refused\":26,\"flawed\":27,\"cpu\":";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.ends_with("\"list\":[]}"), "{text}");
+    }
+
+    #[test]
+    fn clients_are_separated_by_commas_and_one_that_waits_for_nothing_has_no_time() {
+        let idle = ClientStatus { waiting: None, ..client("a") };
+
+        let text = json(&[idle.clone(), idle], &Totals::default());
+
+        assert_eq!(text.matches("\"waiting_s\":null}").count(), 2);
+        assert!(text.contains("null},{\"address\""), "{text}");
+    }
+
+    #[test]
+    fn a_list_that_just_fits_is_given_whole() {
+        let room_left = |n_clients: usize| {
+            let text = json(&vec![client("x"); n_clients], &Totals::default());
+            (text.len(), text.matches("\"user\"").count())
+        };
+        let (one, two) = (room_left(1).0, room_left(2).0);
+        let n_fitting = 1 + (limit::STATUS_BYTES - one) / (two - one);
+
+        assert_eq!(room_left(n_fitting), (one + (n_fitting - 1) * (two - one), n_fitting));
+        assert_eq!(room_left(n_fitting + 1).1, n_fitting);
+    }
+
+    #[test]
+    fn a_string_of_json_has_its_special_characters_escaped_and_is_cut() {
+        assert_eq!(quoted("a\"b\\c\td\u{7f}é"), "\"a\\\"b\\\\c\\u0009d\\u007fé\"");
+        assert_eq!(quoted(&"x".repeat(1000)).len(), limit::STATUS_NAME_CHARS + 2);
+    }
+
+    #[test]
+    fn the_processors_time_is_counted_in_per_cent_of_one_core() {
+        let start = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+        let mut cpu = Cpu { at: start, used: Duration::ZERO };
+
+        let percent = cpu.percent();
+
+        let expected = 10.0 * cpu.used.as_secs_f64();
+        assert!(percent > 0.0 && (percent / expected - 1.0).abs() < 0.2, "{percent} of {expected}");
+        assert!(cpu.at > start);
+    }
+
+    #[test]
+    fn a_status_is_found_by_its_name_behind_the_prefix_and_all_else_in_the_source_behind_it() {
+        struct Nothing;
+        impl Source for Nothing {
+            fn serves(&self, name: &str) -> bool {
+                name == "other"
+            }
+
+            fn open(&self, _: &str) -> Option<Arc<dyn Pv>> {
+                None
+            }
+        }
+        let with = StatusSource::new(Some("x:ca".into()), Arc::new(Nothing));
+        let without = StatusSource::new(None, Arc::new(Nothing));
+
+        for (name, is_served, has_pv) in [
+            ("x:ca:CLIENTS", true, true),
+            ("x:ca:STATUS", true, true),
+            ("x:ca:NONE", false, false),
+            ("CLIENTS", false, false),
+            ("x:caCLIENTS", false, false),
+            ("other", true, false),
+        ] {
+            assert_eq!((with.serves(name), with.open(name).is_some()), (is_served, has_pv), "{name}");
+        }
+        assert!(!without.serves("x:ca:CLIENTS") && without.serves("other"));
+        assert_eq!((with.n_searches(), without.n_searches()), (6, 2));
+        assert_eq!((with.has_prefix(), without.has_prefix()), (true, false));
+    }
 }

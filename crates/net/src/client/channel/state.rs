@@ -153,3 +153,50 @@ impl UntilActive {
         self.avoided.take_if(|avoided| *avoided == server).is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_that_come_to_nothing_have_pauses_that_double_up_to_a_longest() {
+        let mut until = UntilActive::default();
+        let server: SocketAddr = "10.0.0.1:5064".parse().unwrap();
+
+        let pauses: Vec<Duration> = (0..12).map(|_| until.failed(Trouble::Claimed(server))).collect();
+
+        assert_eq!(pauses[..3], [1, 2, 4].map(|n| limit::SEARCH_PAUSE * n));
+        assert_eq!(pauses[9..], [limit::SEARCH_PAUSE * 512; 3], "sixteen seconds");
+    }
+
+    #[test]
+    fn what_a_server_has_said_is_kept_until_one_says_something_else() {
+        let mut until = UntilActive::default();
+        let [one, other]: [SocketAddr; 2] = ["10.0.0.1:5064", "10.0.0.2:5064"].map(|text| text.parse().unwrap());
+
+        until.failed(Trouble::Claimed(one));
+        assert!(matches!(until.trouble, Some(Trouble::Claimed(server)) if server == one));
+        until.failed(Trouble::Refused(one, Refusal::Channel));
+        until.failed(Trouble::Claimed(other));
+        assert!(matches!(until.trouble, Some(Trouble::Refused(server, Refusal::Channel)) if server == one));
+        until.failed(Trouble::Refused(other, Refusal::Connection));
+        assert!(matches!(until.trouble, Some(Trouble::Refused(server, Refusal::Connection)) if server == other));
+    }
+
+    #[test]
+    fn each_task_needs_its_own_right() {
+        let mut state = State::new();
+        let tasks = [Task::Connect, Task::Get(Default::default()), Task::Put(1.into()), Task::PutUnconfirmed(1.into())];
+
+        for (read, write, allowed) in [
+            (true, true, [true, true, true, true]),
+            (true, false, [true, true, false, false]),
+            (false, true, [true, false, true, true]),
+            (false, false, [true, false, false, false]),
+        ] {
+            state.rights = Rights { read, write };
+            assert_eq!(tasks.clone().map(|task| state.allows(&task)), allowed);
+            assert!(state.refusal("x:y", &tasks[1]).is_none(), "nothing is refused before the channel is active");
+        }
+    }
+}

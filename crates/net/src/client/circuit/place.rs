@@ -102,3 +102,81 @@ impl Place {
         (request.detail == Detail::Full).then(|| DbrType::of(kind, Level::Control))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(kind: Kind, count: u32) -> Place {
+        Place { sid: Sid(1), kind, count }
+    }
+
+    #[test]
+    fn a_request_travels_with_the_type_and_count_that_its_detail_needs() {
+        let request = |detail| Request { detail, ..Request::default() };
+        for (detail, dbr, description) in [
+            (Detail::Value, 6, None),
+            (Detail::Alarm, 13, None),
+            (Detail::Time, 20, None),
+            (Detail::Full, 20, Some(34)),
+            (Detail::Graphic, 27, None),
+            (Detail::Control, 34, None),
+            (Detail::Acknowledge, 37, None),
+            (Detail::ClassName, 38, None),
+        ] {
+            let of_one = place(Kind::F64, 1).asked(&request(detail));
+            assert_eq!(of_one, (DbrType(dbr), 1), "{detail:?}");
+            assert_eq!(place(Kind::F64, 1).description(&request(detail)), description.map(DbrType), "{detail:?}");
+        }
+        assert_eq!(place(Kind::F64, 9).asked(&request(Detail::ClassName)).1, 1, "one name of many elements");
+    }
+
+    #[test]
+    fn a_request_for_another_kind_and_a_number_of_elements_gets_no_more_than_there_are() {
+        let request = |count| Request { kind: Some(Kind::I32), detail: Detail::Full, count };
+
+        assert_eq!(place(Kind::F64, 9).asked(&request(5)), (DbrType(19), 5));
+        assert_eq!(place(Kind::F64, 9).asked(&request(50)), (DbrType(19), 9));
+        assert_eq!(place(Kind::F64, 9).asked(&request(0)), (DbrType(19), 0), "as many as there are");
+        assert_eq!(place(Kind::F64, 1).asked(&request(0)), (DbrType(19), 1));
+        assert_eq!(place(Kind::F64, 9).description(&request(5)), Some(DbrType(33)));
+    }
+
+    #[test]
+    fn a_text_is_put_as_a_string_up_to_39_bytes_and_then_as_characters_or_not_at_all() {
+        let fits = Value::from("x".repeat(limit::STRING_BYTES).as_str());
+        let long = Value::from("x".repeat(limit::STRING_BYTES + 1).as_str());
+        let texts = Value::Array(Array::Text(vec![Text::from("a"), Text::from("b".repeat(40).as_str())].into()));
+        let characters = place(Kind::U8, 100);
+
+        assert_eq!(characters.put_type(&fits), Ok(DbrType(0)));
+        assert_eq!(characters.put_type(&long), Ok(DbrType(4)));
+        for (place, value) in
+            [(place(Kind::Text, 1), &long), (place(Kind::U8, 1), &long), (place(Kind::Text, 9), &texts)]
+        {
+            let reason = place.put_type(value).unwrap_err();
+            assert!(reason.contains("40 bytes") && reason.contains("at most 39"), "{reason}");
+        }
+        assert_eq!(place(Kind::F64, 1).put_type(&Value::from(1.5)), Ok(DbrType(6)));
+    }
+
+    #[test]
+    fn a_reply_has_the_requested_type_and_no_more_elements_than_requested() {
+        let checked = |place: Place, count, dbr, mut value: Value| {
+            let request = Request { detail: Detail::Value, count, ..Request::default() };
+            place.expected(&request).check(DbrType(dbr), &mut value).map(|()| value)
+        };
+        let (one, many) = (place(Kind::F64, 1), place(Kind::F64, 9));
+        let three = Value::from(vec![1.0, 2.0, 3.0]);
+        let wrong_type = |received| WrongReply::Type { requested: DbrType(6), received: DbrType(received) };
+
+        assert_eq!(checked(one, 0, 6, Value::from(1.5)), Ok(Value::from(1.5)));
+        assert_eq!(checked(many, 0, 6, Value::from(1.5)), Ok(Value::from(vec![1.5])), "an array even of one element");
+        assert_eq!(checked(many, 0, 6, three.clone()), Ok(three.clone()));
+        assert_eq!(checked(many, 3, 6, three.clone()), Ok(three.clone()));
+        assert_eq!(checked(many, 2, 6, three.clone()), Err(WrongReply::Count { requested: 2, received: 3 }));
+        assert_eq!(checked(one, 0, 6, three.clone()), Err(WrongReply::Count { requested: 1, received: 3 }));
+        assert_eq!(checked(one, 0, 5, Value::from(1)), Err(wrong_type(5)));
+        assert_eq!(checked(many, 0, 13, three), Err(wrong_type(13)));
+    }
+}

@@ -151,3 +151,129 @@ impl Queue {
         Some(removed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fodo_data::{Array, Scalar};
+
+    use super::*;
+
+    fn update(number: i32) -> MonitorEvent {
+        MonitorEvent::Update(Reading::bare(Value::from(number)))
+    }
+
+    /// An update of so many bytes, told from others by its length.
+    fn image(n_bytes: usize) -> MonitorEvent {
+        MonitorEvent::Update(Reading::bare(Value::Array(Array::U8(vec![0; n_bytes].into()))))
+    }
+
+    fn options(queue_max: usize, when_full: WhenFull) -> MonitorOptions {
+        MonitorOptions { queue_max, when_full, ..MonitorOptions::default() }
+    }
+
+    /// What the user is given until nothing waits, in few letters.
+    fn taken(queue: &mut Queue) -> Vec<String> {
+        std::iter::from_fn(|| queue.leave())
+            .map(|event| match event {
+                MonitorEvent::Update(Reading { value: Value::Scalar(Scalar::I32(number)), .. }) => number.to_string(),
+                MonitorEvent::Update(reading) => format!("{} bytes", reading.value.len()),
+                MonitorEvent::Merged(n) => format!("merged {n}"),
+                other => format!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_full_queue_keeps_the_first_updates_and_the_newest_or_the_latest_ones_and_says_where_some_are_missing() {
+        for (when_full, queue_max, expected) in [
+            (WhenFull::ReplaceLast, 3, vec!["0", "1", "merged 7", "9"]),
+            (WhenFull::DropOldest, 3, vec!["merged 7", "7", "8", "9"]),
+            (WhenFull::ReplaceLast, 1, vec!["merged 9", "9"]),
+            (WhenFull::DropOldest, 1, vec!["merged 9", "9"]),
+            (WhenFull::ReplaceLast, 0, vec!["merged 9", "9"]),
+            (WhenFull::ReplaceLast, 10, vec!["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]),
+        ] {
+            let mut queue = Queue::default();
+
+            let n_given_up: u64 =
+                (0..10).map(|number| queue.enter(update(number), &options(queue_max, when_full))).sum();
+
+            let n_kept = queue.len();
+            assert_eq!(taken(&mut queue), expected, "{when_full:?} {queue_max}");
+            assert_eq!((n_kept as u64 + n_given_up, queue.len()), (10, 0), "{when_full:?} {queue_max}");
+        }
+    }
+
+    #[test]
+    fn events_of_the_connection_stay_in_their_place_among_updates_that_are_given_up() {
+        for (when_full, expected) in [
+            (WhenFull::ReplaceLast, ["0", "Disconnected", "Responsive", "merged 2", "3"]),
+            (WhenFull::DropOldest, ["Disconnected", "merged 2", "2", "Responsive", "3"]),
+        ] {
+            let options = options(2, when_full);
+            let mut queue = Queue::default();
+
+            for event in
+                [update(0), MonitorEvent::Disconnected, update(1), update(2), MonitorEvent::Responsive, update(3)]
+            {
+                queue.enter(event, &options);
+            }
+
+            assert_eq!(taken(&mut queue), expected, "{when_full:?}");
+        }
+    }
+
+    #[test]
+    fn of_many_events_of_the_connection_the_newest_stay_beside_the_updates() {
+        let options = options(2, WhenFull::ReplaceLast);
+        let mut queue = Queue::default();
+        queue.enter(update(0), &options);
+
+        queue.enter(MonitorEvent::Disconnected, &options);
+        (0..limit::CONNECTION_EVENTS - 1).for_each(|_| assert_eq!(queue.enter(MonitorEvent::Responsive, &options), 0));
+        assert_eq!(queue.len(), 1 + limit::CONNECTION_EVENTS);
+        queue.enter(MonitorEvent::Unresponsive, &options);
+
+        let taken = taken(&mut queue);
+        assert_eq!(taken.len(), 1 + limit::CONNECTION_EVENTS);
+        assert_eq!(
+            (&*taken[0], &*taken[1], taken.last().map(String::as_str)),
+            ("0", "Responsive", Some("Unresponsive"))
+        );
+    }
+
+    #[test]
+    fn arrays_that_wait_are_bounded_by_their_bytes_beside_one_that_is_larger_alone() {
+        let options = options(1000, WhenFull::DropOldest);
+        let half = limit::MONITOR_QUEUE_BYTES / 2;
+        let mut queue = Queue::default();
+
+        let given_up =
+            [half, half, 1, limit::MONITOR_QUEUE_BYTES + 1, 2].map(|n_bytes| queue.enter(image(n_bytes), &options));
+
+        assert_eq!(given_up, [0, 0, 1, 2, 1]);
+        assert_eq!(taken(&mut queue), ["merged 4", "2 bytes"]);
+        assert_eq!(
+            queue.enter(image(half), &options) + queue.enter(image(half), &options),
+            0,
+            "what was taken is free again"
+        );
+    }
+
+    #[test]
+    fn a_queue_that_was_emptied_takes_events_in_their_order_again() {
+        let options = options(2, WhenFull::ReplaceLast);
+        let mut queue = Queue::default();
+        queue.enter(MonitorEvent::Disconnected, &options);
+        queue.enter(update(1), &options);
+        assert!(!queue.is_empty());
+        assert_eq!(taken(&mut queue), ["Disconnected", "1"]);
+        assert!(queue.is_empty());
+
+        for number in 2..6 {
+            queue.enter(update(number), &options);
+        }
+
+        assert_eq!(taken(&mut queue), ["2", "merged 2", "5"]);
+    }
+}
