@@ -152,3 +152,28 @@ pub const SEARCH_SOURCES: usize = 4096;
 
 /// What is shown of something that is no name.
 pub const SHOWN_BYTES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A limit that loses a factor would let things through, or refuse them, that its reason speaks of.
+    #[test]
+    fn limits_have_room_for_what_their_reasons_name() {
+        let million = 1_000_000;
+        for (what, limit, least) in [
+            ("a complaint that quotes a request and its name", SMALL_PAYLOAD_BYTES as usize, 4 * NAME_BYTES),
+            ("every small payload in one message", BULK_BYTES, SMALL_PAYLOAD_BYTES as usize),
+            ("two of the least bulk arrays in a piece", PIECE_BYTES, 2 * BULK_BYTES),
+            ("a million elements", ROOM_ELEMENTS, million),
+            ("a million channels with a subscription each", HELD_BYTES, million * (CHANNEL_BYTES + SUBSCRIPTION_BYTES)),
+            ("more servers than any plant has", BEACON_SERVERS, 10_000),
+            ("more names than people look at", TRAFFIC_NAMES, 50_000),
+            ("a quarter of a million searches of 40 bytes", SEARCH_SOURCE_BYTES, 250_000 * 40),
+            ("half as much again of all sources", SEARCH_ALL_BYTES, SEARCH_SOURCE_BYTES * 3 / 2),
+            ("a datagram of every source that is told apart", SEARCH_LEAST_BYTES, SEARCH_BYTES),
+        ] {
+            assert!(limit >= least, "{limit} has no room for {what}, {least}");
+        }
+    }
+}

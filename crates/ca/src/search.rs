@@ -929,7 +929,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_have_1024_bytes_and_no_more() {
+    fn a_name_may_be_as_long_as_the_limit_and_no_longer() {
         let longest = "x".repeat(limit::NAME_BYTES);
         let longer = "x".repeat(limit::NAME_BYTES + 1);
         let mut answers = Vec::new();

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_up_to_1024_bytes_are_heard() {
+    fn names_are_heard_that_are_no_longer_than_the_limit() {
         let start = Now::for_test();
         let mut traffic = Traffic::new(1);
 

@@ -90,4 +90,38 @@ mod tests {
 
         assert!(addresses.contains(&"127.0.0.1:5064".parse().unwrap()));
     }
+
+    #[test]
+    fn an_address_of_this_host_is_known_and_another_is_not() {
+        assert!(is_this_host("127.0.0.7".parse().unwrap()));
+        assert!(!is_this_host("192.0.2.1".parse().unwrap()) && !is_this_host("::1".parse().unwrap()));
+        for address in own_addresses() {
+            assert!(is_this_host(IpAddr::V4(address)), "{address}");
+        }
+        assert!(own_addresses().contains(&Ipv4Addr::LOCALHOST));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn all_servers_of_this_host_are_reached_by_the_broadcast_address_of_loopback() {
+        let [here, elsewhere, all] =
+            ["127.0.0.1:5064", "10.0.0.1:5065", "127.255.255.255:5064"].map(|text| text.parse::<SocketAddr>().unwrap());
+
+        assert_eq!(with_all_servers_here(&[here, elsewhere]), [here, elsewhere, all]);
+        assert_eq!(broadcast_of(Ipv4Addr::LOCALHOST), Some(LOOPBACK_BROADCAST));
+        assert_eq!(broadcast_of(Ipv4Addr::new(192, 0, 2, 1)), None);
+        assert_eq!(search_addresses(5064)[0], all);
+    }
+
+    #[test]
+    fn searches_go_to_the_network_of_every_interface_once_and_to_no_other_address_of_loopback() {
+        let addresses = search_addresses(5064);
+
+        for (address, broadcast) in v4_interfaces().into_iter().filter(|(address, _)| !address.is_loopback()) {
+            let target = SocketAddr::from((broadcast.unwrap_or(address), 5064));
+            assert_eq!(addresses.iter().filter(|known| **known == target).count(), 1, "{target}");
+        }
+        let n_loopback = addresses.iter().filter(|address| address.ip().is_loopback()).count();
+        assert_eq!(n_loopback, if cfg!(target_os = "linux") { 2 } else { 1 });
+    }
 }

@@ -280,3 +280,38 @@ pub const PROBES: Duration = Duration::from_secs(15);
 /// The longest silence that the system can be told of: it counts milliseconds in 31 bits.
 #[cfg(target_os = "linux")]
 pub const SILENCE_MAX: Duration = Duration::from_millis(i32::MAX as u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A limit that loses a factor would let things through, or refuse them, that its reason speaks of.
+    #[test]
+    fn limits_have_room_for_what_their_reasons_name() {
+        let search_bytes = 40;
+        for (what, limit, least) in [
+            ("several pieces in a read", RECEIVE_BYTES, 4 * PIECE_BYTES),
+            ("some hundred small messages in a piece", PIECE_BYTES, 500 * 24),
+            ("several reads in a turn", TURN_BYTES, 4 * RECEIVE_BYTES),
+            ("many bursts of puts before the next one waits", REQUEST_BYTES, 16 * BURST_BYTES),
+            ("some two hundred puts of 40 bytes", BURST_BYTES, 200 * 40),
+            ("thousands of updates", UPDATE_BYTES, 5_000 * 40),
+            ("more answers than updates", ANSWER_BYTES, 2 * UPDATE_BYTES),
+            ("tens of thousands of puts", PUTS, 50_000),
+            ("64 full datagrams of searches", TURN_SEARCH_BYTES, 64 * 1024),
+            ("the largest datagram of the field's programs", DATAGRAM_BYTES, 2 * 1472),
+            ("the default of EPICS_CA_MAX_ARRAY_BYTES", ARRAY_SETTING_MIN_BYTES, 16_384),
+            ("a thousand searches for a name server", NAME_SERVER_BYTES, 1000 * search_bytes),
+            ("an image of forty megabytes", MONITOR_QUEUE_BYTES, 40_000_000),
+            ("the status of a thousand clients", STATUS_BYTES, 1000 * 200),
+            ("what browsers send, several times", PAGE_REQUEST_BYTES, 4 * 1500),
+            ("some two hundred records of 60 bytes", RECCASTER_SLICE_BYTES, 200 * 60),
+            ("several slices", RECCASTER_UNSENT_BYTES, 4 * RECCASTER_SLICE_BYTES),
+            ("two circuits that hold as much as one may", HOST_BYTES, 2 * fodo_ca::limit::HELD_BYTES),
+            ("more circuits than programs run on a host", HOST_CIRCUITS, 10_000),
+            ("a piece of requests and the buffers of the system", CIRCUIT_BYTES, 4 * REQUEST_PIECE_BYTES),
+        ] {
+            assert!(limit >= least, "{limit} has no room for {what}, {least}");
+        }
+    }
+}

@@ -128,6 +128,8 @@ impl Limiter {
 
 #[cfg(test)]
 mod tests {
+    use fodo_ca::limit::NAME_BYTES;
+
     use super::*;
     use std::sync::mpsc::{self, Receiver};
 
@@ -195,12 +197,12 @@ mod tests {
     fn the_name_of_a_pv_is_cut_where_no_honest_name_reaches() {
         let (log, lines) = log(Level::Debug);
 
-        for name in ["x".repeat(limit::NAME_BYTES), "x".repeat(limit::NAME_BYTES + 1), "é".repeat(limit::NAME_BYTES)] {
+        for name in ["x".repeat(NAME_BYTES), "x".repeat(NAME_BYTES + 1), "é".repeat(NAME_BYTES)] {
             log.tell(Level::Debug, &format!("a name of {}", name.len()), None, Some(&name), Now::for_test());
         }
 
         let lengths: Vec<usize> = lines.try_iter().filter_map(|line| Some(line.pv?.len())).collect();
-        assert_eq!(lengths, [limit::NAME_BYTES, limit::NAME_BYTES, limit::NAME_BYTES / 2 * 2]);
+        assert_eq!(lengths, [NAME_BYTES, NAME_BYTES, NAME_BYTES / 2 * 2]);
     }
 
     #[test]

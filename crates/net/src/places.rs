@@ -271,4 +271,48 @@ mod tests {
 
         assert_eq!(places.deadline(), Some(start + limit::PLACES_LOOK_SOONER));
     }
+
+    #[test]
+    fn a_list_changes_only_when_it_is_looked_at_in_time_and_something_is_new() {
+        let start = Instant::now();
+        let automatic = Automatic::Of(vec![Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 0, 2, 1)], 5064);
+        let mut places = Places::new(&["192.0.2.1:5064".parse().unwrap()], &[], automatic, start);
+        let known = places.all().to_vec();
+        assert_eq!(known.len(), 2, "{known:?}: a double, and what an interface is to be asked at");
+        places.all.clear();
+
+        assert!(!places.look(start + limit::PLACES_LOOK - Duration::from_millis(1), || {}));
+        assert!(places.all().is_empty());
+        assert!(places.look(start + limit::PLACES_LOOK, || {}));
+        assert!(!places.look(start + limit::PLACES_LOOK * 2, || {}), "nothing is new");
+        assert_eq!((places.all(), places.deadline()), (&known[..], Some(start + limit::PLACES_LOOK * 3)));
+    }
+
+    #[test]
+    fn doubt_never_puts_a_look_off() {
+        let start = Instant::now();
+        let mut places = Places::new(&[], &[], Automatic::All(5064), start);
+
+        places.doubt(start + limit::PLACES_LOOK);
+
+        assert_eq!(places.deadline(), Some(start + limit::PLACES_LOOK));
+        assert!(places.all().iter().all(|address| address.port() == 5064) && !places.all().is_empty());
+    }
+
+    #[test]
+    fn names_that_are_known_are_looked_up_less_often() {
+        let start = Instant::now();
+        let known = |_: &Host| Some("10.0.0.7:5064".parse().unwrap());
+        for (resolve, next) in [(known as fn(&Host) -> _, limit::RESOLVED_LOOK), (|_: &Host| None, limit::PLACES_LOOK)]
+        {
+            let mut places = Places::resolved_by(resolve, &[], &[host("a.example")], Automatic::No, start);
+            assert_eq!(places.deadline(), Some(start));
+            let again = start + limit::PLACES_LOOK;
+
+            look(&mut places, start);
+            look(&mut places, again);
+
+            assert_eq!(places.names_at, again + next);
+        }
+    }
 }

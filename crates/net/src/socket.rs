@@ -109,7 +109,7 @@ pub fn answering(interface: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::time::Instant;
 
     use super::*;
@@ -155,5 +155,62 @@ mod tests {
         };
 
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn sockets_never_block_and_a_search_may_be_sent_to_everybody() {
+        let port = searching(1).unwrap().local_addr().unwrap().port();
+        for (name, socket) in [
+            ("searching", searching(7).unwrap()),
+            ("answering", answering(Ipv4Addr::LOCALHOST, 0).unwrap()),
+            ("only", only(port).unwrap()),
+        ] {
+            let error = socket.recv_from(&mut [0; 8]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{name}");
+            assert!(socket.broadcast().unwrap(), "{name}");
+        }
+        assert_eq!(searching(7).unwrap().multicast_ttl_v4().unwrap(), 7);
+        let listener = listen(Ipv4Addr::LOCALHOST, 0).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn servers_share_the_port_of_searches_and_a_repeater_has_its_own_alone() {
+        let answers = answering(Ipv4Addr::LOCALHOST, 0).unwrap();
+        let address = answers.local_addr().unwrap();
+        assert!(answering(Ipv4Addr::LOCALHOST, address.port()).is_ok());
+        assert!(is_taken(address));
+
+        let repeater = only(0).unwrap();
+        let port = repeater.local_addr().unwrap().port();
+        assert!(only(port).is_err());
+        drop(repeater);
+        assert!(!is_taken(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+    }
+
+    #[test]
+    fn a_connection_begins_without_waiting_and_sends_small_messages_at_once() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+
+        let stream = connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let accepted = super::accepted(accepted, Duration::from_secs(8)).unwrap();
+
+        for stream in [&stream, &accepted] {
+            assert!(stream.nodelay().unwrap());
+            assert_eq!((&mut &*stream).read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            assert!(socket2::SockRef::from(stream).keepalive().unwrap());
+        }
+        assert_eq!(socket2::SockRef::from(&stream).tcp_keepalive_time().unwrap(), limit::PROBES);
+        let short = socket2::SockRef::from(&accepted);
+        assert_eq!(short.tcp_keepalive_time().unwrap(), Duration::from_secs(1));
+        assert_eq!(short.tcp_user_timeout().unwrap(), Some(Duration::from_secs(8)));
+    }
+
+    #[test]
+    fn only_a_connection_that_has_not_opened_yet_is_under_way() {
+        assert!(is_under_way(&io::ErrorKind::WouldBlock.into()));
+        assert!(is_under_way(&rustix::io::Errno::INPROGRESS.into()));
+        assert!(!is_under_way(&rustix::io::Errno::CONNREFUSED.into()));
     }
 }

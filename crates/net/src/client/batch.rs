@@ -297,7 +297,8 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use fodo_ca::Sid;
-    use fodo_data::{Kind, Reading, Value};
+    use fodo_ca::dbr::DbrType;
+    use fodo_data::{Kind, Value};
 
     use super::*;
 
@@ -309,7 +310,7 @@ mod tests {
         let mut batch = Batch::new(100..110, &end);
         for (cid, task, number) in [
             (1, Task::Get(Default::default()), 100),
-            (2, Task::Put(Value::from(1)), 101),
+            (2, Task::Put(Value::from(1.0)), 101),
             (3, Task::Get(Default::default()), 102),
         ] {
             assert_eq!(batch.next(), Ioid(number));
@@ -318,8 +319,12 @@ mod tests {
         batch
     }
 
-    fn reading(number: i32) -> Result<Outcome, Failure> {
-        Ok(Outcome::Reading(Reading::bare(Value::from(number))))
+    fn reading(number: f64) -> Reply {
+        Reply::Value(DbrType(20), Ok(Reading::bare(Value::from(number))))
+    }
+
+    fn written() -> Reply {
+        Reply::Written(Ok(()))
     }
 
     /// What came of each, in few words.
@@ -339,20 +344,19 @@ mod tests {
     fn its_caller_is_woken_once_when_all_were_asked_and_all_have_ended() {
         let mut batch = batch();
 
-        assert!(batch.end(Ioid(102), Some(true), reading(3)).is_none());
-        assert!(batch.end(Ioid(101), Some(false), Ok(Outcome::Written)).is_none());
+        assert!(batch.end(Ioid(102), reading(3.0)).is_none());
+        assert!(batch.end(Ioid(101), written()).is_none());
         assert!(batch.asked().is_none(), "one is still under way");
         assert!(!batch.end.has_come());
-        assert!(batch.end(Ioid(100), None, reading(1)).is_some());
+        assert!(batch.end(Ioid(100), reading(1.0)).is_some());
         assert!(batch.end.has_come() && batch.look().is_none());
     }
 
     #[test]
     fn answers_that_came_before_all_were_asked_wake_nobody_early() {
         let mut batch = batch();
-        for (number, is_get) in [(100, true), (101, false), (102, true)] {
-            let result = if is_get { reading(1) } else { Ok(Outcome::Written) };
-            assert!(batch.end(Ioid(number), Some(is_get), result).is_none());
+        for (number, reply) in [(100, reading(1.0)), (101, written()), (102, reading(3.0))] {
+            assert!(batch.end(Ioid(number), reply).is_none());
         }
 
         assert!(batch.asked().is_some());
@@ -362,33 +366,33 @@ mod tests {
     fn an_answer_counts_once_and_only_for_an_operation_of_its_kind() {
         let mut batch = batch();
 
-        for (number, is_get, result) in [
-            (99, Some(true), reading(0)),
-            (103, Some(true), reading(0)),
-            (100, Some(false), Ok(Outcome::Written)),
-            (101, Some(true), reading(0)),
-            (100, Some(true), reading(1)),
-            (100, Some(true), reading(2)),
-            (102, None, Err(Failure::Disconnected)),
+        for (number, reply) in [
+            (99, reading(0.0)),
+            (103, reading(0.0)),
+            (100, written()),
+            (101, reading(0.0)),
+            (100, reading(1.0)),
+            (100, reading(2.0)),
+            (102, Reply::Failure(Failure::Disconnected)),
         ] {
-            assert!(batch.end(Ioid(number), is_get, result).is_none());
+            assert!(batch.end(Ioid(number), reply).is_none());
         }
 
         assert_eq!(batch.n_left, 1);
-        assert_eq!(ended(batch), [format!("{:?}", Value::from(1)), "nothing".into(), "Disconnected".into()]);
+        assert_eq!(ended(batch), [format!("{:?}", Value::from(1.0)), "nothing".into(), "Disconnected".into()]);
     }
 
     #[test]
     fn a_lost_channel_ends_its_own_operations_and_a_lost_circuit_all_that_are_under_way() {
         let mut batch = batch();
         assert!(batch.asked().is_none());
-        batch.end(Ioid(100), Some(true), reading(1));
+        batch.end(Ioid(100), reading(1.0));
 
         assert!(batch.end_all(Some(Cid(2)), &Failure::Closed).is_none());
         assert!(batch.end_all(Some(Cid(1)), &Failure::Closed).is_none(), "it has ended already");
         assert!(batch.end_all(None, &Failure::Disconnected).is_some());
 
-        assert_eq!(ended(batch), [format!("{:?}", Value::from(1)), "Closed".into(), "Disconnected".into()]);
+        assert_eq!(ended(batch), [format!("{:?}", Value::from(1.0)), "Closed".into(), "Disconnected".into()]);
     }
 
     #[test]
@@ -398,8 +402,8 @@ mod tests {
 
         batch.described(Ioid(102), Some(meta.clone()));
         batch.described(Ioid(99), Some(meta.clone()));
-        batch.end(Ioid(102), Some(true), reading(3));
-        batch.end(Ioid(100), Some(true), reading(1));
+        batch.end(Ioid(102), reading(3.0));
+        batch.end(Ioid(100), reading(1.0));
 
         let metas: Vec<Option<Arc<Meta>>> = batch
             .into_ended()
@@ -409,5 +413,20 @@ mod tests {
             })
             .collect();
         assert_eq!(metas, [None, None, Some(meta)]);
+    }
+
+    #[test]
+    fn a_reply_of_another_type_and_one_that_says_no_end_their_operation() {
+        let mut batch = batch();
+
+        batch.end(Ioid(100), Reply::Value(DbrType(19), Ok(Reading::bare(Value::from(1)))));
+        batch.end(Ioid(101), Reply::Written(Err(Eca::PUTFAIL)));
+        batch.end(Ioid(102), Reply::Value(DbrType(20), Err(Eca::GETFAIL)));
+
+        let ended = ended(batch);
+        assert!(
+            ended[0].starts_with("WrongReply") && ended[1..].iter().all(|end| end.starts_with("Refused")),
+            "{ended:?}"
+        );
     }
 }

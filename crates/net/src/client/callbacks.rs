@@ -145,3 +145,15 @@ impl Callbacks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_executor_is_shown_as_what_it_is() {
+        let executors = [Executor::One, Executor::Many(NonZeroUsize::MIN), Executor::Caller(Arc::new(|_| {}))];
+
+        assert_eq!(executors.map(|executor| format!("{executor:?}")), ["One", "Many(1)", "Caller"]);
+    }
+}

@@ -192,7 +192,7 @@ mod tests {
             (refused(Refusal::Channel), ["\"x:y\"", "10.0.0.9:5064", "the channel"]),
             (refused(Refusal::ReadAccess), ["\"x:y\"", "10.0.0.9:5064", "no read access"]),
             (refused(Refusal::WriteAccess), ["\"x:y\"", "10.0.0.9:5064", "no write access"]),
-            (refused(Refusal::Status(Eca::GETFAIL)), ["\"x:y\"", "channel read request failed", "ECA_GETFAIL"]),
+            (refused(Eca::GETFAIL.into()), ["\"x:y\"", "channel read request failed", "ECA_GETFAIL"]),
             (Error::Disconnected { pv: pv.clone(), server }, ["\"x:y\"", "10.0.0.9:5064", "lost"]),
             (Error::Closed { pv: pv.clone() }, ["\"x:y\"", "context", "closed"]),
             (Error::Misuse { pv: pv.clone(), reason: "too long".into() }, ["\"x:y\"", ": ", "too long"]),

@@ -448,21 +448,4 @@ mod tests {
         // Returns at once, since this thread was woken before it parks.
         std::thread::park();
     }
-
-    #[test]
-    fn an_answer_is_completed_with_what_came_before_it_and_given_as_the_channel_gives_it() {
-        let meta = Arc::new(Meta { units: "mm".into(), ..Meta::default() });
-        let outcome = |value: Value| Outcome::Reading(Reading::bare(value));
-        let mut plain = outcome(Value::from(1.5));
-        let mut described = outcome(Value::from(1.5));
-        let mut written = Outcome::Written;
-
-        plain.complete(None, false);
-        described.complete(Some(meta.clone()), true);
-        written.complete(Some(meta.clone()), true);
-
-        assert_eq!(plain, outcome(Value::from(1.5)));
-        let expected = Reading { meta: Some(meta), ..Reading::bare(Value::from(vec![1.5])) };
-        assert_eq!((described, written), (Outcome::Reading(expected), Outcome::Written));
-    }
 }

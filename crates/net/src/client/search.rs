@@ -435,3 +435,19 @@ impl Drop for Search {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_addresses_of_this_host_with_one_port_are_one_server() {
+        let is_one = |one: &str, other: &str| is_one_server(one.parse().unwrap(), other.parse().unwrap());
+
+        assert!(is_one("192.0.2.1:5064", "192.0.2.1:5064"));
+        assert!(is_one("127.0.0.1:5064", "127.0.0.2:5064"));
+        assert!(!is_one("127.0.0.1:5064", "127.0.0.1:5065"));
+        assert!(!is_one("127.0.0.1:5064", "192.0.2.1:5064") && !is_one("192.0.2.1:5064", "127.0.0.1:5064"));
+        assert!(!is_one("192.0.2.1:5064", "192.0.2.2:5064"));
+    }
+}

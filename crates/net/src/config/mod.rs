@@ -476,4 +476,145 @@ mod tests {
         assert_eq!(client(&fixed).unwrap().payload_bytes_max, 101_024);
         assert!(client(&automatic).unwrap().payload_bytes_max >= 64 * 1024 * 1024);
     }
+
+    /// The value or the text of the error of a variable that is set to this.
+    fn understood(name: &str, text: &str) -> String {
+        match setting(&[(name, text)], name).value {
+            Ok(value) => value,
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn every_form_of_text_is_understood_within_its_bounds_and_else_told_with_what_is_expected() {
+        for (name, text, expected) in [
+            ("EPICS_CA_SERVER_PORT", " 6064 ", "6064"),
+            ("EPICS_CA_SERVER_PORT", "65535", "65535"),
+            ("EPICS_CA_SERVER_PORT", "65536", "EPICS_CA_SERVER_PORT=\"65536\": expected a port, 1 to 65535"),
+            ("EPICS_CA_MCAST_TTL", "1", "1"),
+            ("EPICS_CA_MCAST_TTL", "255", "255"),
+            ("EPICS_CA_MCAST_TTL", "0", "EPICS_CA_MCAST_TTL=\"0\": expected a number of routers, 1 to 255"),
+            ("EPICS_CA_MCAST_TTL", "256", "EPICS_CA_MCAST_TTL=\"256\": expected a number of routers, 1 to 255"),
+            ("EPICS_CA_CONN_TMO", "0.25", "0.25"),
+            ("EPICS_CA_CONN_TMO", "0", "EPICS_CA_CONN_TMO=\"0\": expected a number of seconds above 0"),
+            ("EPICS_CA_CONN_TMO", "-1", "EPICS_CA_CONN_TMO=\"-1\": expected a number of seconds above 0"),
+            ("EPICS_CA_CONN_TMO", "1e9", "EPICS_CA_CONN_TMO=\"1e9\": expected a number of seconds above 0"),
+            ("EPICS_CA_CONN_TMO", "nan", "EPICS_CA_CONN_TMO=\"nan\": expected a number of seconds above 0"),
+            ("EPICS_CA_MAX_SEARCH_PERIOD", "60", "60"),
+            ("EPICS_CA_MAX_SEARCH_PERIOD", "59.9", "60"),
+            ("EPICS_CA_AUTO_ADDR_LIST", "yEs", "YES"),
+            ("EPICS_CA_AUTO_ADDR_LIST", "nO", "NO"),
+            ("EPICS_CA_AUTO_ADDR_LIST", "1", "EPICS_CA_AUTO_ADDR_LIST=\"1\": expected YES or NO"),
+            ("EPICS_CA_MAX_ARRAY_BYTES", "1", "16384"),
+            ("EPICS_CA_MAX_ARRAY_BYTES", "16385", "16385"),
+            ("EPICS_CA_MAX_ARRAY_BYTES", "-1", "EPICS_CA_MAX_ARRAY_BYTES=\"-1\": expected a number of bytes"),
+            ("FODO_SPIN_US", "0", "0"),
+            ("FODO_SPIN_US", "50", "50"),
+            ("FODO_SPIN_US", "0.5", "FODO_SPIN_US=\"0.5\": expected a whole number of microseconds"),
+            ("EPICS_CA_ADDR_LIST", " a:1  10.0.0.1\tb ", "a:1 10.0.0.1 b"),
+            (
+                "EPICS_CA_ADDR_LIST",
+                "a:",
+                "EPICS_CA_ADDR_LIST=\"a:\": expected hosts or addresses, each with \":port\" where it has its own",
+            ),
+            (
+                "EPICS_CA_ADDR_LIST",
+                "b :5",
+                "EPICS_CA_ADDR_LIST=\":5\": expected hosts or addresses, each with \":port\" where it has its own",
+            ),
+            ("EPICS_CAS_INTF_ADDR_LIST", "127.0.0.1 127.0.0.2", "127.0.0.1 127.0.0.2"),
+            ("EPICS_CAS_BEACON_PERIOD", "7.5", "7.5"),
+        ] {
+            assert_eq!(understood(name, text), expected, "{name}={text:?}");
+        }
+    }
+
+    #[test]
+    fn a_remark_says_what_was_raised_and_what_is_not_used() {
+        let remark = |rows: &[(&str, &str)], name| setting(rows, name).remark;
+        let fixed = ("EPICS_CA_AUTO_ARRAY_BYTES", "NO");
+
+        assert_eq!(
+            remark(&[fixed, ("EPICS_CA_MAX_ARRAY_BYTES", "100")], "EPICS_CA_MAX_ARRAY_BYTES"),
+            Some("raised from 100".into())
+        );
+        assert_eq!(remark(&[fixed, ("EPICS_CA_MAX_ARRAY_BYTES", "16384")], "EPICS_CA_MAX_ARRAY_BYTES"), None);
+        assert_eq!(remark(&[], "EPICS_CA_AUTO_ARRAY_BYTES"), None);
+        assert!(remark(&[], "EPICS_CA_MAX_ARRAY_BYTES").is_some());
+        assert_eq!(
+            remark(&[("EPICS_CA_MAX_SEARCH_PERIOD", "0")], "EPICS_CA_MAX_SEARCH_PERIOD"),
+            None,
+            "it is an error"
+        );
+        assert_eq!(remark(&[("EPICS_CA_SERVER_PORT", "7")], "EPICS_CA_SERVER_PORT"), None);
+    }
+
+    #[test]
+    fn a_host_is_listed_once_for_each_of_its_ports() {
+        let lookup = table(&[("EPICS_CA_ADDR_LIST", "a a:5064 a:6000 10.0.0.1:1 10.0.0.1:2 10.0.0.1:1")]);
+
+        let config = client(&lookup).unwrap();
+
+        assert_eq!(config.search_hosts.len(), 2);
+        assert_eq!(config.search_addresses.len(), 2);
+    }
+
+    #[test]
+    fn each_variable_of_a_client_sets_its_own_option() {
+        let lookup = table(&[
+            ("EPICS_CA_AUTO_ADDR_LIST", "NO"),
+            ("EPICS_CA_REPEATER_PORT", "7065"),
+            ("EPICS_CA_MCAST_TTL", "5"),
+            ("EPICS_CA_CONN_TMO", "12"),
+            ("FODO_SPIN_US", "50"),
+        ]);
+
+        let config = client(&lookup).unwrap();
+
+        assert_eq!((config.interface_search_port, config.repeater_port, config.multicast_ttl), (None, Some(7065), 5));
+        assert_eq!((config.echo_after, config.spin), (Duration::from_secs(12), Duration::from_micros(50)));
+        assert_eq!(client(&table(&[("EPICS_CA_SERVER_PORT", "6064")])).unwrap().interface_search_port, Some(6064));
+    }
+
+    #[test]
+    fn each_variable_of_a_server_sets_its_own_option() {
+        let lookup = table(&[
+            ("EPICS_CAS_INTF_ADDR_LIST", "0.0.0.0 127.0.0.1"),
+            ("EPICS_CAS_IGNORE_ADDR_LIST", "10.0.0.7"),
+            ("EPICS_CAS_SERVER_PORT", "6064"),
+            ("EPICS_CAS_BEACON_ADDR_LIST", "10.0.0.255"),
+            ("EPICS_CAS_AUTO_BEACON_ADDR_LIST", "NO"),
+            ("EPICS_CAS_BEACON_PORT", "7065"),
+            ("EPICS_CAS_BEACON_PERIOD", "3"),
+        ]);
+
+        let config = server(&lookup).unwrap();
+
+        assert_eq!((config.interfaces, config.ignored), (vec![Ipv4Addr::LOCALHOST], vec![Ipv4Addr::new(10, 0, 0, 7)]));
+        assert_eq!((config.port, config.beacon_port, config.beacons_to_interfaces), (6064, 7065, false));
+        assert_eq!(config.beacon_addresses, ["10.0.0.255:7065".parse::<SocketAddr>().unwrap()]);
+        assert_eq!(config.beacon_period_max, Duration::from_secs(3));
+    }
+
+    #[test]
+    fn the_settings_and_configurations_of_this_process_cover_every_variable() {
+        let settings = settings();
+
+        assert!(settings.iter().map(|setting| setting.variable).eq(VARIABLES.iter().copied()));
+        assert_eq!(process("NO_SUCH_VARIABLE_HERE"), None);
+        assert!(process("PATH").is_some_and(|path| path.contains('/')));
+        assert!(strangers().iter().all(|name| is_stranger(name)));
+    }
+
+    #[test]
+    fn a_payload_may_take_a_quarter_of_the_memory_where_nothing_is_set() {
+        let bytes = automatic_payload_bytes();
+
+        assert!(bytes >= 64 * 1024 * 1024, "{bytes}");
+        #[cfg(target_os = "linux")]
+        {
+            let memory = crate::process::HostFacts::now().memory_bytes.unwrap() as usize;
+            assert!(bytes <= 64 * 1024 * 1024 || (memory / 5..memory / 2).contains(&bytes), "{bytes} of {memory}");
+        }
+    }
 }

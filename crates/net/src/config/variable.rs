@@ -206,3 +206,24 @@ pub(super) static CAS_BEACON_PERIOD: Variable = server(
     Otherwise::Variable(&BEACON_PERIOD),
     "longest time between beacons, in s",
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_help_has_a_line_for_each_variable_of_a_side_with_what_holds_without_it() {
+        let all = help(|_| true);
+        let of_servers = help(|side| side == Side::Server);
+
+        assert_eq!(all.lines().count(), VARIABLES.len());
+        let line = |name: &str| all.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+        assert_eq!(line("EPICS_CA_SERVER_PORT"), "  EPICS_CA_SERVER_PORT             port of searches (5064)");
+        assert!(line("EPICS_CAS_SERVER_PORT").ends_with("port to serve on (EPICS_CA_SERVER_PORT)"));
+        assert!(
+            line("EPICS_CA_ADDR_LIST").ends_with("hosts, networks, groups"),
+            "no default is shown where there is none"
+        );
+        assert!(of_servers.lines().all(|line| !line.contains("  EPICS_CA_ADDR_LIST ")) && of_servers.contains("CAS"));
+    }
+}

@@ -530,4 +530,76 @@ mod tests {
             assert!(world.machine.received.len() < 2048);
         }
     }
+
+    #[test]
+    fn a_slice_is_full_when_it_has_its_bytes_and_not_before() {
+        let mut world = World::new(10_000);
+
+        let slice = world.greeted();
+
+        assert!((limit::RECCASTER_SLICE_BYTES..limit::RECCASTER_SLICE_BYTES + 100).contains(&slice.send.len()));
+        assert_eq!(world.machine.deadline(), Some(world.now + PATIENCE.silence()));
+    }
+
+    #[test]
+    fn nothing_takes_longer_than_an_hour_whatever_is_configured() {
+        let inventory: Inventory = Box::new(|| Box::new(std::iter::empty()));
+        let forever = Patience { hold_off_max: Duration::MAX, answer: Duration::MAX };
+        let mut world = World { machine: RecCasterMachine::new(inventory, forever, 1), now: Instant::now() };
+
+        world.hear();
+        let held_off = world.now;
+        assert!(world.wait().connect.is_some());
+        assert!(world.now - held_off <= limit::RECCASTER_WAIT_MAX);
+        assert_eq!(world.machine.deadline(), Some(world.now + limit::RECCASTER_WAIT_MAX));
+    }
+
+    #[test]
+    fn a_server_that_was_told_all_has_its_failures_forgiven() {
+        let mut world = World::new(1);
+        for _ in 0..3 {
+            world.hear();
+            world.wait();
+            world.put(Input::Closed);
+            world.wait();
+        }
+        world.greeted();
+        world.put(Input::Closed);
+
+        world.hear();
+        world.wait();
+        assert_eq!(world.put(Input::Closed).news, Some(News::Failed("it cannot be reached where it says that it is")));
+        assert_eq!(world.machine.deadline(), Some(world.now + limit::RECCASTER_REST));
+    }
+
+    #[test]
+    fn a_server_that_ends_the_connection_early_or_speaks_before_its_greeting_has_failed() {
+        for (bytes, why) in [
+            (None, "it has ended the connection before it was told all"),
+            (Some(PING), "it does not begin with a greeting"),
+        ] {
+            let mut world = World::new(1);
+            world.hear();
+            world.wait();
+            world.put(Input::Connected);
+
+            let out = world.put(bytes.map_or(Input::Closed, Input::Received));
+
+            assert_eq!((out.news, out.close), (Some(News::Failed(why)), true));
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_connection_that_was_given_up_is_no_news() {
+        let mut world = World::new(1);
+        world.hear();
+        world.wait();
+        world.put(Input::Closed);
+        let rests_until = world.machine.deadline();
+
+        let out = world.put(Input::Closed);
+
+        assert!(out.news.is_none() && !out.close);
+        assert_eq!(world.machine.deadline(), rests_until);
+    }
 }

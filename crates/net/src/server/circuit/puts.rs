@@ -112,3 +112,15 @@ fn acknowledge(pv: &dyn Pv, dbr: DbrType, value: &Value) -> Result<(), Eca> {
     };
     result.map_err(|refusal| status(&refusal))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_a_put_says_whether_the_pv_or_the_value_was_refused() {
+        assert_eq!(status(&PutRefusal::ReadOnly), Eca::NOWTACCESS);
+        assert_eq!(status(&PutRefusal::Rejected("too high".into())), Eca::PUTFAIL);
+        assert_eq!(status(&PutRefusal::Unprocessed("no device".into())), Eca::PUTFAIL);
+    }
+}

@@ -121,3 +121,21 @@ impl Circuit {
 pub(super) fn told(is_read_only: bool, allowed: Rights) -> Rights {
     Rights { write: allowed.write && !is_read_only, ..allowed }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_told_the_rights_that_it_has_less_what_nobody_may_do() {
+        for (is_read_only, read, write, expected) in [
+            (false, true, true, (true, true)),
+            (false, false, true, (false, true)),
+            (true, true, true, (true, false)),
+            (true, false, false, (false, false)),
+        ] {
+            let Rights { read, write } = told(is_read_only, Rights { read, write });
+            assert_eq!((read, write), expected);
+        }
+    }
+}
