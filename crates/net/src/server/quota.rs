@@ -492,7 +492,7 @@ mod tests {
     #[test]
     fn a_host_has_room_below_its_bound_and_its_parts_go_up_and_down() {
         let hosts = hosts();
-        let (mut one, other) = (hosts.enter(HERE).unwrap(), hosts.enter(HERE).unwrap());
+        let (mut one, other) = (used(&hosts, HERE), used(&hosts, HERE));
 
         let has_room = [(400, 599), (400, 600), (0, 999), (0, 1000), (10, 0)].map(|(held_bytes, queued_bytes)| {
             one.set(held_bytes, queued_bytes);
@@ -510,7 +510,7 @@ mod tests {
     #[test]
     fn refusals_and_flaws_are_counted_apart() {
         let hosts = hosts();
-        let share = hosts.enter(HERE).unwrap();
+        let share = used(&hosts, HERE);
 
         (0..3).for_each(|_| share.refused());
         hosts.flawed();
