@@ -210,7 +210,9 @@ mod tests {
         let (log, lines) = log(Level::Warning);
         let start = Now::for_test();
 
-        for after in [limit::LOG_PAUSE * 0, limit::LOG_PAUSE.mul_f64(0.999), limit::LOG_PAUSE, limit::LOG_PAUSE * 2] {
+        for after in
+            [std::time::Duration::ZERO, limit::LOG_PAUSE.mul_f64(0.999), limit::LOG_PAUSE, limit::LOG_PAUSE * 2]
+        {
             log.tell(Level::Warning, "noise", peer("10.0.0.2:4000"), None, start + after);
             log.tell(Level::Warning, "other noise", peer("10.0.0.2:4000"), None, start + after);
         }
@@ -223,5 +225,10 @@ mod tests {
     fn nobody_is_told_by_a_silent_log() {
         Log::silent().note(Level::Error, "no memory");
         assert!(Level::Error < Level::Warning && Level::Warning < Level::Info && Level::Info < Level::Debug);
+    }
+
+    #[test]
+    fn a_log_is_shown_with_its_level() {
+        assert!(format!("{:?}", log(Level::Info).0).contains("Info"));
     }
 }

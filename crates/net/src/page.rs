@@ -377,7 +377,7 @@ mod tests {
             answer.lines().last().unwrap_or_default().to_owned()
         };
 
-        assert_eq!(page(limit::PAGE_KEPT * 0), "page 1");
+        assert_eq!(page(std::time::Duration::ZERO), "page 1");
         assert_eq!(page(limit::PAGE_KEPT - std::time::Duration::from_nanos(1)), "page 1");
         assert_eq!(page(limit::PAGE_KEPT), "page 2");
         assert_eq!(page(limit::PAGE_KEPT * 3 / 2), "page 2");

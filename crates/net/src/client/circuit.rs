@@ -500,3 +500,95 @@ impl Seat {
         std::iter::once(self.subscription).chain(self.description)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A circuit that is open, and the server's end of it.
+    fn connected() -> (Arc<Circuit>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = fodo_ca::client::Config {
+            priority: 0,
+            user: "ann".into(),
+            host: "desk".into(),
+            echo_after: Duration::from_secs(30),
+            payload_bytes_max: 1 << 20,
+        };
+        let address = listener.local_addr().unwrap();
+        let circuit = Circuit::open(address, &config, Duration::ZERO, Reactor::shared().unwrap(), Weak::new()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        lock(&circuit.state).phase = Phase::Open;
+        (circuit, server)
+    }
+
+    /// Waits until so many bytes are in the circuit's socket, which nobody else reads while its state is locked.
+    fn await_bytes(circuit: &Circuit, n_bytes: usize) {
+        let start = Instant::now();
+        while n_waiting(circuit) < n_bytes {
+            assert!(start.elapsed() < Duration::from_secs(10));
+            std::thread::yield_now();
+        }
+    }
+
+    fn n_waiting(circuit: &Circuit) -> usize {
+        circuit.stream.peek(&mut [0; 4096]).unwrap_or(0)
+    }
+
+    #[test]
+    fn a_circuit_reads_up_to_its_budget_and_says_whether_there_may_be_more() {
+        let echo = [0, 23, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        for (budget, to_the_end, may_be_more, n_left) in [
+            (0, true, true, 800),
+            (1, true, true, 0),
+            (800, true, true, 0),
+            (801, true, false, 0),
+            (800, false, false, 0),
+        ] {
+            let (circuit, mut server) = connected();
+            let mut state = lock(&circuit.state);
+            server.write_all(&echo.repeat(50)).unwrap();
+            await_bytes(&circuit, 800);
+
+            let is_more = circuit.receive(&mut state, budget, to_the_end);
+
+            assert_eq!((is_more, n_waiting(&circuit)), (may_be_more, n_left), "{budget} {to_the_end}");
+            assert_eq!(state.phase, Phase::Open);
+        }
+    }
+
+    #[test]
+    fn a_circuit_whose_server_has_gone_is_closed_and_takes_no_channel_any_more() {
+        let (circuit, server) = connected();
+        let mut state = lock(&circuit.state);
+        drop(server);
+
+        let start = Instant::now();
+        while state.phase == Phase::Open && start.elapsed() < Duration::from_secs(10) {
+            assert!(!circuit.receive(&mut state, 1, true));
+        }
+
+        assert_eq!(state.phase, Phase::Closed);
+        drop(state);
+        assert!(!circuit.create(&[]));
+    }
+
+    #[test]
+    fn the_numbers_of_batches_follow_one_another_and_begin_anew_where_there_are_none_left() {
+        let (circuit, _server) = connected();
+        let mut state = lock(&circuit.state);
+        let (start, end) = (requests::BATCH_NUMBERS.start, requests::BATCH_NUMBERS.end);
+        assert!(start > u32::MAX >> (u32::BITS - requests::SINGLE_NUMBER_BITS), "no number of a single operation");
+
+        assert_eq!(state.next_batch_numbers(10), start..start + 10);
+        assert_eq!(state.next_batch_numbers(5), start + 10..start + 15);
+        state.batch_number_next = end - 5;
+        assert_eq!(state.next_batch_numbers(5), end - 5..end);
+        assert_eq!(state.next_batch_numbers(1), start..start + 1);
+        state.batch_number_next = end - 5;
+        assert_eq!(state.next_batch_numbers(6), start..start + 6);
+        assert_eq!(state.next_batch_numbers(usize::MAX), start..end);
+    }
+}

@@ -378,7 +378,7 @@ mod tests {
 
         let text = json(&[], &Totals::of(&[client("a"), client("b")], &counts, &mut Cpu::now()));
 
-        let expected = "{\"clients\":2,\"channels\":6,\"subscriptions\":4,\"queued_bytes\":140,\"updates_posted\":23,\
+        let expected = "{\"clients\":2,\"unused\":0,\"channels\":6,\"subscriptions\":4,\"queued_bytes\":140,\"updates_posted\":23,\
                         \"updates_sent\":21,\"updates_merged\":22,\"updates_dropped\":24,\"searches\":25,\
                         \"refused\":26,\"flawed\":27,\"evicted\":28,\"cpu\":";
         assert!(text.starts_with(expected), "{text}");

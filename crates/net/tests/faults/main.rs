@@ -5,6 +5,7 @@
 mod cell;
 mod client;
 mod flow;
+mod log;
 #[cfg(target_os = "linux")]
 mod network;
 mod quota;

@@ -242,7 +242,7 @@ impl State {
     }
 
     /// Numbers that no batch in progress has.
-    fn next_batch_numbers(&mut self, n: usize) -> Range<u32> {
+    pub(super) fn next_batch_numbers(&mut self, n: usize) -> Range<u32> {
         let n = u32::try_from(n).unwrap_or(u32::MAX).min(BATCH_NUMBERS.end - BATCH_NUMBERS.start);
         loop {
             let start = match BATCH_NUMBERS.end - self.batch_number_next >= n {

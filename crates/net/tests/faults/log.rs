@@ -1,0 +1,53 @@
+//! What a server logs about its clients.
+
+use std::sync::mpsc::{self, Receiver};
+
+use fodo_net::Server;
+use fodo_net::log::{Level, Line, Log};
+
+use crate::PATIENCE;
+use crate::cell::{Cell, Table, quiet};
+use crate::raw::{Raw, create, echo};
+
+/// A server of one PV, and what it logs.
+fn serve_logged(level: Level) -> (Server, Receiver<Line>) {
+    let (sender, lines) = mpsc::channel();
+    let log = Log::new(level, move |line| drop(sender.send(line.clone())));
+    (Server::start_telling(quiet(), Table::of([("x", Cell::new(1.5))]), log).unwrap(), lines)
+}
+
+/// The next line with that word.
+fn line(lines: &Receiver<Line>, word: &str) -> Line {
+    loop {
+        let line = lines.recv_timeout(PATIENCE).unwrap();
+        if line.what.contains(word) {
+            return line;
+        }
+    }
+}
+
+#[test]
+fn a_client_that_comes_breaks_a_rule_and_goes_is_logged_with_its_address() {
+    let (server, lines) = serve_logged(Level::Info);
+    let mut raw = Raw::connected(server.tcp_port());
+    let address = Some(raw.stream.local_addr().unwrap());
+
+    raw.say(&[b"GET / HTTP/1.1\r\n\r\n".to_vec()]);
+    raw.ended_after();
+
+    let logged = ["has connected", "is closed", "has gone"].map(|word| line(&lines, word));
+    assert_eq!(logged.each_ref().map(|line| line.level), [Level::Info, Level::Warning, Level::Info]);
+    assert!(logged.iter().all(|line| line.peer == address && line.pv.is_none()), "{logged:?}");
+}
+
+#[test]
+fn a_channel_that_is_refused_is_logged_with_its_name_for_who_looks_for_a_fault() {
+    let (server, lines) = serve_logged(Level::Debug);
+    let mut raw = Raw::connected(server.tcp_port());
+
+    raw.say(&[create(1, "no:such"), echo()]);
+    raw.until(|answer| matches!(answer, fodo_ca::message::Answer::Echo {}));
+
+    let logged = line(&lines, "refused");
+    assert_eq!((logged.level, logged.pv.as_deref()), (Level::Debug, Some("no:such")));
+}
