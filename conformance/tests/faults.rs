@@ -76,7 +76,7 @@ fn row_25_clients_beyond_the_descriptors_are_closed_and_those_within_are_served_
     let n_before = n_open_files(&ioc);
 
     let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(server).unwrap()).collect();
-    eventually("clients have half of the descriptors", || n_open_files(&ioc) >= n_before + 24);
+    eventually("clients have half of the descriptors", || n_open_files(&ioc) >= n_before + 16);
     assert!(n_open_files(&ioc) <= 60, "the rest is kept");
     (0..20).for_each(|_| assert_eq!(ao.get(PATIENCE).unwrap().value, Value::from(-1.25)));
     let ticks_before = n_ticks(&ioc);
