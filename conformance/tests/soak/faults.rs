@@ -23,7 +23,7 @@ const HALF_SENT_BYTES: usize = 4 << 20;
 type Fault = (&'static str, fn(&mut Hostile<'_>));
 
 /// Every fault with its name.
-pub const FAULTS: [Fault; 15] = [
+pub const FAULTS: [Fault; 16] = [
     ("another protocol", |hostile| hostile.say(b"GET / HTTP/1.1\r\n\r\n")),
     ("random bytes", |hostile| {
         let bytes = hostile.chance.bytes(200);
@@ -52,6 +52,7 @@ pub const FAULTS: [Fault; 15] = [
             hostile.send(&bytes);
         }
     }),
+    ("a delay below the clock's resolution", ask_for_no_delay),
     ("half-sent puts", |hostile| {
         let raw = hostile.with_channel("f:huge");
         hostile.hold(half_sent(raw, HALF_SENT_BYTES));
@@ -155,6 +156,19 @@ fn change_bytes(hostile: &mut Hostile<'_>) {
     }
     let raw = hostile.with_channel("f:longout");
     hostile.hold(saying(raw, &conversation));
+}
+
+/// Puts without completion to fields of a record that is to switch itself off after no time.
+fn ask_for_no_delay(hostile: &mut Hostile<'_>) {
+    let mut raw = hostile.with_channel("f:loop.HIGH");
+    raw.say(&[create(1, "f:loop.PROC")]);
+    raw.until(|answer| matches!(answer, Answer::CreateChan { .. }));
+    let write = |sid, value: f64| {
+        with(Request::Write { dbr: DOUBLE, count: 1, sid: Sid(sid), ioid: Ioid(1) }, &value.to_be_bytes())
+    };
+    raw.say(&[write(0, 1e-12), write(1, 1.0), echo()]);
+    raw.until(|answer| matches!(answer, Answer::Echo {}));
+    hostile.hold(raw);
 }
 
 /// Begins a put of 80 MB to channel 0 and sends so many bytes of it.

@@ -29,6 +29,7 @@ const STRICTER_RULES: &str = "ASG(DEFAULT) { RULE(1, READ) }\nASG(GUARDED) { RUL
 const RECORDS: &str = r#"
 record(waveform, "f:huge") { field(FTVL, "DOUBLE") field(NELM, "10000000") }
 record(waveform, "f:guarded") { field(FTVL, "DOUBLE") field(NELM, "10000000") field(ASG, "GUARDED") }
+record(bo, "f:loop") { field(OMSL, "closed_loop") field(DOL, "1") }
 record(ao, "f:kept") { info(autosaveFields, "VAL") }
 "#;
 
