@@ -24,8 +24,9 @@ use neighbour::Neighbour;
 /// How long anything may take that is to happen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What memory may grow by once it is warm. A leak of a hundred bytes with every fault of an hour would be more.
-const GROWTH_BYTES_MAX: u64 = 32 << 20;
+/// What memory may grow by once it is warm. The allocator keeps some tens of megabytes of values that were half sent. A
+/// leak of a hundred bytes with every fault of an hour would be more than this.
+const GROWTH_BYTES_MAX: u64 = 96 << 20;
 
 /// What 99 of a hundred gets of a neighbour may take at most while a fault is under way. On a machine that does nothing
 /// else the target is 20 ms; this bound is for one that is busy.
