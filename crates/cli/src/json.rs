@@ -28,9 +28,10 @@ JSON keys (--json prints one object per line):
   meta      with --meta: precision, display, warning, alarm, control (each [low, high]), states
   error     instead of all but pv when it failed: code (the exit code), class, message
   event     monitor only: update, connected, disconnected, unresponsive, responsive, closed;
-            refused and wrong_reply (an update that was dropped) with a message; rights: read and write say what is allowed now; merged: n updates were
-            merged into the next; with --stats at the end stats: received, merged,
-            delivered, longest_gap_s, n_disconnected";
+            refused and wrong_reply (an update that was dropped) with a message; rights: read
+            and write say what is allowed now; merged: n updates were merged into the next;
+            with --stats at the end stats: received, merged, delivered, longest_gap_s,
+            n_disconnected";
 
 /// An object that may hold the value of a large array, which is written element by element: its text takes several times the
 /// memory of its values.

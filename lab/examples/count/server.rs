@@ -67,10 +67,11 @@ impl Pv for Number {
         Arc::default()
     }
 
-    fn put(&self, _: Value, _: &Peer, _: Option<Completion>) -> Result<(), PutRefusal> {
+    fn put(&self, _: Value, _: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal> {
         if let Some(all) = self.all.upgrade() {
             all.0.iter().for_each(|number| number.change());
         }
+        completion.into_iter().for_each(Completion::done);
         Ok(())
     }
 
