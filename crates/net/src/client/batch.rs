@@ -14,7 +14,7 @@ use fodo_ca::{Cid, Ioid};
 use fodo_data::{Meta, Reading};
 
 use super::channel::{Channel, ChannelCore, Seating};
-use super::circuit::{Circuit, Expected, Place};
+use super::circuit::{Circuit, Expected};
 use super::operation::{Given, Operation, Outcome, Task, deadline_after, given};
 use super::{Error, Refusal, WrongReply};
 
@@ -153,42 +153,46 @@ impl Failure {
     }
 }
 
-/// What a server sends to end an operation.
+/// What ends an operation, beside the value for a get ([`got`]).
 pub(super) enum Reply {
-    /// READ_NOTIFY, with the type of the value.
-    Value(DbrType, Result<Reading, Eca>),
-    /// WRITE_NOTIFY.
+    /// WRITE_NOTIFY: ends a put.
     Written(Result<(), Eca>),
-    /// Anything that ends both.
+    /// Anything that ends a get and a put.
     Failure(Failure),
 }
 
 impl Reply {
     /// How an operation ends; `expected`: what a get waits for, nothing for a put. `None` for a reply of the other kind: it
     /// is a server's mistake, and the right one may still come.
-    #[inline(always)]
-    pub(super) fn end(
-        self,
-        expected: Option<&Expected>,
-        meta: &mut Option<Arc<Meta>>,
-    ) -> Option<Result<Outcome, Failure>> {
-        let refused = |status: Eca| Failure::Refused(status.into());
-        Some(match (self, expected) {
-            (Reply::Value(_, Err(status)), Some(_)) => Err(refused(status)),
-            (Reply::Value(dbr, Ok(mut reading)), Some(expected)) => match expected.check(dbr, &mut reading.value) {
-                Ok(()) => {
-                    if let Some(meta) = meta.take() {
-                        reading.meta = Some(meta);
-                    }
-                    Ok(Outcome::Reading(reading))
-                }
-                Err(reply) => Err(Failure::WrongReply(reply)),
-            },
-            (Reply::Written(result), None) => result.map(|()| Outcome::Written).map_err(refused),
-            (Reply::Failure(failure), _) => Err(failure),
-            _ => return None,
-        })
+    pub(super) fn end(self, expected: Option<&Expected>) -> Option<Result<Outcome, Failure>> {
+        match (self, expected) {
+            (Reply::Written(Ok(())), None) => Some(Ok(Outcome::Written)),
+            (Reply::Written(Err(status)), None) => Some(Err(Failure::Refused(status.into()))),
+            (Reply::Written(_), Some(_)) => None,
+            (Reply::Failure(failure), _) => Some(Err(failure)),
+        }
     }
+}
+
+/// How a get ends with READ_NOTIFY; `meta`: what came before the value.
+#[inline(always)]
+pub(super) fn got(
+    expected: &Expected,
+    meta: &mut Option<Arc<Meta>>,
+    dbr: DbrType,
+    result: Result<Reading, Eca>,
+) -> Result<Outcome, Failure> {
+    let mut reading = match result {
+        Ok(reading) => reading,
+        Err(status) => return Err(Failure::Refused(status.into())),
+    };
+    if let Err(reply) = expected.check(dbr, &mut reading.value) {
+        return Err(Failure::WrongReply(reply));
+    }
+    if meta.is_some() {
+        reading.meta = meta.take();
+    }
+    Ok(Outcome::Reading(reading))
 }
 
 /// The operations of a batch on one circuit, which keeps them until they are taken. Their numbers follow one another.
@@ -233,9 +237,9 @@ impl Batch {
     }
 
     /// The request of the next operation is on its way.
-    pub(super) fn issued(&mut self, cid: Cid, task: &Task, place: Place) {
+    pub(super) fn issued(&mut self, cid: Cid, expected: Option<Expected>) {
         let progress = Progress::Issued(None);
-        self.members.push(Member { cid, expected: task.expected(place), progress });
+        self.members.push(Member { cid, expected, progress });
         self.n_left += 1;
     }
 
@@ -252,12 +256,22 @@ impl Batch {
         }
     }
 
+    /// A get ends here; gives whom to wake once no lock is held.
+    #[inline(always)]
+    pub(super) fn end_get(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) -> Option<Thread> {
+        let member = self.member(ioid)?;
+        let (Progress::Issued(meta), Some(expected)) = (&mut member.progress, &member.expected) else { return None };
+        let ended = got(expected, meta, dbr, result);
+        member.progress = Progress::Ended(ended);
+        self.n_left -= 1;
+        self.look()
+    }
+
     /// One ends here, if it waits for such a reply; gives whom to wake once no lock is held.
-    #[inline]
     pub(super) fn end(&mut self, ioid: Ioid, reply: Reply) -> Option<Thread> {
         let member = self.member(ioid)?;
-        let Progress::Issued(meta) = &mut member.progress else { return None };
-        member.progress = Progress::Ended(reply.end(member.expected.as_ref(), meta)?);
+        let Progress::Issued(_) = member.progress else { return None };
+        member.progress = Progress::Ended(reply.end(member.expected.as_ref())?);
         self.n_left -= 1;
         self.look()
     }
@@ -275,8 +289,9 @@ impl Batch {
     }
 
     /// What each gave; nothing where no answer has come.
-    pub(super) fn into_ended(self) -> impl Iterator<Item = Option<Result<Outcome, Failure>>> {
-        self.members.into_iter().map(|member| match member.progress {
+    pub(super) fn ended(batch: Option<Batch>) -> impl Iterator<Item = Option<Result<Outcome, Failure>>> {
+        let members = batch.map(|batch| batch.members).unwrap_or_default();
+        members.into_iter().map(|member| match member.progress {
             Progress::Issued(_) => None,
             Progress::Ended(result) => Some(result),
         })
@@ -301,6 +316,7 @@ mod tests {
     use fodo_data::{Kind, Value};
 
     use super::*;
+    use crate::client::circuit::Place;
 
     const PLACE: Place = Place { sid: Sid(1), kind: Kind::F64, count: 1 };
 
@@ -314,23 +330,35 @@ mod tests {
             (3, Task::Get(Default::default()), 102),
         ] {
             assert_eq!(batch.next(), Ioid(number));
-            batch.issued(Cid(cid), &task, PLACE);
+            batch.issued(Cid(cid), task.expected(PLACE));
         }
         batch
     }
 
-    fn reading(number: f64) -> Reply {
-        Reply::Value(DbrType(20), Ok(Reading::bare(Value::from(number))))
+    /// What a server sends.
+    enum Sent {
+        Value(DbrType, Result<Reading, Eca>),
+        Other(Reply),
     }
 
-    fn written() -> Reply {
-        Reply::Written(Ok(()))
+    fn end(batch: &mut Batch, ioid: Ioid, sent: Sent) -> Option<Thread> {
+        match sent {
+            Sent::Value(dbr, result) => batch.end_get(ioid, dbr, result),
+            Sent::Other(reply) => batch.end(ioid, reply),
+        }
+    }
+
+    fn reading(number: f64) -> Sent {
+        Sent::Value(DbrType(20), Ok(Reading::bare(Value::from(number))))
+    }
+
+    fn written() -> Sent {
+        Sent::Other(Reply::Written(Ok(())))
     }
 
     /// What came of each, in few words.
     fn ended(batch: Batch) -> Vec<String> {
-        batch
-            .into_ended()
+        Batch::ended(Some(batch))
             .map(|ended| match ended {
                 None => "nothing".to_owned(),
                 Some(Ok(Outcome::Reading(reading))) => format!("{:?}", reading.value),
@@ -344,11 +372,11 @@ mod tests {
     fn its_caller_is_woken_once_when_all_were_asked_and_all_have_ended() {
         let mut batch = batch();
 
-        assert!(batch.end(Ioid(102), reading(3.0)).is_none());
-        assert!(batch.end(Ioid(101), written()).is_none());
+        assert!(end(&mut batch, Ioid(102), reading(3.0)).is_none());
+        assert!(end(&mut batch, Ioid(101), written()).is_none());
         assert!(batch.asked().is_none(), "one is still under way");
         assert!(!batch.end.has_come());
-        assert!(batch.end(Ioid(100), reading(1.0)).is_some());
+        assert!(end(&mut batch, Ioid(100), reading(1.0)).is_some());
         assert!(batch.end.has_come() && batch.look().is_none());
     }
 
@@ -356,7 +384,7 @@ mod tests {
     fn answers_that_came_before_all_were_asked_wake_nobody_early() {
         let mut batch = batch();
         for (number, reply) in [(100, reading(1.0)), (101, written()), (102, reading(3.0))] {
-            assert!(batch.end(Ioid(number), reply).is_none());
+            assert!(end(&mut batch, Ioid(number), reply).is_none());
         }
 
         assert!(batch.asked().is_some());
@@ -373,9 +401,9 @@ mod tests {
             (101, reading(0.0)),
             (100, reading(1.0)),
             (100, reading(2.0)),
-            (102, Reply::Failure(Failure::Disconnected)),
+            (102, Sent::Other(Reply::Failure(Failure::Disconnected))),
         ] {
-            assert!(batch.end(Ioid(number), reply).is_none());
+            assert!(end(&mut batch, Ioid(number), reply).is_none());
         }
 
         assert_eq!(batch.n_left, 1);
@@ -386,7 +414,7 @@ mod tests {
     fn a_lost_channel_ends_its_own_operations_and_a_lost_circuit_all_that_are_under_way() {
         let mut batch = batch();
         assert!(batch.asked().is_none());
-        batch.end(Ioid(100), reading(1.0));
+        end(&mut batch, Ioid(100), reading(1.0));
 
         assert!(batch.end_all(Some(Cid(2)), &Failure::Closed).is_none());
         assert!(batch.end_all(Some(Cid(1)), &Failure::Closed).is_none(), "it has ended already");
@@ -402,11 +430,10 @@ mod tests {
 
         batch.described(Ioid(102), Some(meta.clone()));
         batch.described(Ioid(99), Some(meta.clone()));
-        batch.end(Ioid(102), reading(3.0));
-        batch.end(Ioid(100), reading(1.0));
+        end(&mut batch, Ioid(102), reading(3.0));
+        end(&mut batch, Ioid(100), reading(1.0));
 
-        let metas: Vec<Option<Arc<Meta>>> = batch
-            .into_ended()
+        let metas: Vec<Option<Arc<Meta>>> = Batch::ended(Some(batch))
             .map(|ended| match ended {
                 Some(Ok(Outcome::Reading(reading))) => reading.meta,
                 _ => None,
@@ -419,9 +446,9 @@ mod tests {
     fn a_reply_of_another_type_and_one_that_says_no_end_their_operation() {
         let mut batch = batch();
 
-        batch.end(Ioid(100), Reply::Value(DbrType(19), Ok(Reading::bare(Value::from(1)))));
-        batch.end(Ioid(101), Reply::Written(Err(Eca::PUTFAIL)));
-        batch.end(Ioid(102), Reply::Value(DbrType(20), Err(Eca::GETFAIL)));
+        end(&mut batch, Ioid(100), Sent::Value(DbrType(19), Ok(Reading::bare(Value::from(1)))));
+        end(&mut batch, Ioid(101), Sent::Other(Reply::Written(Err(Eca::PUTFAIL))));
+        end(&mut batch, Ioid(102), Sent::Value(DbrType(20), Err(Eca::GETFAIL)));
 
         let ended = ended(batch);
         assert!(

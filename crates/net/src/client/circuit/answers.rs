@@ -9,12 +9,12 @@ use fodo_ca::eca::Eca;
 use fodo_ca::{Cid, Ioid, Sid, SubscriptionId};
 use fodo_data::{Now, Reading};
 
-use super::super::batch::{Batch, Failure, Reply};
+use super::super::batch::{Batch, Failure, Reply, got};
 use super::super::channel::{Activated, ChannelCore, Trouble};
 use super::super::monitor::MonitorCore;
 use super::super::notice::Notice;
 use super::super::numbering::Numbering;
-use super::super::operation::Waiter;
+use super::super::operation::{Outcome, Waiter};
 use super::super::{Refusal, WrongReply};
 use super::{Circuit, InProgress, Place, Seat, State, Subscribed};
 
@@ -195,12 +195,19 @@ impl Answering<'_> {
     #[inline]
     fn read_done(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) {
         if let Some(batch) = batch_of(self.batches, ioid) {
-            return end_in(batch, ioid, Reply::Value(dbr, result), self.woken);
+            if let Some(thread) = batch.end_get(ioid, dbr, result) {
+                self.woken.push(Waiter::Thread(thread));
+            }
+            return;
         }
-        match self.operations.get(ioid) {
-            Some(&InProgress::Description(of, requested)) => self.described(ioid, of, requested, dbr, result),
-            Some(InProgress::Operation { .. }) => self.end(ioid, Reply::Value(dbr, result)),
-            None => {}
+        match self.operations.get_mut(ioid) {
+            Some(&mut InProgress::Description(of, requested)) => self.described(ioid, of, requested, dbr, result),
+            Some(InProgress::Operation { expected: Some(expected), meta, .. }) => {
+                let ended = got(expected, meta, dbr, result);
+                self.ended(ioid, ended);
+            }
+            // A put waits for another reply.
+            Some(InProgress::Operation { expected: None, .. }) | None => {}
         }
     }
 
@@ -224,12 +231,19 @@ impl Answering<'_> {
     /// An operation ends, if it waits for such a reply.
     fn end(&mut self, ioid: Ioid, reply: Reply) {
         if let Some(batch) = batch_of(self.batches, ioid) {
-            return end_in(batch, ioid, reply, self.woken);
+            self.woken.extend(batch.end(ioid, reply).map(Waiter::Thread));
+            return;
         }
-        let Some(InProgress::Operation { expected, meta, .. }) = self.operations.get_mut(ioid) else { return };
-        let Some(result) = reply.end(expected.as_ref(), meta) else { return };
+        let Some(InProgress::Operation { expected, .. }) = self.operations.get(ioid) else { return };
+        if let Some(ended) = reply.end(expected.as_ref()) {
+            self.ended(ioid, ended);
+        }
+    }
+
+    #[inline(always)]
+    fn ended(&mut self, ioid: Ioid, ended: Result<Outcome, Failure>) {
         let Some(InProgress::Operation { operation, .. }) = self.operations.remove(ioid) else { return };
-        match operation.end(result.map_err(|failure| failure.error(operation.channel(), self.server))) {
+        match operation.end(ended.map_err(|failure| failure.error(operation.channel(), self.server))) {
             Waiter::Nobody => {}
             waiter => self.woken.push(waiter),
         }
@@ -238,21 +252,20 @@ impl Answering<'_> {
     /// An update of a subscription that may have ended meanwhile, or why there is none.
     #[inline]
     fn update(&mut self, subscription: SubscriptionId, dbr: DbrType, result: Result<Reading, Eca>) {
-        let waiter = match (self.subscriptions.get(subscription), result) {
-            (Some(Subscribed::Updates(monitor, expected)), Ok(mut reading)) => {
-                match expected.check(dbr, &mut reading.value) {
+        let waiter = match self.subscriptions.get(subscription) {
+            Some(Subscribed::Updates(monitor, expected)) => match result {
+                Ok(mut reading) => match expected.check(dbr, &mut reading.value) {
                     Ok(()) => monitor.updated(reading, self.heard_ns),
                     Err(reply) => monitor.misled(reply),
-                }
-            }
-            (Some(Subscribed::Updates(monitor, _)), Err(status)) => monitor.refused(status.into()),
-            (Some(Subscribed::Description(monitor, requested)), Ok(_)) if dbr != *requested => {
-                monitor.misled(WrongReply::Type { requested: *requested, received: dbr })
-            }
-            (Some(Subscribed::Description(monitor, _)), Ok(Reading { meta: Some(meta), .. })) => {
-                return monitor.described(meta);
-            }
-            _ => return,
+                },
+                Err(status) => monitor.refused(status.into()),
+            },
+            Some(Subscribed::Description(monitor, requested)) => match result {
+                Ok(_) if dbr != *requested => monitor.misled(WrongReply::Type { requested: *requested, received: dbr }),
+                Ok(Reading { meta: Some(meta), .. }) => return monitor.described(meta),
+                _ => return,
+            },
+            None => return,
         };
         match waiter {
             Waiter::Nobody => {}
@@ -266,12 +279,4 @@ impl Answering<'_> {
 #[inline]
 fn batch_of(batches: &mut [Batch], ioid: Ioid) -> Option<&mut Batch> {
     batches.iter_mut().find(|batch| batch.numbers().contains(&ioid.0))
-}
-
-/// An operation of a batch ends, if it waits for such a reply.
-#[inline]
-fn end_in(batch: &mut Batch, ioid: Ioid, reply: Reply, woken: &mut Vec<Waiter>) {
-    if let Some(thread) = batch.end(ioid, reply) {
-        woken.push(Waiter::Thread(thread));
-    }
 }

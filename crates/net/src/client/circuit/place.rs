@@ -18,9 +18,9 @@ pub(in crate::client) struct Place {
 /// What the reply to a get, or an update, has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) struct Expected {
-    dbr: DbrType,
+    pub(super) dbr: DbrType,
     /// 0: any number of elements.
-    count_max: u32,
+    pub(super) count_max: u32,
     /// Whether the channel has many elements. Such a channel always gives arrays, whatever came this time.
     is_array: bool,
 }
@@ -29,13 +29,21 @@ impl Expected {
     /// Makes the value an array where the channel has many elements. Fails when it is not what was requested.
     ///
     /// An array may be shorter than requested: rsrv pads it, caproto does not.
-    #[inline]
+    #[inline(always)]
     pub(in crate::client) fn check(&self, dbr: DbrType, value: &mut Value) -> Result<(), WrongReply> {
+        match value {
+            Value::Scalar(_) if dbr == self.dbr && !self.is_array => Ok(()),
+            _ => self.check_further(dbr, value),
+        }
+    }
+
+    /// What is not a scalar as requested.
+    #[inline(never)]
+    fn check_further(&self, dbr: DbrType, value: &mut Value) -> Result<(), WrongReply> {
         if dbr != self.dbr {
             return Err(WrongReply::Type { requested: self.dbr, received: dbr });
         }
         match value {
-            Value::Scalar(_) if !self.is_array => Ok(()),
             Value::Scalar(scalar) => {
                 *value = Value::Array(scalar.clone().into());
                 Ok(())

@@ -12,7 +12,7 @@ use super::super::batch::{Batch, End, Failure};
 use super::super::channel::{ChannelCore, Seating};
 use super::super::operation::{Ended, OperationCore, Outcome, Task, Waiter, deadline_after};
 use super::super::role::Reader;
-use super::{Circuit, InProgress, Phase, Place, State};
+use super::{Circuit, Expected, InProgress, Phase, Place, State};
 use crate::limit;
 use crate::sync::lock;
 
@@ -66,7 +66,7 @@ impl Circuit {
                 return;
             }
         }
-        let ended = match state.request(ioid, task, place) {
+        let ended = match state.request(ioid, task, place, expected) {
             Ok(()) if matches!(task, Task::PutUnconfirmed(_)) => Ok(Outcome::Written),
             Ok(()) => return,
             Err(reason) => Err(Error::Misuse { pv: operation.channel().name().to_owned(), reason }),
@@ -101,13 +101,19 @@ impl Circuit {
         for index in wanted.by_ref().take(limit::BATCH_PIECE) {
             n_seen += 1;
             let (channel, task) = ask(index);
-            match channel.seat_for(task, self) {
-                Ok(place) if state.phase == Phase::Open && state.request(batch.next(), task, place).is_ok() => {
-                    batch.issued(channel.cid(), task, place);
-                    asked.push(index);
+            let place = match channel.seat_for(task, self) {
+                Ok(place) => place,
+                Err(seating) => {
+                    elsewhere(index, seating);
+                    continue;
                 }
-                Ok(_) => elsewhere(index, Seating::Nowhere),
-                Err(seating) => elsewhere(index, seating),
+            };
+            let expected = task.expected(place);
+            if state.phase == Phase::Open && state.request(batch.next(), task, place, expected).is_ok() {
+                batch.issued(channel.cid(), expected);
+                asked.push(index);
+            } else {
+                elsewhere(index, Seating::Nowhere);
             }
         }
         let is_more = n_seen == limit::BATCH_PIECE;
@@ -132,7 +138,7 @@ impl Circuit {
         let at = state.batches.iter().position(|batch| batch.numbers().start == first.0);
         let batch = at.map(|at| state.batches.swap_remove(at));
         drop(state);
-        batch.into_iter().flat_map(Batch::into_ended)
+        Batch::ended(batch)
     }
 
     /// Writes without an answer on an active channel; `None` when it is not here any more, else why it cannot be written.
@@ -221,9 +227,9 @@ impl State {
         is_burst
     }
 
-    /// Queues a request; fails with the reason.
-    #[inline]
-    fn request(&mut self, ioid: Ioid, task: &Task, place: Place) -> Result<(), String> {
+    /// Queues a request; fails with the reason. `expected`: the reply to a get.
+    #[inline(always)]
+    fn request(&mut self, ioid: Ioid, task: &Task, place: Place, expected: Option<Expected>) -> Result<(), String> {
         match task {
             Task::Connect => Ok(()),
             Task::Get(request) => {
@@ -232,8 +238,9 @@ impl State {
                     let description = self.operations.insert(InProgress::Description(ioid, dbr));
                     self.machine.read(place.sid, dbr, 1, description);
                 }
-                let (dbr, count) = place.asked(request);
-                self.machine.read(place.sid, dbr, count, ioid);
+                if let Some(Expected { dbr, count_max, .. }) = expected {
+                    self.machine.read(place.sid, dbr, count_max, ioid);
+                }
                 Ok(())
             }
             Task::Put(value) => self.write(place, value, Some(ioid)),
