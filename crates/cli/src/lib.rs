@@ -14,6 +14,7 @@ pub mod mask;
 mod notices;
 mod put_log;
 pub mod show;
+mod sort;
 mod stop;
 mod terminal;
 pub mod verb;

@@ -102,7 +102,7 @@ const DATABASE_2: &[Planted] = &[
         "error",
         "there is no record \"x:gone\"; did you mean \"x:good\"?",
     ),
-    ("menu(menuScan) { choice(menuScan20, \"20 second\") }", "\"20", "error", "menuScan has no choice \"20 second\""),
+    ("menu(menuScan) { choice(menuScan20, \"20 second\") }", "menuScan)", "error", "must begin with the choices"),
     ("device(ai, INST_IO, devX, \"Stream\")", "\"Stream", "error", "device support \"Stream\" is code"),
     ("breaktable(t) { 0 1 5 2 3 4 }", "3", "error", "must rise: 3 comes after 5"),
     fine("record(ai, \"$(P)open\") { field(PREC, 1)"),

@@ -230,8 +230,47 @@ fn softioc_flags_are_understood() {
 
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(out.starts_with("dbLoadRecords db/a.db P=x:\niocInit\nfodo ioc: serving"), "{out}");
+    assert!(
+        out.starts_with("dbLoadDatabase softIoc.dbd\ndbLoadRecords db/a.db P=x:\niocInit\nfodo ioc: serving"),
+        "{out}"
+    );
     assert!(out.ends_with("\nx:twice\n"), "{out}");
+    let missing =
+        "\"softIoc.dbd\" cannot be read (No such file or directory (os error 2)); if it has scan rates of the site, ";
+    assert_eq!(text(&output.stderr), format!("{missing}they are missing\n{COMPLETE}"));
+}
+
+#[test]
+fn the_scan_rates_of_a_site_are_read_from_its_dbd_file() {
+    let script = "dbLoadDatabase(\"site.dbd\", \"dbd\")\ndbLoadRecords(\"db/slow.db\")\niocInit\n";
+    let folder = folder("menus", script);
+    std::fs::create_dir_all(folder.join("dbd")).unwrap();
+    let rates = "menu(menuScan) {\n choice(menuScanPassive, \"Passive\") choice(menuScanEvent, \"Event\")\n\
+                 choice(menuScanI_O_Intr, \"I/O Intr\") choice(menuScan1_minute, \"1 minute\")\n\
+                 choice(menuScan6_second, \"6 second\")\n}\n";
+    std::fs::write(folder.join("dbd/rates.dbd"), rates).unwrap();
+    let site = "path \"dbd\"\ninclude \"rates.dbd\"\nrecordtype(robot) { field(VAL, DBF_DOUBLE) {} }\n\
+                device(ai, INST_IO, devX, \"asynInt32\")\nregistrar(siteRegistrar)\n";
+    std::fs::write(folder.join("dbd/site.dbd"), site).unwrap();
+    let records = "record(ai, a) { field(SCAN, \"1 minute\") }\nrecord(ai, b) { field(SCAN, \"6 second\") }\n";
+    std::fs::write(folder.join("db/slow.db"), records).unwrap();
+    let commands = "dbpf a.SCAN \"6 second\"\ndbpf b.SCAN 3\nscanppl\nexit\n";
+
+    let by_script = fed(&folder, &["st.cmd"], commands);
+    let by_flag = fed(&folder, &["-x", "e:", "-D", "dbd/site.dbd", "-d", "db/slow.db"], commands);
+    let checked =
+        fodo(free_port()).current_dir(&folder).args(["check", "dbd/site.dbd", "db/slow.db"]).output().unwrap();
+    let refused = fodo(free_port()).current_dir(&folder).args(["check", "db/slow.db"]).output().unwrap();
+
+    for output in [by_script, by_flag] {
+        let out = text(&output.stdout);
+        let wanted = "every 60 s: 1 records, 0 periods skipped\n  b\nevery 6 s: 1 records, 0 periods skipped\n  a\n";
+        assert!(out.ends_with(wanted), "{out}");
+        assert!(out.contains("\"6 second\"") && out.contains("\"1 minute\""), "{out}");
+        assert_eq!(text(&output.stderr), COMPLETE);
+    }
+    assert_eq!(text(&checked.stdout), "0 errors, 0 warnings\n");
+    assert!(text(&refused.stdout).contains("(a site's menuScan must be loaded first)"), "{}", text(&refused.stdout));
 }
 
 #[test]

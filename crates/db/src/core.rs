@@ -18,6 +18,7 @@ use crate::outside::{Use, Wanted};
 use crate::post::{LONG_STRING, RTYP};
 use crate::record::device::{Device, INERT};
 use crate::record::{Cell, Record, labels, with};
+use crate::scan_menu::ScanMenu;
 use crate::site::Site;
 use crate::state::States;
 use crate::{AccessLevel, Channel, ChannelError, Facts, FieldRef, FilterError, FilterFault, PutError};
@@ -66,6 +67,7 @@ pub(crate) struct Core {
     pub(crate) tables: BreakTables,
     pub(crate) site: Arc<dyn Site>,
     pub(crate) states: States,
+    pub(crate) scan_menu: ScanMenu,
     /// Links to other IOCs that the network is to be told of.
     pub(crate) wanted: Mutex<Wanted>,
     /// The device supports that are not here; see [`crate::record::device::INERT`].
@@ -202,7 +204,7 @@ impl Core {
         let Some(own) = row(kind.rows, field) else { return meta };
         match own.dbf {
             Dbf::Float | Dbf::Double | Dbf::String => meta.precision = UNSAID,
-            Dbf::Menu => meta.labels = labels(own.menu),
+            Dbf::Menu => meta.labels = labels(&self.scan_menu.choices_of(own)),
             Dbf::Device => {
                 meta.labels = labels(kind.devices);
                 let device = with(cell, |body| body.common().device).and_then(|device| device.checked_sub(INERT));

@@ -10,7 +10,7 @@ use crate::deferred::Deferred;
 use crate::line::Wanted;
 use crate::load::Info;
 use crate::post::prime;
-use crate::scan::{Place, ScanCounts, Scans, event_name};
+use crate::scan::{Place, ScanCounts, event_name};
 use crate::state::States;
 use crate::turn::{Engine, Turn, Waiter, settle_scan};
 use crate::{AccessLevel, Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError, PutId};
@@ -26,7 +26,8 @@ pub struct Database {
 
 impl Database {
     pub(crate) fn new(core: Core, infos: Vec<Info>) -> Database {
-        Database { core, infos, engine: Mutex::default() }
+        let engine = Mutex::new(Engine::new(&core.scan_menu));
+        Database { core, infos, engine }
     }
 
     /// The field a channel name means: `rec`, `rec.`, `rec.FIELD`, `rec.FIELD$` (long string).
@@ -193,15 +194,9 @@ impl Database {
         self.engine().deadline()
     }
 
-    /// How many periods of a scan were skipped because its records came late. `scan`: the number
-    /// of the SCAN choice.
-    pub fn scans_skipped(&self, scan: u16) -> u64 {
-        self.engine().scans.skipped(scan)
-    }
-
-    /// What was counted of every period of SCAN, the longest first.
+    /// What was counted of every period of SCAN, in the order of its menu.
     pub fn scan_counts(&self) -> Vec<ScanCounts> {
-        self.engine().scans.counts()
+        self.engine().scans.counts(&self.core.scan_menu)
     }
 
     /// How often a record was processed, whatever began it.
@@ -274,7 +269,7 @@ fn tick(turn: &mut Turn) {
     });
     turn.engine.scans.collect(now);
     let n_lists = turn.engine.scans.n_pending();
-    for scan in Scans::fastest_first() {
+    for scan in turn.engine.scans.last_choice_first() {
         turn.slice(n_lists, |turn| {
             let record = turn.engine.scans.pop(scan);
             record.map(|record| turn.process(record)).is_some()

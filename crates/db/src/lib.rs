@@ -30,6 +30,7 @@ mod put;
 mod record;
 mod routine;
 mod scan;
+mod scan_menu;
 mod security;
 mod site;
 mod state;

@@ -44,6 +44,8 @@ pub(crate) const SHOWN_LINE_BYTES_MAX: usize = 1024;
 pub(crate) const INERT_FIELDS_MAX: usize = 400;
 /// Bytes of a field of an inert record, with its NUL: the longest texts of synApps have 131.
 pub(crate) const INERT_TEXT_BYTES: u16 = 256;
+/// Choices of a site's `menuScan`. Sites have some dozens, and every tick looks at the list of each.
+pub(crate) const SCAN_CHOICES_MAX: usize = 200;
 /// Device supports that may be missing; a plant has some dozens.
 pub(crate) const INERT_DEVICES_MAX: usize = 10_000;
 /// Files that may include one another.

@@ -61,6 +61,3 @@ menus! {
 
 /// The statuses of alarms, shared with everybody who reads one.
 pub(crate) const ALARM_STAT: &[&str] = fodo_data::Status::NAMES;
-
-/// Periods of `SCAN`'s choices in milliseconds; 0 for those that are not periodic.
-pub(crate) const SCAN_PERIODS_MS: [u64; 10] = [0, 0, 0, 10_000, 5_000, 2_000, 1_000, 500, 200, 100];

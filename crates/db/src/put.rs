@@ -60,7 +60,7 @@ impl Turn<'_> {
         }
         let result = self.write(record, number, value, Writer::Record);
         self.engine.deferred.clear();
-        self.engine.scans = Scans::default();
+        self.engine.scans = Scans::new(&self.core.scan_menu);
         result
     }
 

@@ -2,12 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
+use std::iter::Rev;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use fodo_data::{Text, number_at_start};
 
 use crate::common::Common;
-use crate::menu::{SCAN, SCAN_PERIODS_MS};
+use crate::scan_menu::ScanMenu;
 
 /// The number of SCAN's choice "Event".
 pub(crate) const EVENT: u16 = 1;
@@ -15,10 +17,12 @@ pub(crate) const EVENT: u16 = 1;
 pub(crate) const IO_INTERRUPT: u16 = 2;
 
 /// What was counted of one period since the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanCounts {
     /// The choice of SCAN: `1 second`.
-    pub choice: &'static str,
+    pub choice: String,
+    /// How often its records are due.
+    pub period: Duration,
     /// How many records have it now.
     pub n_records: usize,
     /// How often a record of it was due and processed.
@@ -59,9 +63,10 @@ pub(crate) fn event_name(text: &Text) -> Option<Text> {
 }
 
 /// The periodic scan lists, and the records that wait for an event.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Scans {
-    lists: [List; SCAN_PERIODS_MS.len()],
+    /// By the number of the choice of SCAN.
+    lists: Vec<List>,
     /// By name; each sorted by priority, the highest first, then by phase.
     events: HashMap<Text, Vec<(EventOrder, u32)>>,
 }
@@ -70,6 +75,8 @@ type EventOrder = (Reverse<u16>, i16);
 
 #[derive(Debug, Default)]
 struct List {
+    /// `None` when the choice is not periodic; then there are no records.
+    period: Option<Duration>,
     /// Sorted by phase; among the same phase the first added is first.
     records: Vec<(i16, u32)>,
     next: Option<Instant>,
@@ -80,9 +87,15 @@ struct List {
 }
 
 impl Scans {
-    /// The choices of SCAN in the order in which their records are processed: the fastest has the least time.
-    pub(crate) fn fastest_first() -> impl Iterator<Item = usize> {
-        (0..SCAN_PERIODS_MS.len()).rev()
+    pub(crate) fn new(menu: &ScanMenu) -> Scans {
+        let lists = menu.rates().iter().map(|rate| List { period: rate.period, ..List::default() });
+        Scans { lists: lists.collect(), events: HashMap::new() }
+    }
+
+    /// The choices of SCAN in the order in which their records are processed: the last one of the menu, which is usually
+    /// the fastest, comes first. In Base it has the highest priority.
+    pub(crate) fn last_choice_first(&self) -> Rev<Range<usize>> {
+        (0..self.lists.len()).rev()
     }
 
     pub(crate) fn add(&mut self, place: &Place, record: u32, now: Instant) {
@@ -92,11 +105,10 @@ impl Scans {
             }
             return;
         }
-        let scan = usize::from(place.scan);
-        let period = SCAN_PERIODS_MS.get(scan).copied().filter(|period| *period > 0);
-        if let (Some(period), Some(list)) = (period, self.lists.get_mut(scan)) {
+        let list = self.lists.get_mut(usize::from(place.scan));
+        if let Some(list) = list.filter(|list| list.period.is_some()) {
             if list.records.is_empty() {
-                list.advance(period, now);
+                list.advance(now);
             }
             insert(&mut list.records, place.phase, record);
         }
@@ -123,19 +135,19 @@ impl Scans {
 
     /// All periods begin now: the first scan of each comes at its end, as in Base.
     pub(crate) fn start(&mut self, now: Instant) {
-        for (list, &period) in self.lists.iter_mut().zip(&SCAN_PERIODS_MS) {
-            list.next = if period > 0 { now.checked_add(Duration::from_millis(period)) } else { None };
+        for list in &mut self.lists {
+            list.next = list.period.and_then(|period| now.checked_add(period));
         }
     }
 
     /// Moves the records of every list that is due to those that are pending. A list keeps its beat: whole periods
     /// that were missed are skipped and counted, and one whose last scan is still pending waits, whatever others do.
     pub(crate) fn collect(&mut self, now: Instant) {
-        for (list, &period) in self.lists.iter_mut().zip(&SCAN_PERIODS_MS) {
+        for list in &mut self.lists {
             if list.pending.is_empty() && list.next.is_some_and(|next| next <= now) {
                 list.pending.extend(list.records.iter().map(|(_, record)| *record));
                 list.n_scanned += list.records.len() as u64;
-                list.n_skipped += list.advance(period, now).saturating_sub(1);
+                list.n_skipped += list.advance(now).saturating_sub(1);
             }
         }
     }
@@ -155,31 +167,25 @@ impl Scans {
         self.lists.iter().filter(|list| !list.records.is_empty()).filter_map(|list| list.next).min()
     }
 
-    /// How many periods were skipped because the scans came late, by the number of the SCAN choice.
-    pub(crate) fn skipped(&self, scan: u16) -> u64 {
-        self.lists.get(usize::from(scan)).map_or(0, |list| list.n_skipped)
-    }
-
-    /// Every period, the longest first.
-    pub(crate) fn counts(&self) -> Vec<ScanCounts> {
-        let choices = SCAN.iter().zip(&SCAN_PERIODS_MS).zip(&self.lists);
-        choices
-            .filter(|((_, period), _)| **period > 0)
-            .map(|((choice, _), list)| ScanCounts {
-                choice,
+    /// Every periodic choice, in the order of the menu.
+    pub(crate) fn counts(&self, menu: &ScanMenu) -> Vec<ScanCounts> {
+        let of_choice = |(choice, list): (&String, &List)| {
+            list.period.map(|period| ScanCounts {
+                choice: choice.clone(),
+                period,
                 n_records: list.records.len(),
                 scanned: list.n_scanned,
                 skipped: list.n_skipped,
             })
-            .collect()
+        };
+        menu.rates().iter().map(|rate| &rate.choice).zip(&self.lists).filter_map(of_choice).collect()
     }
 }
 
 impl List {
     /// Sets the next scan to the first beat after `now`. Returns by how many periods.
-    fn advance(&mut self, period_ms: u64, now: Instant) -> u64 {
-        let Some(next) = self.next.filter(|next| *next <= now) else { return 0 };
-        let period = Duration::from_millis(period_ms);
+    fn advance(&mut self, now: Instant) -> u64 {
+        let (Some(period), Some(next)) = (self.period, self.next.filter(|next| *next <= now)) else { return 0 };
         let n_periods = now.duration_since(next).as_nanos() / period.as_nanos().max(1) + 1;
         let n_periods = u32::try_from(n_periods).unwrap_or(u32::MAX);
         self.next = next.checked_add(period.saturating_mul(n_periods));
@@ -197,6 +203,15 @@ fn insert<K: PartialOrd>(list: &mut Vec<(K, u32)>, key: K, record: u32) {
 mod tests {
     use super::*;
 
+    fn scans() -> Scans {
+        Scans::new(&ScanMenu::default())
+    }
+
+    fn skipped(scans: &Scans, choice: &str) -> u64 {
+        let counts = scans.counts(&ScanMenu::default());
+        counts.iter().find(|scan| scan.choice == choice).unwrap().skipped
+    }
+
     fn place(scan: u16, phase: i16) -> Place {
         Place { scan, phase, priority: 0, event: "alarm".into() }
     }
@@ -204,7 +219,7 @@ mod tests {
     #[test]
     fn a_late_scan_keeps_its_beat_and_counts_what_it_skipped() {
         let start = Instant::now();
-        let mut scans = Scans::default();
+        let mut scans = scans();
         scans.add(&place(6, 0), 7, start);
         scans.start(start);
         assert_eq!(scans.deadline(), Some(start + Duration::from_secs(1)));
@@ -215,15 +230,15 @@ mod tests {
 
         assert_eq!((scans.pop(6), scans.pop(6)), (Some(7), None));
         assert_eq!(scans.deadline(), Some(start + Duration::from_secs(5)));
-        assert_eq!(scans.skipped(6), 2);
-        let counts = ScanCounts { choice: "1 second", n_records: 1, scanned: 2, skipped: 2 };
-        assert_eq!(scans.counts()[3], counts);
+        let period = Duration::from_secs(1);
+        let counts = ScanCounts { choice: "1 second".into(), period, n_records: 1, scanned: 2, skipped: 2 };
+        assert_eq!(scans.counts(&ScanMenu::default())[3], counts);
     }
 
     #[test]
     fn records_of_a_list_run_in_the_order_of_their_phase() {
         let start = Instant::now();
-        let mut scans = Scans::default();
+        let mut scans = scans();
         for (phase, record) in [(1, 10), (0, 11), (1, 12), (-1, 13)] {
             scans.add(&place(9, phase), record, start);
         }
@@ -238,7 +253,7 @@ mod tests {
     #[test]
     fn a_list_whose_scan_is_pending_waits_and_holds_no_other() {
         let start = Instant::now();
-        let mut scans = Scans::default();
+        let mut scans = scans();
         scans.add(&place(6, 0), 7, start);
         scans.add(&place(9, 0), 8, start);
         scans.start(start);
@@ -254,20 +269,20 @@ mod tests {
     #[test]
     fn a_list_that_was_empty_keeps_its_beat_and_has_skipped_nothing() {
         let start = Instant::now();
-        let mut scans = Scans::default();
+        let mut scans = scans();
         scans.start(start);
 
         scans.add(&place(6, 0), 7, start + Duration::from_millis(5_300));
 
         assert_eq!(scans.deadline(), Some(start + Duration::from_secs(6)));
         scans.collect(start + Duration::from_secs(6));
-        assert_eq!((scans.pop(6), scans.skipped(6)), (Some(7), 0));
+        assert_eq!((scans.pop(6), skipped(&scans, "1 second")), (Some(7), 0));
     }
 
     #[test]
     fn a_record_that_leaves_its_list_is_no_longer_due() {
         let start = Instant::now();
-        let mut scans = Scans::default();
+        let mut scans = scans();
         scans.add(&place(6, 0), 7, start);
         scans.start(start);
         scans.collect(start + Duration::from_secs(1));
@@ -279,7 +294,7 @@ mod tests {
 
     #[test]
     fn records_of_an_event_run_in_the_order_of_priority_and_phase() {
-        let mut scans = Scans::default();
+        let mut scans = scans();
         scans.add(&place(EVENT, 1), 10, Instant::now());
         scans.add(&place(EVENT, 0), 11, Instant::now());
         scans.add(&Place { priority: 2, ..place(EVENT, 5) }, 12, Instant::now());

@@ -16,6 +16,7 @@ use crate::post::Posts;
 use crate::put::Writer;
 use crate::record::{CHANGED, with};
 use crate::scan::{EVENT, IO_INTERRUPT, Place, Scans};
+use crate::scan_menu::ScanMenu;
 use crate::step::{Broken, Entry};
 use crate::timers::{Timer, Timers, delay};
 use crate::{Event, PutId, Stream};
@@ -25,7 +26,7 @@ const SEVR: u16 = Common::at("SEVR");
 pub(crate) const PROC: u16 = Common::at("PROC");
 
 /// What is behind the processing lock.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) is_started: bool,
     pub(crate) scans: Scans,
@@ -43,6 +44,20 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    pub(crate) fn new(scan_menu: &ScanMenu) -> Engine {
+        Engine {
+            is_started: false,
+            scans: Scans::new(scan_menu),
+            n_processed: 0,
+            timers: Timers::default(),
+            deferred: DeferredQueue::default(),
+            waits: Vec::new(),
+            lines: HashMap::new(),
+            work: Vec::new(),
+            resume_at: None,
+        }
+    }
+
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let scan = if self.is_started { self.scans.deadline() } else { None };

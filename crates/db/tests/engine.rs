@@ -7,6 +7,8 @@ mod bounds;
 mod links;
 #[path = "engine/outside.rs"]
 mod outside;
+#[path = "engine/scans.rs"]
+mod scans;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

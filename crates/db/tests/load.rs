@@ -302,16 +302,93 @@ fn a_record_that_is_deleted_is_gone_with_its_aliases_and_an_alias_goes_alone() {
 
 #[test]
 fn what_dbd_files_describe_is_accepted_where_it_is_here() {
-    let text = "menu(menuScan) { choice(menuScanPassive, \"Passive\") choice(menuScan1_second, \"1 second\") }\n\
-                recordtype(ai) {\n%#include \"link.h\"\n field(VAL, DBF_DOUBLE) { prompt(\"Value\") asl(ASL0) }\n}\n\
+    let text = "menu(menuColour) { choice(menuColourRed, \"Red\") }\nrecordtype(motor) { field(VAL, DBF_DOUBLE) {} }\n\
+                menu(menuConvert) { choice(menuConvertCavity, \"cavity\") }\nrecordtype(ai) {\n%#include \"link.h\"\n field(VAL, DBF_DOUBLE) { prompt(\"Value\") asl(ASL0) }\n}\n\
                 device(ai, CONSTANT, devAiSoft, \"Soft Channel\")\nregistrar(rsrvRegistrar) variable(atExit, int)\n\
                 driver(drvX) breaktable(typeX) { 0 10, 1 20 }\nrecord(ai, a) {}\n";
     assert!(load(text, "").unwrap().field("a").is_some());
 
-    let wrong = "menu(menuScan) { choice(menuScan20_second, \"20 second\") }\nrecordtype(motor) { field(VAL, DBF_DOUBLE) {} }\n\
+    let wrong = "menu(menuScan) { choice(menuScan20_second, \"20 second\") }\nrecordtype(luascript) { field(VAL, DBF_DOUBLE) {} }\n\
                  device(ai, INST_IO, devX, \"asynInt32\")\nbreaktable(t) { 0 1 0 2 }\nrecordtype(ai) { field(VALU, X) {} }\n";
     let lines: Vec<usize> = load(wrong, "").unwrap_err().iter().map(|error| error.line).collect();
     assert_eq!(lines, [1, 2, 3, 4, 5]);
+}
+
+/// A menu of scan rates that begins as every one must.
+fn scan_menu(choices: &[&str]) -> String {
+    let all = ["Passive", "Event", "I/O Intr"].iter().chain(choices);
+    let choices: String = all.map(|choice| format!(" choice(menuScan_, \"{choice}\")\n")).collect();
+    format!("menu(menuScan) {{\n{choices}}}\n")
+}
+
+#[test]
+fn the_scan_rates_of_a_site_take_the_place_of_those_of_base() {
+    let site = scan_menu(&["60 second", "1 minute", "6 second", "10 Hz"]);
+    let records =
+        "record(ai, a) { field(SCAN, \"60 second\") field(SSCN, 5) }\nrecord(ai, b) { field(SCAN, \"10 Hz\") }\n";
+    let files = [("file.db", &*format!("include \"site.dbd\"\n{site}{records}")), ("site.dbd", &*site)];
+
+    let database = load_files(&files, "").unwrap();
+
+    let labels = |name: &str| -> Vec<String> {
+        database.meta(database.field(name).unwrap()).labels.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(labels("a.SCAN"), ["Passive", "Event", "I/O Intr", "60 second", "1 minute", "6 second", "10 Hz"]);
+    assert_eq!(labels("a.SSCN"), labels("a.SCAN"));
+    assert_eq!(labels("a.PINI").len(), 6);
+    assert_eq!((text_of(&database, "a.SCAN"), text_of(&database, "a.SSCN")), ("60 second".into(), "6 second".into()));
+    let periods: Vec<f64> = database.scan_counts().iter().map(|scan| scan.period.as_secs_f64()).collect();
+    assert_eq!(periods, [60.0, 60.0, 6.0, 0.1]);
+    assert!(
+        complaints(&format!("{site}record(ai, a) {{ field(SCAN, \"1 second\") }}"), "")[0].contains("has no choice")
+    );
+}
+
+#[test]
+fn scan_rates_that_cannot_be_are_reported() {
+    let menu = scan_menu(&["60 second"]);
+    let second = format!("{menu}{menu}{}", scan_menu(&["30 second"]));
+    let late = format!("record(ai, a) {{ field(SCAN, \"1 second\") }}\n{menu}");
+    let early = format!("record(ai, a) {{ field(SCAN, \"Event\") }}\n{menu}");
+    let too_many: Vec<String> = (1..=198).map(|number| format!("{number} second")).collect();
+    let too_many = scan_menu(&too_many.iter().map(String::as_str).collect::<Vec<_>>());
+
+    for (text, line, wanted) in [
+        (
+            "menu(menuScan) { choice(a, \"Passive\") choice(b, \"60 second\") }",
+            1,
+            "must begin with the choices \"Passive\", ",
+        ),
+        (&*scan_menu(&["60 second", "often"]), 6, "\"often\" is not a scan rate"),
+        (&*second, 13, "a menuScan with other choices is already loaded"),
+        (&*late, 2, "must be loaded before records use its choices"),
+        (&*too_many, 1, "has 201 choices; 200 are possible"),
+    ] {
+        let errors = load(text, "").unwrap_err();
+        assert_eq!((errors.len(), errors[0].line), (1, line), "{errors:?}");
+        assert!(errors[0].message.contains(wanted), "{}", errors[0].message);
+    }
+    assert_eq!(complaints(&early, ""), [""; 0]);
+}
+
+#[test]
+fn a_description_may_name_record_types_and_device_support_that_are_not_here() {
+    let text = format!(
+        "{}recordtype(robot) {{ field(VAL, DBF_DOUBLE) {{ special(100) }} }}\nrecordtype(ai) {{ field(NEW, DBF_LONG) {{}} }}\n\
+         device(ai, INST_IO, devX, \"asynInt32\")\nregistrar(r) variable(v, int) function(f) link(l, s) driver(d)\n\
+         breaktable(cavity) {{ 0 0 1 2 }}\n",
+        scan_menu(&["6 second"])
+    );
+    let mut loader = Loader::default();
+    loader.load_description("site.dbd", "", &mut |_| Ok(text.clone().into_bytes())).unwrap();
+    let db =
+        "record(ai, a) { field(SCAN, \"6 second\") }\nrecord(robot, b) {}\nrecord(ai, c) { field(DTYP, asynInt32) }";
+
+    let errors = loader.load("file.db", "", &mut |_| Ok(db.into())).unwrap_err();
+
+    assert_eq!(errors.iter().map(|error| error.line).collect::<Vec<_>>(), [2, 3]);
+    let database = loader.finish().unwrap();
+    assert_eq!(text_of(&database, "a.SCAN"), "6 second");
 }
 
 /// Whatever the bytes, an answer comes and not a panic.

@@ -12,7 +12,7 @@ use serde_json::Map;
 use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
-use crate::verb::ioc::Sort;
+use crate::sort::Sort;
 
 /// Tell what is wrong with databases, substitutions, scripts, access files and autosave's request files
 #[derive(Debug, clap::Args)]
@@ -107,9 +107,10 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Find
             }
             _ => {}
         }
-        n_databases += usize::from(Sort::of(file) != Sort::Script);
+        n_databases += usize::from(matches!(Sort::of(file), Sort::Database | Sort::Substitutions));
         let loaded = match Sort::of(file) {
             Sort::Database => loader.load(&name, macros, &mut open),
+            Sort::Description => loader.load_description(&name, macros, &mut open),
             Sort::Substitutions => loader.load_template(&name, macros, &mut open),
             Sort::Script => {
                 found.extend(followed(file, &variables, simulates));

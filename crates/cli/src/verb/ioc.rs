@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::limit::COMMAND_BYTES_MAX;
 use crate::local_time::Clock;
 use crate::log::LogFlags;
 use crate::put_log::PutLog;
+use crate::sort::Sort;
 use crate::terminal;
 
 /// Serve the records of .db files, run st.cmd scripts
@@ -89,8 +90,8 @@ pub struct Arguments {
     /// An error ends a script, as after `on error break`; nothing that is wrong is left out
     #[arg(long, conflicts_with = "keep_going")]
     strict: bool,
-    /// Accepted: record types and menus are built in. For command lines made for softIoc, as is -s
-    #[arg(short = 'D', value_name = "FILE", hide = true)]
+    /// A .dbd file, read before the databases: the scan rates of a site (menuScan) and breakpoint tables. The rest is built in
+    #[arg(short = 'D', value_name = "FILE")]
     descriptions: Vec<PathBuf>,
     /// Read commands, which it does anyway
     #[arg(short = 's', hide = true)]
@@ -208,41 +209,6 @@ fn files_of(matches: &ArgMatches, arguments: &[&str]) -> Vec<(PathBuf, String)> 
     files.into_iter().map(|(place, file)| (file, macros_of(place).unwrap_or_default())).collect()
 }
 
-/// What a file on the command line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
-    /// Records.
-    Database,
-    /// Which templates with which macros.
-    Substitutions,
-    /// Commands.
-    Script,
-}
-
-impl Sort {
-    /// By what the name ends in, or begins with for scripts such as `st.cmd.linux`; a file of another name is a script when
-    /// its first line that is no comment is a command.
-    pub fn of(file: &Path) -> Sort {
-        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        match file.extension().and_then(|extension| extension.to_str()) {
-            Some("cmd" | "iocsh") => Sort::Script,
-            Some("substitutions" | "subs" | "sub") => Sort::Substitutions,
-            Some("db" | "template" | "vdb" | "dbd") => Sort::Database,
-            _ if name.contains(".cmd") || begins_with_a_command(file) => Sort::Script,
-            _ => Sort::Database,
-        }
-    }
-}
-
-/// Whether the first line of a file that is no comment is a command of a shell, or the file names its interpreter.
-fn begins_with_a_command(file: &Path) -> bool {
-    let Ok(bytes) = fodo_ioc::file::read(file) else { return false };
-    let text = String::from_utf8_lossy(&bytes);
-    let is_said = |line: &&str| !line.is_empty() && (!line.starts_with('#') || line.starts_with("#!"));
-    let first = text.lines().map(str::trim).find(is_said);
-    first.is_some_and(|line| line.starts_with("#!") || fodo_ioc::shell::is_command(line))
-}
-
 /// Why it ends, or goes on otherwise.
 enum End {
     Signal,
@@ -295,6 +261,7 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
 
     let work = Work {
         is_verbose: arguments.verbose,
+        descriptions: arguments.descriptions.clone(),
         keeps_going: arguments.keep_going,
         access: files_of(matches, &["access"]).pop(),
         has_records: arguments.exit_prefix.is_some(),
@@ -381,6 +348,7 @@ enum Input {
 /// What the shell's thread does.
 struct Work {
     is_verbose: bool,
+    descriptions: Vec<PathBuf>,
     /// Databases with errors are served without what is wrong in them.
     keeps_going: bool,
     /// With its macros.
@@ -407,7 +375,7 @@ impl Work {
         Ok(end)
     }
 
-    /// Loads the databases, starts them, then runs the scripts; tells the end, if that is one.
+    /// Loads the .dbd files and the databases, starts them, then runs the scripts; tells the end, if that is one.
     fn files(&self, shell: &mut Shell, files: &[(PathBuf, String)]) -> io::Result<Option<End>> {
         if let Some((access, macros)) = &self.access {
             self.command(shell, &["asSetFilename", &access.to_string_lossy()])?;
@@ -415,18 +383,29 @@ impl Work {
                 self.command(shell, &["asSetSubstitutions", macros])?;
             }
         }
-        let (scripts, databases): (Vec<_>, Vec<_>) = files.iter().partition(|(file, _)| Sort::of(file) == Sort::Script);
-        for (file, macros) in &databases {
-            let sort = Sort::of(file);
-            let command = if sort == Sort::Substitutions { "dbLoadTemplate" } else { "dbLoadRecords" };
-            if !self.command(shell, &[command, &file.to_string_lossy(), macros])? && !self.keeps_going {
+        for description in &self.descriptions {
+            if !self.command(shell, &["dbLoadDatabase", &description.to_string_lossy()])? && !self.keeps_going {
                 return Ok(Some(End::Failed));
             }
         }
-        if (!databases.is_empty() || self.has_records) && !self.command(shell, &["iocInit"])? {
+        let sorted = files.iter().map(|(file, macros)| (Sort::of(file), file, macros));
+        let (scripts, databases): (Vec<_>, Vec<_>) = sorted.partition(|(sort, ..)| *sort == Sort::Script);
+        for (sort, file, macros) in &databases {
+            let name = file.to_string_lossy();
+            let words = match sort {
+                Sort::Description => ["dbLoadDatabase", &name, "", macros].to_vec(),
+                Sort::Substitutions => ["dbLoadTemplate", &name, macros].to_vec(),
+                Sort::Database | Sort::Script => ["dbLoadRecords", &name, macros].to_vec(),
+            };
+            if !self.command(shell, &words)? && !self.keeps_going {
+                return Ok(Some(End::Failed));
+            }
+        }
+        let has_databases = databases.iter().any(|(sort, ..)| *sort != Sort::Description);
+        if (has_databases || self.has_records) && !self.command(shell, &["iocInit"])? {
             return Ok(Some(End::Failed));
         }
-        for (script, _) in scripts {
+        for (_, script, _) in scripts {
             match shell.run_script(&script.to_string_lossy()) {
                 Flow::Next => {}
                 Flow::Broken => return Ok(Some(End::Failed)),

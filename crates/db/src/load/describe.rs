@@ -1,62 +1,72 @@
-//! What stands in `.dbd` files: menus, record types, device supports. All of that is built in, so a block that
-//! repeats what there is is accepted, and one that wants something else is told what is missing.
+//! What `.dbd` files contain: menus, record types, device supports. A site's scan rates (`menuScan`) and breakpoint tables
+//! are read. The rest is built in: a database that describes a record type or device support that is not here gets an error.
 
 use std::sync::Arc;
 
+use fodo_data::Scalar;
+
 use crate::breaktable::BreakTable;
 use crate::common::{Common, number};
+use crate::field::FieldInfo;
+use crate::limit::{DELAY_MAX, DELAY_MIN, SCAN_CHOICES_MAX};
 use crate::load::error::suggestion;
 use crate::load::lexer::{Place, Token};
 use crate::load::parse::Parser;
 use crate::load::simulate::INERT_HINT;
-use crate::load::{LoadError, record_type};
-use crate::menu;
-
-/// The menus that sites add choices to.
-const MENUS: &[(&str, &[&str])] = &[
-    ("menuAlarmSevr", menu::ALARM_SEVR),
-    ("menuAlarmStat", menu::ALARM_STAT),
-    ("menuConvert", menu::CONVERT),
-    ("menuFtype", menu::FTYPE),
-    ("menuIvoa", menu::IVOA),
-    ("menuOmsl", menu::OMSL),
-    ("menuPini", menu::PINI),
-    ("menuPriority", menu::PRIORITY),
-    ("menuScan", menu::SCAN),
-    ("menuSimm", menu::SIMM),
-    ("menuYesNo", menu::YES_NO),
-];
+use crate::load::{LoadError, Stage, record_type};
+use crate::record::field_table::has_table;
+use crate::scan_menu::{NOT_PERIODIC, ScanMenu, is_of_scan};
 
 /// Points that a breakpoint table needs at least, as in Base.
 const POINTS_MIN: usize = 2;
 
 impl Parser<'_, '_, '_, '_, '_> {
-    /// `menu(menuScan) { choice(menuScanPassive, "Passive") ... }`
+    /// `menu(menuScan) { choice(menuScanPassive, "Passive") ... }`: of all menus only the scan rates can be a site's own.
     pub(super) fn menu(&mut self) -> Result<(), LoadError> {
         self.mark('(')?;
-        let (name, _) = self.text("the name of a menu")?;
+        let (name, name_place) = self.text("the name of a menu")?;
         self.mark(')')?;
         self.mark('{')?;
-        let known = MENUS.iter().find(|(menu, _)| *menu == name).map(|(_, choices)| *choices);
+        let mut choices = Vec::new();
         loop {
             match self.lexer.next(false)? {
-                (Token::Mark('}'), _) => return Ok(()),
+                (Token::Mark('}'), _) => break,
                 (Token::Bare(word), _) if word == "choice" => {
                     self.mark('(')?;
                     self.text("the identifier of a choice")?;
                     self.mark(',')?;
-                    let (choice, place) = self.text("the text of a choice")?;
+                    choices.push(self.text("the text of a choice")?);
                     self.mark(')')?;
-                    if let Some(choices) = known.filter(|choices| !choices.contains(&choice.as_str())) {
-                        let message = format!(
-                            "menus are built in, and {name} has no choice \"{choice}\"; there are \"{}\"",
-                            choices.join("\", \"")
-                        );
-                        self.lose_other(self.lexer.error(place, message));
-                    }
                 }
                 (token, place) => return Err(self.unexpected(&token, place, "choice or '}'")),
             }
+        }
+        if name == "menuScan" {
+            self.scan_menu(choices, name_place);
+        }
+        Ok(())
+    }
+
+    fn scan_menu(&mut self, choices: Vec<(String, Place)>, name_place: Place) {
+        let (texts, places): (Vec<String>, Vec<Place>) = choices.into_iter().unzip();
+        let menu = ScanMenu::new(texts.into_iter());
+        let wrong =
+            places.into_iter().zip(menu.rates()).skip(NOT_PERIODIC.len()).filter(|(_, rate)| rate.period.is_none());
+        let wrong: Vec<LoadError> = wrong
+            .map(|(place, rate)| {
+                let message = format!(
+                    "\"{}\" is not a scan rate: expected a number and second, minute, hour or Hz, and a period between \
+                     {} s and {} s",
+                    rate.choice,
+                    DELAY_MIN.as_secs_f64(),
+                    DELAY_MAX.as_secs()
+                );
+                self.lexer.error(place, message)
+            })
+            .collect();
+        match self.stage.set_scan_menu(menu) {
+            Ok(()) => wrong.into_iter().for_each(|error| self.lose_other(error)),
+            Err(message) => self.lose_other(self.lexer.error(name_place, message)),
         }
     }
 
@@ -67,8 +77,9 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark(')')?;
         self.mark('{')?;
         let kind = match record_type(&name) {
+            _ if self.stage.is_description => None,
             Ok(kind) => Some(kind),
-            Err(_) if self.stage.simulates() => None,
+            Err(_) if self.stage.simulates() || has_table(&name) => None,
             Err(message) => {
                 let message = format!("{message}; a record type is code, which no file can bring");
                 self.lose_other(self.lexer.error(name_place, message));
@@ -110,7 +121,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         let (choice, place) = self.text("the choice of DTYP")?;
         self.mark(')')?;
         let error = match record_type(&kind) {
-            _ if self.stage.simulates() => return Ok(()),
+            _ if self.stage.is_description || self.stage.simulates() => return Ok(()),
             Err(message) => self.lexer.error(kind_place, message),
             Ok(known) if known.devices.contains(&choice.as_str()) => return Ok(()),
             Ok(known) => {
@@ -203,8 +214,43 @@ impl Parser<'_, '_, '_, '_, '_> {
     }
 }
 
+impl Stage<'_> {
+    /// The `menuScan` as loaded so far.
+    pub(crate) fn scan_menu(&self) -> &ScanMenu {
+        self.staged.scan_menu.as_ref().unwrap_or(&self.loader.scan_menu)
+    }
+
+    /// Remembers that a field has a periodic choice: from then on the `menuScan` cannot change.
+    pub(crate) fn note_scan_choice(&mut self, row: &FieldInfo, choice: &Scalar) {
+        let is_periodic = |number: u16| usize::from(number) >= NOT_PERIODIC.len();
+        if is_of_scan(row) && matches!(choice, Scalar::Enum(number) if is_periodic(*number)) {
+            self.staged.uses_scan_menu = true;
+        }
+    }
+
+    /// Takes a site's `menuScan`, or says why it cannot be taken. The same menu may be repeated, as in Base.
+    fn set_scan_menu(&mut self, menu: ScanMenu) -> Result<(), String> {
+        let begins = menu.rates().iter().map(|rate| rate.choice.as_str()).take(NOT_PERIODIC.len());
+        if !begins.eq(NOT_PERIODIC) {
+            return Err(format!("menuScan must begin with the choices \"{}\"", NOT_PERIODIC.join("\", \"")));
+        }
+        if menu.rates().len() > SCAN_CHOICES_MAX {
+            return Err(format!("menuScan has {} choices; {SCAN_CHOICES_MAX} are possible", menu.rates().len()));
+        }
+        let is_same = menu.has_same_choices(self.scan_menu());
+        if !is_same && (self.loader.has_scan_menu || self.staged.scan_menu.is_some()) {
+            return Err("a menuScan with other choices is already loaded, so this one is ignored".into());
+        }
+        if !is_same && (self.loader.uses_scan_menu || self.staged.uses_scan_menu) {
+            return Err("menuScan must be loaded before records use its choices, so this one is ignored".into());
+        }
+        self.staged.scan_menu = Some(menu);
+        Ok(())
+    }
+}
+
 /// `TIME` and the private fields of C's structures are in no table of ours, but are no mistake either.
-fn is_field(rows: &'static [crate::field::FieldInfo], name: &str) -> bool {
+fn is_field(rows: &'static [FieldInfo], name: &str) -> bool {
     const OF_C_ALONE: [&str; 17] = [
         "TIME", "MLOK", "MLIS", "BKLNK", "ASP", "PPN", "PPNR", "SPVT", "RSET", "DSET", "DPVT", "RDES", "LSET", "BKPT",
         "BPTR", "RPVT", "PBRK",

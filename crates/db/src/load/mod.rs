@@ -42,6 +42,7 @@ use crate::record::device::Device;
 use crate::record::field_table::has_table;
 use crate::record::{Cell, RecordType, find, link_of, with};
 use crate::routine::{ArrayCall, Call, RoutineFailed, Routines};
+use crate::scan_menu::ScanMenu;
 use crate::site::{Nowhere, Site};
 use crate::state::States;
 
@@ -73,6 +74,11 @@ pub struct Loader {
     states: States,
     /// What is not here is loaded as inert.
     simulates: bool,
+    scan_menu: ScanMenu,
+    /// A file has given the `menuScan`, so that no other file can give another one.
+    has_scan_menu: bool,
+    /// A field has a periodic choice of the `menuScan`, so that the menu can no longer change.
+    uses_scan_menu: bool,
     /// The device supports that are not here.
     devices: Vec<Text>,
     omitted: Omitted,
@@ -96,9 +102,27 @@ impl Loader {
     /// default, a record of an unknown type is not there, one of an unknown DTYP does nothing, and nothing is read behind
     /// a syntax error. The errors are returned, the first hundred of a file.
     pub fn load(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
+        self.load_file(file, macros, open, false)
+    }
+
+    /// Loads a `.dbd` file: the site's `menuScan`, breakpoint tables, and records if it has any. Record types and device
+    /// support that are not here are ignored; a record that needs one is reported when it is loaded.
+    ///
+    /// A `menuScan` replaces the scan rates of EPICS Base. It must be loaded before records use its choices.
+    pub fn load_description(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
+        self.load_file(file, macros, open, true)
+    }
+
+    fn load_file(
+        &mut self,
+        file: &str,
+        macros: &str,
+        open: &mut OpenFile,
+        is_description: bool,
+    ) -> Result<(), Vec<LoadError>> {
         let mut errors = Errors::default();
         let macros = defined(file, macros, &mut errors);
-        let mut stage = Stage::new(self);
+        let mut stage = Stage { is_description, ..Stage::new(self) };
         parse::file(&mut stage, file, &macros, open, &mut errors);
         let staged = stage.staged;
         self.take(staged, errors)
@@ -163,11 +187,15 @@ impl Loader {
     /// What a file adds and changes.
     fn take(&mut self, staged: Staged, errors: Errors) -> Result<(), Vec<LoadError>> {
         let Staged { added, names, changed, index, infos, tables, deleted, devices, missing, .. } = staged;
-        let Staged { mut placed, mut remarks, .. } = staged;
+        let Staged { mut placed, mut remarks, scan_menu, uses_scan_menu, .. } = staged;
         self.omitted += errors.omitted;
         self.missing.extend(missing);
         self.tables.extend(tables);
         self.devices.extend(devices);
+        if let Some(scan_menu) = scan_menu {
+            (self.scan_menu, self.has_scan_menu) = (scan_menu, true);
+        }
+        self.uses_scan_menu |= uses_scan_menu;
         for error in placed.iter_mut().map(|placed| &mut placed.at).chain(&mut remarks) {
             error.from.extend_from_slice(&self.wanted_by);
         }
@@ -314,11 +342,13 @@ impl Loader {
         }
         self.compact();
         self.find_unsupported();
-        let Loader { records, names, index, mut infos, routines, tables, site, states, devices, dead, .. } = self;
+        let Loader {
+            records, names, index, mut infos, routines, tables, site, states, devices, dead, scan_menu, ..
+        } = self;
         let routines = Arc::new(routines);
         let site = site.unwrap_or_else(|| Arc::new(Nowhere));
         let wanted = Mutex::default();
-        let core = Core { records, index, names, tables, site, states, devices, wanted };
+        let core = Core { records, index, names, tables, site, states, devices, wanted, scan_menu };
         for record in 0..core.records.len() as u32 {
             join_links(&core, record);
         }
@@ -383,6 +413,8 @@ fn defined(file: &str, list: &str, errors: &mut Errors) -> Macros {
 /// What a file adds and changes, until all of it is read.
 pub(crate) struct Stage<'a> {
     loader: &'a Loader,
+    /// It is a `.dbd` file.
+    is_description: bool,
     staged: Staged,
 }
 
@@ -400,11 +432,13 @@ struct Staged {
     missing: HashSet<String>,
     placed: Vec<Placed>,
     remarks: Vec<LoadError>,
+    scan_menu: Option<ScanMenu>,
+    uses_scan_menu: bool,
 }
 
 impl<'a> Stage<'a> {
     fn new(loader: &'a Loader) -> Stage<'a> {
-        Stage { loader, staged: Staged::default() }
+        Stage { loader, is_description: false, staged: Staged::default() }
     }
 
     /// The record of a name or alias.

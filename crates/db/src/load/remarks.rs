@@ -9,10 +9,10 @@ use crate::field::{FieldInfo, NOMOD, Slot};
 use crate::link::{Modifiers, Parsed, Side, Trigger, parse};
 use crate::load::error::suggestion;
 use crate::load::{LoadError, Loader};
-use crate::menu;
 use crate::put::side;
 use crate::record::device::INERT;
 use crate::record::{RecordType, find, with};
+use crate::scan::{EVENT, IO_INTERRUPT};
 
 /// A field that a file sets, and where.
 #[derive(Debug)]
@@ -123,8 +123,8 @@ impl Loader {
     }
 
     fn look_at_scan(&self, record: u32) -> Option<String> {
-        match self.menu(record, "SCAN").map(usize::from).and_then(|scan| menu::SCAN.get(scan).copied())? {
-            "I/O Intr" => {
+        match self.menu(record, "SCAN")? {
+            IO_INTERRUPT => {
                 let kind = self.kind(record)?;
                 let device =
                     self.menu(record, "DTYP").and_then(|device| kind.devices.get(usize::from(device)).copied());
@@ -135,7 +135,7 @@ impl Loader {
                 is_silent
                     .then(|| "nothing interrupts a soft record, so with SCAN \"I/O Intr\" it is never processed".into())
             }
-            "Event" if self.text(record, "EVNT").is_some_and(|event| event.is_empty()) => {
+            EVENT if self.text(record, "EVNT").is_some_and(|event| event.is_empty()) => {
                 Some("SCAN is Event and EVNT is empty, so it is never processed".into())
             }
             _ => None,
@@ -192,7 +192,7 @@ impl Loader {
         }
         let scan = self.menu(record, "SCAN").filter(|scan| *scan != 0)?;
         let processes = (side == Side::Forward || modifiers.trigger == Trigger::Passive) && target.name != "PROC";
-        let rate = menu::SCAN.get(usize::from(scan))?;
+        let rate = &self.scan_menu.rates().get(usize::from(scan))?.choice;
         processes.then(|| {
             let what = if side == Side::Forward { "a forward link" } else { "PP" };
             format!("the record it leads to has SCAN \"{rate}\"; {what} processes passive records only")

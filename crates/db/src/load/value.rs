@@ -12,6 +12,7 @@ use crate::load::{Stage, link_of};
 use crate::put::side;
 use crate::record::field_table::has_table;
 use crate::record::{RecordType, with};
+use crate::scan_menu::{ScanMenu, is_of_scan, period};
 
 impl Stage<'_> {
     /// Sets a field, or says what is wrong with the value.
@@ -34,7 +35,7 @@ impl Stage<'_> {
             });
             return Ok(());
         }
-        let scalar = match scalar(kind, row, text) {
+        let scalar = match scalar(kind, row, text, self.scan_menu()) {
             Err(message) if row.dbf == Dbf::Device => {
                 let inert = self.inert_device(text)?;
                 self.set_scalar(record, field, inert);
@@ -49,6 +50,7 @@ impl Stage<'_> {
             // Who sets a value defines it, as Base has it since 7.0.
             self.cell(record).and_then(|cell| with(cell, |body| body.common().undefined = 0));
         }
+        self.note_scan_choice(row, &scalar);
         self.set_scalar(record, field, scalar);
         Ok(())
     }
@@ -74,7 +76,7 @@ fn compiled(kind: &RecordType, row: &FieldInfo, text: &str) -> Result<(), CalcEr
 }
 
 /// The element that a text stands for in a field.
-fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, String> {
+fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text, scan_menu: &ScanMenu) -> Result<Scalar, String> {
     let words = text.to_str();
     let words = words.trim();
     let out_of_range =
@@ -125,7 +127,13 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text) -> Result<Scalar, Str
         Dbf::Enum => whole!(Enum, u16),
         Dbf::Float => real(words).map(|number| Scalar::F32(number as f32)).ok_or_else(|| no_number(row, text)),
         Dbf::Double => real(words).map(Scalar::F64).ok_or_else(|| no_number(row, text)),
-        Dbf::Menu => choice(row.name, row.menu, &text.to_str(), ""),
+        Dbf::Menu => {
+            let chosen = choice(row.name, &scan_menu.choices_of(row), &text.to_str(), "");
+            let is_rate = is_of_scan(row) && period(words).is_some();
+            chosen.map_err(
+                |message| if is_rate { message + " (a site's menuScan must be loaded first)" } else { message },
+            )
+        }
         Dbf::Device if kind.devices.is_empty() && words.is_empty() => Ok(Scalar::Enum(0)),
         Dbf::Device if kind.devices.is_empty() => Err(format!("{} has no device support, so no DTYP", kind.name)),
         Dbf::Device => choice(row.name, kind.devices, &text.to_str(), INERT_HINT),

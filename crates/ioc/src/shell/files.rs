@@ -1,5 +1,7 @@
 //! Commands that load files, and the one that starts.
 
+use std::io;
+
 use fodo_db::{LoadError, Loader, OpenFile};
 
 use super::script::Flow;
@@ -38,9 +40,21 @@ fn load(
     Ok(Flow::Next)
 }
 
-/// What `.dbd` files and the C code behind them bring is built in.
-pub(super) fn accept(_: &mut Shell, _: &Call<'_>) -> Outcome {
-    Ok(Flow::Next)
+/// `dbLoadDatabase("file.dbd", "folder:folder", "P=x:")`
+pub(super) fn load_description(shell: &mut Shell, call: &Call<'_>) -> Outcome {
+    let file = call.needed(1, "a .dbd file")?;
+    let path = call.argument(2).unwrap_or_default();
+    let macros = call.argument(3).unwrap_or_default();
+    match shell.open_along(path)(file) {
+        // Not an error: most of what such a file contains is built in.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let message =
+                format!("\"{file}\" cannot be read ({error}); if it has scan rates of the site, they are missing");
+            shell.remark(message);
+            Ok(Flow::Next)
+        }
+        _ => load(shell, path, |loader, open| loader.load_description(file, macros, open)),
+    }
 }
 
 /// `iocRun`: goes on after `iocPause`, or after `iocBuild`, which does nothing, as `iocInit`.

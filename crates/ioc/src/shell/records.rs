@@ -16,6 +16,8 @@ type Outcome = Result<Flow, Failure>;
 
 /// Elements of an array that are shown.
 const ELEMENTS_SHOWN_MAX: usize = 10;
+/// How far a period may be from the one that `scanppl` asks for, in seconds, as in Base.
+const PERIOD_TOLERANCE_S: f64 = 0.05;
 
 /// Whether a name is what a pattern says: `*` for any characters, `?` for one.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
@@ -418,21 +420,19 @@ fn sets(database: &Database) -> Vec<Vec<&str>> {
 
 /// `scanppl [rate]`
 pub(super) fn scanned(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    let wanted = call.argument(1).and_then(|text| text.parse::<f64>().ok());
+    let wanted = call.argument(1).and_then(|text| text.parse::<f64>().ok()).filter(|period_s| *period_s > 0.0);
     let database = shell.database()?;
-    let mut lists: BTreeMap<(u16, String), Vec<&str>> = BTreeMap::new();
+    let mut lists: HashMap<String, Vec<&str>> = HashMap::new();
     for name in database.record_names() {
         let Some(field) = database.field(&format!("{name}.SCAN")) else { continue };
-        if let Some(Scalar::Enum(scan)) = database.read(field).value.first() {
-            lists.entry((scan, shown(database, field))).or_default().push(name);
-        }
+        lists.entry(shown(database, field)).or_default().push(name);
     }
     let mut text = String::new();
-    for ((scan, rate), names) in lists {
-        let period = rate.split(' ').next().and_then(|number| number.parse::<f64>().ok());
-        let Some(period) = period.filter(|period| wanted.is_none_or(|wanted| wanted == *period)) else { continue };
-        let n_skipped = database.scans_skipped(scan);
-        text += &format!("every {period} s: {} records, {n_skipped} periods skipped\n", names.len());
+    for scan in database.scan_counts() {
+        let period_s = scan.period.as_secs_f64();
+        let is_wanted = wanted.is_none_or(|wanted| (wanted - period_s).abs() <= PERIOD_TOLERANCE_S);
+        let Some(names) = lists.get(&scan.choice).filter(|_| is_wanted) else { continue };
+        text += &format!("every {period_s} s: {} records, {} periods skipped\n", names.len(), scan.skipped);
         names.iter().for_each(|name| text += &format!("  {name}\n"));
     }
     shell.say(&text);

@@ -56,7 +56,7 @@ commands! {
     "create_triggered_set" "(\"file.req\", \"record.field\", \"P=x:\")" "Save PVs when another is processed or written" true autosave::set_triggered;
     "date" " [format]" "The time, as strftime writes it" false environment::date;
     "dbCreateAlias" "(\"record\", \"alias\")" "Give a record another name, before iocInit" true report::create_alias;
-    "dbLoadDatabase" "(\"file.dbd\")" "Accepted: record types and menus are built in" false files::accept;
+    "dbLoadDatabase" "(\"file.dbd\", \"folders\", \"P=x:\")" "Load the scan rates of a site and breakpoint tables, before the records" true files::load_description;
     "dbLoadRecords" "(\"file.db\", \"P=x:,R=1\")" "Load records, before iocInit" true files::load_records;
     "dbLoadTemplate" "(\"file.substitutions\", \"P=x:\", \"folders\")" "Load the databases of a substitutions file" true files::load_template;
     "dbStateClear" " name" "Turn a named state off" true report::clear_state;

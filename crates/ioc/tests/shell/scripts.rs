@@ -58,6 +58,7 @@ red is on
 > dbCreateAlias a "b$"
 ! names contain neither quotes nor macros
 > dbLoadDatabase any.dbd
+! "any.dbd" cannot be read (No such file or directory (os error 2)); if it has scan rates of the site, they are missing
 > afterIocRunning "echo and then"
 > iocRun
 serving 1 records
