@@ -61,7 +61,7 @@ fn the_bytes_of_a_value_are_those_of_its_elements() {
     assert_eq!(Value::from(vec![1_f32, 2.0]).n_bytes(), 8);
     assert_eq!(Value::from(1.0).n_bytes(), 8);
     assert_eq!(Value::from("four").n_bytes(), 4);
-    assert_eq!(Value::from(vec![Text::from("a"), Text::from("bcd")]).n_bytes(), 4);
+    assert_eq!(Value::from(vec![Text::from("a"), Text::from("bcd")]).n_bytes(), 2 * size_of::<Text>() + 4);
 }
 
 #[test]

@@ -38,17 +38,25 @@ impl ProcessFacts {
     pub fn now() -> ProcessFacts {
         let status = text("/proc/self/status");
         let kib = |name: &str| number_after(&status, name).map(|kib| kib.saturating_mul(1024));
-        let limit = rustix::process::getrlimit(Resource::Nofile).current;
-        // One of them is the folder itself, which is open while it is read.
-        let n_open = std::fs::read_dir("/proc/self/fd").ok().map(|open| (open.count() as u64).saturating_sub(1));
         ProcessFacts {
             cpu_used: cpu_used(),
             resident_bytes: kib("VmRSS:"),
             n_threads: number_after(&status, "Threads:"),
-            n_descriptors: n_open,
-            n_descriptors_max: limit,
+            n_descriptors: n_descriptors(),
+            n_descriptors_max: n_descriptors_max(),
         }
     }
+}
+
+/// How many files, sockets and other descriptors this process has open.
+pub(crate) fn n_descriptors() -> Option<u64> {
+    // One of them is the folder itself, which is open while it is read.
+    std::fs::read_dir("/proc/self/fd").ok().map(|open| (open.count() as u64).saturating_sub(1))
+}
+
+/// How many descriptors this process may have open.
+pub(crate) fn n_descriptors_max() -> Option<u64> {
+    rustix::process::getrlimit(Resource::Nofile).current
 }
 
 impl HostFacts {

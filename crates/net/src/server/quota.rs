@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::config::Quotas;
 use crate::limit;
-use crate::process::ProcessFacts;
+use crate::process;
 use crate::sync::lock;
 
 /// The hosts that have clients here.
@@ -106,12 +106,11 @@ impl Descriptors {
 
     /// For this process as it is now.
     pub(super) fn of_process() -> Descriptors {
-        let process = ProcessFacts::now();
         let number = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok());
         // Where the system does not report what is open, it is little.
         Descriptors::of(
-            number(process.n_descriptors_max).unwrap_or(usize::MAX),
-            number(process.n_descriptors).unwrap_or(0),
+            number(process::n_descriptors_max()).unwrap_or(usize::MAX),
+            number(process::n_descriptors()).unwrap_or(0),
         )
     }
 }
