@@ -183,24 +183,24 @@ fn fields(dice: &mut Dice, record_type: &str) -> Vec<(String, String)> {
     set
 }
 
-/// Makes a record post events, or process when some are posted.
+/// Makes a record post events, or process when some are posted. What processes has no links, and what posts is not scanned, or
+/// an event would post itself for ever.
 fn add_events(dice: &mut Dice, record_type: &str, fields: &mut Vec<(String, String)>) {
-    let mut set = |field: &str, value: &str| {
-        fields.retain(|(other, _)| other != field);
-        fields.push((field.into(), value.into()));
-    };
-    let event = *dice.one_of(EVENTS);
+    let is_scanned = matches!(record_type, "calc" | "longin");
+    fields.retain(|(field, _)| !["SCAN", "VAL", "OEVT", "EVNT", "CALC"].contains(&field.as_str()));
+    fields.retain(|(field, _)| !is_scanned || !is_link(field));
+    let mut set = |field: &str, value: &str| fields.push((field.into(), value.into()));
     match record_type {
-        "event" => set("VAL", event),
-        "calcout" => set("OEVT", event),
-        "calc" | "longin" => {
+        "event" => set("VAL", dice.one_of::<&str>(EVENTS)),
+        "calcout" => set("OEVT", dice.one_of::<&str>(EVENTS)),
+        _ if is_scanned => {
             set("SCAN", "Event");
-            set("EVNT", event);
-            if record_type == "calc" {
-                set("CALC", "VAL+1");
-            }
+            set("EVNT", dice.one_of::<&str>(EVENTS));
         }
         _ => {}
+    }
+    if record_type == "calc" {
+        set("CALC", "VAL+1");
     }
 }
 
