@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fodo_ca::Ioid;
-use fodo_data::Value;
+use fodo_data::{Array, Kind, Scalar, Text, Value};
 
 use super::super::Error;
 use super::super::batch::{Batch, End, Failure};
@@ -269,6 +269,17 @@ impl State {
     /// Writes, with completion when there is a number for it; fails with the reason.
     fn write(&mut self, place: Place, value: &Value, ioid: Option<Ioid>) -> Result<(), String> {
         let dbr = place.put_type(value)?;
-        self.machine.write(place.sid, dbr, value, ioid).map_err(|error| error.to_string())
+        let characters = match value {
+            Value::Scalar(Scalar::Text(text)) if dbr.kind() == Some(Kind::U8) => Some(long_string(text)),
+            _ => None,
+        };
+        self.machine
+            .write(place.sid, dbr, characters.as_ref().unwrap_or(value), ioid)
+            .map_err(|error| error.to_string())
     }
+}
+
+/// The bytes of a text as characters, with the NUL that ends a long string.
+fn long_string(text: &Text) -> Value {
+    Value::Array(Array::U8(Arc::new(text.as_bytes().iter().copied().chain([0]).collect())))
 }
