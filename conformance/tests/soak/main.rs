@@ -1,9 +1,9 @@
-//! Faults at random, for as long as one likes, against `fodo ioc` with clients beside that behave well, and single
-//! trials of what a hostile host can do at most. The rows are those of `docs/reference/faults.md`.
+//! Runs random faults against `fodo ioc` for any duration, with well-behaved clients next to them, and single trials of
+//! the worst that a hostile host can do. The rows are those of `docs/reference/faults.md`.
 #![forbid(unsafe_code)]
 
 #[path = "../../../crates/net/tests/faults/raw.rs"]
-#[expect(dead_code, reason = "the rest is for the tests that are about it")]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod raw;
 
 mod faults;
@@ -21,31 +21,31 @@ use faults::{FAULTS, Hostile};
 use ioc::Ioc;
 use neighbour::Neighbour;
 
-/// How long anything may take that is to happen.
+/// Maximum time for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What memory may grow by once it is warm. The allocator keeps some tens of megabytes of values that were half sent. A
-/// leak of a hundred bytes with every fault of an hour would be more than this.
+/// Maximum growth of memory after the warm-up. The allocator keeps some tens of megabytes of half-sent values. A leak
+/// of a hundred bytes per fault would exceed this within an hour.
 const GROWTH_BYTES_MAX: u64 = 96 << 20;
 
-/// What 99 of a hundred gets of a neighbour may take at most while a fault is under way. On a machine that does nothing
-/// else the target is 20 ms; this bound is for one that is busy.
+/// Maximum 99th percentile of a well-behaved client's gets during a fault. The target on an idle machine is 20 ms; this
+/// limit allows for a busy one.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
 
 fn number(reading: &Reading) -> f64 {
     reading.value.first().and_then(|value| value.to_f64().ok()).expect("a number")
 }
 
-/// Waits until it holds.
+/// Waits until `holds` returns true.
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "{what}: it never comes to that");
+        assert!(start.elapsed() < PATIENCE, "timeout while waiting until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Watches a PV that counts until it is over; gives how many updates came, and how many are unexplained.
+/// Watches a counting PV until `is_over`; returns the number of updates, and the number of unexplained ones.
 fn account(monitor: &Monitor, is_over: &AtomicBool) -> (u64, i64) {
     let (mut n, mut span) = (0, None);
     while !is_over.load(Ordering::Relaxed) {
@@ -57,15 +57,15 @@ fn account(monitor: &Monitor, is_over: &AtomicBool) -> (u64, i64) {
                 n += 1;
             }
             Some(MonitorEvent::Connected(_)) | None => {}
-            Some(other) => panic!("a client that behaves well is told {other:?}"),
+            Some(other) => panic!("unexpected event for a well-behaved client: {other:?}"),
         }
     }
-    let (first, last) = span.expect("there were updates");
+    let (first, last) = span.expect("updates were received");
     let counts = monitor.counts();
     (n, (last - first) as i64 + 1 - n as i64 - counts.merged as i64)
 }
 
-/// Puts a value, gets it and compares, until it is over; returns how often.
+/// Puts, gets and compares values until `is_over`; returns the number of repetitions.
 fn operate(longin: &Channel, is_over: &AtomicBool) -> u32 {
     let mut n_operations = 0;
     while !is_over.load(Ordering::Relaxed) {
@@ -76,7 +76,7 @@ fn operate(longin: &Channel, is_over: &AtomicBool) -> u32 {
     n_operations
 }
 
-/// Ends what runs beside, also when a trial panics: its threads are waited for.
+/// Stops the threads that run concurrently when dropped, also when a trial panics, because they are joined.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -85,7 +85,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Runs faults at random for so long.
+/// Runs random faults for `duration`.
 fn soak(duration: Duration, seed: u64) {
     let ioc = Ioc::start("soak");
     let context = ioc.context();
@@ -96,7 +96,7 @@ fn soak(duration: Duration, seed: u64) {
     let longin = channel(&context, "f:longin");
     longin.connect(PATIENCE).expect("it is there");
     let big = channel(&context, "f:big");
-    big.put(vec![7; 100_000], PATIENCE).expect("an array for those who ask and do not read");
+    big.put(vec![7; 100_000], PATIENCE).expect("an array for clients that request and do not read");
 
     let (is_over, fault) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (accounts, n_operations, latencies, warm, end) = std::thread::scope(|scope| {
