@@ -1,4 +1,4 @@
-//! What must hold before a change is merged.
+//! The checks required before a change is merged.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,25 +6,29 @@ use std::process::Command;
 use crate::step::{Outcome, Steps, output_of};
 use crate::{count, docs, peers, programs, tidy};
 
-/// How many conformance tests run at once. They mostly wait: for Python to start, and for ten seconds of updates.
+/// Number of conformance tests that run in parallel. They mostly wait: for Python to start, and for ten seconds of
+/// updates.
 const TEST_THREADS: &str = "6";
 
-/// The round while working.
+/// The version of cargo-deny that CI installs.
+const CARGO_DENY_VERSION: &str = "0.18.9";
+
+/// The checks for use while working.
 pub fn quick(root: &Path) -> Result<(), String> {
     let mut steps = Steps::new();
     quick_steps(root, &mut steps);
     steps.finish()
 }
 
-/// Everything; CI runs this and nothing else.
+/// All checks; CI runs only this.
 pub fn everything(root: &Path) -> Result<(), String> {
     let mut steps = Steps::new();
     steps.run("programs", || programs::prepare(root));
-    // Early, because the laboratory's own tests measure the peers where there are any.
+    // Runs early, because the laboratory's own tests measure the peers if they are installed.
     let has_peers = steps.run("peers", || peers::prepare(root).map(|_| Outcome::Passed(String::new())));
     steps.run("peers: PSI's ca", || peers::prepare_java(root));
     quick_steps(root, &mut steps);
-    steps.run("minimum Rust: the version Cargo.toml declares builds everything", || minimum_rust(root));
+    steps.run("minimum Rust: the version declared in Cargo.toml builds everything", || minimum_rust(root));
     steps.run("doc tests", || cargo(root, &["test", "--workspace", "--doc"]));
     steps.run("fuzz corpus", || cargo(root, &["test", "-p", "fodo-conformance", "--test", "corpus"]));
     steps.run("cargo deny", || cargo_deny(root));
@@ -46,12 +50,12 @@ fn quick_steps(root: &Path, steps: &mut Steps) {
     steps.run("tidy", || tidy::report(root).map(|()| Outcome::Passed(String::new())));
     steps.run("lints", || cargo(root, &["clippy", "--workspace", "--", "-D", "warnings"]));
     steps.run("lints of tests", || {
-        // What helps a test to fail at once is as good as an assertion there.
+        // In a test, a panic is as good as an assertion.
         let lenient = ["-A", "clippy::unwrap_used", "-A", "clippy::panic"];
         cargo(root, &[["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"].as_slice(), &lenient].concat())
     });
     steps.run("tests", || {
-        // The conformance crate's own tests need the peers and the release build; they come later.
+        // The conformance crate's own tests need the peers and the release build; they run later.
         let arguments = ["test", "--workspace", "--exclude", "fodo-conformance", "--all-targets", "--no-fail-fast"];
         let tests = cargo_output(root, &arguments)?;
         let harness = cargo_output(root, &["test", "-p", "fodo-conformance", "--lib"])?;
@@ -59,18 +63,18 @@ fn quick_steps(root: &Path, steps: &mut Steps) {
     });
 }
 
-/// One cargo command as a step; the numbers of its tests are what it says, if it has any.
+/// Runs one cargo command as a step; the message contains the number of tests, if any.
 fn cargo(root: &Path, arguments: &[&str]) -> Result<Outcome, String> {
     cargo_output(root, arguments).map(|printed| Outcome::Passed(totals(&printed)))
 }
 
 fn cargo_output(root: &Path, arguments: &[&str]) -> Result<String, String> {
-    // A report shows what a test says, not how the panic came about.
+    // Without a backtrace, a report shows the message of a failed test.
     output_of(root, Command::new("cargo").args(arguments).current_dir(root).env("RUST_BACKTRACE", "0"))
 }
 
-/// Where namespaces are permitted the tests have a network of their own, and nothing outlives them. Elsewhere
-/// they keep to loopback by their settings alone.
+/// If namespaces are permitted, the tests run in their own network, and no process outlives them. Otherwise only their
+/// settings keep them on loopback.
 fn conformance(root: &Path) -> Result<Outcome, String> {
     let tests = ["test", "-p", "fodo-conformance", "--test", "*", "--no-fail-fast"];
     cargo_output(root, &[tests.as_slice(), &["--no-run"]].concat())?;
@@ -86,25 +90,25 @@ fn conformance(root: &Path) -> Result<Outcome, String> {
 }
 
 fn laboratory(root: &Path) -> Result<Outcome, String> {
-    // To the letter what the README promises.
+    // Exactly the command in the README.
     let printed = cargo_output(root, &["run", "--quiet", "--release", "--", "lab", "run", "quick"])?;
     Ok(Outcome::Passed(printed))
 }
 
-/// Whether the declared minimum builds the workspace. Where this very compiler is that version, all
-/// other steps have shown it; else the toolchain must be installed beside it.
+/// Checks that the declared minimum Rust version builds the workspace. If the current compiler is that version, the
+/// other steps have shown it; otherwise that toolchain must be installed.
 fn minimum_rust(root: &Path) -> Result<Outcome, String> {
     let manifest = std::fs::read_to_string(root.join("Cargo.toml")).map_err(|error| error.to_string())?;
     let declared = declared_rust(&manifest).ok_or("Cargo.toml declares no rust-version")?;
     let running = output_of(root, Command::new("rustc").arg("--version").current_dir(root))?;
     if is_version(&running, &declared) {
-        return Ok(Outcome::Passed(format!("{} is the compiler of all other steps", running.trim())));
+        return Ok(Outcome::Passed(format!("{} compiles all other steps", running.trim())));
     }
 
     let toolchain = format!("{declared}.0");
     let installed = output_of(root, Command::new("rustup").args(["toolchain", "list"])).unwrap_or_default();
     if !installed.lines().any(|line| line.starts_with(&toolchain)) {
-        return Ok(Outcome::Skipped(format!("`rustup toolchain install {toolchain}` would let this run")));
+        return Ok(Outcome::Skipped(format!("run `rustup toolchain install {toolchain}` to enable this")));
     }
     let toolchain = format!("+{toolchain}");
     let target = root.join("target").join("minimum-rust");
@@ -114,23 +118,32 @@ fn minimum_rust(root: &Path) -> Result<Outcome, String> {
     Ok(Outcome::Passed(String::new()))
 }
 
-/// `1.95` of `rust-version = "1.95"`.
+/// `1.95` from `rust-version = "1.95"`.
 fn declared_rust(manifest: &str) -> Option<String> {
     let line = manifest.lines().find(|line| line.starts_with("rust-version"))?;
     line.split('"').nth(1).map(str::to_string)
 }
 
-/// Whether `rustc 1.95.0 (..)` is of the version `1.95`.
+/// Whether the output `rustc 1.95.0 (..)` is of version `1.95`.
 fn is_version(printed: &str, declared: &str) -> bool {
     printed.split_whitespace().nth(1).is_some_and(|version| version.starts_with(&format!("{declared}.")))
 }
 
-/// Licences and duplicates once more by cargo-deny where it is installed; tidy has checked licences without it.
+/// Checks licences, duplicates and sources with cargo-deny, which CI compiles first if it is not installed.
 fn cargo_deny(root: &Path) -> Result<Outcome, String> {
-    if output_of(root, Command::new("cargo").args(["deny", "--version"])).is_err() {
-        return Ok(Outcome::Skipped("cargo-deny is not installed; tidy has checked the licences".into()));
+    let tools = root.join("target").join("tools");
+    let own = tools.join("bin").join("cargo-deny");
+    let is_installed = output_of(root, Command::new("cargo").args(["deny", "--version"])).is_ok();
+    if !is_installed && !own.exists() {
+        if std::env::var_os("CI").is_none() {
+            return Ok(Outcome::Skipped("run `cargo install cargo-deny --locked` to enable this".into()));
+        }
+        let version = ["install", "--quiet", "--locked", "cargo-deny", "--version", CARGO_DENY_VERSION];
+        output_of(root, Command::new("cargo").args(version).arg("--root").arg(&tools))?;
     }
-    cargo(root, &["deny", "--offline", "check", "bans", "licenses", "sources"])
+    let mut command = Command::new(if is_installed { Path::new("cargo-deny") } else { own.as_path() });
+    command.args(["--offline", "check", "bans", "licenses", "sources"]).current_dir(root);
+    output_of(root, &mut command).map(|_| Outcome::Passed(String::new()))
 }
 
 /// The sum of the lines `test result: ok. 3 passed; 0 failed; 1 ignored; ..`.
