@@ -1,4 +1,4 @@
-//! What a client hears in beacons: that a server has started, or is heard again.
+//! The client's view of beacons: detects servers that have started or reappeared.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -10,24 +10,24 @@ use crate::limit;
 use crate::message::Answer;
 use crate::search::{each_message, is_endpoint, told_ip};
 
-/// What a beacon means beside "I am still there".
+/// An event indicated by a beacon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anomaly {
-    /// A server has started, or started again.
+    /// A server has started or restarted.
     Started(SocketAddr),
-    /// A server is heard that was not, though it has been running: a network has come up.
+    /// A running server is received that was not received before: a network connection has been restored.
     Appeared(SocketAddr),
 }
 
-/// The servers whose beacons were heard.
+/// The servers whose beacons were received.
 ///
-/// A running server counts its beacons, so one that counts from the start again has started again;
-/// libca, which does not look at that, needs the period to change by a fifth. Beacons come over
-/// several ways: the same number again, or one just before, is the same beacon.
+/// A running server counts its beacons, so a server whose count starts again has restarted. libca ignores the count and
+/// requires the period to change by a fifth. Beacons arrive by several routes: one with the same number, or a number
+/// just before, is a copy.
 #[derive(Debug)]
 pub struct Beacons {
     servers: HashMap<SocketAddr, Server>,
-    /// In the order in which they were first heard; the first is forgotten when there are too many.
+    /// In the order in which they were first received; when the table is full, the first is removed.
     order: VecDeque<SocketAddr>,
     since: Instant,
 }
@@ -39,25 +39,25 @@ struct Server {
     period: Option<Duration>,
 }
 
-/// The first minor version whose beacons are counted.
+/// The first minor version whose beacons are numbered.
 const MINOR_COUNTED: u16 = 10;
 
 impl Beacons {
-    /// None heard yet.
+    /// Creates a table without servers.
     pub fn new(now: Now) -> Beacons {
         Beacons { servers: HashMap::new(), order: VecDeque::new(), since: now.monotonic }
     }
 
-    /// How many servers are known.
+    /// The number of known servers.
     pub fn n_servers(&self) -> usize {
         self.servers.len()
     }
 
-    /// Takes a datagram in; other messages than beacons are passed over.
+    /// Processes a datagram; messages other than beacons are ignored.
     pub fn handle(&mut self, from: SocketAddr, bytes: &[u8], now: Now, anomalies: &mut Vec<Anomaly>) {
         each_message(bytes, |header, _| {
             let Answer::RsrvIsUp { minor, port, beacon, address } = Answer::from_header(header) else { return };
-            // The repeater puts the sender's address in; what comes straight from a server has none.
+            // The repeater fills in the sender's address; a beacon directly from a server contains none.
             let ip = told_ip(address).unwrap_or(from.ip());
             let server = SocketAddr::new(ip, u16::try_from(port).unwrap_or(0));
             if is_endpoint(server) {
@@ -72,7 +72,7 @@ impl Beacons {
             self.enter(address, number.unwrap_or(0), now);
             return match number {
                 Some(number) if number <= limit::BEACONS_OF_START => Some(Anomaly::Started(address)),
-                // What was there before us is nothing new.
+                // A server that was running before this client started is not an anomaly.
                 _ if now < self.since + limit::BEACON_SILENCE => None,
                 _ => Some(Anomaly::Appeared(address)),
             };
@@ -80,7 +80,7 @@ impl Beacons {
         let silence = now.saturating_duration_since(server.heard);
         match number {
             Some(number) if number.wrapping_sub(server.number) as i32 > 0 => server.counted(address, number, now),
-            // The same beacon over another way, or behind a later one.
+            // A copy of the same beacon by another route, or one overtaken by a later one.
             Some(_) if silence < limit::BEACON_DETOUR => None,
             Some(number) => {
                 *server = Server { number, heard: now, period: None };
@@ -107,10 +107,10 @@ impl Beacons {
 }
 
 impl Server {
-    /// A later beacon; it is news when it comes after a silence of several periods.
+    /// Records a later beacon; reports an anomaly if it follows a silence of several periods.
     fn counted(&mut self, address: SocketAddr, number: u32, now: Instant) -> Option<Anomaly> {
         let silence = now.saturating_duration_since(self.heard);
-        // libca's factor. Periods double after a start, which is less.
+        // libca's factor. After a start, periods double, which is below this factor.
         let was_away =
             self.period.is_some_and(|period| silence >= period.mul_f64(3.25) && silence >= limit::BEACON_SILENCE);
         let n_periods = number.wrapping_sub(self.number).max(1);
@@ -135,9 +135,9 @@ mod tests {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + index)), 5064)
     }
 
-    /// A beacon as the repeater hands it on.
+    /// A beacon as forwarded by the repeater.
     fn beacon(of: SocketAddr, minor: u16, number: u32) -> Vec<u8> {
-        let IpAddr::V4(ip) = of.ip() else { unreachable!("only those here") };
+        let IpAddr::V4(ip) = of.ip() else { unreachable!("only IPv4 addresses are used here") };
         let mut bytes = Vec::new();
         Answer::RsrvIsUp { minor, port: u32::from(of.port()), beacon: number, address: ip.to_bits() }
             .encode(&mut bytes);
@@ -171,9 +171,9 @@ mod tests {
         assert_eq!(ear.at(3.0, &beacon(server(1), 13, 500)), []);
         assert_eq!(ear.at(3.0, &beacon(server(2), 13, 0)), [Anomaly::Started(server(2))]);
         assert_eq!(ear.at(3.02, &beacon(server(2), 13, 1)), []);
-        assert_eq!(ear.at(3.06, &beacon(server(2), 13, 2)), [], "its periods double");
+        assert_eq!(ear.at(3.06, &beacon(server(2), 13, 2)), [], "the periods double");
         assert_eq!(ear.at(18.0, &beacon(server(1), 13, 501)), []);
-        assert_eq!(ear.at(100.0, &beacon(server(3), 13, 77)), [Anomaly::Appeared(server(3))], "behind a new way");
+        assert_eq!(ear.at(100.0, &beacon(server(3), 13, 77)), [Anomaly::Appeared(server(3))], "by a new route");
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
         ear.at(0.0, &beacon(server(1), 13, 500));
         ear.at(15.0, &beacon(server(1), 13, 501));
 
-        assert_eq!(ear.at(60.0, &beacon(server(1), 13, 504)), [], "two are lost");
+        assert_eq!(ear.at(60.0, &beacon(server(1), 13, 504)), [], "two beacons are lost");
         assert_eq!(ear.at(600.0, &beacon(server(1), 13, 540)), [Anomaly::Appeared(server(1))]);
         assert_eq!(ear.at(615.0, &beacon(server(1), 13, 541)), []);
     }

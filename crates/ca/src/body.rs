@@ -1,4 +1,4 @@
-//! Payloads with large arrays, decoded straight into their destination while they arrive.
+//! Payloads with large arrays, decoded into their destination as they arrive.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use fodo_data::{Array, Kind, Reading, Scalar, Text, Value};
 use crate::dbr::{self, DbrType, Malformed};
 use crate::limit;
 
-/// Elements on their way from bytes to an array.
+/// Elements being decoded from bytes to an array.
 #[derive(Debug)]
 pub enum Elements {
     /// CHAR
@@ -27,7 +27,7 @@ pub enum Elements {
 }
 
 impl Elements {
-    /// None yet; kinds that CA does not have count as doubles.
+    /// Creates an empty list; kinds that CA does not have are stored as doubles.
     pub fn new(kind: Kind) -> Elements {
         match kind {
             Kind::U8 => Elements::U8(Vec::new()),
@@ -40,7 +40,7 @@ impl Elements {
         }
     }
 
-    /// None yet, in the memory of an array that nobody else holds, if it is of that kind.
+    /// Creates an empty list in the memory of an array, if the array has no other owner and has this kind.
     pub fn reusing(kind: Kind, room: Option<Array>) -> Elements {
         macro_rules! cleared {
             ($variant:ident, $shared:expr) => {
@@ -63,7 +63,7 @@ impl Elements {
         Elements::new(kind)
     }
 
-    /// Makes room for `n` more at the most, of `n_left` that are to come.
+    /// Reserves memory for more elements, at most `n_left`.
     fn reserve(&mut self, n_left: usize) {
         macro_rules! reserve {
             ($elements:expr) => {
@@ -83,7 +83,7 @@ impl Elements {
         }
     }
 
-    /// Takes whole elements in; bytes of a part of one at the end are left out.
+    /// Appends whole elements; bytes of an incomplete element at the end are ignored.
     pub fn append(&mut self, bytes: &[u8]) {
         match self {
             Elements::U8(elements) => elements.extend_from_slice(bytes),
@@ -98,7 +98,7 @@ impl Elements {
         }
     }
 
-    /// The memory that the elements take, allocations of texts included; not what is merely reserved.
+    /// The memory of the elements, including allocations of texts, excluding unused capacity.
     fn n_bytes(&self) -> usize {
         match self {
             Elements::U8(elements) => elements.len(),
@@ -111,7 +111,7 @@ impl Elements {
         }
     }
 
-    /// The value they make.
+    /// Converts the elements to a value.
     pub fn into_value(self) -> Value {
         Value::Array(match self {
             Elements::U8(elements) => Array::U8(Arc::new(elements)),
@@ -125,7 +125,7 @@ impl Elements {
     }
 }
 
-/// One scalar from its bytes, without an array in between.
+/// Decodes one scalar directly.
 #[inline(always)]
 pub fn scalar(kind: Kind, bytes: &[u8]) -> Option<Scalar> {
     Some(match kind {
@@ -147,15 +147,16 @@ pub struct Incoming {
     head: Vec<u8>,
     head_bytes: usize,
     elements: Elements,
-    /// The first bytes of an element whose last ones have not come.
+    /// The first bytes of an incomplete element.
     part: Vec<u8>,
-    /// Bytes of elements that are still to come.
+    /// Bytes of elements that have not arrived yet.
     elements_left: usize,
     padding_left: usize,
 }
 
 impl Incoming {
-    /// Expects a payload of so many bytes, in the memory of `room` where it fits; fails when type and count need more.
+    /// Expects a payload of `payload_bytes`, in the memory of `room` if suitable. Fails if type and count need more
+    /// bytes.
     pub fn new(dbr: DbrType, count: u32, payload_bytes: usize, room: Option<Array>) -> Result<Incoming, Malformed> {
         let (head_bytes, element_bytes) = dbr.layout().ok_or(Malformed::UnknownType(dbr))?;
         let kind = dbr.kind().ok_or(Malformed::UnknownType(dbr))?;
@@ -173,7 +174,7 @@ impl Incoming {
         })
     }
 
-    /// Takes what belongs to this payload off the front of `bytes`; true when it is complete.
+    /// Takes the bytes of this payload from the front of `bytes`; returns whether the payload is complete.
     pub fn take(&mut self, bytes: &mut &[u8]) -> bool {
         if self.head.len() < self.head_bytes {
             self.head.extend_from_slice(split_off(bytes, self.head_bytes - self.head.len()));
@@ -204,17 +205,17 @@ impl Incoming {
         self.part.extend_from_slice(&bytes[whole..]);
     }
 
-    /// The memory that the bytes taken so far occupy.
+    /// The memory of the bytes received so far.
     pub fn held_bytes(&self) -> usize {
         self.head.len() + self.elements.n_bytes() + self.part.len()
     }
 
-    /// How many bytes of the payload are still to come.
+    /// The number of payload bytes that have not arrived yet.
     pub fn bytes_left(&self) -> usize {
         self.head_bytes - self.head.len() + self.elements_left + self.padding_left
     }
 
-    /// The reading, once it is complete.
+    /// The reading; call it when the payload is complete.
     pub fn finish(self) -> Result<Reading, Malformed> {
         dbr::decode_head(self.dbr, &self.head, self.elements.into_value())
     }

@@ -1,4 +1,4 @@
-//! The client's end of one circuit.
+//! The client end of a circuit.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,50 +14,50 @@ use crate::outbox::Outbox;
 use crate::search::told_ip;
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit};
 
-/// What a client tells the server about itself, and how it watches the circuit.
+/// What a client sends to the server about itself, and how it monitors the circuit.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// 0 to 99.
+    /// Priority, 0 to 99.
     pub priority: u8,
     /// Login name, sent as CLIENT_NAME.
     pub user: String,
     /// Host name, sent as HOST_NAME.
     pub host: String,
-    /// Silence after which the server is asked for an echo (EPICS_CA_CONN_TMO).
+    /// Silence after which the client sends an echo request (EPICS_CA_CONN_TMO).
     pub echo_after: Duration,
-    /// Largest payload that is accepted, in bytes.
+    /// Largest accepted payload, in bytes.
     pub payload_bytes_max: usize,
 }
 
-/// What happened on a circuit.
+/// An event on a circuit.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the variants and the types of their fields say it")]
+#[expect(missing_docs, reason = "the variants and the types of their fields document it")]
 pub enum Event {
     /// The server confirmed a channel.
     Created { cid: Cid, sid: Sid, native: DbrType, count: u32 },
-    /// The server has no such channel (any more).
+    /// The server does not have the channel, or no longer.
     CreateFailed { cid: Cid },
-    /// What may be done with the channel; comes before `Created` and at every change.
+    /// The access rights to the channel; reported before `Created` and on every change.
     Rights { cid: Cid, rights: Rights },
-    /// A get ended: a reading of that type, or the status that says why not.
+    /// A get ended: a reading of the requested type, or the status that explains the failure.
     ReadDone { ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca> },
     /// A put with completion ended.
     WriteDone { ioid: Ioid, result: Result<(), Eca> },
-    /// An update of a subscription, of that type, or the status that says why there is none.
+    /// An update of a subscription in the requested type, or the status that explains why there is no value.
     Update { subscription: SubscriptionId, dbr: DbrType, result: Result<Reading, Eca> },
-    /// The server took a channel away (SERVER_DISCONN).
+    /// The server removed a channel (SERVER_DISCONN).
     ChannelGone { cid: Cid },
-    /// The server rejected a request (ERROR); `text` is its own explanation, which may be empty.
+    /// The server rejected a request (ERROR); `text` is the server's explanation, which may be empty.
     Complaint { about: About, status: Eca, text: String },
-    /// The server knows who serves a name: `server`, or itself.
+    /// The server knows where a name is served: at `server`, or `None` for itself.
     Claimed { cid: Cid, server: Option<SocketAddr> },
     /// The server has sent nothing for [`limit::CREATE_ANSWER`] although a channel waits for its confirmation.
     CreateUnanswered,
-    /// Nothing was heard for so long that the circuit counts as unresponsive; it stays open.
+    /// The server did not reply to the echo in time: the circuit counts as unresponsive but stays open.
     Unresponsive,
-    /// It is heard again after [`Event::Unresponsive`].
+    /// The server sends again after [`Event::Unresponsive`].
     Responsive,
-    /// The circuit is of no more use; nothing follows.
+    /// The circuit is no longer usable; no further events follow.
     Closed(Closed),
 }
 
@@ -76,17 +76,17 @@ pub enum About {
     Circuit,
 }
 
-/// Who is told what happens on a circuit.
+/// Receives the events of a circuit.
 pub trait Listener {
-    /// Told in the order of the messages; what comes most, answers and updates, is best dealt with at once.
+    /// Called in the order of the messages. Replies and updates are the most frequent events; handle them immediately.
     fn event(&mut self, event: Event);
 
-    /// Whether updates of this subscription are wanted; those of others, as were under way at its end, are neither decoded
-    /// nor told.
+    /// Whether updates of this subscription are wanted. Others, such as updates in transit when it ended, are neither
+    /// decoded nor reported.
     fn wants(&self, subscription: SubscriptionId) -> bool;
 }
 
-/// Keeps all for later.
+/// Stores all events.
 impl Listener for Vec<Event> {
     #[inline]
     fn event(&mut self, event: Event) {
@@ -98,55 +98,55 @@ impl Listener for Vec<Event> {
     }
 }
 
-/// Why a circuit came to its end from inside.
+/// Why a circuit was closed from this side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The server's bytes cannot be read on.
+    /// The bytes from the server cannot be parsed any further.
     Malformed(&'static str),
 }
 
-/// Whether the server is heard; the comment says what is awaited.
+/// Whether the server sends data; the comment says what is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Liveness {
-    /// Any byte, until that moment; then an echo is sent.
+    /// Any byte, until this time; then an echo request is sent.
     Heard(Instant),
-    /// The answer to the echo, until that moment.
+    /// The reply to the echo request, until this time.
     Asked(Instant),
-    /// Any byte, for as long as TCP holds the circuit.
+    /// Any byte, for as long as TCP keeps the connection.
     Silent,
 }
 
-/// The client's end of one circuit.
+/// The client end of a circuit.
 #[derive(Debug)]
 pub struct Circuit {
     framer: Framer,
     inner: Inner,
     liveness: Liveness,
-    /// When silence counts as no answer to the channels that wait for their confirmation.
+    /// The latest time for a sign of life while channels wait for their confirmation.
     create_until: Option<Instant>,
     echo_after: Duration,
 }
 
-/// All but the framer, so that the framer can call it.
+/// Everything but the framer, so that the framer can call it.
 #[derive(Debug)]
 struct Inner {
     outbox: Outbox,
     server_minor: u32,
-    /// The number of elements of each channel, for servers that do not know "as many as there are".
+    /// The element count of each channel, for servers that do not support a count of 0.
     counts: HashMap<Sid, u32>,
-    /// Memory for the arrays of answers, by whom they are for.
+    /// Arrays whose memory large replies reuse, by request.
     rooms: HashMap<Ioid, Array>,
-    /// CREATE_CHAN requests without an answer.
+    /// Number of CREATE_CHAN requests without a reply.
     n_creating: usize,
     payload_bytes_max: usize,
     is_closed: bool,
 }
 
-/// The first minor version that knows a count of 0.
+/// The first minor version that supports a count of 0, "as many elements as available".
 const MINOR_COUNT_ZERO: u32 = 13;
 
 impl Circuit {
-    /// A fresh circuit; VERSION, CLIENT_NAME and HOST_NAME are ready to be sent.
+    /// Creates a circuit with VERSION, CLIENT_NAME and HOST_NAME ready to be sent.
     pub fn new(config: &Config, now: Now) -> Circuit {
         let mut outbox = Outbox::default();
         outbox.push(|bytes| {
@@ -169,13 +169,13 @@ impl Circuit {
         Circuit { framer: Framer::default(), inner, liveness, create_until: None, echo_after: config.echo_after }
     }
 
-    /// Asks for names, as of a name server; `searches` are those of a datagram
+    /// Searches for names over TCP, at a name server; `searches` are those of a datagram
     /// ([`crate::search::Datagram::searches`]).
     pub fn search(&mut self, searches: &[u8]) {
         self.inner.outbox.push(|bytes| bytes.extend_from_slice(searches));
     }
 
-    /// Asks for a channel.
+    /// Requests a channel.
     pub fn create(&mut self, cid: Cid, name: &str, now: Now) {
         self.inner.n_creating += 1;
         self.create_until.get_or_insert(now.monotonic + limit::CREATE_ANSWER);
@@ -183,7 +183,7 @@ impl Circuit {
         self.inner.outbox.push(|bytes| message::encode_text(bytes, |size| request.header(size), name.as_bytes()));
     }
 
-    /// Gives a channel up; the server ends its subscriptions with it.
+    /// Clears a channel; the server ends its subscriptions with it.
     pub fn clear(&mut self, cid: Cid, sid: Sid) {
         if !self.inner.counts.is_empty() {
             self.inner.counts.remove(&sid);
@@ -191,24 +191,24 @@ impl Circuit {
         self.inner.outbox.push(|bytes| Request::ClearChannel { sid, cid }.encode(bytes));
     }
 
-    /// Asks for the value (READ_NOTIFY). `count` 0: as many elements as there are.
+    /// Requests the value (READ_NOTIFY). `count` 0: as many elements as available.
     #[inline]
     pub fn read(&mut self, sid: Sid, dbr: DbrType, count: u32, ioid: Ioid) {
         let count = self.inner.count(sid, count);
         self.inner.outbox.push(|bytes| Request::ReadNotify { dbr, count, sid, ioid }.encode(bytes));
     }
 
-    /// Has a large answer to that request put into the memory of `room`, if nobody else holds it.
+    /// Provides memory for a large reply to this request; reused if the caller holds no other reference to `room`.
     pub fn reuse(&mut self, ioid: Ioid, room: Array) {
         self.inner.rooms.insert(ioid, room);
     }
 
-    /// Gives the memory for an answer up that nobody waits for any longer.
+    /// Drops the memory for a reply that is no longer awaited.
     pub fn forget(&mut self, ioid: Ioid) {
         self.inner.rooms.remove(&ioid);
     }
 
-    /// Writes, with completion when an `ioid` is given (WRITE_NOTIFY), else without any answer.
+    /// Writes a value: with completion if `ioid` is given (WRITE_NOTIFY), otherwise without a reply.
     pub fn write(&mut self, sid: Sid, dbr: DbrType, value: &Value, ioid: Option<Ioid>) -> Result<(), ConvertError> {
         let reading = Reading::bare(value.clone());
         let header = |bytes, count| match ioid {
@@ -227,14 +227,14 @@ impl Circuit {
         });
     }
 
-    /// Ends a subscription that was started with these. Who asked for it knows that updates are under way
-    /// ([`Listener::wants`]).
+    /// Ends a subscription that was started with the same arguments. Updates in transit still arrive; see
+    /// [`Listener::wants`].
     pub fn cancel(&mut self, sid: Sid, dbr: DbrType, count: u32, subscription: SubscriptionId) {
         let count = self.inner.count(sid, count);
         self.inner.outbox.push(|bytes| Request::EventCancel { dbr, count, sid, subscription }.encode(bytes));
     }
 
-    /// Takes bytes in, and tells what they say.
+    /// Processes received bytes and reports the events in them.
     pub fn received(&mut self, bytes: &[u8], now: Now, listener: &mut impl Listener) {
         if self.inner.is_closed {
             return;
@@ -252,7 +252,7 @@ impl Circuit {
         }
     }
 
-    /// Does what is due.
+    /// Performs actions that are due at `now`.
     pub fn tick(&mut self, now: Now, events: &mut Vec<Event>) {
         if self.inner.is_closed {
             return;
@@ -274,7 +274,7 @@ impl Circuit {
         }
     }
 
-    /// The latest moment to call [`Circuit::tick`].
+    /// The latest time to call [`Circuit::tick`].
     pub fn deadline(&self) -> Option<Instant> {
         let liveness = match self.liveness {
             _ if self.inner.is_closed => return None,
@@ -292,19 +292,19 @@ impl Circuit {
         self.inner.outbox.ready()
     }
 
-    /// The first `n` of the ready bytes were written.
+    /// Reports that the first `n` ready bytes were written.
     pub fn sent(&mut self, n: usize) {
         self.inner.outbox.sent(n);
     }
 
-    /// Bytes that wait to be sent.
+    /// The number of bytes waiting to be sent.
     pub fn pending_bytes(&self) -> usize {
         self.inner.outbox.pending_bytes()
     }
 }
 
 impl Inner {
-    /// The count to ask for: old servers are told the channel's own instead of 0.
+    /// The count to send: old servers get the channel's own count instead of 0.
     #[inline]
     fn count(&self, sid: Sid, count: u32) -> u32 {
         match count {
@@ -321,7 +321,7 @@ impl Inner {
     }
 }
 
-/// The machine while bytes come, and who is told.
+/// The state machine while it processes bytes, with its listener.
 struct Telling<'a, L> {
     inner: &'a mut Inner,
     listener: &'a mut L,
@@ -334,7 +334,7 @@ impl<L: Listener> Telling<'_, L> {
         }
     }
 
-    /// The get of that number ends.
+    /// Reports the end of a get.
     #[inline(always)]
     fn read_done(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) {
         if !self.inner.rooms.is_empty() {
@@ -343,12 +343,12 @@ impl<L: Listener> Telling<'_, L> {
         self.listener.event(Event::ReadDone { ioid, dbr, result });
     }
 
-    /// A large value has come, or why it is not taken.
+    /// Reports a large value, or why it was rejected.
     fn give(&mut self, header: &Header, result: Result<Reading, Eca>) {
         let of = |status: Eca| if status.is_success() { result } else { Err(status) };
         match Answer::from_header(header) {
             Answer::ReadNotify { dbr, status, ioid, .. } => self.read_done(ioid, dbr, of(status)),
-            // It may have ended while the value came.
+            // The subscription may have ended while the value arrived.
             Answer::EventAdd { dbr, status, subscription, .. } if self.listener.wants(subscription) => {
                 self.listener.event(Event::Update { subscription, dbr, result: of(status) });
             }
@@ -356,7 +356,7 @@ impl<L: Listener> Telling<'_, L> {
         }
     }
 
-    /// What comes seldom.
+    /// Handles infrequent messages.
     fn rare(&mut self, header: &Header, payload: &[u8]) {
         match Answer::from_header(header) {
             Answer::WriteNotify { status, ioid, .. } => {
@@ -366,7 +366,7 @@ impl<L: Listener> Telling<'_, L> {
             Answer::CreateChan { dbr, count, cid, sid } => {
                 self.inner.n_creating = self.inner.n_creating.saturating_sub(1);
                 if dbr.level() != Some(Level::Plain) {
-                    return self.close("a channel of a type that is none");
+                    return self.close("channel confirmed with an invalid type");
                 }
                 if self.inner.server_minor < MINOR_COUNT_ZERO {
                     self.inner.counts.insert(sid, count);
@@ -382,11 +382,11 @@ impl<L: Listener> Telling<'_, L> {
             Answer::Error { cid, status } => self.complaint(cid, status, payload),
             Answer::Version { minor, .. } => self.inner.server_minor = minor,
             Answer::Search { port, address, cid, .. } => {
-                // libca leaves the port out as well when there is no address: it is the name server's.
+                // Without an address, libca ignores the port as well and uses the name server's address.
                 let server = told_ip(address).map(|ip| SocketAddr::new(ip, port));
                 self.listener.event(Event::Claimed { cid, server });
             }
-            // Nothing to do, or nothing that a client of today asks for.
+            // Nothing to do, or the reply to a request that this client does not send.
             Answer::Echo {}
             | Answer::ClearChannel { .. }
             | Answer::EventAdd { .. }
@@ -396,7 +396,7 @@ impl<L: Listener> Telling<'_, L> {
             | Answer::NotFound { .. }
             | Answer::RsrvIsUp { .. }
             | Answer::RepeaterConfirm { .. } => {}
-            // A newer server may know more; what it says is framed all the same.
+            // A newer server may send unknown messages; they are framed correctly and ignored.
             Answer::Unknown(_) => {}
         }
     }
@@ -417,7 +417,7 @@ impl<L: Listener> Telling<'_, L> {
     }
 }
 
-/// The reading in a payload, or the status that stands in its place.
+/// The reading in a payload, or the failure status.
 #[inline(always)]
 fn decode(status: Eca, dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Eca> {
     if !status.is_success() {
@@ -432,7 +432,7 @@ fn decode(status: Eca, dbr: DbrType, count: u32, payload: &[u8]) -> Result<Readi
 
 impl<L: Listener> Receiver for Telling<'_, L> {
     fn knows(&self, _: u16) -> bool {
-        // A newer server may say more.
+        // A newer server may send unknown commands.
         true
     }
 
@@ -451,14 +451,14 @@ impl<L: Listener> Receiver for Telling<'_, L> {
                 Plan::Skip
             }
             Answer::Read { .. } => Plan::Skip,
-            _ => Plan::Close("a message of that kind is never so large"),
+            _ => Plan::Close("payload is too large for this command"),
         }
     }
 
     #[inline(always)]
     fn message(&mut self, header: &Header, payload: &[u8]) {
         match Answer::from_header(header) {
-            // Without a payload it confirms the end of a subscription.
+            // An empty payload confirms the end of a subscription.
             Answer::EventAdd { .. } if payload.is_empty() => {}
             Answer::EventAdd { dbr, count, status, subscription } => {
                 if self.listener.wants(subscription) {
@@ -534,7 +534,7 @@ mod tests {
         circuit.tick(start + limit::CREATE_ANSWER * 2, &mut events);
         assert_eq!((due, &events[..]), (start.monotonic + limit::CREATE_ANSWER, &[Event::CreateUnanswered][..]));
 
-        // ECHO is a sign of life; CREATE_CH_FAIL is the answer.
+        // ECHO is a sign of life; CREATE_CH_FAIL is the reply.
         let heard = start + Duration::from_secs(10);
         circuit.received(&[0, 23, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], heard, &mut events);
         assert_eq!(circuit.deadline(), Some(heard.monotonic + limit::CREATE_ANSWER));

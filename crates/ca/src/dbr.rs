@@ -1,4 +1,4 @@
-//! DBR types 0 to 38: what stands where in a payload.
+//! DBR types 0 to 38: the layout of their payloads.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use fodo_data::{
 
 use crate::message::padded;
 
-/// A DBR type number; unknown ones survive and print as numbers.
+/// A DBR type number; unknown numbers are kept and printed as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DbrType(pub u16);
 
-/// How much stands around the value of types 0 to 34.
+/// The metadata around the value in types 0 to 34.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
     /// The value alone (0 to 6).
@@ -23,9 +23,9 @@ pub enum Level {
     Status,
     /// With alarm and time stamp (14 to 20).
     Time,
-    /// With alarm, units, display and alarm limits, labels (21 to 27).
+    /// With alarm, units, display limits, alarm limits and labels (21 to 27).
     Graphic,
-    /// The same with control limits (28 to 34).
+    /// The same as `Graphic`, with control limits (28 to 34).
     Control,
 }
 
@@ -37,7 +37,7 @@ const LEVELS: [(Level, &str); 5] = [
     (Level::Control, "CTRL_"),
 ];
 
-/// A basic type: its name, kind, bytes of an element, and where the value starts at each level.
+/// A basic type: name, kind, bytes per element, and the offset of the value at each level.
 struct Basic {
     name: &'static str,
     kind: Kind,
@@ -59,7 +59,7 @@ const BASICS: [Basic; 7] = [
     basic("DOUBLE", Kind::F64, 8, [0, 8, 16, 64, 80]),
 ];
 
-/// Types above 34: name, kind, bytes of an element, where the value starts.
+/// Types above 34: name, kind, bytes per element, offset of the value.
 const SPECIALS: [(&str, Kind, usize, usize); 4] = [
     ("PUT_ACKT", Kind::Enum, 2, 0),
     ("PUT_ACKS", Kind::Enum, 2, 0),
@@ -67,22 +67,22 @@ const SPECIALS: [(&str, Kind, usize, usize); 4] = [
     ("CLASS_NAME", Kind::Text, 40, 0),
 ];
 
-/// What is known of one type.
+/// The properties of one type.
 #[derive(Clone, Copy)]
 struct Row {
     prefix: &'static str,
     name: &'static str,
     kind: Kind,
     level: Option<Level>,
-    /// Where the value starts.
+    /// The offset of the value in the payload.
     offset: usize,
-    /// Of an element.
+    /// Bytes per element.
     bytes: usize,
-    /// The kinds of values, a bit each, that need more than value, alarm and time to become this type.
+    /// A bit mask of the kinds of values that need metadata to be converted to this type.
     needing_meta: u16,
 }
 
-/// Every type by its number, put together before the program runs: each value that comes asks for its row.
+/// Every type by number, computed at compile time because every value looks up its row.
 const ROWS: [Row; 39] = {
     let blank = Row { prefix: "", name: "", kind: Kind::Text, level: None, offset: 0, bytes: 0, needing_meta: 0 };
     let mut rows = [blank; 39];
@@ -95,7 +95,7 @@ const ROWS: [Row; 39] = {
             Row { prefix, name: basic.name, kind: basic.kind, level: Some(level), offset, bytes, needing_meta }
         } else {
             let (name, kind, bytes, offset) = SPECIALS[number - 35];
-            // None of them is the value alone.
+            // None of these types is only a value.
             let needing_meta = u16::MAX;
             Row { prefix: "", name, kind, level: None, offset, bytes, needing_meta }
         };
@@ -107,18 +107,18 @@ const ROWS: [Row; 39] = {
 const fn needing_meta(kind: Kind, level: Level) -> u16 {
     match (level, kind) {
         (Level::Graphic | Level::Control, _) => u16::MAX,
-        // Digits after the point, and names of states.
+        // Conversion to text needs the precision and the state names.
         (_, Kind::Text) => 1 << Kind::F32 as u16 | 1 << Kind::F64 as u16 | 1 << Kind::Enum as u16,
         (_, Kind::Enum) => 1 << Kind::Text as u16,
         _ => 0,
     }
 }
 
-/// States that an enum's payload has room for, and bytes of each label.
+/// Maximum number of states in an enum's payload, and bytes of each label.
 const LABELS: (usize, usize) = (16, 26);
-/// Bytes of the units.
+/// Size of the units in bytes.
 const UNITS: usize = 8;
-/// Bytes of a string, its NUL included.
+/// Size of a string in bytes, including its NUL.
 const STRING: usize = 40;
 
 impl DbrType {
@@ -126,12 +126,12 @@ impl DbrType {
     pub const PUT_ACKT: DbrType = DbrType(35);
     /// Alarm acknowledge, severity (write only).
     pub const PUT_ACKS: DbrType = DbrType(36);
-    /// A string with alarm and acknowledge state.
+    /// A string with alarm and acknowledgement state.
     pub const STSACK_STRING: DbrType = DbrType(37);
-    /// The record type's name.
+    /// The name of the record type.
     pub const CLASS_NAME: DbrType = DbrType(38);
 
-    /// The type that carries elements of `kind` (widened where CA has no such kind) at `level`.
+    /// The type for elements of `kind` (widened where CA has no such kind) at `level`.
     pub fn of(kind: Kind, level: Level) -> DbrType {
         let basic = match kind {
             Kind::Text => 0,
@@ -162,27 +162,28 @@ impl DbrType {
         Some(self.row()?.kind)
     }
 
-    /// Where the value starts, and bytes of an element; `None` above 38.
+    /// The offset of the value and the bytes per element; `None` above 38.
     #[inline]
     pub fn layout(self) -> Option<(usize, usize)> {
         self.row().map(|row| (row.offset, row.bytes))
     }
 
-    /// Bytes of a payload with `count` elements, without padding; `None` when unknown or too many.
+    /// Size of a payload with `count` elements in bytes, without padding; `None` if the type is unknown or the count is
+    /// too large.
     #[inline]
     pub fn payload_bytes(self, count: u32) -> Option<usize> {
         let (offset, bytes) = self.layout()?;
         bytes.checked_mul(count as usize)?.checked_add(offset).filter(|&bytes| bytes <= u32::MAX as usize - 8)
     }
 
-    /// Whether there are kinds of values for which [`DbrType::needs_meta`].
+    /// Whether [`DbrType::needs_meta`] is true for at least one kind of value.
     #[inline]
     pub fn may_need_meta(self) -> bool {
         self.row().is_some_and(|row| row.needing_meta != 0)
     }
 
-    /// Whether encoding this type from a `native` value needs more than value, alarm and time: [`Reading::meta`], or for
-    /// CLASS_NAME the record type.
+    /// Whether encoding this type from a `native` value needs more than value, alarm and time: [`Reading::meta`], or
+    /// the record type for CLASS_NAME.
     #[inline]
     pub fn needs_meta(self, native: Kind) -> bool {
         self.row().is_some_and(|row| row.needing_meta >> native as u16 & 1 != 0)
@@ -210,7 +211,7 @@ impl fmt::Display for DbrType {
     }
 }
 
-/// Appends what stands before the value.
+/// Appends everything before the value: alarm, time stamp and metadata.
 pub fn encode_head(dbr: DbrType, reading: &Reading, out: &mut Vec<u8>) {
     let Some((offset, _)) = dbr.layout() else { return };
     let start = out.len();
@@ -264,7 +265,7 @@ fn encode_meta(dbr: DbrType, meta: &Meta, out: &mut Vec<u8>) {
     let controlled = [control.high, control.low];
     let n_controlled = if dbr.level() == Some(Level::Control) { 2 } else { 0 };
     for &limit in shown.iter().chain(&controlled[..n_controlled]) {
-        // Base brings whole ones through 32 bits, and gives 0 for what is not finite.
+        // Base converts integer limits through 32 bits, and non-finite limits to 0.
         let whole = || Scalar::F64(if limit.is_finite() { limit } else { 0.0 });
         let converted = match kind {
             Some(Kind::F32) => Scalar::F64(limit).to_kind(Kind::F32, None),
@@ -272,7 +273,7 @@ fn encode_meta(dbr: DbrType, meta: &Meta, out: &mut Vec<u8>) {
             Some(Kind::U8) => whole().to_kind(Kind::I8, None),
             _ => Ok(Scalar::F64(limit)),
         };
-        // Numbers are always converted.
+        // Conversion of a number never fails.
         converted.iter().for_each(|limit| put_scalar(limit, out));
     }
 }
@@ -281,11 +282,11 @@ fn encode_labels(labels: &[Text], out: &mut Vec<u8>) {
     let labels = &labels[..labels.len().min(LABELS.0)];
     out.extend_from_slice(&(labels.len() as u16).to_be_bytes());
     labels.iter().for_each(|label| put_text(label, LABELS.1, out));
-    // The room of the labels that there are not; the rest of the head follows.
+    // Space for the unused labels; the rest of the head follows.
     out.resize(out.len() + (LABELS.0 - labels.len()) * LABELS.1, 0);
 }
 
-/// A text in a field of `bytes`, cut so that a NUL follows it.
+/// Appends a text in a field of `bytes`, truncated so that a NUL follows it.
 fn put_text(text: &Text, bytes: usize, out: &mut Vec<u8>) {
     let end = out.len() + bytes;
     out.extend_from_slice(&text.as_bytes()[..text.len().min(bytes - 1)]);
@@ -309,7 +310,7 @@ fn put_scalar(scalar: &Scalar, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends some elements of an array.
+/// Appends a range of elements of an array.
 pub fn put_elements(array: &Array, range: std::ops::Range<usize>, out: &mut Vec<u8>) {
     macro_rules! swap {
         ($elements:expr, $bytes:literal) => {{
@@ -336,16 +337,16 @@ pub fn put_elements(array: &Array, range: std::ops::Range<usize>, out: &mut Vec<
     }
 }
 
-/// A value in the kind of its wire type, ready to be sent.
+/// A value converted to the kind of its wire type, ready to be sent.
 pub enum Wire {
     /// One element.
     Scalar(Scalar),
-    /// Elements, shared with whoever else has them.
+    /// Elements, shared with other owners.
     Array(Array),
 }
 
 impl Wire {
-    /// How many elements.
+    /// The number of elements.
     pub fn n_elements(&self) -> usize {
         match self {
             Wire::Scalar(_) => 1,
@@ -354,7 +355,7 @@ impl Wire {
     }
 }
 
-/// A reading's value as `dbr` carries it; no copy of an array that has the kind already.
+/// Converts the value of a reading for `dbr`; an array that already has the right kind is not copied.
 pub fn wire(dbr: DbrType, reading: &Reading) -> Result<Wire, ConvertError> {
     let Some(kind) = dbr.kind() else { return Err(ConvertError::Empty) };
     let meta = reading.meta.as_deref();
@@ -367,8 +368,8 @@ pub fn wire(dbr: DbrType, reading: &Reading) -> Result<Wire, ConvertError> {
 
 /// The kind to which elements are converted to be sent as `to`.
 ///
-/// Source: EPICS Base 7.0, dbConvert and dbFastLinkConvert: characters have a sign, a single text is no state, and no state is a
-/// text where none has a name.
+/// Source: EPICS Base 7.0, dbConvert and dbFastLinkConvert: characters are signed, a single text cannot be converted to
+/// an enum, and an enum cannot be converted to text if no state has a name.
 fn element_kind(value: &Value, to: Kind, meta: Option<&Meta>) -> Result<Kind, ConvertError> {
     let has_names = || meta.is_some_and(|meta| !meta.labels.is_empty() || meta.unlabelled.is_some());
     match (value.kind(), to) {
@@ -380,15 +381,15 @@ fn element_kind(value: &Value, to: Kind, meta: Option<&Meta>) -> Result<Kind, Co
     }
 }
 
-/// Appends the payload, padded to 8 bytes with zeros, and says how many elements it holds.
+/// Appends the payload, padded to 8 bytes with zeros, and returns the number of elements in it.
 ///
-/// `count`: elements asked for; 0 for as many as there are; missing ones are filled with zeros.
+/// `count`: the requested number of elements; 0 for as many as available. Missing elements are filled with zeros.
 pub fn encode(dbr: DbrType, count: u32, reading: &Reading, out: &mut Vec<u8>) -> Result<u32, ConvertError> {
     let wire = wire(dbr, reading)?;
     Ok(encode_wire(dbr, count, reading, &wire, out))
 }
 
-/// As [`encode`], of a value that is in the kind of the wire already.
+/// The same as [`encode`], for a value that is already in its wire kind.
 pub fn encode_wire(dbr: DbrType, count: u32, reading: &Reading, wire: &Wire, out: &mut Vec<u8>) -> u32 {
     let n_sent = if count == 0 { wire.n_elements() as u32 } else { count };
     let start = out.len();
@@ -402,13 +403,13 @@ pub fn encode_wire(dbr: DbrType, count: u32, reading: &Reading, wire: &Wire, out
     n_sent
 }
 
-/// Bytes of the largest payload that [`put_short`] makes.
+/// The size of the largest payload that [`put_short`] creates.
 pub const SHORT_BYTES: usize = 24;
 
-/// Puts one number with no more than alarm and time stamp into a payload of zeros, and says how many bytes of that are
-/// to be sent; `None` for all else.
+/// Writes a single number, with at most alarm and time stamp, into a payload of zeros, and returns how many bytes to
+/// send. Returns `None` for all other values.
 ///
-/// Nearly every value that goes out is one, and put together like this it costs a fifth of what it does field by field.
+/// Nearly all values sent are single numbers; this takes a fifth of the time of encoding field by field.
 #[inline(always)]
 pub fn put_short(dbr: DbrType, count: u32, reading: &Reading, payload: &mut [u8; SHORT_BYTES]) -> Option<usize> {
     let row = dbr.row()?;
@@ -416,7 +417,7 @@ pub fn put_short(dbr: DbrType, count: u32, reading: &Reading, payload: &mut [u8;
     if count > 1 || scalar.kind() != row.kind {
         return None;
     }
-    // Its bytes come first; what follows it is padding.
+    // The number's bytes are first; the bytes after them are padding.
     let number = match scalar {
         Scalar::F64(n) => n.to_bits(),
         Scalar::I32(n) => u64::from(n.cast_unsigned()) << 32,
@@ -439,27 +440,27 @@ pub fn put_short(dbr: DbrType, count: u32, reading: &Reading, payload: &mut [u8;
     Some(padded(row.offset + row.bytes))
 }
 
-/// Why a payload is not what its header says.
+/// Why a payload does not match its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// No such type.
     UnknownType(DbrType),
-    /// The payload is shorter than type and count say.
+    /// The payload is shorter than type and count require.
     Short,
 }
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Malformed::UnknownType(dbr) => write!(f, "there is no DBR type {dbr}"),
-            Malformed::Short => write!(f, "the payload is shorter than its type and count say"),
+            Malformed::UnknownType(dbr) => write!(f, "unknown DBR type {dbr}"),
+            Malformed::Short => write!(f, "the payload is shorter than its type and count require"),
         }
     }
 }
 
 impl std::error::Error for Malformed {}
 
-/// Takes numbers off the front of a payload.
+/// Reads numbers from the front of a payload.
 struct Take<'a>(&'a [u8]);
 
 impl Take<'_> {
@@ -500,7 +501,7 @@ impl Take<'_> {
     }
 }
 
-/// What stands before the value, as a reading whose value is still `value`.
+/// Decodes everything before the value into a reading with the given `value`.
 pub fn decode_head(dbr: DbrType, head: &[u8], value: Value) -> Result<Reading, Malformed> {
     let row = dbr.row().ok_or(Malformed::UnknownType(dbr))?;
     let (alarm, time, meta) = take_head(row, &mut Take(head)).ok_or(Malformed::Short)?;
@@ -563,14 +564,14 @@ fn take_meta(kind: Kind, level: Level, take: &mut Take) -> Option<Meta> {
     Some(meta)
 }
 
-/// The reading in a payload. `count` 1 gives a scalar, any other count an array.
+/// Decodes a payload. `count` 1 gives a scalar, any other count an array.
 #[inline(always)]
 pub fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Malformed> {
     let row = dbr.row().ok_or(Malformed::UnknownType(dbr))?;
     let (head, body) = payload.split_at_checked(row.offset).ok_or(Malformed::Short)?;
     let (alarm, time, meta) = take_head(row, &mut Take(head)).ok_or(Malformed::Short)?;
     let value = match (row.kind, count) {
-        // Servers cut a single string behind its NUL.
+        // Servers truncate a single string after its NUL.
         (Kind::Text, 1) => Value::Scalar(Scalar::Text(Text::from_bytes(&body[..body.len().min(STRING)]))),
         (kind, 1) => Value::Scalar(crate::body::scalar(kind, body).ok_or(Malformed::Short)?),
         (kind, count) => {
@@ -584,7 +585,7 @@ pub fn decode(dbr: DbrType, count: u32, payload: &[u8]) -> Result<Reading, Malfo
     Ok(Reading { value, alarm, time, meta })
 }
 
-/// The type that a put of `value` travels as: the kind's own, widened where CA has none.
+/// The type for a put of `value`: that of its kind, widened where CA has none.
 pub fn put_type(value: &Value) -> DbrType {
     DbrType::of(value.kind(), Level::Plain)
 }

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// A status code: a number with severity in its lowest three bits. Unknown ones survive and
-/// print as numbers.
+/// A status code: a number with the severity in its lowest three bits. Unknown codes are kept and printed as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Eca(pub u32);
 
@@ -85,12 +84,12 @@ codes! {
 }
 
 impl Eca {
-    /// Whether it stands for success.
+    /// Whether the code means success.
     pub const fn is_success(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// Its name, as programs of the field write it.
+    /// The name of the code, as in EPICS programs.
     pub fn name(self) -> Option<&'static str> {
         Eca::ALL.iter().find(|row| row.0 == self).map(|row| row.1)
     }

@@ -1,4 +1,4 @@
-//! From a stream of bytes to messages, on both ends of a circuit.
+//! Splits a byte stream into messages, at both ends of a circuit.
 
 use std::time::Instant;
 
@@ -9,42 +9,42 @@ use crate::dbr::DbrType;
 use crate::limit;
 use crate::message::Header;
 
-/// What to do with the payload of a message.
+/// How to handle the payload of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// Bring it together in memory.
+    /// Collect it in memory.
     Whole,
-    /// It is a value of this type: decode it while it arrives, in the memory of an array if one is given.
+    /// It is a value of this type and count: decode it as it arrives, into the memory of an array if one is given.
     Value(DbrType, u32, Option<Array>),
-    /// Leave it out; the machine has answered already.
+    /// Drop it; the receiver has already replied.
     Skip,
     /// Close the circuit.
     Close(&'static str),
 }
 
-/// The machine that messages go to.
+/// The state machine that receives the messages.
 pub trait Receiver {
-    /// Whether peers send this command at all; asked before the rest of a message is waited for.
+    /// Whether peers send this command at all; called before waiting for the rest of a message.
     fn knows(&self, command: u16) -> bool;
-    /// A header has come whose payload is large; asked before any of it is kept.
+    /// Called for a header with a large payload, before any of the payload is stored.
     fn plan(&mut self, header: &Header) -> Plan;
-    /// A message is complete.
+    /// Called for a complete message.
     fn message(&mut self, header: &Header, payload: &[u8]);
-    /// A payload is no multiple of 8 bytes; the last call before the stream is given up.
+    /// Called for a payload whose size is not a multiple of 8 bytes; the last call before the stream is abandoned.
     fn misaligned(&mut self, header: &Header);
-    /// A message planned as [`Plan::Value`] is complete.
+    /// Called for a complete message planned as [`Plan::Value`].
     fn value(&mut self, header: &Header, reading: Reading);
-    /// Whether the circuit has come to its end within a message.
+    /// Whether the circuit was closed during a message.
     fn is_closed(&self) -> bool;
 }
 
-/// What is between two messages: nothing, the start of one, or a payload under way.
+/// The state between two messages: nothing, the start of a message, or a payload in progress.
 #[derive(Debug, Default)]
 pub struct Framer {
-    /// The bytes of a message that is not complete; at most one, and small.
+    /// The bytes of an incomplete message; at most one, and small.
     partial: Vec<u8>,
     under_way: Option<(Header, UnderWay)>,
-    /// When an unfinished message began, or a large one last made progress.
+    /// When an incomplete message started, or a large one last made progress.
     waits_since: Option<Instant>,
     /// Bytes of a large message that have arrived since then.
     n_arrived: usize,
@@ -57,7 +57,7 @@ enum UnderWay {
 }
 
 impl Framer {
-    /// Cuts bytes into messages. `Err`: they cannot be read on.
+    /// Splits bytes into messages. `Err`: the bytes cannot be parsed any further.
     pub fn feed(&mut self, mut bytes: &[u8], now: Now, receiver: &mut impl Receiver) -> Result<(), &'static str> {
         while !bytes.is_empty() && !receiver.is_closed() {
             if self.under_way.is_some() {
@@ -80,13 +80,13 @@ impl Framer {
         } else if self.n_arrived >= limit::PROGRESS_BYTES {
             (self.waits_since, self.n_arrived) = (Some(now.monotonic), 0);
         } else {
-            // The time starts with the first byte, so that a client cannot trickle a message.
+            // The timeout starts at the first byte, so that a client cannot trickle a message.
             self.waits_since.get_or_insert(now.monotonic);
         }
         Ok(())
     }
 
-    /// The memory that the unfinished message occupies.
+    /// The memory of the incomplete message.
     pub fn held_bytes(&self) -> usize {
         let under_way = match &self.under_way {
             Some((_, UnderWay::Value(incoming))) => incoming.held_bytes(),
@@ -95,8 +95,8 @@ impl Framer {
         self.partial.len() + under_way
     }
 
-    /// Gives up the value that is arriving: what has arrived is freed, what is still to come is dropped. Returns the
-    /// header of its message; `None` if no value is arriving.
+    /// Abandons the value that is arriving: frees what has arrived and drops the rest as it arrives. Returns the header
+    /// of its message; `None` if no value is arriving.
     pub fn skip_value(&mut self) -> Option<Header> {
         let Some((header, UnderWay::Value(incoming))) = &self.under_way else { return None };
         let (header, n_left) = (*header, incoming.bytes_left());
@@ -104,29 +104,30 @@ impl Framer {
         Some(header)
     }
 
-    /// Gives an unfinished message its full time again: nothing was read for a while.
+    /// Restarts the timeout of an incomplete message, because nothing was read for a while.
     pub fn resume(&mut self, now: Now) {
         self.waits_since = self.waits_since.map(|_| now.monotonic);
     }
 
-    /// When an unfinished message counts as never to be finished.
+    /// When an incomplete message times out.
     pub fn deadline(&self) -> Option<Instant> {
         self.waits_since.map(|since| since + limit::MESSAGE)
     }
 
-    /// Takes one message, or what can be planned of it, off the front; 0 when bytes are missing.
+    /// Processes one message, or its header if the payload can be planned, from the front of `bytes`. Returns the
+    /// number of bytes used; 0 if bytes are missing.
     #[inline(always)]
     fn start(&mut self, bytes: &[u8], receiver: &mut impl Receiver) -> Result<usize, &'static str> {
         let Some((header, n_header)) = Header::decode(bytes) else {
-            // Who speaks another protocol may say no more than a word, and no command needs this byte.
+            // A peer with another protocol may send only one word, and no known command starts with this byte.
             let is_known = Header::least_command(bytes).is_none_or(|command| receiver.knows(command));
-            return if is_known { Ok(0) } else { Err("a command that is none") };
+            return if is_known { Ok(0) } else { Err("unknown command") };
         };
         let n_taken = self.start_with(&header, n_header, bytes, receiver)?;
         if n_taken == 0 && !receiver.knows(header.command) {
-            // Who speaks another protocol would let us wait for what never comes.
+            // A peer with another protocol may never send the rest of this message.
             receiver.message(&header, &[]);
-            return Err("a command that is none");
+            return Err("unknown command");
         }
         Ok(n_taken)
     }
@@ -141,7 +142,7 @@ impl Framer {
     ) -> Result<usize, &'static str> {
         if !header.payload_bytes.is_multiple_of(8) {
             receiver.misaligned(header);
-            return Err("a payload that is no multiple of 8 bytes");
+            return Err("payload size is not a multiple of 8 bytes");
         }
         let payload_bytes = header.payload_bytes as usize;
         let n_message = n_header + payload_bytes;
@@ -150,7 +151,7 @@ impl Framer {
                 Plan::Close(reason) => return Err(reason),
                 Plan::Value(dbr, count, room) => {
                     let incoming = Incoming::new(dbr, count, payload_bytes, room);
-                    UnderWay::Value(Box::new(incoming.map_err(|_| "a payload smaller than its count")?))
+                    UnderWay::Value(Box::new(incoming.map_err(|_| "payload is too small for its count")?))
                 }
                 Plan::Skip => UnderWay::Skip(payload_bytes),
                 Plan::Whole => return Ok(self.whole(header, n_header, n_message, bytes, receiver)),
@@ -180,12 +181,12 @@ impl Framer {
         }
     }
 
-    /// Adds to the partial message just what it is short of.
+    /// Adds to the partial message exactly the bytes that it lacks.
     #[cold]
     fn complete(&mut self, bytes: &mut &[u8], receiver: &mut impl Receiver) -> Result<(), &'static str> {
         let wanted = match Header::decode(&self.partial) {
             Some((header, n_header)) => n_header + header.payload_bytes as usize,
-            // Short of a header: one more byte at a time costs nothing over 24 of them.
+            // The header is incomplete: one byte at a time is cheap enough for at most 24 bytes.
             None => self.partial.len() + 1,
         };
         let n_taken = bytes.len().min(wanted.saturating_sub(self.partial.len()).max(1));
@@ -217,7 +218,7 @@ impl Framer {
                     self.under_way = Some((header, UnderWay::Value(incoming)));
                     return Ok(());
                 }
-                let reading = incoming.finish().map_err(|_| "a payload that is not what its header says")?;
+                let reading = incoming.finish().map_err(|_| "payload does not match its header")?;
                 receiver.value(&header, reading);
             }
         }

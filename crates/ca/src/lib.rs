@@ -1,7 +1,7 @@
 //! Channel Access: messages, DBR layouts, search and circuits, both ends. No IO.
 //!
-//! `search`, `client` and `server` are machines: bytes and the time go in, bytes and events come
-//! out, and `deadline` says when to call again. `fodo-net` turns their crank with real sockets.
+//! `search`, `client` and `server` are state machines: the caller passes in received bytes and the time, and gets bytes
+//! to send and events. `deadline` returns when to call again. `fodo-net` drives them with real sockets.
 #![forbid(unsafe_code)]
 
 pub mod beacon;
@@ -61,10 +61,11 @@ numbers! {
     SubscriptionId;
 }
 
-/// Hashes numbers that this side gave out itself, so that no peer chooses which of them collide.
+/// Hashes numbers that this side assigned itself, so that no peer can choose colliding ones.
 ///
-/// They are given out one after the other and mostly used in that order, as a server sends the updates of one PV after the
-/// other. So neighbours stand side by side in a map, and one cache line serves many of them.
+/// Numbers are assigned in sequence and mostly used in that order, for example when a server sends updates of one PV
+/// after another. Consecutive numbers are therefore stored next to each other in a map, and one cache line serves many
+/// of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NumberHasher(u64);
 
@@ -74,8 +75,8 @@ impl std::hash::Hasher for NumberHasher {
     }
 
     fn write_u32(&mut self, number: u32) {
-        // The low bits say where in the map, and every 1024th number is not to have the same ones; the highest seven
-        // bits tell neighbours apart.
+        // The low bits select the position in the map; mixing in higher bits keeps every 1024th number from colliding.
+        // The highest seven bits distinguish neighbours.
         self.0 = self.0.rotate_left(32) ^ u64::from(number ^ number >> 10) ^ u64::from(number) << 57;
     }
 
@@ -84,15 +85,15 @@ impl std::hash::Hasher for NumberHasher {
     }
 }
 
-/// A map from such numbers.
+/// A map with keys that this side assigned in sequence.
 pub type Numbered<K, V> = std::collections::HashMap<K, V, std::hash::BuildHasherDefault<NumberHasher>>;
 
-/// What a client may do with a channel.
+/// The access rights of a client to a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// Reading and monitoring.
+    /// May read and monitor.
     pub read: bool,
-    /// Writing.
+    /// May write.
     pub write: bool,
 }
 

@@ -2,178 +2,188 @@
 
 use std::time::Duration;
 
-/// From here on an array is sent from its shared snapshot and received into its destination,
-/// instead of as one message in memory. Below it, one more copy is cheaper than the bookkeeping.
+/// Payload size from which an array is sent from its shared snapshot and decoded into its destination as it arrives,
+/// instead of as one message in memory. Below this size one more copy is cheaper than the bookkeeping.
 pub const BULK_BYTES: usize = 64 * 1024;
 
-/// Bytes of an array that are encoded at a time: they stay in the second-level cache until the
-/// socket has taken them.
+/// Size of the pieces in which an array is encoded. One piece stays in the second-level cache until the socket has
+/// taken it.
 pub const PIECE_BYTES: usize = 128 * 1024;
 
-/// Elements for which room is made before any of them has arrived.
+/// The maximum number of elements for which memory is allocated before any of them has arrived.
 pub const ROOM_ELEMENTS: usize = 1024 * 1024;
 
-/// The longest name of a channel, for clients and servers alike: rsrv closes a circuit, with all its channels, on which a longer
-/// one is requested.
+/// Maximum length of a channel name, for clients and servers. If a longer name is requested, rsrv closes the circuit
+/// with all its channels.
 pub const NAME_BYTES: usize = 511;
 
-/// Who the user is and on which host; rsrv closes circuits that send longer ones.
+/// Maximum length of a user or host name; rsrv closes circuits that send longer ones.
 pub const IDENTITY_BYTES: usize = 512;
 
-/// A payload that is no array: names, complaints with their text.
+/// Maximum size of a payload that is not an array, such as a name or an error text.
 pub const SMALL_PAYLOAD_BYTES: u32 = 16 * 1024;
 
-/// Zeros that stand in an answer in place of a value that cannot be had; rsrv sends any number.
+/// Maximum number of zero bytes sent in a reply in place of a value that is not available; rsrv has no limit.
 pub const REFUSAL_BYTES: usize = 1024;
 
-/// Bytes of searches in one datagram; the field's programs use 1024 to fit every network.
+/// Maximum size of a datagram of searches; EPICS clients use 1024 bytes, which pass every network.
 pub const SEARCH_BYTES: usize = 1024;
 
-/// Bytes of answers in one datagram.
+/// Maximum size of a datagram of search replies.
 pub const ANSWER_BYTES: usize = 1400;
 
-/// What a text takes beside its entry in an array: one of 39 bytes, in an allocation of its own.
+/// Memory of a text in addition to its entry in an array: a text of 39 bytes in its own allocation.
 pub const TEXT_BYTES: usize = 64;
 
-/// How much of a large message has to arrive in [`MESSAGE`]: a line of 9600 baud is as fast.
+/// How much of a large message must arrive within [`MESSAGE`]; a 9600 baud line is as fast.
 pub const PROGRESS_BYTES: usize = 64 * 1024;
 
-/// How long a small message may take from its first byte to its last, and a large one for each [`PROGRESS_BYTES`].
-/// A client that trickles is closed; a stalled network is not, since TCP resumes within this.
+/// The maximum time from the first byte of a small message to its last, and for each [`PROGRESS_BYTES`] of a large one.
+/// The server closes the circuit of a client that trickles bytes. A stalled network does not trigger this, because TCP
+/// resumes within this time.
 pub const MESSAGE: Duration = Duration::from_secs(60);
 
-/// How long a server may take to answer an echo; libca waits as long.
+/// The maximum time for a server to reply to an echo; the same as in libca.
 pub const ECHO_ANSWER: Duration = Duration::from_secs(5);
 
-/// What the channels and subscriptions of one circuit may cost, unless its host says otherwise: a million of each fit.
+/// Maximum memory for the channels and subscriptions of one circuit, unless the caller sets another limit; enough
+/// for a million of each.
 pub const HELD_BYTES: usize = 1024 * 1024 * 1024;
 
-/// What a channel costs, here and where it is served, as was measured; the PV is there without it.
+/// Measured memory of a channel, in this crate and in the server, without its PV.
 pub const CHANNEL_BYTES: usize = 128;
 
-/// What a subscription costs, likewise, with the watch on a PV that nobody else of its circuit listens to.
+/// Measured memory of a subscription, in this crate and in the server, with its listener on a PV that has no other
+/// listener in its circuit.
 pub const SUBSCRIPTION_BYTES: usize = 768;
 
-/// How long a server may be silent while channels wait for its confirmation, before their names are searched for elsewhere
-/// as well: longer than an IOC that starts is busy. The search costs one datagram, and the circuit stays open.
+/// How long a server may be silent while channels wait for its confirmation, before the client also searches for their
+/// names elsewhere. This is longer than an IOC is busy when it starts. The search costs one datagram, and the circuit
+/// stays open.
 pub const CREATE_ANSWER: Duration = Duration::from_secs(2);
 
-/// The shortest time between two searches for a name, and the first wait for an answer.
+/// The minimum time between two searches for a name, and the first wait for a reply.
 pub const SEARCH_PERIOD_MIN: Duration = Duration::from_millis(32);
 
-/// The longest time between two searches for a name that nobody claims.
+/// The maximum time between two searches for a name that no server claims.
 pub const SEARCH_PERIOD_MAX: Duration = Duration::from_secs(300);
 
-/// From where on periods vary much: nobody waits for a name that has been absent for so long.
+/// The search period from which on periods vary widely: a name that has been absent this long is not urgent.
 pub const SEARCH_PERIOD_LONG: Duration = Duration::from_secs(60);
 
-/// Datagrams of searches that are sent before any is answered; more would be lost in the servers' sockets.
+/// Maximum number of search datagrams sent before any reply arrives; more would be lost in the receive buffers of
+/// servers.
 pub const SEARCH_BURST: usize = 64;
 
-/// How long none is answered before more are sent all the same: servers that do not have the names say nothing.
+/// How long to wait for replies before sending more datagrams anyway: servers that do not have the names send no reply.
 pub const SEARCH_PAUSE: Duration = Duration::from_millis(2);
 
-/// Moments of searches are whole multiples of this, so that names share datagrams.
+/// Search times are rounded to whole multiples of this, so that names share datagrams.
 pub const SEARCH_GRID: Duration = Duration::from_millis(16);
 
-/// The first searches for the channels of a lost server are spread over this: the clients of that
-/// server do not shout at once, and nobody waits for long.
+/// The first searches for the channels of a lost server are spread over this time, so that its clients do not all
+/// search at the same moment, and no client waits for long.
 pub const LOST_SPREAD: Duration = Duration::from_millis(50);
 
-/// From here on the period of a name whose server was lost grows by a quarter with each search instead of doubling: a server
-/// that restarts elsewhere is found soon, for twenty searches per name in its first minute.
+/// From this period on, the search period of a name whose server was lost grows by a quarter with each search instead
+/// of doubling. A server that restarts elsewhere is found soon, at a cost of twenty searches per name in the first
+/// minute.
 pub const LOST_PERIOD: Duration = Duration::from_secs(1);
 
-/// Likewise the searches for all names after a reason to ask for them out of turn.
+/// After a search boost, the searches for all names are spread over this time.
 pub const BOOST_SPREAD: Duration = Duration::from_millis(100);
 
-/// The pause until the search after such a reason, which doubles again: the first may be lost, or come
-/// before a server that has just started listens. libca waits for 8 s.
+/// The period after a boosted search, which doubles again from there: the boosted search may be lost, or arrive before
+/// a server that has just started listens. libca waits for 8 s.
 pub const BOOST_PERIOD: Duration = Duration::from_secs(1);
 
-/// The shortest and the longest pause between two such reasons that are heeded: whatever beacons
-/// are forged, a hundred thousand names cost no more than some hundred datagrams per second.
+/// The minimum and maximum pause between two search boosts. Even with forged beacons, a hundred thousand names cost no
+/// more than a few hundred datagrams per second.
 pub const BOOST_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
-/// The first and the longest time between two beacons of a server.
+/// The first and the longest period between two beacons of a server.
 pub const BEACON_PERIODS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(15));
 
-/// Servers whose beacons a client remembers: more than any plant has, and little memory.
+/// Maximum number of servers whose beacons a client remembers: more than any site has, and little memory.
 pub const BEACON_SERVERS: usize = 16 * 1024;
 
-/// Numbers of beacons that tell of a start: those of the first seconds.
+/// A beacon with a sequence number up to this one indicates a server start: the beacons of its first seconds.
 pub const BEACONS_OF_START: u32 = 8;
 
-/// A server that was not heard for this long is news when it is: two of the field's longest periods.
+/// A beacon after a silence of at least this time is an anomaly: two of the longest standard periods.
 pub const BEACON_SILENCE: Duration = Duration::from_secs(30);
 
-/// How late one way of a beacon may be behind another. A server needs longer to start again.
+/// The maximum delay between copies of a beacon that arrive by different routes. A server needs longer to restart.
 pub const BEACON_DETOUR: Duration = Duration::from_millis(100);
 
-/// Clients of a repeater: far above the programs of a host.
+/// Maximum number of clients of a repeater: far more than the client programs of a host.
 pub const REPEATER_CLIENTS: usize = 1024;
 
-/// How often a repeater looks which of its clients are still there; each look tries a port.
+/// How often a repeater checks which of its clients still exist; each check tries to bind a port.
 pub const REPEATER_LOOK: Duration = Duration::from_secs(10);
 
-/// The same while there is no room for more.
+/// How often a full repeater checks.
 pub const REPEATER_LOOK_SOONER: Duration = Duration::from_secs(1);
 
-/// Names that a bystander keeps of the traffic it hears: more than people look at, and some ten MB.
+/// Maximum number of names that a traffic monitor keeps: more than a person looks at, and about 10 MB.
 pub const TRAFFIC_NAMES: usize = 64 * 1024;
 
-/// Clients, and servers, that it keeps of each name.
+/// Maximum number of clients, and of servers, that a traffic monitor keeps for each name.
 pub const TRAFFIC_CLIENTS: usize = 64;
 
-/// How long a bystander waits for somebody to answer for a name: some six searches, so that one that is lost
-/// makes no dead name.
+/// How long a traffic monitor waits for replies about a name: about six searches, so that a single lost datagram does
+/// not make a name dead.
 pub const TRAFFIC_ANSWER: Duration = Duration::from_secs(2);
 
-/// How long what it has found out about a name holds, before it asks again when clients do.
+/// How long a traffic monitor's result for a name is valid. After this time it searches again when a client does.
 pub const TRAFFIC_ASK_AGAIN: Duration = Duration::from_secs(60);
 
-/// How late one way of a search may be behind another. Clients ask again after 32 ms at the soonest.
+/// The maximum delay between copies of a search that arrive by different routes. Clients search again after 32 ms at
+/// the earliest.
 pub const TRAFFIC_DETOUR: Duration = Duration::from_millis(20);
 
-/// For so long the searches of a source count together; who has had its share waits no longer than that.
+/// The time span over which the searches of a source are counted; a source that used up its share waits at most this
+/// long.
 pub const SEARCH_SHARE: Duration = Duration::from_millis(250);
 
-/// Bytes of searches of one source in that time: a quarter of a million names at once, which nobody asks for more often.
+/// Maximum bytes of searches from one source in [`SEARCH_SHARE`]: a quarter of a million names, more than any client
+/// searches for at once.
 pub const SEARCH_SOURCE_BYTES: usize = 10 * 1024 * 1024;
 
-/// The same of all sources together. A server that answers so many has a core busy with half of it.
+/// Maximum bytes of searches from all sources in [`SEARCH_SHARE`]. Replying to this many keeps half a core busy.
 pub const SEARCH_ALL_BYTES: usize = 16 * 1024 * 1024;
 
-/// What each source has when these are used up, however many there are: a full datagram.
+/// The share of each source when the total is used up, however many sources there are: one full datagram.
 pub const SEARCH_LEAST_BYTES: usize = 1472;
 
-/// Sources that are told apart; later ones of the same time share what one has. More than a plant has hosts.
+/// Maximum number of sources counted separately; further sources in the same time span share one allowance. More than a
+/// site has hosts.
 pub const SEARCH_SOURCES: usize = 4096;
 
-/// What is shown of something that is no name.
+/// How many bytes of an invalid name are shown.
 pub const SHOWN_BYTES: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A limit that loses a factor would let things through, or refuse them, that its reason speaks of.
+    /// A limit that loses a factor would reject what its reason promises to allow, or allow too much.
     #[test]
     fn limits_have_room_for_what_their_reasons_name() {
         let million = 1_000_000;
         for (what, limit, least) in [
-            ("a complaint that quotes a request and its name", SMALL_PAYLOAD_BYTES as usize, 4 * NAME_BYTES),
+            ("an error reply that contains a request and its name", SMALL_PAYLOAD_BYTES as usize, 4 * NAME_BYTES),
             ("every small payload in one message", BULK_BYTES, SMALL_PAYLOAD_BYTES as usize),
             ("two of the least bulk arrays in a piece", PIECE_BYTES, 2 * BULK_BYTES),
             ("a million elements", ROOM_ELEMENTS, million),
             ("a million channels with a subscription each", HELD_BYTES, million * (CHANNEL_BYTES + SUBSCRIPTION_BYTES)),
             ("more servers than any plant has", BEACON_SERVERS, 10_000),
-            ("more names than people look at", TRAFFIC_NAMES, 50_000),
+            ("more names than a person looks at", TRAFFIC_NAMES, 50_000),
             ("a quarter of a million searches of 40 bytes", SEARCH_SOURCE_BYTES, 250_000 * 40),
-            ("half as much again of all sources", SEARCH_ALL_BYTES, SEARCH_SOURCE_BYTES * 3 / 2),
-            ("a datagram of every source that is told apart", SEARCH_LEAST_BYTES, SEARCH_BYTES),
+            ("one and a half times that from all sources", SEARCH_ALL_BYTES, SEARCH_SOURCE_BYTES * 3 / 2),
+            ("a datagram from every source", SEARCH_LEAST_BYTES, SEARCH_BYTES),
         ] {
-            assert!(limit >= least, "{limit} has no room for {what}, {least}");
+            assert!(limit >= least, "{limit} is too small for {what}, {least}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Headers and messages: one table row per command gives struct, encoder, decoder and display.
+//! Headers and messages: one table row per command generates struct, encoder, decoder and display.
 //!
-//! Requests and answers share numbers but not the meaning of their words, so there are two tables.
+//! Requests and replies share command numbers, but their words differ, so there are two tables.
 
 use std::fmt;
 
@@ -8,33 +8,33 @@ use crate::dbr::DbrType;
 use crate::eca::Eca;
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId};
 
-/// The minor version spoken here; 13 brought arrays of the length they have.
+/// The minor version of this implementation; version 13 added arrays of variable length.
 pub const MINOR_VERSION: u16 = 13;
 
-/// What stands before every payload: 16 bytes, or 24 when size or count need more than 16 bits.
+/// The header of every message: 16 bytes, or 24 if size or count need more than 16 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Which message.
+    /// The command number.
     pub command: u16,
-    /// Bytes of the payload, padding included.
+    /// Size of the payload in bytes, including padding.
     pub payload_bytes: u32,
-    /// Mostly a DBR type.
+    /// For most commands a DBR type.
     pub data_type: u16,
-    /// Mostly a number of elements.
+    /// For most commands an element count.
     pub count: u32,
     /// First word; its meaning depends on the command.
     pub p1: u32,
-    /// Second word, likewise.
+    /// Second word; its meaning depends on the command.
     pub p2: u32,
 }
 
-/// Bytes of the short form.
+/// Size of the short form.
 pub const HEADER_BYTES: usize = 16;
-/// Bytes of the extended form.
+/// Size of the extended form.
 pub const EXTENDED_BYTES: usize = 24;
 
 impl Header {
-    /// The header at the start of `bytes` and how many bytes it takes; `None` when some are missing.
+    /// Decodes the header at the start of `bytes` and returns it with its size; `None` if bytes are missing.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Option<(Header, usize)> {
         let (short, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
@@ -56,12 +56,12 @@ impl Header {
         Some((header, EXTENDED_BYTES))
     }
 
-    /// The least command that a message with this first byte can have.
+    /// The lowest command number of a message with this first byte.
     pub fn least_command(bytes: &[u8]) -> Option<u16> {
         Some(u16::from_be_bytes([*bytes.first()?, 0]))
     }
 
-    /// Appends the form that fits: extended from 0xffff bytes or elements on, as rsrv does.
+    /// Appends the shortest form that fits: extended from 0xffff bytes or elements on, the same as rsrv.
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         if self.payload_bytes < 0xffff && self.count < 0xffff {
@@ -72,7 +72,7 @@ impl Header {
         out.extend_from_slice(&self.count.to_be_bytes());
     }
 
-    /// The short form; size and count must fit it.
+    /// The short form; size and count must each be below 0xffff.
     #[inline]
     pub fn short(&self) -> [u8; HEADER_BYTES] {
         let [c0, c1] = self.command.to_be_bytes();
@@ -85,16 +85,16 @@ impl Header {
     }
 }
 
-/// A message as the reference page shows it.
+/// A message in the reference documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its number.
+    /// The command number.
     pub command: u16,
-    /// Its name in the field.
+    /// The EPICS name.
     pub label: &'static str,
-    /// What each field means, and the word of the header that holds it.
+    /// The name of each field, and the header word that contains it.
     pub fields: &'static [(&'static str, &'static str)],
-    /// What it is for, line by line.
+    /// The purpose, line by line.
     pub purpose: &'static [&'static str],
 }
 
@@ -104,15 +104,15 @@ macro_rules! messages {
     }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "the rows and the types of their fields say it")]
+        #[expect(missing_docs, reason = "the rows and the types of their fields document it")]
         pub enum $kind {
             $($(#[doc = $row])* $name { $($field: $type),* },)*
-            /// Any other; survives as it came.
+            /// Any other command, unchanged.
             Unknown(Header),
         }
 
         impl $kind {
-            /// Every known one, for the reference page.
+            /// Every known message, for the reference documentation.
             pub const ROWS: &'static [Row] = &[$(Row {
                 command: $code,
                 label: $label,
@@ -120,7 +120,7 @@ macro_rules! messages {
                 purpose: &[$($row),*],
             }),*];
 
-            /// What a header says.
+            /// Decodes a header.
             #[inline]
             pub fn from_header(header: &Header) -> $kind {
                 match header.command {
@@ -129,7 +129,7 @@ macro_rules! messages {
                 }
             }
 
-            /// The header of this message before a payload of `payload_bytes`.
+            /// Encodes the header of this message for a payload of `payload_bytes`.
             #[inline]
             pub fn header(&self, payload_bytes: usize) -> Header {
                 let payload_bytes = u32::try_from(payload_bytes).unwrap_or(u32::MAX);
@@ -142,7 +142,7 @@ macro_rules! messages {
                 }
             }
 
-            /// Appends it without a payload.
+            /// Appends the message without a payload.
             #[inline]
             pub fn encode(&self, out: &mut Vec<u8>) {
                 self.header(0).encode(out);
@@ -165,91 +165,92 @@ macro_rules! messages {
 }
 
 messages! {
-    /// What clients send, on circuits and in datagrams.
+    /// Messages from clients, in circuits and datagrams.
     Request {
-        /// First of all, and at the head of every datagram of searches.
+        /// Starts every circuit and every search datagram.
         0 Version "VERSION" { priority: u16 = data_type, minor: u32 = count, sequence: u32 = p1 };
-        /// A subscription; the payload holds its mask.
+        /// Starts a subscription; the payload contains its mask.
         1 EventAdd "EVENT_ADD" { dbr: DbrType = data_type, count: u32 = count, sid: Sid = p1, subscription: SubscriptionId = p2 };
-        /// Its end.
+        /// Ends a subscription.
         2 EventCancel "EVENT_CANCEL" { dbr: DbrType = data_type, count: u32 = count, sid: Sid = p1, subscription: SubscriptionId = p2 };
-        /// The old get, without a status in its answer.
+        /// The old get, whose reply has no status.
         3 Read "READ" { dbr: DbrType = data_type, count: u32 = count, sid: Sid = p1, ioid: Ioid = p2 };
-        /// A put without an answer.
+        /// A put without a reply.
         4 Write "WRITE" { dbr: DbrType = data_type, count: u32 = count, sid: Sid = p1, ioid: Ioid = p2 };
-        /// Who serves the name in the payload? `reply`: 5 silence means no, 10 say no.
+        /// Searches for the server of the name in the payload. `reply`: 5 for no reply if the name is unknown, 10 for
+        /// NOT_FOUND.
         6 Search "SEARCH" { reply: u16 = data_type, minor: u32 = count, cid: Cid = p1, again: u32 = p2 };
-        /// No more updates for now.
+        /// Suspends updates.
         8 EventsOff "EVENTS_OFF" {};
-        /// Updates again.
+        /// Resumes updates.
         9 EventsOn "EVENTS_ON" {};
-        /// Done with a burst of old reads.
+        /// Ends a series of old gets.
         10 ReadSync "READ_SYNC" {};
-        /// The channel is given up.
+        /// Clears a channel.
         12 ClearChannel "CLEAR_CHANNEL" { sid: Sid = p1, cid: Cid = p2 };
         /// A get.
         15 ReadNotify "READ_NOTIFY" { dbr: DbrType = data_type, count: u32 = count, sid: Sid = p1, ioid: Ioid = p2 };
-        /// A channel to the name in the payload.
+        /// Creates a channel for the name in the payload.
         18 CreateChan "CREATE_CHAN" { cid: Cid = p1, minor: u32 = p2 };
-        /// A put that is answered when its processing has ended.
+        /// A put whose reply is sent when record processing has completed.
         19 WriteNotify "WRITE_NOTIFY" { dbr: DbrType = data_type, count: u32 = count, sid: Sid = p1, ioid: Ioid = p2 };
-        /// Who the user is.
+        /// The name of the user.
         20 ClientName "CLIENT_NAME" {};
-        /// Which host he is on.
+        /// The name of the user's host.
         21 HostName "HOST_NAME" {};
-        /// Are you there?
+        /// Checks whether the server is alive.
         23 Echo "ECHO" {};
-        /// Wants beacons from the repeater.
+        /// Registers with the repeater to receive beacons.
         24 RepeaterRegister "REPEATER_REGISTER" { address: u32 = p2 };
     }
 }
 
 messages! {
-    /// What servers send, on circuits and in datagrams.
+    /// Messages from servers, in circuits and datagrams.
     Answer {
-        /// First of all, and at the head of every datagram of answers.
+        /// Starts every circuit and every datagram of search replies.
         0 Version "VERSION" { valid: u16 = data_type, minor: u32 = count, sequence: u32 = p1 };
-        /// An update; without payload the end of the subscription.
+        /// An update; without payload, confirms the end of the subscription.
         1 EventAdd "EVENT_ADD" { dbr: DbrType = data_type, count: u32 = count, status: Eca = p1, subscription: SubscriptionId = p2 };
-        /// To the old get.
+        /// The reply to the old get.
         3 Read "READ" { dbr: DbrType = data_type, count: u32 = count, sid: Sid = p1, ioid: Ioid = p2 };
-        /// The name is served at `port` of `address` (all ones: of whoever sent this).
+        /// The name is served at `port` of `address` (all ones: the sender's address).
         6 Search "SEARCH" { port: u16 = data_type, count: u32 = count, address: u32 = p1, cid: Cid = p2 };
-        /// All old reads before the request of that name are answered.
+        /// All old gets before the READ_SYNC request have been replied to.
         10 ReadSync "READ_SYNC" {};
-        /// A complaint; the payload holds the request's header and a text.
+        /// An error; the payload contains the request's header and a text.
         11 Error "ERROR" { cid: Cid = p1, status: Eca = p2 };
-        /// The channel is given up.
+        /// Confirms that the channel was cleared.
         12 ClearChannel "CLEAR_CHANNEL" { sid: Sid = p1, cid: Cid = p2 };
         /// A beacon.
         13 RsrvIsUp "RSRV_IS_UP" { minor: u16 = data_type, port: u32 = count, beacon: u32 = p1, address: u32 = p2 };
-        /// The name is not served, for those who want to be told.
+        /// The name is not served; sent only if the search requested it.
         14 NotFound "NOT_FOUND" { reply: u16 = data_type, minor: u32 = count, cid: Cid = p1, again: u32 = p2 };
-        /// To a get.
+        /// The reply to a get.
         15 ReadNotify "READ_NOTIFY" { dbr: DbrType = data_type, count: u32 = count, status: Eca = p1, ioid: Ioid = p2 };
-        /// The repeater knows the client.
+        /// The repeater has registered the client.
         17 RepeaterConfirm "REPEATER_CONFIRM" { address: u32 = p2 };
-        /// The channel is there.
+        /// Confirms the channel.
         18 CreateChan "CREATE_CHAN" { dbr: DbrType = data_type, count: u32 = count, cid: Cid = p1, sid: Sid = p2 };
-        /// To a put that is answered.
+        /// The reply to a put with completion.
         19 WriteNotify "WRITE_NOTIFY" { dbr: DbrType = data_type, count: u32 = count, status: Eca = p1, ioid: Ioid = p2 };
-        /// What may be done with a channel.
+        /// The access rights to a channel.
         22 AccessRights "ACCESS_RIGHTS" { cid: Cid = p1, rights: Rights = p2 };
-        /// Here.
+        /// The reply to an echo request.
         23 Echo "ECHO" {};
-        /// No such channel.
+        /// The channel does not exist.
         26 CreateChFail "CREATE_CH_FAIL" { cid: Cid = p1 };
-        /// The channel is gone.
+        /// The server removed the channel.
         27 ServerDisconn "SERVER_DISCONN" { cid: Cid = p1 };
     }
 }
 
-/// `n` rounded up to the next multiple of 8, as every payload is.
+/// `n` rounded up to the next multiple of 8, the padding of every payload.
 pub const fn padded(n: usize) -> usize {
     n.div_ceil(8) * 8
 }
 
-/// Appends a message whose payload is a text with its NUL, padded.
+/// Appends a message with a NUL-terminated, padded text as payload.
 pub fn encode_text(out: &mut Vec<u8>, header: impl FnOnce(usize) -> Header, text: &[u8]) {
     let bytes = padded(text.len() + 1);
     header(bytes).encode(out);
@@ -258,31 +259,31 @@ pub fn encode_text(out: &mut Vec<u8>, header: impl FnOnce(usize) -> Header, text
     out.resize(end, 0);
 }
 
-/// Bytes of a subscription's payload.
+/// Size of a subscription's payload.
 pub const MASK_BYTES: usize = 16;
 
-/// Appends the payload of a subscription: three numbers that nobody uses, the mask, padding.
+/// Appends the payload of a subscription: three unused numbers, the mask, padding.
 pub fn encode_mask(out: &mut Vec<u8>, mask: u16) {
     out.extend_from_slice(&[0; 12]);
     out.extend_from_slice(&mask.to_be_bytes());
     out.extend_from_slice(&[0; 2]);
 }
 
-/// The mask of a subscription; 0, which is none, when the payload is too short.
+/// The mask of a subscription; 0, which is invalid, if the payload is too short.
 pub fn mask(payload: &[u8]) -> u16 {
     payload.get(12..).and_then(|rest| rest.first_chunk()).map_or(0, |&mask| u16::from_be_bytes(mask))
 }
 
-/// Bytes of the payload of an answer to a search over UDP.
+/// Size of the payload of a search reply over UDP.
 pub const FOUND_BYTES: usize = 8;
 
-/// Appends the payload of an answer to a search over UDP: the server's minor version, padding.
+/// Appends the payload of a search reply over UDP: the server's minor version, padding.
 pub fn encode_found(out: &mut Vec<u8>) {
     out.extend_from_slice(&MINOR_VERSION.to_be_bytes());
     out.extend_from_slice(&[0; 6]);
 }
 
-/// The text of a payload, up to its NUL; `None` without one.
+/// The text of a payload, up to its NUL; `None` without a NUL.
 pub fn text(payload: &[u8]) -> Option<&[u8]> {
     let end = payload.iter().position(|&byte| byte == 0)?;
     payload.get(..end)

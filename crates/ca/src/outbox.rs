@@ -1,5 +1,5 @@
-//! What waits to be sent on a circuit: messages in order, large arrays as shared snapshots that
-//! are encoded in pieces while the socket drains.
+//! The send queue of a circuit: messages in order. Large arrays are queued as shared snapshots and encoded in pieces
+//! while the socket drains.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,13 +10,13 @@ use crate::dbr::{self, DbrType, Wire};
 use crate::limit;
 use crate::message::{HEADER_BYTES, Header, padded};
 
-/// Bytes and arrays in the order in which they go out.
+/// Bytes and arrays in sending order.
 #[derive(Default)]
 pub struct Outbox {
-    /// Encoded bytes; those before `n_sent` are out.
+    /// Encoded bytes; those before `n_sent` are sent.
     bytes: Vec<u8>,
     n_sent: usize,
-    /// What comes behind `bytes`.
+    /// What follows `bytes`.
     waiting: VecDeque<Segment>,
     waiting_bytes: usize,
 }
@@ -33,7 +33,7 @@ impl fmt::Debug for Outbox {
 }
 
 impl Outbox {
-    /// Appends what `write` writes: small messages.
+    /// Appends the small messages that `write` encodes.
     #[inline]
     pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.waiting.is_empty() {
@@ -51,7 +51,7 @@ impl Outbox {
 
     /// Appends a message with a value: as bytes, or from 64 KiB on as the array itself.
     ///
-    /// `header`: makes the header from the payload's bytes and the number of elements sent.
+    /// `header`: creates the header from the payload size and the number of elements sent.
     #[inline(always)]
     pub fn push_value(
         &mut self,
@@ -68,7 +68,7 @@ impl Outbox {
         let mut message = [0; MESSAGE_BYTES];
         message[..HEADER_BYTES].copy_from_slice(&header(n_bytes, 1).short());
         message[HEADER_BYTES..].copy_from_slice(&payload);
-        // A piece of a constant size is copied without a call, and what is too much of it costs nothing to take back.
+        // An array of constant size is copied without a function call, and truncating the surplus is free.
         self.bytes.extend_from_slice(&message);
         self.bytes.truncate(self.bytes.len() - (dbr::SHORT_BYTES - n_bytes));
         Ok(())
@@ -87,7 +87,7 @@ impl Outbox {
         let payload = dbr.payload_bytes(n_sent).ok_or(ConvertError::Empty)?;
         let bytes = padded(payload);
         let header = header(bytes, n_sent);
-        // A value with fewer elements than asked for: a few bytes must not ask for much memory.
+        // A value with fewer elements than requested: a short request must not allocate much memory.
         let wire = match wire {
             Wire::Scalar(scalar) if payload >= limit::BULK_BYTES => Wire::Array(Value::Scalar(scalar).into_array()),
             wire => wire,
@@ -112,7 +112,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// The next bytes to write; empty when nothing waits. Encodes at most one piece.
+    /// The next bytes to write; empty if nothing is queued. Encodes at most one piece.
     pub fn ready(&mut self) -> &[u8] {
         if self.n_sent == self.bytes.len() {
             self.bytes.clear();
@@ -148,19 +148,18 @@ impl Outbox {
         }
     }
 
-    /// The first `n` of the ready bytes were written.
+    /// Reports that the first `n` ready bytes were written.
     pub fn sent(&mut self, n: usize) {
         self.n_sent += n;
         debug_assert!(self.n_sent <= self.bytes.len());
-        // A long queue of small messages is not moved for every write; its start is given back
-        // once it is the greater part.
+        // A long queue of small messages is not moved after every write, only once more than half of it is sent.
         if self.n_sent > limit::PIECE_BYTES && self.n_sent * 2 > self.bytes.len() {
             self.bytes.drain(..self.n_sent);
             self.n_sent = 0;
         }
     }
 
-    /// Bytes that wait, arrays counted at their size on the wire.
+    /// The number of bytes queued; arrays count with their size on the wire.
     #[inline]
     pub fn pending_bytes(&self) -> usize {
         self.bytes.len() - self.n_sent + self.waiting_bytes

@@ -1,4 +1,4 @@
-//! The repeater: one program of a host has the port of beacons and hands them to all clients there.
+//! The repeater: one program per host listens on the beacon port and forwards beacons to all clients on the host.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
@@ -9,14 +9,14 @@ use crate::limit;
 use crate::message::{Answer, Request};
 use crate::search::{Datagram, each_message};
 
-/// The request of a client that wants beacons; its host is the repeater's.
+/// The request to register a client with the repeater on its host.
 pub fn registration() -> Vec<u8> {
     let mut bytes = Vec::new();
     Request::RepeaterRegister { address: Ipv4Addr::LOCALHOST.to_bits() }.encode(&mut bytes);
     bytes
 }
 
-/// Whether a datagram tells a client that the repeater knows it.
+/// Whether a datagram is a repeater's confirmation.
 pub fn is_confirmation(bytes: &[u8]) -> bool {
     let mut is_one = false;
     each_message(bytes, |header, _| {
@@ -25,7 +25,7 @@ pub fn is_confirmation(bytes: &[u8]) -> bool {
     is_one
 }
 
-/// The clients of a host, and what is handed on to them.
+/// The clients of a host, and the beacons forwarded to them.
 #[derive(Debug)]
 pub struct Repeater {
     port: u16,
@@ -34,20 +34,20 @@ pub struct Repeater {
 }
 
 impl Repeater {
-    /// A repeater at this port, without clients.
+    /// Creates a repeater for this port, without clients.
     pub fn new(port: u16) -> Repeater {
         Repeater { port, clients: Vec::new(), looked_at: None }
     }
 
-    /// How many clients there are.
+    /// The number of clients.
     pub fn n_clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// Takes a datagram in and appends what is to be sent.
+    /// Processes a datagram and appends the datagrams to send.
     ///
-    /// `is_local`: whether the sender is on this host, since only those can register. `is_alive`
-    /// tells whether a client's port is still in use; dead ones are let go of now and then.
+    /// `is_local`: whether the sender is on this host; only local clients can register. `is_alive` returns whether a
+    /// client's port is still in use; clients that have exited are removed from time to time.
     pub fn handle(
         &mut self,
         from: SocketAddr,
@@ -57,13 +57,13 @@ impl Repeater {
         is_alive: &mut dyn FnMut(SocketAddr) -> bool,
         out: &mut Vec<Datagram>,
     ) {
-        // A client of old registers with an empty datagram.
+        // Old clients register with an empty datagram.
         let mut wants_in = bytes.is_empty();
         each_message(bytes, |header, _| match Request::from_header(header) {
             Request::RepeaterRegister { .. } => wants_in = true,
             _ => self.hand_on(from, Answer::from_header(header), out),
         });
-        // From our own port would come our own datagrams.
+        // A client at the repeater's own port would be the repeater itself.
         if wants_in && is_local && from.port() != self.port && from.port() != 0 {
             self.register(from, now, is_alive, out);
         }
@@ -98,11 +98,11 @@ impl Repeater {
         out.push(Datagram { to: Some(client), bytes });
     }
 
-    /// Beacons go to every client but the one that has sent it; nothing else does, so that nobody
-    /// can use us to shout.
+    /// Forwards beacons to every client except the sender. Nothing else is forwarded, so that the repeater cannot be
+    /// abused as an amplifier.
     fn hand_on(&self, from: SocketAddr, message: Answer, out: &mut Vec<Datagram>) {
         let Answer::RsrvIsUp { minor, port, beacon, address } = message else { return };
-        // At 0 there is no server, and from 0xffff on the header has a form that no client reads here.
+        // At port 0 there is no server, and from 0xffff on the header is extended, which no client parses here.
         if !(1..0xffff).contains(&port) {
             return;
         }
@@ -139,7 +139,7 @@ mod tests {
         bytes
     }
 
-    /// What the repeater says when it hears this from a client that lives.
+    /// The datagrams that the repeater sends for this datagram from a live client.
     fn hear(repeater: &mut Repeater, from: SocketAddr, bytes: &[u8]) -> Vec<Datagram> {
         let mut out = Vec::new();
         repeater.handle(from, true, bytes, Now::for_test(), &mut |_| true, &mut out);

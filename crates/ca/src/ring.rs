@@ -1,5 +1,5 @@
-//! The last posts of one PV, and cursors on them: memory is constant per subscription, and a
-//! cursor that falls off the ring counts exactly what was merged.
+//! The latest posts of one PV, and cursors on them. Memory per subscription is constant, and a cursor that falls behind
+//! counts exactly the merged posts.
 
 use std::collections::VecDeque;
 
@@ -10,14 +10,14 @@ use fodo_data::{EventMask, Reading};
 pub struct Post {
     /// What changed.
     pub mask: EventMask,
-    /// The value as it was then.
+    /// The value at the time of the post.
     pub reading: Reading,
 }
 
 /// Subscription masks have four bits.
 const N_MASKS: usize = 16;
 
-/// By the mask of a post, and then by that of a subscription: 1 where they meet.
+/// Indexed by the mask of a post and the mask of a subscription: 1 if they intersect.
 const MEETING: [[u64; N_MASKS]; N_MASKS] = {
     let mut meeting = [[0; N_MASKS]; N_MASKS];
     let mut index = 0;
@@ -29,42 +29,42 @@ const MEETING: [[u64; N_MASKS]; N_MASKS] = {
     meeting
 };
 
-/// The last n posts of one PV.
+/// The latest posts of one PV.
 #[derive(Debug)]
 pub struct Ring {
     posts: VecDeque<Post>,
     n_posts_max: usize,
-    /// How many posts that meet each mask there have been.
+    /// The number of posts so far that match each mask.
     n_posted: [u64; N_MASKS],
 }
 
-/// Where one subscription stands.
+/// The position of one subscription.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     mask: EventMask,
-    /// Posts that met the mask since the ring began and were taken or merged.
+    /// The number of matching posts that were taken or merged since the ring was created.
     n_accounted: u64,
-    /// Posts that met the mask and were replaced by later ones before they were taken.
+    /// The number of matching posts that were replaced by later ones before they were taken.
     pub merged: u64,
 }
 
 impl Cursor {
-    /// Which posts it is there for.
+    /// The mask of posts that the cursor selects.
     pub fn mask(&self) -> EventMask {
         self.mask
     }
 }
 
 impl Ring {
-    /// A ring of `n_posts`, at least one.
+    /// Creates a ring for `n_posts` posts, at least one.
     pub fn new(n_posts: usize) -> Ring {
         Ring { posts: VecDeque::new(), n_posts_max: n_posts.max(1), n_posted: [0; N_MASKS] }
     }
 
-    /// Adds a post; the oldest falls off when the ring is full.
+    /// Adds a post; if the ring is full, the oldest is dropped.
     ///
-    /// The post behind it then stands for it as well, so that the newest value always reaches
-    /// every subscription: its reading is the newer one, whatever it was posted for.
+    /// The mask of the dropped post is merged into the next post, so that the newest value always reaches every
+    /// subscription. The reading is that of the later post, whatever its mask.
     pub fn push(&mut self, mut post: Post) {
         let meeting = &MEETING[usize::from(post.mask.0) % N_MASKS];
         self.n_posted.iter_mut().zip(meeting).for_each(|(n_posted, meets)| *n_posted += meets);
@@ -81,18 +81,18 @@ impl Ring {
         self.n_posted[usize::from(mask.0) % N_MASKS]
     }
 
-    /// A cursor behind the newest post.
+    /// Creates a cursor after the newest post.
     pub fn cursor(&self, mask: EventMask) -> Cursor {
         Cursor { mask, n_accounted: self.posted(mask), merged: 0 }
     }
 
-    /// Posts that meet the cursor's mask and that it has not had, whether they are still there or not.
+    /// The number of matching posts after the cursor, including posts dropped from the ring.
     #[inline]
     pub fn n_waiting(&self, cursor: &Cursor) -> u64 {
         self.posted(cursor.mask) - cursor.n_accounted
     }
 
-    /// The oldest post that meets the cursor's mask and that it has not had; moves it on.
+    /// Returns the oldest matching post after the cursor, and advances the cursor.
     #[inline]
     pub fn next(&self, cursor: &mut Cursor) -> Option<&Post> {
         let n_waiting = self.n_waiting(cursor);
@@ -100,7 +100,7 @@ impl Ring {
             return None;
         }
         if n_waiting == 1 {
-            // Most cursors have had all but the newest, and nothing can be merged into it.
+            // The common case: the cursor lacks only the newest post, and nothing can be merged into it.
             let newest = self.posts.iter().rev().find(|post| post.mask.meets(cursor.mask))?;
             cursor.n_accounted += 1;
             return Some(newest);

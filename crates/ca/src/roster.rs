@@ -1,16 +1,17 @@
-//! A map from numbers that are given out one after another.
+//! A map with keys that are assigned in sequence.
 
 use std::marker::PhantomData;
 
 use crate::Numbered;
 
-/// Numbers that share a page: a lonely one costs a few hundred bytes, and a million little more than their values.
+/// Keys per page. A page with a single value costs a few hundred bytes; a million values cost little more than the
+/// values themselves.
 const PAGE: usize = 32;
 
-/// A map from numbers that this side gives out one after another.
+/// A map with keys that this side assigns in sequence.
 ///
-/// Neighbours share a page, so that going through many in their order stays in the caches, nothing is moved when it grows,
-/// and what is removed is given back.
+/// Neighbours share a page, so iterating in order is cache-friendly, the map grows without moving values, and empty
+/// pages are freed.
 #[derive(Debug)]
 pub struct Roster<K, V> {
     pages: Numbered<u32, Page<V>>,
@@ -36,13 +37,13 @@ impl<K, V> Default for Roster<K, V> {
     }
 }
 
-/// The page of a number, and the slot there.
+/// The page of a number, and its slot in the page.
 fn place(number: u32) -> (u32, usize) {
     (number / PAGE as u32, number as usize % PAGE)
 }
 
 impl<K: Copy + Into<u32>, V> Roster<K, V> {
-    /// Adds a value; gives the one that had the number.
+    /// Inserts a value and returns the previous one.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let (page, slot) = place(key.into());
         let page = self.pages.entry(page).or_default();
@@ -58,7 +59,7 @@ impl<K: Copy + Into<u32>, V> Roster<K, V> {
         self.pages.get(&page)?.slots.get(slot)?.as_ref()
     }
 
-    /// The same, to be changed.
+    /// The same as [`Roster::get`], mutable.
     pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
         let (page, slot) = place(key.into());
         self.pages.get_mut(&page)?.slots.get_mut(slot)?.as_mut()
@@ -69,7 +70,7 @@ impl<K: Copy + Into<u32>, V> Roster<K, V> {
         self.get(key).is_some()
     }
 
-    /// Takes a value out.
+    /// Removes a value and returns it.
     pub fn remove(&mut self, key: K) -> Option<V> {
         let (number, slot) = place(key.into());
         let page = self.pages.get_mut(&number)?;
@@ -82,22 +83,22 @@ impl<K: Copy + Into<u32>, V> Roster<K, V> {
         Some(value)
     }
 
-    /// How many there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.n_values
     }
 
-    /// Whether there is none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.n_values == 0
     }
 
-    /// All of them, in no order.
+    /// All values, in arbitrary order.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.pages.values().flat_map(|page| page.slots.iter().flatten())
     }
 
-    /// The same, given away.
+    /// The same as [`Roster::values`], by value.
     pub fn into_values(self) -> impl Iterator<Item = V> {
         self.pages.into_values().flat_map(|page| page.slots.into_iter().flatten())
     }
@@ -117,7 +118,7 @@ mod tests {
 
         for step in 0..20_000 {
             chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // A few close to one another, some near the end of all numbers, so that they meet again.
+            // Numbers close to each other, some near the maximum, so that they repeat.
             let number = (chance >> 16) % 200 + if chance & 0x400 == 0 { u32::MAX - 200 } else { 0 };
             match chance & 0x800 == 0 {
                 true => assert_eq!(roster.insert(Cid(number), step), map.insert(number, step)),

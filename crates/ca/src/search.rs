@@ -1,4 +1,4 @@
-//! Finding names over UDP: the client's machine that asks, the server's that answers, beacons.
+//! Name search over UDP: the client's searcher, the server's responder, and beacons.
 
 mod name;
 
@@ -17,88 +17,87 @@ use crate::{Cid, Roster, limit};
 /// A datagram to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Where to; `None` for every address of the search list.
+    /// The destination; `None` for every address of the search list.
     pub to: Option<SocketAddr>,
-    /// At most 1024 bytes of searches, or one answer datagram.
+    /// At most 1024 bytes of searches, or one datagram of replies.
     pub bytes: Vec<u8>,
 }
 
 impl Datagram {
-    /// The searches in it without what only datagrams have, for a circuit to a name server.
+    /// The searches without the datagram's VERSION, for a circuit to a name server.
     pub fn searches(&self) -> &[u8] {
         self.bytes.get(message::HEADER_BYTES..).unwrap_or_default()
     }
 }
 
-/// A server said that it has the name.
+/// A server claims a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The client's number for the name.
     pub cid: Cid,
     /// The server's TCP address.
     pub server: SocketAddr,
-    /// Whether the name was looked for. If not, it is late, came twice, or a second server has it.
+    /// Whether the name was being searched for. If not, the reply is late or a duplicate, or a second server has the
+    /// name.
     pub is_first: bool,
 }
 
-/// "Silence means no": a server that does not have the name says nothing.
+/// A server that does not have the name sends no reply.
 const DONT_REPLY: u16 = 5;
-/// "Say no": asks for NOT_FOUND. Never answered over UDP.
+/// A server that does not have the name sends NOT_FOUND, except over UDP.
 pub(crate) const DO_REPLY: u16 = 10;
-/// In place of an address: whoever has sent this.
+/// In place of an address: the sender's address.
 const THE_SENDER: u32 = u32::MAX;
 
-/// The client's side: names that are looked for.
+/// The client's side: the names being searched for.
 ///
-/// A name is asked for at once, and then after periods that double from 32 ms to 300 s, or to
-/// what [`Searcher::set_period_max`] says. Names
-/// whose time has come are packed into full datagrams, and no more of these go out than servers answer or have time for,
-/// so that a hundred thousand names do not drown the servers.
+/// A name is searched for immediately, then with periods that double from 32 ms to 300 s, or to the maximum set with
+/// [`Searcher::set_period_max`]. Names that are due are packed into full datagrams. The number of datagrams is limited
+/// by what servers reply to or have time for, so that a hundred thousand names do not overload them.
 ///
-/// `N`: whatever has the name, so that those who look for a million need not have it twice.
+/// `N`: the owner of the name, so that a client that searches for a million names need not store them twice.
 #[derive(Debug)]
 pub struct Searcher<N = Arc<str>> {
     names: Roster<Cid, Name<N>>,
-    /// Names by the moment of their next search. Entries of names that are gone, or were given
-    /// another moment, are passed over.
+    /// Names by the time of their next search. Entries of names that were removed or rescheduled are skipped.
     due: BTreeMap<Instant, VecDeque<Cid>>,
     sequence: u32,
     jitter: u64,
-    /// Datagrams that may still wait in the buffers of servers: sent since the last pause, and none came back for them.
+    /// Datagrams that may still be in the receive buffers of servers: sent since the last pause, and not replied to.
     n_unanswered: usize,
-    /// When these count as read, answered or not, if nothing is sent or answered before.
+    /// When these datagrams count as read, with or without replies, if nothing is sent or received before.
     pause_until: Option<Instant>,
-    /// The first moment seen, from which the grid of moments counts.
+    /// The first time seen, the origin of the time grid.
     origin: Option<Instant>,
     period_max: Duration,
     boost: Boost,
 }
 
-/// How often all names may be asked for out of turn; the comment says what is awaited.
+/// How often all names may be searched for at once; the comment says what is awaited.
 #[derive(Clone, Copy, Debug)]
 enum Boost {
-    /// A reason.
+    /// The next reason for a boost.
     Ready,
-    /// The end of the pause after a boost, which grows with each that follows soon.
+    /// The end of the pause after a boost. The pause doubles with each boost that follows soon.
     Resting { until: Instant, pause: Duration },
-    /// The same, with a reason for the next already.
+    /// The same, with the next boost already requested.
     Wanted { until: Instant, pause: Duration },
 }
 
 impl Searcher {
-    /// A searcher of no name yet. `seed` varies the jitter between processes.
+    /// Creates a searcher without names. `seed` varies the jitter between processes.
     pub fn new(seed: u64) -> Searcher {
         Searcher::of(seed)
     }
 
-    /// Starts to look for a name; the first datagram is due at once ([`Searcher::tick`]).
+    /// Starts searching for a name; the first datagram is due immediately ([`Searcher::tick`]).
     pub fn add(&mut self, cid: Cid, name: &str, now: Now) {
         self.add_after(cid, name.into(), Duration::ZERO, now.monotonic);
     }
 }
 
 impl<N: Named> Searcher<N> {
-    /// As [`Searcher::new`], of whatever has a name.
+    /// The same as [`Searcher::new`], for any owner of names.
     pub fn of(seed: u64) -> Searcher<N> {
         Searcher {
             names: Roster::default(),
@@ -113,22 +112,22 @@ impl<N: Named> Searcher<N> {
         }
     }
 
-    /// Sets the longest time between two searches for a name (EPICS_CA_MAX_SEARCH_PERIOD).
+    /// Sets the maximum time between two searches for a name (EPICS_CA_MAX_SEARCH_PERIOD).
     pub fn set_period_max(&mut self, period_max: Duration) {
         self.period_max = period_max.max(limit::SEARCH_PERIOD_MIN);
     }
 
-    /// Starts to look for a name with a pause before the first datagram; after one for a server that claims a name it does
-    /// not serve, later pauses are longer.
+    /// Starts searching for a name after a pause, for example when a server claims a name that it does not serve. Later
+    /// periods start at the pause.
     pub fn add_after(&mut self, cid: Cid, name: N, pause: Duration, now: Instant) {
         let at = now + pause;
         self.names.insert(cid, Name::new(name, at, pause.max(limit::SEARCH_PERIOD_MIN)));
         self.due.entry(at).or_default().push_back(cid);
     }
 
-    /// The same for a name whose server was lost: soon, and together with the others of that server, but not in step with
-    /// other clients. Later periods grow slowly, so that the name is found within about a quarter of the time for which no
-    /// server had it.
+    /// Starts searching for a name whose server was lost: soon, in the same datagrams as other names of that server,
+    /// but not in step with other clients. Later periods grow slowly, so that the name is found within about a quarter
+    /// of the time for which no server had it.
     pub fn add_lost(&mut self, cid: Cid, name: N, now: Now) {
         let at = self.soon(now.monotonic, limit::LOST_SPREAD);
         let mut name = Name::new(name, at, limit::SEARCH_PERIOD_MIN);
@@ -137,21 +136,21 @@ impl<N: Named> Searcher<N> {
         self.due.entry(at).or_default().push_back(cid);
     }
 
-    /// A moment within `spread` from now, on a grid of which neighbours share datagrams.
+    /// A time within `spread` from now, on a grid so that neighbours share datagrams.
     fn soon(&mut self, now: Instant, spread: Duration) -> Instant {
         let origin = *self.origin.get_or_insert(now);
         on_grid(origin, now + spread.mul_f64(self.chance()), limit::SEARCH_GRID)
     }
 
-    /// A number from 0 to 1.
+    /// A random number from 0 to 1.
     fn chance(&mut self) -> f64 {
         self.jitter = self.jitter.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.jitter >> 40) as f64 / (1 << 24) as f64
     }
 
-    /// Something has changed, so that names may be found now which were not before: a server has
-    /// started, a network has come up. All are asked for within a moment, unless that was so a
-    /// short while ago; then it is done later.
+    /// Requests a search for all names, because names may now be found that were not found before: a server has
+    /// started, or a network has come up. The searches are sent within [`limit::BOOST_SPREAD`], or later if the
+    /// previous boost was recent.
     pub fn boost(&mut self, now: Now) {
         match self.boost {
             Boost::Ready => self.boost_now(now.monotonic, limit::BOOST_PAUSES.0),
@@ -163,7 +162,7 @@ impl<N: Named> Searcher<N> {
     fn boost_now(&mut self, now: Instant, pause: Duration) {
         self.boost = Boost::Resting { until: now + pause, pause };
         let late: Vec<Cid> = self.due.range(now + limit::BOOST_SPREAD..).flat_map(|(_, cids)| cids).copied().collect();
-        // What is left of the list is due before that anyway.
+        // The rest of the list is due before that anyway.
         drop(self.due.split_off(&(now + limit::BOOST_SPREAD)));
         for cid in late {
             if self.names.get(cid).is_none_or(|name| name.at < now + limit::BOOST_SPREAD) {
@@ -183,24 +182,24 @@ impl<N: Named> Searcher<N> {
             Boost::Wanted { until, pause } if until <= now => {
                 self.boost_now(now, (pause * 2).min(limit::BOOST_PAUSES.1));
             }
-            // It was quiet for as long again as the pause was.
+            // No boost was requested for another pause.
             Boost::Resting { until, pause } if until + pause <= now => self.boost = Boost::Ready,
             _ => {}
         }
     }
 
-    /// Stops looking; unknown numbers are ignored.
+    /// Stops searching for a name; unknown numbers are ignored.
     pub fn remove(&mut self, cid: Cid) {
         self.names.remove(cid);
     }
 
-    /// How many names are looked for.
+    /// The number of names being searched for.
     pub fn n_names(&self) -> usize {
         self.names.len()
     }
 
-    /// Takes a datagram in; claimed names are removed. What was not looked for is claimed as well,
-    /// but not for the first time.
+    /// Processes a datagram and removes claimed names. Names that were not being searched for are reported with
+    /// `is_first` false.
     pub fn handle(&mut self, from: SocketAddr, bytes: &[u8], now: Now, claims: &mut Vec<Claim>) {
         let mut is_answered = false;
         each_message(bytes, |header, _| {
@@ -209,13 +208,13 @@ impl<N: Named> Searcher<N> {
             is_answered |= self.claimed(cid, SocketAddr::new(ip, port), claims);
         });
         if is_answered {
-            // One was read, so another may go out.
+            // A server has read one datagram, so another may be sent.
             self.n_unanswered = self.n_unanswered.saturating_sub(1);
             self.pause_until = Some(now.monotonic + limit::SEARCH_PAUSE);
         }
     }
 
-    /// A server says that it has a name; true when the name was looked for.
+    /// Records that a server claims a name; returns whether the name was being searched for.
     pub fn claimed(&mut self, cid: Cid, server: SocketAddr, claims: &mut Vec<Claim>) -> bool {
         if !is_endpoint(server) {
             return false;
@@ -225,7 +224,7 @@ impl<N: Named> Searcher<N> {
         is_first
     }
 
-    /// Does what is due, after everything that has come was handled.
+    /// Performs actions that are due at `now`. Call it after processing all received datagrams.
     pub fn tick(&mut self, now: Now, out: &mut Vec<Datagram>) {
         self.tick_boost(now.monotonic);
         if self.pause_until.is_some_and(|until| until <= now.monotonic) {
@@ -234,8 +233,8 @@ impl<N: Named> Searcher<N> {
         self.ask(now, out);
     }
 
-    /// Asks for names whose time has come, as far as the datagrams that are under way leave room for more. Answers may
-    /// have come that nobody has looked at, so silence says nothing here.
+    /// Searches for names that are due, as far as the limit on datagrams in transit allows. There may be unprocessed
+    /// replies, so this does not interpret silence.
     pub fn ask(&mut self, now: Now, out: &mut Vec<Datagram>) {
         let n_most = limit::SEARCH_BURST.saturating_sub(self.n_unanswered);
         if n_most == 0 {
@@ -274,10 +273,10 @@ impl<N: Named> Searcher<N> {
         }
     }
 
-    /// Sets the next moment of a name that was asked for just now.
+    /// Schedules the next search for a name that has just been searched for.
     fn put_off(&mut self, cid: Cid, now: Instant, origin: Instant) {
-        // Up to a quarter more, so that names of a lost server do not come back in step. Long periods may be cut to two
-        // fifths as well: names that began together would else come in waves for a quarter of an hour.
+        // Adds up to a quarter, so that names of a lost server do not get back in step. Long periods may also shrink to
+        // two fifths; otherwise names that started together would be searched for in waves for a quarter of an hour.
         let chance = self.chance();
         let Some(name) = self.names.get_mut(cid) else { return };
         let period = name.period();
@@ -285,8 +284,7 @@ impl<N: Named> Searcher<N> {
             period if period < limit::SEARCH_PERIOD_LONG => period + (period / 4).mul_f64(chance),
             period => (period / 5) * 2 + period.mul_f64(0.85 * chance),
         };
-        // The grid is coarser for longer periods, so that names which are due about the same time
-        // share datagrams.
+        // The grid is coarser for longer periods, so that names due at about the same time share datagrams.
         name.at = on_grid(origin, now + ahead, (period / 32).max(limit::SEARCH_GRID));
         let next = match name.is_lost && period >= limit::LOST_PERIOD {
             true => period + period / 4,
@@ -296,7 +294,7 @@ impl<N: Named> Searcher<N> {
         self.due.entry(name.at).or_default().push_back(cid);
     }
 
-    /// The next name whose moment has come.
+    /// The next name that is due.
     fn pop_due(&mut self, now: Instant) -> Option<Cid> {
         loop {
             let mut first = self.due.first_entry()?;
@@ -316,7 +314,7 @@ impl<N: Named> Searcher<N> {
         }
     }
 
-    /// The latest moment to call [`Searcher::tick`].
+    /// The latest time to call [`Searcher::tick`].
     pub fn deadline(&self) -> Option<Instant> {
         let due = *self.due.first_key_value()?.0;
         let is_full = self.n_unanswered >= limit::SEARCH_BURST;
@@ -328,26 +326,26 @@ impl<N: Named> Searcher<N> {
     }
 }
 
-/// The first moment at or behind `at` that is a whole number of steps from the origin.
+/// The first time at or after `at` that is a whole number of steps after the origin.
 fn on_grid(origin: Instant, at: Instant, step: Duration) -> Instant {
     let step_ms = (step.as_millis() as u64).max(1);
     let since_origin_ms = at.saturating_duration_since(origin).as_millis() as u64;
     origin + Duration::from_millis(since_origin_ms.div_ceil(step_ms) * step_ms)
 }
 
-/// The address in an answer or a beacon; `None` for whoever has sent it.
+/// The address in a reply or beacon; `None` for the sender's address.
 pub(crate) fn told_ip(address: u32) -> Option<IpAddr> {
     (address != THE_SENDER && address != 0).then(|| IpAddr::V4(Ipv4Addr::from_bits(address)))
 }
 
-/// Whether a single program can be there.
+/// Whether this can be the address of a single server.
 pub(crate) fn is_endpoint(address: SocketAddr) -> bool {
     let ip = address.ip();
     let is_one = !ip.is_multicast() && !ip.is_unspecified() && ip != IpAddr::V4(Ipv4Addr::BROADCAST);
     is_one && address.port() != 0
 }
 
-/// Calls `work` with every message of a datagram; ends at the first that is not whole. True when none was cut.
+/// Calls `work` with every message of a datagram, up to the first incomplete one. Returns whether all are complete.
 pub(crate) fn each_message(bytes: &[u8], mut work: impl FnMut(&Header, &[u8])) -> bool {
     let mut rest = bytes;
     while let Some((header, n_header)) = Header::decode(rest) {
@@ -361,18 +359,18 @@ pub(crate) fn each_message(bytes: &[u8], mut work: impl FnMut(&Header, &[u8])) -
     rest.is_empty()
 }
 
-/// What was wrong with a datagram of searches; what was right is answered.
+/// What is invalid in a datagram of searches; the valid part is replied to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// It ends within a message, or before one.
+    /// The datagram ends within a message, or is empty.
     Cut,
-    /// A message has a payload that is not a multiple of 8 bytes.
+    /// The payload size of a message is not a multiple of 8 bytes.
     Misaligned,
-    /// It asks for what is no name: without end, empty, too long or no UTF-8. The start of the first such name.
+    /// A name is invalid: not NUL-terminated, empty, too long or not UTF-8. Contains the start of the first such name.
     NoName(String),
 }
 
-/// The server's side: answers searches and says with beacons that it is there.
+/// The server's side: replies to searches and sends beacons.
 #[derive(Debug)]
 pub struct Responder {
     tcp_port: u16,
@@ -382,7 +380,7 @@ pub struct Responder {
     beacon_at: Instant,
 }
 
-/// The sequence number of a datagram with searches or with answers to them; `None` for any other.
+/// The sequence number of a datagram with searches or replies to searches; `None` for other datagrams.
 pub fn sequence(bytes: &[u8]) -> Option<u32> {
     let (header, _) = Header::decode(bytes)?;
     match Request::from_header(&header) {
@@ -391,7 +389,7 @@ pub fn sequence(bytes: &[u8]) -> Option<u32> {
     }
 }
 
-/// Gives such a datagram another sequence number, and tells the one that it had.
+/// Changes the sequence number of such a datagram and returns the previous one.
 pub fn renumber(bytes: &mut [u8], sequence: u32) -> Option<u32> {
     let before = self::sequence(bytes)?;
     let (header, n_header) = Header::decode(bytes)?;
@@ -402,23 +400,23 @@ pub fn renumber(bytes: &mut [u8], sequence: u32) -> Option<u32> {
 }
 
 impl Responder {
-    /// Answers for a server whose circuits are at `tcp_port`.
+    /// Creates a responder for a server whose circuits are at `tcp_port`.
     pub fn new(tcp_port: u16, now: Now) -> Responder {
         let (beacon_period, beacon_period_max) = limit::BEACON_PERIODS;
         Responder { tcp_port, beacon: 0, beacon_period, beacon_period_max, beacon_at: now.monotonic }
     }
 
-    /// Sets the longest time between two beacons (EPICS_CAS_BEACON_PERIOD).
+    /// Sets the maximum time between two beacons (EPICS_CAS_BEACON_PERIOD).
     pub fn set_beacon_period_max(&mut self, period_max: Duration) {
         self.beacon_period_max = period_max.max(limit::BEACON_PERIODS.0);
     }
 
-    /// Takes a datagram in, asks `serves` of every name in it and appends the answers.
+    /// Processes a datagram, calls `serves` for every name in it and appends the replies.
     ///
-    /// A datagram that does not start with VERSION is ignored, and so is everything from a message on whose payload is
-    /// not a multiple of 8 bytes, the same as by rsrv. The answers never have more bytes than the datagram, because its
-    /// sender may be forged: names for which no bytes are left are not answered, and their client asks again.
-    /// Returns what was wrong with the datagram.
+    /// A datagram that does not start with VERSION is ignored, and so is everything from the first message whose
+    /// payload size is not a multiple of 8 bytes, the same as by rsrv. The replies never have more bytes than the
+    /// datagram, because its sender may be forged: names for which no bytes are left are not replied to, and their
+    /// client searches again. Returns what was invalid in the datagram.
     pub fn handle(
         &mut self,
         from: SocketAddr,
@@ -460,7 +458,7 @@ impl Responder {
         }
     }
 
-    /// Emits a beacon (to `None`: every beacon address) when one is due.
+    /// Emits a beacon if one is due (destination `None`: every beacon address).
     pub fn tick(&mut self, now: Now, out: &mut Vec<Datagram>) {
         if now.monotonic < self.beacon_at {
             return;
@@ -481,17 +479,17 @@ impl Responder {
     }
 }
 
-/// The answers to one datagram of searches.
+/// The replies to one datagram of searches.
 struct Answers {
     to: SocketAddr,
-    /// The datagram that is being filled.
+    /// The datagram being filled.
     packet: Vec<u8>,
-    /// How many bytes of answers the request still pays for.
+    /// How many more bytes of replies the size of the request allows.
     bytes_left: usize,
 }
 
 impl Answers {
-    /// Says that the name with this number is served at `port`, if the request pays for the answer.
+    /// Adds the reply that the name with this number is served at `port`, if the size of the request allows it.
     fn push(&mut self, sequence: u32, port: u16, cid: Cid, out: &mut Vec<Datagram>) {
         const FOUND_BYTES: usize = message::HEADER_BYTES + message::FOUND_BYTES;
         let is_full = self.packet.len() + FOUND_BYTES > limit::ANSWER_BYTES;
@@ -517,7 +515,7 @@ impl Answers {
     }
 }
 
-/// As much of what stands in place of a name as people need to see.
+/// The start of an invalid name, for display.
 fn start_of(payload: &[u8]) -> String {
     let start = &payload[..payload.len().min(limit::SHOWN_BYTES)];
     String::from_utf8_lossy(start).trim_end_matches('\0').to_owned()
@@ -564,7 +562,7 @@ mod tests {
             while now.monotonic < start.monotonic + Duration::from_secs(300) {
                 searcher.tick(now, &mut out);
                 n_searches += out.drain(..).count();
-                let next = searcher.deadline().expect("it is searched for until it is found");
+                let next = searcher.deadline().expect("a name is searched for until it is found");
                 let away = now.monotonic - start.monotonic;
                 assert!(
                     next - now.monotonic < away / 3 + limit::LOST_PERIOD * 2,
@@ -591,11 +589,11 @@ mod tests {
             searcher.tick(now, &mut out);
             let minute = (now.monotonic - start.monotonic).as_secs() / 60;
             in_minutes[minute as usize] += out.drain(..).count();
-            let next = searcher.deadline().expect("names are looked for for ever");
+            let next = searcher.deadline().expect("names are searched for until they are found");
             now = now + (next - now.monotonic).max(Duration::from_micros(1));
         }
 
-        // In no minute, not only on average.
+        // In every minute, not only on average.
         assert!(in_minutes[10..].iter().all(|n| n / 60 < 20), "datagrams in each minute: {in_minutes:?}");
     }
 
@@ -618,7 +616,7 @@ mod tests {
         assert_eq!((at_first, unread, read), (limit::SEARCH_BURST, 0, limit::SEARCH_BURST));
     }
 
-    /// Every search until `until`, with its moment.
+    /// All searches until `until`, with their times and numbers of names.
     fn searches(searcher: &mut Searcher, mut now: Now, until: Now) -> Vec<(Duration, usize)> {
         let (start, mut out, mut seen) = (now, Vec::new(), Vec::new());
         while now.monotonic < until.monotonic {
@@ -644,7 +642,7 @@ mod tests {
         assert!(seen.len() < 2000 / 10, "{} datagrams for 2000 names", seen.len());
         assert!(seen.iter().map(|(_, n_names)| n_names).sum::<usize>() >= 2000, "all within the spread");
         let at_once = seen.iter().filter(|(at, _)| at.is_zero()).map(|(_, n_names)| n_names).sum::<usize>();
-        assert!(at_once < 1000, "{at_once} at the same moment as everybody else");
+        assert!(at_once < 1000, "{at_once} at the same time as other clients");
     }
 
     #[test]
@@ -701,7 +699,7 @@ mod tests {
         assert_eq!(answers, []);
     }
 
-    /// The moments of the searches for one absent name, in the time after its start.
+    /// The times of the searches for one absent name, during `time` after its start.
     fn search_times(seed: u64, time: Duration) -> Vec<Duration> {
         let start = Now::for_test();
         let mut searcher = Searcher::new(seed);
@@ -745,7 +743,7 @@ mod tests {
     fn searches_fill_their_datagrams_and_a_name_that_is_longer_gets_one_of_its_own() {
         let now = Now::for_test();
         let mut searcher = Searcher::new(9);
-        // 24 bytes each, so that 42 fill what the version leaves of a datagram.
+        // 24 bytes each, so that 42 fill what VERSION leaves of a datagram.
         (0..50).for_each(|cid| searcher.add(Cid(cid), &format!("x:{cid:05}"), now));
         searcher.add(Cid(50), &"y".repeat(limit::SEARCH_BYTES), now);
         searcher.add(Cid(51), "z", now);
@@ -906,7 +904,7 @@ mod tests {
             assert!(next <= (at(heeded_s) + limit::BOOST_SPREAD + limit::SEARCH_GRID).monotonic);
             searches(&mut searcher, at(heeded_s), at(heeded_s + 0.5));
         }
-        // The pause that began at 7 s ends at 15 s, and was followed by a quiet time that is as long.
+        // The pause that began at 7 s ends at 15 s, followed by a quiet time of the same length.
         searches(&mut searcher, at(7.5), at(23.0));
         tick(&mut searcher, at(23.0));
         searcher.boost(at(23.1));
@@ -917,7 +915,7 @@ mod tests {
         assert_eq!(tick(&mut searcher, at(24.09)), at(24.1).monotonic);
     }
 
-    /// A datagram of a client of that minor version, with searches for these names.
+    /// A datagram from a client of this minor version, with searches for these names.
     fn searching(minor: u32, names: &[&str]) -> Vec<u8> {
         let mut bytes = Vec::new();
         Request::Version { priority: 1, minor, sequence: 77 }.encode(&mut bytes);
@@ -959,7 +957,7 @@ mod tests {
 
         Responder::new(6000, Now::for_test()).handle(CLIENT, &searching(13, &names), &mut |_| true, &mut answers);
 
-        // 16 bytes of version, and 24 of each answer; all together no more than the request has.
+        // 16 bytes of VERSION, and 24 for each reply; in total no more than the request has.
         let sizes: Vec<usize> = answers.iter().map(|datagram| datagram.bytes.len()).collect();
         assert_eq!(sizes, [16 + 57 * 24, 16 + 42 * 24]);
         assert!(answers.iter().all(|datagram| datagram.to == Some(CLIENT)));
@@ -985,7 +983,7 @@ mod tests {
 
         assert_eq!(sequence(&bytes), Some(5));
         assert_eq!(&bytes[16..], &searching(13, &["x"])[16..]);
-        assert_eq!(renumber(&mut bytes[16..], 6), None, "no version at its start");
+        assert_eq!(renumber(&mut bytes[16..], 6), None, "the datagram does not start with VERSION");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The server's end of one circuit.
+//! The server end of a circuit.
 
 mod event;
 mod refusal;
@@ -18,21 +18,21 @@ use crate::outbox::Outbox;
 use crate::subscriptions::{Subscription, Subscriptions};
 use crate::{Cid, Ioid, Rights, Sid, SubscriptionId, limit, search};
 
-/// The server's end of one circuit.
+/// The server end of a circuit.
 #[derive(Debug)]
 pub struct Circuit {
     framer: Framer,
     inner: Inner,
 }
 
-/// All but the framer, so that the framer can call it.
+/// Everything but the framer, so that the framer can call it.
 #[derive(Debug)]
 struct Inner {
     outbox: Outbox,
     events: Vec<Event>,
     channels: Slab<Channel>,
-    /// Channels whose end is among the latest events. Their numbers are not given away before the
-    /// caller has heard of it, or a channel that is created meanwhile would end in their place.
+    /// Channels that were cleared by one of the latest events. Their numbers are not reused before the caller has
+    /// processed these events; otherwise they would end a channel created in the meantime.
     cleared: Vec<Sid>,
     subscriptions: Subscriptions,
     user: String,
@@ -44,7 +44,7 @@ struct Inner {
     held_bytes_max: usize,
     /// How many bytes of values may arrive with the next [`Circuit::received`].
     arriving_bytes_max: usize,
-    /// Whether the caller's answer to one of the latest events comes before whatever is answered now.
+    /// Whether the caller's reply to one of the latest events must precede replies of the circuit itself.
     is_asking: bool,
 }
 
@@ -57,7 +57,7 @@ struct Channel {
 }
 
 impl Circuit {
-    /// A fresh circuit; VERSION is ready to be sent.
+    /// Creates a circuit with VERSION ready to be sent.
     pub fn new(config: &Config, now: Now) -> Circuit {
         let _ = now;
         let mut outbox = Outbox::default();
@@ -82,8 +82,8 @@ impl Circuit {
         Circuit { framer: Framer::default(), inner }
     }
 
-    /// Confirms a channel (ACCESS_RIGHTS, then CREATE_CHAN, as rsrv does) and gives the number it
-    /// now has here. Numbers of cleared channels are used again, so they can index a slab.
+    /// Confirms a channel (ACCESS_RIGHTS, then CREATE_CHAN, the same as rsrv) and returns its server-side number.
+    /// Numbers of cleared channels are reused, so that they can index a slab.
     pub fn created(&mut self, cid: Cid, native: DbrType, count: u32, rights: Rights) -> Sid {
         let channel = Channel { cid, count_max: count, may_write: rights.write, is_cleared: false };
         let sid = Sid(self.inner.channels.insert(channel) as u32);
@@ -94,7 +94,7 @@ impl Circuit {
         sid
     }
 
-    /// Tells that other things than before may be done with a channel.
+    /// Sends changed access rights of a channel.
     pub fn rights_changed(&mut self, sid: Sid, rights: Rights) {
         if let Some(channel) = self.inner.channel_mut(sid) {
             channel.may_write = rights.write;
@@ -103,24 +103,24 @@ impl Circuit {
         }
     }
 
-    /// Answers a search: circuits for the name are at `port` of this host. When there is none, that
-    /// is said to those who want to be told.
+    /// Replies to a search: circuits for the name are at `port` of this host. `None`: sends NOT_FOUND if the client
+    /// requested it, otherwise nothing.
     pub fn searched(&mut self, asked: Asked, port: Option<u16>) {
         let Asked { reply, minor, cid, again } = asked;
         self.inner.outbox.push(|bytes| match port {
-            // Without the payload that it has over UDP, as by rsrv.
+            // Without the payload of the UDP reply, the same as rsrv.
             Some(port) => Answer::Search { port, count: 0, address: u32::MAX, cid }.encode(bytes),
             None if reply == search::DO_REPLY => Answer::NotFound { reply, minor, cid, again }.encode(bytes),
             None => {}
         });
     }
 
-    /// Says that there is no such channel.
+    /// Reports that the channel does not exist.
     pub fn create_failed(&mut self, cid: Cid) {
         self.inner.outbox.push(|bytes| Answer::CreateChFail { cid }.encode(bytes));
     }
 
-    /// Answers a read; a value that cannot become `dbr` is told to the client.
+    /// Replies to a read; if the value cannot be converted to `dbr`, the client receives an error.
     #[inline]
     pub fn read_done(&mut self, sid: Sid, dbr: DbrType, count: u32, reply: ReadReply, result: Result<&Reading, Eca>) {
         let failed = match (result, reply) {
@@ -147,7 +147,7 @@ impl Circuit {
         }
     }
 
-    /// Answers a write; `Err` carries the status for the client. Channels cleared meanwhile are ignored.
+    /// Replies to a write; `Err` contains the status for the client. Channels cleared in the meantime are ignored.
     pub fn write_done(&mut self, sid: Sid, dbr: DbrType, count: u32, ioid: Option<Ioid>, result: Result<(), Eca>) {
         match (ioid, result) {
             (Some(ioid), result) => {
@@ -155,7 +155,8 @@ impl Circuit {
                 self.inner.outbox.push(|bytes| Answer::WriteNotify { dbr, count, status, ioid }.encode(bytes));
             }
             (None, Err(status)) => {
-                // libca finds the channel of a failed put by the second word, where it put its number.
+                // libca identifies the channel of a failed put by the second word, where its request has the client's
+                // number.
                 let ioid = Ioid(self.inner.cid(sid).0);
                 let payload_bytes = dbr.payload_bytes(count).map_or(0, message::padded);
                 let request = Request::Write { dbr, count, sid, ioid }.header(payload_bytes);
@@ -189,38 +190,38 @@ impl Circuit {
         }
     }
 
-    /// What the client's channels, subscriptions and its unfinished message cost, in bytes.
+    /// Memory of the client's channels, subscriptions and incomplete message, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.inner.held_bytes() + self.framer.held_bytes()
     }
 
-    /// Sets what they may cost from now on; a client that asks for more is told and closed.
+    /// Sets the limit for [`Circuit::held_bytes`]; a client that exceeds it receives an error and is disconnected.
     pub fn set_held_bytes_max(&mut self, bytes: usize) {
         self.inner.held_bytes_max = bytes;
     }
 
-    /// Sets by how much the value of an unfinished put may grow with the next [`Circuit::received`]. A put that needs more
-    /// is refused, and its payload is dropped as it arrives.
+    /// Sets by how much the value of an incomplete put may grow with the next [`Circuit::received`]. A put that needs
+    /// more is rejected, and its payload is dropped as it arrives.
     pub fn set_arriving_bytes_max(&mut self, bytes: usize) {
         self.inner.arriving_bytes_max = bytes;
     }
 
-    /// Gives an unfinished message its full time again, because the caller did not read for a while.
+    /// Restarts the timeout of an incomplete message, because the caller did not read for a while.
     pub fn resume(&mut self, now: Now) {
         self.framer.resume(now);
     }
 
-    /// Sends what an [`Event::Reply`] holds.
+    /// Sends the contents of an [`Event::Reply`].
     pub fn reply(&mut self, answers: &[u8]) {
         self.inner.outbox.push(|bytes| bytes.extend_from_slice(answers));
     }
 
-    /// Whether the client asked for no more updates for now (EVENTS_OFF).
+    /// Whether the client suspended updates (EVENTS_OFF).
     pub fn events_off(&self) -> bool {
         self.inner.events_off
     }
 
-    /// Takes bytes in. The events of the call before must have been acted upon.
+    /// Processes received bytes. The caller must have processed the events of the previous call.
     pub fn received(&mut self, bytes: &[u8], now: Now, events: &mut Vec<Event>) {
         for sid in self.inner.cleared.drain(..) {
             self.inner.channels.remove(sid.0 as usize);
@@ -239,16 +240,16 @@ impl Circuit {
         std::mem::swap(&mut self.inner.events, events);
     }
 
-    /// Does what is due: a message that was begun and never finished closes the circuit.
+    /// Performs actions that are due at `now`: closes the circuit if an incomplete message has timed out.
     pub fn tick(&mut self, now: Now, events: &mut Vec<Event>) {
         if self.deadline().is_some_and(|at| at <= now.monotonic) {
             std::mem::swap(&mut self.inner.events, events);
-            self.inner.close(Closed::Misbehaved("a message was begun and not finished"));
+            self.inner.close(Closed::Misbehaved("incomplete message timed out"));
             std::mem::swap(&mut self.inner.events, events);
         }
     }
 
-    /// The latest moment to call [`Circuit::tick`].
+    /// The latest time to call [`Circuit::tick`].
     pub fn deadline(&self) -> Option<Instant> {
         self.framer.deadline().filter(|_| !self.inner.is_closed)
     }
@@ -258,25 +259,26 @@ impl Circuit {
         self.inner.outbox.ready()
     }
 
-    /// The first `n` of the ready bytes were written.
+    /// Reports that the first `n` ready bytes were written.
     pub fn sent(&mut self, n: usize) {
         self.inner.outbox.sent(n);
     }
 
-    /// Bytes that wait to be sent.
+    /// The number of bytes waiting to be sent.
     #[inline]
     pub fn pending_bytes(&self) -> usize {
         self.inner.outbox.pending_bytes()
     }
 }
 
-/// Appends what a client is told that gets no circuit: the complaint about a request that it need not have made.
+/// Appends the error sent to a client whose circuit is rejected: an ERROR about VERSION, which the client need not have
+/// sent.
 pub fn refusal(status: Eca, text: &str, out: &mut Vec<u8>) {
     let request = Request::Version { priority: 0, minor: u32::from(MINOR_VERSION), sequence: 0 }.header(0);
     complaint(&request, Cid(u32::MAX), status, text, out);
 }
 
-/// Appends a complaint: the header of the request and a text.
+/// Appends an ERROR message: the header of the request and a text.
 fn complaint(request: &Header, cid: Cid, status: Eca, text: &str, out: &mut Vec<u8>) {
     let mut payload = Vec::new();
     request.encode(&mut payload);
@@ -339,13 +341,13 @@ impl Receiver for Inner {
             }
             Request::RepeaterRegister { .. } | Request::Unknown(_) => {
                 self.complain(header, Eca::INTERNAL, "invalid (damaged?) request code from TCP");
-                self.close(Closed::Misbehaved("a command that clients do not send"));
+                self.close(Closed::Misbehaved("command is not a client request"));
             }
         }
     }
 
     fn misaligned(&mut self, header: &Header) {
-        self.complain(header, Eca::INTERNAL, "a payload that is no multiple of 8 bytes");
+        self.complain(header, Eca::INTERNAL, "payload size is not a multiple of 8 bytes");
     }
 
     fn value(&mut self, header: &Header, reading: Reading) {
@@ -358,14 +360,15 @@ impl Receiver for Inner {
 }
 
 impl Inner {
-    /// Hands on what the caller answers.
+    /// Passes on a request that the caller replies to.
     #[inline]
     fn ask(&mut self, event: Event) {
         self.is_asking = true;
         self.events.push(event);
     }
 
-    /// Answers at once, or behind what was asked before: a client takes the answer to an echo as the end of all before it.
+    /// Replies immediately, or after pending replies of the caller: the reply to an echo must follow all earlier
+    /// replies.
     fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if !self.is_asking {
             return self.outbox.push(write);
@@ -390,11 +393,11 @@ impl Inner {
     }
 
     fn exceed(&mut self, request: &Header) {
-        self.complain(request, Eca::ALLOCMEM, "more channels and subscriptions than this client or its host may have");
-        self.close(Closed::Exceeded("more channels and subscriptions than it or its host may have"));
+        self.complain(request, Eca::ALLOCMEM, "too many channels and subscriptions for this client or its host");
+        self.close(Closed::Exceeded("too many channels and subscriptions for the client or its host"));
     }
 
-    /// The client's number for one of its channels; all ones for what is none.
+    /// The client's number for one of its channels; all ones if the channel does not exist.
     fn cid(&self, sid: Sid) -> Cid {
         self.channel(sid).map_or(Cid(u32::MAX), |channel| channel.cid)
     }
@@ -408,8 +411,8 @@ impl Inner {
         self.channels.get(sid.0 as usize).filter(|channel| !channel.is_cleared)
     }
 
-    /// Whether the channel is one of this circuit; if not, an ERROR is sent. Unlike rsrv, which closes the circuit, this
-    /// fails the request alone: the client's other channels have done nothing wrong.
+    /// Whether the channel belongs to this circuit; if not, sends an ERROR. Unlike rsrv, which closes the circuit, this
+    /// rejects only the request: the client's other channels are not at fault.
     #[inline]
     fn owns(&mut self, request: &Header, sid: Sid) -> bool {
         let is_ours = self.channel(sid).is_some();
@@ -446,7 +449,7 @@ impl Inner {
         }
     }
 
-    /// READ answers a single string with no more bytes than it needs.
+    /// Replies to READ; a single string is sent with no more bytes than it needs.
     fn answer_plain(
         &mut self,
         sid: Sid,
@@ -456,7 +459,7 @@ impl Inner {
         reading: &Reading,
     ) -> Result<(), ConvertError> {
         let cid = self.cid(sid);
-        // What requests name the channel is in answers the client's number.
+        // Replies contain the client's channel number in the word where requests have the server's.
         let header = |bytes, count| Answer::Read { dbr, count, sid: Sid(cid.0), ioid }.header(bytes);
         if dbr != DbrType(0) || count != 1 {
             return self.outbox.push_value(dbr, count, reading, header);
@@ -497,7 +500,7 @@ impl Inner {
             return self.exceed(header);
         }
         self.subscriptions.insert(subscription, Subscription { sid, dbr, count });
-        // Bits beyond the four kinds of change never meet one.
+        // Bits beyond the four kinds of change never match.
         let mask = EventMask((mask & 0x0f) as u8);
         self.ask(Event::Subscribe { sid, dbr, count, mask, subscription });
     }
@@ -509,7 +512,7 @@ impl Inner {
         match self.subscriptions.find(subscription) {
             Some(Subscription { sid: of, dbr, count }) if of == sid => {
                 self.subscriptions.remove(subscription);
-                // rsrv answers with EVENT_ADD without payload and the channel in the status word.
+                // rsrv replies with EVENT_ADD without payload and the channel number in the status word.
                 let status = Eca(sid.0);
                 self.answer(|bytes| Answer::EventAdd { dbr, count, status, subscription }.encode(bytes));
                 self.events.push(Event::Cancel { sid, subscription });
@@ -521,12 +524,12 @@ impl Inner {
     fn create(&mut self, header: &Header, cid: Cid, minor: u32, payload: &[u8]) {
         self.has_channels = true;
         if minor < 4 {
-            return self.complain(header, Eca::DEFUNCT, "clients before version 4.4 are not served");
+            return self.complain(header, Eca::DEFUNCT, "clients before version 4.4 are not supported");
         }
         if !self.has_room_for(limit::CHANNEL_BYTES) {
             return self.exceed(header);
         }
-        // A name without its NUL, that is not UTF-8 or that is too long names no PV.
+        // No PV has a name that lacks its NUL, is not UTF-8 or is too long.
         match message::text(payload).and_then(|name| std::str::from_utf8(name).ok()) {
             Some(name) if name.len() <= limit::NAME_BYTES => self.ask(Event::Create { cid, name: name.to_owned() }),
             _ => self.answer(|bytes| Answer::CreateChFail { cid }.encode(bytes)),
@@ -547,13 +550,13 @@ impl Inner {
         self.events.push(Event::Clear { sid });
     }
 
-    /// Names count until the first channel; later ones are refused, as by rsrv.
+    /// Names are accepted until the first channel; later ones are rejected, the same as in rsrv.
     fn identify(&mut self, header: &Header, payload: &[u8], set: fn(&mut Inner, String)) {
         if self.has_channels {
-            return self.complain(header, Eca::INTERNAL, "names come before the first channel");
+            return self.complain(header, Eca::INTERNAL, "names must be sent before the first channel is created");
         }
         let Some(name) = message::text(payload).filter(|name| name.len() <= limit::IDENTITY_BYTES) else {
-            return self.complain(header, Eca::INTERNAL, "a name of more than 512 bytes, or without end");
+            return self.complain(header, Eca::INTERNAL, "name is longer than 512 bytes or not NUL-terminated");
         };
         set(self, String::from_utf8_lossy(name).into_owned());
         self.events.push(Event::Identity { user: self.user.clone(), host: self.host.clone() });

@@ -1,4 +1,4 @@
-//! Whose searches are answered when there are more than a server wants to answer.
+//! Selects the searches that are replied to when there are too many.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,11 +8,11 @@ use fodo_data::Now;
 
 use crate::limit;
 
-/// What the sources of searches have had of a server, and whether they may have more.
+/// Limits how many searches from each source a server processes.
 ///
-/// Time is cut into spans. In each a source has a share of its own, and all together have one. When that is used up,
-/// every source still has its equal part, and one datagram at least: whoever floods costs others nothing but the time
-/// to throw his datagrams away.
+/// Time is divided into spans. In each span every source has a share, and all sources together have a total. When the
+/// total is used up, every source still has an equal part of it, and one datagram at least. A source that floods the
+/// server therefore costs others only the time to drop its datagrams.
 #[derive(Debug)]
 pub struct Shares {
     source_bytes_max: usize,
@@ -20,12 +20,12 @@ pub struct Shares {
     since: Option<Instant>,
     had_bytes: usize,
     had_by_source: HashMap<IpAddr, usize>,
-    /// What those have had for whom there was no place any more.
+    /// Bytes used by sources that are not counted separately because the table is full.
     had_by_others: usize,
 }
 
 impl Shares {
-    /// So much for one source and for all of them, in a quarter of a second.
+    /// Creates limits in bytes for one source and for all sources together, in [`limit::SEARCH_SHARE`].
     pub fn new(source_bytes_max: usize, all_bytes_max: usize) -> Shares {
         Shares {
             source_bytes_max,
@@ -37,7 +37,7 @@ impl Shares {
         }
     }
 
-    /// Whether a datagram of so many bytes is to be looked at. Those that are not cost their source nothing.
+    /// Whether to process a datagram of this size. Rejected datagrams do not count against their source.
     pub fn admits(&mut self, source: IpAddr, n_bytes: usize, now: Now) -> bool {
         let is_over = |since: Instant| now.monotonic.saturating_duration_since(since) >= limit::SEARCH_SHARE;
         if self.since.is_none_or(is_over) {
@@ -81,7 +81,7 @@ mod tests {
         IpAddr::from((0x0a00_0000 + number).to_be_bytes())
     }
 
-    /// How many of so many datagrams each of these sources gets looked at, when they come in turns.
+    /// How many datagrams of each source are admitted, if `demands` gives the number from each and they arrive in turn.
     fn admitted(shares: &mut Shares, demands: &[(u32, usize)], now: Now) -> Vec<usize> {
         let n_rounds = demands.iter().map(|(_, n)| *n).max().unwrap_or(0);
         let mut admitted = vec![0; demands.len()];
@@ -122,7 +122,7 @@ mod tests {
 
         let n_admitted = (0..1_000_000).filter(|number| shares.admits(source(*number), DATAGRAM, now)).count();
 
-        // All there is, and a datagram for each that has a place.
+        // The total, and one datagram for each source in the table.
         assert!(n_admitted * DATAGRAM <= limit::SEARCH_ALL_BYTES + limit::SEARCH_SOURCES * limit::SEARCH_LEAST_BYTES);
         assert!(shares.had_by_source.len() <= limit::SEARCH_SOURCES);
     }

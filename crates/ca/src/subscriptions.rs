@@ -1,22 +1,22 @@
-//! The subscriptions of one circuit, found by their number, which the peer has chosen, and by their channel.
+//! The subscriptions of one circuit, by number, which the peer chooses, and by channel.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::dbr::DbrType;
 use crate::{Sid, SubscriptionId};
 
-/// How a subscription was asked for.
+/// The parameters of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscription {
-    /// Of which channel.
+    /// The channel.
     pub sid: Sid,
-    /// As which type.
+    /// The requested type.
     pub dbr: DbrType,
-    /// How many elements.
+    /// The requested element count.
     pub count: u32,
 }
 
-/// Subscriptions by number; those of a channel end together without a look at the others.
+/// Subscriptions by number. Removing those of a channel does not visit the others.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     by_id: HashMap<SubscriptionId, Subscription>,
@@ -24,7 +24,7 @@ pub struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Adds one, in the place of another with its number.
+    /// Inserts a subscription; replaces one with the same number.
     pub fn insert(&mut self, id: SubscriptionId, subscription: Subscription) {
         if let Some(before) = self.by_id.insert(id, subscription) {
             self.by_channel.remove(&(before.sid, id));
@@ -32,19 +32,19 @@ impl Subscriptions {
         self.by_channel.insert((subscription.sid, id));
     }
 
-    /// One by its number.
+    /// Finds a subscription by number.
     pub fn find(&self, id: SubscriptionId) -> Option<Subscription> {
         self.by_id.get(&id).copied()
     }
 
-    /// Takes one out.
+    /// Removes a subscription and returns it.
     pub fn remove(&mut self, id: SubscriptionId) -> Option<Subscription> {
         let subscription = self.by_id.remove(&id)?;
         self.by_channel.remove(&(subscription.sid, id));
         Some(subscription)
     }
 
-    /// Takes out all of a channel, and tells of each.
+    /// Removes all subscriptions of a channel and reports each.
     pub fn remove_channel(&mut self, sid: Sid, mut told: impl FnMut(SubscriptionId)) {
         let first = (sid, SubscriptionId(0));
         while let Some(&(of, id)) = self.by_channel.range(first..).next().filter(|(of, _)| *of == sid) {
@@ -54,7 +54,7 @@ impl Subscriptions {
         }
     }
 
-    /// How many there are.
+    /// The number of subscriptions.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }

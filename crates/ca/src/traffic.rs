@@ -1,7 +1,7 @@
-//! Search traffic as a bystander hears it: who asks for what, and what nobody answers.
+//! Monitors search traffic: which clients search for which names, and which names no server has.
 //!
-//! Answers go to whoever has asked and are not overheard, so this asks by itself for every name it
-//! hears of: once, and a few times more while nobody answers.
+//! Replies are sent to the searching client and are not visible to others. The monitor therefore searches itself for
+//! every name that it receives: once, and a few more times while no server replies.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -13,72 +13,72 @@ use crate::message::{self, Answer, Request};
 use crate::search::{Claim, Datagram, Searcher, each_message, is_endpoint, told_ip};
 use crate::{Cid, limit};
 
-/// What was heard so far.
+/// The traffic received so far.
 #[derive(Debug)]
 pub struct Traffic {
     searcher: Searcher,
     names: Vec<NameTraffic>,
     by_name: HashMap<String, Cid>,
     servers: Vec<ServerTraffic>,
-    /// Names that are asked for, by the moment when nobody is expected to answer any more.
+    /// Names being searched for, by the time when replies are no longer expected.
     awaited: VecDeque<(Instant, Cid)>,
     n_searches: u64,
     n_left_out: u64,
     claims: Vec<Claim>,
 }
 
-/// What was heard of one name.
+/// The traffic for one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameTraffic {
     /// The name.
     pub name: String,
-    /// How often clients have asked for it.
+    /// How many times clients have searched for it.
     pub n_asked: u64,
-    /// Those clients, in the order in which they were heard; the first 64.
+    /// The clients, in the order in which they were first received; at most 64.
     pub clients: Vec<ClientTraffic>,
-    /// Those who claim it, the first to answer first; more than one is a fault of the plant.
+    /// The servers that claim the name, in the order of their replies. More than one is a configuration error.
     pub servers: Vec<SocketAddr>,
-    /// Whether anybody has it.
+    /// Whether a server has the name.
     pub state: NameState,
     asked_at: Instant,
 }
 
-/// Whether anybody has a name; the comment says what it waits for.
+/// Whether a server has a name; the comment says what is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameState {
-    /// For the first server to answer.
+    /// A reply from the first server.
     Awaited,
-    /// For nothing: a server has it.
+    /// Nothing: a server has the name.
     Claimed,
-    /// For the next client that asks a while later: nobody has answered.
+    /// The next search by a client, some time later: no server has replied.
     Dead,
 }
 
-/// A client that asks for a name.
+/// A client that searches for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTraffic {
-    /// Where it asks from.
+    /// The address that it searches from.
     pub address: SocketAddr,
-    /// How often it has asked.
+    /// How many times it has searched.
     pub n_asked: u64,
     sequence: u32,
     heard_at: Instant,
 }
 
-/// A server whose beacons are heard.
+/// A server whose beacons are received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerTraffic {
-    /// Where its circuits are.
+    /// The address of its circuits.
     pub address: SocketAddr,
-    /// How many beacons were heard.
+    /// The number of beacons received.
     pub n_beacons: u64,
-    /// How often the beacons began anew: it was started again.
+    /// How many times the beacon count started again: the server was restarted.
     pub n_restarts: u64,
     beacon: u32,
 }
 
 impl Traffic {
-    /// Nothing was heard yet. `seed` varies the jitter between processes.
+    /// Creates a monitor without traffic. `seed` varies the jitter between processes.
     pub fn new(seed: u64) -> Traffic {
         Traffic {
             searcher: Searcher::new(seed),
@@ -92,37 +92,37 @@ impl Traffic {
         }
     }
 
-    /// Every name, in the order in which they were heard.
+    /// All names, in the order in which they were first received.
     pub fn names(&self) -> &[NameTraffic] {
         &self.names
     }
 
-    /// Every server whose beacons were heard, likewise.
+    /// All servers whose beacons were received, in the order of their first beacon.
     pub fn servers(&self) -> &[ServerTraffic] {
         &self.servers
     }
 
-    /// How many searches of others were heard.
+    /// The number of searches received from clients.
     pub fn n_searches(&self) -> u64 {
         self.n_searches
     }
 
-    /// How many of these are in no name, as there were too many names.
+    /// The number of searches not counted for any name, because there were too many names.
     pub fn n_left_out(&self) -> u64 {
         self.n_left_out
     }
 
-    /// Whether answers to a name are still awaited.
+    /// Whether replies for a name are still awaited.
     pub fn is_waiting(&self) -> bool {
         !self.awaited.is_empty()
     }
 
-    /// Asks for a name as if a client had.
+    /// Searches for a name as if a client had searched for it.
     pub fn ask(&mut self, name: &str, now: Now) {
         self.entry(name, now);
     }
 
-    /// Takes a datagram in that was sent to everybody: searches and beacons.
+    /// Processes a datagram sent to all hosts: searches and beacons.
     pub fn overheard(&mut self, from: SocketAddr, bytes: &[u8], now: Now) {
         let mut sequence_of_datagram = 0;
         each_message(bytes, |header, payload| {
@@ -140,7 +140,7 @@ impl Traffic {
         });
     }
 
-    /// Takes a datagram in that came to the asking socket: claims, and beacons from the repeater.
+    /// Processes a datagram received on the searching socket: claims, and beacons from the repeater.
     pub fn answered(&mut self, from: SocketAddr, bytes: &[u8], now: Now) {
         each_message(bytes, |header, _| self.beacon(from, Answer::from_header(header)));
         let mut claims = std::mem::take(&mut self.claims);
@@ -155,7 +155,7 @@ impl Traffic {
         self.claims = claims;
     }
 
-    /// Does what is due: `out` goes wherever searches go.
+    /// Performs actions that are due at `now`; the datagrams in `out` must be sent to the search addresses.
     pub fn tick(&mut self, now: Now, out: &mut Vec<Datagram>) {
         while let Some((_, cid)) = self.awaited.pop_front_if(|(until, _)| *until <= now.monotonic) {
             self.searcher.remove(cid);
@@ -168,7 +168,7 @@ impl Traffic {
         self.searcher.tick(now, out);
     }
 
-    /// The latest moment to call [`Traffic::tick`].
+    /// The latest time to call [`Traffic::tick`].
     pub fn deadline(&self) -> Option<Instant> {
         let until = self.awaited.front().map(|(until, _)| *until);
         [until, self.searcher.deadline()].into_iter().flatten().min()
@@ -183,7 +183,7 @@ impl Traffic {
         let heard_at = now.monotonic;
         let has_room = name.clients.len() < limit::TRAFFIC_CLIENTS;
         match name.clients.iter_mut().find(|client| client.address == from) {
-            // The same datagram by another way: clients send one to every address of their list.
+            // A copy of the same datagram by another route: clients send one to every address of their list.
             Some(client) if client.sequence == sequence && heard_at < client.heard_at + limit::TRAFFIC_DETOUR => {
                 return;
             }
@@ -200,7 +200,7 @@ impl Traffic {
         self.n_searches += 1;
     }
 
-    /// What is known of a name, which is asked for unless it was lately; `None` when there are too many.
+    /// The entry of a name; starts a search unless there was one recently. `None` if there are too many names.
     fn entry(&mut self, name: &str, now: Now) -> Option<&mut NameTraffic> {
         let (cid, is_due) = match self.by_name.get(name) {
             Some(&cid) => {
@@ -235,7 +235,7 @@ impl Traffic {
 
     fn beacon(&mut self, from: SocketAddr, answer: Answer) {
         let Answer::RsrvIsUp { port, beacon, address, .. } = answer else { return };
-        // The repeater puts the sender's address in; what comes straight from a server has none.
+        // The repeater fills in the sender's address; a beacon directly from a server contains none.
         let ip = told_ip(address).unwrap_or(from.ip());
         let address = SocketAddr::new(ip, u16::try_from(port).unwrap_or(0));
         if !is_endpoint(address) {
@@ -243,7 +243,7 @@ impl Traffic {
         }
         let has_room = self.servers.len() < limit::BEACON_SERVERS;
         match self.servers.iter_mut().find(|server| server.address == address) {
-            // By another way.
+            // A copy by another route.
             Some(server) if server.beacon == beacon => {}
             Some(server) => {
                 server.n_beacons += 1;
@@ -268,7 +268,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// What a client of its own sends for a name at a moment.
+    /// The search that a separate client sends for a name at this time.
     fn search(name: &str, now: Now) -> Vec<u8> {
         let mut searcher = Searcher::new(1);
         let mut out = Vec::new();
@@ -277,7 +277,7 @@ mod tests {
         out.remove(0).bytes
     }
 
-    /// Has the traffic ask, and servers at these ports answer what they have.
+    /// Lets the monitor search, and servers at these ports reply for the name in `serves`.
     fn answer(traffic: &mut Traffic, ports: &[u16], serves: &str, now: Now) {
         let (mut asked, mut answers) = (Vec::new(), Vec::new());
         traffic.tick(now, &mut asked);

@@ -1,5 +1,5 @@
 //! Payloads of types with metadata, byte by byte, as the structures of EPICS Base's `db_access.h` lay them out.
-#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+#![expect(clippy::unwrap_used, reason = "a panic reports the failure")]
 
 use fodo_ca::dbr::{DbrType, Level, decode, encode};
 use fodo_data::{Acknowledge, Alarm, Kind, Limits, Meta, Reading, Scalar, Severity, Status, Text, TimeStamp, Value};
@@ -59,7 +59,7 @@ fn a_label_is_cut_so_that_a_nul_ends_it() {
 }
 
 /// Units, then the limits in the order upper and lower display, alarm high, warning high, warning low, alarm low,
-/// upper and lower control; a precision comes before the units of floating point types.
+/// upper and lower control; a precision precedes the units of floating point types.
 #[test]
 fn limits_stand_in_their_order_in_the_kind_of_the_value() {
     let meta = Meta {

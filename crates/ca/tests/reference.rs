@@ -1,5 +1,5 @@
-//! The reference pages that are made from the tables in the code: they are compared, and written anew with
-//! `FODO_WRITE_REFERENCE=1`.
+//! Compares the reference pages that are generated from tables in the code with these tables.
+//! `FODO_WRITE_REFERENCE=1` regenerates the pages.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,19 +8,19 @@ use std::path::Path;
 use fodo_ca::eca::Eca;
 use fodo_ca::message::{Answer, MINOR_VERSION, Request, Row};
 
-/// Compares `text` with the page of that name, or writes it.
+/// Compares `text` with the page `name`, or writes the page.
 fn is_page(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
     if std::env::var_os("FODO_WRITE_REFERENCE").is_some() {
         std::fs::write(&path, text).expect("the page can be written");
     }
-    let page = std::fs::read_to_string(&path).expect("the page is there");
+    let page = std::fs::read_to_string(&path).expect("the page exists");
     let differs = page.lines().zip(text.lines()).find(|(page, made)| page != made);
-    assert!(page == text, "{name} is not what the code says; FODO_WRITE_REFERENCE=1 writes it anew: {differs:?}");
+    assert!(page == text, "{name} differs from the code: {differs:?}; regenerate it with FODO_WRITE_REFERENCE=1");
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut text = String::from("| command | message | words of its header | what for |\n|---|---|---|---|\n");
+    let mut text = String::from("| command | message | header words | purpose |\n|---|---|---|---|\n");
     for row in rows {
         let fields: Vec<String> = row.fields.iter().map(|(field, slot)| format!("`{slot}`: {field}")).collect();
         let purpose = row.purpose.concat().trim().replace('|', "\\|");
@@ -32,10 +32,11 @@ fn table(rows: &[Row]) -> String {
 #[test]
 fn the_page_of_messages_is_the_table_in_the_code() {
     let mut text = format!(
-        "# Messages of Channel Access\n\nProtocol 4.{MINOR_VERSION}. Every message has a header of 16 bytes, big-endian: `command`, `payload size`, \
-         `data_type`,\n`count` with 16 bits each, then `p1` and `p2` with 32. From 0xffff bytes or elements on, size is 0xffff, \
-         count 0, and both\nfollow behind with 32 bits each. Payloads are padded to 8 bytes. Words that are not named are 0.\n\n\
-         Made from `crates/ca/src/message.rs`, and compared with it by a test.\n"
+        "# Messages of Channel Access\n\nProtocol 4.{MINOR_VERSION}. Every message has a 16-byte big-endian header: `command`, `payload size`, \
+         `data_type`\nand `count` with 16 bits each, then `p1` and `p2` with 32 bits each. From 0xffff bytes or elements on, \
+         size is 0xffff and\ncount is 0, and both follow the header with 32 bits each. Payloads are padded to a multiple of \
+         8 bytes. Header words\nthat are not listed are 0.\n\n\
+         Generated from `crates/ca/src/message.rs`; a test compares this page with the code.\n"
     );
     let _ = write!(text, "\n## What clients send\n\n{}", table(Request::ROWS));
     let _ = write!(text, "\n## What servers send\n\n{}", table(Answer::ROWS));
@@ -46,9 +47,10 @@ fn the_page_of_messages_is_the_table_in_the_code() {
 #[test]
 fn the_page_of_status_codes_is_the_table_in_the_code() {
     let mut text = String::from(
-        "# Status codes of Channel Access\n\nWhat a server says of an operation, and what EPICS' tools print. The number on the wire is eight times the \
-         message\nplus the severity. Fodo passes on what a server says, unknown numbers too; which of them end a command with \
-         which exit\ncode: [exit codes](exit-codes.md).\n\nMade from `crates/ca/src/eca.rs`, and compared with it by a test.\n\n\
+        "# Status codes of Channel Access\n\nThe codes with which a server reports the result of an operation, and the texts that EPICS tools print. The \
+         number on the\nwire is eight times the message number plus the severity. Fodo passes on all codes, including unknown \
+         numbers.\n[Exit codes](exit-codes.md) lists the exit code of a command for each status.\n\n\
+         Generated from `crates/ca/src/eca.rs`; a test compares this page with the code.\n\n\
          | number | name | severity | text |\n|---|---|---|---|\n",
     );
     let severities = ["warning", "success", "error", "information", "severe", "", "fatal", ""];
@@ -60,7 +62,7 @@ fn the_page_of_status_codes_is_the_table_in_the_code() {
     is_page("status-codes.md", &text);
 }
 
-/// The names of the tests in the Rust sources below a folder.
+/// Collects the names of the tests in the Rust sources below a folder.
 fn tests_below(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).expect("the folder can be read").flatten() {
         let path = entry.path();
@@ -69,7 +71,7 @@ fn tests_below(folder: &Path, names: &mut BTreeSet<String>) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let source = std::fs::read_to_string(&path).expect("a source is text");
             let after_marks = source.split("#[test]\n").skip(1);
-            // Other attributes may stand between.
+            // There may be other attributes in between.
             let heads = after_marks.filter_map(|rest| rest.lines().find_map(|line| line.trim().strip_prefix("fn ")));
             let named = heads.filter_map(|head| head.split_once('('));
             names.extend(named.map(|(name, _)| name.to_owned()));
@@ -91,7 +93,7 @@ fn the_page_of_faults_names_tests_that_exist_and_all_that_are_named_after_a_row(
             panic!("five columns: {line}")
         };
         let names: Vec<&str> = named.split('`').skip(1).step_by(2).collect();
-        assert!(!names.is_empty() || named.trim() == "no test yet", "row {row} names no test and does not say so");
+        assert!(!names.is_empty() || named.trim() == "no test yet", "row {row} has neither a test nor \"no test yet\"");
         in_page.extend(names.into_iter().map(str::to_owned));
     }
 

@@ -1,8 +1,8 @@
-//! What libca and softIoc said to each other (`wire/*.txt`) is read, written and lived through by
-//! this crate as it was recorded.
+//! Replays recorded traffic between libca and softIoc (`wire/*.txt`): this crate must decode, encode and handle it as
+//! recorded.
 //!
-//! `WIRE_BLESS=1` writes the lines of meaning (`=`, `~`) anew; review them as code.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
+//! `WIRE_BLESS=1` rewrites the lines with the decoded messages (`=`, `~`); review them as code.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic reports the failure")]
 
 #[path = "wire/recording.rs"]
 mod recording;
@@ -19,7 +19,7 @@ use fodo_data::{EventMask, Kind, Meta, Now, Reading, Scalar, Value};
 
 use recording::{Line, Message, Recording, Way};
 
-/// A reading on one line: short arrays whole, long ones by their ends.
+/// A reading on one line: all elements of short arrays, the first and last of long ones.
 fn described(reading: &Reading) -> String {
     let shown = |scalar: Scalar| match &scalar {
         Scalar::Text(text) => format!("{text:?}"),
@@ -51,7 +51,7 @@ fn described(reading: &Reading) -> String {
     out
 }
 
-/// The type and the count of a message that carries a value.
+/// The type and count of a message that contains a value.
 fn value_of(way: Way, header: &Header) -> Option<(dbr::DbrType, u32)> {
     match (way, header.command) {
         (Way::ToServer, 4 | 19) | (Way::ToClient, 3 | 15) => {}
@@ -114,7 +114,7 @@ fn every_recorded_header_is_written_as_it_was_read() {
             header.encode(&mut again);
             let is_short = message.header.payload_bytes < 0xffff && message.header.count < 0xffff;
             if is_short && message.header_bytes.len() == EXTENDED_BYTES {
-                // rsrv keeps the long form that it made room for when there is less to send.
+                // rsrv allocates the extended header in advance and keeps it even if less is sent.
                 assert_eq!(Header::decode(&again).unwrap().0, message.header);
                 continue;
             }
@@ -124,14 +124,14 @@ fn every_recorded_header_is_written_as_it_was_read() {
     }
 }
 
-/// A payload without what rsrv leaves in places that mean nothing: its buffer holds older bytes
-/// behind the NUL of a text and in the padding (its bug, and the reason why ours are zeros).
+/// A payload with the bytes cleared that rsrv leaves undefined: after the NUL of a text and in padding, rsrv sends old
+/// contents of its buffer. This is a bug of rsrv, and the reason why this crate sends zeros.
 fn without_leaks(dbr: dbr::DbrType, count: u32, payload: &[u8]) -> Vec<u8> {
     let (offset, bytes) = dbr.layout().unwrap();
     let mut clean = payload.to_vec();
     let end = (offset + bytes * count as usize).min(clean.len());
     clean[end..].fill(0);
-    // The padding between head and value.
+    // The padding between metadata and value.
     let pads = match dbr.0 {
         11 => 4..5,
         13 => 4..8,
@@ -176,7 +176,7 @@ fn every_recorded_payload_is_written_as_it_was_read() {
             dbr::encode(dbr, count, &reading, &mut again).unwrap();
             let mut expected = without_leaks(dbr, count, &message.payload);
             if dbr.kind() == Some(Kind::Text) {
-                // A single text may come cut behind its NUL.
+                // A single text may be truncated after its NUL.
                 expected.resize(again.len(), 0);
             }
 
@@ -197,7 +197,7 @@ fn client_config() -> client::Config {
     }
 }
 
-/// Has the client do what libca did.
+/// Makes the client do what libca did.
 fn act(circuit: &mut client::Circuit, cids: &HashMap<Sid, Cid>, message: &Message, now: Now) {
     let payload = &message.payload;
     match Request::from_header(&message.header) {
@@ -217,22 +217,22 @@ fn act(circuit: &mut client::Circuit, cids: &HashMap<Sid, Cid>, message: &Messag
         }
         Request::EventCancel { dbr, count, sid, subscription } => circuit.cancel(sid, dbr, count, subscription),
         Request::ClearChannel { sid, .. } => circuit.clear(cids[&sid], sid),
-        // What a fresh circuit says by itself.
+        // A new circuit sends these without a request.
         Request::Version { .. } | Request::ClientName {} | Request::HostName {} => {}
-        request => panic!("libca says {request}"),
+        request => panic!("unexpected request from libca: {request}"),
     }
 }
 
-/// Where libca's bytes and ours rightly differ.
+/// Removes the differences between libca's bytes and this crate's that are intended.
 fn normal_request(message: &Message) -> Message {
     let mut message = message.clone();
     match message.header.command {
-        // A single text is written cut behind its NUL by libca, and whole here.
+        // libca truncates a single text after its NUL; this crate sends all 40 bytes.
         4 | 19 if message.header.data_type == 0 && message.header.count == 1 => message.resize(40),
         _ => {}
     }
     if message.header.command == 4 {
-        // The word is the channel's number in libca's puts without answer; servers do not read it.
+        // In puts without a reply, libca sends the channel's number in this word; servers ignore it.
         message.header.p2 = 0;
     }
     message
@@ -266,7 +266,7 @@ fn drain_server(circuit: &mut server::Circuit) -> Vec<u8> {
 
 const PIECES: [usize; 7] = [1, 2, 7, 16, 23, 1000, usize::MAX];
 
-/// The client's events when it hears the recorded server in pieces, and what it said.
+/// The events of a client that receives the recorded server's bytes in pieces, and the messages that it sent.
 fn client_life(recording: &Recording, piece: usize) -> (Vec<client::Event>, Vec<Message>) {
     let now = Now::for_test();
     let mut circuit = client::Circuit::new(&client_config(), now);
@@ -321,7 +321,7 @@ fn a_client_circuit_does_not_mind_how_the_stream_is_cut() {
 
         for piece in PIECES {
             let cut = client_life(&recording, piece);
-            // As text, in which a limit that is not a number equals itself.
+            // Compared as text, because NaN limits are not equal to themselves.
             assert!(format!("{cut:?}") == format!("{whole:?}"), "{name} in pieces of {piece}");
         }
     }
@@ -344,13 +344,13 @@ fn a_client_circuit_reads_all_that_a_server_says_at_its_end() {
     }
 }
 
-/// A server circuit that is given the recorded requests and, for answers, the recorded readings.
+/// A server circuit that receives the recorded requests and replies with the recorded readings.
 struct Replay<'a> {
     recording: &'a Recording,
     circuit: server::Circuit,
-    /// Recorded numbers of channels to ours.
+    /// Maps recorded channel numbers to those of this circuit.
     sids: HashMap<u32, Sid>,
-    /// Updates not sent yet.
+    /// Updates that are not sent yet.
     updates: Vec<Message>,
     events: Vec<server::Event>,
 }
@@ -377,7 +377,7 @@ impl Replay<'_> {
             }
             said.extend(drain_server(&mut replay.circuit));
         }
-        // Whether the circuit answers for itself at once or in its turn depends on what comes together.
+        // Whether the circuit replies immediately or in order depends on how the bytes are split.
         replay.events.retain(|event| !matches!(event, server::Event::Reply(_)));
         (replay.events, recording::messages(&said))
     }
@@ -390,7 +390,7 @@ impl Replay<'_> {
         message
     }
 
-    /// The recorded answer of `command` that `is_it`.
+    /// The recorded reply to `command` for which `is_it` is true.
     fn recorded(&self, command: u16, is_it: impl Fn(&Header) -> bool) -> Option<Message> {
         let answers = self.recording.said(Way::ToClient);
         answers.into_iter().find(|message| message.header.command == command && is_it(&message.header))
@@ -441,7 +441,7 @@ impl Replay<'_> {
         }
     }
 
-    /// What rsrv said, with our numbers of channels and its leaks gone, in an order of its own.
+    /// The messages from rsrv in canonical order, with renumbered channels and without undefined bytes.
     fn comparable(messages: Vec<Message>) -> Vec<Vec<u8>> {
         let mut sids = HashMap::new();
         let mut out: Vec<Vec<u8>> = Vec::new();
@@ -451,10 +451,10 @@ impl Replay<'_> {
                 18 => message.header.p2 = *sids.entry(message.header.p2).or_insert(n_channels),
                 12 => message.header.p1 = sids[&message.header.p1],
                 1 if message.payload.is_empty() => message.header.p1 = sids[&message.header.p1],
-                // The request within, with our numbers; the text is each server's own.
+                // The header of the rejected request, with renumbered channels. The text differs between servers.
                 11 => {
                     let (mut request, _) = Header::decode(&message.payload).unwrap();
-                    // libca writes a single text cut behind its NUL; ours does not know by how much.
+                    // libca truncates a single text after its NUL; this server does not know the original size.
                     request.payload_bytes = 0;
                     request.p1 = sids.get(&request.p1).copied().unwrap_or(request.p1);
                     message.resize(0);
@@ -474,7 +474,7 @@ impl Replay<'_> {
 
 #[test]
 fn a_server_circuit_answers_as_rsrv_did() {
-    // rsrv closes the circuit for each of these; here it ends only where the next message cannot be found.
+    // rsrv closes the circuit for each of these; this server closes it only if it cannot find the next message.
     const ENDS: [&str; 2] = ["end-command", "end-size"];
     let names = ["reads", "writes", "large", "oddities", "failures", "end-sid", "end-mask"];
     for name in names.into_iter().chain(ENDS) {
@@ -511,7 +511,7 @@ fn a_server_circuit_does_not_mind_how_the_stream_is_cut() {
     }
 }
 
-/// The kinds of what was recorded, so that a new capture cannot lose any of them.
+/// The kinds of recorded messages, so that a new capture cannot lose any of them.
 #[test]
 fn the_recordings_cover_what_the_field_says() {
     let mut commands = std::collections::BTreeSet::new();
@@ -522,7 +522,7 @@ fn the_recordings_cover_what_the_field_says() {
             if way == Way::ToClient && matches!(message.header.command, 3 | 15) {
                 types.insert(message.header.data_type);
             }
-            assert!(!matches!(message.header.command, 24 | 27), "not said by these programs");
+            assert!(!matches!(message.header.command, 24 | 27), "these programs do not send this command");
         }
         assert!(!recording.lines.iter().all(|line| !matches!(line, Line::Bytes(..))));
     }

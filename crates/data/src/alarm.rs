@@ -6,19 +6,19 @@ pub enum Severity {
     /// No alarm.
     #[default]
     None = 0,
-    /// Worth a look.
+    /// Needs attention, not urgently.
     Minor = 1,
-    /// Needs somebody.
+    /// Needs an operator's action.
     Major = 2,
     /// The value cannot be trusted.
     Invalid = 3,
 }
 
 impl Severity {
-    /// The names that the field prints: `NO_ALARM`, `MINOR`, `MAJOR`, `INVALID`.
+    /// The standard EPICS names: `NO_ALARM`, `MINOR`, `MAJOR`, `INVALID`.
     pub const NAMES: [&'static str; 4] = ["NO_ALARM", "MINOR", "MAJOR", "INVALID"];
 
-    /// The severity of a wire number; numbers beyond 3 count as invalid.
+    /// Converts a wire number; numbers above 3 become [`Severity::Invalid`].
     pub const fn from_code(code: u16) -> Severity {
         match code {
             0 => Severity::None,
@@ -40,7 +40,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Why there is an alarm: a number with a name. Unknown numbers survive and print as numbers.
+/// The reason for an alarm, as a number with a name. Unknown numbers are kept and printed as numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Status(pub u16);
 
@@ -49,7 +49,7 @@ macro_rules! statuses {
         impl Status {
             $(#[doc = concat!("`", $text, "`")] pub const $name: Status = Status($code);)*
 
-            /// The names in the order of their numbers, as the menu `menuAlarmStat` has them.
+            /// The names in numerical order, the same as in the menu `menuAlarmStat`.
             pub const NAMES: &'static [&'static str] = &[$($text),*];
         }
     };
@@ -89,12 +89,12 @@ impl fmt::Display for Status {
     }
 }
 
-/// Severity with its reason.
+/// An alarm severity and its reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Alarm {
     /// How bad.
     pub severity: Severity,
-    /// Why.
+    /// The reason.
     pub status: Status,
 }
 

@@ -1,20 +1,20 @@
-//! Numbers to text and back, and one kind to another, as the field's programs do it.
+//! Conversions between numbers and text, and from one kind to another, with the same results as EPICS Base.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{Array, Kind, Meta, Scalar, Text, Value};
 
-/// Why a value cannot become another kind.
+/// Why a value cannot be converted to another kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConvertError {
-    /// The text is not a number, or not a whole number where one is needed.
+    /// The text is not a number, or does not start with an integer where one is required.
     NotANumber(Text),
-    /// The number does not fit the kind.
+    /// The number is out of range for the kind.
     OutOfRange(Text),
-    /// The text names no state, and is no index of one.
+    /// The text is neither a state name nor a valid state index.
     NoSuchState(Text),
-    /// There is no element to convert.
+    /// The array has no element to convert.
     Empty,
 }
 
@@ -22,32 +22,33 @@ impl fmt::Display for ConvertError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConvertError::NotANumber(text) => write!(f, "\"{text}\" is not a number"),
-            ConvertError::OutOfRange(text) => write!(f, "{text} does not fit"),
-            ConvertError::NoSuchState(text) => write!(f, "\"{text}\" names no state"),
-            ConvertError::Empty => write!(f, "there is no element"),
+            ConvertError::OutOfRange(text) => write!(f, "{text} is out of range"),
+            ConvertError::NoSuchState(text) => write!(f, "\"{text}\" is not a valid state"),
+            ConvertError::Empty => write!(f, "the array is empty"),
         }
     }
 }
 
 impl std::error::Error for ConvertError {}
 
-/// A number with `precision` digits after the point, as servers of the field print it.
+/// Formats a number with `precision` digits after the point, the same as EPICS servers.
 ///
-/// Fixed notation up to 1e7 in magnitude, with at most three decimals up to 1e16, else scientific; so
-/// are all numbers with more than eight digits, right-aligned in seven columns more than these, and infinite ones.
-/// Halves round away from zero. A precision that makes no sense counts as 17.
+/// Fixed notation up to 1e7 in magnitude, and up to 1e16 with at most three decimals; scientific notation beyond, and
+/// always for a precision above 8. Scientific notation and infinite numbers are right-aligned to a width of seven
+/// more than `precision`. Halves round away from zero. A negative precision, or one above 17, counts as 17.
 /// Source: EPICS Base 7.0, cvtDoubleToString; compared with softIoc 7.0.10.
 pub fn format_f64(number: f64, precision: i16) -> String {
     format_real(number, precision, 7, 1e16)
 }
 
-/// As [`format_f64`], but scientific from 1e8 on, and then in one column less, as Base has it for this kind.
+/// The same as [`format_f64`], but scientific from 1e8 on, with a width of six more than `precision`, the same as Base.
 pub fn format_f32(number: f32, precision: i16) -> String {
     let number = f64::from(number);
     format_real(number, precision, 6, 1e8_f64.next_down())
 }
 
-/// `n_columns`: how many more than digits what is aligned has. `fixed_max`: from beyond this size on it is scientific.
+/// `n_columns`: width of right-aligned output beyond the number of digits. `fixed_max`: the largest magnitude in fixed
+/// notation.
 fn format_real(number: f64, precision: i16, n_columns: usize, fixed_max: f64) -> String {
     const DIGITS_MAX: u16 = 17;
     let digits = usize::from(u16::try_from(precision).map_or(DIGITS_MAX, |digits| digits.min(DIGITS_MAX)));
@@ -69,7 +70,7 @@ fn format_real(number: f64, precision: i16, n_columns: usize, fixed_max: f64) ->
     format_fixed(number, digits)
 }
 
-/// At most eight digits of a number up to 1e7, halves away from zero.
+/// Formats a number up to 1e7 with at most eight digits; halves round away from zero.
 fn format_fixed(number: f64, digits: usize) -> String {
     let places = 10_u64.pow(digits.min(8) as u32);
     let size = number.abs();
@@ -87,7 +88,7 @@ fn format_fixed(number: f64, digits: usize) -> String {
     if digits == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction:0digits$}") }
 }
 
-/// C's `%.*e`: at least two digits of exponent, with its sign.
+/// The same as C's `%.*e`: a signed exponent of at least two digits.
 fn format_exponent(number: f64, digits: usize) -> String {
     let text = format!("{number:.digits$e}");
     match text.split_once('e') {
@@ -102,10 +103,10 @@ fn format_exponent(number: f64, digits: usize) -> String {
     }
 }
 
-/// The number that a text starts with: decimal, hexadecimal (`0x`), `nan`, `inf`. What follows it,
-/// such as units, does not count. Empty text is 0.
+/// Parses the number at the start of a text: decimal, hexadecimal (`0x`), `nan` or `inf`. Anything after the number,
+/// such as units, is ignored. Empty text is 0.
 ///
-/// Source: EPICS Base 7.0, epicsParseDouble as dbConvert calls it; compared with softIoc 7.0.10.
+/// Source: EPICS Base 7.0, epicsParseDouble as called by dbConvert; compared with softIoc 7.0.10.
 pub fn parse_f64(text: &Text) -> Result<f64, ConvertError> {
     let string = text.to_str();
     if string.is_empty() {
@@ -114,8 +115,9 @@ pub fn parse_f64(text: &Text) -> Result<f64, ConvertError> {
     number_at_start(&string).map(|(number, _)| number)
 }
 
-/// The number that a text starts with, as in [`parse_f64`], and how many bytes it takes with the blanks before it.
-/// One that is too large or too small for all its digits is out of range.
+/// Parses the number at the start of a text by the rules of [`parse_f64`]. Also returns its length in bytes, including
+/// leading white space. A decimal number that overflows, or is smaller than the smallest normal number, is out of
+/// range.
 pub fn number_at_start(text: &str) -> Result<(f64, usize), ConvertError> {
     let trimmed = text.trim_start();
     let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
@@ -127,7 +129,7 @@ pub fn number_at_start(text: &str) -> Result<(f64, usize), ConvertError> {
     Ok((size.copysign(sign), text.len() - unsigned.len() + n_bytes))
 }
 
-/// `inf`, `infinity`, `nan` and `nan(...)`, in either case.
+/// Parses `inf`, `infinity`, `nan` and `nan(...)`, ignoring case.
 fn word_at_start(text: &str) -> Option<(f64, usize)> {
     let starts = |word: &str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
     let words = [("infinity", f64::INFINITY), ("inf", f64::INFINITY), ("nan", f64::NAN)];
@@ -158,7 +160,7 @@ fn digits_at_start(unsigned: &str, text: &str) -> Result<(f64, usize), ConvertEr
     Ok((size, digits.len()))
 }
 
-/// As [`parse_f64`]; what is too large or too small for the kind is out of range, as in Base.
+/// The same as [`parse_f64`]; as in Base, a number too large or too small for the kind is out of range.
 fn parse_f32(text: &Text) -> Result<f32, ConvertError> {
     let number = parse_f64(text)?;
     let is_too_small = number > 0.0 && number <= f32::MIN_POSITIVE.into();
@@ -166,7 +168,7 @@ fn parse_f32(text: &Text) -> Result<f32, ConvertError> {
     if is_too_small || is_too_large { Err(ConvertError::OutOfRange(text.clone())) } else { Ok(number as f32) }
 }
 
-/// The part of a text that is a decimal number with a point and an exponent.
+/// The leading part of a text that is a decimal number with an optional point and exponent.
 fn decimal(text: &str) -> &str {
     let bytes = text.as_bytes();
     let digits = |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
@@ -184,7 +186,8 @@ fn decimal(text: &str) -> &str {
     text.get(..length).unwrap_or_default()
 }
 
-/// The digits after `0x`, with a point and a binary exponent, as C's `strtod` takes them; and what follows them.
+/// Parses the digits after `0x`, with a point and a binary exponent, the same as C's `strtod`. Also returns the rest of
+/// the text.
 fn hexadecimal(text: &str) -> (f64, &str) {
     let (mut number, mut exponent, mut has_point) = (0.0, 0, false);
     let mut rest = text;
@@ -213,25 +216,25 @@ fn hexadecimal(text: &str) -> (f64, &str) {
     (number * f64::from(exponent).exp2(), rest)
 }
 
-/// The whole number that a text starts with: decimal, hexadecimal (`0x`) or octal (`0`). What follows
-/// it does not count, not even decimals. Empty text is 0.
+/// Parses the integer at the start of a text: decimal, hexadecimal (`0x`) or octal (`0`). Anything after it is ignored,
+/// including decimals. Empty text is 0.
 pub fn parse_i64(text: &Text) -> Result<i64, ConvertError> {
     let whole = parse_whole(text)?;
     i64::try_from(whole).map_err(|_| ConvertError::OutOfRange(text.clone()))
 }
 
-/// The whole number that a text starts with; a negative one wraps, as C's `strtoul` lets it.
+/// The same as [`parse_i64`], unsigned; negative values wrap, the same as in C's `strtoul`.
 pub fn parse_u64(text: &Text) -> Result<u64, ConvertError> {
     wrapped(parse_whole(text)?, u64::MAX).ok_or_else(|| ConvertError::OutOfRange(text.clone()))
 }
 
-/// A number for an unsigned kind whose greatest is `max`: as great a negative one wraps.
+/// Converts to an unsigned kind with maximum `max`; negative values down to `-max` wrap.
 fn wrapped(number: i128, max: u64) -> Option<u64> {
     let size = u64::try_from(number.unsigned_abs()).ok().filter(|size| *size <= max)?;
     Some(if number < 0 { size.wrapping_neg() & max } else { size })
 }
 
-/// The number at the start of a text, see [`whole_at_start`]; what follows it does not count. Empty text is 0.
+/// Parses the integer at the start of a text by the rules of [`whole_at_start`]. Empty text is 0.
 fn parse_whole(text: &Text) -> Result<i128, ConvertError> {
     let string = text.to_str();
     if string.is_empty() {
@@ -240,7 +243,8 @@ fn parse_whole(text: &Text) -> Result<i128, ConvertError> {
     whole_at_start(&string, text).map(|(number, _)| number)
 }
 
-/// The number at the start of `string`, and what follows it: C's `strtol` and `strtoul` with base 0.
+/// Parses the integer at the start of `string`, the same as C's `strtol` and `strtoul` with base 0. Also returns the
+/// rest.
 fn whole_at_start<'s>(string: &'s str, text: &Text) -> Result<(i128, &'s str), ConvertError> {
     let trimmed = string.trim_start();
     let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
@@ -248,7 +252,7 @@ fn whole_at_start<'s>(string: &'s str, text: &Text) -> Result<(i128, &'s str), C
     let prefixed = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")).filter(is_hexadecimal);
     let (base, digits) = match prefixed {
         Some(digits) => (16, digits),
-        // Of `0x` alone the 0 is the number.
+        // In `0x` without digits, the 0 is the number.
         None if unsigned.starts_with('0') => (8, unsigned),
         None => (10, unsigned),
     };
@@ -281,7 +285,7 @@ macro_rules! number_to {
 }
 
 impl Scalar {
-    /// As a floating point number; a text is parsed.
+    /// Converts to a floating point number; texts are parsed.
     pub fn to_f64(&self) -> Result<f64, ConvertError> {
         match self {
             Scalar::Text(text) => parse_f64(text),
@@ -289,7 +293,7 @@ impl Scalar {
         }
     }
 
-    /// As text: numbers by `meta`'s precision, enums by its labels.
+    /// Converts to text: numbers with `meta`'s precision, enums with its labels.
     pub fn to_text(&self, meta: Option<&Meta>) -> Text {
         match self {
             Scalar::Text(text) => text.clone(),
@@ -303,8 +307,9 @@ impl Scalar {
         }
     }
 
-    /// As another kind. Floating point numbers are cut towards zero; one that is out of range becomes what softIoc on x86-64
-    /// makes of it. Whole numbers wrap, as C's casts do; texts are parsed, and name states of `meta` for enums.
+    /// Converts to another kind. Floating point numbers are truncated towards zero; out-of-range ones become the same
+    /// as in softIoc on x86-64. Integers wrap, as in C casts. Texts are parsed; for enums they may be state names of
+    /// `meta`.
     pub fn to_kind(&self, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, ConvertError> {
         if self.kind() == kind {
             return Ok(self.clone());
@@ -327,10 +332,10 @@ fn cast(number: &Scalar, kind: Kind) -> Scalar {
     }
 }
 
-/// A floating point number as another kind, cut towards zero: through 32 bits for short kinds, so that -1 becomes all bits.
+/// Truncates a floating point number towards zero, through 32 bits for short kinds, so that -1 becomes all ones.
 ///
-/// What the C language leaves open is as the instructions of x86-64 have it, so that values are those of softIoc there on every
-/// processor: out of range and NaN are the most negative number of the kind that the cast goes through.
+/// Where C leaves the result undefined, this does what x86-64 instructions do, so that results equal those of softIoc
+/// there on every processor: out-of-range numbers and NaN become the most negative number of the intermediate kind.
 ///
 /// Source: EPICS Base 7.0, dbConvert and epicsConvertDoubleToFloat; compared with softIoc 7.0.10.
 fn cut(number: f64, kind: Kind) -> Scalar {
@@ -373,7 +378,7 @@ fn wrap(number: &Scalar, kind: Kind) -> Scalar {
     }
 }
 
-/// How many digits after the point a number has as a text.
+/// The number of digits after the point when converting to text.
 fn digits(meta: Option<&Meta>) -> i16 {
     meta.map_or(0, |meta| meta.text_digits.unwrap_or(meta.precision))
 }
@@ -399,7 +404,7 @@ fn text_to_kind(text: &Text, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, 
         Kind::I64 => signed!(I64, i64),
         Kind::U8 => unsigned!(U8, u8),
         Kind::U16 => unsigned!(U16, u16),
-        // For this one, and no other, Base takes decimals and exponents.
+        // Base accepts decimals and exponents for this kind only.
         Kind::U32 if is_decimal(text) => cut(parse_f64(text)?, kind),
         Kind::U32 => unsigned!(U32, u32),
         Kind::U64 => unsigned!(U64, u64),
@@ -408,7 +413,7 @@ fn text_to_kind(text: &Text, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, 
     })
 }
 
-/// Whether a text is a number with decimals or an exponent, or one that is not whole at all.
+/// Whether a text is a number with decimals or an exponent, or is not an integer at all.
 fn is_decimal(text: &Text) -> bool {
     let string = text.to_str();
     let trimmed = string.trim_start();
@@ -417,7 +422,8 @@ fn is_decimal(text: &Text) -> bool {
     after.starts_with(['.', 'e', 'E']) || (after.len() == unsigned.len() && !after.is_empty())
 }
 
-/// The state that a text names, or whose number it is: decimal, hexadecimal (`0x`) or octal (`0`), and nothing else.
+/// The index of a state from its name or number. A number is decimal, hexadecimal (`0x`) or octal (`0`), without
+/// trailing text.
 ///
 /// Source: EPICS Base 7.0, putStringEnum and putStringMenu; compared with softIoc 7.0.10.
 fn state(text: &Text, meta: Option<&Meta>) -> Result<u16, ConvertError> {
@@ -433,7 +439,7 @@ fn state(text: &Text, meta: Option<&Meta>) -> Result<u16, ConvertError> {
 }
 
 impl Array {
-    /// Every element as another kind, under the rules of [`Scalar::to_kind`]; no copy for the same.
+    /// Converts every element by the rules of [`Scalar::to_kind`]; does not copy if the kind is the same.
     pub fn to_kind(&self, kind: Kind, meta: Option<&Meta>) -> Result<Array, ConvertError> {
         if self.kind() == kind {
             return Ok(self.clone());
@@ -445,7 +451,7 @@ impl Array {
                     match self.scalar(index).map(|scalar| scalar.to_kind(kind, meta)) {
                         Some(Ok(Scalar::$variant(element))) => elements.push(element),
                         Some(Err(error)) => return Err(error),
-                        _ => unreachable!("to_kind gives the kind it was asked for"),
+                        _ => unreachable!("to_kind returns the requested kind"),
                     }
                 }
                 Array::$variant(Arc::new(elements))
@@ -469,12 +475,12 @@ impl Array {
 }
 
 impl Value {
-    /// The first element as a floating point number; a text is parsed. Fails for an empty array.
+    /// Converts the first element to a floating point number; texts are parsed. Fails for an empty array.
     pub fn to_f64(&self) -> Result<f64, ConvertError> {
         self.first().ok_or(ConvertError::Empty)?.to_f64()
     }
 
-    /// Every element as another kind, under the rules of [`Scalar::to_kind`].
+    /// Converts every element by the rules of [`Scalar::to_kind`].
     pub fn to_kind(&self, kind: Kind, meta: Option<&Meta>) -> Result<Value, ConvertError> {
         Ok(match self {
             Value::Scalar(scalar) => Value::Scalar(scalar.to_kind(kind, meta)?),
@@ -568,7 +574,7 @@ mod tests {
         assert_eq!(format_f64(12345.678, 9), " 1.234567800e+04");
     }
 
-    /// Rows captured from softIoc 7.0.10: a text put to a field of each kind, and what it became.
+    /// Rows captured from softIoc 7.0.10: a text written to a field of each kind, and the result.
     #[test]
     fn texts_become_numbers_as_in_softioc() {
         let put =

@@ -1,6 +1,6 @@
-//! What a value is: scalar, array, enum, alarm, time stamp, limits.
+//! Value types: scalars, arrays, enums, alarms, time stamps and limits.
 //!
-//! Every other crate speaks these words. Nothing here does IO, and nothing here knows a protocol.
+//! All other crates use these types. This crate does no IO and contains no protocol.
 #![forbid(unsafe_code)]
 
 mod alarm;

@@ -9,35 +9,35 @@ pub struct Limits {
     pub high: f64,
 }
 
-/// What a value means: units, precision, limits, the names of states. Changes rarely.
+/// Metadata of a value: units, precision, limits and state names. Changes rarely.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
     /// Engineering units; empty when there are none.
     pub units: Text,
-    /// Digits after the decimal point to show.
+    /// Digits to show after the decimal point.
     pub precision: i16,
-    /// Digits after the decimal point of numbers as texts, where these are not as many as `precision` says.
+    /// Digits after the decimal point when a number is converted to text, where this differs from `precision`.
     pub text_digits: Option<i16>,
-    /// What a display should span (HOPR, LOPR).
+    /// The display range (HOPR, LOPR).
     pub display: Limits,
-    /// Where a major alarm starts (HIHI, LOLO).
+    /// The limits beyond which a major alarm is raised (HIHI, LOLO).
     pub alarm: Limits,
-    /// Where a minor alarm starts (HIGH, LOW).
+    /// The limits beyond which a minor alarm is raised (HIGH, LOW).
     pub warning: Limits,
-    /// What a put may set (DRVH, DRVL where the record has them).
+    /// The range that a put may set (DRVH, DRVL where the record has them).
     pub control: Limits,
     /// The names of an enum's states, in order; empty for other kinds.
     pub labels: Vec<Text>,
-    /// What a state without a label is called; `None`: by its number.
+    /// The text for a state without a label; `None`: the state's number.
     pub unlabelled: Option<Text>,
-    /// The state of alarm acknowledgement; only when it was asked for.
+    /// The state of alarm acknowledgement; `None` unless requested.
     pub acknowledge: Option<Acknowledge>,
 }
 
 /// The state of alarm acknowledgement of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledge {
-    /// Whether an alarm that has gone by itself still wants to be acknowledged (ACKT).
+    /// Whether an alarm must be acknowledged even after it has cleared (ACKT).
     pub transient: bool,
     /// The highest severity not yet acknowledged (ACKS).
     pub severity: Severity,

@@ -3,27 +3,27 @@ use std::sync::Arc;
 
 use crate::{Alarm, Meta, TimeStamp, Value};
 
-/// A value with what belongs to it, as one consistent whole.
+/// A value with its alarm, time stamp and metadata, consistent with each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// The value.
     pub value: Value,
-    /// Its alarm; none when the request did not ask for it.
+    /// The alarm; no alarm if the request did not include it.
     pub alarm: Alarm,
-    /// When it was taken; [`TimeStamp::NEVER`] when the request did not ask for it.
+    /// When the value was read; [`TimeStamp::NEVER`] if the request did not include it.
     pub time: TimeStamp,
-    /// Units, limits and labels, when asked for.
+    /// Units, limits and labels; `None` unless requested.
     pub meta: Option<Arc<Meta>>,
 }
 
 impl Reading {
-    /// A bare value: no alarm, no time, no meta.
+    /// A value with no alarm, no time stamp and no metadata.
     pub fn bare(value: Value) -> Reading {
         Reading { value, alarm: Alarm::default(), time: TimeStamp::NEVER, meta: None }
     }
 }
 
-/// Which kinds of change a post stands for, and which a subscription wants to hear of.
+/// The kinds of change that an update reports, or that a subscription selects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EventMask(pub u8);
 
@@ -36,15 +36,15 @@ impl EventMask {
     pub const ALARM: EventMask = EventMask(4);
     /// Units, limits, precision or labels changed.
     pub const PROPERTY: EventMask = EventMask(8);
-    /// Nothing.
+    /// No kind of change.
     pub const NONE: EventMask = EventMask(0);
 
-    /// Whether both have a kind in common.
+    /// Whether the two masks have at least one kind in common.
     pub const fn meets(self, other: EventMask) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether it names nothing at all.
+    /// Whether the mask contains no kind.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

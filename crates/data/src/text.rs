@@ -2,9 +2,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// A string as it stands on the wire: bytes that are UTF-8 in most plants and Latin-1 in old ones.
+/// A string as transferred on the wire: UTF-8 bytes at most sites, Latin-1 at old ones.
 ///
-/// Keeping the bytes means that what was read can be written back unchanged. Cloning is cheap.
+/// Keeping the bytes lets a client write back unchanged what it read. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(Option<Arc<[u8]>>);
 
@@ -12,7 +12,7 @@ impl Text {
     /// The empty text; costs no allocation.
     pub const EMPTY: Text = Text(None);
 
-    /// A text of these bytes, up to the first NUL.
+    /// Creates a text from the bytes before the first NUL.
     pub fn from_bytes(bytes: &[u8]) -> Text {
         let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
         match &bytes[..end] {
@@ -21,12 +21,12 @@ impl Text {
         }
     }
 
-    /// The bytes, without a NUL.
+    /// The bytes, without the terminating NUL.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// The characters: UTF-8 where the bytes are valid UTF-8, else Latin-1.
+    /// The characters: UTF-8 if the bytes are valid UTF-8, otherwise Latin-1.
     pub fn to_str(&self) -> Cow<'_, str> {
         match std::str::from_utf8(self.as_bytes()) {
             Ok(text) => Cow::Borrowed(text),
@@ -39,7 +39,7 @@ impl Text {
         self.as_bytes().len()
     }
 
-    /// Whether there is not a single byte.
+    /// Whether the text has no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

@@ -4,25 +4,25 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Seconds from the POSIX epoch (1970-01-01) to the EPICS epoch (1990-01-01), both UTC.
 pub const EPICS_EPOCH_UNIX_S: i64 = 631_152_000;
 
-/// A moment in UTC with a resolution of a nanosecond. Delivered as it came, plausible or not.
+/// A time in UTC with nanosecond resolution. Received time stamps are delivered unchanged, even implausible ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeStamp {
-    /// Seconds since 1970-01-01 UTC, may be negative.
+    /// Seconds since 1970-01-01 UTC; may be negative.
     pub unix_s: i64,
-    /// Nanoseconds of that second.
+    /// Nanoseconds within that second.
     pub nanos: u32,
 }
 
 impl TimeStamp {
-    /// The start of the EPICS epoch, which the field reads as "never": 1990-01-01 00:00 UTC.
+    /// The start of the EPICS epoch, which EPICS programs interpret as "never": 1990-01-01 00:00 UTC.
     pub const NEVER: TimeStamp = TimeStamp { unix_s: EPICS_EPOCH_UNIX_S, nanos: 0 };
 
-    /// From seconds and nanoseconds past the EPICS epoch.
+    /// Converts from seconds and nanoseconds past the EPICS epoch.
     pub const fn from_epics(seconds: u32, nanos: u32) -> TimeStamp {
         TimeStamp { unix_s: EPICS_EPOCH_UNIX_S + seconds as i64, nanos }
     }
 
-    /// Seconds past the EPICS epoch; moments outside its 136 years wrap, as the field's 32 bits do.
+    /// Seconds past the EPICS epoch. Times outside its 136 years wrap, as 32-bit seconds do in EPICS.
     pub const fn epics_seconds(self) -> u32 {
         (self.unix_s - EPICS_EPOCH_UNIX_S) as u32
     }
@@ -62,17 +62,17 @@ impl Add<Duration> for TimeStamp {
     }
 }
 
-/// The present as a machine is told it: deadlines use the first clock, records the second.
+/// The current time as passed to the state machines. Deadlines use the monotonic clock, records the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Never steps.
+    /// The monotonic clock; never steps.
     pub monotonic: Instant,
-    /// What a wall clock in UTC shows; may step.
+    /// The wall clock in UTC; may step.
     pub wall: TimeStamp,
 }
 
 impl Now {
-    /// A present for tests and simulations, which then advance it by adding durations.
+    /// A start time for tests and simulations, which advance it by adding durations.
     pub fn for_test() -> Now {
         Now { monotonic: Instant::now(), wall: TimeStamp { unix_s: 1_800_000_000, nanos: 0 } }
     }

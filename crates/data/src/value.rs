@@ -16,7 +16,7 @@ macro_rules! kinds {
             $(#[doc = $what] $kind($rust),)*
         }
 
-        /// Any number of elements of one kind. Cloning shares the elements.
+        /// Zero or more elements of one kind. Cloning shares the elements.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Array {
             $(#[doc = $what] $kind(Arc<Vec<$rust>>),)*
@@ -30,7 +30,7 @@ macro_rules! kinds {
         }
 
         impl Array {
-            /// No element of a kind.
+            /// An array of `kind` without elements.
             pub fn empty(kind: Kind) -> Array {
                 match kind { $(Kind::$kind => Array::$kind(Arc::default()),)* }
             }
@@ -40,7 +40,7 @@ macro_rules! kinds {
                 match self { $(Array::$kind(_) => Kind::$kind,)* }
             }
 
-            /// How many elements.
+            /// The number of elements.
             pub fn len(&self) -> usize {
                 match self { $(Array::$kind(elements) => elements.len(),)* }
             }
@@ -50,7 +50,7 @@ macro_rules! kinds {
                 match self { $(Array::$kind(elements) => elements.get(index).cloned().map(Scalar::$kind),)* }
             }
 
-            /// The first `n` elements; the whole array when it is no longer.
+            /// The first `n` elements, or the whole array if it has at most `n`.
             pub fn truncated(&self, n: usize) -> Array {
                 if n >= self.len() {
                     return self.clone();
@@ -58,7 +58,7 @@ macro_rules! kinds {
                 match self { $(Array::$kind(elements) => Array::$kind(Arc::new(elements[..n].to_vec())),)* }
             }
 
-            /// Every `step`th element from `start` on, at most `n`; fewer when the array ends before.
+            /// Every `step`th element from `start` on, at most `n`; fewer if the array ends first.
             pub fn strided(&self, start: usize, step: usize, n: usize) -> Array {
                 match self {
                     $(Array::$kind(elements) => {
@@ -70,7 +70,7 @@ macro_rules! kinds {
         }
 
         impl Array {
-            /// The elements after the first `n`; none when it has no more.
+            /// The elements after the first `n`; empty if there are none.
             pub fn skipped(&self, n: usize) -> Array {
                 match self {
                     $(Array::$kind(elements) => Array::$kind(Arc::new(elements.iter().skip(n).cloned().collect())),)*
@@ -102,7 +102,7 @@ kinds! {
 }
 
 impl Array {
-    /// Whether there is no element.
+    /// Whether the array is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -113,7 +113,7 @@ impl Array {
 pub enum Value {
     /// One element.
     Scalar(Scalar),
-    /// Any number of elements, also none or one.
+    /// Zero or more elements.
     Array(Array),
 }
 
@@ -126,7 +126,7 @@ impl Value {
         }
     }
 
-    /// How many elements; 1 for a scalar.
+    /// The number of elements; 1 for a scalar.
     pub fn len(&self) -> usize {
         match self {
             Value::Scalar(_) => 1,
@@ -134,7 +134,7 @@ impl Value {
         }
     }
 
-    /// Whether it is an array without elements.
+    /// Whether the value is an array without elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -147,7 +147,7 @@ impl Value {
         }
     }
 
-    /// Bytes of its elements in memory, the characters of texts included.
+    /// The size of the elements in memory in bytes, including the characters of texts.
     pub fn n_bytes(&self) -> usize {
         let each = match self.kind() {
             Kind::I8 | Kind::U8 => 1,
@@ -165,13 +165,13 @@ impl Value {
         each * self.len()
     }
 
-    /// A text as characters with a NUL behind: a long string, for an array of characters or a field whose name has a `$`
-    /// behind.
+    /// A long string: the text's bytes with a terminating NUL, for a character array or a field name with a trailing
+    /// `$`.
     pub fn characters(text: &str) -> Value {
         Value::Array(Array::U8(Arc::new(text.bytes().chain([0]).collect())))
     }
 
-    /// The text that characters hold up to their NUL, as a long string does; `None` when the elements are no characters.
+    /// The text of a long string: the characters before the first NUL. `None` if the elements are not characters.
     pub fn long_text(&self) -> Option<Text> {
         match self {
             Value::Scalar(Scalar::U8(byte)) => Some(Text::from_bytes(&[*byte])),

@@ -1,4 +1,4 @@
-//! Numbers to text, text to numbers, and one kind to another, at the places where the rule changes.
+//! Conversions between numbers and text and between kinds, at the values where the rule changes.
 
 use fodo_data::{
     Array, ConvertError, Kind, Meta, Scalar, Text, Value, format_f32, format_f64, parse_f64, parse_i64, parse_u64,
@@ -88,7 +88,7 @@ fn a_scalar_prints_by_its_precision_or_its_label() {
     assert_eq!(Scalar::Text("as it is".into()).to_text(None), "as it is".into());
 }
 
-/// A number of every kind, as a number of every kind: what fits is kept, integers wrap, fractions are cut.
+/// Converts a number of every kind to every kind: values in range are kept, integers wrap, fractions are truncated.
 #[test]
 fn every_kind_of_number_converts_to_every_other() {
     let kinds =

@@ -1,9 +1,9 @@
-//! What is kept of a name that is looked for.
+//! The state of a name being searched for.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What has the name of a PV.
+/// An object with a PV name.
 pub trait Named {
     /// The name.
     fn name(&self) -> &str;
@@ -21,14 +21,14 @@ impl<T: Named + ?Sized> Named for Arc<T> {
     }
 }
 
-/// A name that is looked for.
+/// A name being searched for.
 #[derive(Debug)]
 pub(super) struct Name<N> {
     pub(super) of: N,
-    /// The moment of the next search.
+    /// The time of the next search.
     pub(super) at: Instant,
     period_ms: u32,
-    /// Its server was lost: it is searched for more often than a name that no server has had.
+    /// The server was lost: the name is searched for more often than a name that no server has had.
     pub(super) is_lost: bool,
 }
 
@@ -39,12 +39,12 @@ impl<N> Name<N> {
         name
     }
 
-    /// What passes until the one behind it.
+    /// The time from the next search to the one after it.
     pub(super) fn period(&self) -> Duration {
         Duration::from_millis(u64::from(self.period_ms))
     }
 
-    /// To the millisecond: there may be a million of these.
+    /// Stored in milliseconds to save memory: there may be a million names.
     pub(super) fn set_period(&mut self, period: Duration) {
         self.period_ms = u32::try_from(period.as_millis()).unwrap_or(u32::MAX);
     }

@@ -1,46 +1,46 @@
-//! The words in which a circuit tells what its client asks.
+//! The events by which a circuit reports its client's requests.
 
 use fodo_data::{EventMask, Value};
 
 use crate::dbr::DbrType;
 use crate::{Cid, Ioid, Sid, SubscriptionId};
 
-/// How a server treats a circuit.
+/// Configuration of a circuit.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Largest payload that is accepted, in bytes.
+    /// Largest accepted payload, in bytes.
     pub payload_bytes_max: usize,
 }
 
-/// What the client asks. Every `sid` was checked to be a channel of this circuit.
+/// A client's request. Every `sid` is valid: it is a channel of this circuit.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the variants and the types of their fields say it")]
+#[expect(missing_docs, reason = "the variants and the types of their fields document it")]
 pub enum Event {
-    /// Who the client says it is; either part may come again before the first channel.
+    /// The client's user and host names; may be sent again before the first channel.
     Identity { user: String, host: String },
-    /// A name is asked for, as of a name server: answer with [`Circuit::searched`].
+    /// A search for a name, as sent to a name server: reply with [`super::Circuit::searched`].
     Search { asked: Asked, name: String },
-    /// A channel is asked for: answer with [`Circuit::created`] or [`Circuit::create_failed`].
+    /// A request for a channel: reply with [`super::Circuit::created`] or [`super::Circuit::create_failed`].
     Create { cid: Cid, name: String },
-    /// A value is asked for: answer with [`Circuit::read_done`].
+    /// A request for a value: reply with [`super::Circuit::read_done`].
     Read { sid: Sid, dbr: DbrType, count: u32, reply: ReadReply },
-    /// A put: answer with [`Circuit::write_done`], at once or later; without an `ioid` only failures are told.
+    /// A put: reply with [`super::Circuit::write_done`], now or later; without an `ioid` only failures are sent.
     Write { sid: Sid, dbr: DbrType, value: Value, ioid: Option<Ioid> },
-    /// A subscription: answer with a first [`Circuit::update`].
+    /// A new subscription: reply with a first [`super::Circuit::update`].
     Subscribe { sid: Sid, dbr: DbrType, count: u32, mask: EventMask, subscription: SubscriptionId },
-    /// A subscription ends, by itself or with its channel; the circuit has already confirmed it.
+    /// A subscription ended, by request or with its channel; the circuit has already confirmed it.
     Cancel { sid: Sid, subscription: SubscriptionId },
-    /// A channel is given up, its subscriptions before it; the circuit has already confirmed it.
+    /// A channel was cleared, after its subscriptions; the circuit has already confirmed it.
     Clear { sid: Sid },
-    /// Answers of the circuit itself to requests behind those above: for [`super::Circuit::reply`] in their turn.
+    /// Replies of the circuit itself to requests after those above: pass to [`super::Circuit::reply`] in order.
     Reply(Vec<u8>),
-    /// A put was refused before its value arrived; the circuit has told the client, and drops the payload.
+    /// A put was rejected before its value arrived. The circuit has notified the client and drops the payload.
     Drained(Drained),
-    /// The circuit is to be closed once what is ready has been sent; nothing follows.
+    /// The circuit must be closed once the ready bytes are sent; no further events follow.
     Closed(Closed),
 }
 
-/// A search as its answer refers to it.
+/// The fields of a search that its reply repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     pub(super) reply: u16,
@@ -49,7 +49,7 @@ pub struct Asked {
     pub(super) again: u32,
 }
 
-/// To which message a value is the answer.
+/// The message to which a value is the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadReply {
     /// READ_NOTIFY, with its number.
@@ -61,19 +61,19 @@ pub enum ReadReply {
 /// Why the payload of a put is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// The client may not write to the channel.
+    /// The client has no write access to the channel.
     NoAccess,
-    /// The value needs more memory than [`super::Circuit::set_arriving_bytes_max`] leaves.
+    /// The value needs more memory than [`super::Circuit::set_arriving_bytes_max`] allows.
     NoRoom,
 }
 
-/// Why a circuit is closed from our side.
+/// Why a circuit is closed from this side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The client's bytes cannot be read on.
+    /// The client's bytes cannot be parsed any further.
     Malformed(&'static str),
-    /// The client broke a rule of the protocol.
+    /// The client violated the protocol.
     Misbehaved(&'static str),
-    /// The client holds more than it may.
+    /// The client exceeded its memory limit.
     Exceeded(&'static str),
 }

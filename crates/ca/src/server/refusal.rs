@@ -1,4 +1,4 @@
-//! What a client is told when it does not get what it asks for.
+//! Replies to requests that fail.
 
 use super::{Drained, Event, Inner, complaint};
 use crate::dbr::DbrType;
@@ -7,9 +7,9 @@ use crate::message::{self, Answer, Header, Request};
 use crate::{Ioid, Sid, SubscriptionId, limit};
 
 impl Inner {
-    /// Says what was wrong with a request, with its header and a text.
+    /// Sends an ERROR about a request, with its header and a text.
     pub(super) fn complain(&mut self, request: &Header, status: Eca, text: &str) {
-        // Only some requests name a channel in that word.
+        // Only these requests have a channel number in that word.
         let sid = match Request::from_header(request) {
             Request::EventAdd { sid, .. } | Request::EventCancel { sid, .. } | Request::ClearChannel { sid, .. } => sid,
             Request::Read { sid, .. } | Request::ReadNotify { sid, .. } => sid,
@@ -20,7 +20,8 @@ impl Inner {
         self.answer(|bytes| complaint(request, cid, status, text, bytes));
     }
 
-    /// Says why there is no value. Zeros stand in its place, as from rsrv, unless they were many.
+    /// Replies that there is no value. Zeros are sent in its place, the same as by rsrv, unless they exceed
+    /// [`limit::REFUSAL_BYTES`].
     pub(super) fn refuse_read(&mut self, dbr: DbrType, count: u32, ioid: Ioid, status: Eca) {
         let zeros = dbr.payload_bytes(count).map_or(0, message::padded);
         let (zeros, count) = if zeros <= limit::REFUSAL_BYTES { (zeros, count) } else { (0, 0) };
@@ -30,12 +31,12 @@ impl Inner {
         });
     }
 
-    /// Says that a subscription has no value for now; further updates may follow.
+    /// Reports that a subscription has no value at present; further updates may follow.
     pub(super) fn refuse_update(&mut self, dbr: DbrType, count: u32, subscription: SubscriptionId, status: Eca) {
         let zeros = dbr.payload_bytes(count).map_or(0, message::padded);
         let (zeros, count) = match zeros {
             1..=limit::REFUSAL_BYTES => (zeros, count),
-            // Without a payload it would read as the end of the subscription.
+            // An empty payload would mean the end of the subscription.
             _ => (dbr.payload_bytes(1).map_or(8, message::padded), 1),
         };
         self.outbox.push(|bytes| {
@@ -44,7 +45,7 @@ impl Inner {
         });
     }
 
-    /// Refuses a put whose payload is dropped, and reports that.
+    /// Rejects a put whose payload is dropped, and reports it.
     pub(super) fn drain(&mut self, header: &Header, why: Drained) {
         let status = match why {
             Drained::NoAccess => Eca::NOWTACCESS,

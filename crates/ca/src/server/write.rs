@@ -1,4 +1,4 @@
-//! Puts: what is checked before a value is accepted, and before the rest of it is waited for.
+//! Puts: checks before a value is accepted, and before the rest of it arrives.
 
 use fodo_data::{Kind, Value};
 
@@ -10,7 +10,8 @@ use crate::frame::Plan;
 use crate::message::{Header, Request};
 
 impl Inner {
-    /// Decides by its header what becomes of a put with a large payload. A put that is refused is reported to the client.
+    /// Decides from the header what to do with a put with a large payload. If the put is rejected, the client receives
+    /// an error.
     pub(super) fn plan_write(&mut self, header: &Header, sid: Sid, dbr: DbrType, count: u32) -> Plan {
         if let Err(status) = check_write_type(header) {
             self.refuse_write(header, status);
@@ -66,7 +67,8 @@ impl Inner {
     }
 }
 
-/// Checks that a put may carry its type. As in rsrv, WRITE also accepts the types with a head (7 to 34), WRITE_NOTIFY does not.
+/// Checks whether a put may have its type. As in rsrv, WRITE also accepts types with metadata (7 to 34); WRITE_NOTIFY
+/// does not.
 fn check_write_type(request: &Header) -> Result<(), Eca> {
     let dbr = DbrType(request.data_type);
     let is_acknowledgement = dbr == DbrType::PUT_ACKT || dbr == DbrType::PUT_ACKS;

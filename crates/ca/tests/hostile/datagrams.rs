@@ -1,4 +1,4 @@
-//! Searches and their answers.
+//! Searches and replies.
 
 use fodo_ca::beacon::Beacons;
 use fodo_ca::repeater::Repeater;
@@ -40,7 +40,7 @@ fn row_1_a_datagram_that_is_cut_anywhere_but_between_messages_is_told_as_such() 
     let whole = search(b"x");
     let cuts: Vec<usize> = (0..=whole.len()).filter(|&n_bytes| flaw(&whole[..n_bytes]).is_none()).collect();
 
-    assert_eq!(cuts, [16, whole.len()], "behind VERSION, and at the end");
+    assert_eq!(cuts, [16, whole.len()], "after VERSION, and at the end");
     assert_eq!(flaw(&whole[..20]), Some(Flaw::Cut));
 }
 
@@ -67,7 +67,7 @@ fn row_2_a_payload_beyond_its_datagram_ends_the_datagram() {
 
     let answered = answers(&bytes);
 
-    assert_eq!(recording::messages(&answered[0].bytes).len(), 2, "VERSION and one answer");
+    assert_eq!(recording::messages(&answered[0].bytes).len(), 2, "VERSION and one reply");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn row_2_a_payload_that_is_not_a_multiple_of_8_bytes_ends_the_datagram_the_same_
     assert_eq!(flaw(&odd), Some(Flaw::Misaligned));
     let behind_a_whole_one = [search(b"x"), odd[16..].to_vec(), search(b"x")[16..].to_vec()].concat();
     let answered = answers(&behind_a_whole_one);
-    assert_eq!(recording::messages(&answered[0].bytes).len(), 2, "VERSION and the answer to the first");
+    assert_eq!(recording::messages(&answered[0].bytes).len(), 2, "VERSION and the reply to the first");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn row_4_names_that_are_none_are_not_asked_for() {
     assert_eq!(answers(&unended), [], "no NUL");
     assert_eq!(answers(&search(b"")), [], "empty");
     assert_eq!(answers(&search(&[b'x'; 60_000])), [], "too long");
-    assert_eq!(answers(&search(b"\xff\xfe")), [], "no UTF-8");
+    assert_eq!(answers(&search(b"\xff\xfe")), [], "not UTF-8");
 
     let mut asked = Vec::new();
     for name in ["a\nb\u{1b}[2J", "../../etc", "%s%n"] {
@@ -128,7 +128,7 @@ fn row_4_names_that_are_none_are_not_asked_for() {
         Responder::new(6000, Now::for_test()).handle(HERE, &search(name.as_bytes()), &mut serves, &mut out);
         assert_eq!(out, []);
     }
-    assert_eq!(asked.len(), 3, "strange ones are the source's to refuse");
+    assert_eq!(asked.len(), 3, "unusual names are passed to the source of PVs");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn row_8_the_first_claim_counts_and_claims_of_nothing_do_not() {
     for (port, address, cid) in [(5064, u32::MAX, 6), (0, u32::MAX, 5), (5064, 0xe000_0001, 5)] {
         searcher.handle(HERE, &claim(port, address, cid), now, &mut claims);
     }
-    assert!(claims.drain(..).all(|claim| claim.cid == Cid(6) && !claim.is_first), "unknown, without port, multicast");
+    assert!(claims.drain(..).all(|claim| claim.cid == Cid(6) && !claim.is_first), "unknown, no port, multicast");
 
     searcher.handle(HERE, &claim(5064, u32::MAX, 5), now, &mut claims);
     searcher.handle(HERE, &claim(5065, u32::MAX, 5), now, &mut claims);
@@ -169,7 +169,7 @@ fn row_7_no_is_said_on_circuits_only_and_to_those_who_want_to_hear_it() {
     let mut out = Vec::new();
     let datagram = [version(), wants_no.clone()].concat();
     Responder::new(6000, Now::for_test()).handle(HERE, &datagram, &mut |_| false, &mut out);
-    assert_eq!(out, [], "over UDP it would be a storm");
+    assert_eq!(out, [], "NOT_FOUND over UDP would cause a storm");
 
     let now = Now::for_test();
     let mut circuit = server::Circuit::new(&server::Config { payload_bytes_max: 1 << 20 }, now);
@@ -196,7 +196,7 @@ fn row_60_what_a_search_says_of_versions_counts_for_nothing() {
     let mut searcher = Searcher::new(1);
     searcher.add(Cid(5), "x", now);
     let (mut old, mut claims) = (claim(5064, u32::MAX, 5), Vec::new());
-    // The name server's own version, in place of the one of the server that it names.
+    // The name server's own minor version, in place of that of the claimed server.
     let n = old.len();
     old[n - 8..].copy_from_slice(&[0, 3, 0, 0, 0, 0, 0, 0]);
     searcher.handle(HERE, &old, now, &mut claims);
@@ -216,7 +216,7 @@ fn row_60_what_a_search_says_of_versions_counts_for_nothing() {
     circuit.read(Sid(1), DbrType(6), 0, Ioid(1));
 
     let asked = recording::messages(circuit.ready());
-    assert_eq!(asked[0].header.count, 0, "as many as there are, which came with minor version 13");
+    assert_eq!(asked[0].header.count, 0, "as many as available, supported from minor version 13 on");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Bytes that no honest peer sends: nothing panics, nothing grows beyond what came in, and a
-//! circuit stays usable or closes. The rows are those of the fault table of the project.
-#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+//! Bytes that a correct peer never sends: nothing panics, memory is bounded by the input, and a circuit stays usable or
+//! closes. The `row_` numbers are those of the table in `docs/reference/faults.md`.
+#![expect(clippy::unwrap_used, reason = "a panic reports the failure")]
 
 #[path = "../wire/recording.rs"]
-#[expect(dead_code, reason = "the rest is for the test that is about these files")]
+#[expect(dead_code, reason = "only the wire test uses the rest")]
 mod recording;
 
 mod datagrams;
@@ -23,7 +23,7 @@ use fodo_data::{Alarm, EventMask, Now, Reading, Severity, Status, Value};
 
 use recording::{Recording, Way};
 
-/// Numbers that look random and come back with their seed.
+/// Reproducible pseudo-random numbers from a seed.
 struct Chance(u64);
 
 impl Chance {
@@ -32,7 +32,7 @@ impl Chance {
         ((self.0 >> 33) as usize) % n.max(1)
     }
 
-    /// Bytes with some overwritten, lost, doubled or put in.
+    /// A copy with bytes overwritten, removed, duplicated or inserted.
     fn mutated(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for _ in 0..1 + self.below(6) {
@@ -66,7 +66,7 @@ fn client_circuit(now: Now) -> client::Circuit {
     )
 }
 
-/// A server circuit with what came of it; it answers every event with the same reading.
+/// A server circuit and its events. It replies to every request with the same reading.
 struct Server {
     circuit: server::Circuit,
     events: Vec<server::Event>,
@@ -75,7 +75,7 @@ struct Server {
     rights: Rights,
 }
 
-/// A put of so many doubles to channel 0, with number 9.
+/// A put of `n_elements` doubles to channel 0, with number 9.
 fn put_of(n_elements: u32) -> Vec<u8> {
     let write = Request::WriteNotify { dbr: DbrType(6), count: n_elements, sid: Sid(0), ioid: Ioid(9) };
     with(write, &vec![1; n_elements as usize * 8])
@@ -91,17 +91,17 @@ impl Server {
         server
     }
 
-    /// One with channel 0, an array of 100 doubles.
+    /// A server with channel 0, an array of 100 doubles.
     fn with_channel() -> Server {
         Server::new().connected()
     }
 
-    /// The same with 100 000 doubles.
+    /// A server with channel 0, an array of 100 000 doubles.
     fn with_array() -> Server {
         Server { n_elements: 100_000, ..Server::new() }.connected()
     }
 
-    /// With channel 0.
+    /// Creates channel 0.
     fn connected(mut self) -> Server {
         self.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"x")]);
         self.drain();
@@ -129,7 +129,7 @@ impl Server {
                 self.circuit.write_done(*sid, *dbr, 1, *ioid, Err(Eca::PUTFAIL));
             }
             server::Event::Subscribe { sid, dbr, count, subscription, .. } => {
-                // A value that cannot become the type is the answer to some.
+                // Expected to fail if the value cannot be converted to the requested type.
                 let _ = self.circuit.update(*sid, *dbr, *count, *subscription, Ok(&reading));
             }
             server::Event::Reply(answers) => self.circuit.reply(answers),
@@ -137,7 +137,7 @@ impl Server {
         }
     }
 
-    /// The headers of all that is ready, and leaves large payloads out.
+    /// The headers of all ready messages and their payloads, except large payloads.
     fn drain(&mut self) -> Vec<(Header, Vec<u8>)> {
         let mut bytes = Vec::new();
         loop {
@@ -152,7 +152,7 @@ impl Server {
         recording::messages(&bytes).into_iter().map(|message| (message.header, message.payload)).collect()
     }
 
-    /// What was answered last.
+    /// The latest reply.
     fn last(&mut self) -> Answer {
         Answer::from_header(&self.drain().last().unwrap().0)
     }
@@ -161,7 +161,7 @@ impl Server {
         self.events.iter().any(|event| matches!(event, server::Event::Closed(_)))
     }
 
-    /// Whether an echo comes back.
+    /// Whether the server replies to an echo request.
     fn is_usable(&mut self) -> bool {
         self.drain();
         self.hear(&[bare(Request::Echo {})]);
@@ -313,7 +313,7 @@ fn row_16_a_version_that_is_missing_or_odd_is_served_or_refused() {
 fn row_17_channels_are_each_circuits_own() {
     let mut server = Server::with_channel();
     server.hear(&[text(Request::CreateChan { cid: Cid(7), minor: 13 }, b"again")]);
-    assert!(matches!(server.last(), Answer::CreateChan { cid: Cid(7), sid: Sid(1), .. }), "twice the same number");
+    assert!(matches!(server.last(), Answer::CreateChan { cid: Cid(7), sid: Sid(1), .. }), "the same number twice");
 
     let (dbr, sid, ioid) = (DbrType(6), Sid(1000), Ioid(1));
     let subscription = SubscriptionId(1);
@@ -342,10 +342,10 @@ fn row_17_a_channel_that_is_cleared_takes_its_subscriptions_along_and_no_others(
     server.hear(&[event_add(0, 1, 1), event_add(0, 2, 1), event_add(1, 3, 1)]);
 
     server.hear(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(7) }), event_add(1, 1, 1), event_add(1, 2, 1)]);
-    assert!(!matches!(server.last(), Answer::Error { .. }), "their numbers are free");
+    assert!(!matches!(server.last(), Answer::Error { .. }), "the numbers of its subscriptions are free");
     server.hear(&[event_add(1, 3, 1)]);
 
-    assert_eq!(server.last(), Answer::Error { cid: Cid(8), status: Eca::ALLOCMEM }, "the other's is not");
+    assert_eq!(server.last(), Answer::Error { cid: Cid(8), status: Eca::ALLOCMEM }, "the other number is in use");
 }
 
 #[test]
@@ -356,15 +356,15 @@ fn a_channel_created_before_another_is_cleared_in_one_breath_has_a_number_of_its
     let read = bare(Request::ReadNotify { dbr: DbrType(6), count: 1, sid: Sid(0), ioid: Ioid(1) });
 
     server.hear(&[create(), event_add(0, 1, 1), clear]);
-    assert!(matches!(server.drain()[1], (Header { command: 18, p2: 1, .. }, _)), "not the one that ends");
+    assert!(matches!(server.drain()[1], (Header { command: 18, p2: 1, .. }, _)), "not the number being cleared");
     server.hear(&[create()]);
-    assert!(matches!(server.last(), Answer::CreateChan { sid: Sid(0), .. }), "later it is free");
+    assert!(matches!(server.last(), Answer::CreateChan { sid: Sid(0), .. }), "the number is free now");
 
     server.hear(&[bare(Request::ClearChannel { sid: Sid(0), cid: Cid(8) }), read]);
     assert_eq!(
         server.last(),
         Answer::Error { cid: Cid(u32::MAX), status: Eca::INTERNAL },
-        "and gone at once for the client"
+        "and removed immediately for the client"
     );
 }
 
@@ -383,7 +383,7 @@ fn row_23_who_a_client_says_it_is_counts_until_its_first_channel() {
     }
 
     assert!(matches!(&server.events[1], server::Event::Identity { user, host } if user == "ann" && host == "desk"));
-    assert_eq!(server.events.len(), said, "the later ones are nobody");
+    assert_eq!(server.events.len(), said, "the later ones are rejected");
     assert!(server.is_usable());
 }
 
@@ -405,7 +405,7 @@ fn a_server_circuit_survives_any_bytes_within_its_bounds() {
         let piece = [1, 7, 64, 1000, usize::MAX][chance.below(5)];
         for piece in bytes.chunks(piece) {
             server.hear(&[piece.to_vec()]);
-            // Each message is 16 bytes at least, and makes an event or two of it and its identity.
+            // Each message has at least 16 bytes, and causes at most one event for itself and one for the identity.
             assert!(server.events.len() <= bytes.len() / 8 + 2, "seed {seed}");
         }
         if server.is_closed() {
@@ -442,7 +442,7 @@ fn a_client_circuit_survives_any_bytes_within_its_bounds() {
         circuit.tick(now + Duration::from_secs(60), &mut events);
 
         assert!(events.len() <= bytes.len() / 16 + 2, "seed {seed}");
-        assert!(circuit.pending_bytes() <= pending_bytes + 16, "seed {seed}: an echo at the most");
+        assert!(circuit.pending_bytes() <= pending_bytes + 16, "seed {seed}: at most an echo");
         let closed = events.iter().position(|event| matches!(event, client::Event::Closed(_)));
         assert!(closed.is_none_or(|at| at == events.len() - 1), "seed {seed}: {events:?}");
     }
@@ -477,7 +477,7 @@ fn row_60_the_version_is_the_circuits_own() {
         circuit.read(Sid(4), DbrType(6), 0, Ioid(1));
 
         let (header, _) = Header::decode(circuit.ready()).unwrap();
-        assert_eq!(header.count, count_asked, "an old server does not know 0");
+        assert_eq!(header.count, count_asked, "an old server does not support 0");
     }
 }
 
@@ -518,7 +518,7 @@ fn row_61_a_flood_of_updates_that_nobody_wants_leaves_no_event() {
     assert_eq!(nobody.0, []);
 }
 
-/// Keeps all but updates, of which it wants none.
+/// Stores all events except updates, which it does not want.
 struct Unsubscribed(Vec<client::Event>);
 
 impl client::Listener for Unsubscribed {
@@ -533,7 +533,7 @@ impl client::Listener for Unsubscribed {
 
 #[test]
 fn row_53_a_severity_that_there_is_not_counts_as_the_worst_and_an_unknown_status_stays() {
-    // TIME_DOUBLE: status 999, severity, an hour after the beginning, 1.5.
+    // TIME_DOUBLE: status 999, severity, one hour after the EPICS epoch, 1.5.
     let value = |severity: u8| {
         let head = [3, 231, 0, severity, 0, 0, 14, 16, 0, 0, 0, 0, 0, 0, 0, 0];
         [head.as_slice(), &1.5_f64.to_be_bytes()].concat()

@@ -1,4 +1,4 @@
-//! How much one circuit may hold.
+//! Memory limits of a circuit.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn row_17_and_18_what_is_given_back_can_be_had_again() {
     assert_eq!(server.circuit.held_bytes(), 0);
 }
 
-/// The status of the last answer, which is one to a put.
+/// The status of the latest reply, which must be the reply to a put.
 fn put_status(server: &mut Server) -> Eca {
     match server.last() {
         Answer::WriteNotify { status, ioid: Ioid(9), .. } => status,
@@ -114,5 +114,5 @@ fn row_80_a_put_without_rights_is_refused_by_its_header_and_takes_no_memory() {
     assert_eq!(server.events, [server::Event::Drained(server::Drained::NoAccess)]);
     server.circuit.rights_changed(Sid(0), Rights { read: true, write: true });
     server.hear(&[put]);
-    assert!(matches!(server.events.last(), Some(server::Event::Write { .. })), "when it may");
+    assert!(matches!(server.events.last(), Some(server::Event::Write { .. })), "a put within the limit succeeds");
 }

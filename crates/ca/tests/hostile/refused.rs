@@ -1,4 +1,4 @@
-//! Requests that fail alone: the circuit goes on.
+//! Requests that are rejected while the circuit stays open.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Messages that are begun and not finished.
+//! Incomplete messages.
 
 use super::*;
 

@@ -1,9 +1,9 @@
-//! Both ends on one wire that cuts anywhere, under a clock of its own, for many seeds.
+//! Client and server on a simulated connection that splits the stream anywhere, with a simulated clock, for many seeds.
 //!
-//! `SIM_SEED=n` plays one seed again.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
+//! `SIM_SEED=n` repeats one seed.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic reports the failure")]
 
-#[expect(dead_code, reason = "the rest is for the fuzzing that moves it by bytes")]
+#[expect(dead_code, reason = "only the fuzz target, which is driven by bytes, uses the rest")]
 mod world;
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ fn every_operation_ends_once_and_every_update_is_accounted_for() {
         n_updates += world.client.wanted.values().map(|wanted| wanted.n_updates).sum::<u64>();
         n_merged += world.server.watches.values().map(|watch| watch.cursor.merged).sum::<u64>();
     }
-    assert!(n_updates > 100 && n_merged > 10, "{n_updates} {n_merged}: the program does what it is for");
+    assert!(n_updates > 100 && n_merged > 10, "{n_updates} {n_merged}: the scenario produces updates and merges them");
 }
 
 #[test]
@@ -61,7 +61,8 @@ fn a_circuit_that_loses_its_peer_within_a_message_says_so_at_its_deadline() {
     }
 }
 
-/// What all machines say and want in ten minutes, while the wall clock goes ahead of the other one by so much.
+/// The outputs and deadlines of all state machines during ten minutes, while the wall clock deviates from the monotonic
+/// clock by `ahead_s`.
 fn history(start: Now, ahead_s: impl Fn(u64) -> i64) -> Vec<String> {
     let config = client::Config {
         priority: 0,
@@ -86,7 +87,7 @@ fn history(start: Now, ahead_s: impl Fn(u64) -> i64) -> Vec<String> {
             beacons.handle(server_address(1), &datagram.bytes, now, &mut anomalies);
         }
         client.tick(now, &mut events);
-        // A message that is never finished.
+        // An incomplete message.
         server.received(if step == 100 { &[0] } else { &[] }, now, &mut asked);
         server.tick(now, &mut asked);
         let admits = shares.admits(CLIENT.ip(), 60, now);
@@ -111,7 +112,7 @@ fn row_76_a_wall_clock_that_jumps_by_hours_changes_nothing_that_is_said_or_await
     );
 }
 
-/// Datagrams on their way, by the moment of their arrival.
+/// Datagrams in transit, by time of arrival.
 struct Air {
     chance: Chance,
     on_the_way: BTreeMap<(Instant, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
@@ -120,7 +121,7 @@ struct Air {
 }
 
 impl Air {
-    /// Sends one, which may be lost, come twice, or come behind later ones.
+    /// Sends a datagram, which may be lost, duplicated or overtaken by later ones.
     fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8], now: Now) {
         let n_copies = 1 + usize::from(self.chance.below(100) < 10);
         for _ in 0..n_copies {
@@ -135,17 +136,17 @@ impl Air {
 
 const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), 40_000);
 
-/// Where the server of that number is.
+/// The address of a server.
 fn server_address(index: usize) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, index as u8)), 5064)
 }
 
-/// The server of a name, `name:server:n`; none serves the last.
+/// The server index of a name, `name:server:n`; no server has the last index.
 fn server_of(name: &str) -> usize {
     name.split(':').nth(1).unwrap().parse().unwrap()
 }
 
-/// Looks for names until all that are served are found or two hours are over.
+/// Searches for names until all names that have a server are found, or for two hours.
 fn searched(seed: u64, n_servers: usize, names: &[String]) -> (Vec<Claim>, Duration, u64) {
     let mut chance = Chance::Seed(seed);
     let start = Now::for_test();
@@ -160,7 +161,7 @@ fn searched(seed: u64, n_servers: usize, names: &[String]) -> (Vec<Claim>, Durat
     while claims.len() < n_served && now.monotonic < start.monotonic + Duration::from_secs(7200) {
         let mut asked = Vec::new();
         searcher.tick(now, &mut asked);
-        assert!(asked.len() <= limit::SEARCH_BURST, "seed {seed}: a burst has its bound");
+        assert!(asked.len() <= limit::SEARCH_BURST, "seed {seed}: the burst is limited");
         for Datagram { to, bytes } in asked {
             assert!(to.is_none() && bytes.len() <= limit::SEARCH_BYTES, "seed {seed}");
             (0..n_servers).for_each(|index| air.send(CLIENT, server_address(index), &bytes, now));
@@ -169,7 +170,7 @@ fn searched(seed: u64, n_servers: usize, names: &[String]) -> (Vec<Claim>, Durat
             let (from, to, bytes) = entry.remove();
             if to == CLIENT {
                 searcher.handle(from, &bytes, now, &mut claims);
-                // Answers come twice and late here; those count for nothing.
+                // Duplicate and late replies also occur here; they are not counted.
                 claims.retain(|claim| claim.is_first);
                 continue;
             }
@@ -204,7 +205,7 @@ fn all_served_names_are_found_over_a_bad_network_and_absent_ones_never() {
         claimed.sort_unstable();
         let served = names.iter().enumerate().map(|(cid, name)| (cid as u32, server_of(name)));
         let served: Vec<(u32, usize)> = served.filter(|&(_, server)| server < n_servers).collect();
-        assert_eq!(claimed, served, "seed {seed}: each once, by its own server");
+        assert_eq!(claimed, served, "seed {seed}: each name once, by its own server");
         for claim in &claims {
             assert_eq!(claim.server.ip(), server_address(usize::from(claim.server.port()) - 6000).ip(), "seed {seed}");
         }
@@ -220,7 +221,7 @@ fn ten_thousand_served_names_cost_few_datagrams_and_little_time() {
     assert!(searches.iter().all(|(claims, ..)| claims.len() == names.len()));
     let n_sent_max = searches.iter().map(|(.., n_sent)| *n_sent).max().unwrap();
     assert!(n_sent_max < 2_000, "{n_sent_max}");
-    // Where nearly half of all is lost, the unluckiest datagram decides, so that only the middle says something.
+    // With nearly half of all datagrams lost, the maximum depends on a single datagram; only the median is meaningful.
     let mut took: Vec<Duration> = searches.iter().map(|(_, took, _)| *took).collect();
     took.sort_unstable();
     assert!(took[took.len() / 2] < limit::SEARCH_PERIOD_MAX, "{took:?}");

@@ -1,6 +1,7 @@
-//! Both circuits on one wire that cuts anywhere, with a model of what each must come to.
+//! A client and a server circuit on a simulated connection that splits the stream anywhere, with a model of the
+//! expected results.
 //!
-//! Moved by chance in the simulation, and by the bytes of an input in fuzzing.
+//! Driven by random numbers in the simulation, and by the bytes of an input in fuzzing.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use fodo_ca::server::ReadReply;
 use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId, client, server};
 use fodo_data::{EventMask, Now, Reading, Value};
 
-/// What decides: a seed, or bytes until they are used up.
+/// The source of decisions: a seed, or bytes until they are used up.
 pub enum Chance {
     Seed(u64),
     Script(VecDeque<u8>),
@@ -25,7 +26,7 @@ impl Chance {
                 *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 ((*seed >> 33) as usize) % n.max(1)
             }
-            // Large pieces bring what is left to its end soon.
+            // The maximum leads to large pieces, so that the rest ends soon.
             Chance::Script(bytes) if bytes.is_empty() => n.max(1) - 1,
             Chance::Script(bytes) => {
                 let n_bytes = if n <= 256 { 1 } else { 3 };
@@ -36,7 +37,7 @@ impl Chance {
         }
     }
 
-    /// Whether there is nothing left to decide with.
+    /// Whether all bytes are used up.
     pub fn is_over(&self) -> bool {
         matches!(self, Chance::Script(bytes) if bytes.is_empty())
     }
@@ -46,14 +47,14 @@ impl Chance {
     }
 }
 
-/// A PV whose posts count upwards; its arrays repeat the number.
+/// A PV whose posts count upwards; its array elements repeat the number.
 pub struct Pv {
     pub ring: Ring,
     pub number: i32,
     pub n_elements: usize,
 }
 
-/// As many as need the extended header and go out in several pieces.
+/// Enough elements for the extended header and several pieces.
 const LARGE: usize = 17_000;
 
 impl Pv {
@@ -63,7 +64,7 @@ impl Pv {
     }
 }
 
-/// The number of a reading, which every element must repeat.
+/// The number in a reading; every element must repeat it.
 fn number(reading: &Reading) -> i32 {
     let number = reading.value.first().unwrap();
     if let Value::Array(array) = &reading.value {
@@ -82,13 +83,13 @@ pub struct Watch {
     pub n_taken: u64,
 }
 
-/// The server's circuit with a model of what it serves.
+/// The server circuit with a model of the PVs and channels that it serves.
 pub struct ServerEnd {
     pub circuit: server::Circuit,
     pub pvs: Vec<Pv>,
     pub channels: HashMap<Sid, usize>,
     pub watches: BTreeMap<u32, Watch>,
-    /// Puts that are processing.
+    /// Puts in progress.
     pub puts: Vec<(Sid, DbrType, Option<Ioid>)>,
     pub written: Vec<i32>,
 }
@@ -109,7 +110,7 @@ impl ServerEnd {
                     Some(pv) if pv < self.pvs.len() => {
                         let count = self.pvs[pv].n_elements as u32;
                         let sid = self.circuit.created(cid, DbrType(5), count, Rights { read: true, write: true });
-                        assert_eq!(self.channels.insert(sid, pv), None, "a number in use");
+                        assert_eq!(self.channels.insert(sid, pv), None, "the number is in use");
                     }
                     _ => self.circuit.create_failed(cid),
                 }
@@ -135,7 +136,7 @@ impl ServerEnd {
             server::Event::Clear { sid } => {
                 self.channels.remove(&sid).unwrap();
                 self.watches.retain(|_, watch| watch.sid != sid);
-                // Their puts go on processing, and are answered when they have ended.
+                // Puts in progress continue; the reply is sent when they end.
             }
             server::Event::Reply(answers) => self.circuit.reply(&answers),
             server::Event::Closed(reason) => panic!("{reason:?}"),
@@ -149,7 +150,7 @@ impl ServerEnd {
         self.watches.values_mut().filter(|watch| watch.pv == pv).for_each(|watch| watch.n_posted += 1);
     }
 
-    /// Sends a post to every subscription that has one; false when none had.
+    /// Sends one post to every subscription that has one waiting; returns whether there was any.
     fn update(&mut self) -> bool {
         let mut is_any = false;
         for (&id, watch) in &mut self.watches {
@@ -169,7 +170,7 @@ impl ServerEnd {
     }
 }
 
-/// What the client knows of a subscription.
+/// The client's state of a subscription.
 pub struct Wanted {
     pub sid: Sid,
     pub dbr: DbrType,
@@ -177,7 +178,7 @@ pub struct Wanted {
     pub last: Option<i32>,
 }
 
-/// What its circuit tells it.
+/// Collects the events of the client circuit.
 struct Heard<'a> {
     wanted: &'a BTreeMap<u32, Wanted>,
     events: Vec<client::Event>,
@@ -193,7 +194,7 @@ impl client::Listener for Heard<'_> {
     }
 }
 
-/// The client's circuit with what it asked for.
+/// The client circuit with its open requests.
 pub struct ClientEnd {
     pub circuit: client::Circuit,
     pub creating: HashMap<Cid, bool>,
@@ -260,8 +261,8 @@ impl ClientEnd {
         match event {
             client::Event::Rights { cid, rights } => assert_eq!(self.rights.insert(cid, rights), None),
             client::Event::Created { cid, sid, count, .. } => {
-                assert_eq!(self.creating.remove(&cid), Some(true), "created once, and served");
-                assert!(self.rights.contains_key(&cid), "rights come first");
+                assert_eq!(self.creating.remove(&cid), Some(true), "every served channel is created once");
+                assert!(self.rights.contains_key(&cid), "access rights are sent first");
                 self.channels.push((cid, sid, count));
             }
             client::Event::CreateFailed { cid } => assert_eq!(self.creating.remove(&cid), Some(false)),
@@ -274,7 +275,7 @@ impl ClientEnd {
                 result.unwrap();
             }
             client::Event::Update { subscription, result, .. } => {
-                let wanted = self.wanted.get_mut(&subscription.0).expect("updates of what is wanted only");
+                let wanted = self.wanted.get_mut(&subscription.0).expect("updates only for open subscriptions");
                 let number = number(&result.unwrap());
                 assert!(wanted.last.is_none_or(|last| last < number), "{:?} {number}", wanted.last);
                 wanted.last = Some(number);
@@ -285,7 +286,7 @@ impl ClientEnd {
     }
 }
 
-/// Both circuits, and what is on its way between them.
+/// Both circuits, and the bytes in transit between them.
 pub struct World {
     pub chance: Chance,
     pub now: Now,
@@ -334,7 +335,7 @@ impl World {
         }
     }
 
-    /// How many bytes a call of the system takes or brings.
+    /// The number of bytes that one system call transfers.
     fn piece(&mut self) -> usize {
         let most = [3, 30, 1000, 60_000, 200_000, 200_000][self.chance.below(6)];
         1 + self.chance.below(most)
@@ -406,7 +407,7 @@ impl World {
         }
     }
 
-    /// Lets everything that was begun come to its end.
+    /// Runs until every operation has ended.
     pub fn settle(&mut self) {
         loop {
             let n_pending = self.client.circuit.pending_bytes() + self.server.circuit.pending_bytes();
@@ -425,15 +426,15 @@ impl World {
 
     pub fn check(&self) {
         let ClientEnd { creating, reads, writes, wanted, written, channels, .. } = &self.client;
-        assert!(creating.is_empty() && reads.is_empty() && writes.is_empty(), "all has ended");
+        assert!(creating.is_empty() && reads.is_empty() && writes.is_empty(), "every operation has ended");
         assert_eq!(written, &self.server.written, "puts arrive in order");
         assert_eq!(channels.len(), self.server.channels.len());
         assert_eq!(wanted.len(), self.server.watches.len());
         for (id, watch) in &self.server.watches {
             let wanted = &wanted[id];
-            assert_eq!(watch.n_taken + watch.cursor.merged, watch.n_posted, "none is lost uncounted");
-            assert_eq!(wanted.n_updates, 1 + watch.n_taken, "the first and every other");
-            assert_eq!(wanted.last, Some(self.server.pvs[watch.pv].number), "the newest arrives");
+            assert_eq!(watch.n_taken + watch.cursor.merged, watch.n_posted, "every post is taken or counted as merged");
+            assert_eq!(wanted.n_updates, 1 + watch.n_taken, "the first value and every post taken");
+            assert_eq!(wanted.last, Some(self.server.pvs[watch.pv].number), "the newest value arrives");
         }
     }
 }

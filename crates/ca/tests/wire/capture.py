@@ -1,14 +1,15 @@
-"""Records what libca and softIoc say to each other: the files beside this one.
+"""Records the traffic between libca and softIoc in the files of this folder.
 
-Needs the package epicscorelibs. Loopback only; every address is set below. To keep the names of
-your machine and of your user out of the files, run it in namespaces of its own:
+Needs the package epicscorelibs. Uses only loopback; every address is set below. To keep your host
+and user names out of the files, run it in separate namespaces:
 
     unshare -rnu sh -c 'ip link set lo up; hostname desk; python capture.py'
 
-A proxy stands between the two: client -> proxy -> softIoc, TCP and UDP. It writes the bytes as
-they came, one line for each message (or datagram), and points search replies at itself only in
-what it hands on. Names of scenes as arguments record these alone. After a capture, write the lines of what each message means with
-`WIRE_BLESS=1 cargo test -p fodo-ca --test wire` and review them.
+A proxy forwards TCP and UDP between the two: client -> proxy -> softIoc. It records the received
+bytes, one line for each message (or datagram). Only in the forwarded copy it replaces the address
+in search replies by its own. To record only some scenes, name them as arguments. After a capture,
+generate the lines with the decoded messages with `WIRE_BLESS=1 cargo test -p fodo-ca --test wire`
+and review them.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ record(int64out, "w:int64") { field(VAL, "4294967296") field(PINI, "YES") }
 
 
 class Recording:
-    """One circuit or one exchange of datagrams, on its way into a file."""
+    """One circuit or one exchange of datagrams, to be written to a file."""
 
     def __init__(self, name: str, client: str, is_stream: bool = True) -> None:
         self.path = HERE / f"{name}.txt"
@@ -87,7 +88,7 @@ class Recording:
             f"# {'Circuit' if self.is_stream else 'Datagrams'}: > from the client, < from the server.",
             f"# Server: softIoc of EPICS 7.0.10 (epicscorelibs {release}, {platform.system()}).",
             f"# Client: {self.client.format(release=release)}.",
-            "# Recorded by capture.py, which has the database; = and ~ lines by WIRE_BLESS, then reviewed.",
+            "# Recorded by capture.py, which contains the database; = and ~ lines from WIRE_BLESS, then reviewed.",
         ]
         self.path.write_text("\n".join(head + self.lines) + "\n")
 
@@ -104,7 +105,7 @@ def message_bytes(stream: bytes) -> int | None:
 
 
 def pack(message: bytes) -> str:
-    """Hex in groups of 8 bytes; `00*40` for zeros, `i32:0+7*20000` for rising numbers."""
+    """Hex in groups of 8 bytes; `00*40` for zeros, `i32:0+7*20000` for a series of numbers."""
     out, at = [], 0
     while at < len(message):
         n_zeros = len(message[at:]) - len(message[at:].lstrip(b"\0"))
@@ -134,7 +135,7 @@ def rising(message: bytes) -> int:
 
 
 class Proxy:
-    """Hands on what comes and records it into `self.recording`."""
+    """Forwards all bytes and records them in `self.recording`."""
 
     def __init__(self, server_port: int) -> None:
         self.server = (LOOPBACK, server_port)
@@ -197,7 +198,7 @@ class EventArgs(ctypes.Structure):
 
 
 class Libca:
-    """The few calls of libca that are needed, each waited for."""
+    """The required calls of libca; each waits for its completion."""
 
     def __init__(self) -> None:
         from epicscorelibs.path import get_lib
@@ -265,7 +266,7 @@ def strings(*texts: str) -> ctypes.Array:
 
 
 def reads(proxy: Proxy) -> None:
-    """Every native type at every level, the two odd types, arrays."""
+    """Every native type at every level, the two special types, arrays."""
     recording = proxy.recording = Recording("reads", "libca of the same build (epicscorelibs {release})")
     proxy.searches = Recording("search", "libca of the same build (epicscorelibs {release})", is_stream=False)
     ca = Libca()
@@ -305,7 +306,7 @@ def reads(proxy: Proxy) -> None:
 
 
 def writes(proxy: Proxy) -> None:
-    """Puts with and without answer, subscriptions, a refused put, channels given up."""
+    """Puts with and without a reply, subscriptions, a rejected put, cleared channels."""
     recording = proxy.recording = Recording("writes", "libca of the same build (epicscorelibs {release})")
     ca = Libca()
     double, enum = ca.create("w:double"), ca.create("w:enum")
@@ -355,7 +356,7 @@ def header(command: int, payload: bytes = b"", dbr: int = 0, count: int = 0, p1:
 
 
 class Plain:
-    """A client of bare sockets, for what libca never says."""
+    """A client with plain sockets, for messages that libca never sends."""
 
     def __init__(self, proxy: Proxy, name: str) -> None:
         self.recording = proxy.recording = Recording(name, "bytes written by hand")
@@ -364,7 +365,7 @@ class Plain:
         self.heard()
 
     def heard(self) -> bytes:
-        """All that comes until it is silent."""
+        """Receives until the server sends no more."""
         heard = b""
         try:
             while piece := self.socket.recv(65536):
@@ -401,7 +402,7 @@ def oddities(proxy: Proxy) -> None:
     plain.begin()
     text, double = plain.create(7, "w:string"), plain.create(8, "w:double")
     plain.say(header(18, b"w:absent\0", p1=9, p2=13))
-    plain.recording.note("The old READ, of a string that is cut and of others that are not.")
+    plain.recording.note("The old READ, of a string that is truncated and of others that are not.")
     plain.say(header(3, dbr=0, count=1, p1=text, p2=100))
     plain.say(header(3, dbr=14, count=1, p1=text, p2=101))
     plain.say(header(3, dbr=20, count=1, p1=double, p2=102))
@@ -417,34 +418,34 @@ def oddities(proxy: Proxy) -> None:
     plain.say(header(4, struct.pack(">d", 4.0), 6, 1, double), header(4, struct.pack(">d", 5.0), 6, 1, double))
     plain.say(header(9))
     plain.say(header(2, b"", 6, 1, double, 50))
-    plain.recording.note("A put of more elements than the channel has: rsrv takes what fits.")
+    plain.recording.note("A put of more elements than the channel has: rsrv writes as many as the channel has.")
     plain.say(header(19, struct.pack(">2d", 4.0, 5.0), 6, 2, double, 60))
-    plain.recording.note("A put of a text that is no number, without and with answer.")
+    plain.recording.note("A put of a text that is not a number, without and with a reply.")
     plain.say(header(4, b"x\0", 0, 1, double, 8), header(19, b"x\0", 0, 1, double, 62))
-    plain.recording.note("A name that comes too late.")
+    plain.recording.note("A host or user name that is sent too late.")
     plain.say(header(20, b"eve\0"))
     plain.say(header(12, p1=double, p2=8))
-    plain.recording.note("A subscription that is not there.")
+    plain.recording.note("A subscription that does not exist.")
     plain.say(header(2, b"", 0, 1, text, 77))
     plain.close()
 
 
 def failures(proxy: Proxy) -> None:
-    """Requests that fail alone: the circuit goes on."""
+    """Requests that are rejected while the circuit stays open."""
     plain = Plain(proxy, "failures")
     plain.begin()
     double = plain.create(7, "w:double")
-    plain.recording.note("Subscriptions of types that only puts have: every update fails.")
+    plain.recording.note("Subscriptions with types that are only valid for puts: every update fails.")
     plain.say(event_add(double, 50, 35, 1, 1))
     plain.say(event_add(double, 51, 36, 3, 1))
     plain.say(header(4, struct.pack(">d", 4.0), 6, 1, double, 7))
     plain.say(header(2, b"", 35, 1, double, 50))
     plain.say(header(2, b"", 36, 3, double, 51))
-    plain.recording.note("A subscription of the record type: every update has it.")
+    plain.recording.note("A subscription to the record type: every update contains it.")
     plain.say(event_add(double, 52, 38, 1, 1))
     plain.say(header(4, struct.pack(">d", 5.0), 6, 1, double, 7))
     plain.say(header(2, b"", 38, 1, double, 52))
-    plain.recording.note("Types that puts cannot have; WRITE takes those with a head, WRITE_NOTIFY does not.")
+    plain.recording.note("Types that are invalid for puts; WRITE accepts those with metadata, WRITE_NOTIFY does not.")
     plain.say(header(4, bytes(48), 37, 1, double, 7))
     plain.say(header(4, bytes(40), 38, 1, double, 7))
     plain.say(header(4, bytes(16), 13, 1, double, 7))
@@ -472,7 +473,7 @@ def endings(proxy: Proxy) -> None:
 
 
 def beacons(listener: socket.socket) -> None:
-    recording = Recording("beacon", "none; the server speaks", is_stream=False)
+    recording = Recording("beacon", "none; only the server sends", is_stream=False)
     for _ in range(3):
         recording.take("<", listener.recv(2048))
     recording.save()

@@ -1,11 +1,11 @@
-//! The files that `capture.py` writes.
+//! Reads the files that `capture.py` writes.
 
 use std::fs;
 use std::path::PathBuf;
 
 use fodo_ca::message::Header;
 
-/// Which end a message goes to.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// `>`
@@ -17,7 +17,7 @@ pub enum Way {
 /// One message as it was on the wire.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// What its header says.
+    /// The decoded header.
     pub header: Header,
     /// The header's bytes.
     pub header_bytes: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// The message with its present header before its present payload.
+    /// Encodes the current header and payload.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.header.encode(&mut bytes);
@@ -34,7 +34,7 @@ impl Message {
         bytes
     }
 
-    /// Cuts the payload or fills it with zeros.
+    /// Truncates the payload or extends it with zeros.
     pub fn resize(&mut self, payload_bytes: usize) {
         self.payload.resize(payload_bytes, 0);
         self.header.payload_bytes = payload_bytes as u32;
@@ -43,7 +43,7 @@ impl Message {
     }
 }
 
-/// The messages in a stream or a datagram, which must end with one.
+/// Splits a stream or a datagram, which must end with a complete message.
 pub fn messages(mut bytes: &[u8]) -> Vec<Message> {
     let mut messages = Vec::new();
     while !bytes.is_empty() {
@@ -56,19 +56,19 @@ pub fn messages(mut bytes: &[u8]) -> Vec<Message> {
     messages
 }
 
-/// One line of a file; those of meaning are made from the bytes.
+/// One line of a file. Lines with decoded messages are generated from the bytes.
 pub enum Line {
     /// A comment.
     Comment(String),
-    /// A message or a datagram, and the line itself.
+    /// A message or a datagram, with the original line.
     Bytes(Way, Vec<u8>, String),
 }
 
-/// One file.
+/// One recording file.
 pub struct Recording {
     /// Its name without `.txt`.
     pub name: String,
-    /// Its lines without those of meaning.
+    /// The lines except those with decoded messages.
     pub lines: Vec<Line>,
     text: String,
 }
@@ -78,7 +78,7 @@ fn folder() -> PathBuf {
 }
 
 impl Recording {
-    /// Every file, in the order of their names.
+    /// All files, sorted by name.
     pub fn all() -> Vec<Recording> {
         let paths = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
         let mut names: Vec<String> = paths
@@ -89,7 +89,7 @@ impl Recording {
         names.iter().map(|name| Recording::named(name)).collect()
     }
 
-    /// One file.
+    /// Opens one file.
     pub fn named(name: &str) -> Recording {
         let text = fs::read_to_string(folder().join(format!("{name}.txt"))).unwrap();
         let is_meaning = |line: &&str| line.starts_with("= ") || line.starts_with("~ ");
@@ -97,7 +97,7 @@ impl Recording {
         Recording { name: name.into(), lines, text }
     }
 
-    /// What stands in the file.
+    /// The contents of the file.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -108,12 +108,12 @@ impl Recording {
         self.text = text.into();
     }
 
-    /// Whether it is a circuit, not datagrams.
+    /// Whether the file contains a circuit, not datagrams.
     pub fn is_stream(&self) -> bool {
         self.text.starts_with("# Circuit")
     }
 
-    /// The file with lines of meaning behind every message.
+    /// The file with decoded messages after every message.
     pub fn with_meanings(&self, meanings: impl Fn(Way, &Message) -> Vec<String>) -> String {
         let mut out = String::new();
         for line in &self.lines {
@@ -129,7 +129,7 @@ impl Recording {
         out
     }
 
-    /// Every message that can be cut into header and payload.
+    /// All messages that can be split into header and payload.
     pub fn messages(&self) -> Vec<(Way, Message)> {
         let bytes = self.lines.iter().filter_map(|line| match line {
             Line::Bytes(way, bytes, _) => Some((*way, bytes)),
@@ -138,12 +138,12 @@ impl Recording {
         bytes.flat_map(|(way, bytes)| messages(bytes).into_iter().map(move |message| (way, message))).collect()
     }
 
-    /// What one end heard.
+    /// The messages to one end.
     pub fn said(&self, to: Way) -> Vec<Message> {
         self.messages().into_iter().filter(|(way, _)| *way == to).map(|(_, message)| message).collect()
     }
 
-    /// The messages between two changes of the speaker.
+    /// The messages grouped by runs in the same direction.
     pub fn turns(&self) -> Vec<(Way, Vec<u8>, Vec<Message>)> {
         let mut turns: Vec<(Way, Vec<u8>, Vec<Message>)> = Vec::new();
         for (way, message) in self.messages() {
@@ -168,7 +168,7 @@ fn parsed(line: &str) -> Line {
     Line::Bytes(way, line[1..].split_whitespace().flat_map(unpacked).collect(), line.into())
 }
 
-/// Hex, `00*40` for zeros, or `i32:0+7*20000` for rising numbers.
+/// Decodes hex, `00*40` for zeros, or `i32:0+7*20000` for a series of numbers.
 fn unpacked(word: &str) -> Vec<u8> {
     if let Some(n_zeros) = word.strip_prefix("00*") {
         return vec![0; n_zeros.parse().unwrap()];
