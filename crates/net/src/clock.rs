@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime};
 
 use fodo_data::Now;
 
-/// The present on both clocks.
+/// The current time on both clocks.
 pub fn now() -> Now {
     Now { monotonic: Instant::now(), wall: SystemTime::now().into() }
 }

@@ -1,4 +1,4 @@
-//! The host's network interfaces: where a search reaches everybody.
+//! The host's network interfaces, and the addresses at which a search reaches all servers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
@@ -7,12 +7,12 @@ use std::time::Instant;
 use crate::limit;
 use crate::sync::lock;
 
-/// Every host of the loopback network; where there is such a broadcast (Linux), it reaches all
-/// servers of this host, while a datagram to 127.0.0.1 reaches one of them.
+/// The broadcast address of the loopback network. Where it exists (Linux), it reaches all servers of this host, while a
+/// datagram to 127.0.0.1 reaches only one of them.
 pub const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
 
-/// Where searches go when nothing is configured: the broadcast address of every interface, and
-/// this host itself, so that a client finds a server beside it without any network.
+/// Default search addresses: the broadcast address of every interface, and this host itself, so that a client finds a
+/// server on the same host without any network.
 pub fn search_addresses(port: u16) -> Vec<SocketAddr> {
     let mut found: Vec<Ipv4Addr> = Vec::new();
     if cfg!(target_os = "linux") {
@@ -28,8 +28,8 @@ pub fn search_addresses(port: u16) -> Vec<SocketAddr> {
     found.into_iter().map(|ip| SocketAddr::new(IpAddr::V4(ip), port)).collect()
 }
 
-/// The same addresses, and for those of this host's loopback the one that reaches all servers
-/// here: of several that share a port, a datagram to 127.0.0.1 reaches the one that was last to bind.
+/// Adds to the loopback addresses in the list the one that reaches all servers of this host. If several servers share a
+/// port, a datagram to 127.0.0.1 reaches only the one that bound it last.
 pub fn with_all_servers_here(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let mut all = addresses.to_vec();
     if cfg!(target_os = "linux") {
@@ -39,7 +39,7 @@ pub fn with_all_servers_here(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     all
 }
 
-/// The broadcast address of the interface with this address; of the loopback network too.
+/// The broadcast address of the interface with this address; also of the loopback network.
 pub fn broadcast_of(interface: Ipv4Addr) -> Option<Ipv4Addr> {
     if interface.is_loopback() {
         return cfg!(target_os = "linux").then_some(LOOPBACK_BROADCAST);
@@ -47,15 +47,15 @@ pub fn broadcast_of(interface: Ipv4Addr) -> Option<Ipv4Addr> {
     v4_interfaces().into_iter().find(|(address, _)| *address == interface).and_then(|(_, broadcast)| broadcast)
 }
 
-/// The address of every interface.
+/// The addresses of all interfaces.
 pub fn own_addresses() -> Vec<Ipv4Addr> {
     v4_interfaces().into_iter().map(|(address, _)| address).collect()
 }
 
-/// The host's own addresses, and when they were looked at.
+/// The host's own addresses, and when they were read.
 static OWN: Mutex<Option<(Instant, Vec<Ipv4Addr>)>> = Mutex::new(None);
 
-/// Whether the address is one of this host. Asks the system now and then only.
+/// Whether the address belongs to this host. Queries the system only from time to time.
 pub fn is_this_host(address: IpAddr) -> bool {
     let IpAddr::V4(address) = address else { return false };
     if address.is_loopback() {
@@ -68,7 +68,7 @@ pub fn is_this_host(address: IpAddr) -> bool {
     addresses.contains(&address)
 }
 
-/// Address and broadcast address of every interface that is up. None when the host does not tell.
+/// Address and broadcast address of every interface that is up. Empty if the system does not report them.
 fn v4_interfaces() -> Vec<(Ipv4Addr, Option<Ipv4Addr>)> {
     if_addrs::get_if_addrs()
         .unwrap_or_default()

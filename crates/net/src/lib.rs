@@ -1,6 +1,10 @@
-//! Client and server: sockets, clocks, threads and the environment for the machines below.
+//! Channel Access client and server: the public library of Fodo.
 //!
-//! A client starts with a [`Context`], a server with a [`Source`] and [`Server::start`].
+//! To read, write and monitor PVs, create a [`Context`] and open a [`Channel`] by name. To serve PVs, implement a
+//! [`Source`] and pass it to [`Server::start`].
+//!
+//! The protocol itself is in `fodo-ca`, which does no input or output; this crate adds sockets, clocks, threads and the
+//! environment variables.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -1,283 +1,285 @@
-//! Every bound of this crate, with its reason.
+//! All limits of this crate, with their reasons.
 
 use std::time::Duration;
 
-/// Bytes taken from a socket in one call: a whole burst of small replies, and little enough to
-/// stay in the second-level cache while it is decoded.
+/// Bytes read from a socket in one call: a whole burst of small replies, and few enough to stay in the second-level
+/// cache while they are decoded.
 pub const RECEIVE_BYTES: usize = 256 * 1024;
 
-/// Connections that wait to be accepted, unless the system has a lower limit: all clients of a plant come back at once, and
-/// who finds no place tries again after a second.
+/// Connections that wait to be accepted, unless the system has a lower limit. All clients of a plant reconnect at once;
+/// a client that finds the backlog full tries again after a second.
 pub const BACKLOG: i32 = 4096;
 
-/// Bytes that are decoded before what they say is handed on: the events of so many small messages stay in the caches.
+/// Bytes that are decoded before their events are handled: the events of a piece of small messages stay in the caches.
 pub const PIECE_BYTES: usize = 16 * 1024;
 
-/// Bytes one circuit of a client may take in before the others of its reactor have their turn.
+/// Bytes that one client circuit may read before the others of its reactor have their turn.
 pub const TURN_BYTES: usize = 4 * 1024 * 1024;
 
-/// Bytes that a server circuit may take in, and send, before the others of its reactor have their turn: a few hundred
-/// microseconds, so that forty clients that send large arrays hold up a get for some ten milliseconds.
+/// Bytes that a server circuit may read, and send, before the others of its reactor have their turn. That takes a few
+/// hundred microseconds, so forty clients that send large arrays delay a get by about ten milliseconds.
 pub const SERVER_TURN_BYTES: usize = 512 * 1024;
 
-/// How long a circuit that a blocking call has driven stays away from the reactor: long enough
-/// for the next call of a loop, short enough that nobody sees an update wait.
+/// How long a circuit that a blocking call has driven stays away from the reactor: long enough for the next call of a
+/// loop, short enough that a waiting update is not noticed.
 pub const LEASE: Duration = Duration::from_millis(2);
 
-/// How long a TCP connection may take to open before the name is looked for again.
+/// How long a TCP connection may take to open before the name is searched for again.
 pub const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long a name is not looked for after a server that claimed it could not be used: such a
-/// server would claim it again at once.
+/// The pause before searching again for a name whose server claimed it but could not be used: such a server would claim
+/// it again at once.
 pub const SEARCH_PAUSE: Duration = Duration::from_millis(32);
-
-/// How long the claim of a server that could not be used is passed over, so that another server that has the name can claim
-/// it: the round trip of a large network.
-pub const OTHER_CLAIM: Duration = Duration::from_millis(100);
-
-/// How often an operation is tried on the circuit of its channel while that changes circuits: each attempt needs a circuit to
-/// be lost between two locks, so a few are more than ever happen.
-pub const ISSUE_ATTEMPTS: usize = 8;
-
-/// How long an operation that is awaited may take, unless its context says otherwise: the default of the client commands.
-pub const OPERATION: Duration = Duration::from_secs(5);
-
-/// Operations that are awaited before those that have ended are looked for among them.
-pub const AWAITED_SWEEP: usize = 64;
 
 /// How often that pause doubles while nothing changes: up to 16 s.
 pub const SEARCH_PAUSE_DOUBLINGS: u32 = 9;
 
-/// Bytes of requests that wait in a client circuit before puts without an answer wait as well.
+/// How long the claim of a server that could not be used is ignored, so that another server with the name can claim it:
+/// the round trip of a large network.
+pub const OTHER_CLAIM: Duration = Duration::from_millis(100);
+
+/// How often issuing an operation is retried while its channel changes circuits. Each retry needs a circuit to be lost
+/// between two locks, so a few are more than ever occur.
+pub const ISSUE_ATTEMPTS: usize = 8;
+
+/// The default timeout of an awaited operation; the same as the default of the command-line clients.
+pub const OPERATION: Duration = Duration::from_secs(5);
+
+/// Number of awaited operations from which ended ones are removed.
+pub const AWAITED_SWEEP: usize = 64;
+
+/// Bytes of requests queued in a client circuit from which puts without a reply block.
 pub const REQUEST_BYTES: usize = 256 * 1024;
 
-/// How close puts without an answer follow one another to be sent together, and how long such a one waits at most: less than
-/// anybody sees, and what a hundred of them take one by one.
+/// Puts without a reply that follow one another within this time are sent together; also the longest time that such a
+/// put waits. It is too short to notice, and as long as a hundred of them take one by one.
 pub const BURST: Duration = Duration::from_micros(200);
 
-/// Bytes of a burst of puts that are sent without waiting for more: some two hundred.
+/// Bytes of a burst of puts that are sent without waiting for more: about two hundred puts.
 pub const BURST_BYTES: usize = 8 * 1024;
 
-/// Bytes of requests of single operations that are sent without waiting for more: some thirty gets. The server begins with these
-/// while more are started; sending fewer would cost more than that brings.
+/// Bytes of requests of individual operations that are sent without waiting for more: about thirty gets. The server
+/// starts with these while more are issued; sending fewer at once would cost more than it gains.
 pub const FLIGHT_BYTES: usize = 512;
 
-/// Operations asked together that are sent before the next are asked: the server has work early, and others have the circuit
-/// in between.
+/// Operations of a batch that are issued and sent before the next ones: the server has work early, and other callers
+/// can use the circuit in between.
 pub const BATCH_PIECE: usize = 256;
 
-/// Bytes of updates that wait in a server circuit before later ones stay in the ring of posts.
+/// Bytes of updates queued in a server circuit from which later ones stay in the ring of posts.
 pub const UPDATE_BYTES: usize = 256 * 1024;
 
-/// Bytes of answers that wait before a server circuit answers no more, and then reads no more. Arrays count with their
-/// size on the wire; most are shared snapshots, but those that were converted are the circuit's own.
+/// Bytes of queued replies from which a server circuit stops answering, and then stops reading. Arrays count with their
+/// size on the wire; most are shared snapshots, but converted ones are the circuit's own.
 pub const ANSWER_BYTES: usize = 1024 * 1024;
 
-/// Requests are decoded in pieces of this size: those that then wait for room are few.
+/// Requests are decoded in pieces of this size, so that few decoded requests have to wait for buffer space.
 pub const REQUEST_PIECE_BYTES: usize = 2048;
 
-/// How long a client that is closed may take to read what is still to be said to it.
+/// How long a client that is being closed may take to read the remaining data.
 pub const CLOSING: Duration = Duration::from_secs(5);
 
-/// How long a client may take none of what is sent to it, or answer no probe, before the system ends its connection:
-/// longer than a program is stopped or a network away for a minute, short enough that what waits for a client without
-/// power is not kept for the quarter of an hour for which TCP tries. One that is idle, but there, is never ended.
+/// How long a client may receive none of the data sent to it, or not answer a probe, before the system closes its
+/// connection. That is longer than a program is stopped or a network interrupted for a minute. It is shorter than the
+/// quarter of an hour for which TCP retries, so that data for a client without power is not kept that long. A client
+/// that is idle but alive is never closed.
 pub const CLIENT_GONE: Duration = Duration::from_secs(120);
 
-/// Server reactors: more bring nothing before the network is full.
+/// Server reactors: more of them gain nothing before the network is saturated.
 pub const SERVER_THREADS: usize = 4;
 
-/// Puts of one circuit that wait for the end of their processing; more are refused. Each costs some
-/// hundred bytes here and in the source.
+/// Puts of one circuit that wait for the end of their processing; more are refused. Each uses a few hundred bytes here
+/// and in the source.
 pub const PUTS: usize = 64 * 1024;
 
-/// Bytes of searches that are answered from one socket before circuits have their turn: 64 of the field's full
-/// datagrams, or a few thousand names, which take a millisecond or two.
+/// Bytes of searches that are answered from one socket before circuits have their turn: 64 full datagrams, or a few
+/// thousand names, which take a millisecond or two.
 pub const TURN_SEARCH_BYTES: usize = 64 * 1024;
 
-/// Bytes of an answer to searches, or of a beacon, that are looked at: all that the programs of the field put into one.
+/// Bytes read of a datagram with search replies or a beacon: as much as any known program puts into one.
 pub const DATAGRAM_BYTES: usize = 8 * 1024;
 
-/// Datagrams answered before circuits have their turn.
+/// Datagrams handled before circuits have their turn.
 pub const TURN_DATAGRAMS: usize = 256;
 
-/// The fewest and the most descriptors that clients leave to what the process opens itself: files of autosave and access
-/// security, connections to other IOCs, a page that is read.
+/// The minimum and maximum number of descriptors reserved for what the process itself opens: files of autosave and
+/// access security, connections to other IOCs, connections to its status page.
 pub const RESERVED_DESCRIPTORS: (usize, usize) = (8, 256);
 
-/// Clients that are accepted before circuits have their turn.
+/// Clients accepted before circuits have their turn.
 pub const TURN_ACCEPTS: usize = 64;
 
-/// How long no client is accepted while many circuits that were closed to make room have not ended: a few turns of their
-/// threads.
+/// How long no client is accepted while many circuits that were closed to make room have not ended: a few turns of
+/// their threads.
 pub const EVICTION_PAUSE: Duration = Duration::from_millis(1);
 
-/// How long a client may stay that has asked for nothing, not even said who it is: programs do so with their first bytes.
+/// How long a client may stay that has sent no request and no identity: programs send their identity with the first
+/// bytes.
 pub const SILENT_CLIENT: Duration = Duration::from_secs(60);
 
-/// How long any other may stay without a channel after its last request. A client that only searches here, as libca does
-/// with its name servers, searches at least every 375 s for what it cannot find, and it loses the first search of a new
-/// circuit.
+/// How long any other client may stay without a channel after its last request. A client that only searches here, as
+/// libca does with its name servers, searches at least every 375 s for names that it cannot find, and it loses the
+/// first search of a new circuit.
 pub const UNUSED_CLIENT: Duration = Duration::from_secs(600);
 
 /// How long no client is accepted after the system had no descriptor left for one.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a diagnosis waits for a host to say that nobody listens there: a round trip of a large network.
+/// How long a diagnosis waits for a host to report that no program listens: a round trip of a large network.
 pub const KNOCK: Duration = Duration::from_millis(100);
 
 /// How long a diagnosis waits for further servers after the first claim. They answer the same datagram, so they are
-/// late by what their loads differ.
+/// late only by the difference of their loads.
 pub const SECOND_CLAIM: Duration = Duration::from_millis(350);
 
-/// Servers that a diagnosis visits: two are one too many already.
+/// Servers that a diagnosis connects to: already two are one too many.
 pub const CLAIMS: usize = 8;
 
-/// The shortest that EPICS_CA_MAX_SEARCH_PERIOD sets, in libca as well: searches for ever at a
-/// higher rate would load every server of a plant.
+/// The minimum of EPICS_CA_MAX_SEARCH_PERIOD, the same as in libca: permanent searches at a higher rate would load
+/// every server of a plant.
 pub const SEARCH_PERIOD_SETTING_MIN: Duration = Duration::from_secs(60);
 
-/// The smallest that EPICS_CA_MAX_ARRAY_BYTES sets, in libca as well: small messages always pass.
+/// The minimum of EPICS_CA_MAX_ARRAY_BYTES, the same as in libca: small messages always pass.
 pub const ARRAY_SETTING_MIN_BYTES: usize = 16 * 1024;
 
-/// Bytes of a payload beside an array of the longest that is allowed: no metadata takes more.
+/// Bytes of a payload in addition to the longest allowed array: no metadata takes more.
 pub const METADATA_BYTES: usize = 1024;
 
-/// How often the host's interfaces are looked at while names are looked for, and names of hosts
-/// that could not be resolved.
+/// How often the host's interfaces are checked while names are searched for, and host names that could not be resolved
+/// are retried.
 pub const PLACES_LOOK: Duration = Duration::from_secs(15);
 
-/// The same after a datagram could not be sent: the network has just changed.
+/// The same after a datagram could not be sent: the network has probably just changed.
 pub const PLACES_LOOK_SOONER: Duration = Duration::from_secs(1);
 
-/// How often the name of a host that was resolved is resolved again.
+/// How often a resolved host name is resolved again.
 pub const RESOLVED_LOOK: Duration = Duration::from_secs(60);
 
-/// Notices of a context that wait to be taken; later ones are counted and dropped.
+/// Notices of a context that wait to be taken; later ones are dropped.
 pub const NOTICES: usize = 256;
 
-/// The first and the longest pause before a name server that cannot be reached is tried again.
+/// The first and the longest pause before reconnecting to a name server that cannot be reached.
 pub const NAME_SERVER_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(15));
 
-/// Bytes of searches that wait for a name server; beyond them they are as lost, and come again.
+/// Bytes of searches that wait for a name server; beyond them searches are dropped, and repeated later.
 pub const NAME_SERVER_BYTES: usize = 64 * 1024;
 
-/// How long the repeater has to confirm a client before it is asked again, and how often before
-/// this process becomes the repeater.
+/// How long the repeater has to confirm a client before the client registers again, and after how many attempts this
+/// process becomes the repeater.
 pub const REGISTRATION: (Duration, u32) = (Duration::from_millis(200), 3);
 
-/// How often a client registers again, since a repeater can be replaced by another.
+/// How often a client registers again, since a repeater can be replaced by another one.
 pub const REGISTRATION_AGAIN: Duration = Duration::from_secs(60);
 
-/// How long names that are looked for one right after another are held to share datagrams: a loop that makes channels
-/// fills many in that time, and nobody who waits for one is held up.
+/// How long names searched for in quick succession are collected to share datagrams. A loop that creates channels fills
+/// many datagrams in that time, and a caller that waits for a name is not delayed.
 pub const SEARCH_HOLD: Duration = Duration::from_micros(200);
 
 /// The highest priority of a circuit. Source: Channel Access protocol specification, CA_PROTO_VERSION.
 pub const PRIORITY_MAX: u8 = 99;
 
-/// Bytes of a string of Channel Access, whose 40 bytes end with a NUL.
+/// Maximum length in bytes of a Channel Access string, whose 40 bytes end with a NUL.
 pub const STRING_BYTES: usize = 39;
 
-/// Bytes of values that wait in the queue of one monitor, beside one that is larger alone: a second of images of a camera,
-/// where counting updates alone would let a thousand of forty megabytes wait.
+/// Bytes of values in the queue of one monitor, or one value if that is larger: a second of camera images. A limit on
+/// the number of updates alone would permit a thousand images of forty megabytes.
 pub const MONITOR_QUEUE_BYTES: usize = 64 << 20;
 
-/// Events of the connection that wait in the queue of one monitor: a server that comes and goes each second is told of for a
-/// minute.
+/// Connection events in the queue of one monitor: a minute of events of a server that connects and disconnects every
+/// second.
 pub const CONNECTION_EVENTS: usize = 64;
 
-/// Threads for callbacks at most: more than any machine has cores.
+/// Maximum number of callback threads: more than any machine has cores.
 pub const CALLBACK_THREADS_MAX: usize = 1024;
 
 /// How often a server's status is refreshed: as often as people look.
 pub const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
-/// How long a reactor may take to tell of its circuits before it is left out.
+/// How long a reactor may take to report its circuits before it is omitted.
 pub const STATUS_ANSWER: Duration = Duration::from_millis(500);
 
-/// Bytes of the status as JSON: a thousand clients and more, those with most to blame first.
+/// Bytes of the status as JSON: more than a thousand clients, those that keep most data waiting first.
 pub const STATUS_BYTES: usize = 256 * 1024;
 
-/// What is shown of a user's or a host's name.
+/// Characters shown of a user's or host's name.
 pub const STATUS_NAME_CHARS: usize = 64;
 
-/// Connections to a page at once: two programs that scrape, a person who looks, and some that have hung.
+/// Concurrent connections to a page: two programs that scrape, a person, and some that hang.
 pub const PAGE_VISITS: usize = 16;
 
-/// How long one may last, whatever its peer does: programs that scrape give up after ten seconds themselves.
+/// Maximum duration of a connection, whatever its peer does: programs that scrape give up after ten seconds themselves.
 pub const PAGE_VISIT: Duration = Duration::from_secs(10);
 
-/// New ones that are accepted before the others are looked after.
+/// New connections accepted before the others are served.
 pub const PAGE_ACCEPTS: usize = 16;
 
-/// Bytes of a request: what browsers send of their own, several times.
+/// Bytes of a request: several times what browsers send.
 pub const PAGE_REQUEST_BYTES: usize = 8 * 1024;
 
-/// How long a page is handed out again before it is made anew, so that asking for it all the time costs the server little.
+/// How long a page is reused before it is generated again, so that constant requests cost the server little.
 pub const PAGE_KEPT: Duration = Duration::from_millis(200);
 
-/// Bytes of records that a RecCeiver is told at once: some two hundred records.
+/// Bytes of records that are sent to a RecCeiver at once: about two hundred records.
 pub const RECCASTER_SLICE_BYTES: usize = 16 * 1024;
 
 /// The pause after each slice: a hundred thousand records take some seconds, and one thread a fraction of them.
 pub const RECCASTER_PAUSE: Duration = Duration::from_millis(10);
 
-/// Bytes of a message body from a RecCeiver. The known ones have four; others are skipped.
+/// Bytes of a message body from a RecCeiver. The known ones have four; unknown ones are skipped.
 pub const RECCASTER_BODY_BYTES: usize = 1024;
 
-/// What may wait to be sent: a slice, and answers to more pings than an honest server sends in a day.
+/// Bytes that may wait to be sent: a slice, and replies to more pings than a normal server sends in a day.
 pub const RECCASTER_UNSENT_BYTES: usize = 256 * 1024;
 
-/// How long announcements go unheard after a failure, times the number of failures in a row, as in recsync.
+/// How long announcements are ignored after a failure, multiplied by the number of consecutive failures, as in recsync.
 pub const RECCASTER_REST: Duration = Duration::from_secs(5);
 
-/// The longest that anybody may have it wait for a RecCeiver: more would be never.
+/// Maximum of the configured times for a RecCeiver: longer would be practically never.
 pub const RECCASTER_WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Failures in a row that are counted: then it tries every minute or so.
+/// Consecutive failures that are counted; from then on it retries about every minute.
 pub const RECCASTER_FAILURES_COUNTED: u32 = 10;
 
-/// Datagrams that are looked at in one turn.
+/// Datagrams handled in one turn.
 pub const RECCASTER_DATAGRAMS: usize = 64;
 
-/// Bytes of a datagram that are looked at: an announcement has sixteen.
+/// Bytes read of a datagram: an announcement has sixteen.
 pub const RECCASTER_DATAGRAM_BYTES: usize = 64;
 
-/// Posts that the status keeps of each of its PVs: who is late wants the last one.
+/// Posts kept for each status PV: a slow client needs only the latest one.
 pub const STATUS_POSTS: usize = 4;
 
-/// How long the same text about the same host is not told again.
+/// How long the same text about the same host is not logged again.
 pub const LOG_PAUSE: Duration = Duration::from_secs(60);
 
 /// Pairs of host and text that are remembered: more than a plant has clients in trouble at once.
 pub const LOG_TEXTS: usize = 4096;
 
-/// Channels or subscriptions of one circuit whose rights are looked at in one turn; each may ask the rules. A turn stays below a
-/// millisecond or so, however many channels a client has.
+/// Channels or subscriptions of one circuit whose rights are checked in one turn; each may evaluate the access rules. A
+/// turn stays below about a millisecond, however many channels a client has.
 pub const CHECKS: usize = 1024;
 
-/// What all circuits of one host may cost together. One circuit may have half of it, which a million channels with a
-/// million subscriptions fit into.
+/// Bytes that all circuits of one host may use together. One circuit may use half of them, enough for a million
+/// channels with a million subscriptions.
 pub const HOST_BYTES: usize = 2048 * 1024 * 1024;
 
-/// Circuits of one host: far above the programs that run on one, so that what is bounded is a fault or an attack.
+/// Circuits of one host: far above the number of programs on a host, so that only a fault or an attack reaches it.
 pub const HOST_CIRCUITS: usize = 16 * 1024;
 
-/// What a circuit costs before it has a channel: its buffers here, and those of the system that it uses as a rule.
+/// Bytes that a circuit uses before it has a channel: its buffers here, and those of the system that it usually needs.
 pub const CIRCUIT_BYTES: usize = 16 * 1024;
 
-/// Unicast searches handed on to the other servers of the host whose answers are known again: those of a second or so
-/// of many clients; an answer that comes later is lost, and asked for again.
+/// Unicast searches forwarded to the other servers of the host whose replies can still be matched: those of many
+/// clients in about a second. A later reply is lost, and the client searches again.
 pub const RELAYED_SEARCHES: usize = 4096;
 
-/// What a put in progress costs here and in the source.
+/// Bytes that a put in progress uses here and in the source.
 pub const PUT_BYTES: usize = 256;
 
-/// How often the system asks a peer that has said nothing whether it is there.
+/// How often the system probes a silent peer.
 pub const PROBES: Duration = Duration::from_secs(15);
 
-/// The longest silence that the system can be told of: it counts milliseconds in 31 bits.
+/// The longest silence that can be configured in the system: it counts milliseconds in 31 bits.
 #[cfg(target_os = "linux")]
 pub const SILENCE_MAX: Duration = Duration::from_millis(i32::MAX as u64);
 
@@ -285,7 +287,7 @@ pub const SILENCE_MAX: Duration = Duration::from_millis(i32::MAX as u64);
 mod tests {
     use super::*;
 
-    /// A limit that loses a factor would let things through, or refuse them, that its reason speaks of.
+    /// A limit that loses a factor would admit, or refuse, what its reason mentions.
     #[test]
     fn limits_have_room_for_what_their_reasons_name() {
         let search_bytes = 40;

@@ -1,7 +1,7 @@
-//! What a server has to tell whoever runs it, in lines.
+//! The log of a server.
 //!
-//! Ours and no library's: there are few lines, all of them here and in `server`; what is special is
-//! their limit per peer and text, so that no peer fills a disk, and that is what libraries leave out.
+//! It is our own and not a library's: there are few messages, all of them here and in `server`. What they need is a
+//! limit per peer and text, so that no peer fills a disk, and libraries lack that.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,37 +13,37 @@ use fodo_data::{Now, TimeStamp};
 use crate::limit;
 use crate::sync::lock;
 
-/// How much a line matters; the first matters most.
+/// Severity of a line, the most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// The server cannot do its work.
     Error,
-    /// A peer does what it must not.
+    /// A peer violates the protocol or exceeds a limit.
     Warning,
-    /// Clients come and go.
+    /// Clients connect and disconnect.
     Info,
-    /// What only somebody who looks for a fault wants to see.
+    /// Details for troubleshooting only.
     Debug,
 }
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// How much it matters.
+    /// Its severity.
     pub level: Level,
     /// When it happened.
     pub time: TimeStamp,
     /// What happened.
     pub what: String,
-    /// Whose doing it is.
+    /// The peer that caused it.
     pub peer: Option<SocketAddr>,
     /// The PV it is about.
     pub pv: Option<String>,
-    /// How many lines with the same text about the same host were left out since the last.
+    /// Number of suppressed lines with the same text about the same host since the last one.
     pub n_left_out: u64,
 }
 
-/// Where lines go; clones go to the same place and count together.
+/// A destination for lines. Clones share the destination and the rate limit.
 #[derive(Clone)]
 pub struct Log {
     level: Level,
@@ -58,18 +58,18 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    /// Calls `sink` with every line that matters as much as `level` or more, on the server's threads: it
-    /// must not block for long. A host has the same text told once a minute; what is left out is counted.
+    /// Calls `sink` with every line of severity `level` or higher, on the server's threads; it must not block for long.
+    /// The same text about one host is logged at most once a minute; suppressed lines are counted.
     pub fn new(level: Level, sink: impl Fn(&Line) + Send + Sync + 'static) -> Log {
         Log { level, sink: Arc::new(sink), limiter: Arc::default() }
     }
 
-    /// Tells nobody.
+    /// A log that drops every line.
     pub fn silent() -> Log {
         Log::new(Level::Error, |_| {})
     }
 
-    /// A line about no peer, of whoever serves with this log. It is never left out, so it must tell a change.
+    /// Logs a line without a peer, for the program that runs the server. It is never suppressed, so log only changes.
     pub fn note(&self, level: Level, what: &str) {
         if level <= self.level {
             let time = SystemTime::now().into();
@@ -83,14 +83,14 @@ impl Log {
         }
         let key = (peer.map(|peer| peer.ip()), what.to_owned());
         let Some(n_left_out) = lock(&self.limiter).passes(key, now.monotonic) else { return };
-        // No client's name for a PV is longer; a peer may say what it likes.
+        // No client's PV name is longer, but a peer may send any text.
         let pv =
             pv.map(|pv| pv.get(..pv.floor_char_boundary(fodo_ca::limit::NAME_BYTES)).unwrap_or_default().to_owned());
         (self.sink)(&Line { level, time: now.wall, what: what.to_owned(), peer, pv, n_left_out });
     }
 }
 
-/// Lets the same text of the same host pass now and then.
+/// Limits how often the same text about the same host is logged.
 #[derive(Debug, Default)]
 struct Limiter {
     told: HashMap<(Option<IpAddr>, String), Told>,
@@ -103,7 +103,7 @@ struct Told {
 }
 
 impl Limiter {
-    /// How many were left out before this one; `None` when it is left out itself.
+    /// Number of lines suppressed before this one; `None` if this one is suppressed too.
     fn passes(&mut self, key: (Option<IpAddr>, String), now: Instant) -> Option<u64> {
         if let Some(told) = self.told.get_mut(&key) {
             if now < told.at + limit::LOG_PAUSE {
@@ -117,7 +117,7 @@ impl Limiter {
         if self.told.len() >= limit::LOG_TEXTS {
             self.told.retain(|_, told| now < told.at + limit::LOG_PAUSE);
         }
-        // So many hosts at once are an attack; those that were first are told of.
+        // That many hosts at once are an attack; only the first ones are logged.
         if self.told.len() >= limit::LOG_TEXTS {
             return None;
         }

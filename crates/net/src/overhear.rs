@@ -1,4 +1,4 @@
-//! Hearing the searches and beacons of others, and asking for names beside any client.
+//! Monitoring the searches and beacons of other programs, and searching for names independently of any client.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -15,7 +15,7 @@ use crate::places::{Automatic, Places};
 use crate::repeater::Repeater;
 use crate::{clock, interfaces, limit, socket};
 
-/// A bystander with sockets of its own. Does its work on the thread that calls [`Bystander::run`].
+/// A passive observer of the network with its own sockets. It works on the thread that calls [`Bystander::run`].
 #[derive(Debug)]
 pub struct Bystander {
     poll: Poll,
@@ -27,17 +27,18 @@ pub struct Bystander {
     registration: Option<Registration>,
 }
 
-/// How beacons come: by the host's repeater, with which this registers now and then.
+/// The registration with the host's repeater, which forwards beacons; renewed periodically.
 #[derive(Debug)]
 struct Registration {
     port: u16,
     at: Instant,
-    /// When the host had none, this process is it.
+    /// Present if the host had no repeater, so that this process became the repeater.
     _repeater: Option<Repeater>,
 }
 
 impl Bystander {
-    /// One that only asks, wherever a client with this configuration would search by UDP.
+    /// Creates an observer that only searches, at the addresses where a client with this configuration would search by
+    /// UDP.
     pub fn asking(config: &ClientConfig) -> io::Result<Bystander> {
         let poll = Poll::new()?;
         let asking = socket::searching(config.multicast_ttl)?;
@@ -55,10 +56,10 @@ impl Bystander {
         })
     }
 
-    /// One that hears searches as well, at the ports where such a client would search, and beacons.
+    /// Creates an observer that also receives searches, on the ports where such a client would search, and beacons.
     ///
-    /// A datagram to one host reaches only one program there, so it is heard only while no server of this
-    /// host has the port; broadcasts reach all, and so do groups. Fails when no port can be shared.
+    /// A unicast datagram reaches only one program of a host, so it is received only while no server of this host uses
+    /// the port; broadcasts and multicasts reach all programs. Fails if no port can be shared.
     pub fn hearing(config: &ClientConfig) -> io::Result<Bystander> {
         let mut bystander = Bystander::asking(config)?;
         let listed = config.search_addresses.iter().map(SocketAddr::port);
@@ -79,7 +80,7 @@ impl Bystander {
             bystander.hearing.push(socket::member(*group.ip(), &interfaces::own_addresses(), group.port())?);
         }
         if bystander.hearing.is_empty() {
-            let reason = "searches go nowhere: EPICS_CA_ADDR_LIST is empty and EPICS_CA_AUTO_ADDR_LIST is NO";
+            let reason = "no search addresses: EPICS_CA_ADDR_LIST is empty and EPICS_CA_AUTO_ADDR_LIST is NO";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         for (index, socket) in bystander.hearing.iter().enumerate() {
@@ -87,33 +88,33 @@ impl Bystander {
             bystander.poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;
         }
         bystander.registration = config.repeater_port.map(|port| {
-            // Another program is the repeater when this one cannot be.
+            // If this process cannot be the repeater, another program is.
             Registration { port, at: Instant::now(), _repeater: Repeater::start(port).ok() }
         });
         Ok(bystander)
     }
 
-    /// The addresses at which searches are heard.
+    /// The addresses on which searches are received.
     pub fn heard_at(&self) -> Vec<SocketAddr> {
         self.hearing.iter().filter_map(|socket| socket.local_addr().ok()).collect()
     }
 
-    /// Asks for a name as if a client had; no datagram is sent before [`Bystander::run`].
+    /// Searches for a name like a client; no datagram is sent before [`Bystander::run`].
     pub fn ask(&mut self, name: &str) {
         self.traffic.ask(name, clock::now());
     }
 
-    /// What is known by now.
+    /// The traffic observed so far.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
     }
 
-    /// Names of hosts to ask that cannot be resolved, each told once.
+    /// Host names in the address lists that cannot be resolved, each reported once.
     pub fn take_unresolved(&mut self) -> Vec<String> {
         self.places.take_unresolved()
     }
 
-    /// Hears and asks until `duration` is over, or `is_enough` says so after a turn.
+    /// Receives and searches until `duration` has passed, or until `is_enough` returns true after a turn.
     pub fn run(&mut self, duration: Duration, mut is_enough: impl FnMut(&Traffic) -> bool) -> io::Result<()> {
         let end = Instant::now() + duration;
         let mut events = Events::with_capacity(64);
@@ -141,20 +142,20 @@ impl Bystander {
         self.traffic.tick(now, &mut self.datagrams);
         for datagram in self.datagrams.drain(..) {
             for to in self.places.all() {
-                // As one that is lost: it is asked again.
+                // A failure is like a lost datagram: the search is repeated.
                 let _ = self.asking.send_to(&datagram.bytes, to);
             }
         }
         if let Some(registration) = &mut self.registration
             && registration.at <= now.monotonic
         {
-            // Likewise.
+            // As above.
             let _ = self.asking.send_to(&fodo_ca::repeater::registration(), (Ipv4Addr::LOCALHOST, registration.port));
             registration.at = now.monotonic + limit::PLACES_LOOK;
         }
     }
 
-    /// Takes in what waits; true when there is more.
+    /// Handles waiting datagrams; returns true if there are more.
     fn receive(&mut self) -> bool {
         let own_port = self.asking.local_addr().map_or(0, |address| address.port());
         let mut buffer = [0; 8192];
@@ -180,7 +181,7 @@ impl Bystander {
     }
 }
 
-/// A program of this host is heard from several of its addresses, and is one all the same.
+/// Maps all addresses of this host to one, since a program on it sends from several of them.
 fn one_address(from: SocketAddr) -> SocketAddr {
     match interfaces::is_this_host(from.ip()) {
         true => SocketAddr::from((Ipv4Addr::LOCALHOST, from.port())),
@@ -188,8 +189,8 @@ fn one_address(from: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Sockets that hear what comes to a port: all of it, or only broadcasts when a server of this host has
-/// the port, as its searches would be taken from it.
+/// Sockets that receive datagrams to a port: all of them, or only broadcasts if a server of this host uses the port,
+/// since otherwise its searches would be delivered here.
 fn hearing_at(port: u16) -> io::Result<Vec<UdpSocket>> {
     if !socket::is_taken(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))) {
         return Ok(vec![socket::answering(Ipv4Addr::UNSPECIFIED, port)?]);
@@ -202,7 +203,7 @@ fn hearing_at(port: u16) -> io::Result<Vec<UdpSocket>> {
     let bound: Vec<io::Result<UdpSocket>> =
         broadcasts.into_iter().map(|broadcast| socket::answering(broadcast, port)).collect();
     if bound.iter().all(Result::is_err) {
-        // Each has the same reason: the port is another program's alone.
+        // All have the same cause: another program uses the port exclusively.
         let told = |error: io::Error| io::Error::new(error.kind(), format!("UDP port {port}: {error}"));
         return bound.into_iter().collect::<io::Result<_>>().map_err(told);
     }

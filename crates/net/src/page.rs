@@ -1,8 +1,9 @@
-//! One page of text over HTTP/1.1, for programs that look in now and then.
+//! One text page over HTTP/1.1, for programs that poll it.
 //!
-//! Ours and no library's: it answers one path, keeps no connection, reads no body and has one thread, which is less than
-//! any library has to be told to leave out. Records and clients know nothing of it: what is slow or hostile costs a
-//! place among a few here, and the one that has been there for longest goes.
+//! It is our own and not a library's: it serves one path, keeps no connection open, reads no body and uses one thread.
+//! Any library would need more configuration to leave out its features. Records and Channel Access clients are not
+//! affected: a slow or hostile peer only uses one of a few connections here, and the oldest connection is closed to
+//! make room.
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
@@ -26,13 +27,14 @@ pub struct Page {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is served.
+/// The page to serve.
 pub struct PageConfig {
-    /// What its URL has behind the host: `/metrics`.
+    /// The path of its URL: `/metrics`.
     pub path: &'static str,
     /// Its `Content-Type`.
     pub content_type: &'static str,
-    /// The page as it is now; called on the page's own thread, and a few times a second at most however often it is asked for.
+    /// Generates the current page. Called on the page's own thread, at most a few times a second regardless of the
+    /// number of requests.
     pub text: Box<dyn FnMut() -> String + Send>,
 }
 
@@ -46,7 +48,7 @@ const LISTENER: Token = Token(usize::MAX);
 const STOP: Token = Token(usize::MAX - 1);
 
 impl Page {
-    /// Answers from now on who connects, on a thread of its own. Fails when the system gives none, or no poller.
+    /// Starts to serve on a separate thread. Fails if the system provides no thread or poller.
     pub fn serve(listener: std::net::TcpListener, config: PageConfig) -> io::Result<Page> {
         let visits = Visits::new(listener, config)?;
         let address = visits.listener.local_addr()?;
@@ -57,7 +59,7 @@ impl Page {
         Ok(Page { address, is_stopped, waker, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -69,18 +71,18 @@ impl Drop for Page {
         if self.waker.wake().is_ok()
             && let Some(thread) = self.thread.take()
         {
-            // One that panicked has said so on stderr.
+            // If the thread panicked, the panic hook has already reported it on stderr.
             let _ = thread.join();
         }
     }
 }
 
-/// The connections there are, and what they are sent.
+/// The open connections, and the page that they are sent.
 struct Visits {
     poll: Poll,
     listener: TcpListener,
     config: PageConfig,
-    /// The page, and when it was made.
+    /// The page, and when it was generated.
     made: Option<(Instant, String)>,
     /// The oldest first.
     open: VecDeque<Visit>,
@@ -95,17 +97,18 @@ struct Visit {
     state: State,
 }
 
-/// Where a connection stands; the comment says what it waits for.
+/// The state of a connection; the comment of each says what it waits for.
 enum State {
-    /// For the end of the request's header, of which this has come.
+    /// For the end of the request's header. Holds the bytes received so far.
     Asking(Vec<u8>),
-    /// For the peer to take this, of which so much is sent.
+    /// For the peer to read this reply. The number counts the bytes sent.
     Answering(Vec<u8>, usize),
-    /// For the peer to end it, which has all it asked for: ended here while it still sends, it might lose the end of the page.
+    /// For the peer to close the connection. If it were closed here while the peer still sends, the peer could lose the
+    /// end of the page.
     Done,
 }
 
-/// What a visit comes to for now.
+/// Whether a connection stays open after its turn.
 #[derive(PartialEq, Eq)]
 enum Turn {
     Stays,
@@ -126,7 +129,7 @@ impl Visits {
         while !is_stopped.load(Ordering::Acquire) {
             let oldest = self.open.front().map(|visit| visit.since + limit::PAGE_VISIT);
             let timeout = oldest.map(|due| due.saturating_duration_since(Instant::now()));
-            // Interrupted or not, what is due is done below.
+            // An error such as EINTR does not matter: whatever is due is handled below.
             let _ = self.poll.poll(&mut events, timeout);
             let now = Instant::now();
             for event in &events {
@@ -140,21 +143,21 @@ impl Visits {
         }
     }
 
-    /// Ends what has lasted too long, whatever it waits for.
+    /// Closes connections that have lasted too long, whatever their state.
     fn let_go(&mut self, now: Instant) {
         while self.open.front().is_some_and(|visit| visit.since + limit::PAGE_VISIT <= now) {
             self.open.pop_front();
         }
     }
 
-    /// Lets everybody in who waits; where there is no room the oldest goes.
+    /// Accepts all waiting connections; if there are too many, closes the oldest.
     fn accept(&mut self, now: Instant) {
         for _ in 0..limit::PAGE_ACCEPTS {
             let mut stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                // Nobody waits; or there are no descriptors left, and who waits is let in with the next one.
+                // No connection waits, or no descriptors are left; then waiting ones are accepted with the next one.
                 Err(_) => return,
             };
             let number = self.number;
@@ -171,9 +174,9 @@ impl Visits {
                 self.open.pop_front();
             }
         }
-        // The poller would not tell again of those that still wait; it does once it is asked anew.
+        // The poller does not report connections that still wait; registering again makes it report them.
         let registry = self.poll.registry();
-        // Without it they wait for the next one.
+        // If it fails they wait for the next connection.
         let _ = registry.reregister(&mut self.listener, LISTENER, Interest::READABLE);
     }
 
@@ -188,7 +191,7 @@ impl Visits {
 }
 
 impl Visit {
-    /// Goes on as far as it can without waiting.
+    /// Continues as far as possible without blocking.
     fn turn(&mut self, mut answer: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> Turn {
         loop {
             match &mut self.state {
@@ -222,7 +225,7 @@ impl Visit {
                 State::Done => match self.stream.read(&mut [0; 1024]) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Stays,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // Whatever it goes on to send is no reason to stay.
+                    // Whatever else it sends is not a reason to stay open.
                     _ => return Turn::Ends,
                 },
             }
@@ -230,7 +233,7 @@ impl Visit {
     }
 }
 
-/// What is answered to a request of which so much has come; `None` while more has to come.
+/// The reply to a request of which these bytes were received; `None` while it is incomplete.
 fn answer(
     request: &[u8],
     config: &mut PageConfig,
@@ -246,7 +249,7 @@ fn answer(
             }
             ("200 OK", config.content_type, made.as_ref().map_or("", |(_, text)| text).to_owned())
         }
-        Asked::Elsewhere => ("404 Not Found", plain, format!("there is {} and nothing else\n", config.path)),
+        Asked::Elsewhere => ("404 Not Found", plain, format!("not found; the page is {}\n", config.path)),
         Asked::Other => ("405 Method Not Allowed\r\nAllow: GET, HEAD", plain, String::new()),
         Asked::TooLong => ("431 Request Header Fields Too Large", plain, String::new()),
         Asked::Nonsense => ("400 Bad Request", plain, String::new()),
@@ -258,19 +261,19 @@ fn answer(
     Some((if is_head { header } else { header + &text }).into_bytes())
 }
 
-/// What a request asks for.
+/// The result of parsing a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     Page,
-    /// A path that is not there.
+    /// A path that does not exist.
     Elsewhere,
-    /// To do something else than read.
+    /// A method other than GET or HEAD.
     Other,
     TooLong,
     Nonsense,
 }
 
-/// `None` while the end of the header has not come.
+/// Parses a request; `None` while its header is incomplete.
 fn asked(request: &[u8], path: &str) -> Option<Asked> {
     let is_whole =
         request.windows(4).any(|bytes| bytes == b"\r\n\r\n") || request.windows(2).any(|bytes| bytes == b"\n\n");
@@ -314,7 +317,7 @@ mod tests {
         let _silent: Vec<_> =
             (0..=limit::PAGE_VISITS).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
 
-        // It takes them in turns.
+        // It accepts a limited number each time.
         (0..2).for_each(|_| visits.accept(start));
         let numbers: Vec<usize> = visits.open.iter().map(|visit| visit.number).collect();
         assert_eq!(numbers, Vec::from_iter(1..=limit::PAGE_VISITS), "the oldest has made room");
@@ -334,7 +337,7 @@ mod tests {
         assert_eq!(asked(&"x".repeat(limit::PAGE_REQUEST_BYTES + 1)), Some(Asked::TooLong));
     }
 
-    /// What a request is answered with at a moment, by a page that counts how often it was made.
+    /// The reply to a request at this time, by a page that counts how often it was generated.
     fn answered(request: &str, made: &mut Option<(Instant, String)>, n_made: &mut usize, now: Instant) -> String {
         *n_made += usize::from(made.as_ref().is_none_or(|(at, _)| *at + limit::PAGE_KEPT <= now));
         let text = format!("page {n_made}\n");
@@ -356,7 +359,7 @@ mod tests {
             ("HEAD /metrics HTTP/1.1\r\n\r\n", format!("200 OK\r\nContent-Type: text/x\r\nContent-Length: 7\r\n{end}")),
             (
                 "GET /other HTTP/1.1\r\n\r\n",
-                format!("404 Not Found\r\n{plain}\r\nContent-Length: 35\r\n{end}there is /metrics and nothing else\n"),
+                format!("404 Not Found\r\n{plain}\r\nContent-Length: 32\r\n{end}not found; the page is /metrics\n"),
             ),
             (
                 "PUT /metrics HTTP/1.1\r\n\r\n",

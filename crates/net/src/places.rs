@@ -1,4 +1,5 @@
-//! Where datagrams go: numbers, names that are looked up now and then, interfaces as they come and go.
+//! Address lists for datagrams: fixed addresses, host names that are resolved periodically, and interfaces as they
+//! change.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,18 +10,18 @@ use crate::config::Host;
 use crate::sync::lock;
 use crate::{interfaces, limit};
 
-/// Which interfaces' own addresses belong to a list.
+/// Which interfaces contribute their addresses to a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Automatic {
     /// None.
     No,
-    /// All there are, at this port.
+    /// All interfaces, with this port.
     All(u16),
-    /// Those with these addresses, at this port.
+    /// The interfaces with these addresses, with this port.
     Of(Vec<Ipv4Addr>, u16),
 }
 
-/// A list of addresses that keeps itself up to date; see [`Places::look`].
+/// A list of addresses that is kept up to date; see [`Places::look`].
 #[derive(Debug)]
 pub struct Places {
     fixed: Vec<SocketAddr>,
@@ -31,7 +32,7 @@ pub struct Places {
     names_at: Instant,
 }
 
-/// Names of hosts, which a thread of their own looks up, as that can take its time.
+/// Host names, resolved by a separate thread, since that may take long.
 struct Names {
     hosts: Vec<Host>,
     resolve: fn(&Host) -> Option<SocketAddr>,
@@ -40,14 +41,14 @@ struct Names {
     has_news: AtomicBool,
 }
 
-/// What is known of a name; the comment says what is awaited.
+/// The result of resolving a name; the comment of each state says what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// The first answer.
+    /// For the first result.
     Unknown,
-    /// A better answer. `is_told`: the user knows.
+    /// For a successful result. `is_told`: the failure was reported to the user.
     Nothing { is_told: bool },
-    /// Nothing. The address stays even if the name cannot be resolved later on.
+    /// For nothing. The address is kept even if the name cannot be resolved later.
     At(SocketAddr),
 }
 
@@ -58,7 +59,7 @@ impl std::fmt::Debug for Names {
 }
 
 impl Places {
-    /// The list as far as it is known without looking names up.
+    /// Creates a list with the addresses that are known without resolving names.
     pub fn new(fixed: &[SocketAddr], hosts: &[Host], automatic: Automatic, now: Instant) -> Places {
         Places::resolved_by(Host::resolved, fixed, hosts, automatic, now)
     }
@@ -86,12 +87,12 @@ impl Places {
         places
     }
 
-    /// The addresses as they are known now.
+    /// The currently known addresses.
     pub fn all(&self) -> &[SocketAddr] {
         &self.all
     }
 
-    /// When to look again; `None` when nothing can change.
+    /// When to look again; `None` if nothing can change.
     pub fn deadline(&self) -> Option<Instant> {
         match (self.names.hosts.is_empty(), &self.automatic) {
             (true, Automatic::No) => None,
@@ -100,13 +101,13 @@ impl Places {
         }
     }
 
-    /// An address could not be reached from here: look again soon.
+    /// An address could not be reached from here: looks again soon.
     pub fn doubt(&mut self, now: Instant) {
         self.look_at = self.look_at.min(now + limit::PLACES_LOOK_SOONER);
     }
 
-    /// Looks at the interfaces if it is time, and has names looked up on another thread, which
-    /// calls `wake` when it has an answer. True when the list has changed.
+    /// Checks the interfaces if it is due, and has names resolved on another thread, which calls `wake` when it is
+    /// done. Returns true if the list has changed.
     pub fn look(&mut self, now: Instant, wake: impl FnOnce() + Send + 'static) -> bool {
         if now >= self.names_at && !self.names.hosts.is_empty() {
             let are_known = lock(&self.names.found).iter().all(|found| matches!(found, Found::At(_)));
@@ -124,7 +125,7 @@ impl Places {
         has_changed
     }
 
-    /// Names that could not be resolved, each told once.
+    /// Names that could not be resolved, each reported once.
     pub fn take_unresolved(&mut self) -> Vec<String> {
         let mut found = lock(&self.names.found);
         let untold = found.iter_mut().zip(&self.names.hosts).filter_map(|(found, host)| {
@@ -162,7 +163,7 @@ impl Places {
 }
 
 impl Names {
-    /// Has all names resolved by a thread of its own, unless one is at it.
+    /// Resolves all names on a separate thread, unless one is already running.
     fn look_up(names: &Arc<Names>, wake: impl FnOnce() + Send + 'static) {
         if names.is_running.swap(true, Ordering::AcqRel) {
             return;
@@ -177,7 +178,7 @@ impl Names {
             wake();
         });
         if started.is_err() {
-            // No thread now; the next look tries again.
+            // No thread is available now; the next look tries again.
             names.is_running.store(false, Ordering::Release);
         }
     }
@@ -205,7 +206,7 @@ mod tests {
         Host { name: name.into(), port: 5064 }
     }
 
-    /// Looks, and waits for the names to be looked up.
+    /// Looks, and waits for the names to be resolved.
     fn look(places: &mut Places, now: Instant) -> bool {
         let (sender, looked_up) = mpsc::channel();
         let has_changed = places.look(now, move || sender.send(()).unwrap());

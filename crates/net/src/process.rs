@@ -1,40 +1,40 @@
-//! What this process uses, as the system tells it. What a system does not tell is `None`.
+//! Resources of this process and host, as the system reports them. Values that a system does not report are `None`.
 
 use std::io;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit};
 
-/// What a process uses at a moment.
+/// The resources that a process uses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessFacts {
-    /// Time of a processor that it has had so far.
+    /// CPU time used so far.
     pub cpu_used: Duration,
-    /// Memory that it has in use.
+    /// Resident memory.
     pub resident_bytes: Option<u64>,
-    /// Threads that run in it.
+    /// Number of threads.
     pub n_threads: Option<u64>,
-    /// Files, sockets and all else that it has open.
+    /// Number of open descriptors: files, sockets and others.
     pub n_descriptors: Option<u64>,
-    /// How many of these it may have.
+    /// Maximum number of open descriptors.
     pub n_descriptors_max: Option<u64>,
 }
 
-/// What the host is doing at a moment.
+/// The state of the host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostFacts {
-    /// Processors that this process may run on.
+    /// Processors that this process may use.
     pub n_processors: usize,
-    /// Memory there is.
+    /// Total memory.
     pub memory_bytes: Option<u64>,
-    /// Memory that a program could still have.
+    /// Memory available to programs.
     pub free_bytes: Option<u64>,
-    /// Time that all processors together have worked since the host began, and all the time that has passed for them.
+    /// Busy time of all processors together since the host started, and their total time, both in clock ticks.
     pub worked: Option<(u64, u64)>,
 }
 
 impl ProcessFacts {
-    /// As it is now; reads a few small files.
+    /// The current values; reads a few small files.
     pub fn now() -> ProcessFacts {
         let status = text("/proc/self/status");
         let kib = |name: &str| number_after(&status, name).map(|kib| kib.saturating_mul(1024));
@@ -48,19 +48,19 @@ impl ProcessFacts {
     }
 }
 
-/// How many files, sockets and other descriptors this process has open.
+/// Number of open descriptors of this process.
 pub(crate) fn n_descriptors() -> Option<u64> {
-    // One of them is the folder itself, which is open while it is read.
+    // One of them is the directory itself, which is open while it is read.
     std::fs::read_dir("/proc/self/fd").ok().map(|open| (open.count() as u64).saturating_sub(1))
 }
 
-/// How many descriptors this process may have open.
+/// Maximum number of open descriptors of this process.
 pub(crate) fn n_descriptors_max() -> Option<u64> {
     rustix::process::getrlimit(Resource::Nofile).current
 }
 
 impl HostFacts {
-    /// As it is now; reads two small files.
+    /// The current values; reads two small files.
     pub fn now() -> HostFacts {
         let memory = text("/proc/meminfo");
         let kib = |name: &str| number_after(&memory, name).map(|kib| kib.saturating_mul(1024));
@@ -73,33 +73,33 @@ impl HostFacts {
     }
 }
 
-/// What the kernel calls itself: `Linux 6.8.0`.
+/// Name and release of the kernel: `Linux 6.8.0`.
 pub fn kernel() -> String {
     let name = rustix::system::uname();
     format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy())
 }
 
-/// The host's own name.
+/// The host name.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The process that has started this one.
+/// The id of the process that started this one.
 pub fn parent() -> Option<u32> {
     rustix::process::getppid().and_then(|parent| u32::try_from(parent.as_raw_pid()).ok())
 }
 
-/// Whether something failed because this process, or the host, has no file descriptor left.
+/// Whether an operation failed because this process, or the host, has no file descriptor left.
 pub fn lacks_descriptors(error: &io::Error) -> bool {
     let errors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
     errors.into_iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Raises the number of file descriptors this process may have to the most that the system allows it. Where that fails,
-/// it keeps what it has.
+/// Raises the limit of open file descriptors of this process to the maximum that the system allows. If that fails, the
+/// limit stays as it is.
 pub fn raise_descriptor_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
-    // The smaller number still serves.
+    // The smaller limit is sufficient.
     let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
@@ -108,17 +108,18 @@ pub(crate) fn cpu_used() -> Duration {
     Duration::new(used.tv_sec.try_into().unwrap_or(0), used.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// Empty where the system has no such file.
+/// The content of a file; empty if the system has no such file.
 fn text(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The number behind a name at the beginning of a line.
+/// The number after a name at the beginning of a line.
 fn number_after(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-/// The first line of `/proc/stat`: user, nice, system, idle, waiting for a disk, interrupts. What guests have is in the first two.
+/// Parses the first line of `/proc/stat`: user, nice, system, idle, I/O wait, interrupts. Guest time is included in the
+/// first two.
 fn worked(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let times: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
@@ -177,7 +178,7 @@ mod tests {
         let _open: Vec<_> = (0..100).map(|_| std::fs::File::open("/proc/self/status").unwrap()).collect();
         let after = ProcessFacts::now();
 
-        // Tests that run at the same time open and close some of their own.
+        // Concurrent tests open and close some of their own.
         assert!(after.n_descriptors > before.n_descriptors.map(|n| n + 50), "{before:?} {after:?}");
         assert!(after.n_descriptors_max > after.n_descriptors);
         let memory = HostFacts::now().memory_bytes.unwrap();

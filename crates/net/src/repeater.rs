@@ -1,4 +1,4 @@
-//! The repeater on the network: one socket for all beacons that reach this host.
+//! The repeater's socket: it receives all beacons that reach this host.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -15,10 +15,10 @@ use crate::client::{Driven, Reactor, Turn};
 use crate::sync::lock;
 use crate::{limit, socket};
 
-/// Hands the beacons that reach this host to every client of it. Stops when dropped.
+/// Forwards the beacons that reach this host to every registered client on it. Stops when dropped.
 ///
-/// Runs on the thread of this process's clients. Needs no permission and no configuration beside
-/// its port; programs with libca and with Fodo may register with it, and with libca's.
+/// Runs on the client thread of this process. Needs no permission, and no configuration except its port. Programs that
+/// use libca or Fodo can register with it, just as Fodo's clients can register with libca's repeater.
 #[derive(Debug)]
 pub struct Repeater(Arc<Shared>);
 
@@ -35,7 +35,7 @@ struct State {
 }
 
 impl Repeater {
-    /// Takes the port; fails when there is a repeater already.
+    /// Binds the port. Fails if a repeater is already running.
     pub fn start(port: u16) -> io::Result<Repeater> {
         Repeater::start_on(&Reactor::shared()?, port)
     }
@@ -57,7 +57,7 @@ impl Repeater {
         self.0.socket.local_addr().map_or(0, |address| address.port())
     }
 
-    /// How many clients are registered now.
+    /// Number of clients that are registered now.
     pub fn n_clients(&self) -> usize {
         lock(&self.0.state).machine.n_clients()
     }
@@ -78,14 +78,14 @@ impl Driven for Shared {
             let (n, from) = match self.socket.recv_from(&mut buffer) {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Ready,
-                // An ICMP error of a client that has gone; others wait.
+                // An ICMP error about a client that has disconnected; other datagrams wait.
                 Err(_) => continue,
             };
             let is_local = from.ip().is_loopback();
             machine.handle(from, is_local, &buffer[..n], now, &mut is_alive, datagrams);
             for datagram in datagrams.drain(..) {
                 if let Some(to) = datagram.to {
-                    // As one that is lost: the next beacon comes.
+                    // A failure is like a lost datagram: the next beacon follows.
                     let _ = self.socket.send_to(&datagram.bytes, to);
                 }
             }
@@ -94,7 +94,7 @@ impl Driven for Shared {
     }
 }
 
-/// Whether a client is still there: nobody else can have its port then.
+/// Whether a client still exists: then no other socket can bind its port.
 fn is_alive(client: SocketAddr) -> bool {
     socket::is_taken(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), client.port()))
 }

@@ -1,4 +1,4 @@
-//! Sockets with the options that this stack wants.
+//! Sockets with the options that client and server need.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::limit;
 
-/// A TCP connection that has begun to open; it never blocks.
+/// Starts a TCP connection; the socket is non-blocking.
 pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -27,7 +27,7 @@ fn is_under_way(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
 }
 
-/// Lets the system find out about hosts that have gone without a word, in about that time.
+/// Lets the system detect, in about this time, hosts that disappeared without closing the connection.
 fn keep_alive(socket: &Socket, silence: Duration) -> io::Result<()> {
     // In whole seconds, as the system counts.
     let period = (silence / 8).clamp(Duration::from_secs(1), limit::PROBES);
@@ -35,8 +35,10 @@ fn keep_alive(socket: &Socket, silence: Duration) -> io::Result<()> {
     socket.set_tcp_keepalive(&probes)
 }
 
-/// Prepares a connection that a listener has accepted. `silence`: how long its client may take nothing that is sent to
-/// it, or answer no probe, before the system ends it, where the system can be told so.
+/// Prepares a connection that a listener has accepted.
+///
+/// `silence`: how long its client may receive none of the data sent to it, or not answer a probe, before the system
+/// closes the connection, if the system supports that.
 pub fn accepted(stream: TcpStream, silence: Duration) -> io::Result<TcpStream> {
     let socket = Socket::from(stream);
     socket.set_nonblocking(true)?;
@@ -47,31 +49,31 @@ pub fn accepted(stream: TcpStream, silence: Duration) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// A listening socket that never blocks. `port` 0 takes any free one.
+/// A non-blocking listening socket. `port` 0 selects any free port.
 pub fn listen(interface: Ipv4Addr, port: u16) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    // Without this a restarted server would wait for minutes to get its port again.
+    // Otherwise a restarted server would wait for minutes to get its port again.
     socket.set_reuse_address(cfg!(unix))?;
     socket.bind(&SocketAddr::from((interface, port)).into())?;
     socket.listen(limit::BACKLOG)?;
     Ok(socket.into())
 }
 
-/// A UDP socket for a client: any free port, broadcasts allowed, never blocks.
-/// `multicast_ttl`: how many routers a multicast passes.
+/// A non-blocking UDP socket for a client, on any free port, with broadcasts allowed. `multicast_ttl`: maximum number
+/// of routers that a multicast passes.
 pub fn searching(multicast_ttl: u32) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     socket.set_broadcast(true)?;
-    // Answers to a burst of searches come in a burst; when the system gives less, it gives less.
+    // Replies to a burst of searches arrive in a burst. A smaller buffer than requested is acceptable.
     let _ = socket.set_recv_buffer_size(1024 * 1024);
     socket.set_multicast_ttl_v4(multicast_ttl)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
     Ok(socket.into())
 }
 
-/// The one UDP socket of a host with this port: fails when there is another.
+/// The only UDP socket of the host with this port: fails if there is another one.
 pub fn only(port: u16) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
@@ -80,13 +82,13 @@ pub fn only(port: u16) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Whether somebody has this UDP port.
+/// Whether another socket uses this UDP port.
 pub fn is_taken(address: SocketAddr) -> bool {
-    // What else hinders us is no sign that the other has gone.
+    // Any other error does not show that the port is free, so it counts as taken.
     UdpSocket::bind(address).is_err()
 }
 
-/// A UDP socket that hears what is sent to a group, on every one of these interfaces.
+/// A UDP socket that receives datagrams to a multicast group on each of these interfaces.
 pub fn member(group: Ipv4Addr, interfaces: &[Ipv4Addr], port: u16) -> io::Result<UdpSocket> {
     let socket = answering(group, port)?;
     for interface in interfaces {
@@ -95,7 +97,7 @@ pub fn member(group: Ipv4Addr, interfaces: &[Ipv4Addr], port: u16) -> io::Result
     Ok(socket)
 }
 
-/// A UDP socket that several servers of a host can share, for searches and beacons.
+/// A UDP socket for searches and beacons that several servers of a host can share.
 pub fn answering(interface: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
@@ -114,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// Both ends of a connection, the server's prepared.
+    /// Both ends of a connection; the server's end is prepared.
     fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

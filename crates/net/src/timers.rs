@@ -1,9 +1,9 @@
-//! One moment for each of many things, and which of them are due.
+//! Timers: one deadline for each of many objects, and which of them are due.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// One moment for each thing that wants one.
+/// At most one deadline per object, identified by its index.
 #[derive(Debug, Default)]
 pub struct Timers {
     by_time: BTreeSet<(Instant, usize)>,
@@ -11,12 +11,12 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// The earliest moment.
+    /// The earliest deadline.
     pub fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Sets the one moment of a thing.
+    /// Sets the deadline of an object.
     pub fn set(&mut self, index: usize, at: Instant) {
         if self.by_index.get(index) == Some(&Some(at)) {
             return;
@@ -29,7 +29,7 @@ impl Timers {
         self.by_time.insert((at, index));
     }
 
-    /// Sets it unless there is an earlier one.
+    /// Sets the deadline of an object unless it has an earlier one.
     pub fn set_if_earlier(&mut self, index: usize, at: Instant) {
         match self.by_index.get(index) {
             Some(Some(present)) if *present <= at => {}
@@ -37,14 +37,14 @@ impl Timers {
         }
     }
 
-    /// The thing wants no moment any more.
+    /// Removes the deadline of an object.
     pub fn clear(&mut self, index: usize) {
         if let Some(at) = self.by_index.get_mut(index).and_then(Option::take) {
             self.by_time.remove(&(at, index));
         }
     }
 
-    /// Appends the things whose moment has come; each then has none.
+    /// Appends the objects whose deadline has passed, and removes these deadlines.
     pub fn take_due(&mut self, now: Instant, due: &mut Vec<usize>) {
         while let Some(&(at, index)) = self.by_time.first() {
             if at > now {

@@ -1,7 +1,7 @@
-//! What channels and subscriptions cost a server, which is what their quotas count. Alone in its process, whose memory it
-//! looks at.
+//! The memory that channels and subscriptions cost a server, compared with what their quotas count. It is the only test
+//! of its process, since it measures the memory of the process.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+#![expect(clippy::unwrap_used, reason = "a panic reports a failed test")]
 
 #[path = "faults/cell.rs"]
 #[expect(dead_code, reason = "the rest is for the tests that are about it")]
@@ -35,14 +35,14 @@ impl Source for Numbered {
     }
 }
 
-/// Bytes that this process has in use.
+/// Resident memory of this process, in bytes.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
 }
 
-/// Says these and waits until they have been answered; gives what that took of memory.
+/// Sends these messages and waits until they are answered; returns the memory that this took.
 fn cost(raw: &mut Raw, requests: impl Iterator<Item = Vec<u8>>) -> usize {
     let before = resident_bytes();
     for request in requests {
@@ -52,7 +52,7 @@ fn cost(raw: &mut Raw, requests: impl Iterator<Item = Vec<u8>>) -> usize {
     resident_bytes().saturating_sub(before)
 }
 
-/// A subscription to a channel with its number.
+/// A subscription to the channel with this number.
 fn subscribe(number: u32) -> Vec<u8> {
     let mut payload = Vec::new();
     message::encode_mask(&mut payload, 1);

@@ -1,4 +1,4 @@
-//! Each step towards a PV failing in turn, on loopback sockets that answer searches for real.
+//! Each step of connecting to a PV fails in turn, with loopback sockets that really answer searches.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
@@ -19,7 +19,7 @@ use served::{Cell, Table};
 
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Claims every name for the TCP ports it was made with, until dropped.
+/// Claims every name for the TCP ports it was created with, until dropped.
 struct Claimer {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
@@ -41,7 +41,7 @@ impl Claimer {
                     responder.handle(from, &buffer[..n], &mut |_| true, &mut answers);
                 }
                 for answer in answers.drain(..) {
-                    // The asker may have ended already.
+                    // The client may have ended already.
                     let _ = socket.send_to(&answer.bytes, from);
                 }
             }
@@ -110,7 +110,7 @@ fn a_server_that_closes_the_connection_is_told() {
     let (listener, port) = listener();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        // What came is read first, since closing with unread bytes would reset the connection.
+        // The received bytes are read first, since closing with unread bytes would reset the connection.
         let _ = stream.read(&mut [0; 4096]);
     });
 

@@ -1,4 +1,4 @@
-//! How names are found, with real sockets on loopback: name servers, beacons, the repeater, doubles.
+//! How names are found, with real sockets on loopback: name servers, beacons, the repeater, duplicates.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Pv for Fixed {
     }
 }
 
-/// Serves every name that begins with a letter of its own, after having refused it some times.
+/// Serves every name that begins with its letter, after having refused it several times.
 struct Names {
     first: char,
     n_refusals: AtomicUsize,
@@ -88,7 +88,7 @@ fn named(port: u16) -> Host {
     Host { name: "127.0.0.1".into(), port }
 }
 
-/// A UDP port that nobody has, at the moment.
+/// A UDP port that is currently free.
 fn free_udp() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -141,7 +141,7 @@ fn a_name_server_that_is_not_there_is_told_of_once_and_asked_as_soon_as_it_is() 
     let context = Context::new(config);
     let x = context.channel("x:1").unwrap();
     assert_eq!(context.next_notice(PATIENCE), Some(Notice::NameServerLost { server: local(port) }));
-    // By then its next search is three seconds away, and the next try of the name server one.
+    // By then its next search is three seconds away, and the next attempt of the name server one second.
     assert!(x.get(Duration::from_millis(5200)).is_err());
 
     let server = serve('x', 0, ServerConfig { port, ..quiet() });
@@ -212,13 +212,13 @@ fn row_59_a_host_is_found_by_its_name() {
 fn row_11_a_server_that_refuses_a_channel_at_first_is_asked_again_with_pauses() {
     let server = serve('x', 3, quiet());
     let context = Context::new(ClientConfig::at(vec![local(server.udp_port())]));
-    // The first refusal may come before the first get.
+    // The first refusal may be received before the first get.
     let start = Instant::now();
     let x = context.channel("x:1").unwrap();
 
     let refused = x.get(PATIENCE).unwrap_err();
     while x.get(PATIENCE).is_err() {
-        assert!(start.elapsed() < PATIENCE, "it never comes back");
+        assert!(start.elapsed() < PATIENCE, "it does not reconnect");
     }
 
     assert!(matches!(refused, Error::Refused { refusal: Refusal::Channel, .. }), "{refused:?}");
@@ -239,7 +239,7 @@ fn a_host_that_is_ignored_gets_no_answer_and_others_do() {
     let ignored = asking("127.0.0.2");
     let answered = asking("127.0.0.1").recv(&mut buffer);
 
-    // The searches are answered in their order, so the first one had its chance.
+    // The searches are answered in order, so the first one had its chance.
     ignored.set_nonblocking(true).unwrap();
     assert!(answered.is_ok(), "{answered:?}");
     assert_eq!(ignored.recv(&mut buffer).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
@@ -311,7 +311,7 @@ fn a_client_becomes_the_repeater_when_there_is_none_and_others_hear_beacons_from
         other.send_to(&REGISTER, local(port)).unwrap();
         match other.recv_from(&mut buffer) {
             Ok((n, _)) => break buffer[..n].to_vec(),
-            Err(_) => assert!(start.elapsed() < PATIENCE, "nobody confirms"),
+            Err(_) => assert!(start.elapsed() < PATIENCE, "no confirmation is received"),
         }
     };
     let (server, _) = listening();
@@ -328,7 +328,7 @@ fn row_10_a_repeater_is_the_only_one_of_its_port_and_lets_go_of_clients_that_hav
     assert!(Repeater::start(repeater.port()).is_err());
     let mut buffer = [0; 64];
     for _ in 0..1200 {
-        // Each is gone when the next comes; without a look at them the table would stay full.
+        // Each client has ended when the next one registers; unless the repeater checks them the table would stay full.
         let (client, _) = listening();
         client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Client and server joined by the loopback network, with a source of values made for the test.
+//! Client and server connected by the loopback network, with a source of values made for the test.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -191,7 +191,7 @@ fn a_put_whose_completion_is_dropped_is_refused() {
     slow.connect(PATIENCE).unwrap();
 
     let put = slow.start_put(5.0);
-    // The second waits for the first to be with the source.
+    // The second one waits until the first one has reached the source.
     let _ = slow.start_put(6.0).wait(Duration::from_millis(100));
     let held = std::mem::take(&mut *table.0["slow"].held.lock().unwrap());
     let panicked = std::thread::spawn(move || -> () { panic!("a source fails with {} puts", held.len()) }).join();
@@ -313,7 +313,7 @@ fn an_operation_keeps_its_channel() {
 fn a_server_that_falls_silent_is_told_of_and_so_is_its_return() {
     use std::io::{Read, Write};
     let server = start(Arc::new(Table::default().with("x", Cell::new(1.0))), 0);
-    // A wire between client and server that can be held: the client searches at a port of its own.
+    // A proxy between client and server that can be stopped: the client searches on a port of its own.
     let wire = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let wire_port = wire.local_addr().unwrap().port();
     let (is_held, server_port) = (Arc::new(AtomicUsize::new(0)), server.tcp_port());
@@ -384,7 +384,7 @@ fn a_client_that_says_its_last_and_goes_is_let_go_of_at_once() {
     use std::io::{Read, Write};
     let table = Arc::new(Table::default().with("x", Cell::new(1.0)));
     let server = start(table, 0);
-    // VERSION, then ECHO: what is said together with the end of the stream.
+    // VERSION, then ECHO: sent together with the end of the stream.
     let last_words = [[0, 0, 0, 0, 0, 0, 0, 13], [0; 8], [0, 23, 0, 0, 0, 0, 0, 0], [0; 8]].concat();
 
     for _ in 0..300 {
@@ -394,7 +394,7 @@ fn a_client_that_says_its_last_and_goes_is_let_go_of_at_once() {
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         let mut heard = Vec::new();
 
-        // Ends with the server's own end of the stream; a circuit that is kept makes it time out.
+        // Ends with the server's own end of the stream; a circuit that is not closed makes it time out.
         if let Err(error) = stream.read_to_end(&mut heard) {
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
         }

@@ -1,4 +1,4 @@
-//! Servers that answer wrongly, late or not at all, and what the client makes of them.
+//! Servers that reply wrongly, late or not at all, and how the client handles them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
@@ -46,13 +46,13 @@ fn scalar(request: &Request) -> Option<Vec<u8>> {
     }
 }
 
-/// A server of "x" at an address of loopback.
+/// A server of "x" at a loopback address.
 fn serve_at(ip: Ipv4Addr, port: u16) -> Server {
     let config = ServerConfig { interfaces: vec![ip], port, beacons_to_interfaces: false, ..ServerConfig::default() };
     Server::start(config, Arc::new(Table::default().with("x", Cell::new(2.5)))).unwrap()
 }
 
-/// A UDP port that is free at this address, at the moment.
+/// A UDP port that is currently free at this address.
 fn free_port(ip: Ipv4Addr) -> u16 {
     UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap().port()
 }
@@ -164,7 +164,7 @@ fn an_update_of_another_type_or_number_of_elements_is_reported_and_the_right_one
 fn an_array_may_be_shorter_than_requested_or_empty_but_not_longer() {
     let server = Scripted::start(|request| match *request {
         Request::CreateChan { cid, .. } => Some(created(cid, 5)),
-        // As many as there are: none. Four: three. Two: three.
+        // All elements: the server has none. Of four requested it sends three. Of two it sends three.
         Request::ReadNotify { dbr, count, ioid, .. } => Some(value(dbr, if count == 0 { 0 } else { 3 }, ioid)),
         _ => None,
     });
@@ -224,7 +224,7 @@ fn a_server_that_is_silent_from_the_start_is_given_up_and_asked_again_on_another
     let x = context.channel("x").unwrap();
 
     let start = Instant::now();
-    // An echo has five seconds, and the pause behind that is a few more.
+    // An echo may take five seconds, and the pause after it a few more.
     while server.n_connections() < 2 {
         assert!(start.elapsed() < PATIENCE, "it stays with the first connection");
         std::thread::sleep(Duration::from_millis(10));
@@ -325,7 +325,7 @@ fn an_awaited_operation_ends_in_time_and_says_how_far_it_got() {
 fn each_of_many_awaited_operations_has_its_deadline_and_those_that_succeed_need_none() {
     let n_answered = AtomicUsize::new(0);
     let server = Scripted::start(move |request| match *request {
-        // Every other one.
+        // Every second one.
         Request::ReadNotify { dbr, ioid, .. } if n_answered.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
             Some(value(dbr, 1, ioid))
         }

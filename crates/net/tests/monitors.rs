@@ -1,4 +1,4 @@
-//! What monitors do with updates that nobody takes in time, and where their callbacks run.
+//! What monitors do with updates that are not taken in time, and on which threads their callbacks run.
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod served;
@@ -16,7 +16,7 @@ use served::{Cell, Table, config, context, serve, start};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits until so many updates came, taken or not.
+/// Waits until this many updates were received, taken or not.
 fn received(monitor: &Monitor, n: u64) {
     let deadline = Instant::now() + PATIENCE;
     while monitor.counts().received < n {
@@ -25,7 +25,7 @@ fn received(monitor: &Monitor, n: u64) {
     }
 }
 
-/// What waits: values, and marks of what was merged as negative numbers.
+/// The queued events: values, and merged counts as negative numbers.
 fn waiting(monitor: &Monitor) -> Vec<i64> {
     let events = std::iter::from_fn(|| monitor.next(Duration::ZERO));
     events
@@ -95,7 +95,7 @@ fn the_longest_gap_is_between_updates_of_one_circuit() {
     assert!((Duration::from_millis(60)..PATIENCE).contains(&gap), "{gap:?}");
 }
 
-/// A plant of ten PVs with their monitors, whose callbacks tell PV, number and thread.
+/// Ten PVs with monitors, whose callbacks report PV, number and thread.
 fn told_by(executor: Executor) -> (Vec<(usize, i64, ThreadId)>, HashSet<ThreadId>) {
     const NAMES: [&str; 10] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9"];
     let table = NAMES.iter().fold(Table::default(), |table, name| table.with(name, Cell::new(0.0)));
@@ -162,7 +162,7 @@ fn the_caller_may_run_callbacks_where_it_wants() {
     let sender = Mutex::new(sender);
 
     let (told, threads) = told_by(Executor::Caller(Arc::new(move |job| {
-        // After the end of the loop nobody wants callbacks.
+        // After the end of the loop no callbacks are expected.
         let _ = sender.lock().unwrap().send(job);
     })));
 
@@ -177,7 +177,7 @@ fn a_callback_that_is_stuck_holds_up_nobody_when_there_are_many_threads() {
     let context = Context::with_executor(config(server.udp_port()), many);
     let (release, released) = sync_channel::<()>(0);
     let stuck = move |_event| {
-        // Its end is the release.
+        // Dropping it releases the callback.
         let _ = released.recv();
     };
     let _stuck = context.channel("slow").unwrap().monitor_with(MonitorOptions::default(), stuck).unwrap();
@@ -200,7 +200,7 @@ fn callbacks_that_still_wait_when_their_context_ends_are_dropped_with_what_they_
     let (release, released) = sync_channel::<()>(0);
     let stuck = move |_event| {
         let _ = entered.send(());
-        // Its end is the release.
+        // Dropping it releases the callback.
         let _ = released.recv();
     };
     let stuck = x.monitor_with(MonitorOptions::default(), stuck).unwrap();

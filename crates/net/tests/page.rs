@@ -1,4 +1,4 @@
-//! A page of text over HTTP, with real sockets on loopback.
+//! A text page over HTTP, with real sockets on loopback.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
 
 use std::io::{Read as _, Write as _};
@@ -24,7 +24,7 @@ fn connect(page: &Page) -> TcpStream {
     stream
 }
 
-/// What comes back until the other end closes.
+/// Everything received until the other end closes.
 fn answer(page: &Page, request: &[u8]) -> String {
     let mut stream = connect(page);
     stream.write_all(request).unwrap();
@@ -71,7 +71,7 @@ fn any_number_of_peers_that_say_nothing_or_take_nothing_keeps_nobody_out() {
     let page = serve(|| "a 1\n".repeat(2_000_000));
     let silent: Vec<TcpStream> = (0..40).map(|_| connect(&page)).collect();
     let mut deaf: Vec<TcpStream> = (0..20).map(|_| connect(&page)).collect();
-    // Those that are turned away by now may find nobody any more.
+    // Connections that were already closed to make room may fail here.
     deaf.iter_mut().for_each(|stream| drop(stream.write_all(REQUEST)));
 
     let answer = answer(&page, REQUEST);

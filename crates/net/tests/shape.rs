@@ -1,4 +1,4 @@
-//! How values are asked for: many at once, in memory of the caller, with all that belongs to them.
+//! Ways to request values: many at once, into memory of the caller, with all attributes.
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod served;
@@ -44,7 +44,7 @@ fn one_get_gives_alarm_time_and_units_together() {
     let x = context.channel("x").unwrap();
     let full = Request { detail: Detail::Full, ..Request::default() };
 
-    // The first waits for its channel, the second does not.
+    // The first one waits for its channel, the second one does not.
     for _ in 0..2 {
         let reading = x.get_with(full, PATIENCE).unwrap();
         assert_eq!(reading.value, Value::from(1.5));
@@ -138,7 +138,7 @@ fn each_priority_has_a_circuit_of_its_own_which_says_so() {
     std::thread::spawn(move || {
         let mut buffer = [0; 2048];
         while let Ok((n, from)) = answering.recv_from(&mut buffer) {
-            // Each search behind the version is answered: this host, that port, the client's number.
+            // Each search after the version is answered: this host, that port, the client's number.
             for search in buffer[16..n].chunks(24) {
                 let mut claim = vec![0, 0, 0, 0, 0, 1, 0, 13, 0, 0, 0, 1, 0, 0, 0, 0, 0, 6, 0, 8];
                 claim.extend_from_slice(&port.to_be_bytes());

@@ -1,4 +1,4 @@
-//! What a server says of itself and its clients, with real sockets on loopback.
+//! The status that a server publishes of itself and its clients, with real sockets on loopback.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use served::{Cell, Table};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Serves nothing, so that all there is is the status.
+/// Serves nothing, so that the status is all there is.
 struct Nothing;
 
 impl Source for Nothing {
@@ -44,7 +44,7 @@ fn serve_with(source: Arc<dyn Source>) -> Result<(Server, Context), fodo_net::Se
     Ok((server, Context::new(ClientConfig::at(vec![udp]))))
 }
 
-/// Reads a PV of the status, which is refreshed now and then, until it is as wanted.
+/// Reads a status PV, which is refreshed periodically, until it is as expected.
 fn read_until(context: &Context, name: &str, is_wanted: impl Fn(&Value) -> bool) -> Option<Value> {
     let start = Instant::now();
     let channel = context.channel(name).ok()?;
@@ -89,7 +89,7 @@ fn a_client_that_does_not_read_is_named_first_with_what_waits_for_it() {
     guilty.write_all(&[create.as_slice(), b"s:STATUS\0\0\0\0\0\0\0\0"].concat()).unwrap();
     let mut created = [0; 48];
     guilty.read_exact(&mut created).unwrap();
-    // READ_NOTIFY of 60 000 chars: more answers than the sockets between have room for.
+    // READ_NOTIFY of 60 000 chars: more replies than the socket buffers can hold.
     let read = [&[0, 15, 0, 0, 0, 4, 0xea, 0x60], &created[44..48], &[0, 0, 0, 1]].concat();
     guilty.write_all(&read.repeat(500)).unwrap();
 

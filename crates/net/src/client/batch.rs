@@ -1,5 +1,5 @@
-//! Operations that are asked and waited for together. Those on one circuit have one entry in its table and one place for
-//! what they give, and cost one wake.
+//! Operations that are issued and waited for together. All operations of a batch on one circuit share one entry in the
+//! circuit's table, one list of results and one wake-up.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -18,8 +18,8 @@ use super::circuit::{Circuit, Expected};
 use super::operation::{Given, Operation, Outcome, Task, deadline_after, given};
 use super::{Error, Refusal, WrongReply};
 
-/// Asks for `n` operations at once and waits until the last has ended or `timeout` has passed; the results are in their
-/// order. `of`: the channel and the task of each.
+/// Issues `n` operations at once and waits until the last one has ended or `timeout` has passed. The results are in the
+/// order of the operations. `of`: the channel and the task of each.
 pub(super) fn run<'a, T: Given>(
     n: usize,
     of: impl Fn(usize) -> (&'a Channel, &'a Task),
@@ -55,21 +55,21 @@ pub(super) fn run<'a, T: Given>(
     results.into_iter().flatten().collect()
 }
 
-/// What was asked of one circuit.
+/// The operations issued on one circuit.
 struct Part {
     circuit: Arc<Circuit>,
-    /// The number of its first operation there.
+    /// The number of the first operation there.
     first: Ioid,
-    /// Which of all operations these are.
+    /// The indices of these operations among all.
     indices: Vec<usize>,
     end: Arc<End>,
 }
 
-/// Asks what can be asked at once; gives that by circuit, and what has to stand alone.
+/// Issues what can be issued at once. Returns that by circuit, and the indices that must be started individually.
 fn ask_parts<'a>(n: usize, ask: &impl Fn(usize) -> (&'a ChannelCore, &'a Task)) -> (Vec<Part>, Vec<usize>) {
     let (mut parts, mut alone) = (Vec::new(), Vec::new());
     let Some(circuit) = (0..n).find_map(|index| ask(index).0.circuit()) else { return (parts, (0..n).collect()) };
-    // Mostly there is one circuit: so all are tried there, and only those that are elsewhere are sorted.
+    // Usually there is one circuit: all are tried there, and only those on other circuits are sorted.
     let mut others: Vec<(Arc<Circuit>, Vec<usize>)> = Vec::new();
     let part = Part::ask(circuit, 0..n, ask, |index, seating| match seating {
         Seating::On(circuit) => match others.iter_mut().rev().find(|(of, _)| Arc::ptr_eq(of, &circuit)) {
@@ -99,7 +99,7 @@ impl Part {
         Part { circuit, first, indices, end }
     }
 
-    /// Drives the circuit until all have ended or the moment comes, and gives what came of each.
+    /// Drives the circuit until all operations have ended or the deadline has passed; returns their results.
     fn results<'a, T: Given>(
         &self,
         of: &impl Fn(usize) -> (&'a Channel, &'a Task),
@@ -120,7 +120,7 @@ impl Part {
     }
 }
 
-/// Whether all of a batch have ended, and who waits for that.
+/// Whether all operations of a batch have ended, and the thread that waits for that.
 pub(super) struct End {
     has_come: AtomicBool,
     waiter: Thread,
@@ -132,7 +132,7 @@ impl End {
     }
 }
 
-/// Why an operation failed on a circuit. The caller adds the name of its channel.
+/// Why an operation failed on a circuit. The caller adds the channel's name.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     Refused(Refusal),
@@ -153,17 +153,17 @@ impl Failure {
     }
 }
 
-/// What ends an operation, beside the value for a get ([`got`]).
+/// What ends an operation, except the value of a get ([`got`]).
 pub(super) enum Reply {
     /// WRITE_NOTIFY: ends a put.
     Written(Result<(), Eca>),
-    /// Anything that ends a get and a put.
+    /// Any failure; ends a get or a put.
     Failure(Failure),
 }
 
 impl Reply {
-    /// How an operation ends; `expected`: what a get waits for, nothing for a put. `None` for a reply of the other kind: it
-    /// is a server's mistake, and the right one may still come.
+    /// The result of an operation. `expected`: what a get waits for, `None` for a put. Returns `None` for a reply of
+    /// the other kind: it is a server's mistake, and the right reply may still be received.
     pub(super) fn end(self, expected: Option<&Expected>) -> Option<Result<Outcome, Failure>> {
         match (self, expected) {
             (Reply::Written(Ok(())), None) => Some(Ok(Outcome::Written)),
@@ -174,7 +174,7 @@ impl Reply {
     }
 }
 
-/// How a get ends with READ_NOTIFY; `meta`: what came before the value.
+/// The result of a get after READ_NOTIFY; `meta`: units, limits and labels received before the value.
 #[inline(always)]
 pub(super) fn got(
     expected: &Expected,
@@ -195,33 +195,34 @@ pub(super) fn got(
     Ok(Outcome::Reading(reading))
 }
 
-/// The operations of a batch on one circuit, which keeps them until they are taken. Their numbers follow one another.
+/// The operations of a batch on one circuit, which keeps them until their results are taken. Their numbers are
+/// consecutive.
 pub(super) struct Batch {
     numbers: Range<u32>,
     members: Vec<Member>,
     n_left: usize,
-    /// Whether all were asked that are.
+    /// Whether all operations of the batch have been issued.
     is_asked: bool,
     end: Arc<End>,
 }
 
 struct Member {
     cid: Cid,
-    /// The reply to a get; nothing for a put.
+    /// The expected reply to a get; `None` for a put.
     expected: Option<Expected>,
     progress: Progress,
 }
 
-/// Where an operation stands; the comment says what it waits for.
+/// The state of an operation; the comment of each says what it waits for.
 enum Progress {
-    /// For the server's answer; what the first of two has given is here.
+    /// For the server's reply. Holds the result of the first of two requests.
     Issued(Option<Arc<Meta>>),
-    /// For its caller.
+    /// For its caller to take the result.
     Ended(Result<Outcome, Failure>),
 }
 
 impl Batch {
-    /// For at most as many operations as there are numbers.
+    /// A batch of at most as many operations as there are numbers.
     pub(super) fn new(numbers: Range<u32>, end: &Arc<End>) -> Batch {
         let members = Vec::with_capacity(numbers.len());
         Batch { numbers, members, n_left: 0, is_asked: false, end: end.clone() }
@@ -236,27 +237,27 @@ impl Batch {
         Ioid(self.numbers.start + self.members.len() as u32)
     }
 
-    /// The request of the next operation is on its way.
+    /// The request of the next operation was issued.
     pub(super) fn issued(&mut self, cid: Cid, expected: Option<Expected>) {
         let progress = Progress::Issued(None);
         self.members.push(Member { cid, expected, progress });
         self.n_left += 1;
     }
 
-    /// All were asked that are; gives whom to wake once no lock is held.
+    /// All operations of the batch were issued; returns the thread to wake after releasing all locks.
     pub(super) fn asked(&mut self) -> Option<Thread> {
         self.is_asked = true;
         self.look()
     }
 
-    /// Units, limits and labels for a get came before its value.
+    /// Units, limits and labels for a get were received before its value.
     pub(super) fn described(&mut self, ioid: Ioid, description: Option<Arc<Meta>>) {
         if let Some(Member { progress: Progress::Issued(meta), .. }) = self.member(ioid) {
             *meta = description;
         }
     }
 
-    /// A get ends here; gives whom to wake once no lock is held.
+    /// Ends a get; returns the thread to wake after releasing all locks.
     #[inline(always)]
     pub(super) fn end_get(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) -> Option<Thread> {
         let member = self.member(ioid)?;
@@ -267,7 +268,7 @@ impl Batch {
         self.look()
     }
 
-    /// One ends here, if it waits for such a reply; gives whom to wake once no lock is held.
+    /// Ends an operation if it waits for such a reply; returns the thread to wake after releasing all locks.
     pub(super) fn end(&mut self, ioid: Ioid, reply: Reply) -> Option<Thread> {
         let member = self.member(ioid)?;
         let Progress::Issued(_) = member.progress else { return None };
@@ -276,7 +277,7 @@ impl Batch {
         self.look()
     }
 
-    /// All that are under way end, or those of one channel; gives whom to wake.
+    /// Ends all issued operations, or those of one channel; returns the thread to wake.
     pub(super) fn end_all(&mut self, only: Option<Cid>, failure: &Failure) -> Option<Thread> {
         for member in &mut self.members {
             let is_lost = only.is_none_or(|cid| cid == member.cid);
@@ -288,7 +289,7 @@ impl Batch {
         self.look()
     }
 
-    /// What each gave; nothing where no answer has come.
+    /// The result of each operation; `None` where no reply was received.
     pub(super) fn ended(batch: Option<Batch>) -> impl Iterator<Item = Option<Result<Outcome, Failure>>> {
         let members = batch.map(|batch| batch.members).unwrap_or_default();
         members.into_iter().map(|member| match member.progress {
@@ -302,7 +303,7 @@ impl Batch {
         self.members.get_mut(ioid.0.checked_sub(self.numbers.start)? as usize)
     }
 
-    /// Whom to wake, if all have ended just now.
+    /// The thread to wake, if all have ended just now.
     fn look(&self) -> Option<Thread> {
         let has_ended = self.is_asked && self.n_left == 0;
         (has_ended && !self.end.has_come.swap(true, Ordering::AcqRel)).then(|| self.end.waiter.clone())
@@ -356,7 +357,7 @@ mod tests {
         Sent::Other(Reply::Written(Ok(())))
     }
 
-    /// What came of each, in few words.
+    /// The result of each, as short text.
     fn ended(batch: Batch) -> Vec<String> {
         Batch::ended(Some(batch))
             .map(|ended| match ended {

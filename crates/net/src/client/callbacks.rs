@@ -1,4 +1,4 @@
-//! On which threads the callbacks of a context's monitors run.
+//! The threads on which the callbacks of a context's monitors run.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,17 +10,19 @@ use super::monitor::MonitorCore;
 use crate::limit;
 use crate::sync::lock;
 
-/// Where callbacks of monitors run. Whichever it is, the events of a monitor come in their order, and its callback never
-/// runs on two threads at once. Monitors whose events are taken ([`super::Monitor::next`]) need none.
+/// Where monitor callbacks run.
+///
+/// With every variant a monitor's events are delivered in order, and its callback never runs on two threads at once.
+/// Monitors without a callback ([`super::Monitor::next`]) do not use it.
 #[derive(Clone, Default)]
 pub enum Executor {
-    /// On one thread of the context, which starts with the first callback: a slow callback holds up all others.
+    /// On one thread of the context, started with the first callback: a slow callback delays all others.
     #[default]
     One,
-    /// On so many threads of the context: a slow callback holds up others only when all threads are busy.
+    /// On this many threads of the context: a slow callback delays others only when all threads are busy.
     Many(NonZeroUsize),
-    /// Wherever the caller runs what it is given: a thread pool, the loop of a graphical interface. It is called on the
-    /// thread that reads the circuit, so it must not run the job there, nor wait.
+    /// Wherever the caller runs the job: a thread pool, the event loop of a graphical interface. The function is called
+    /// on the thread that reads the circuit, so it must neither run the job there nor block.
     Caller(Arc<dyn Fn(Job) + Send + Sync>),
 }
 
@@ -34,11 +36,11 @@ impl std::fmt::Debug for Executor {
     }
 }
 
-/// The events of one monitor that wait for its callback.
+/// Queued events of one monitor, to be passed to its callback.
 pub struct Job(Weak<MonitorCore>);
 
 impl Job {
-    /// Runs the callback with each of them, on this thread.
+    /// Calls the callback with each queued event, on this thread.
     pub fn run(self) {
         if let Some(monitor) = self.0.upgrade() {
             monitor.deliver();
@@ -46,7 +48,7 @@ impl Job {
     }
 }
 
-/// Runs callbacks as an [`Executor`] says.
+/// Runs callbacks according to an [`Executor`].
 #[derive(Debug)]
 pub(super) struct Callbacks {
     executor: Executor,
@@ -55,11 +57,11 @@ pub(super) struct Callbacks {
     is_ended: AtomicBool,
 }
 
-/// What waits for the threads, and how many of these wait.
+/// The monitors that wait for a thread, and the number of idle threads.
 #[derive(Debug, Default)]
 struct Line {
-    /// Monitors with events for their callbacks, in the order in which they got them. Bounded by the number of monitors:
-    /// each stands here at most once, and not before its callback has returned.
+    /// Monitors with events for their callbacks, in the order of arrival. Bounded by the number of monitors: each is
+    /// listed at most once, and not again until its callback has returned.
     monitors: VecDeque<Arc<MonitorCore>>,
     n_asleep: usize,
 }
@@ -89,8 +91,8 @@ impl Callbacks {
         Ok(callbacks)
     }
 
-    /// These monitors have events for their callbacks; leaves none of them in `monitors`. Waking a thread costs a system
-    /// call, so it is told of all that came together at once, and not again before it has taken them.
+    /// Schedules the callbacks of these monitors and empties `monitors`. Waking a thread costs a system call, so it is
+    /// woken once for all monitors that arrive together, and not again until it has taken them.
     pub(super) fn call(&self, monitors: &mut Vec<Arc<MonitorCore>>) {
         if let Executor::Caller(run) = &self.executor {
             return monitors.drain(..).for_each(|monitor| run(Job(Arc::downgrade(&monitor))));
@@ -106,7 +108,7 @@ impl Callbacks {
         }
     }
 
-    /// The threads end after the callbacks that run now.
+    /// Ends the threads after the callbacks that run now.
     pub(super) fn end(&self) {
         let line = lock(&self.line);
         self.is_ended.store(true, Ordering::Release);
@@ -128,7 +130,7 @@ impl Callbacks {
                 line.n_asleep -= 1;
             }
             match self.executor {
-                // The others are to have some too.
+                // Leave some for the other threads.
                 Executor::Many(_) => batch.extend(line.monitors.pop_front()),
                 Executor::One | Executor::Caller(_) => std::mem::swap(&mut batch, &mut line.monitors),
             }

@@ -20,39 +20,39 @@ use super::{ContextCore, Error, Facts, Priority, Refusal, Request};
 use crate::limit;
 use crate::sync::lock;
 
-/// Where a channel stands; the comment says what it waits for.
+/// The state of a channel; the comment of each says what the channel waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelState {
     /// For a server to claim the name.
     Searching,
     /// For the circuit to that server to open, and for the server to confirm the channel.
     Connecting,
-    /// For nothing: operations may start.
+    /// For nothing: operations can start.
     Active,
-    /// For the server to be heard again; its circuit is still open.
+    /// For data from the server, which has been silent for too long; its circuit is still open.
     Unresponsive,
     /// For nothing: its context was closed.
     Closed,
 }
 
-/// The part of a channel that its handles, its circuit and its operations share. There may be a million.
+/// The part of a channel that its handles, its circuit and its operations share. A process may have a million of them.
 pub(super) struct ChannelCore {
     name: Box<str>,
     cid: Cid,
     priority: Priority,
-    /// The channel is given up with the last of them.
+    /// The channel is closed when the last handle is dropped.
     n_handles: AtomicU32,
     context: Arc<ContextCore>,
     state: Mutex<State>,
 }
 
-/// What has waited for a channel to be active, and is to be asked of its server.
+/// The operations and monitors that waited for a channel to become active and must now be sent to its server.
 pub(super) struct Activated {
     pub(super) operations: Vec<(Arc<OperationCore>, Task)>,
     pub(super) monitors: Vec<Arc<MonitorCore>>,
 }
 
-/// Where an operation can be asked at once that cannot be asked where it was tried.
+/// Where an operation can be issued if not on the circuit that was tried.
 pub(super) enum Seating {
     /// On this circuit.
     On(Arc<Circuit>),
@@ -85,17 +85,17 @@ impl ChannelCore {
         self.cid
     }
 
-    /// Somebody waits for it.
+    /// Speeds up the search, because a caller is waiting.
     pub(super) fn hurry(&self) {
         self.context.search().hurry();
     }
 
-    /// Ends an operation of it that is awaited at its deadline.
+    /// Registers an awaited operation, so that it ends at its deadline.
     pub(super) fn end_in_time(&self, operation: &Arc<OperationCore>) {
         self.context.deadlines().add(operation);
     }
 
-    /// What the server allows; its monitors are told of a change while it is active.
+    /// Sets the access rights. Monitors are notified of a change while the channel is active.
     pub(super) fn set_rights(&self, rights: Rights, afterwards: &mut Afterwards) {
         let mut state = lock(&self.state);
         let has_changed = std::mem::replace(&mut state.rights, rights) != rights;
@@ -104,8 +104,8 @@ impl ChannelCore {
         }
     }
 
-    /// Whether the server of an active channel is heard; its monitors are told. While it is not, the name is searched for as
-    /// well: the server may have gone without a word, and be back under another address.
+    /// Records whether the server of an active channel responds, and notifies the monitors. While it does not, the name
+    /// is searched for as well: the server may have gone silently and be back at another address.
     pub(super) fn set_responsive(self: &Arc<Self>, is_responsive: bool, afterwards: &mut Afterwards) {
         let mut state = lock(&self.state);
         let Phase::Active(_, _, responsive) = &mut state.phase else { return };
@@ -122,7 +122,7 @@ impl ChannelCore {
         }
     }
 
-    /// The server has rejected the request for this channel, in its own words.
+    /// The server has rejected the request to create this channel, with an explanation.
     pub(super) fn complained(&self, refusal: Refusal) {
         let mut state = lock(&self.state);
         if let Phase::Connecting(circuit) = &state.phase {
@@ -131,8 +131,8 @@ impl ChannelCore {
         }
     }
 
-    /// The server has confirmed it; gives what has waited for that and is still to be asked for. `None`: it was closed
-    /// meanwhile.
+    /// The server has confirmed the channel. Returns the operations and monitors that waited for that and must still be
+    /// sent; `None` if the channel was closed meanwhile.
     pub(super) fn activated(
         &self,
         circuit: &Arc<Circuit>,
@@ -165,7 +165,7 @@ impl ChannelCore {
         Some(Activated { operations, monitors: state.monitors.clone() })
     }
 
-    /// Where it is on this circuit, if it is active there.
+    /// The channel's place on this circuit, if it is active there.
     pub(super) fn place_on(&self, circuit: &Arc<Circuit>) -> Option<Place> {
         match &lock(&self.state).phase {
             Phase::Active(on, place, _) if Arc::ptr_eq(on, circuit) => Some(*place),
@@ -173,11 +173,11 @@ impl ChannelCore {
         }
     }
 
-    /// Where it is on this circuit, if a task can be asked there at once; else where it is.
+    /// The channel's place on this circuit if the task can be issued there at once; otherwise where it can be issued.
     pub(super) fn seat_for(&self, task: &Task, circuit: &Arc<Circuit>) -> Result<Place, Seating> {
         let state = lock(&self.state);
         match &state.phase {
-            // Refusals are the affair of operations that stand alone, as is waiting for a server.
+            // A batch does not handle refusals or wait for a server; such operations are started individually.
             Phase::Active(..) if !state.allows(task) => Err(Seating::Nowhere),
             Phase::Active(on, place, _) if Arc::ptr_eq(on, circuit) => Ok(*place),
             Phase::Active(on, ..) => Err(Seating::On(on.clone())),
@@ -185,11 +185,11 @@ impl ChannelCore {
         }
     }
 
-    /// Its circuit is lost, or the server took it away; it is looked for again. Operations that
-    /// wait go on waiting, unless the server said no to the channel itself.
+    /// The circuit is lost, or the server has deleted the channel; the search starts again. Waiting operations continue
+    /// to wait, unless the server refused the channel itself.
     ///
-    /// A server that claims names and then cannot be used would claim them again at once, so the
-    /// search of a channel that was not active waits longer each time.
+    /// A server that claims names but cannot be used would claim them again at once. Therefore the search for a channel
+    /// that was not active waits longer each time.
     pub(super) fn lost(self: &Arc<Self>, trouble: Trouble, afterwards: &mut Afterwards) {
         let mut state = lock(&self.state);
         if matches!(state.phase, Phase::Closed) {
@@ -220,7 +220,7 @@ impl ChannelCore {
         self.context.search().start(self.clone(), pause);
     }
 
-    /// Its circuit, if it is active.
+    /// The channel's circuit, if it is active.
     pub(super) fn circuit(&self) -> Option<Arc<Circuit>> {
         match &lock(&self.state).phase {
             Phase::Active(circuit, ..) => Some(circuit.clone()),
@@ -232,13 +232,13 @@ impl ChannelCore {
         lock(&self.state).facts()
     }
 
-    /// The error of an operation that got no answer in time.
+    /// The error of an operation that received no reply in time.
     pub(super) fn timed_out(&self, after: Duration) -> Error {
         let pv = self.name.to_string();
         let state = lock(&self.state);
         let trouble = state.until_active.as_ref().and_then(|until| until.trouble.as_ref());
         match (&state.phase, trouble) {
-            // What the same server did before says more than that it has not answered this time.
+            // An earlier failure of the same server explains more than the missing reply.
             (Phase::Connecting(circuit) | Phase::Active(circuit, ..), trouble)
                 if trouble.is_none_or(|trouble| trouble.server() != circuit.server()) =>
             {
@@ -255,7 +255,7 @@ impl ChannelCore {
         }
     }
 
-    /// Where its monitors run.
+    /// The subscriptions of its monitors.
     pub(super) fn seats(&self) -> Vec<Seat> {
         lock(&self.state).monitors.iter().filter_map(|monitor| monitor.seat()).collect()
     }
@@ -264,7 +264,7 @@ impl ChannelCore {
         lock(&self.state).monitors.retain(|known| !Arc::ptr_eq(known, monitor));
     }
 
-    /// Starts a task. `is_driven`: its caller waits for it at once; `room`: memory for its answer.
+    /// Starts a task. `is_driven`: the caller waits for it at once; `room`: memory for the reply.
     fn start(self: &Arc<Self>, task: Task, is_driven: bool, room: Option<Array>) -> Arc<OperationCore> {
         let operation = OperationCore::new(self.clone(), room);
         let mut lost = None;
@@ -286,7 +286,7 @@ impl ChannelCore {
                     Phase::Searching | Phase::Connecting(_) => {
                         let waiting = &mut state.until_active().waiting;
                         if waiting.is_empty() {
-                            // Mostly there is one.
+                            // Usually one operation waits.
                             waiting.reserve_exact(1);
                         }
                         waiting.push((operation.clone(), task));
@@ -297,7 +297,7 @@ impl ChannelCore {
             if circuit.issue(&operation, &task, place, is_driven) {
                 return operation;
             }
-            // The circuit was lost between the two locks; the channel is on another one, or searched for.
+            // The circuit was lost between the two locks; the channel is now on another circuit or being searched for.
             lost = Some(circuit.server());
         }
         if let Some(server) = lost {
@@ -310,12 +310,12 @@ impl ChannelCore {
         std::ptr::eq(&*self.context, context)
     }
 
-    /// The error of whatever meets a closed context.
+    /// The error of an operation on a closed context.
     pub(super) fn closed(&self) -> Error {
         Error::Closed { pv: self.name.to_string() }
     }
 
-    /// Its context is closed. What waits ends here; what its circuit has ends with the circuit.
+    /// The context is closed. Waiting operations end here; issued operations end with their circuit.
     pub(super) fn end_with_context(&self) {
         let (_phase, waiting, monitors) = {
             let mut state = lock(&self.state);
@@ -349,12 +349,12 @@ impl Named for ChannelCore {
     }
 }
 
-/// A hold on one PV. Cloning shares it; the channel is given up with its last clone.
+/// A handle to one PV on its server. Clones share the channel; dropping the last clone closes it.
 pub struct Channel(Arc<ChannelCore>);
 
 impl Clone for Channel {
     fn clone(&self) -> Channel {
-        // Four thousand million of them need more memory than there is.
+        // Cannot overflow: four billion clones need more memory than the machine has.
         self.0.n_handles.fetch_add(1, Ordering::Relaxed);
         Channel(self.0.clone())
     }
@@ -362,7 +362,7 @@ impl Clone for Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // What the others did with the channel comes before its end, as with `Arc`.
+        // Acquire and release as in `Arc`: other clones' use of the channel happens before its end.
         if self.0.n_handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.close();
         }
@@ -389,7 +389,7 @@ impl Channel {
         self.core().name()
     }
 
-    /// Where it stands now. No round trip.
+    /// The channel's current state. No round trip.
     pub fn state(&self) -> ChannelState {
         match lock(&self.core().state).phase {
             Phase::Searching => ChannelState::Searching,
@@ -400,13 +400,13 @@ impl Channel {
         }
     }
 
-    /// What the server says of it; `None` while it is not active. No round trip.
+    /// What the server has reported about the channel; `None` while it is not active. No round trip.
     pub fn facts(&self) -> Option<Facts> {
         self.core().facts()
     }
 
-    /// Why it is not active after having waited for so long, as an operation would report it; `None` while it is active. No
-    /// round trip.
+    /// Why the channel is not active after waiting for `waited`, as the error that an operation would return. `None`
+    /// while it is active. No round trip.
     pub fn why_inactive(&self, waited: Duration) -> Option<Error> {
         match self.state() {
             ChannelState::Active | ChannelState::Unresponsive => None,
@@ -415,25 +415,30 @@ impl Channel {
         }
     }
 
-    /// Waits until it is active: search, TCP connection if there is none to that server, one round trip.
+    /// Waits until the channel is active and returns its facts.
+    ///
+    /// The steps are the search, the TCP connection unless one to that server exists, and one round trip. Fails after
+    /// `timeout` with the step that was not reached.
     pub fn connect(&self, timeout: Duration) -> Result<Facts, Error> {
         self.start_connect().wait(timeout)
     }
 
-    /// The value with alarm and time; one round trip when connected. Blocks, driving the circuit itself.
+    /// Reads the value with alarm and time stamp; one round trip when connected. Blocks; the calling thread itself
+    /// reads the circuit.
     pub fn get(&self, timeout: Duration) -> Result<Reading, Error> {
         self.get_with(Request::default(), timeout)
     }
 
-    /// As [`Channel::get`], for what `request` says.
+    /// Like [`Channel::get`], with the type, attributes and number of elements of `request`.
     pub fn get_with(&self, request: Request, timeout: Duration) -> Result<Reading, Error> {
         self.start(Task::Get(request), true).wait(timeout)
     }
 
-    /// As [`Channel::get_with`], with a large array put into the memory of the one that `reading` holds, if nobody else
-    /// holds that too and it is of the same kind: fresh memory for tens of megabytes takes longer than the bytes do.
+    /// Like [`Channel::get_with`], but reuses the memory of the array in `reading` for a large array. This requires
+    /// that the array is of the same kind and not shared. Allocating tens of megabytes takes longer than receiving
+    /// them.
     ///
-    /// On failure `reading` holds an array without elements.
+    /// On failure `reading` contains an empty array.
     pub fn get_into(&self, reading: &mut Reading, request: Request, timeout: Duration) -> Result<(), Error> {
         let value = std::mem::replace(&mut reading.value, Value::Array(Array::empty(Kind::U8)));
         let room = match value {
@@ -446,22 +451,22 @@ impl Channel {
         Ok(())
     }
 
-    /// Writes and waits until processing is complete; one round trip when connected.
+    /// Writes `value` and waits until the server has completed processing; one round trip when connected.
     pub fn put(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
         self.start(Task::Put(value.into()), true).wait(timeout)
     }
 
-    /// Ends when the channel is active.
+    /// Starts an operation that ends when the channel is active.
     pub fn start_connect(&self) -> Operation<Facts> {
         self.start(Task::Connect, false)
     }
 
-    /// Starts a get.
+    /// Starts a get. Does not block.
     pub fn start_get(&self, request: Request) -> Operation<Reading> {
         self.start(Task::Get(request), false)
     }
 
-    /// Starts a put with completion.
+    /// Starts a put with completion. Does not block.
     pub fn start_put(&self, value: impl Into<Value>) -> Operation<()> {
         self.start(Task::Put(value.into()), false)
     }
@@ -474,15 +479,17 @@ impl Channel {
         Operation::new(self.core().start(task, is_driven, None), self.clone())
     }
 
-    /// Starts a subscription whose events are taken from the [`Monitor`].
+    /// Starts a subscription; the caller takes its events from the returned [`Monitor`].
     ///
-    /// It outlives disconnections: events tell of them, and it starts again with the channel.
+    /// It survives disconnections: events report them, and the subscription restarts when the channel is active again.
     pub fn monitor(&self, options: MonitorOptions) -> Monitor {
         self.start_monitor(options, None)
     }
 
-    /// Starts a subscription whose events are given to `callback`, in order, on the context's one
-    /// callback thread. It ends when the returned monitor is dropped.
+    /// Starts a subscription that passes its events to `callback`, in order.
+    ///
+    /// Callbacks run on one thread of the context unless its [`Executor`](super::Executor) is set otherwise. The
+    /// subscription ends when the returned monitor is dropped. Fails if the system provides no thread.
     pub fn monitor_with(
         &self,
         options: MonitorOptions,

@@ -1,9 +1,8 @@
-//! One TCP connection to a server, driven by whoever needs it: the reactor, or a blocking call.
+//! One TCP connection to a server, driven by the reactor or by a blocking call.
 //!
-//! Everything is behind one mutex. A blocking caller that finds nobody reading becomes the reader
-//! until its own answer is there; what it reads for others it queues. When it leaves, the next
-//! blocked caller takes over; if there is none, the circuit rests for a moment ([`limit::LEASE`])
-//! and then goes back to the reactor. That part is in `drive`.
+//! One mutex guards the whole state. If no thread reads the circuit, a blocking caller becomes the reader until its own
+//! reply is received; replies for others it queues. When it leaves, the next blocked caller takes over. Without one,
+//! the circuit rests for a moment ([`limit::LEASE`]) and then returns to the reactor. That part is in `drive`.
 
 mod answers;
 mod drive;
@@ -42,7 +41,7 @@ pub(super) struct Circuit {
     reactor: Arc<Reactor>,
     context: Weak<ContextCore>,
     stream: TcpStream,
-    /// How long a blocking call looks before it sleeps.
+    /// How long a blocking call polls before it sleeps.
     spin: Duration,
     state: Mutex<State>,
 }
@@ -54,55 +53,55 @@ struct State {
     token: Option<Token>,
     lease_is_timed: bool,
     channels: Roster<Cid, Arc<ChannelCore>>,
-    /// Operations that stand alone, and requests for what describes a value.
+    /// Individual operations, and requests for units, limits and labels.
     operations: Numbering<Ioid, InProgress>,
-    /// Operations that are asked together; few, since a thread waits for each.
+    /// Batches in progress. There are few, since a thread waits for each.
     batches: Vec<Batch>,
     batch_number_next: u32,
     subscriptions: Numbering<SubscriptionId, Subscribed>,
     flush_is_told: bool,
-    /// The reactor will come at some time soon, for what was put in a burst.
+    /// The reactor is scheduled to send a burst of puts soon.
     flush_is_timed: bool,
-    /// When a put without an answer was last sent at once.
+    /// When a put without a reply was last sent at once.
     burst_since: Option<Instant>,
-    /// The last channel is gone; what was written is still to be sent.
+    /// The last channel was closed; close the circuit once all pending bytes are sent.
     closes_when_sent: bool,
-    /// What the machine has told and was not dealt with at once.
+    /// Events of the machine that were not handled at once.
     events: Vec<Event>,
     began: Instant,
-    /// When the bytes came that are looked at, in nanoseconds since then.
+    /// When the bytes being handled were received, in nanoseconds since `began`.
     heard_ns: u64,
-    /// Monitors whose callbacks are to run, told together at the end of [`Circuit::dispatch`].
+    /// Monitors whose callbacks must run; scheduled together at the end of [`Circuit::dispatch`].
     called: Vec<Arc<MonitorCore>>,
     afterwards: Afterwards,
 }
 
-/// What is done once the circuit is unlocked, since it can run code of the user.
+/// Work that is done after unlocking the circuit, since it can run user code.
 #[derive(Default)]
 pub(super) struct Afterwards {
     pub(super) woken: Vec<Waiter>,
-    /// Monitors whose last holder we may be: their callbacks are dropped with them.
+    /// Monitors whose last reference this may be: dropping one drops its callback.
     pub(super) dropped: Vec<Arc<MonitorCore>>,
 }
 
-/// What an answer is waited for.
+/// What a reply is expected for.
 enum InProgress {
     Operation {
         operation: Arc<OperationCore>,
-        /// The reply to a get; nothing for a put.
+        /// The expected reply to a get; `None` for a put.
         expected: Option<Expected>,
-        /// What the first of two requests has given.
+        /// The result of the first of two requests.
         meta: Option<Arc<Meta>>,
     },
-    /// Units, limits and labels for that operation, and the type that has them.
+    /// Units, limits and labels for that operation, and the type that contains them.
     Description(Ioid, DbrType),
 }
 
 /// A subscription on the circuit.
 enum Subscribed {
-    /// Brings the updates of a monitor.
+    /// Receives the updates of a monitor.
     Updates(Arc<MonitorCore>, Expected),
-    /// Keeps its units, limits and labels up to date, which this type has.
+    /// Keeps a monitor's units, limits and labels up to date; the type that contains them.
     Description(Arc<MonitorCore>, DbrType),
 }
 
@@ -120,19 +119,19 @@ impl Subscribed {
     }
 }
 
-/// Where the connection stands; the comment says what it waits for.
+/// The state of the connection; the comment of each says what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// For TCP, until that moment.
+    /// For the TCP connection, until this deadline.
     Opening(Instant),
-    /// For nothing.
+    /// For nothing: requests can be sent.
     Open,
-    /// For its channels to let go of it.
+    /// For its channels to release it.
     Closed,
 }
 
 thread_local! {
-    /// What a socket gave, before it is decoded.
+    /// Bytes received from a socket, before they are decoded.
     static RECEIVED: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; limit::RECEIVE_BYTES]);
 }
 
@@ -187,12 +186,12 @@ impl Circuit {
         self.server
     }
 
-    /// Bytes of requests that wait to be sent.
+    /// Number of bytes of requests that wait to be sent.
     pub(super) fn unsent_bytes(&self) -> usize {
         lock(&self.state).machine.pending_bytes()
     }
 
-    /// Asks for channels, now or as soon as the connection is open. False when it is closed.
+    /// Requests channels, now or as soon as the connection is open. Returns false if the circuit is closed.
     pub(super) fn create(self: &Arc<Self>, claimed: &[(Arc<ChannelCore>, Claim)]) -> bool {
         let now = clock::now();
         let mut state = lock(&self.state);
@@ -200,7 +199,7 @@ impl Circuit {
             return false;
         }
         for (channel, _) in claimed {
-            // One that is given up meanwhile is so before this, or takes itself out of the circuit behind it.
+            // A channel closed concurrently was either closed before this check or removes itself afterwards.
             if channel.connecting(self) {
                 state.closes_when_sent = false;
                 state.machine.create(channel.cid(), channel.name(), now);
@@ -213,7 +212,7 @@ impl Circuit {
         self.close_if_unused(&mut state);
         self.flush(&mut state);
         if matches!(state.role.reader(), Reader::Resting(_)) {
-            // The reactor reads again at once.
+            // The reactor resumes reading at once.
             self.tell_flush(&mut state);
         }
         self.tell_unsent(&mut state);
@@ -221,7 +220,7 @@ impl Circuit {
         true
     }
 
-    /// Gives a channel up; its operations and monitors were ended by their owners.
+    /// Closes a channel; its owners have already ended its operations and monitors.
     pub(super) fn clear(&self, cid: Cid, sid: Option<Sid>) {
         let mut state = lock(&self.state);
         if state.channels.remove(cid).is_some() {
@@ -234,7 +233,7 @@ impl Circuit {
         self.release(state);
     }
 
-    /// Gives a channel up here, since another server has claimed its name while this one is silent.
+    /// Closes a channel here, because another server has claimed its name while this server is silent.
     pub(super) fn abandon(self: &Arc<Self>, channel: &ChannelCore) {
         let mut state = lock(&self.state);
         if let (Some(place), Phase::Open) = (channel.place_on(self), state.phase) {
@@ -245,7 +244,7 @@ impl Circuit {
         self.release(state);
     }
 
-    /// A circuit without channels ends, but not before what was written is out.
+    /// Closes a circuit without channels once all pending bytes are sent.
     fn close_if_unused(&self, state: &mut State) {
         if state.channels.is_empty() && state.phase != Phase::Closed {
             state.closes_when_sent = true;
@@ -253,7 +252,7 @@ impl Circuit {
         }
     }
 
-    /// The operation's caller has given up; its answer will find nobody.
+    /// The operation's caller has given up; a later reply is ignored.
     pub(super) fn forget_operation(&self, ioid: Ioid) {
         let mut state = lock(&self.state);
         state.operations.remove(ioid);
@@ -273,7 +272,7 @@ impl Circuit {
     fn subscribe_locked(self: &Arc<Self>, state: &mut State, monitor: &Arc<MonitorCore>, place: Place) {
         let options = monitor.options();
         let description = place.description(&options.request).map(|dbr| {
-            // First, so that the first update has it already.
+            // Subscribed first, so that the first update has it already.
             let description = state.subscriptions.insert(Subscribed::Description(monitor.clone(), dbr));
             state.machine.subscribe(place.sid, dbr, 1, EventMask::PROPERTY, description);
             description
@@ -285,7 +284,7 @@ impl Circuit {
         let seat = Seat { place, subscription, description };
         monitor.placed(self, seat);
         if monitor.is_ended() {
-            // Its owner dropped it before it had a place to cancel.
+            // Its owner dropped it before the subscription was recorded.
             state.cancel(seat);
         }
     }
@@ -295,13 +294,13 @@ impl Circuit {
         let mut state = lock(&self.state);
         state.cancel(seat);
         self.flush_soon(&mut state);
-        // Its own monitors are dropped by whoever cancels them.
+        // Dropped on this thread, after unlocking.
         let dropped = std::mem::take(&mut state.afterwards.dropped);
         drop(state);
         drop(dropped);
     }
 
-    /// Makes sure that somebody sends what was queued.
+    /// Ensures that queued requests are sent.
     fn tell_flush(&self, state: &mut State) {
         if state.flush_is_told || state.phase != Phase::Open {
             return;
@@ -312,7 +311,7 @@ impl Circuit {
         }
     }
 
-    /// Writes what is ready until the socket takes no more.
+    /// Writes pending bytes until the socket accepts no more.
     fn flush(&self, state: &mut State) {
         if state.phase != Phase::Open {
             return;
@@ -334,8 +333,8 @@ impl Circuit {
         }
     }
 
-    /// Reads up to `budget` bytes and does what they say; true when there may be more.
-    /// `to_the_end`: until the socket has nothing, or its end, to give; else a short read ends it.
+    /// Reads and handles up to `budget` bytes; returns true if there may be more. `to_the_end`: read until the socket
+    /// is empty or closed; otherwise a short read ends it.
     fn receive(self: &Arc<Self>, state: &mut State, budget: usize, to_the_end: bool) -> bool {
         RECEIVED.with_borrow_mut(|buffer| {
             let mut taken = 0;
@@ -368,7 +367,7 @@ impl Circuit {
         self.dispatch(state);
     }
 
-    /// Ends the operations as disconnected, or those of one channel.
+    /// Ends all operations, or those of one channel, as disconnected.
     fn drop_operations(&self, state: &mut State, only: Option<Cid>) {
         let State { operations, batches, afterwards, .. } = state;
         let is_lost = |of: &InProgress| match (of, only) {
@@ -386,7 +385,7 @@ impl Circuit {
         );
     }
 
-    /// The end of the circuit; its channels are looked for again.
+    /// Closes the circuit; the search for its channels starts again.
     fn close(&self, state: &mut State, refusal: Option<Refusal>) {
         if state.phase == Phase::Closed {
             return;
@@ -396,7 +395,7 @@ impl Circuit {
         if state.role.reader() == Reader::Reactor {
             self.deregister();
         }
-        // Whoever is in poll(2) on the socket sees its end.
+        // A thread in poll(2) on the socket is woken by this.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
         if let Some(context) = self.context.upgrade() {
             context.forget_circuit(self);
@@ -418,7 +417,7 @@ impl Circuit {
         state.role.everybody().for_each(Thread::unpark);
     }
 
-    /// The end of its context: what was written goes out as far as the socket takes it now.
+    /// The context is closed: sends as much as the socket accepts now, then closes.
     pub(super) fn end_with_context(&self) {
         let mut state = lock(&self.state);
         self.flush(&mut state);
@@ -434,7 +433,7 @@ impl Circuit {
         self.release(state);
     }
 
-    /// Unlocks, then does what the work under the lock has left for afterwards.
+    /// Unlocks, then does the work that was deferred.
     fn release(&self, mut state: MutexGuard<'_, State>) {
         if state.afterwards.woken.is_empty() && state.afterwards.dropped.is_empty() {
             return;
@@ -445,7 +444,7 @@ impl Circuit {
         drop(dropped);
     }
 
-    /// Whether the connection has come about.
+    /// Checks whether the connection is established.
     fn opened(self: &Arc<Self>, state: &mut State, until: Instant, now: Now) {
         let error = self.stream.take_error().ok().flatten();
         if error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
@@ -460,7 +459,7 @@ impl Circuit {
 }
 
 impl State {
-    /// Ends the subscriptions of a monitor, where they are still known.
+    /// Ends the subscriptions of a monitor, if they still exist.
     fn cancel(&mut self, seat: Seat) {
         for subscription in seat.subscriptions() {
             let Some(subscribed) = self.subscriptions.remove(subscription) else { continue };
@@ -486,7 +485,7 @@ impl Drop for Circuit {
     }
 }
 
-/// Where the subscriptions of a monitor are.
+/// The subscriptions of one monitor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     place: Place,
@@ -507,7 +506,7 @@ mod tests {
 
     use super::*;
 
-    /// A circuit that is open, and the server's end of it.
+    /// An open circuit, and the server's end of it.
     fn connected() -> (Arc<Circuit>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let config = fodo_ca::client::Config {
@@ -524,7 +523,7 @@ mod tests {
         (circuit, server)
     }
 
-    /// Waits until so many bytes are in the circuit's socket, which nobody else reads while its state is locked.
+    /// Waits until this many bytes are in the circuit's socket; the locked state keeps others from reading it.
     fn await_bytes(circuit: &Circuit, n_bytes: usize) {
         let start = Instant::now();
         while n_waiting(circuit) < n_bytes {

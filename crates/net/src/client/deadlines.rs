@@ -1,4 +1,4 @@
-//! When operations end that are awaited: unlike a blocking call, a future brings no timeout of its own.
+//! Deadlines of awaited operations: unlike a blocking call, a future has no timeout of its own.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Weak};
@@ -23,9 +23,9 @@ struct State {
     token: Option<Token>,
     /// In the order of their deadlines, since all have the same timeout.
     awaited: VecDeque<(Instant, Weak<OperationCore>)>,
-    /// How many there are when those that have ended are taken out.
+    /// The number of operations at which ended ones are removed.
     sweep_at: usize,
-    /// When the reactor calls, if it does.
+    /// When the reactor is scheduled to call, if it is.
     called_at: Option<Instant>,
 }
 
@@ -44,13 +44,13 @@ impl Deadlines {
         deadlines
     }
 
-    /// Ends an operation when the timeout has passed from now, unless it has ended by then.
+    /// Ends an operation after the timeout, unless it has ended by then.
     pub(super) fn add(&self, operation: &Arc<OperationCore>) {
         let Some(at) = Instant::now().checked_add(self.timeout) else { return };
         let mut state = lock(&self.state);
         state.sweep();
         state.awaited.push_back((at, Arc::downgrade(operation)));
-        // The reactor is not told each time: it is called at the first deadline and finds the later ones.
+        // One call at the first deadline is enough; the later deadlines are handled from there.
         if let (None, Some(token)) = (state.called_at, state.token) {
             state.called_at = Some(at);
             self.reactor.call_at(token, at);
@@ -59,7 +59,7 @@ impl Deadlines {
 }
 
 impl State {
-    /// Takes out those that have ended: at once if they ended in their order, else when their number has doubled.
+    /// Removes ended operations: at once if they ended in order, otherwise when the number of operations has doubled.
     fn sweep(&mut self) {
         let has_ended = |operation: &Weak<OperationCore>| operation.upgrade().is_none_or(|core| core.has_ended());
         while self.awaited.pop_front_if(|(_, operation)| has_ended(operation)).is_some() {}

@@ -1,7 +1,7 @@
-//! Why a PV is not there: every step towards it taken by itself, and what came of each.
+//! Diagnoses why a PV cannot be reached: performs each step of connecting separately and reports its result.
 //!
-//! A client that works hides the steps, and one that does not work cannot say which of them failed. So this takes
-//! no part in a running client: it has sockets of its own, blocks the calling thread, and ends.
+//! A working client hides these steps, and a failing one cannot report which of them failed. Therefore this module does
+//! not use a running client: it opens its own sockets, blocks the calling thread, and ends.
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,54 +18,54 @@ use super::{Facts, Refusal};
 use crate::config::{ClientConfig, Host};
 use crate::{Reading, clock, interfaces, limit, socket};
 
-/// The number of the one channel there is.
+/// The number of the only channel.
 const CID: Cid = Cid(1);
-/// The number of the one get there is.
+/// The number of the only get.
 const IOID: Ioid = Ioid(1);
 
-/// What came of every step towards a PV.
+/// The result of each step of connecting to a PV.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
-    /// The name that was looked for.
+    /// The name that was searched for.
     pub pv: String,
-    /// Where it was looked for.
+    /// The addresses that were searched.
     pub searched: Vec<Searched>,
-    /// Who claimed it, in the order of their answers; more than one server is a fault of the plant.
+    /// The servers that claimed it, in the order of their replies. More than one is a configuration error of the plant.
     pub claims: Vec<Claimed>,
-    /// How long was waited for claims.
+    /// How long the search waited for claims.
     pub waited: Duration,
 }
 
-/// One address that was asked.
+/// One address that was searched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Searched {
     /// The address.
     pub address: SocketAddr,
-    /// How.
+    /// How it was searched.
     pub way: Way,
-    /// What came of it.
+    /// The result.
     pub outcome: Asked,
 }
 
-/// How a name is asked for.
+/// How a name is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By a datagram, of all servers that it reaches.
+    /// By a datagram, to all servers that it reaches.
     Datagram,
-    /// On a circuit, of a name server.
+    /// On a circuit to a name server.
     NameServer,
 }
 
-/// What came of a question.
+/// The result of a search request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asked {
-    /// It was sent; more cannot be known.
+    /// It was sent; whether it was received is unknown.
     Sent,
-    /// The host answered that nobody listens at this port.
+    /// The host reported that no program listens on this port.
     NobodyListens,
     /// This host could not send it.
     NotSent {
-        /// What the system says.
+        /// The system's error text.
         reason: String,
     },
 }
@@ -73,55 +73,55 @@ pub enum Asked {
 /// A server that claimed the name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
-    /// Where it takes circuits.
+    /// The address at which it accepts circuits.
     pub server: SocketAddr,
-    /// How long its answer took.
+    /// How long its reply took.
     pub after: Duration,
-    /// How far it went there.
+    /// Which step it reached.
     pub found: Found,
 }
 
-/// How far it went with a server that claimed the name.
+/// Which step was reached with a server that claimed the name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// No TCP connection.
     NotConnected {
-        /// What the system says; a time-out when nothing came back at all.
+        /// The system's error text; a timeout if there was no reply at all.
         reason: String,
-        /// Whether the host refused, which a silent firewall does not.
+        /// Whether the host actively refused; a firewall that drops packets does not.
         is_refused: bool,
     },
-    /// A connection, and then no word about the channel.
+    /// Connected, but no reply about the channel.
     Silent {
-        /// How long was waited.
+        /// How long the client waited.
         after: Duration,
     },
-    /// The server closed the connection, or sent what cannot be read.
+    /// The server closed the connection, or sent an invalid message.
     Lost {
-        /// What was seen.
+        /// What happened.
         reason: String,
     },
-    /// The server does not have the channel that it claimed.
+    /// The server claimed the name but has no such channel.
     Refused,
-    /// The channel is there.
+    /// The channel exists.
     Channel {
-        /// What the server says of it.
+        /// What the server has reported about it.
         facts: Facts,
-        /// How long connection and channel took.
+        /// How long connecting and creating the channel took.
         after: Duration,
-        /// Its value. [`Refusal::ReadAccess`] without asking when reading is not allowed, and `None` when no answer
-        /// came.
+        /// Its value. [`Refusal::ReadAccess`], without a request, if reading is not allowed; `None` if no reply was
+        /// received.
         value: Option<Result<Box<Reading>, Refusal>>,
     },
 }
 
 impl Diagnosis {
-    /// Looks for `pv` as a client with this configuration would, then visits every server that claims it. Reads
-    /// its value once; writes nothing.
+    /// Searches for `pv` as a client with this configuration would, then connects to every server that claims it. Reads
+    /// the value once; writes nothing.
     ///
-    /// Blocks for `patience` with each name server that is silent, and once more when nobody claims the name, otherwise for a third of a second beside the answers,
-    /// in which a second server may claim it as well; and for at most `patience` with each server. Fails when the
-    /// system gives no socket.
+    /// Blocks for `patience` for each silent name server. The search blocks for `patience` if no server claims the
+    /// name; otherwise it waits another third of a second after the first claim, so that a second server can claim it
+    /// too. Then it blocks for at most `patience` for each server. Fails if the system provides no socket.
     pub fn of(pv: &str, config: &ClientConfig, patience: Duration) -> io::Result<Diagnosis> {
         let start = Instant::now();
         let mut searched = knock(config);
@@ -137,8 +137,8 @@ impl Diagnosis {
     }
 }
 
-/// Whether anybody listens at each address: a datagram without a question, and what the other hosts say to it.
-/// Broadcasts are not answered that way.
+/// Tests whether a program listens at each address: sends a datagram without a search and checks for an ICMP error.
+/// Hosts do not answer broadcasts that way.
 fn knock(config: &ClientConfig) -> Vec<Searched> {
     let mut addresses = config.search_addresses.clone();
     addresses.extend(config.search_hosts.iter().filter_map(Host::resolved));
@@ -170,7 +170,7 @@ fn knock_at(address: SocketAddr, config: &ClientConfig) -> io::Result<UdpSocket>
 /// A server and how long its claim took.
 type Answer = (SocketAddr, Duration);
 
-/// Asks each name server, and gives who claims the name by its word.
+/// Asks each name server; returns the servers that they report for the name.
 fn ask_name_servers(pv: &str, config: &ClientConfig, patience: Duration) -> (Vec<Searched>, Vec<Answer>) {
     let (mut searched, mut found) = (Vec::new(), Vec::new());
     for address in config.name_servers.iter().filter_map(Host::resolved) {
@@ -188,7 +188,7 @@ fn ask_name_servers(pv: &str, config: &ClientConfig, patience: Duration) -> (Vec
     (searched, found)
 }
 
-/// `None`: it knows nobody, or says nothing.
+/// Returns `None` if it does not know the name or does not reply.
 fn ask_name_server(
     pv: &str,
     address: SocketAddr,
@@ -203,7 +203,7 @@ fn ask_name_server(
     searcher.tick(clock::now(), &mut datagrams);
     datagrams.iter().for_each(|datagram| call.circuit.search(datagram.searches()));
     let claimed = call.until(|event| match event {
-        // Without an address it is the name server's own.
+        // A claim without an address means the name server itself.
         Event::Claimed { server, .. } => Some(server.unwrap_or(address)),
         _ => None,
     });
@@ -214,7 +214,7 @@ fn ask_name_server(
     }
 }
 
-/// Who claims the name, each once, and after how long; `found` are known already.
+/// The servers that claim the name, each once, with the time that took; `found` are already known.
 fn search(
     pv: &str,
     config: &ClientConfig,
@@ -257,7 +257,7 @@ fn search(
     Ok(found)
 }
 
-/// The claims in one datagram. The searcher that asks would take the first claim and hear no second one.
+/// The claims in one datagram. The searcher that sends would take the first claim and not report a second one.
 fn claims(pv: &str, from: SocketAddr, bytes: &[u8]) -> Vec<Claim> {
     let mut searcher = Searcher::new(1);
     searcher.add(CID, pv, clock::now());
@@ -296,7 +296,7 @@ fn visit(pv: &str, server: SocketAddr, config: &ClientConfig, patience: Duration
     };
     let after = start.elapsed();
     let Some(kind) = native.kind() else {
-        return Found::Lost { reason: format!("a channel of {native}, which is no type of a value") };
+        return Found::Lost { reason: format!("the channel has type {native}, which is not a value type") };
     };
     let facts = Facts { server, kind, count_max: count, may_read: rights.read, may_write: rights.write };
     let value =
@@ -314,18 +314,18 @@ fn identity(config: &ClientConfig) -> Config {
     }
 }
 
-/// A circuit that one thread drives, blocking, until a moment.
+/// A circuit that one thread drives, blocking, until a deadline.
 struct Call {
     stream: TcpStream,
     circuit: Circuit,
     end: Instant,
 }
 
-/// Why a call gave nothing.
+/// Why a call returned no result.
 enum Ended {
-    /// Its time was over.
+    /// Timed out.
     Silent,
-    /// The connection is of no more use.
+    /// The connection is lost or unusable.
     Lost(String),
 }
 
@@ -342,7 +342,7 @@ impl Call {
         answer.ok()
     }
 
-    /// Sends what is to be sent and takes events in until one of them gives something.
+    /// Sends pending messages and handles events until one of them yields a result.
     fn until<T>(&mut self, mut give: impl FnMut(Event) -> Option<T>) -> Result<T, Ended> {
         let mut buffer = vec![0; limit::RECEIVE_BYTES];
         let mut events = Vec::new();

@@ -1,4 +1,4 @@
-//! Hearing beacons: the client registers with the host's repeater, or becomes it.
+//! Receiving beacons: the client registers with the host's repeater, or becomes the repeater.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use super::reactor::Reactor;
 use crate::limit;
 use crate::repeater::Repeater;
 
-/// What hears beacons at a searching socket.
+/// Receives beacons on the search socket.
 #[derive(Debug)]
 pub(super) struct Ear {
     port: u16,
     beacons: Beacons,
     registration: Registration,
-    /// When this process is the repeater.
+    /// Present if this process is the repeater.
     repeater: Option<Repeater>,
 }
 
-/// Whether the repeater knows us; the comment says what is awaited.
+/// The registration with the repeater; the comment of each state says what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Registration {
-    /// Its confirmation, until that moment.
+    /// For the confirmation, until `until`.
     Asked { n_times: u32, until: Instant },
-    /// The moment to register again, as the repeater may be another by then.
+    /// For the time to register again: the repeater may be another process by then.
     Confirmed { until: Instant },
 }
 
@@ -38,7 +38,7 @@ impl Ear {
         Ear { port, beacons: Beacons::new(now), registration, repeater: None }
     }
 
-    /// Takes a datagram in.
+    /// Handles a datagram.
     pub(super) fn handle(&mut self, from: SocketAddr, bytes: &[u8], now: Now, anomalies: &mut Vec<Anomaly>) {
         if from.ip().is_loopback() && from.port() == self.port && repeater::is_confirmation(bytes) {
             self.registration = Registration::Confirmed { until: now.monotonic + limit::REGISTRATION_AGAIN };
@@ -46,7 +46,7 @@ impl Ear {
         self.beacons.handle(from, bytes, now, anomalies);
     }
 
-    /// Registers when it is time.
+    /// Registers with the repeater if it is due.
     pub(super) fn tick(&mut self, socket: &UdpSocket, reactor: &Arc<Reactor>, now: Now) {
         if self.deadline() > now.monotonic {
             return;
@@ -57,10 +57,10 @@ impl Ear {
             Registration::Confirmed { .. } => 0,
         };
         if n_times >= n_patient && self.repeater.is_none() {
-            // Another process may have been first; then that one answers in a moment.
+            // Another process may have become the repeater first; then that one confirms soon.
             self.repeater = Repeater::start_on(reactor, self.port).ok();
         }
-        // As a datagram that is lost: it is sent again.
+        // A failure is like a lost datagram: the registration is sent again.
         let _ = socket.send_to(&repeater::registration(), (Ipv4Addr::LOCALHOST, self.port));
         let pause = (pause * (1 << n_times.min(8))).min(limit::REGISTRATION_AGAIN);
         self.registration = Registration::Asked { n_times: n_times + 1, until: now.monotonic + pause };

@@ -5,88 +5,88 @@ use std::time::Duration;
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
 
-/// Why an operation did not give what it was asked for; the variant says whose turn it is.
+/// Why an operation failed. The variants differ in what the caller can do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
     /// No server claimed the name in time.
     NotFound {
-        /// The name.
+        /// The PV's name.
         pv: String,
-        /// How long was waited.
+        /// How long the client waited.
         after: Duration,
     },
     /// A server claimed the name, then did not answer in time.
     NoAnswer {
-        /// The name.
+        /// The PV's name.
         pv: String,
-        /// Who claimed it.
+        /// The server that claimed it.
         server: SocketAddr,
-        /// How long was waited.
+        /// How long the client waited.
         after: Duration,
     },
     /// A server claimed the name, then closed the connection before it confirmed the channel.
     Dropped {
-        /// The name.
+        /// The PV's name.
         pv: String,
-        /// Who claimed it.
+        /// The server that claimed it.
         server: SocketAddr,
     },
-    /// The server said no.
+    /// The server refused the request.
     Refused {
-        /// The name.
+        /// The PV's name.
         pv: String,
-        /// Who refused.
+        /// The server that refused.
         server: SocketAddr,
         /// What was refused.
         refusal: Refusal,
     },
     /// The server sent a reply of another type or length than requested.
     WrongReply {
-        /// The name.
+        /// The PV's name.
         pv: String,
-        /// Who sent it.
+        /// The server that sent it.
         server: SocketAddr,
         /// What is wrong with it.
         reply: WrongReply,
     },
-    /// The circuit was lost while the operation was under way.
+    /// The circuit was lost before the operation ended.
     Disconnected {
-        /// The name.
+        /// The PV's name.
         pv: String,
-        /// Whose circuit it was.
+        /// The server of the circuit.
         server: SocketAddr,
     },
-    /// The context was closed, by [`Context::close`](crate::Context::close): make another one.
+    /// The context was closed by [`Context::close`](crate::Context::close); create a new one.
     Closed {
-        /// The name.
+        /// The PV's name.
         pv: String,
     },
-    /// The call cannot be right: an empty name, a value that cannot be sent.
+    /// The call is invalid: an empty name, or a value that cannot be sent.
     Misuse {
-        /// The name.
+        /// The PV's name.
         pv: String,
         /// What is wrong.
         reason: String,
     },
-    /// The operating system gave no socket or thread.
+    /// The operating system provided no socket or thread.
     System {
-        /// The name.
+        /// The PV's name.
         pv: String,
-        /// Its own words.
+        /// The system's error text.
         reason: String,
     },
 }
 
-/// What a server says no to.
+/// What a server refuses.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
     /// The TCP connection.
     Connection,
     /// The channel.
     Channel,
-    /// Reading.
+    /// Read access.
     ReadAccess,
-    /// Writing.
+    /// Write access.
     WriteAccess,
     /// The operation.
     Status {
@@ -104,17 +104,17 @@ impl From<Eca> for Refusal {
     }
 }
 
-/// Why a reply is not accepted.
+/// Why a reply is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WrongReply {
-    /// Its values have another type.
+    /// The values have another type.
     Type {
         /// The requested type.
         requested: DbrType,
         /// The type of the reply.
         received: DbrType,
     },
-    /// It has another number of elements: not the one of a scalar, or more than requested of an array.
+    /// The number of elements is wrong: not 1 for a scalar, or more than requested for an array.
     Count {
         /// The requested number.
         requested: u32,
@@ -137,13 +137,13 @@ impl fmt::Display for WrongReply {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Connection => write!(f, "the connection: is a server still running there?"),
+            Refusal::Connection => write!(f, "the connection: check that a server is still running there"),
             Refusal::Channel => write!(f, "the channel: it claimed the name but does not serve it"),
             Refusal::ReadAccess => write!(f, "reading: this client has no read access"),
             Refusal::WriteAccess => write!(f, "writing: this client has no write access"),
             Refusal::Status { status, text } if text.is_empty() => write!(f, "the operation: {status}"),
-            // Quoted, since a text from outside may hold control characters.
-            Refusal::Status { status, text } => write!(f, "the operation: {status}; it says {text:?}"),
+            // Quoted, since text from the network may contain control characters.
+            Refusal::Status { status, text } => write!(f, "the operation: {status}; the server reports {text:?}"),
         }
     }
 }
@@ -153,7 +153,8 @@ impl fmt::Display for Error {
         match self {
             Error::NotFound { pv, after } => write!(
                 f,
-                "no server claimed \"{pv}\" within {after:?}: is its IOC running, and is its network in EPICS_CA_ADDR_LIST?"
+                "no server claimed \"{pv}\" within {after:?}: check that its IOC is running and its network is in \
+                 EPICS_CA_ADDR_LIST"
             ),
             Error::NoAnswer { pv, server, after } => {
                 write!(f, "{server} claimed \"{pv}\" but did not answer within {after:?}")
@@ -168,9 +169,9 @@ impl fmt::Display for Error {
             Error::Disconnected { pv, server } => {
                 write!(f, "the circuit to {server} was lost while \"{pv}\" was in use")
             }
-            Error::Closed { pv } => write!(f, "the context of \"{pv}\" is closed: make another one"),
+            Error::Closed { pv } => write!(f, "the context of \"{pv}\" is closed; create a new one"),
             Error::Misuse { pv, reason } => write!(f, "\"{pv}\": {reason}"),
-            Error::System { pv, reason } => write!(f, "\"{pv}\": the operating system says: {reason}"),
+            Error::System { pv, reason } => write!(f, "\"{pv}\": operating system error: {reason}"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Contexts, channels, operations and monitors.
+//! Client side: contexts, channels, operations and monitors.
 //!
-//! Every operation waits for its channel to connect first. Nothing here needs an async runtime:
-//! an [`Operation`] can be waited for or awaited.
+//! Every operation first waits until its channel is connected. No async runtime is required: the caller can block on an
+//! [`Operation`] or await it.
 
 mod batch;
 mod callbacks;
@@ -45,16 +45,16 @@ use crate::config::{ClientConfig, ConfigError};
 use crate::limit;
 use crate::sync::lock;
 
-/// A set of channels with one configuration. Cheap to make; sockets open with the first channel.
+/// A set of channels that share one configuration. Creating one is cheap: sockets open with the first channel.
 ///
-/// Cloning shares it. The reactor thread and the search socket are the process's; circuits and
-/// names are the context's own.
+/// Clones share the same context. All contexts of a process share the reactor thread and the search socket; each
+/// context has its own circuits and channels.
 #[derive(Clone, Debug)]
 pub struct Context {
     core: Arc<ContextCore>,
 }
 
-/// What a context's channels share.
+/// The state that all channels of a context share.
 #[derive(Debug)]
 struct ContextCore {
     config: ClientConfig,
@@ -66,19 +66,20 @@ struct ContextCore {
     notices: Notices,
 }
 
-/// From 0 to 99; channels of each have a circuit of their own to a server, which may serve the higher ones first.
+/// Channel priority, 0 to 99. Channels of different priorities use separate circuits to the same server, and the server
+/// may serve the higher priority first.
 pub type Priority = u8;
 
-/// The circuits of a context, by their servers and priorities.
+/// The circuits of a context, by server and priority.
 #[derive(Debug)]
 enum Circuits {
-    /// More may come.
+    /// New circuits can be added.
     Open(HashMap<(SocketAddr, Priority), Arc<Circuit>>),
-    /// There are none, and there will be none.
+    /// The context was closed: no circuits, and none can be added.
     Closed,
 }
 
-/// What a context needs as soon as it has a channel.
+/// What a context needs once it has a channel.
 struct Edge {
     reactor: Arc<Reactor>,
     search: Arc<Search>,
@@ -91,12 +92,12 @@ impl std::fmt::Debug for Edge {
 }
 
 impl Context {
-    /// A context with this configuration. No socket, no thread yet.
+    /// Creates a context with this configuration. Opens no socket and starts no thread.
     pub fn new(config: ClientConfig) -> Context {
         Context::with_executor(config, Executor::One)
     }
 
-    /// As [`Context::new`], with callbacks of monitors where `executor` says.
+    /// Like [`Context::new`], but `executor` determines the threads on which monitor callbacks run.
     pub fn with_executor(config: ClientConfig, executor: Executor) -> Context {
         let core = ContextCore {
             config,
@@ -110,60 +111,61 @@ impl Context {
         Context { core: Arc::new(core) }
     }
 
-    /// A context configured by the EPICS_CA_* environment variables.
+    /// Creates a context configured by the `EPICS_CA_*` environment variables.
     pub fn from_env() -> Result<Context, ConfigError> {
         Ok(Context::new(ClientConfig::from_env()?))
     }
 
-    /// The next thing that the user should know though nothing has failed; `None` when there is
-    /// none within `timeout`. Each is given once, to whichever thread takes it; when nobody does,
-    /// the first 256 are kept.
+    /// Waits for the next notice: something the user should know although no operation failed. Returns `None` if there
+    /// is none within `timeout`.
+    ///
+    /// Each notice is returned once, to one of the calling threads. If no thread takes them, the first 256 are kept.
     pub fn next_notice(&self, timeout: Duration) -> Option<Notice> {
         self.core.notices.next(timeout)
     }
 
-    /// A hold on the PV `name`; the search for it starts at once. Each call makes a channel of its own.
+    /// Opens a channel to the PV `name`; the search for it starts at once. Each call creates a separate channel.
     ///
-    /// Fails for a name that no server can have, after [`Context::close`], and when the system gives no
+    /// Fails if `name` is empty, too long or contains NUL, after [`Context::close`], and if the system provides no
     /// socket or thread.
     pub fn channel(&self, name: &str) -> Result<Channel, Error> {
         self.channel_at(name, 0)
     }
 
-    /// As [`Context::channel`], on a circuit of its own priority: what is slow on one does not hold up the other.
+    /// Like [`Context::channel`], on the circuit of this priority. Slow traffic at one priority does not delay another.
     ///
-    /// Fails as well for a priority above 99.
+    /// Also fails if `priority` is above 99.
     pub fn channel_at(&self, name: &str, priority: Priority) -> Result<Channel, Error> {
         let misuse = |reason: &str| Err(Error::Misuse { pv: name.to_owned(), reason: reason.to_owned() });
         if name.is_empty() {
             return misuse("a channel needs a name");
         }
         if name.len() > fodo_ca::limit::NAME_BYTES {
-            return misuse("the name is longer than servers take");
+            return misuse("the name is too long for a server");
         }
         if name.bytes().any(|byte| byte == 0) {
             return misuse("a name cannot contain NUL");
         }
         if priority > limit::PRIORITY_MAX {
-            return misuse("a priority is from 0 to 99");
+            return misuse("the priority must be between 0 and 99");
         }
         self.core.open().map_err(|error| Error::System { pv: name.to_owned(), reason: error.to_string() })?;
         let channel = Channel::open(name, priority, &self.core);
-        // Looked at only now: a channel that `close` did not see finds the context closed here.
+        // Checked only now: if `close` ran too early to see the new channel, the context is closed here.
         if self.core.is_closed() {
             return Err(Error::Closed { pv: name.to_owned() });
         }
         Ok(channel)
     }
 
-    /// Closes every circuit of this context and its clones, for good.
+    /// Closes every circuit of this context and its clones, permanently.
     ///
-    /// Operations that have not ended end with [`Error::Closed`], and so do later ones; a put among them may
-    /// or may not have reached its server. Each monitor has [`MonitorEvent::Closed`] as its last event, its
-    /// callback on the callback thread, which ends with the last handle of the context.
+    /// Pending operations end with [`Error::Closed`], and so do all later ones. A pending put may or may not have
+    /// reached its server. Each monitor receives [`MonitorEvent::Closed`] as its last event. Callbacks receive it on
+    /// the callback thread, which ends when the last clone of the context is dropped.
     ///
-    /// No round trip, and it does not block: servers notice the end of the connection. It may be called from
-    /// any thread, a callback too, and again, which does nothing.
+    /// Does not block and costs no round trip: servers see the connection close. May be called from any thread,
+    /// including from a callback, and more than once; later calls have no effect.
     pub fn close(&self) {
         self.core.close();
     }
@@ -176,7 +178,7 @@ impl ContextCore {
         }
         let reactor = Reactor::shared()?;
         let search = Search::shared(&self.config, &reactor, Arc::downgrade(self))?;
-        // Another thread may have been first; then its edge is as good.
+        // Another thread may have set it first; its edge is equivalent.
         let _ = self.edge.set(Edge { reactor, search });
         Ok(())
     }
@@ -207,12 +209,12 @@ impl ContextCore {
         &self.edge().search
     }
 
-    /// The deadlines of awaited operations; made with the first.
+    /// The deadlines of awaited operations; created on first use.
     fn deadlines(&self) -> &Deadlines {
         self.deadlines.get_or_init(|| Deadlines::new(self.config.operation_timeout, &self.edge().reactor))
     }
 
-    /// The circuit of a priority to a server; opens it if there is none.
+    /// Returns the circuit to this server at this priority, and opens it if it does not exist.
     fn circuit_to(self: &Arc<Self>, server: SocketAddr, priority: Priority) -> io::Result<Arc<Circuit>> {
         let mut circuits = lock(&self.circuits);
         let Circuits::Open(circuits) = &mut *circuits else {
@@ -240,7 +242,7 @@ impl ContextCore {
         }
     }
 
-    /// The threads of the monitors' callbacks; they start with the first.
+    /// The callback threads; started with the first monitor that has a callback.
     fn callbacks(&self) -> io::Result<Arc<Callbacks>> {
         let mut callbacks = lock(&self.callbacks);
         if let Some(running) = &*callbacks {
@@ -260,7 +262,7 @@ impl Drop for ContextCore {
     }
 }
 
-/// What a circuit is told of this client.
+/// The client's identity and limits for a new circuit.
 fn circuit_config(config: &ClientConfig, priority: Priority) -> fodo_ca::client::Config {
     fodo_ca::client::Config {
         priority,
@@ -271,25 +273,25 @@ fn circuit_config(config: &ClientConfig, priority: Priority) -> fodo_ca::client:
     }
 }
 
-/// The login name, as servers are told it.
+/// The login name that is sent to servers.
 fn user() -> String {
     let variables = ["USER", "LOGNAME", "USERNAME"];
     variables.iter().find_map(|name| std::env::var(name).ok()).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// The host's name, as servers are told it.
+/// The host name that is sent to servers.
 fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// What the server says of a channel.
+/// What the server has reported about a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The server's address.
     pub server: SocketAddr,
-    /// The kind of an element.
+    /// The type of an element.
     pub kind: Kind,
-    /// How many elements it can hold.
+    /// The maximum number of elements.
     pub count_max: u32,
     /// Whether this client may read.
     pub may_read: bool,
@@ -297,36 +299,36 @@ pub struct Facts {
     pub may_write: bool,
 }
 
-/// How much to ask for beside the value.
+/// Which attributes to request in addition to the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// Nothing.
+    /// No attributes.
     Value,
-    /// The alarm.
+    /// The alarm status and severity.
     Alarm,
     /// Alarm and time stamp.
     #[default]
     Time,
     /// Alarm, units, display and alarm limits, labels.
     Graphic,
-    /// The same with control limits.
+    /// As [`Detail::Graphic`], and control limits.
     Control,
-    /// Everything: alarm, time stamp, units, limits, labels. Two requests in one round trip; a monitor has a second
-    /// subscription that keeps units, limits and labels up to date.
+    /// Everything: alarm, time stamp, units, limits, labels. Sends two requests in one round trip; a monitor uses a
+    /// second subscription that keeps units, limits and labels up to date.
     Full,
-    /// A string with alarm and acknowledge state (`DBR_STSACK_STRING`).
+    /// The value as a string with alarm and acknowledge state (`DBR_STSACK_STRING`).
     Acknowledge,
-    /// The record type's name (`DBR_CLASS_NAME`).
+    /// The name of the record type (`DBR_CLASS_NAME`).
     ClassName,
 }
 
-/// What to ask a server for.
+/// What to request from a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// The kind of an element; `None` for the channel's own.
+    /// The type of an element; `None` requests the channel's native type.
     pub kind: Option<Kind>,
-    /// What to have with it.
+    /// Which attributes to request with the value.
     pub detail: Detail,
-    /// How many elements; 0 for as many as there are.
+    /// The number of elements; 0 requests as many as the PV has.
     pub count: u32,
 }

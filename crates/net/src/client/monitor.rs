@@ -16,29 +16,29 @@ use super::operation::{Waiter, deadline_after};
 use super::{Facts, Refusal, Request, WrongReply};
 use crate::sync::lock;
 
-/// What a subscription is to deliver.
+/// What a subscription delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorOptions {
-    /// What each update holds.
+    /// What each update contains.
     pub request: Request,
-    /// Which changes count.
+    /// Which changes cause an update.
     pub mask: EventMask,
-    /// How many updates wait at most; besides, at most 64 MiB of values do, or one value that is larger. Events of the
-    /// connection wait beside them.
+    /// Maximum number of updates in the queue. The queue is also limited to 64 MiB of values, or one value if that is
+    /// larger. Connection events do not count.
     pub queue_max: usize,
-    /// What becomes of updates that find it full.
+    /// What happens to updates when the queue is full.
     pub when_full: WhenFull,
 }
 
-/// What becomes of updates that nobody takes in time. Whatever does is counted as merged, and a
-/// [`MonitorEvent::Merged`] marks where.
+/// What happens to updates that are not taken in time. Each lost update is counted as merged, and a
+/// [`MonitorEvent::Merged`] marks its position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The newest replaces the last one that waits: the first ones of a jam stay, and the newest. With a queue of one
-    /// this is the newest alone.
+    /// The newest update replaces the last one in the queue: the oldest updates and the newest one are kept. With
+    /// `queue_max` 1 only the newest is kept.
     #[default]
     ReplaceLast,
-    /// The oldest that waits goes: the latest ones stay.
+    /// The oldest update in the queue is dropped: the latest ones are kept.
     DropOldest,
 }
 
@@ -54,48 +54,48 @@ impl Default for MonitorOptions {
 }
 
 impl MonitorOptions {
-    /// Only the newest update waits, as a display or a control loop wants it.
+    /// Only the newest update is queued, as a display or a control loop needs it.
     pub fn newest() -> MonitorOptions {
         MonitorOptions { queue_max: 1, ..MonitorOptions::default() }
     }
 }
 
-/// What a subscription tells.
+/// An event of a subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MonitorEvent {
     /// The channel is active; an update follows.
     Connected(Facts),
-    /// The server has changed what this client may do with the active channel.
+    /// The server has changed the access rights of this client on the active channel.
     Rights(Facts),
-    /// So many updates were merged into the one that comes next, because nobody took them in time.
+    /// This many updates were merged into the following one, because they were not taken in time.
     Merged(u64),
     /// An update.
     Update(Reading),
-    /// The server has been silent for too long (EPICS_CA_CONN_TMO and the time for an echo). Its
-    /// circuit is still open: what came last may be stale.
+    /// The server has been silent for too long (`EPICS_CA_CONN_TMO` and the time for an echo). Its circuit is still
+    /// open, but the last value may be stale.
     Unresponsive,
-    /// It is heard again after that; updates go on.
+    /// The server responds again; updates continue.
     Responsive,
-    /// The circuit was lost; a new one is looked for.
+    /// The circuit was lost; the client searches for the name again.
     Disconnected,
-    /// The server gives no updates, and why.
+    /// The server refuses the subscription, and why.
     Refused(Refusal),
-    /// The server sent an update of another type or length than requested, which was dropped.
+    /// The server sent an update of another type or length than requested; it was dropped.
     WrongReply(WrongReply),
     /// The context was closed; no event follows.
     Closed,
 }
 
-/// How many updates went where.
+/// Update counters of a monitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Came from the server.
+    /// Updates received from the server.
     pub received: u64,
-    /// Were replaced by later ones in the full queue.
+    /// Updates replaced or dropped because the queue was full.
     pub merged: u64,
-    /// Were handed to the user's code.
+    /// Updates delivered to the user's code.
     pub delivered: u64,
-    /// The longest time between two that came one after the other on one circuit.
+    /// The longest time between two consecutive updates on one circuit.
     pub longest_gap: Duration,
     /// How often the channel was lost.
     pub n_disconnected: u64,
@@ -106,7 +106,8 @@ pub(super) type Callback = Box<dyn FnMut(MonitorEvent) + Send>;
 
 /// The part of a monitor that its circuit, its channel and its owner share.
 ///
-/// With very many monitors an update costs mostly the cache lines that it touches, so what it needs stands together.
+/// With very many monitors the cost of an update is mostly the cache lines it touches, so the fields it needs are
+/// adjacent.
 #[repr(C)]
 pub(super) struct MonitorCore {
     /// Where its callback runs, if it has one.
@@ -119,18 +120,18 @@ pub(super) struct MonitorCore {
 
 #[repr(C)]
 struct State {
-    /// Whether the callback thread has been told that there are events.
+    /// Whether the callback thread was notified that there are events.
     is_called: bool,
-    /// Whether the last event was queued: what was on its way then is not an event any more.
+    /// Whether the last event was queued; later events are dropped.
     is_closed: bool,
     n_received: u64,
     n_delivered: u64,
-    /// When the last update came on this circuit, in nanoseconds since that began.
+    /// When the last update was received on this circuit, in nanoseconds since the circuit opened.
     updated_ns: Option<u64>,
     longest_gap_ns: u64,
-    /// Units, limits and labels, where they are wanted with every update.
+    /// Units, limits and labels, if requested with every update.
     meta: Option<Arc<Meta>>,
-    /// Not here while it runs.
+    /// `None` while it runs.
     callback: Option<Callback>,
     queue: Queue,
     n_merged: u64,
@@ -184,17 +185,17 @@ impl MonitorCore {
         self.is_ended.load(Ordering::Acquire)
     }
 
-    /// Where the subscription now runs.
+    /// Records the circuit and number of the running subscription.
     pub(super) fn placed(&self, circuit: &Arc<Circuit>, seat: Seat) {
         lock(&self.state).place = Some((circuit.clone(), seat));
     }
 
-    /// Where it runs.
+    /// The number of the running subscription.
     pub(super) fn seat(&self) -> Option<Seat> {
         lock(&self.state).place.as_ref().map(|(_, seat)| *seat)
     }
 
-    /// What updates have with them from now on.
+    /// Sets the units, limits and labels of subsequent updates.
     pub(super) fn described(&self, meta: Arc<Meta>) {
         lock(&self.state).meta = Some(meta);
     }
@@ -225,7 +226,7 @@ impl MonitorCore {
         self.push(MonitorEvent::Closed)
     }
 
-    /// `at_ns`: when the circuit brought it, in nanoseconds since that began.
+    /// `at_ns`: when the circuit received it, in nanoseconds since the circuit opened.
     #[inline]
     pub(super) fn updated(self: &Arc<Self>, mut reading: Reading, at_ns: u64) -> Waiter {
         let mut state = lock(&self.state);
@@ -240,12 +241,12 @@ impl MonitorCore {
         self.queue(state, MonitorEvent::Update(reading))
     }
 
-    /// The server gives no update, and why.
+    /// The server refuses the subscription, and why.
     pub(super) fn refused(self: &Arc<Self>, refusal: Refusal) -> Waiter {
         self.push(MonitorEvent::Refused(refusal))
     }
 
-    /// The server has sent an update that was not requested like this.
+    /// The server has sent an update of another type or length than requested.
     pub(super) fn misled(self: &Arc<Self>, reply: WrongReply) -> Waiter {
         self.push(MonitorEvent::WrongReply(reply))
     }
@@ -254,7 +255,7 @@ impl MonitorCore {
         self.queue(lock(&self.state), event)
     }
 
-    /// Queues an event; gives whom to wake once no lock is held.
+    /// Queues an event; returns the waiter to wake after releasing all locks.
     #[inline]
     fn queue(self: &Arc<Self>, mut state: MutexGuard<'_, State>, event: MonitorEvent) -> Waiter {
         if state.is_closed {
@@ -279,14 +280,14 @@ impl MonitorCore {
         Some(event)
     }
 
-    /// Has the callback thread call back all of these, which belong to one context.
+    /// Has the callback thread call the callbacks of these monitors, which belong to one context.
     pub(super) fn call(monitors: &mut Vec<Arc<MonitorCore>>) {
         if let Some(callbacks) = monitors.first().and_then(|first| first.callbacks.clone()) {
             callbacks.call(monitors);
         }
     }
 
-    /// Hands the waiting events to the callback, on the callback thread; at most those that wait now.
+    /// Passes the queued events to the callback, on the callback thread; at most as many as are queued at the start.
     pub(super) fn deliver(self: Arc<Self>) {
         let mut state = lock(&self.state);
         let Some(mut callback) = state.callback.take() else { return };
@@ -296,7 +297,7 @@ impl MonitorCore {
             n_left -= usize::from(!matches!(event, MonitorEvent::Merged(_)));
             drop(state);
             let is_update = matches!(event, MonitorEvent::Update(_));
-            // The panic has been reported where it happened; the other monitors go on, and so does this.
+            // The panic hook has already reported the panic; this monitor and the others continue.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| callback(event)));
             state = lock(&self.state);
             state.n_delivered += u64::from(is_update);
@@ -314,7 +315,7 @@ impl MonitorCore {
 #[derive(Debug)]
 pub struct Monitor {
     core: Arc<MonitorCore>,
-    /// Keeps the channel.
+    /// Keeps the channel open.
     _channel: Channel,
 }
 
@@ -323,10 +324,12 @@ impl Monitor {
         Monitor { core, _channel: channel }
     }
 
-    /// The next event; `None` when none comes within `timeout`, and at once when there will be none: after
-    /// [`MonitorEvent::Closed`], and for a monitor with a callback, which gets all of them.
+    /// Waits for the next event. Returns `None` if none is received within `timeout`.
+    ///
+    /// Also returns `None`, at once, if there can be no event: after [`MonitorEvent::Closed`], and for a monitor with a
+    /// callback, which receives all of them.
     pub fn next(&self, timeout: Duration) -> Option<MonitorEvent> {
-        // Not known before it is needed: mostly one waits already.
+        // Computed only when needed: usually an event is queued already.
         let mut deadline = None;
         loop {
             if let Poll::Ready(next) = self.pop_or_wait(|| Waiter::Thread(std::thread::current())) {
@@ -342,13 +345,13 @@ impl Monitor {
         }
     }
 
-    /// The next event as a future, which is woken from the client's reactor. `None` when there will be none: after
-    /// [`MonitorEvent::Closed`], and for a monitor with a callback, which gets all of them.
+    /// The next event as a future; the client's reactor wakes it. It resolves to `None` if there can be no event: after
+    /// [`MonitorEvent::Closed`], and for a monitor with a callback, which receives all of them.
     pub fn next_event(&self) -> impl Future<Output = Option<MonitorEvent>> + '_ {
         std::future::poll_fn(|cx| self.pop_or_wait(|| Waiter::Future(cx.waker().clone())))
     }
 
-    /// How many updates went where so far.
+    /// The update counters so far.
     pub fn counts(&self) -> Counts {
         let state = lock(&self.core.state);
         Counts {
@@ -360,7 +363,7 @@ impl Monitor {
         }
     }
 
-    /// The next event, or `None` when there will be none; registers the waiter when one may come.
+    /// The next event, or `None` if there can be none; registers the waiter if one is possible.
     fn pop_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Poll<Option<MonitorEvent>> {
         if self.core.callbacks.is_some() {
             return Poll::Ready(None);

@@ -1,4 +1,4 @@
-//! A circuit to a name server: only for searches, kept up, and opened again when it is lost.
+//! A circuit to a name server: used only for searches, kept open, and reopened when it is lost.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -33,17 +33,17 @@ struct State {
     pause: Duration,
 }
 
-/// Where the circuit stands; the comment says what it waits for.
+/// The state of the circuit; the comment of each says what it waits for.
 enum Phase {
-    /// For the moment to try.
+    /// For the time of the next attempt.
     Resting(Instant),
-    /// For TCP, until that moment.
+    /// For the TCP connection, until this deadline.
     Opening(TcpStream, Instant),
-    /// For nothing.
+    /// For nothing: searches can be sent.
     Open(TcpStream, Box<Machine>),
 }
 
-/// What a turn has brought, told when the lock is released.
+/// The results of a turn, reported after the lock is released.
 #[derive(Default)]
 struct News {
     claims: Vec<(Cid, SocketAddr)>,
@@ -60,7 +60,7 @@ impl std::fmt::Debug for NameServer {
 }
 
 impl NameServer {
-    /// A circuit that opens with its first turn, which is soon.
+    /// Creates a circuit; it connects with its first turn, which follows soon.
     pub(super) fn start(
         address: SocketAddr,
         config: Config,
@@ -83,7 +83,7 @@ impl NameServer {
         self.address
     }
 
-    /// Asks for the names of a datagram, if the circuit is open and takes it.
+    /// Sends the searches of a datagram if the circuit is open and its buffer has space.
     pub(super) fn ask(&self, searches: &[u8]) {
         let mut state = lock(&self.state);
         let Phase::Open(stream, machine) = &mut state.phase else { return };
@@ -92,13 +92,13 @@ impl NameServer {
             if flush(stream, machine).is_err()
                 && let Some(token) = state.token
             {
-                // It is closed by its own turn.
+                // Its own turn closes it.
                 self.reactor.call_soon(token);
             }
         }
     }
 
-    /// Begins to connect.
+    /// Starts to connect.
     fn open(&self, state: &mut State, now: Now) {
         let opened = socket::connect(self.address).and_then(|stream| {
             let Some(token) = state.token else { return Err(io::ErrorKind::NotConnected.into()) };
@@ -112,10 +112,10 @@ impl NameServer {
         }
     }
 
-    /// Lets go of the connection, and tries again after a pause that grows with every failure.
+    /// Closes the connection and retries after a pause that grows with every failure.
     fn rest(&self, state: &mut State, now: Now) {
         if let Phase::Opening(stream, _) | Phase::Open(stream, _) = &state.phase {
-            // Closing it would do as well.
+            // Closing the socket also deregisters it, so an error does not matter.
             let _ = self.reactor.registry().deregister(&mut SourceFd(&stream.as_raw_fd()));
         }
         state.phase = Phase::Resting(now.monotonic + state.pause);
@@ -152,7 +152,7 @@ impl NameServer {
     }
 }
 
-/// Reads, answers and writes as far as is possible without blocking.
+/// Reads, handles and writes as far as possible without blocking.
 fn converse(
     stream: &mut TcpStream,
     machine: &mut Machine,
@@ -178,16 +178,16 @@ fn converse(
     for event in events {
         match event {
             Event::Claimed { cid, server: told } => news.claims.push((cid, told.unwrap_or(server))),
-            // Another connection may do better.
+            // A new connection may work better.
             Event::Unresponsive | Event::Closed(_) => return Err(io::ErrorKind::TimedOut.into()),
-            // There are no channels here.
+            // This circuit has no channels.
             _ => {}
         }
     }
     flush(stream, machine)
 }
 
-/// Writes what is ready until the socket takes no more.
+/// Writes pending bytes until the socket accepts no more.
 fn flush(stream: &mut TcpStream, machine: &mut Machine) -> io::Result<()> {
     loop {
         let ready = machine.ready();

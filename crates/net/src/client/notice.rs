@@ -1,4 +1,4 @@
-//! What a context has to say that belongs to no operation.
+//! Notices: what a context reports that belongs to no operation.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,40 +10,41 @@ use super::Refusal;
 use crate::limit;
 use crate::sync::lock;
 
-/// Something that a user should know, though nothing has failed.
+/// Something a user should know although no operation failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
-    /// Two servers have the same name; told once per channel.
+    /// Two servers serve the same name; reported once per channel.
     TwoServers {
-        /// The name.
+        /// The PV's name.
         pv: String,
-        /// Whose PV is used: the one that answered first.
+        /// The server whose PV is used: the first one to reply.
         used: SocketAddr,
-        /// Whose PV is not.
+        /// The server whose PV is ignored.
         ignored: SocketAddr,
     },
     /// A server has refused a put without completion.
     PutRefused {
-        /// The name.
+        /// The PV's name.
         pv: String,
-        /// Who refused.
+        /// The server that refused.
         server: SocketAddr,
         /// Why.
         refusal: Refusal,
     },
-    /// The name of a host in a list cannot be resolved; it is tried again now and then.
+    /// A host name in an address list cannot be resolved; the client retries from time to time.
     Unresolved {
         /// The host's name.
         host: String,
     },
-    /// A name server cannot be reached, or was lost; it is tried again. Told once until it is reached.
+    /// A name server cannot be reached, or the connection to it was lost; the client retries. Reported once until it is
+    /// reached.
     NameServerLost {
-        /// Which.
+        /// The name server.
         server: SocketAddr,
     },
-    /// A beacon says that a server has started. Names that nobody has claimed are asked for again.
+    /// A beacon shows that a server has started. Names that no server has claimed are searched for again.
     ServerStarted {
-        /// Where its circuits are.
+        /// The address of its circuits.
         server: SocketAddr,
     },
 }
@@ -52,21 +53,21 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Notice::TwoServers { pv, used, ignored } => {
-                write!(f, "two servers have \"{pv}\": {used} is used, {ignored} is not; one of them should not run")
+                write!(f, "two servers have \"{pv}\": using {used}, ignoring {ignored}; stop one of them")
             }
             Notice::PutRefused { pv, server, refusal } => write!(f, "{server} refused a put to \"{pv}\": {refusal}"),
             Notice::Unresolved { host } => {
-                write!(f, "the host \"{host}\" cannot be resolved; it is left out until it can")
+                write!(f, "the host \"{host}\" cannot be resolved; it is ignored until it can be")
             }
             Notice::NameServerLost { server } => {
-                write!(f, "the name server {server} cannot be reached; it is tried again")
+                write!(f, "the name server {server} cannot be reached; retrying")
             }
             Notice::ServerStarted { server } => write!(f, "the server {server} has started"),
         }
     }
 }
 
-/// Notices that wait to be taken. When nobody takes them, the first ones are kept.
+/// Notices that wait to be taken. If they are not taken, the first ones are kept.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     waiting: Mutex<VecDeque<Notice>>,
@@ -82,7 +83,7 @@ impl Notices {
         }
     }
 
-    /// The next one; `None` when there is none in time.
+    /// The next notice; `None` if there is none in time.
     pub(super) fn next(&self, timeout: Duration) -> Option<Notice> {
         let deadline = Instant::now() + timeout;
         let mut waiting = lock(&self.waiting);
@@ -106,10 +107,10 @@ mod tests {
         for (notice, texts) in [
             (
                 Notice::TwoServers { pv: "x:y".into(), used, ignored },
-                ["\"x:y\"", "10.0.0.1:5064 is used", "10.0.0.2:5064"],
+                ["\"x:y\"", "using 10.0.0.1:5064", "10.0.0.2:5064"],
             ),
-            (Notice::Unresolved { host: "far".into() }, ["\"far\"", "cannot be resolved", "left out"]),
-            (Notice::NameServerLost { server: used }, ["name server", "10.0.0.1:5064", "tried again"]),
+            (Notice::Unresolved { host: "far".into() }, ["\"far\"", "cannot be resolved", "ignored"]),
+            (Notice::NameServerLost { server: used }, ["name server", "10.0.0.1:5064", "retrying"]),
             (Notice::ServerStarted { server: used }, ["server", "10.0.0.1:5064", "started"]),
         ] {
             let text = notice.to_string();

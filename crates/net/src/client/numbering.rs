@@ -1,32 +1,33 @@
-//! A map that gives out the numbers of its values itself.
+//! A map that assigns the keys of its values.
 
 use std::marker::PhantomData;
 
-/// Values under numbers that are given out one after another, from 0 to below an end and again.
+/// A map whose keys are consecutive numbers, starting at 0 and wrapping at a power of two.
 ///
-/// A value stands where the last bits of its number say. A number whose place is taken is left out, so that looking one up is
-/// one look and no search, and neighbours stand side by side. There are at least twice as many places as values.
+/// A value is stored at the index given by the low bits of its number. A number whose place is taken is skipped. So a
+/// lookup is a single array access, and consecutive values are adjacent in memory. There are at least twice as many
+/// places as values.
 #[derive(Debug)]
 pub(super) struct Numbering<K, V> {
     places: Vec<Option<(u32, V)>>,
     n_values: usize,
     next: u32,
-    /// The greatest number; one less than a power of two.
+    /// The largest number; one less than a power of two.
     last: u32,
     key: PhantomData<K>,
 }
 
-/// Places that stay when all values are gone, and are not made before there is one.
+/// Number of places that are kept when the map is empty; allocated with the first value.
 const PLACES_MIN: usize = 8;
 
 impl<K: Copy + From<u32> + Into<u32>, V> Numbering<K, V> {
-    /// With numbers of so many bits.
+    /// Creates a map with numbers of this many bits.
     pub(super) fn new(n_bits: u32) -> Numbering<K, V> {
         let last = u32::MAX >> (u32::BITS - n_bits);
         Numbering { places: Vec::new(), n_values: 0, next: 0, last, key: PhantomData }
     }
 
-    /// Takes a value in, and gives its number.
+    /// Inserts a value; returns its number.
     pub(super) fn insert(&mut self, value: V) -> K {
         if self.n_values * 2 >= self.places.len() {
             self.spread((self.places.len() * 2).max(PLACES_MIN));
@@ -43,7 +44,7 @@ impl<K: Copy + From<u32> + Into<u32>, V> Numbering<K, V> {
         }
     }
 
-    /// Moves all to so many places, a power of two.
+    /// Moves all values to a table of this many places, a power of two.
     fn spread(&mut self, n_places: usize) {
         let before = std::mem::take(&mut self.places);
         self.places.resize_with(n_places, || None);
@@ -88,7 +89,7 @@ impl<K: Copy + From<u32> + Into<u32>, V> Numbering<K, V> {
         Some(value)
     }
 
-    /// Takes out those of which this is true.
+    /// Removes and returns the values for which the predicate is true.
     pub(super) fn extract(&mut self, mut is_it: impl FnMut(&V) -> bool) -> Vec<V> {
         let taken = self.places.iter_mut().filter_map(|place| place.take_if(|(_, value)| is_it(value)));
         let values: Vec<V> = taken.map(|(_, value)| value).collect();
@@ -96,7 +97,7 @@ impl<K: Copy + From<u32> + Into<u32>, V> Numbering<K, V> {
         values
     }
 
-    /// Takes all out.
+    /// Removes and returns all values.
     pub(super) fn take_all(&mut self) -> Vec<V> {
         self.n_values = 0;
         std::mem::take(&mut self.places).into_iter().flatten().map(|(_, value)| value).collect()
@@ -150,7 +151,7 @@ mod tests {
         }
 
         assert_eq!((numbering.get(a), numbering.get(b)), (Some(&'c'), Some(&'b')));
-        // Of the same place, which has room for one of them.
+        // Has the same place as `a`, which can hold only one value.
         let other = Ioid(a.0 + 1024);
         assert_eq!(numbering.get(other), None);
         assert_eq!(numbering.get_mut(other), None);

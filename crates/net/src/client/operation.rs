@@ -14,21 +14,21 @@ use super::monitor::MonitorCore;
 use super::{Error, Facts, Request};
 use crate::sync::lock;
 
-/// What an operation asks for.
+/// What an operation does.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Task {
-    /// Nothing but the channel.
+    /// Only connects the channel.
     Connect,
-    /// A value.
+    /// Reads a value.
     Get(Request),
     /// A put with completion.
     Put(Value),
-    /// A put without any answer.
+    /// A put without a reply.
     PutUnconfirmed(Value),
 }
 
 impl Task {
-    /// The reply to a get; nothing for the others.
+    /// The expected reply to a get; `None` for the other tasks.
     #[inline]
     pub(super) fn expected(&self, place: Place) -> Option<Expected> {
         match self {
@@ -38,7 +38,7 @@ impl Task {
     }
 }
 
-/// What an operation gave.
+/// The result of a successful operation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     /// For [`Task::Connect`].
@@ -49,19 +49,19 @@ pub(super) enum Outcome {
     Written,
 }
 
-/// Who wants to know that something has happened.
+/// What to wake when an event occurs.
 #[derive(Debug, Default)]
 pub(super) enum Waiter {
-    /// Nobody yet.
+    /// Nothing yet.
     #[default]
     Nobody,
-    /// A thread that is parked, or will be.
+    /// A thread that is parked or about to park.
     Thread(Thread),
     /// A future.
     Future(Waker),
     /// The callback of a monitor.
     Callback(Arc<MonitorCore>),
-    /// All of these.
+    /// All of the contained waiters.
     Several(Vec<Waiter>),
 }
 
@@ -70,7 +70,7 @@ impl Waiter {
         match self {
             Waiter::Nobody => {}
             Waiter::Thread(thread) => thread.unpark(),
-            // A future's executor may panic; the reactor that wakes it serves others too.
+            // A future's executor may panic; the reactor that wakes it must continue to serve others.
             Waiter::Future(waker) => {
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
             }
@@ -79,12 +79,12 @@ impl Waiter {
         }
     }
 
-    /// `None` when there is nobody.
+    /// `None` for [`Waiter::Nobody`].
     pub(super) fn somebody(self) -> Option<Waiter> {
         (!matches!(self, Waiter::Nobody)).then_some(self)
     }
 
-    /// Adds this one to others, unless it is among them.
+    /// Adds this waiter to the others, unless it is already among them.
     pub(super) fn join(self, others: &mut Vec<Waiter>) {
         let is_same = |other: &Waiter| match (other, &self) {
             (Waiter::Thread(other), Waiter::Thread(this)) => other.id() == this.id(),
@@ -96,7 +96,7 @@ impl Waiter {
         }
     }
 
-    /// One for all of them.
+    /// One waiter that wakes all of them.
     pub(super) fn all(mut waiters: Vec<Waiter>) -> Waiter {
         match waiters.len() {
             0 | 1 => waiters.pop().unwrap_or_default(),
@@ -116,16 +116,16 @@ pub(super) struct OperationCore {
 struct Slot {
     state: State,
     waiter: Waiter,
-    /// Memory for a large answer, until the request is issued.
+    /// Memory for a large reply, until the request is issued.
     room: Option<Array>,
 }
 
-/// Where an operation stands; the comment says what it waits for.
+/// The state of an operation; the comment of each says what it waits for.
 #[derive(Debug)]
 enum State {
     /// For its channel to be active.
     Waiting,
-    /// For the server's answer on this circuit.
+    /// For the server's reply on this circuit.
     Issued(Arc<Circuit>, Ioid),
     /// For its caller to take the result.
     Ended(Result<Outcome, Error>),
@@ -133,11 +133,11 @@ enum State {
     Taken,
 }
 
-/// An operation has ended before it was asked.
+/// The operation ended before its request was sent.
 pub(super) struct Ended;
 
 impl OperationCore {
-    /// `room`: an array whose memory a large answer may be put into.
+    /// `room`: an array whose memory a large reply may reuse.
     pub(super) fn new(channel: Arc<ChannelCore>, room: Option<Array>) -> Arc<OperationCore> {
         let slot = Slot { state: State::Waiting, waiter: Waiter::Nobody, room };
         Arc::new(OperationCore { channel, slot: Mutex::new(slot) })
@@ -147,7 +147,7 @@ impl OperationCore {
         &self.channel
     }
 
-    /// The request is on its way; gives the memory for its answer. `Err`: the operation has ended meanwhile.
+    /// The request is being sent; returns the memory for its reply. `Err`: the operation has ended meanwhile.
     pub(super) fn issued(&self, circuit: &Arc<Circuit>, ioid: Ioid) -> Result<Option<Array>, Ended> {
         let mut slot = lock(&self.slot);
         if !matches!(slot.state, State::Waiting) {
@@ -157,7 +157,7 @@ impl OperationCore {
         Ok(slot.room.take())
     }
 
-    /// It ends here, unless it has already; gives whom to wake once no lock is held.
+    /// Ends the operation unless it has already ended; returns the waiter to wake after releasing all locks.
     pub(super) fn end(&self, result: Result<Outcome, Error>) -> Waiter {
         let mut slot = lock(&self.slot);
         match slot.state {
@@ -184,7 +184,7 @@ impl OperationCore {
         }
     }
 
-    /// Takes the result, or leaves word whom to wake when there is one.
+    /// Takes the result, or registers a waiter to be woken by it.
     fn take_or_wait(&self, waiter: impl FnOnce() -> Waiter) -> Option<Result<Outcome, Error>> {
         if let Some(result) = self.take() {
             return Some(result);
@@ -205,7 +205,7 @@ impl OperationCore {
         }
     }
 
-    /// Ends it from the caller's side; its answer will find nobody.
+    /// Ends the operation for the caller; a later reply is ignored.
     fn cancel(&self) {
         let (state, _waiter) = {
             let mut slot = lock(&self.slot);
@@ -214,7 +214,7 @@ impl OperationCore {
         self.forget(state);
     }
 
-    /// Ends it, unless it has ended, since nothing came for so long.
+    /// Ends the operation unless it has ended, because it timed out after `after`.
     pub(super) fn expire(&self, after: Duration) {
         let error = self.channel.timed_out(after);
         let mut slot = lock(&self.slot);
@@ -228,7 +228,7 @@ impl OperationCore {
         waiter.wake();
     }
 
-    /// Takes it out of where it has waited.
+    /// Removes the operation from where it waited.
     fn forget(&self, state: State) {
         match state {
             State::Waiting => self.channel.forget_operation(self),
@@ -237,10 +237,11 @@ impl OperationCore {
         }
     }
 
-    /// Blocks until it ends or the moment comes. Drives the circuit once the request is on its way.
+    /// Blocks until the operation ends or the deadline has passed. Drives the circuit once the request is issued.
     fn wait_until(&self, deadline: Instant) -> Option<Result<Outcome, Error>> {
         loop {
-            // Whoever reads the circuit wakes us by this, also while we wait for the reader's role.
+            // The thread that reads the circuit wakes this one through the waiter, also while it waits for the reader's
+            // role.
             if let Some(result) = self.take_or_wait(|| Waiter::Thread(std::thread::current())) {
                 return Some(result);
             }
@@ -259,19 +260,19 @@ impl OperationCore {
     }
 }
 
-/// When a wait that begins now ends; one that is too long to count ends in thirty years.
+/// When a wait that begins now ends. A timeout that overflows ends in thirty years.
 pub(super) fn deadline_after(timeout: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(30 * 365 * 24 * 3600))
 }
 
-/// What an outcome is to the caller.
+/// The type that an operation returns.
 pub trait Given: Sized {
     #[doc(hidden)]
     fn given(outcome: OutcomeOf) -> Option<Self>;
 }
 
-/// An outcome on its way to the caller.
+/// An outcome before its conversion.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct OutcomeOf(Outcome);
@@ -303,20 +304,20 @@ impl Given for () {
     }
 }
 
-/// An operation in progress. Wait for it or await it; dropping it cancels it.
+/// An operation in progress. Block on it with [`Operation::wait`], or await it. Dropping it cancels it.
 ///
-/// It needs no async runtime: any executor can poll it, and it is woken from the client's reactor. A future that has not
-/// ended within [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout) of its first poll ends with the
-/// error that [`Operation::wait`] gives after that time.
+/// It needs no async runtime: any executor can poll it, and the client's reactor wakes it. A future that has not ended
+/// within [`ClientConfig::operation_timeout`](crate::ClientConfig::operation_timeout) of its first poll ends with the
+/// same error that [`Operation::wait`] returns after that time.
 #[derive(Debug)]
 #[must_use = "dropping an operation cancels it"]
 pub struct Operation<T> {
     core: Arc<OperationCore>,
     /// Nothing is left to cancel.
     is_over: bool,
-    /// Its context ends it at a deadline.
+    /// The context ends it at a deadline.
     has_deadline: bool,
-    /// Keeps the channel.
+    /// Keeps the channel open.
     _channel: Channel,
     gives: std::marker::PhantomData<fn() -> T>,
 }
@@ -326,11 +327,11 @@ impl<T: Given> Operation<T> {
         Operation { core, is_over: false, has_deadline: false, _channel: channel, gives: std::marker::PhantomData }
     }
 
-    /// Blocks until it ends or `timeout` has passed, driving the circuit meanwhile.
+    /// Blocks until the operation ends or `timeout` has passed; meanwhile the calling thread reads the circuit.
     ///
-    /// A time-out cancels it, and says which step has not been reached.
+    /// A timeout cancels the operation; the error names the step that was not reached.
     pub fn wait(mut self, timeout: Duration) -> Result<T, Error> {
-        // Of many in flight most have ended when their turn comes: no need to know what time it is.
+        // With many operations in flight, most have ended when they are waited for: do not read the clock.
         if let Some(result) = self.core.take() {
             self.is_over = true;
             return given(result);
@@ -338,7 +339,7 @@ impl<T: Given> Operation<T> {
         self.wait_until(deadline_after(timeout), timeout)
     }
 
-    /// As [`Operation::wait`], until a moment; `timeout` is what the caller has waited in all by then.
+    /// Like [`Operation::wait`], until a deadline; `timeout` is the total time the caller has waited by then.
     pub(super) fn wait_until(mut self, deadline: Instant, timeout: Duration) -> Result<T, Error> {
         match self.core.wait_until(deadline) {
             Some(result) => {
@@ -350,7 +351,7 @@ impl<T: Given> Operation<T> {
     }
 }
 
-/// What an operation is to its caller.
+/// Converts an outcome to the type that the caller requested.
 #[inline]
 pub(super) fn given<T: Given>(result: Result<Outcome, Error>) -> Result<T, Error> {
     match T::given(OutcomeOf(result?)) {

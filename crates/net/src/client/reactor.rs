@@ -1,6 +1,6 @@
-//! The one thread that serves every socket and timer of every client context of the process.
+//! The one thread that serves every socket and timer of all client contexts of the process.
 //!
-//! Sockets that a blocking call drives itself are not registered here meanwhile.
+//! While a blocking call drives a socket itself, that socket is not registered here.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,30 +15,30 @@ use crate::clock;
 use crate::sync::lock;
 use crate::timers::Timers;
 
-/// Something with a socket or a timer that the reactor calls when either is due.
+/// An object with a socket or a timer; the reactor calls it when either is due.
 pub trait Driven: Send + Sync {
-    /// Reads, writes and ticks as far as is possible without blocking.
+    /// Reads, writes and handles timers as far as possible without blocking.
     fn turn(self: Arc<Self>, now: Now) -> Turn;
 }
 
-/// When to call again.
+/// When the reactor calls the object again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// When the socket is ready.
     Ready,
     /// When the socket is ready, or at this moment.
     By(Instant),
-    /// At once, after the others: there was more to do than one turn allows.
+    /// At once, after the other objects: there was more to do than one turn allows.
     Again,
 }
 
-/// What other threads tell the reactor.
+/// Commands from other threads to the reactor.
 enum Command {
-    /// Call this object at that moment at the latest.
+    /// Call this object at this time at the latest.
     At(usize, Instant),
-    /// Call it soon.
+    /// Call this object soon.
     Soon(usize),
-    /// It is gone.
+    /// Remove this object.
     Forget(usize),
 }
 
@@ -54,7 +54,7 @@ pub struct Reactor {
 const WAKE: Token = Token(usize::MAX);
 
 impl Reactor {
-    /// The process's reactor; its thread starts with the first call.
+    /// The reactor of the process; its thread starts with the first call.
     pub fn shared() -> io::Result<Arc<Reactor>> {
         static SHARED: OnceLock<Arc<Reactor>> = OnceLock::new();
         static STARTING: Mutex<()> = Mutex::new(());
@@ -80,22 +80,22 @@ impl Reactor {
         Ok(reactor)
     }
 
-    /// Where sockets are registered, from any thread.
+    /// The registry for sockets; usable from any thread.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Takes an object in and gives its token, for its socket and for timers.
+    /// Adds an object; returns the token for its socket and timers.
     pub fn add(&self, driven: Weak<dyn Driven>) -> Token {
         Token(lock(&self.driven).insert(driven))
     }
 
-    /// Forgets an object.
+    /// Removes an object.
     pub fn remove(&self, token: Token) {
         self.tell(Command::Forget(token.0));
     }
 
-    /// Calls an object at this moment at the latest.
+    /// Calls an object at this time at the latest.
     pub fn call_at(&self, token: Token, at: Instant) {
         self.tell(Command::At(token.0, at));
     }
@@ -108,7 +108,7 @@ impl Reactor {
     fn tell(&self, command: Command) {
         lock(&self.commands).push(command);
         if !self.is_awake.swap(true, Ordering::AcqRel) {
-            // A wake-up that fails leaves the command for the next turn; there is no one to tell.
+            // If the wake-up fails, the command waits for the next turn; there is no caller to report the error to.
             let _ = self.waker.wake();
         }
     }
@@ -123,7 +123,7 @@ impl Reactor {
                 true => timers.next().map(|at| at.saturating_duration_since(Instant::now())),
                 false => Some(std::time::Duration::ZERO),
             };
-            // Interrupted or not, what is due is done below.
+            // An error such as EINTR does not matter: whatever is due is handled below.
             let _ = poll.poll(&mut events, timeout);
             self.is_awake.store(true, Ordering::Release);
             due.extend(events.iter().map(|event| event.token()).filter(|token| *token != WAKE).map(|token| token.0));
@@ -145,13 +145,13 @@ impl Reactor {
             due = self.turn_all(&due, now, &mut timers);
             self.is_awake.store(false, Ordering::Release);
             if !lock(&self.commands).is_empty() {
-                // Somebody told us something while we looked awake.
+                // Another thread has sent a command while `is_awake` was set, and so has not woken the reactor.
                 let _ = self.waker.wake();
             }
         }
     }
 
-    /// Gives every due object its turn, and tells which want another one at once.
+    /// Calls every due object; returns those that must be called again at once.
     fn turn_all(&self, due: &[usize], now: Now, timers: &mut Timers) -> Vec<usize> {
         let mut again = Vec::new();
         for &index in due {

@@ -1,22 +1,22 @@
-//! Who reads a circuit: the reactor, one blocking caller, or for a moment nobody.
+//! Which thread reads a circuit: the reactor, one blocking caller, or for a short time none.
 //!
-//! The role is handed from one blocked caller to the next without the reactor. It must never be
-//! lost: whenever somebody waits for an answer, somebody reads or is on his way to.
+//! The role passes from one blocked caller to the next without involving the reactor. It must never be lost: while any
+//! thread waits for a reply, another one reads or is about to.
 
 use std::time::Instant;
 
-/// Who reads the socket.
+/// The thread that reads the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// The reactor; the socket is registered there.
     Reactor,
     /// A blocking caller.
     Caller,
-    /// Nobody since that moment: the next caller, or soon the reactor.
+    /// None since this time: the next caller takes the role, or soon the reactor does.
     Resting(Instant),
 }
 
-/// The reader and those who wait for the role. `W` wakes one of them; `Id` tells them apart.
+/// The reader and the callers that wait for the role. `W` wakes one of them; `Id` identifies them.
 #[derive(Debug)]
 pub struct Role<Id, W> {
     reader: Reader,
@@ -24,18 +24,18 @@ pub struct Role<Id, W> {
 }
 
 impl<Id: PartialEq, W> Role<Id, W> {
-    /// The reactor's, with nobody waiting.
+    /// The reactor reads and no caller waits.
     pub fn new() -> Role<Id, W> {
         Role { reader: Reader::Reactor, blocked: Vec::new() }
     }
 
-    /// Who reads now.
+    /// The current reader.
     pub fn reader(&self) -> Reader {
         self.reader
     }
 
-    /// Makes the calling thread the reader, unless another caller is. `Some(true)`: it was the
-    /// reactor's, whose registration the new reader must undo. `None`: another caller has it.
+    /// Makes the calling thread the reader, unless another caller is. `Some(true)`: the reactor had the role, and the
+    /// new reader must undo its registration. `None`: another caller has it.
     #[must_use]
     pub fn take(&mut self) -> Option<bool> {
         match self.reader {
@@ -52,22 +52,22 @@ impl<Id: PartialEq, W> Role<Id, W> {
         self.reader = Reader::Resting(now);
     }
 
-    /// The reactor reads again.
+    /// The reactor has registered the socket and reads again.
     pub fn attached(&mut self) {
         self.reader = Reader::Reactor;
     }
 
-    /// A caller is about to park until it is woken; it must check again after it has locked again.
+    /// A caller is about to park until it is woken; after locking again it must check again.
     pub fn block(&mut self, id: Id, waker: W) {
         self.blocked.push((id, waker));
     }
 
-    /// It is awake again.
+    /// The caller is awake again.
     pub fn unblock(&mut self, id: &Id) {
         self.blocked.retain(|(blocked, _)| blocked != id);
     }
 
-    /// Whom the last step of a blocking call has to wake: the longest waiting, if nobody reads.
+    /// The caller to wake at the end of a blocking call: the one that has waited longest, if no thread reads.
     pub fn successor(&self) -> Option<&W> {
         match self.reader {
             Reader::Caller => None,
@@ -75,7 +75,7 @@ impl<Id: PartialEq, W> Role<Id, W> {
         }
     }
 
-    /// Everybody who waits, when the circuit has come to its end.
+    /// All waiting callers; used when the circuit has closed.
     pub fn everybody(&self) -> impl Iterator<Item = &W> {
         self.blocked.iter().map(|(_, waker)| waker)
     }
@@ -90,16 +90,16 @@ mod tests {
 
     use super::*;
 
-    /// A circuit reduced to its role: answers come one at a time to whoever reads.
+    /// A circuit reduced to its role: replies are delivered one at a time to the reader.
     struct Shared {
         role: Role<thread::ThreadId, thread::Thread>,
         unread: Vec<usize>,
         answered: BTreeSet<usize>,
-        /// Whom the end of each operation wakes.
+        /// The thread that the end of each operation wakes.
         waiters: BTreeMap<usize, thread::Thread>,
     }
 
-    /// What `Circuit::drive` does with the role.
+    /// Handles the role as `Circuit::drive` does.
     fn drive(shared: &Mutex<Shared>, mine: usize) {
         let mut state = shared.lock().unwrap();
         state.waiters.insert(mine, thread::current());
@@ -118,7 +118,7 @@ mod tests {
                 drop(state);
                 thread::yield_now();
                 state = shared.lock().unwrap();
-                let answer = state.unread.pop().expect("an answer is lost");
+                let answer = state.unread.pop().expect("a reply was lost");
                 state.answered.insert(answer);
                 if let Some(owner) = state.waiters.get(&answer) {
                     owner.unpark();

@@ -1,4 +1,4 @@
-//! Looking for names: one UDP socket and one searcher for all contexts with the same configuration.
+//! Name search: one UDP socket and one searcher for all contexts with the same configuration.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -24,7 +24,7 @@ use crate::places::{Automatic, Places};
 use crate::sync::lock;
 use crate::{clock, interfaces, limit, socket};
 
-/// Looks for names as one configuration says.
+/// Searches for names with one configuration.
 pub(super) struct Search {
     config: ClientConfig,
     socket: UdpSocket,
@@ -36,24 +36,24 @@ struct State {
     searcher: Searcher<Arc<ChannelCore>>,
     places: Places,
     name_server_places: Places,
-    /// None before the first turn, which follows soon after the start.
+    /// Empty before the first turn, which follows soon after the start.
     name_servers: Vec<Arc<NameServer>>,
-    /// Those that the user knows to be lost.
+    /// Name servers that were reported as lost.
     lost: Vec<SocketAddr>,
     ear: Option<Ear>,
     token: Option<Token>,
-    /// Those that have entered; each leaves with its last handle.
+    /// All open channels; each is removed with its last handle.
     channels: Roster<Cid, Arc<ChannelCore>>,
     cid_next: u32,
     datagrams: Vec<Datagram>,
     called_at: Option<Instant>,
-    /// Names that are looked for before then share datagrams.
+    /// Searches started before this time share datagrams.
     held_until: Option<Instant>,
-    /// Who is told what belongs to no channel.
+    /// The contexts that receive notices that belong to no channel.
     contexts: Vec<Weak<ContextCore>>,
 }
 
-/// The searches of the process, by their configurations.
+/// The searches of the process, by configuration.
 static SEARCHES: Mutex<Vec<(ClientConfig, Weak<Search>)>> = Mutex::new(Vec::new());
 
 impl std::fmt::Debug for Search {
@@ -63,8 +63,8 @@ impl std::fmt::Debug for Search {
 }
 
 impl Search {
-    /// The process's search with this configuration; its socket opens with the first call.
-    /// `context` is told of what belongs to no channel.
+    /// Returns the process's search with this configuration; opens its socket on first use. `context` receives notices
+    /// that belong to no channel.
     pub(super) fn shared(
         config: &ClientConfig,
         reactor: &Arc<Reactor>,
@@ -123,11 +123,11 @@ impl Search {
         Ok(search)
     }
 
-    /// Makes a channel with a number, and looks for its name. The number is not used again soon, so that what comes late for
-    /// one channel does not meet another.
+    /// Creates a channel with a new number, and searches for its name. Numbers are reused as late as possible, so that
+    /// a late message for one channel does not reach another.
     ///
-    /// The first datagram goes out at once, from this thread, unless another did just before: then names are held together
-    /// for a moment, or until somebody waits for one of them.
+    /// The first datagram is sent at once by this thread. If another one was sent just before, names are instead
+    /// collected for a moment, or until a caller waits for one of them.
     pub(super) fn enter(&self, make: impl FnOnce(Cid) -> Arc<ChannelCore>) -> Arc<ChannelCore> {
         let mut state = lock(&self.state);
         while state.channels.contains(Cid(state.cid_next)) {
@@ -141,22 +141,22 @@ impl Search {
         channel
     }
 
-    /// Those that have entered and not left, of every context.
+    /// All open channels, of every context.
     pub(super) fn channels(&self) -> Vec<Arc<ChannelCore>> {
         lock(&self.state).channels.values().cloned().collect()
     }
 
-    /// The channel is gone.
+    /// The channel was closed.
     pub(super) fn leave(&self, cid: Cid) {
         let mut state = lock(&self.state);
         state.searcher.remove(cid);
         state.channels.remove(cid);
     }
 
-    /// Looks again, after a pause, for a name whose server could not be used.
+    /// Searches again, after a pause, for a name whose server could not be used.
     pub(super) fn start(&self, channel: Arc<ChannelCore>, pause: Duration) {
         let mut state = lock(&self.state);
-        // It may have left in between.
+        // It may have been closed in between.
         if state.channels.contains(channel.cid()) {
             self.start_in(&mut state, channel, pause);
         }
@@ -180,7 +180,7 @@ impl Search {
         self.call_in_time(state);
     }
 
-    /// Somebody waits for a name, so that those held together go out now.
+    /// A caller waits for a name: sends the collected searches now.
     pub(super) fn hurry(&self) {
         let mut state = lock(&self.state);
         if let Some(until) = state.held_until.take() {
@@ -190,19 +190,19 @@ impl Search {
         }
     }
 
-    /// Stops looking for a name; its channel stays.
+    /// Stops the search for a name; its channel stays open.
     pub(super) fn stop(&self, cid: Cid) {
         lock(&self.state).searcher.remove(cid);
     }
 
-    /// Looks for a name whose server was lost: within a moment, together with others.
+    /// Searches for a name whose server was lost: after a moment, together with others.
     pub(super) fn start_lost(&self, channel: Arc<ChannelCore>) {
         let mut state = lock(&self.state);
         state.searcher.add_lost(channel.cid(), channel, clock::now());
         self.call_in_time(&mut state);
     }
 
-    /// Has the reactor call when the next thing is due, if that is sooner than it knows.
+    /// Schedules a call by the reactor for the next due action, if that is earlier than scheduled.
     fn call_in_time(&self, state: &mut State) {
         let due = state.deadline();
         let is_earlier = match (due, state.called_at) {
@@ -216,7 +216,7 @@ impl Search {
         }
     }
 
-    /// Asks from a thread that has not read the socket.
+    /// Sends searches from a thread that has not read the socket.
     fn ask(&self, state: &mut State, now: Now) {
         let mut datagrams = std::mem::take(&mut state.datagrams);
         state.searcher.ask(now, &mut datagrams);
@@ -227,7 +227,7 @@ impl Search {
         let mut is_in_doubt = false;
         for datagram in datagrams.drain(..) {
             for address in state.places.all() {
-                // A datagram that cannot be sent now is as one that is lost: it is sent again.
+                // A datagram that cannot be sent now is treated as lost: it is sent again.
                 let sent = self.socket.send_to(&datagram.bytes, address);
                 is_in_doubt |= sent.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock);
             }
@@ -239,7 +239,8 @@ impl Search {
         state.datagrams = datagrams;
     }
 
-    /// Takes the waiting answers and beacons in; true when there may be more. The socket is read while channels can be made.
+    /// Handles received replies and beacons; returns true if there may be more. The socket is read without the lock, so
+    /// that channels can be created meanwhile.
     fn receive(&self, now: Now) -> (Vec<(Arc<ChannelCore>, Claim)>, bool) {
         let (mut buffer, mut claimed) = ([0; 4 * limit::DATAGRAM_BYTES], Vec::new());
         let mut n_left = limit::TURN_DATAGRAMS;
@@ -255,7 +256,7 @@ impl Search {
                         claimed.append(&mut self.handle(&buffer, datagrams, now));
                         return (claimed, false);
                     }
-                    // An ICMP error of an earlier datagram; others may have answered.
+                    // An ICMP error for an earlier datagram; other servers may have answered.
                     Err(_) => {}
                 }
                 n_left -= 1;
@@ -265,7 +266,7 @@ impl Search {
         (claimed, true)
     }
 
-    /// Takes datagrams in; gives the channels that were claimed.
+    /// Handles datagrams; returns the claimed channels.
     fn handle(
         &self,
         bytes: &[u8],
@@ -295,7 +296,7 @@ impl Search {
         state.claimed(&claims)
     }
 
-    /// Brings the lists of addresses up to date, and registers with the repeater.
+    /// Updates the address lists, and registers with the repeater.
     fn look_around(self: &Arc<Self>, state: &mut State, now: Now) {
         if let Some(ear) = &mut state.ear {
             ear.tick(&self.socket, &self.reactor, now);
@@ -331,7 +332,7 @@ impl Search {
         unresolved.into_iter().for_each(|host| state.tell(&Notice::Unresolved { host }));
     }
 
-    /// What a name server says: who serves which names, and how its circuit is.
+    /// Handles a name server's report: which servers have which names, and the state of its circuit.
     pub(super) fn heard_from(&self, server: SocketAddr, told: &[(Cid, SocketAddr)], is_reached: bool, is_lost: bool) {
         let now = clock::now();
         let mut state = lock(&self.state);
@@ -341,7 +342,7 @@ impl Search {
         }
         if is_reached {
             state.lost.retain(|lost| *lost != server);
-            // It was not asked for any name yet.
+            // It has not been asked for any name yet.
             state.searcher.boost(now);
         }
         if is_lost && !state.lost.contains(&server) {
@@ -355,14 +356,14 @@ impl Search {
     }
 }
 
-/// Whether these are two addresses of one server: both are of this host, and the port is the same.
-/// A server that hears on all interfaces answers from each that was asked.
+/// Whether two addresses belong to one server: both are addresses of this host, and the port is the same. A server that
+/// listens on all interfaces answers from each interface on which it was asked.
 pub(super) fn is_one_server(one: SocketAddr, other: SocketAddr) -> bool {
     let is_here = |ip: IpAddr| interfaces::is_this_host(ip);
     one == other || (one.port() == other.port() && is_here(one.ip()) && is_here(other.ip()))
 }
 
-/// Tells channels that their names were claimed; those of one circuit together.
+/// Passes claims to their channels; channels on one circuit together.
 fn hand_on(mut claimed: Vec<(Arc<ChannelCore>, Claim)>) {
     claimed.retain(|(channel, claim)| !claim.is_first || channel.follows(claim.server));
     let is_alike = |(one, claim): &(Arc<ChannelCore>, Claim), (other, with): &(Arc<ChannelCore>, Claim)| {
@@ -377,12 +378,13 @@ fn hand_on(mut claimed: Vec<(Arc<ChannelCore>, Claim)>) {
 }
 
 impl State {
-    /// The channels of what was claimed.
+    /// The claimed channels.
     fn claimed(&self, claims: &[Claim]) -> Vec<(Arc<ChannelCore>, Claim)> {
         claims.iter().filter_map(|claim| Some((self.channels.get(claim.cid)?.clone(), *claim))).collect()
     }
 
-    /// Those that are gone are looked for when there is no room, so that many contexts cost no more each than a few.
+    /// Removes dropped contexts only when the list is full, so that the cost per context does not grow with their
+    /// number.
     fn add_context(&mut self, context: Weak<ContextCore>) {
         if self.contexts.len() == self.contexts.capacity() {
             self.contexts.retain(|context| context.strong_count() > 0);
@@ -395,9 +397,9 @@ impl State {
         self.contexts.iter().filter_map(Weak::upgrade).for_each(|context| context.tell(notice.clone()));
     }
 
-    /// When something is due.
+    /// The time of the next due action.
     fn deadline(&self) -> Option<Instant> {
-        // While all names are found, nobody cares where to look.
+        // While all names are found, the addresses are not needed.
         let places = [self.places.deadline(), self.name_server_places.deadline()].into_iter().flatten().min();
         let places = places.filter(|_| self.searcher.n_names() > 0);
         [self.searcher.deadline(), places, self.ear.as_ref().map(Ear::deadline)].into_iter().flatten().min()

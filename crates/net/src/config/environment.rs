@@ -1,4 +1,4 @@
-//! The environment as variables say it: which text counts, where it comes from, what it means.
+//! Reading the environment: which text applies to a variable, where it comes from, and its value.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,37 +11,37 @@ use super::{ConfigError, Host, variable};
 /// Where a variable's value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// It is set.
+    /// The variable itself is set.
     Environment,
     /// Another variable is set, and this one is not.
     Variable(&'static str),
-    /// Nothing is set.
+    /// No variable is set.
     Default,
 }
 
-/// A variable as it stands now.
+/// The current setting of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Which variable.
+    /// The variable.
     pub variable: &'static Variable,
     /// Where its value comes from.
     pub origin: Origin,
-    /// What counts, as text; or why nothing does.
+    /// The value in effect, as text, or the error.
     pub value: Result<String, ConfigError>,
-    /// What is different from what a reader of the environment would expect.
+    /// A note if the value in effect differs from what the environment suggests.
     pub remark: Option<String>,
 }
 
-/// Variables and their texts: the process's, or a table in tests.
+/// Looks up variables: in the process's environment, or in a table in tests.
 pub(super) struct Environment<'a> {
     pub(super) lookup: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// The text that counts for a variable.
+/// The text that applies to a variable.
 struct Found {
-    /// Trimmed; borrowed where it is a default, since a program may make a context for each of many things.
+    /// Trimmed. Borrowed if it is a default, since a program may create a context for each of many objects.
     text: Cow<'static, str>,
-    /// The variable it was found at.
+    /// The variable that provided it.
     at: &'static Variable,
     is_set: bool,
 }
@@ -107,8 +107,8 @@ impl Environment<'_> {
         }
     }
 
-    /// Hosts: first those that are numbers, then those that have to be looked up, which is not done
-    /// here, as it can take long. `port`: of those without their own.
+    /// Parses hosts. Returns the addresses, and the names that must be resolved; that may take long, so it is not done
+    /// here. `port`: the port of entries without one.
     pub(super) fn hosts(
         &self,
         variable: &'static Variable,
@@ -137,7 +137,7 @@ impl Environment<'_> {
         Ok((addresses, names))
     }
 
-    /// Addresses; names are looked up at once, as a server must know them before it starts.
+    /// Parses addresses. Names are resolved at once, since a server needs them before it starts.
     pub(super) fn addresses(&self, variable: &'static Variable) -> Result<Vec<Ipv4Addr>, ConfigError> {
         let (mut addresses, names) = self.hosts(variable, 0)?;
         for host in names {
@@ -185,7 +185,7 @@ impl Environment<'_> {
 
     fn remark(&self, variable: &'static Variable, found: &Found, value: Option<&String>) -> Option<String> {
         if variable == &variable::MAX_ARRAY_BYTES && self.yes(&variable::AUTO_ARRAY_BYTES) == Ok(true) {
-            let reason = "not used: EPICS_CA_AUTO_ARRAY_BYTES is YES, so arrays may be as long as memory allows";
+            let reason = "not used: EPICS_CA_AUTO_ARRAY_BYTES is YES, so memory limits the size of arrays";
             return Some(reason.to_owned());
         }
         if !matches!(variable.form, Form::Seconds(_) | Form::Bytes(_)) {

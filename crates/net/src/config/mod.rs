@@ -1,4 +1,4 @@
-//! What a client and a server can be told, and the environment variables that tell it.
+//! The configuration of clients and servers, and the environment variables that set it.
 
 mod environment;
 mod variable;
@@ -11,48 +11,48 @@ pub use self::environment::{Origin, Setting};
 pub use self::variable::{Form, Otherwise, Side, VARIABLES, Variable, help};
 use crate::limit;
 
-/// The port of searches and, where it is free, of circuits.
+/// UDP port of searches and, if it is free, TCP port of circuits.
 pub const SERVER_PORT: u16 = 5064;
-/// The port that beacons go to.
+/// The port to which beacons are sent.
 pub const REPEATER_PORT: u16 = 5065;
 
-/// How a client finds servers and treats circuits.
+/// How a client finds servers and manages circuits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientConfig {
-    /// Where searches go: hosts, broadcast addresses, multicast groups (numbers of EPICS_CA_ADDR_LIST).
+    /// Addresses to search: hosts, broadcast addresses, multicast groups (addresses in EPICS_CA_ADDR_LIST).
     pub search_addresses: Vec<SocketAddr>,
-    /// Likewise, by names that are looked up now and then (names of EPICS_CA_ADDR_LIST).
+    /// Hosts to search by name; names are resolved periodically (names in EPICS_CA_ADDR_LIST).
     pub search_hosts: Vec<Host>,
-    /// The port at which searches go to every interface's broadcast address, as they come and go;
-    /// `None`: they do not (EPICS_CA_AUTO_ADDR_LIST).
+    /// The port for searches to the broadcast address of every interface, including interfaces that appear later;
+    /// `None` disables them (EPICS_CA_AUTO_ADDR_LIST).
     pub interface_search_port: Option<u16>,
-    /// Whom to ask for names over TCP (EPICS_CA_NAME_SERVERS).
+    /// Name servers to query over TCP (EPICS_CA_NAME_SERVERS).
     pub name_servers: Vec<Host>,
-    /// The longest time between two searches for a name that nobody claims (EPICS_CA_MAX_SEARCH_PERIOD).
+    /// The longest time between two searches for a name that no server claims (EPICS_CA_MAX_SEARCH_PERIOD).
     pub search_period_max: Duration,
-    /// The port of the host's repeater, which hands beacons on. When there is none, this process
-    /// becomes it. `None`: beacons are not heard (EPICS_CA_REPEATER_PORT).
+    /// The port of the host's repeater, which forwards beacons. If there is none, this process becomes the repeater.
+    /// `None`: beacons are not received (EPICS_CA_REPEATER_PORT).
     pub repeater_port: Option<u16>,
-    /// How many routers a multicast passes (EPICS_CA_MCAST_TTL).
+    /// Maximum number of routers that a multicast passes (EPICS_CA_MCAST_TTL).
     pub multicast_ttl: u32,
-    /// Silence after which a server is asked for an echo (EPICS_CA_CONN_TMO).
+    /// Silence after which the client sends an echo request (EPICS_CA_CONN_TMO).
     pub echo_after: Duration,
-    /// Largest payload that is accepted, in bytes (EPICS_CA_MAX_ARRAY_BYTES, _AUTO_ARRAY_BYTES).
+    /// Largest accepted payload, in bytes (EPICS_CA_MAX_ARRAY_BYTES, EPICS_CA_AUTO_ARRAY_BYTES).
     pub payload_bytes_max: usize,
-    /// How long an [`Operation`](crate::Operation) that is awaited may take from its first poll; a put with completion takes
-    /// as long as its record does. A blocking call has a timeout of its own. [`Duration::MAX`]: no limit. No variable sets it.
+    /// Timeout of an awaited [`Operation`](crate::Operation), from its first poll; a put with completion takes as long
+    /// as its record does. A blocking call has its own timeout. [`Duration::MAX`]: no limit. No variable sets it.
     pub operation_timeout: Duration,
-    /// How long a blocking call looks for its answer again and again before it sleeps. A thread that sleeps on another core
-    /// takes longer to wake than the answer takes to come; one that looks uses its core up (FODO_SPIN_US).
+    /// How long a blocking call polls for its reply before it sleeps. Waking a sleeping thread on another core takes
+    /// longer than the reply; polling uses a whole core (FODO_SPIN_US).
     pub spin: Duration,
 }
 
-/// A host by its name, or by its address as text.
+/// A host, given by name or by address, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
-    /// Its name.
+    /// The name or address.
     pub name: String,
-    /// The port there.
+    /// The port.
     pub port: u16,
 }
 
@@ -62,61 +62,61 @@ impl Host {
         self.name.parse::<Ipv4Addr>().ok().map(|ip| SocketAddr::new(IpAddr::V4(ip), self.port))
     }
 
-    /// Asks the system for the address; it may take its time.
+    /// Resolves the name with the system's resolver; this may take long.
     pub(crate) fn resolved(&self) -> Option<SocketAddr> {
         (self.name.as_str(), self.port).to_socket_addrs().ok()?.find(SocketAddr::is_ipv4)
     }
 }
 
-/// Where a server listens.
+/// Where a server listens, and the limits of its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Interfaces to bind; empty for all. Multicast groups among them are joined on the others
+    /// Addresses of the interfaces to serve on; empty for all. Multicast groups in the list are joined on the others
     /// (EPICS_CAS_INTF_ADDR_LIST).
     pub interfaces: Vec<Ipv4Addr>,
-    /// Hosts whose searches by UDP are not answered (EPICS_CAS_IGNORE_ADDR_LIST).
+    /// Hosts whose UDP searches are ignored (EPICS_CAS_IGNORE_ADDR_LIST).
     pub ignored: Vec<Ipv4Addr>,
-    /// UDP port of searches, and TCP port when it is free (EPICS_CAS_SERVER_PORT). 0: any free ports.
+    /// UDP port of searches, and TCP port if it is free (EPICS_CAS_SERVER_PORT). 0: any free ports.
     pub port: u16,
-    /// Where beacons go beside the interfaces' own (numbers of EPICS_CAS_BEACON_ADDR_LIST).
+    /// Beacon addresses in addition to those of the interfaces (addresses in EPICS_CAS_BEACON_ADDR_LIST).
     pub beacon_addresses: Vec<SocketAddr>,
-    /// Likewise, by names that are looked up now and then (names of EPICS_CAS_BEACON_ADDR_LIST).
+    /// Beacon hosts by name; names are resolved periodically (names in EPICS_CAS_BEACON_ADDR_LIST).
     pub beacon_hosts: Vec<Host>,
-    /// Whether beacons go to the broadcast address of every interface that is bound
-    /// (EPICS_CAS_AUTO_BEACON_ADDR_LIST).
+    /// Whether beacons are sent to the broadcast address of every bound interface (EPICS_CAS_AUTO_BEACON_ADDR_LIST).
     pub beacons_to_interfaces: bool,
     /// The port of those beacons (EPICS_CAS_BEACON_PORT).
     pub beacon_port: u16,
     /// The longest time between two beacons (EPICS_CAS_BEACON_PERIOD).
     pub beacon_period_max: Duration,
-    /// How many routers a multicast passes (EPICS_CA_MCAST_TTL).
+    /// Maximum number of routers that a multicast passes (EPICS_CA_MCAST_TTL).
     pub multicast_ttl: u32,
-    /// Largest payload that is accepted, in bytes.
+    /// Largest accepted payload, in bytes.
     pub payload_bytes_max: usize,
-    /// How long its threads look for more to do before they sleep; as [`ClientConfig::spin`] (FODO_SPIN_US).
+    /// How long the server's threads poll for work before they sleep; see [`ClientConfig::spin`] (FODO_SPIN_US).
     pub spin: Duration,
-    /// The server's own status is served as PVs with names that begin with this and a colon; `None`:
-    /// it is not. No variable sets it.
+    /// Prefix of the PVs with the server's own status; a colon follows it. `None`: no status is served. No variable
+    /// sets it.
     pub status_prefix: Option<String>,
-    /// What clients may cost. No variable sets it.
+    /// Limits per client and host. No variable sets it.
     pub quotas: Quotas,
 }
 
-/// What clients may cost a server. Each is far above what a well-behaved client needs.
+/// Limits on what clients may use. Each is far above the needs of a well-behaved client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quotas {
-    /// Bytes for all circuits of one host together: what they hold, and what waits for them. One circuit may hold half.
+    /// Bytes for all circuits of one host together: their state and their queues. One circuit may use half of them for
+    /// state.
     pub host_bytes: usize,
     /// Circuits of one host.
     pub host_circuits: usize,
-    /// Bytes of searches that one source has answered in a quarter of a second.
+    /// Bytes of searches from one source that are answered in a quarter of a second.
     pub source_search_bytes: usize,
-    /// The same for all sources together; when it is used up, each has an equal part of it.
+    /// The same for all sources together; when it is used up, each source has an equal part of it.
     pub all_search_bytes: usize,
-    /// How long a client may take none of what is sent to it, or answer no probe of the system, before its connection
-    /// ends. Only Linux can be told so.
+    /// How long a client may receive none of the data sent to it, or not answer the system's keep-alive probes, before
+    /// its connection is closed. Only Linux supports the former.
     pub silence: Duration,
-    /// How long a client may stay that has asked for nothing, not even said who it is.
+    /// How long a client may stay that has sent no request and no identity.
     pub silent_client: Duration,
     /// How long any other client may stay without a channel after its last request.
     pub unused_client: Duration,
@@ -136,7 +136,7 @@ impl Default for Quotas {
     }
 }
 
-/// A variable that cannot be understood.
+/// A variable whose value is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The variable's name.
@@ -155,14 +155,14 @@ impl std::fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Every variable of Channel Access, as it stands in the process's environment.
+/// Every variable of Channel Access with its value in the process's environment.
 ///
-/// Looks names of hosts up where a server has to know them before it starts, which can take its time.
+/// Resolves host names in the lists that a server needs before it starts; this may take long.
 pub fn settings() -> Vec<Setting> {
     Environment { lookup: &process }.settings()
 }
 
-/// Variables of the process's environment that look as if they were Channel Access', and are not.
+/// Variables of the process's environment that start like those of Channel Access but are unknown.
 pub fn strangers() -> Vec<String> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let mut strangers: Vec<String> = names.filter(|name| is_stranger(name)).collect();
@@ -175,7 +175,7 @@ fn is_stranger(name: &str) -> bool {
     is_ours && VARIABLES.iter().all(|variable| variable.name != name)
 }
 
-/// What is no UTF-8 is not overlooked: as no variable may hold it, it is complained of.
+/// Non-UTF-8 values are converted lossily, so that parsing rejects them.
 fn process(name: &str) -> Option<String> {
     std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
 }
@@ -191,7 +191,7 @@ impl Default for ClientConfig {
 }
 
 impl ClientConfig {
-    /// Searches go there and nowhere else, and beacons are not heard; all else as by default.
+    /// Searches only these addresses and receives no beacons; all else as by default.
     pub fn at(search_addresses: Vec<SocketAddr>) -> ClientConfig {
         ClientConfig {
             search_addresses,
@@ -208,12 +208,12 @@ impl ClientConfig {
         }
     }
 
-    /// From the process's environment.
+    /// Reads the process's environment. Fails if a variable is invalid.
     pub fn from_env() -> Result<ClientConfig, ConfigError> {
         ClientConfig::from_variables(&process)
     }
 
-    /// The same from variables of the caller's, by name.
+    /// Like [`ClientConfig::from_env`], with `lookup` in place of the environment.
     pub fn from_variables(lookup: &dyn Fn(&str) -> Option<String>) -> Result<ClientConfig, ConfigError> {
         ClientConfig::from_environment(&Environment { lookup })
     }
@@ -260,12 +260,12 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// From the process's environment.
+    /// Reads the process's environment. Fails if a variable is invalid.
     pub fn from_env() -> Result<ServerConfig, ConfigError> {
         ServerConfig::from_variables(&process)
     }
 
-    /// The same from variables of the caller's, by name.
+    /// Like [`ServerConfig::from_env`], with `lookup` in place of the environment.
     pub fn from_variables(lookup: &dyn Fn(&str) -> Option<String>) -> Result<ServerConfig, ConfigError> {
         ServerConfig::from_environment(&Environment { lookup })
     }
@@ -293,7 +293,7 @@ impl ServerConfig {
     }
 }
 
-/// A quarter of the memory: what one payload may take when no limit is set.
+/// A quarter of the memory: the largest payload if no limit is set.
 #[cfg(target_os = "linux")]
 fn automatic_payload_bytes() -> usize {
     let memory = rustix::system::sysinfo();
@@ -301,7 +301,7 @@ fn automatic_payload_bytes() -> usize {
     (total / 4).max(64 * 1024 * 1024)
 }
 
-/// What one payload may take when no limit is set, on hosts whose memory is not known.
+/// The largest payload if no limit is set, on systems where the memory size is unknown.
 #[cfg(not(target_os = "linux"))]
 fn automatic_payload_bytes() -> usize {
     1024 * 1024 * 1024
@@ -311,7 +311,7 @@ fn payload_bytes(environment: &Environment) -> Result<usize, ConfigError> {
     if environment.yes(&variable::AUTO_ARRAY_BYTES)? {
         return Ok(automatic_payload_bytes());
     }
-    // The limit is the array's; a payload holds its metadata as well.
+    // The limit applies to the array; a payload also contains its metadata.
     Ok(environment.bytes(&variable::MAX_ARRAY_BYTES)?.saturating_add(limit::METADATA_BYTES))
 }
 
@@ -477,7 +477,7 @@ mod tests {
         assert!(client(&automatic).unwrap().payload_bytes_max >= 64 * 1024 * 1024);
     }
 
-    /// The value or the text of the error of a variable that is set to this.
+    /// The value of a variable set to this text, or the text of the error.
     fn understood(name: &str, text: &str) -> String {
         match setting(&[(name, text)], name).value {
             Ok(value) => value,
@@ -515,12 +515,12 @@ mod tests {
             (
                 "EPICS_CA_ADDR_LIST",
                 "a:",
-                "EPICS_CA_ADDR_LIST=\"a:\": expected hosts or addresses, each with \":port\" where it has its own",
+                "EPICS_CA_ADDR_LIST=\"a:\": expected host names or addresses, each optionally with \":port\"",
             ),
             (
                 "EPICS_CA_ADDR_LIST",
                 "b :5",
-                "EPICS_CA_ADDR_LIST=\":5\": expected hosts or addresses, each with \":port\" where it has its own",
+                "EPICS_CA_ADDR_LIST=\":5\": expected host names or addresses, each optionally with \":port\"",
             ),
             ("EPICS_CAS_INTF_ADDR_LIST", "127.0.0.1 127.0.0.2", "127.0.0.1 127.0.0.2"),
             ("EPICS_CAS_BEACON_PERIOD", "7.5", "7.5"),

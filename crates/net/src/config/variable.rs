@@ -1,5 +1,5 @@
-//! The environment variables of Channel Access, and ours: the one table that the parser, `fodo config`, the
-//! helps and the reference page are made from.
+//! The environment variables of Channel Access, and our own. The parser, `fodo config`, the help texts and the
+//! reference page are all made from this one table.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::limit;
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
-    /// Who takes it.
+    /// Which side uses it.
     pub side: Side,
     /// What it does, in a few words.
     pub purpose: &'static str,
-    /// What holds while it is not set. Set to nothing is not set, as in EPICS base.
+    /// The default if it is not set. As in EPICS base, an empty variable counts as not set.
     pub otherwise: Otherwise,
-    /// How its text is understood.
+    /// How its text is parsed.
     pub form: Form,
 }
 
-/// Who takes a variable.
+/// Which side uses a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Clients. Servers may fall back to it.
@@ -31,42 +31,42 @@ pub enum Side {
     Both,
 }
 
-/// What holds while a variable is not set.
+/// The default of a variable that is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
     /// This text.
     Text(&'static str),
-    /// What another variable says.
+    /// The value of another variable.
     Variable(&'static Variable),
 }
 
-/// How a variable's text is understood.
+/// How a variable's text is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Hosts by number or name, each with `:port` where it has its own, separated by blanks.
+    /// Host addresses or names, each optionally with `:port`, separated by blanks.
     Hosts,
     /// Addresses, or names that are resolved when the program starts, separated by blanks.
     Addresses,
     /// A port.
     Port,
-    /// Seconds above 0; less than this counts as this.
+    /// Seconds above 0; smaller values are raised to this minimum.
     Seconds(Duration),
     /// YES or NO.
     Choice,
-    /// A number of bytes; less than this counts as this.
+    /// A number of bytes; smaller values are raised to this minimum.
     Bytes(usize),
-    /// How many routers, 1 to 255.
+    /// A number of routers, 1 to 255.
     Routers,
-    /// Microseconds, 0 among them.
+    /// Microseconds, 0 or more.
     Microseconds,
 }
 
 impl Form {
-    /// What is expected, for the text of an error.
+    /// What is expected, for an error text.
     pub(super) const fn expected(self) -> &'static str {
         match self {
-            Form::Hosts => "hosts or addresses, each with \":port\" where it has its own",
-            Form::Addresses => "addresses, or names of hosts that can be resolved",
+            Form::Hosts => "host names or addresses, each optionally with \":port\"",
+            Form::Addresses => "addresses, or host names that can be resolved",
             Form::Port => "a port, 1 to 65535",
             Form::Seconds(_) => "a number of seconds above 0",
             Form::Choice => "YES or NO",
@@ -77,7 +77,7 @@ impl Form {
     }
 }
 
-/// Every variable, the clients' first.
+/// All variables, those of clients first.
 pub static VARIABLES: [&Variable; 19] = [
     &ADDR_LIST,
     &AUTO_ADDR_LIST,
@@ -100,7 +100,7 @@ pub static VARIABLES: [&Variable; 19] = [
     &CAS_BEACON_PERIOD,
 ];
 
-/// A line of a help for each variable that `is_wanted`: its name, what it does, and what holds without it.
+/// A help line for each variable that `is_wanted` selects: its name, what it does, and its default.
 pub fn help(is_wanted: impl Fn(Side) -> bool) -> String {
     let wanted = VARIABLES.iter().filter(|variable| is_wanted(variable.side));
     let lines = wanted.map(|variable| {
@@ -127,11 +127,11 @@ const fn server(name: &'static str, form: Form, otherwise: Otherwise, purpose: &
 }
 
 pub(super) static ADDR_LIST: Variable =
-    client("EPICS_CA_ADDR_LIST", Form::Hosts, "", "where searches go: hosts, networks, groups");
+    client("EPICS_CA_ADDR_LIST", Form::Hosts, "", "search addresses: hosts, networks, groups");
 pub(super) static AUTO_ADDR_LIST: Variable =
-    client("EPICS_CA_AUTO_ADDR_LIST", Form::Choice, "YES", "NO: only there; YES: all interfaces' broadcasts too");
+    client("EPICS_CA_AUTO_ADDR_LIST", Form::Choice, "YES", "YES: also broadcast on all interfaces");
 pub(super) static NAME_SERVERS: Variable =
-    client("EPICS_CA_NAME_SERVERS", Form::Hosts, "", "whom to ask over TCP, where searches do not reach");
+    client("EPICS_CA_NAME_SERVERS", Form::Hosts, "", "name servers for searches over TCP");
 pub(super) static SERVER_PORT: Variable = client("EPICS_CA_SERVER_PORT", Form::Port, "5064", "port of searches");
 pub(super) static REPEATER_PORT: Variable = client("EPICS_CA_REPEATER_PORT", Form::Port, "5065", "UDP port of beacons");
 pub(super) static MAX_SEARCH_PERIOD: Variable = client(
@@ -145,7 +145,7 @@ pub(super) static MCAST_TTL: Variable = variable(
     Side::Both,
     Form::Routers,
     Otherwise::Text("1"),
-    "how many routers a multicast passes",
+    "maximum number of routers a multicast passes",
 );
 pub(super) static CONN_TMO: Variable =
     client("EPICS_CA_CONN_TMO", Form::Seconds(Duration::ZERO), "30", "seconds of silence until a server is probed");
@@ -154,21 +154,21 @@ pub(super) static AUTO_ARRAY_BYTES: Variable = variable(
     Side::Both,
     Form::Choice,
     Otherwise::Text("YES"),
-    "NO: arrays have the limit that follows",
+    "NO: the next variable limits arrays",
 );
 pub(super) static MAX_ARRAY_BYTES: Variable = variable(
     "EPICS_CA_MAX_ARRAY_BYTES",
     Side::Both,
     Form::Bytes(limit::ARRAY_SETTING_MIN_BYTES),
     Otherwise::Text("16384"),
-    "the longest array, in bytes",
+    "maximum size of an array, in bytes",
 );
 pub(super) static SPIN: Variable = variable(
     "FODO_SPIN_US",
     Side::Both,
     Form::Microseconds,
     Otherwise::Text("0"),
-    "how long to look for bytes before sleeping, in us",
+    "how long to poll for data before sleeping, in us",
 );
 pub(super) static BEACON_PERIOD: Variable = server(
     "EPICS_CA_BEACON_PERIOD",
@@ -180,23 +180,19 @@ pub(super) static CAS_INTF_ADDR_LIST: Variable = server(
     "EPICS_CAS_INTF_ADDR_LIST",
     Form::Addresses,
     Otherwise::Text(""),
-    "interfaces to serve on, groups to join; all without it",
+    "interfaces to serve on, groups to join; empty: all",
 );
-pub(super) static CAS_IGNORE_ADDR_LIST: Variable = server(
-    "EPICS_CAS_IGNORE_ADDR_LIST",
-    Form::Addresses,
-    Otherwise::Text(""),
-    "hosts whose UDP searches get no answer",
-);
+pub(super) static CAS_IGNORE_ADDR_LIST: Variable =
+    server("EPICS_CAS_IGNORE_ADDR_LIST", Form::Addresses, Otherwise::Text(""), "hosts whose UDP searches are ignored");
 pub(super) static CAS_SERVER_PORT: Variable =
     server("EPICS_CAS_SERVER_PORT", Form::Port, Otherwise::Variable(&SERVER_PORT), "port to serve on");
 pub(super) static CAS_BEACON_ADDR_LIST: Variable =
-    server("EPICS_CAS_BEACON_ADDR_LIST", Form::Hosts, Otherwise::Variable(&ADDR_LIST), "where beacons go");
+    server("EPICS_CAS_BEACON_ADDR_LIST", Form::Hosts, Otherwise::Variable(&ADDR_LIST), "addresses for beacons");
 pub(super) static CAS_AUTO_BEACON_ADDR_LIST: Variable = server(
     "EPICS_CAS_AUTO_BEACON_ADDR_LIST",
     Form::Choice,
     Otherwise::Variable(&AUTO_ADDR_LIST),
-    "NO: beacons go only there",
+    "NO: beacons only to listed addresses",
 );
 pub(super) static CAS_BEACON_PORT: Variable =
     server("EPICS_CAS_BEACON_PORT", Form::Port, Otherwise::Variable(&REPEATER_PORT), "port of beacons");

@@ -1,4 +1,4 @@
-//! When to tell what to a RecCeiver. No socket, no clock: input goes in with the time, what to do comes out.
+//! The RecSync client as a state machine, without sockets or clocks: inputs include the time, outputs are actions.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -7,13 +7,13 @@ use super::message::{self, FromServer, WHOLE};
 use super::{Inventory, Item, Items};
 use crate::limit;
 
-/// How long things may take.
+/// Timeouts of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// After an announcement for up to so long nothing is done, so that the IOCs of a plant do not all come at once.
+    /// Maximum random delay after an announcement, so that the IOCs of a plant do not all connect at once.
     pub hold_off_max: Duration,
-    /// A connection may take so long to open. A server that has said nothing for four times as long is given up. Neither is ever
-    /// longer than an hour.
+    /// Maximum time for opening a connection. A server that is silent for four times as long is disconnected. Both
+    /// times are limited to one hour.
     pub answer: Duration,
 }
 
@@ -23,75 +23,75 @@ impl Patience {
     }
 }
 
-/// What goes in.
+/// An input.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// A datagram, and who sent it.
+    /// A datagram and its sender.
     Heard(&'a [u8], SocketAddr),
     /// The connection is open.
     Connected,
-    /// Bytes of the server.
+    /// Bytes received from the server.
     Received(&'a [u8]),
-    /// The server has taken all that was to be sent.
+    /// All pending bytes were sent to the server.
     Drained,
-    /// The connection has ended, or could not be opened.
+    /// The connection was closed, or could not be opened.
     Closed,
     /// Time has passed.
     Tick,
 }
 
-/// What comes out.
+/// The resulting actions.
 #[derive(Debug, Default)]
 pub struct Out {
-    /// To be opened.
+    /// The server to connect to.
     pub connect: Option<SocketAddr>,
-    /// To be sent on the connection.
+    /// The bytes to send on the connection.
     pub send: Vec<u8>,
-    /// Whether the connection is to be closed.
+    /// Whether to close the connection.
     pub close: bool,
-    /// For the log.
+    /// An event for the log.
     pub news: Option<News>,
 }
 
-/// What somebody who watches wants to know.
+/// An event for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The server has been told all.
+    /// The server has received all records.
     Told,
-    /// The server has gone, which it may.
+    /// The server has disconnected, which is not an error.
     Gone,
-    /// It went wrong, and why.
+    /// Something failed, with the reason.
     Failed(&'static str),
 }
 
-/// Where it stands; the comment says what it waits for.
+/// The state of the client; the comment of each says what it waits for.
 enum State {
-    /// For time to pass, since something went wrong.
+    /// For the end of a pause after a failure.
     Resting { until: Instant },
-    /// For a server to announce itself.
+    /// For the announcement of a server.
     Listening,
-    /// For the hold-off to end.
+    /// For the end of the random delay.
     HoldingOff { server: SocketAddr, key: u32, until: Instant },
     /// For the connection to open.
     Connecting { key: u32, until: Instant },
-    /// For the server's greeting, which it keeps back while others tell it theirs.
+    /// For the server's greeting, which is delayed while other clients send their records.
     Greeting { until: Instant },
-    /// For the server to take what was sent.
+    /// For the server to read the bytes sent.
     Telling { telling: Telling, until: Instant },
-    /// For the pause after that to end.
+    /// For the end of the pause between slices.
     Pausing { telling: Telling, until: Instant },
     /// For pings.
     Told { until: Instant },
 }
 
-/// What is told and how far it has come.
+/// The items being sent.
 struct Telling {
     items: Items,
-    /// The number of the record that was told last.
+    /// The number of the last record sent.
     record: u32,
 }
 
-/// Tells one server at a time all there is.
+/// Sends all items to one server at a time.
 pub struct RecCasterMachine {
     patience: Patience,
     inventory: Inventory,
@@ -102,7 +102,7 @@ pub struct RecCasterMachine {
 }
 
 impl RecCasterMachine {
-    /// `seed`: another one in every process.
+    /// `seed`: should differ between processes.
     pub fn new(inventory: Inventory, patience: Patience, seed: u64) -> RecCasterMachine {
         let state = State::Listening;
         let bounded = |wait: Duration| wait.min(limit::RECCASTER_WAIT_MAX);
@@ -110,7 +110,7 @@ impl RecCasterMachine {
         RecCasterMachine { patience, inventory, state, received: Vec::new(), n_failures: 0, random: seed }
     }
 
-    /// The latest moment for [`Input::Tick`].
+    /// The latest time for the next [`Input::Tick`].
     pub fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Listening => None,
@@ -124,7 +124,7 @@ impl RecCasterMachine {
         }
     }
 
-    /// Turns the crank.
+    /// Handles an input; adds the resulting actions to `out`.
     pub fn handle(&mut self, input: Input<'_>, now: Instant, out: &mut Out) {
         match input {
             Input::Heard(datagram, from) => self.heard(datagram, from, now),
@@ -162,16 +162,16 @@ impl RecCasterMachine {
                 Ok(Some((message, n))) => {
                     n_read += n;
                     if !self.obey(message, now, out) {
-                        return self.fail("it does not begin with a greeting", now, out);
+                        return self.fail("it did not start with a greeting", now, out);
                     }
                 }
-                Err(message::Malformed) => return self.fail("it sends what is no message of RecSync", now, out),
+                Err(message::Malformed) => return self.fail("it sent an invalid RecSync message", now, out),
             }
         }
         self.received.drain(..n_read);
     }
 
-    /// False where the server must not send that.
+    /// Handles a message; returns false if the server violates the protocol.
     fn obey(&mut self, message: FromServer, now: Instant, out: &mut Out) -> bool {
         let silent_at = now + self.patience.silence();
         match (&mut self.state, message) {
@@ -207,8 +207,8 @@ impl RecCasterMachine {
                 self.n_failures = 0;
                 out.news = Some(News::Gone);
             }
-            State::Connecting { .. } => self.fail("it cannot be reached where it says that it is", now, out),
-            _ => self.fail("it has ended the connection before it was told all", now, out),
+            State::Connecting { .. } => self.fail("it cannot be reached at its announced address", now, out),
+            _ => self.fail("it closed the connection before it received all records", now, out),
         }
     }
 
@@ -223,14 +223,14 @@ impl RecCasterMachine {
                 self.state = State::Connecting { key, until: now + self.patience.answer };
             }
             State::Pausing { telling, .. } => self.tell(telling, now, out),
-            State::Connecting { .. } => self.fail("it does not open the connection", now, out),
-            State::Greeting { .. } => self.fail("it does not greet", now, out),
-            State::Telling { .. } => self.fail("it does not take what it is told", now, out),
-            State::Told { .. } => self.fail("it has said nothing for long", now, out),
+            State::Connecting { .. } => self.fail("it did not accept the connection", now, out),
+            State::Greeting { .. } => self.fail("it sent no greeting", now, out),
+            State::Telling { .. } => self.fail("it does not read the records", now, out),
+            State::Told { .. } => self.fail("it has been silent for too long", now, out),
         }
     }
 
-    /// Tells as much as goes into one slice.
+    /// Sends one slice of items.
     fn tell(&mut self, mut telling: Telling, now: Instant, out: &mut Out) {
         while out.send.len() < limit::RECCASTER_SLICE_BYTES {
             match telling.items.next() {
@@ -253,7 +253,7 @@ impl RecCasterMachine {
         self.state = State::Telling { telling, until: now + self.patience.silence() };
     }
 
-    /// Lets go of the server, and rests for longer each time.
+    /// Disconnects from the server, and pauses for longer after each failure.
     fn fail(&mut self, why: &'static str, now: Instant, out: &mut Out) {
         self.forget();
         self.n_failures = (self.n_failures + 1).min(limit::RECCASTER_FAILURES_COUNTED);
@@ -268,7 +268,7 @@ impl RecCasterMachine {
         self.received = Vec::new();
     }
 
-    /// From 0 to 1; splitmix64.
+    /// A pseudo-random number from 0 to 1; splitmix64.
     fn fraction(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
@@ -290,7 +290,7 @@ mod tests {
     const DONE: &[u8] = b"RC\0\x05\0\0\0\x04\0\0\0\0";
     const PATIENCE: Patience = Patience { hold_off_max: Duration::from_secs(10), answer: Duration::from_secs(20) };
 
-    /// A machine with so many records, and the time.
+    /// A machine with this many records, and the time.
     struct World {
         machine: RecCasterMachine,
         now: Instant,
@@ -316,7 +316,7 @@ mod tests {
             out
         }
 
-        /// Lets the time pass until something is due.
+        /// Advances the time until something is due.
         fn wait(&mut self) -> Out {
             self.now = self.machine.deadline().unwrap();
             self.put(Input::Tick)
@@ -326,7 +326,7 @@ mod tests {
             self.put(Input::Heard(ANNOUNCEMENT, "10.0.0.9:5049".parse().unwrap()))
         }
 
-        /// Goes on until the server has greeted.
+        /// Advances until the server has sent its greeting.
         fn greeted(&mut self) -> Out {
             self.hear();
             assert!(self.wait().connect.is_some());
@@ -433,14 +433,14 @@ mod tests {
         };
 
         let (connecting, waited) = silent_in(|_| {});
-        assert_eq!((connecting, waited), (Some(News::Failed("it does not open the connection")), PATIENCE.answer));
+        assert_eq!((connecting, waited), (Some(News::Failed("it did not accept the connection")), PATIENCE.answer));
         let (greeting, waited) = silent_in(|world| drop(world.put(Input::Connected)));
-        assert_eq!((greeting, waited), (Some(News::Failed("it does not greet")), PATIENCE.silence()));
+        assert_eq!((greeting, waited), (Some(News::Failed("it sent no greeting")), PATIENCE.silence()));
         let (telling, _) = silent_in(|world| {
             world.put(Input::Connected);
             world.put(Input::Received(GREETING));
         });
-        assert_eq!(telling, Some(News::Failed("it does not take what it is told")));
+        assert_eq!(telling, Some(News::Failed("it does not read the records")));
     }
 
     #[test]
@@ -453,7 +453,7 @@ mod tests {
         world.now += PATIENCE.silence() - Duration::from_secs(1);
         assert!(!world.put(Input::Tick).close);
 
-        assert_eq!(world.wait().news, Some(News::Failed("it has said nothing for long")));
+        assert_eq!(world.wait().news, Some(News::Failed("it has been silent for too long")));
     }
 
     #[test]
@@ -495,7 +495,7 @@ mod tests {
 
         let out = world.put(Input::Received(&b"HTTP/1.1 400 Bad Request\r\n".repeat(1000)));
 
-        assert_eq!(out.news, Some(News::Failed("it sends what is no message of RecSync")));
+        assert_eq!(out.news, Some(News::Failed("it sent an invalid RecSync message")));
         assert!(world.machine.received.is_empty());
     }
 
@@ -568,15 +568,15 @@ mod tests {
 
         world.hear();
         world.wait();
-        assert_eq!(world.put(Input::Closed).news, Some(News::Failed("it cannot be reached where it says that it is")));
+        assert_eq!(world.put(Input::Closed).news, Some(News::Failed("it cannot be reached at its announced address")));
         assert_eq!(world.machine.deadline(), Some(world.now + limit::RECCASTER_REST));
     }
 
     #[test]
     fn a_server_that_ends_the_connection_early_or_speaks_before_its_greeting_has_failed() {
         for (bytes, why) in [
-            (None, "it has ended the connection before it was told all"),
-            (Some(PING), "it does not begin with a greeting"),
+            (None, "it closed the connection before it received all records"),
+            (Some(PING), "it did not start with a greeting"),
         ] {
             let mut world = World::new(1);
             world.hear();

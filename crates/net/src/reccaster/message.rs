@@ -1,11 +1,11 @@
-//! The bytes of RecSync. All numbers are big-endian; texts are UTF-8.
+//! The messages of RecSync. All numbers are big-endian; texts are UTF-8.
 //!
 //! Source: recsync, `server/recceiver/protocol/announce.py` and `messages.py`, and how `recast.py` takes them.
 
 use crate::limit;
 use std::net::Ipv4Addr;
 
-/// Every message begins with it: "RC".
+/// The start of every message: "RC".
 const MAGIC: u16 = 0x5243;
 
 const SERVER_GREETING: u16 = 0x8001;
@@ -19,17 +19,17 @@ const ADD_INFO: u16 = 0x0006;
 /// Bytes before the body of a message: magic, number, length.
 pub const HEADER_BYTES: usize = 8;
 
-/// Where a server takes records, as its datagrams say.
+/// A server's announcement: where it accepts records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// Its address; none where it is the one that the datagram comes from.
+    /// Its address; `None` if it is the sender of the datagram.
     pub address: Option<Ipv4Addr>,
     pub port: u16,
-    /// It is to be said again.
+    /// A key that the client must send back in its greeting.
     pub key: u32,
 }
 
-/// What is said of this IOC as a whole.
+/// The record number that stands for the IOC as a whole.
 pub const WHOLE: u32 = 0;
 
 /// A message of a server.
@@ -39,15 +39,15 @@ pub enum FromServer {
     Ping {
         nonce: u32,
     },
-    /// One that means nothing to us.
+    /// A message that is ignored.
     Other,
 }
 
-/// Bytes that are no message of a server.
+/// The bytes are not a valid message of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Reads a datagram; `None` for one that is none, or of a version to come.
+/// Decodes a datagram; `None` if it is not an announcement, or of another version.
 pub fn announcement(datagram: &[u8]) -> Option<Announcement> {
     let [m0, m1, v0, v1, a0, a1, a2, a3, p0, p1, _, _, k0, k1, k2, k3, ..] = *datagram else { return None };
     let port = u16::from_be_bytes([p0, p1]);
@@ -59,7 +59,7 @@ pub fn announcement(datagram: &[u8]) -> Option<Announcement> {
     Some(Announcement { address, port, key: u32::from_be_bytes([k0, k1, k2, k3]) })
 }
 
-/// Reads the first message of what a server has sent, and tells how long it is; `None` while it is not whole.
+/// Decodes the first message that a server has sent; returns it with its length, `None` while it is incomplete.
 pub fn from_server(received: &[u8]) -> Result<Option<(FromServer, usize)>, Malformed> {
     let [m0, m1, n0, n1, l0, l1, l2, l3, body @ ..] = received else { return Ok(None) };
     let length = u32::from_be_bytes([*l0, *l1, *l2, *l3]) as usize;
@@ -76,27 +76,28 @@ pub fn from_server(received: &[u8]) -> Result<Option<(FromServer, usize)>, Malfo
     Ok(Some((message, HEADER_BYTES + length)))
 }
 
-/// Version 0 of a client of kind 0.
+/// The client's greeting: version 0, client type 0.
 pub fn greeting(key: u32, out: &mut Vec<u8>) {
     message(GREETING, &[&[0; 4], &key.to_be_bytes()], out);
 }
 
-/// To a ping.
+/// The reply to a ping.
 pub fn pong(nonce: u32, out: &mut Vec<u8>) {
     message(PONG, &[&nonce.to_be_bytes()], out);
 }
 
-/// A record; `id` is a number of its own above 0. One whose names are longer than the message can tell is left out.
+/// A record; `id` is its unique number, above 0. A record whose names are too long for the message is omitted.
 pub fn record(id: u32, record_type: &str, name: &str, out: &mut Vec<u8>) {
     add(id, 0, record_type, name, out);
 }
 
-/// Another name of a record that was told before.
+/// An alias of a record that was sent before.
 pub fn alias(id: u32, name: &str, out: &mut Vec<u8>) {
     add(id, 1, "", name, out);
 }
 
-/// Something about a record, or with [`WHOLE`] about the IOC. What is empty or longer than the message can tell is left out.
+/// A property of a record, or with [`WHOLE`] of the IOC. A property that is empty or too long for the message is
+/// omitted.
 pub fn info(id: u32, name: &str, value: &str, out: &mut Vec<u8>) {
     let (Ok(name_bytes), Ok(value_bytes)) = (u8::try_from(name.len()), u16::try_from(value.len())) else { return };
     if name_bytes > 0 && value_bytes > 0 {
@@ -105,7 +106,7 @@ pub fn info(id: u32, name: &str, value: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// All was told.
+/// All records were sent.
 pub fn done(out: &mut Vec<u8>) {
     message(DONE, &[&[0; 4]], out);
 }
@@ -120,7 +121,7 @@ fn message(number: u16, body: &[&[u8]], out: &mut Vec<u8>) {
     let length: usize = body.iter().map(|part| part.len()).sum();
     out.extend(MAGIC.to_be_bytes());
     out.extend(number.to_be_bytes());
-    // Its parts have lengths of 16 bits and less.
+    // The parts have lengths of at most 16 bits.
     out.extend((length as u32).to_be_bytes());
     body.iter().for_each(|part| out.extend(*part));
 }
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(from_server(b"RC\x80\x02\0\0\0\x02xy"), Err(Malformed), "a ping without a number");
     }
 
-    /// The bytes are those that recsync's own `messages.py` makes of the same.
+    /// The expected bytes are those that recsync's own `messages.py` encodes.
     #[test]
     fn what_is_told_is_written_as_recsync_writes_it() {
         assert_eq!(written(|out| greeting(0x1234_5678, out)), b"RC\0\x01\0\0\0\x08\0\0\0\0\x12\x34\x56\x78");

@@ -1,7 +1,8 @@
-//! A client of RecSync: tells a RecCeiver which records this process serves, so that a directory (ChannelFinder) knows.
+//! A client of RecSync: reports to a RecCeiver which records this process serves, for a directory such as
+//! ChannelFinder.
 //!
-//! A RecCeiver announces itself by UDP broadcasts; whoever hears one connects and tells, and answers pings as long as
-//! it is there. One thread does that beside the server, which knows nothing of it.
+//! A RecCeiver announces itself by UDP broadcasts. This client connects to it, sends its records, and answers pings as
+//! long as the RecCeiver runs. One thread does that, independently of the server.
 
 pub mod machine;
 mod message;
@@ -22,14 +23,14 @@ use self::machine::{Input, News, Out, RecCasterMachine};
 use crate::log::{Level, Log};
 use crate::{clock, limit, socket};
 
-/// One thing that is told.
+/// One item of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// Something about the whole process: a variable of its environment.
+    /// A property of the whole process: an environment variable.
     Variable {
         /// Its name.
         name: String,
-        /// What it says.
+        /// Its value.
         value: String,
     },
     /// A record.
@@ -39,31 +40,31 @@ pub enum Item {
         /// Its name.
         name: String,
     },
-    /// Another name of the record before it.
+    /// An alias of the preceding record.
     Alias(String),
-    /// An info item of the record before it.
+    /// An info item of the preceding record.
     Info {
         /// Its name.
         name: String,
-        /// What it says.
+        /// Its value.
         value: String,
     },
 }
 
-/// All there is to tell, variables first.
+/// All items of the report, variables first.
 pub type Items = Box<dyn Iterator<Item = Item> + Send>;
 
-/// Makes them, for every server anew; called on the thread that tells, and taken from as fast as a server is told.
+/// Creates the items for each server. Called on the RecSync thread; the items are taken as fast as a server reads.
 pub type Inventory = Box<dyn Fn() -> Items + Send>;
 
-/// Where announcements are heard, and how patient it is.
+/// Where announcements are received, and the timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecCasterConfig {
-    /// The address of an interface; the unspecified one for all, where broadcasts are to be heard.
+    /// The address of an interface; the unspecified address for all, as required to receive broadcasts.
     pub interface: Ipv4Addr,
-    /// The UDP port; 5049 unless a plant has another.
+    /// The UDP port; 5049 unless a plant uses another.
     pub port: u16,
-    /// How long things may take.
+    /// The timeouts.
     pub patience: Patience,
 }
 
@@ -80,7 +81,8 @@ const CONNECTION: Token = Token(1);
 const STOP: Token = Token(2);
 
 impl RecCaster {
-    /// Listens from now on. Fails when the port cannot be had; several programs of a host may have it, if each lets the others.
+    /// Starts to listen on a separate thread. Fails if the port cannot be bound; several programs of a host can share
+    /// it if all permit that.
     pub fn start(config: RecCasterConfig, inventory: Inventory, log: Log) -> io::Result<RecCaster> {
         let mut hearing = UdpSocket::from_std(socket::answering(config.interface, config.port)?);
         let poll = Poll::new()?;
@@ -102,21 +104,21 @@ impl Drop for RecCaster {
         if self.waker.wake().is_ok()
             && let Some(thread) = self.thread.take()
         {
-            // One that panicked has said so on stderr.
+            // If the thread panicked, the panic hook has already reported it on stderr.
             let _ = thread.join();
         }
     }
 }
 
-/// The machine with its sockets.
+/// The state machine with its sockets.
 struct Running {
     machine: RecCasterMachine,
     poll: Poll,
     hearing: UdpSocket,
-    /// Whether datagrams were left in the socket, of which the poller does not tell again.
+    /// Whether datagrams were left in the socket, which the poller does not report again.
     has_more: bool,
     connection: Option<Connection>,
-    /// Whom the connection leads to, or led to last.
+    /// The current or last server.
     server: Option<SocketAddr>,
     log: Log,
 }
@@ -133,7 +135,7 @@ impl Running {
         while !is_stopped.load(Ordering::Acquire) {
             let deadline = if self.has_more { Some(Instant::now()) } else { self.machine.deadline() };
             let timeout = deadline.map(|due| due.saturating_duration_since(Instant::now()));
-            // Interrupted or not, what is due is done below.
+            // An error such as EINTR does not matter: whatever is due is handled below.
             let _ = self.poll.poll(&mut events, timeout);
             if self.has_more || events.iter().any(|event| event.token() == HEARING) {
                 self.hear();
@@ -145,7 +147,7 @@ impl Running {
         }
     }
 
-    /// Takes a number of the datagrams that wait.
+    /// Handles a limited number of waiting datagrams.
     fn hear(&mut self) {
         let mut datagram = [0; limit::RECCASTER_DATAGRAM_BYTES];
         self.has_more = true;
@@ -156,19 +158,19 @@ impl Running {
                     self.has_more = false;
                     return;
                 }
-                // As one that is lost.
+                // Like a lost datagram.
                 Err(_) => {}
             }
         }
     }
 
-    /// Goes on with the connection as far as that does not wait.
+    /// Continues with the connection as far as possible without blocking.
     fn attend(&mut self) {
         let Some(connection) = &mut self.connection else { return };
         if !connection.is_open {
             match (connection.stream.take_error(), connection.stream.peer_addr()) {
                 (Ok(None), Ok(_)) => connection.is_open = true,
-                // It has not opened yet.
+                // The connection is not yet established.
                 (Ok(None), Err(error)) if error.kind() == io::ErrorKind::NotConnected => return,
                 _ => return self.close(),
             }
@@ -191,7 +193,7 @@ impl Running {
         }
     }
 
-    /// Sends what waits; when nothing does any more the machine is told so.
+    /// Sends pending bytes; notifies the machine when all are sent.
     fn send(&mut self) {
         while let Some(connection) = self.connection.as_mut().filter(|connection| !connection.unsent.is_empty()) {
             match connection.stream.write(&connection.unsent) {
@@ -208,13 +210,13 @@ impl Running {
         }
     }
 
-    /// The connection has ended by itself.
+    /// The connection has ended.
     fn close(&mut self) {
         self.connection = None;
         self.put(Input::Closed);
     }
 
-    /// Turns the crank and does what comes out.
+    /// Passes an input to the machine and performs its actions.
     fn put(&mut self, input: Input<'_>) {
         let mut out = Out::default();
         self.machine.handle(input, Instant::now(), &mut out);
@@ -231,7 +233,7 @@ impl Running {
                 Err(_) => return self.close(),
             }
         }
-        // A peer that pings and takes no answer is given up before more than it could ever ask for waits.
+        // A peer that sends pings and reads no replies is disconnected before the queue exceeds its limit.
         let Some(connection) = &mut self.connection else { return };
         if connection.unsent.len() + out.send.len() > limit::RECCASTER_UNSENT_BYTES {
             return self.close();
@@ -252,8 +254,8 @@ impl Running {
     fn tell(&self, news: News) {
         let (level, what) = match news {
             News::Told => (Level::Info, "a RecCeiver knows all records".to_owned()),
-            News::Gone => (Level::Info, "a RecCeiver has gone".to_owned()),
-            News::Failed(why) => (Level::Warning, format!("a RecCeiver is not told the records: {why}")),
+            News::Gone => (Level::Info, "a RecCeiver has disconnected".to_owned()),
+            News::Failed(why) => (Level::Warning, format!("cannot send the records to a RecCeiver: {why}")),
         };
         self.log.tell(level, &what, self.server, None, clock::now());
     }

@@ -33,25 +33,25 @@ use super::{Peer, Pv, Source, UpdateCounts, UpdateTally};
 use crate::limit;
 use crate::log::{self, Log};
 
-/// What a circuit wants after its turn.
+/// What a circuit needs after its turn.
 pub(super) enum Turn {
     /// A turn when its socket is ready.
     Ready,
-    /// The same, or at this moment.
+    /// A turn when its socket is ready, or at this time.
     By(Instant),
     /// A turn at once, after the others.
     Again,
-    /// Nothing more: it is to be dropped.
+    /// Nothing: the circuit must be dropped.
     Closed,
 }
 
-/// How far writing has come.
+/// The result of writing.
 enum Sent {
-    /// To the end.
+    /// All pending bytes were written.
     All,
-    /// As far as the socket takes bytes now.
+    /// The socket accepts no more bytes now.
     SocketIsFull,
-    /// As far as a turn goes; others are next.
+    /// The limit of one turn is reached; other circuits are next.
     Enough,
 }
 
@@ -64,36 +64,36 @@ pub(super) struct Circuit {
     peer: Peer,
     channels: Vec<Option<Channel>>,
     n_channels: usize,
-    /// Until when it may have no channel.
+    /// Until when it may stay without a channel.
     unused_until: Unused,
     watches: Slab<Watch>,
     watch_of_pv: HashMap<usize, usize>,
-    /// Where a subscription is: its watch, and its slot there.
+    /// The watch and the slot of each subscription.
     places: HashMap<SubscriptionId, (usize, usize)>,
-    /// Watches with posts that have not been sent, by index and number, each once, in the order of their posts.
+    /// Watches with unsent posts, by index and number, each once, in the order of their posts.
     unsent: Vec<(usize, u64)>,
-    /// How many of these are of watches that have ended; never more than half of them.
+    /// How many of these belong to watches that have ended; at most half of them.
     n_unsent_ended: usize,
     watch_next: u64,
     /// By the numbers of their completions.
     puts: HashMap<u64, Put>,
-    /// What the values of these take while they wait for their records.
+    /// Memory of their values while they wait for their records.
     puts_bytes: usize,
     events: Vec<Event>,
-    /// Requests that are not answered before there is room for their answers; nothing is decoded before.
+    /// Requests that are not answered until the reply buffer has space; nothing is decoded before.
     asked: VecDeque<Event>,
-    /// Bytes that were taken from the socket, but not looked at before enough answers waited.
+    /// Bytes read from the socket but not decoded, because enough replies were queued.
     unread: Vec<u8>,
-    /// The peer has sent all it will send.
+    /// The peer has shut down its sending side.
     peer_has_ended: bool,
-    /// The circuit is closed once what is ready is out, or at this moment.
+    /// The circuit is closed once all pending bytes are sent, or at this time.
     closes_by: Option<Instant>,
-    /// Nothing is read, because no answer could be sent.
+    /// Reading is suspended, because replies cannot be sent.
     is_held_up: bool,
-    /// Since when something has always waited for the peer to take it.
+    /// Since when data has been waiting for the peer without a break.
     waits_since: Option<Instant>,
     checking: Checking,
-    /// Subscriptions to what the client may not read now.
+    /// Subscriptions that the client may not read now.
     denied: HashMap<SubscriptionId, Denied>,
     counts: UpdateCounts,
     share: Share,
@@ -102,7 +102,7 @@ pub(super) struct Circuit {
 
 struct Channel {
     pv: Arc<dyn Pv>,
-    /// What the client may do, whatever the PV lets anybody do.
+    /// The access rights of the client, regardless of those of the PV.
     allowed: Rights,
 }
 
@@ -150,12 +150,12 @@ impl Circuit {
         }
     }
 
-    /// Tells that this is over, however it has come.
+    /// Logs the end of the circuit, whatever its cause.
     pub(super) fn tell_end(&self, now: Now) {
-        self.log.tell(log::Level::Info, "a client has gone", Some(self.peer.address), None, now);
+        self.log.tell(log::Level::Info, "a client has disconnected", Some(self.peer.address), None, now);
     }
 
-    /// What is to be known of the client.
+    /// The status of the client.
     pub(super) fn status(&self, now: Now) -> ClientStatus {
         ClientStatus {
             address: self.peer.address,
@@ -179,18 +179,18 @@ impl Circuit {
         }
     }
 
-    /// The peer has shut its end down: what it has sent is read to the end, then comes ours.
+    /// The peer has shut down its sending side: everything it has sent is read, then the circuit ends.
     pub(super) fn peer_has_ended(&mut self) {
         self.peer_has_ended = true;
     }
 
-    /// Reads, answers and writes as far as is possible without blocking.
+    /// Reads, answers and writes as far as possible without blocking.
     pub(super) fn turn(&mut self, source: &dyn Source, buffer: &mut [u8], tally: &UpdateTally, now: Now) -> Turn {
         if self.is_unused_for_too_long(now) {
             return Turn::Closed;
         }
         let may_read = self.may_answer();
-        // While answers wait, requests are left where they are; no event will tell of them again.
+        // While replies are queued, requests stay in the socket; no further event reports them.
         let mut has_more = !may_read && self.closes_by.is_none();
         if std::mem::replace(&mut self.is_held_up, !may_read) && may_read {
             self.machine.resume(now);
@@ -215,42 +215,43 @@ impl Circuit {
             Ok(Sent::All) if self.closes_by.is_some() => Turn::Closed,
             Ok(Sent::Enough) => Turn::Again,
             Ok(Sent::All) if has_more => Turn::Again,
-            // A turn follows when the socket has drained; what was not read is looked for then.
+            // A turn follows when the socket has drained; it also reads what is left.
             Ok(Sent::All | Sent::SocketIsFull) => self.rest(may_read, now),
             Err(_) => Turn::Closed,
         }
     }
 
-    /// Whether there is room for an answer.
+    /// Whether the buffer has space for a reply.
     fn may_answer(&self) -> bool {
         self.closes_by.is_none() && self.machine.pending_bytes() < self.queue_bytes_max(limit::ANSWER_BYTES)
     }
 
-    /// What may wait before no more is added: as much as usual, or nothing while too much waits for this host.
+    /// How many bytes may be queued before no more is added: the usual number, or none while this host has too many
+    /// queued.
     fn queue_bytes_max(&self, usual: usize) -> usize {
         if self.share.has_room() { usual } else { 1 }
     }
 
-    /// Tells what this costs now, and the machine what its client may have.
+    /// Reports the resources in use.
     fn tell_use(&mut self) {
         let asked_bytes: usize = self.asked.iter().map(value_bytes).sum();
         let held = self.machine.held_bytes() + self.puts.len() * limit::PUT_BYTES + self.puts_bytes + asked_bytes;
         self.share.set(limit::CIRCUIT_BYTES + held, self.machine.pending_bytes() + self.unread.len());
     }
 
-    /// Whether all that was asked so far is answered, and more may be.
+    /// Whether all requests so far are answered, and another one can be.
     fn may_read(&self) -> bool {
         self.may_answer() && self.asked.is_empty() && self.checking == Checking::Done
     }
 
-    /// Whether updates may go out. What was asked may be the end of a subscription, which its client knows of already, and what
-    /// is not checked may be no longer the client's to read.
+    /// Whether updates may be sent. A queued request may cancel a subscription whose client expects no more updates,
+    /// and an unchecked channel may no longer be readable by the client.
     fn may_update(&self) -> bool {
         !self.machine.events_off() && self.asked.is_empty() && self.checking == Checking::Done
     }
 
     fn rest(&self, may_read: bool, now: Now) -> Turn {
-        // While it is not read, its message cannot be finished: that is no fault of the client.
+        // While reading is suspended, the client's message cannot be completed: that is not its fault.
         let message = self.machine.deadline().filter(|_| may_read);
         match self.closes_by {
             Some(at) if at <= now.monotonic => Turn::Closed,
@@ -259,7 +260,7 @@ impl Circuit {
         }
     }
 
-    /// Writes updates and answers until the socket is full, a turn's worth is out, or all is.
+    /// Writes updates and replies until the socket is full, the limit of a turn is reached, or all is sent.
     fn send(&mut self, tally: &UpdateTally) -> io::Result<Sent> {
         let mut n_budget = limit::SERVER_TURN_BYTES;
         loop {
@@ -274,7 +275,7 @@ impl Circuit {
         }
     }
 
-    /// Reads and answers a bounded number of bytes; true when there may be more.
+    /// Reads and answers a limited number of bytes; returns true if there may be more.
     fn receive(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) -> io::Result<bool> {
         self.answer(source, now);
         let unread = std::mem::take(&mut self.unread);
@@ -297,7 +298,7 @@ impl Circuit {
         Ok(true)
     }
 
-    /// Decodes requests piece by piece and answers them while there is room for answers; the rest is kept.
+    /// Decodes requests in pieces and answers them while the reply buffer has space; keeps the rest.
     fn feed(&mut self, bytes: &[u8], source: &dyn Source, now: Now) {
         let mut pieces = bytes.chunks(limit::REQUEST_PIECE_BYTES);
         while self.may_read() {
@@ -311,7 +312,7 @@ impl Circuit {
         pieces.for_each(|piece| self.unread.extend_from_slice(piece));
     }
 
-    /// Writes what is ready, within a budget of bytes.
+    /// Writes pending bytes, up to a number of bytes.
     fn flush(&mut self, n_budget: &mut usize) -> io::Result<Sent> {
         loop {
             let ready = self.machine.ready();
@@ -333,12 +334,12 @@ impl Circuit {
         }
     }
 
-    /// Answers what was asked, in its order, until the answers that wait are enough: one that is converted for its
-    /// client takes memory and time of its own, however few bytes asked for it.
+    /// Answers requests in order, until enough replies are queued. A reply that is converted for its client takes
+    /// memory and time, even if its request was small.
     fn answer(&mut self, source: &dyn Source, now: Now) {
         self.take_events();
         self.check_channels();
-        // What waits for the others of this host is looked at once for what was decoded together.
+        // Evaluated once for all requests that were decoded together.
         let queue_bytes_max = self.queue_bytes_max(limit::ANSWER_BYTES);
         while self.closes_by.is_none()
             && self.machine.pending_bytes() < queue_bytes_max
@@ -355,7 +356,7 @@ impl Circuit {
                 Event::Create { cid, name } => self.create(source, cid, &name, now),
                 Event::Search { asked, name } => {
                     self.asked_for_something(now);
-                    // Where the client is connected already, so is what it asks for.
+                    // The client is connected to this server, so the port is that of this connection.
                     let port = self.stream.local_addr().ok().map(|address| address.port());
                     self.machine.searched(asked, port.filter(|_| source.serves(&name)));
                 }
@@ -368,14 +369,14 @@ impl Circuit {
                 }
                 Event::Closed(reason) => {
                     let (why, what) = match reason {
-                        Closed::Malformed(what) => ("its bytes cannot be read", what),
-                        Closed::Misbehaved(what) => ("it breaks a rule", what),
+                        Closed::Malformed(what) => ("it sent an invalid message", what),
+                        Closed::Misbehaved(what) => ("it violated the protocol", what),
                         Closed::Exceeded(what) => {
                             self.share.refused();
-                            ("it asks for too much", what)
+                            ("it exceeded a limit", what)
                         }
                     };
-                    let text = format!("a client is closed, since {why}: {what}");
+                    let text = format!("a client is closed, because {why}: {what}");
                     self.log.tell(log::Level::Warning, &text, Some(self.peer.address), None, now);
                     self.closes_by = Some(now.monotonic + limit::CLOSING);
                 }
@@ -384,10 +385,10 @@ impl Circuit {
         self.check_subscriptions();
     }
 
-    /// Puts what the machine has told behind what was asked before.
+    /// Appends the events of the machine to the queued requests.
     fn take_events(&mut self) {
         if self.asked.is_empty() {
-            // Both keep their memory, and nothing is moved.
+            // Both keep their allocations, and nothing is moved.
             let emptied = std::mem::replace(&mut self.asked, VecDeque::from(std::mem::take(&mut self.events)));
             self.events = Vec::from(emptied);
         } else {
@@ -453,7 +454,7 @@ impl Circuit {
         let slot = subscriptions.insert(Subscription { id, sid, dbr, count, cursor });
         *n_slots = (*n_slots).max(slot + 1);
         self.forget_denied(id);
-        // In the place of another with its number.
+        // Replaces another subscription with the same number.
         if let Some(before) = self.places.insert(id, (watch, slot)) {
             self.end(before);
         }
@@ -466,13 +467,13 @@ impl Circuit {
         }
     }
 
-    /// Begins to listen to a PV.
+    /// Starts to listen to a PV.
     fn watch(&mut self, address: usize, pv: &Arc<dyn Pv>) -> usize {
         let entry = self.watches.vacant_entry();
         let watch = entry.key();
         let listener = Listener::new(self.inbox.clone(), self.key, watch);
         pv.posts().listen(listener.clone());
-        // Told every time: another circuit may have been first, but not be known to the PV yet.
+        // Called every time: another circuit may have been first, but its call may not have reached the PV yet.
         pv.listeners_changed();
         entry.insert(Watch {
             pv: pv.clone(),
@@ -495,7 +496,7 @@ impl Circuit {
         }
     }
 
-    /// Ends the subscription in that slot of that watch.
+    /// Ends the subscription in this slot of this watch.
     fn end(&mut self, (index, slot): (usize, usize)) {
         let watch = &mut self.watches[index];
         if let Some(subscription) = watch.subscriptions.try_remove(slot) {
@@ -510,7 +511,7 @@ impl Circuit {
         let watch = self.watches.remove(index);
         if watch.is_unsent {
             self.n_unsent_ended += 1;
-            // A search for each would take a client's many subscriptions time that grows with their square.
+            // Searching for each one would take time quadratic in the number of a client's subscriptions.
             if self.n_unsent_ended * 2 > self.unsent.len() {
                 let Circuit { unsent, watches, .. } = self;
                 unsent.retain(|&(index, number)| watches.get(index).is_some_and(|watch| watch.number == number));
@@ -526,7 +527,7 @@ impl Circuit {
     }
 
     fn clear(&mut self, sid: Sid, now: Now) {
-        // The ends of its puts find nobody, and the number may soon be another channel's.
+        // Its puts end without a reply, and the number may soon belong to another channel.
         self.give_up_puts(Some(sid));
         let cleared = self.channels.get_mut(sid.0 as usize).and_then(Option::take);
         self.n_channels -= usize::from(cleared.is_some());
@@ -536,8 +537,8 @@ impl Circuit {
         }
     }
 
-    /// Sends posts to the subscriptions until the circuit has enough to write for now. What does
-    /// not go out now stays in the rings, where later posts replace it and are counted.
+    /// Sends posts to the subscriptions until the circuit has enough to write for now. Unsent posts stay in the rings,
+    /// where later posts replace them and are counted.
     fn send_updates(&mut self) -> UpdateCounts {
         let mut counts = UpdateCounts::default();
         if !self.may_update() {
@@ -558,13 +559,13 @@ impl Circuit {
         }
         self.unsent.drain(..n_sent);
         if is_full {
-            // Whatever it has left comes behind the others, so that one fast PV starves none.
+            // Its remaining posts follow those of the others, so that one fast PV does not block the rest.
             self.unsent.rotate_left(1);
         }
         counts
     }
 
-    /// Lets go of everything.
+    /// Releases everything.
     pub(super) fn close(mut self, poll: &Poll) {
         // It was registered when it was adopted.
         let _ = poll.registry().deregister(&mut SourceFd(&self.stream.as_raw_fd()));
@@ -581,7 +582,7 @@ impl std::fmt::Debug for Circuit {
     }
 }
 
-/// The present reading with what `dbr` needs.
+/// The current reading, with what `dbr` needs.
 fn read(pv: &dyn Pv, dbr: DbrType) -> Reading {
     if dbr == DbrType::CLASS_NAME {
         return Reading::bare(Value::from(pv.facts().class_name));

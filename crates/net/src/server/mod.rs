@@ -1,4 +1,4 @@
-//! A server: any [`Source`] of PVs on the network.
+//! Server side: publishes the PVs of a [`Source`] on the network.
 
 mod circuit;
 mod observer;
@@ -29,17 +29,17 @@ use crate::log::Log;
 use crate::places::{Automatic, Places};
 use crate::{interfaces, limit, socket};
 
-/// Why a server cannot start.
+/// Why a server failed to start.
 #[derive(Debug)]
 pub enum ServerError {
     /// An address cannot be bound.
     Bind {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// The system's words.
+        /// The system's error.
         error: io::Error,
     },
-    /// The system gives no thread or poller.
+    /// The system provides no thread or poller.
     System(io::Error),
 }
 
@@ -49,29 +49,29 @@ impl std::fmt::Display for ServerError {
             ServerError::Bind { address, error } => {
                 write!(
                     f,
-                    "cannot listen on {address}: {error}; is another server using it, or is it no address of this host?"
+                    "cannot listen on {address}: {error}; is another server using it, or is it not a local address?"
                 )
             }
-            ServerError::System(error) => write!(f, "the operating system says: {error}"),
+            ServerError::System(error) => write!(f, "operating system error: {error}"),
         }
     }
 }
 
 impl std::error::Error for ServerError {}
 
-/// What became of the posts of a server's PVs, summed over all subscriptions there have been.
+/// Counters of the updates of a server's PVs, summed over all subscriptions so far.
 ///
-/// A post counts once for each subscription whose mask it meets. Those that are in neither sum
-/// wait in a ring for a circuit that has no room, or were left behind when a subscription ended.
+/// A post counts once for each subscription whose mask it matches. Posts in neither counter are still waiting in a
+/// ring, because the circuit's buffer is full, or were dropped when a subscription ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpdateCounts {
-    /// Handed to the circuit of the subscription.
+    /// Passed to the circuit of the subscription.
     pub sent: u64,
     /// Replaced by later ones before they were sent.
     pub merged: u64,
 }
 
-/// The same, as it is kept.
+/// The atomic counters behind [`UpdateCounts`].
 #[derive(Debug, Default)]
 struct UpdateTally {
     sent: AtomicU64,
@@ -101,12 +101,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds, listens and answers searches from now on, on at most four threads.
+    /// Binds the sockets, then accepts clients and answers searches on at most four threads.
+    ///
+    /// Fails if an address cannot be bound, or if the system provides no thread.
     pub fn start(config: ServerConfig, source: Arc<dyn Source>) -> Result<Server, ServerError> {
         Server::start_telling(config, source, Log::silent())
     }
 
-    /// As [`Server::start`], and what happens is told to `log`.
+    /// Like [`Server::start`], and reports events to `log`.
     pub fn start_telling(config: ServerConfig, source: Arc<dyn Source>, log: Log) -> Result<Server, ServerError> {
         let log = Arc::new(log);
         let edge = Edge::bind(&config)?;
@@ -144,27 +146,27 @@ impl Server {
         Ok(server)
     }
 
-    /// What became of the updates so far. Exact once the circuits are idle.
+    /// The update counters so far. Exact once the circuits are idle.
     pub fn update_counts(&self) -> UpdateCounts {
         self.observer.counts().updates
     }
 
-    /// Tells this server that what clients may do may have changed; for whoever decides it.
+    /// A handle that makes the server check the clients' access rights again; for the code that decides them.
     pub fn rights_signal(&self) -> RightsSignal {
         RightsSignal(self.inboxes.clone())
     }
 
-    /// What looks at this server from outside, and may outlive it.
+    /// A handle to observe this server; it may outlive the server.
     pub fn observer(&self) -> Observer {
         self.observer.clone()
     }
 
-    /// The TCP port of the circuits.
+    /// The TCP port of its circuits.
     pub fn tcp_port(&self) -> u16 {
         self.tcp_port
     }
 
-    /// The UDP port of the searches.
+    /// The UDP port on which it receives searches.
     pub fn udp_port(&self) -> u16 {
         self.udp_port
     }
@@ -172,22 +174,22 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // While the reactors it asks still answer.
+        // Dropped first, while the reactors that it queries still reply.
         self.refresher.take();
         self.inboxes.iter().for_each(|inbox| inbox.push(Message::Stop));
         for thread in self.threads.drain(..) {
-            // A reactor that panicked has said so on stderr.
+            // If a reactor panicked, the panic hook has already reported it on stderr.
             let _ = thread.join();
         }
     }
 }
 
-/// The sockets that belong to the server as a whole.
+/// The sockets of the server as a whole.
 #[derive(Debug)]
 struct Edge {
     listeners: Vec<TcpListener>,
     answering: Vec<Answering>,
-    /// Whose searches are not answered.
+    /// Hosts whose searches are ignored.
     ignored: Vec<Ipv4Addr>,
     beacon_places: Places,
     beacon_period_max: Duration,
@@ -197,13 +199,13 @@ struct Edge {
     udp_port: u16,
 }
 
-/// A socket that hears searches.
+/// A socket that receives searches.
 #[derive(Debug)]
 struct Answering {
     socket: UdpSocket,
-    /// The one that answers them: itself, or the one with the address of the same interface.
+    /// The index of the socket that sends the replies: itself, or the one bound to the address of the same interface.
     replies_from: usize,
-    /// Whether it hears what was sent to this host alone, and nothing else.
+    /// Whether it receives only datagrams addressed to this host alone.
     is_unicast: bool,
 }
 
@@ -236,8 +238,8 @@ impl Edge {
     }
 }
 
-/// Has a group heard on the interfaces: by the socket of all of them, or by one of its own, as a
-/// socket with the address of an interface does not hear groups.
+/// Joins a multicast group on the interfaces. The socket for all interfaces can join itself; otherwise the group needs
+/// a socket of its own, since a socket bound to an interface's address does not receive multicasts.
 fn join(
     group: Ipv4Addr,
     interfaces: &[Ipv4Addr],
@@ -247,7 +249,7 @@ fn join(
     let failed = |error| ServerError::Bind { address: SocketAddr::from((group, port)), error };
     if let ([Ipv4Addr::UNSPECIFIED], Some(Answering { socket, .. })) = (interfaces, answering.first()) {
         let joined = interfaces::own_addresses().into_iter().map(|own| socket.join_multicast_v4(&group, &own));
-        // Not every interface can; one is enough.
+        // Some interfaces do not support multicast; one success is enough.
         return joined.reduce(Result::or).unwrap_or(Err(io::ErrorKind::AddrNotAvailable.into())).map_err(failed);
     }
     let socket = socket::member(group, interfaces, port).map_err(failed)?;
@@ -255,8 +257,8 @@ fn join(
     Ok(())
 }
 
-/// A socket for searches on every interface, and one on its broadcast address, since a socket
-/// bound to an address does not hear broadcasts.
+/// Binds a search socket for every interface, and one for its broadcast address, since a socket bound to an interface's
+/// address does not receive broadcasts.
 fn bind_udp(interfaces: &[Ipv4Addr], port: u16) -> Result<(Vec<Answering>, u16), ServerError> {
     let mut sockets: Vec<Answering> = Vec::new();
     let mut port = port;
@@ -269,7 +271,7 @@ fn bind_udp(interfaces: &[Ipv4Addr], port: u16) -> Result<(Vec<Answering>, u16),
         if !interface.is_unspecified()
             && let Some(broadcast) = interfaces::broadcast_of(interface)
         {
-            // Systems that let nobody bind a broadcast address still deliver unicast searches.
+            // Systems that do not allow binding a broadcast address still deliver unicast searches.
             let hears_broadcasts = socket::answering(broadcast, port).ok();
             sockets.extend(hears_broadcasts.map(|socket| Answering { socket, replies_from, is_unicast: false }));
         }
@@ -277,15 +279,15 @@ fn bind_udp(interfaces: &[Ipv4Addr], port: u16) -> Result<(Vec<Answering>, u16),
     Ok((sockets, port))
 }
 
-/// What hands unicast searches on. Where all interfaces are heard by one socket, which knows of no datagram to whom it
-/// was sent, those to the host alone get sockets of their own.
+/// Sets up the relay of unicast searches. A socket for all interfaces cannot tell to which address a datagram was sent,
+/// so each address of this host gets a socket of its own.
 fn relay(interfaces: &[Ipv4Addr], port: u16, answering: &mut Vec<Answering>) -> Result<Option<Relay>, ServerError> {
     if !cfg!(target_os = "linux") {
         return Ok(None);
     }
     if interfaces == [Ipv4Addr::UNSPECIFIED] {
         for own in interfaces::own_addresses().into_iter().filter(|own| !own.is_loopback()) {
-            // An address that has just gone; unicast searches still come in by the socket of all.
+            // The address was just removed; unicast searches are still received by the socket for all interfaces.
             let Ok(socket) = socket::answering(own, port) else { continue };
             answering.push(Answering { socket, replies_from: answering.len(), is_unicast: true });
         }
@@ -293,7 +295,7 @@ fn relay(interfaces: &[Ipv4Addr], port: u16, answering: &mut Vec<Answering>) -> 
     Relay::new(port).map(Some).map_err(ServerError::System)
 }
 
-/// Listens on every interface at one port: the wanted one, or any that is free.
+/// Listens on every interface on one port: the requested one, or any free port if that is in use.
 fn listen(interfaces: &[Ipv4Addr], wanted: u16) -> Result<(Vec<TcpListener>, u16), ServerError> {
     let at = |port: u16| -> Result<(Vec<TcpListener>, u16), ServerError> {
         let mut port = port;
@@ -307,7 +309,7 @@ fn listen(interfaces: &[Ipv4Addr], wanted: u16) -> Result<(Vec<TcpListener>, u16
         Ok((listeners, port))
     };
     match at(wanted) {
-        // The second server of a host: clients learn its port from the search.
+        // A second server on the same host: clients learn its port from the search reply.
         Err(ServerError::Bind { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => at(0),
         result => result,
     }

@@ -1,7 +1,7 @@
-//! What a running server knows of itself and its clients, for whoever asks, on any thread.
+//! Status of a running server and its clients, available on any thread.
 //!
-//! Nothing is counted for it where values are served but a number or two: each reactor is asked by a message, and looks at
-//! its circuits then.
+//! Serving values costs only one or two counters for this: a message asks each reactor, which then inspects its
+//! circuits.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,52 +15,52 @@ use super::status::StatusSource;
 use super::{UpdateCounts, UpdateTally};
 use crate::limit;
 
-/// One client as the server sees it.
+/// One client, as seen by the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientStatus {
-    /// Its end of the circuit.
+    /// Its end of the connection.
     pub address: SocketAddr,
-    /// As it says itself.
+    /// The user name that the client sent.
     pub user: String,
-    /// Likewise.
+    /// The host name that the client sent.
     pub host: String,
-    /// PVs it has a channel to, counted by channel.
+    /// Number of open channels.
     pub n_channels: usize,
-    /// Running monitors.
+    /// Number of running subscriptions.
     pub n_subscriptions: usize,
-    /// Bytes that it has not taken yet.
+    /// Bytes queued for it and not yet sent.
     pub queued_bytes: usize,
-    /// PVs with posts that are not among these bytes yet.
+    /// PVs with posts that are not yet among these bytes.
     pub n_pvs_waiting: usize,
-    /// What became of its updates.
+    /// Its update counters.
     pub updates: UpdateCounts,
-    /// For how long there has always been something that it had not taken.
+    /// How long data has been waiting for the client without a break; `None` if nothing waits.
     pub waiting: Option<Duration>,
 }
 
-/// What a server has counted since it began.
+/// Counters of a server since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounts {
-    /// What became of updates.
+    /// Updates sent and merged.
     pub updates: UpdateCounts,
-    /// Updates that were posted, counted once for each subscription whose mask they meet.
+    /// Updates posted, counted once for each subscription whose mask they match.
     pub posted: u64,
-    /// Those of them that waited for a subscription when it ended.
+    /// Posted updates that were still waiting when their subscription ended.
     pub dropped: u64,
-    /// Names that were asked for.
+    /// Names searched for.
     pub searches: u64,
-    /// What went beyond the bounds of a client or its host.
+    /// Requests refused because a client or its host exceeded a limit.
     pub refused: u64,
-    /// Datagrams that are cut, or ask for what is no name.
+    /// Datagrams that are truncated or otherwise invalid, or search for an invalid name.
     pub flawed: u64,
-    /// Clients that were closed because they had no channel: for too long, or while others needed the room.
+    /// Clients closed because they had no channel: for too long, or because others needed the resources.
     pub evicted: u64,
 }
 
-/// The host with most clients that have no channel.
+/// The host with the most clients without a channel.
 ///
-/// `clients`: those of a server, see [`Observer::clients`]. Returns the host and the number of its clients without a
-/// channel; `None` if every client has one.
+/// `clients`: the clients of a server, see [`Observer::clients`]. Returns the host and the number of its clients
+/// without a channel; `None` if every client has one.
 pub fn host_of_most_unused(clients: &[ClientStatus]) -> Option<(IpAddr, usize)> {
     let mut n_of_host: HashMap<IpAddr, usize> = HashMap::new();
     for client in clients.iter().filter(|client| client.n_channels == 0) {
@@ -69,7 +69,8 @@ pub fn host_of_most_unused(clients: &[ClientStatus]) -> Option<(IpAddr, usize)> 
     n_of_host.into_iter().max_by_key(|&(host, n)| (n, host))
 }
 
-/// Looks at a server from outside; where the server has ended, nothing is found any more and what was counted stays.
+/// A handle to observe a server. After the server has stopped, no clients are reported and the counters keep their
+/// values.
 #[derive(Clone, Debug)]
 pub struct Observer {
     inboxes: Vec<Arc<Inbox>>,
@@ -92,7 +93,7 @@ impl Observer {
         &self.source
     }
 
-    /// What was counted so far. Never waits.
+    /// The counters so far. Never blocks.
     pub fn counts(&self) -> ServerCounts {
         let sum =
             |of: fn(&Inbox) -> &AtomicU64| self.inboxes.iter().map(|inbox| of(inbox).load(Ordering::Relaxed)).sum();
@@ -107,8 +108,8 @@ impl Observer {
         }
     }
 
-    /// Every client there is now, those that keep something waiting for longest first. Waits for the threads of the
-    /// server, at most half a second each.
+    /// All current clients, those that have kept data waiting longest first. Blocks until the threads of the server
+    /// reply, at most half a second each.
     pub fn clients(&self) -> Vec<ClientStatus> {
         let mut clients = Vec::new();
         let asked: Vec<_> = self
@@ -121,7 +122,7 @@ impl Observer {
             })
             .collect();
         for answer in asked {
-            // A reactor that is busy for longer is left out this time; what it says late goes nowhere.
+            // A reactor that is busy for longer is omitted this time; its late reply is dropped.
             clients.extend(answer.recv_timeout(limit::STATUS_ANSWER).unwrap_or_default());
         }
         clients.sort_by_key(|client| std::cmp::Reverse((client.waiting, client.queued_bytes, client.updates.merged)));

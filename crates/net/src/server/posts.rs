@@ -7,10 +7,10 @@ use fodo_data::EventMask;
 use super::reactor::{CircuitKey, Inbox, Message};
 use crate::sync::lock;
 
-/// The last posts of one PV and the circuits that listen.
+/// The latest posts of one PV and the circuits that listen to it.
 ///
-/// Subscriptions are cursors on the ring: a post costs each circuit one message however many
-/// subscriptions it has, and none while an earlier one has not been looked at.
+/// A subscription is a cursor on the ring. A post costs each circuit one message, regardless of its number of
+/// subscriptions, and none while the previous message is pending.
 #[derive(Debug)]
 pub struct Posts {
     state: Mutex<State>,
@@ -22,14 +22,14 @@ struct State {
     listeners: Vec<Listening>,
 }
 
-/// A listener with the masks of its subscriptions and how many have each: nearly always one.
+/// A listener with the distinct masks of its subscriptions and the count of each; nearly always one mask.
 #[derive(Debug)]
 struct Listening {
     listener: Arc<Listener>,
     masks: Vec<(EventMask, u64)>,
 }
 
-/// One circuit's watch on one PV.
+/// One circuit's listener on one PV.
 #[derive(Debug)]
 pub(super) struct Listener {
     inbox: Arc<Inbox>,
@@ -39,12 +39,12 @@ pub(super) struct Listener {
 }
 
 impl Posts {
-    /// Room for the last `n_posts`.
+    /// Keeps the last `n_posts` posts.
     pub fn new(n_posts: usize) -> Posts {
         Posts { state: Mutex::new(State { ring: Ring::new(n_posts), listeners: Vec::new() }) }
     }
 
-    /// A change: kept in the ring, and the circuits that listen are told. Never blocks on a client.
+    /// Stores a change in the ring and notifies the circuits that listen. Never blocks on a client.
     pub fn push(&self, post: Post) {
         let mut state = lock(&self.state);
         let mask = post.mask;
@@ -56,12 +56,12 @@ impl Posts {
         }
     }
 
-    /// Whether anybody listens; if not, nothing needs to be posted.
+    /// Whether any circuit listens; if not, nothing needs to be posted.
     pub fn has_listeners(&self) -> bool {
         !lock(&self.state).listeners.is_empty()
     }
 
-    /// Works on the ring, while nothing is posted.
+    /// Runs `work` on the ring, while nothing can be posted.
     pub(super) fn with_ring<T>(&self, work: impl FnOnce(&Ring) -> T) -> T {
         work(&lock(&self.state).ring)
     }
@@ -70,7 +70,7 @@ impl Posts {
         lock(&self.state).listeners.push(Listening { listener, masks: Vec::new() });
     }
 
-    /// A subscription begins: for what is posted from now on.
+    /// Starts a subscription to subsequent posts.
     pub(super) fn subscribe(&self, listener: &Arc<Listener>, mask: EventMask) -> Cursor {
         let mut state = lock(&self.state);
         if let Some(masks) = state.masks(listener) {
@@ -82,7 +82,7 @@ impl Posts {
         state.ring.cursor(mask)
     }
 
-    /// A subscription ends; what waited for it is counted.
+    /// Ends a subscription; the posts that waited for it are counted as dropped.
     pub(super) fn unsubscribe(&self, listener: &Arc<Listener>, cursor: &Cursor) {
         let mut state = lock(&self.state);
         let n_waiting = state.ring.n_waiting(cursor);
@@ -92,7 +92,7 @@ impl Posts {
         }
     }
 
-    /// Its subscriptions have ended.
+    /// Removes a listener whose subscriptions have ended.
     pub(super) fn unlisten(&self, listener: &Arc<Listener>) {
         lock(&self.state).listeners.retain(|known| !Arc::ptr_eq(&known.listener, listener));
     }
@@ -116,7 +116,7 @@ impl Listener {
         }
     }
 
-    /// The circuit will look now; the next post tells it again.
+    /// The circuit is about to read the ring; the next post notifies it again.
     pub(super) fn looks(&self) {
         self.is_told.store(false, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! What the clients of one host may have together, so that none takes the memory or the descriptors of all.
+//! Limits per client host, so that no host uses up the memory or the descriptors of the server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -25,9 +25,9 @@ pub(super) struct Hosts {
 struct Clients {
     hosts: HashMap<IpAddr, Host>,
     n_circuits: usize,
-    /// Numbers circuits in the order in which they came to have no channel.
+    /// Next number for a circuit that has lost its last channel; orders them by age.
     unused_next: u64,
-    /// Circuits that were closed to make room, and that their threads have not seen end yet.
+    /// Circuits closed to make room whose threads have not yet noticed.
     n_evicting: usize,
 }
 
@@ -39,28 +39,28 @@ struct Host {
     unused: BTreeMap<u64, (SocketAddr, Arc<TcpStream>)>,
 }
 
-/// What the circuits of one host cost.
+/// The resources that the circuits of one host use.
 #[derive(Debug, Default)]
 struct Use {
-    /// For what they hold: their sockets, channels, subscriptions, puts.
+    /// For state: sockets, channels, subscriptions, puts.
     held_bytes: AtomicUsize,
-    /// For what they have not taken: answers, updates.
+    /// For unsent data: replies, updates.
     queued_bytes: AtomicUsize,
 }
 
-/// How many descriptors clients may have.
+/// How many descriptors clients may use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Descriptors {
-    /// Circuits of all clients. A circuit without a channel is closed for each one more.
+    /// Maximum number of circuits of all clients. Beyond it, each new circuit closes one without a channel.
     circuits_max: usize,
-    /// From this descriptor on no client is accepted. The system assigns the lowest that is free, so the number of a new
-    /// one shows how many are in use: the process itself has opened more than was kept for it.
+    /// From this descriptor on no client is accepted. The system assigns the lowest free number, so a new descriptor's
+    /// number shows how many are in use. If it is reached, the process itself has used half of its reserve.
     none_from: usize,
-    /// Circuits that may be under way to their end at once: a quarter of what is kept.
+    /// Maximum number of circuits being closed at once: a quarter of the reserve.
     evicting_max: usize,
 }
 
-/// One circuit's part of what its host has; given back when it is dropped.
+/// One circuit's share of its host's resources; returned when dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     hosts: Arc<Hosts>,
@@ -69,7 +69,7 @@ pub(super) struct Share {
     use_: Arc<Use>,
     held_bytes: usize,
     queued_bytes: usize,
-    /// Its number among those of its host without a channel.
+    /// Its number among the host's circuits without a channel.
     unused: Option<u64>,
     is_evicted: bool,
 }
@@ -77,13 +77,13 @@ pub(super) struct Share {
 /// Why a client gets no circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Its host has as many as it may, each with a channel.
+    /// Its host has the maximum number, each with a channel.
     Host,
     /// Too few descriptors are left.
     Descriptors,
 }
 
-/// What comes of a new client.
+/// The result of admitting a new client.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) share: Result<Share, Refusal>,
@@ -92,8 +92,8 @@ pub(super) struct Entry {
 }
 
 impl Descriptors {
-    /// For a process that may have `limit` descriptors and has `n_open`: of the rest an eighth of all is kept for what the
-    /// process itself opens, and a half of that even while the closing of circuits is under way.
+    /// For a process with `n_open` of at most `limit` descriptors open. An eighth of the limit is reserved for what the
+    /// process itself opens; half of that stays free even while circuits are being closed.
     pub(super) fn of(limit: usize, n_open: usize) -> Descriptors {
         let (least, most) = limit::RESERVED_DESCRIPTORS;
         let n_reserved = (limit / 8).clamp(least, most);
@@ -104,10 +104,10 @@ impl Descriptors {
         }
     }
 
-    /// For this process as it is now.
+    /// For this process in its current state.
     pub(super) fn of_process() -> Descriptors {
         let number = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok());
-        // Where the system does not report what is open, it is little.
+        // If the system does not report the number of open descriptors, assume none.
         Descriptors::of(
             number(process::n_descriptors_max()).unwrap_or(usize::MAX),
             number(process::n_descriptors()).unwrap_or(0),
@@ -116,15 +116,15 @@ impl Descriptors {
 }
 
 impl Clients {
-    /// Closes the oldest circuit without a channel of a host, or of the one that has most of them. The thread that
-    /// serves the circuit sees its end.
+    /// Closes the oldest circuit without a channel of the given host, or of the host with the most of them. The thread
+    /// that serves the circuit sees the connection end.
     fn evict(&mut self, of: Option<IpAddr>) -> Option<SocketAddr> {
         let host = match of {
             Some(ip) => self.hosts.get_mut(&ip)?,
             None => self.hosts.values_mut().max_by_key(|host| host.unused.len())?,
         };
         let (_, (peer, stream)) = host.unused.pop_first()?;
-        // One that its client has closed in this moment ends as well.
+        // It fails if the client is closing the circuit at this moment; the circuit ends anyway.
         let _ = stream.shutdown(Shutdown::Both);
         self.n_evicting += 1;
         Some(peer)
@@ -143,8 +143,8 @@ impl Hosts {
         Hosts { quotas, descriptors, clients: Mutex::default(), n_refused, n_flawed, n_evicted }
     }
 
-    /// Counts a new client in, or refuses it. Where its host, or the process, has no room for another circuit, one
-    /// without a channel is closed first. `descriptor`: that of `stream`.
+    /// Admits a new client, or refuses it. If its host, or the process, is at its limit, a circuit without a channel is
+    /// closed first. `descriptor`: the descriptor of `stream`.
     pub(super) fn enter(self: &Arc<Hosts>, peer: SocketAddr, stream: &Arc<TcpStream>, descriptor: usize) -> Entry {
         let mut clients = lock(&self.clients);
         let known = clients.hosts.entry(peer.ip()).or_default();
@@ -181,23 +181,23 @@ impl Hosts {
         Entry { share: Ok(share), evicted }
     }
 
-    /// Whether a client may be accepted now, or has to wait until circuits that were closed to make room have given their
-    /// descriptors back.
+    /// Whether a client may be accepted now. If not, wait until circuits that were closed to make room have released
+    /// their descriptors.
     pub(super) fn may_enter(&self) -> bool {
         lock(&self.clients).n_evicting < self.descriptors.evicting_max
     }
 
-    /// Circuits that one host may have: what its quota says, and at most half of the descriptors there are for clients.
+    /// Maximum number of circuits of one host: its quota, and at most half of the descriptors for clients.
     fn host_circuits_max(&self) -> usize {
         self.quotas.host_circuits.min(self.descriptors.circuits_max / 2)
     }
 
-    /// Counts something that was refused since it would have been too much.
+    /// Counts a request refused because of a limit.
     pub(super) fn refused(&self) {
         self.n_refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often that was so.
+    /// The number of refused requests.
     pub(super) fn n_refused(&self) -> u64 {
         self.n_refused.load(Ordering::Relaxed)
     }
@@ -207,34 +207,34 @@ impl Hosts {
         self.n_evicted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// The number of clients closed because they had no channel.
     pub(super) fn n_evicted(&self) -> u64 {
         self.n_evicted.load(Ordering::Relaxed)
     }
 
-    /// Counts a datagram with something wrong in it.
+    /// Counts an invalid datagram.
     pub(super) fn flawed(&self) {
         self.n_flawed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// The number of invalid datagrams.
     pub(super) fn n_flawed(&self) -> u64 {
         self.n_flawed.load(Ordering::Relaxed)
     }
 }
 
 impl Share {
-    /// Whose it is.
+    /// The client's address.
     pub(super) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// What clients may cost.
+    /// The limits per client.
     pub(super) fn quotas(&self) -> &Quotas {
         &self.hosts.quotas
     }
 
-    /// Records whether the circuit has a channel. The time without one begins with each call.
+    /// Records whether the circuit has a channel. Each call restarts the time without one.
     pub(super) fn set_used(&mut self, has_channel: bool) {
         let mut clients = lock(&self.hosts.clients);
         let number = clients.unused_next;
@@ -254,27 +254,27 @@ impl Share {
         self.hosts.evicted();
     }
 
-    /// Tells what the circuit costs now.
+    /// Records the resources that the circuit uses now.
     pub(super) fn set(&mut self, held_bytes: usize, queued_bytes: usize) {
         replace(&self.use_.held_bytes, &mut self.held_bytes, held_bytes);
         replace(&self.use_.queued_bytes, &mut self.queued_bytes, queued_bytes);
     }
 
-    /// What the circuit may hold: what its host has left, and never more than half of all, so that one client that
-    /// takes whatever it gets leaves something to the others of its host.
+    /// Maximum memory for the circuit's state: what its host has left, and at most half of the host's limit, so that a
+    /// greedy client leaves something to the others of its host.
     pub(super) fn held_bytes_max(&self) -> usize {
         let others = self.use_.held_bytes.load(Ordering::Relaxed).saturating_sub(self.held_bytes);
         let host_bytes = self.hosts.quotas.host_bytes;
         host_bytes.saturating_sub(others).min(host_bytes / 2)
     }
 
-    /// How many more bytes of values may arrive now: while all clients of the host hold less than half of what they may, so
-    /// that clients that send large values leave room for the channels of others.
+    /// How many more bytes of values may be received now. Zero once all clients of the host hold half of their limit,
+    /// so that clients that send large values leave memory for the channels of others.
     pub(super) fn arriving_bytes_max(&self) -> usize {
         (self.hosts.quotas.host_bytes / 2).saturating_sub(self.use_.held_bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether more may wait for clients of this host. While it may not, those of them that read what they are sent are
+    /// Whether more data may be queued for clients of this host. Even if not, clients that read what they are sent are
     /// served as before.
     pub(super) fn has_room(&self) -> bool {
         let Use { held_bytes, queued_bytes } = &*self.use_;
@@ -288,7 +288,7 @@ impl Share {
     }
 }
 
-/// Moves a sum by as much as a part of it has changed.
+/// Updates a sum by the change of one part of it.
 fn replace(sum: &AtomicUsize, part: &mut usize, now: usize) {
     match std::mem::replace(part, now) {
         before if now > before => drop(sum.fetch_add(now - before, Ordering::Relaxed)),
@@ -326,7 +326,7 @@ mod tests {
         hosts_with(100)
     }
 
-    /// For so many circuits of all hosts.
+    /// With this limit of circuits for all hosts.
     fn hosts_with(circuits_max: usize) -> Arc<Hosts> {
         let quotas = Quotas { host_bytes: 1000, host_circuits: 3, ..Quotas::default() };
         Arc::new(Hosts::new(quotas, Descriptors { circuits_max, none_from: 110, evicting_max: 2 }))
@@ -337,12 +337,12 @@ mod tests {
         Arc::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap())
     }
 
-    /// Without a channel, while there are plenty of descriptors.
+    /// A circuit without a channel, while there are plenty of descriptors.
     fn unused(hosts: &Arc<Hosts>, peer: SocketAddr) -> Share {
         hosts.enter(peer, &stream(), 0).share.unwrap()
     }
 
-    /// With a channel.
+    /// A circuit with a channel.
     fn used(hosts: &Arc<Hosts>, peer: SocketAddr) -> Share {
         let mut share = unused(hosts, peer);
         share.set_used(true);
@@ -375,7 +375,7 @@ mod tests {
         let _used = used(&hosts, peer(1));
         let mut second = unused(&hosts, peer(2));
         let _third = unused(&hosts, peer(3));
-        // It had a channel, so its time begins anew.
+        // It had a channel, so its time starts again.
         second.set_used(true);
         second.set_used(false);
 
@@ -394,7 +394,7 @@ mod tests {
 
         let _new = [hosts.enter(peer(4), &stream(), 0), hosts.enter(peer(5), &stream(), 0)];
         let while_they_end = hosts.may_enter();
-        // It has got a channel in this moment, and ends all the same.
+        // It gets a channel at this moment, and ends anyway.
         ending[0].set_used(true);
         ending.clear();
 

@@ -1,4 +1,4 @@
-//! A thread that serves some circuits: its own poller, its own slab, and an inbox for the others.
+//! A thread that serves some of the circuits, with its own poller, slab and inbox.
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -26,33 +26,34 @@ use crate::sync::lock;
 use crate::timers::Timers;
 use crate::{clock, limit, socket};
 
-/// A circuit of a reactor; a number that is used again has another generation.
+/// Identifies a circuit of a reactor; a reused index has a new generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CircuitKey {
     index: usize,
     generation: u64,
 }
 
-/// What other threads tell a reactor.
+/// Messages from other threads to a reactor.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// A client has connected. In a box, since posts are many and as large as the largest message.
+    /// A client has connected. Boxed, since posts are frequent and every message has the size of the largest variant.
     Accepted(Box<(Arc<TcpStream>, Share)>),
     /// A PV that this circuit watches has changed.
     Posted { circuit: CircuitKey, watch: usize },
     /// The processing of a put has ended.
     PutDone { circuit: CircuitKey, put: u64, result: Result<(), PutRefusal> },
-    /// What clients may do may have changed.
+    /// Access rights may have changed.
     CheckRights,
-    /// What is known of every client here is wanted.
+    /// A request for the status of every client here.
     Status(Sender<Vec<ClientStatus>>),
     /// The server stops.
     Stop,
 }
 
-/// Where other threads leave messages.
+/// The inbox for messages from other threads.
 ///
-/// Bounded by what sends them: one message per watch, per put in progress, per accepted client, per second, and one on rights.
+/// Bounded by its senders: one message per watch, per put in progress, per accepted client, one per second, and one
+/// about access rights.
 #[derive(Debug)]
 pub(super) struct Inbox {
     messages: Mutex<Vec<Message>>,
@@ -62,12 +63,12 @@ pub(super) struct Inbox {
     waker: Waker,
 }
 
-/// Updates of the circuits here as those know them who post; the rest is known to the circuits.
+/// Update counters of the circuits here that the posting side maintains; the circuits count the others.
 #[derive(Debug, Default)]
 pub(super) struct PostedUpdates {
-    /// Posts times the subscriptions that they were for.
+    /// Posts multiplied by the subscriptions that they were for.
     pub(super) posted: AtomicU64,
-    /// Those among them that waited for a subscription when it ended.
+    /// Posted updates that were still waiting when their subscription ended.
     pub(super) dropped: AtomicU64,
 }
 
@@ -75,7 +76,7 @@ impl Inbox {
     pub(super) fn push(&self, message: Message) {
         lock(&self.messages).push(message);
         if !self.is_awake.swap(true, Ordering::AcqRel) {
-            // A wake-up that fails leaves the message for the next turn; there is no one to tell.
+            // If the wake-up fails, the message waits for the next turn; there is no caller to report the error to.
             let _ = self.waker.wake();
         }
     }
@@ -88,7 +89,7 @@ impl Inbox {
 }
 
 const WAKE: Token = Token(usize::MAX);
-/// Tokens of listeners and UDP sockets count down from here.
+/// Tokens of listeners and UDP sockets count up from here.
 const EDGE: usize = usize::MAX / 2;
 
 /// One thread's share of a server.
@@ -97,7 +98,7 @@ pub(super) struct Reactor {
     inbox: Arc<Inbox>,
     source: Arc<dyn Source>,
     payload_bytes_max: usize,
-    /// How long to look for events before sleeping.
+    /// How long to poll for events before sleeping.
     spin: Duration,
     tally: Arc<UpdateTally>,
     log: Arc<Log>,
@@ -119,7 +120,7 @@ struct Door {
     inbox_next: usize,
     datagrams: Vec<Datagram>,
     accepts_again_at: Option<Instant>,
-    /// Searches, or clients, were left in a socket for the next turn.
+    /// Searches or clients were left in a socket for the next turn.
     has_more: bool,
 }
 
@@ -212,7 +213,7 @@ impl Reactor {
             due.sort_unstable();
             due.dedup();
             let mut again = self.turn_all(&due, now);
-            // What the turns have caused here and now needs no wake-up: puts that are complete, posts.
+            // Messages caused by the turns themselves, such as completed puts and posts, need no wake-up.
             let is_running = self.take_messages(&mut messages, &mut again, now);
             due = again;
             self.inbox.is_awake.store(false, Ordering::Release);
@@ -225,7 +226,7 @@ impl Reactor {
         }
     }
 
-    /// Waits for events or the next moment that matters; looks for events for a while before it sleeps, where that is wanted.
+    /// Waits for events or the next deadline; if configured, polls for events for a while before it sleeps.
     fn wait(&mut self, events: &mut Events, has_work: bool) {
         if !self.spin.is_zero() && !has_work {
             let start = Instant::now();
@@ -236,18 +237,18 @@ impl Reactor {
             }
         }
         let timeout = self.timeout(has_work);
-        // Interrupted or not, what is due is done by the caller.
+        // An error such as EINTR does not matter: the caller handles whatever is due.
         let _ = self.poll.poll(events, timeout);
     }
 
-    /// Lets go of every circuit, so that the PVs know that nobody listens any more.
+    /// Closes every circuit, so that the PVs know that no client listens any more.
     fn stop(mut self) {
         for (_, circuit) in self.circuits.drain() {
             circuit.close(&self.poll);
         }
     }
 
-    /// How long to wait: not at all when there is work, else until the next moment that matters.
+    /// How long to wait: zero if there is work, otherwise until the next deadline.
     fn timeout(&self, has_work: bool) -> Option<Duration> {
         if has_work || self.door.as_ref().is_some_and(|door| door.has_more) {
             return Some(Duration::ZERO);
@@ -257,7 +258,7 @@ impl Reactor {
         Some(next.saturating_duration_since(Instant::now()))
     }
 
-    /// Does what others have left here; false when the server stops.
+    /// Handles the messages of other threads; returns false if the server stops.
     fn take_messages(&mut self, messages: &mut Vec<Message>, due: &mut Vec<usize>, now: Now) -> bool {
         std::mem::swap(messages, &mut lock(&self.inbox.messages));
         for message in messages.drain(..) {
@@ -269,7 +270,7 @@ impl Reactor {
                 Message::Posted { circuit, watch } => {
                     if let Some(found) = self.circuit(circuit) {
                         found.posted(watch);
-                        // Posts of many PVs come together, and each circuit has one turn.
+                        // Posts of many PVs arrive together; each circuit gets one turn.
                         if due.last() != Some(&circuit.index) {
                             due.push(circuit.index);
                         }
@@ -290,7 +291,7 @@ impl Reactor {
                     }
                 }
                 Message::Status(answer) => {
-                    // Who has asked may have given up by now.
+                    // The caller may have given up by now.
                     let _ = answer.send(self.circuits.iter().map(|(_, (_, circuit))| circuit.status(now)).collect());
                 }
                 Message::Stop => return false,
@@ -304,14 +305,14 @@ impl Reactor {
         (*generation == key.generation).then_some(circuit)
     }
 
-    /// Takes a new client in; gives its index.
+    /// Adds a new client; returns its index.
     fn adopt(&mut self, stream: Arc<TcpStream>, share: Share, now: Now) -> Option<usize> {
         let entry = self.circuits.vacant_entry();
         let key = CircuitKey { index: entry.key(), generation: self.generation_next };
         self.generation_next += 1;
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(key.index), interest);
-        // A client that cannot be registered sees its connection close.
+        // If a client cannot be registered, its connection is closed.
         registered.ok()?;
         let inbox = self.inbox.clone();
         let circuit = Circuit::new(stream, key, inbox, self.payload_bytes_max, share, self.log.clone(), now);
@@ -319,7 +320,7 @@ impl Reactor {
         Some(key.index)
     }
 
-    /// Gives every due circuit its turn; tells which want another one at once.
+    /// Gives every due circuit its turn; returns those that need another one at once.
     fn turn_all(&mut self, due: &[usize], now: Now) -> Vec<usize> {
         let mut again = Vec::new();
         for &index in due {
@@ -356,7 +357,7 @@ impl Door {
         [self.responder.deadline(), self.accepts_again_at].into_iter().flatten().min()
     }
 
-    /// Accepts clients that wait, as many as a turn may, and deals them out over the reactors.
+    /// Accepts waiting clients, as many per turn as allowed, and distributes them over the reactors.
     fn accept(&mut self, now: Now) {
         self.accepts_again_at = None;
         for index in 0..self.edge.listeners.len() {
@@ -372,9 +373,9 @@ impl Door {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                    // Out of descriptors or memory: others keep what they have, this one waits.
+                    // Out of descriptors or memory: existing clients keep theirs, new ones wait.
                     Err(error) => {
-                        self.log.tell(Level::Error, &format!("no client can be accepted: {error}"), None, None, now);
+                        self.log.tell(Level::Error, &format!("cannot accept clients: {error}"), None, None, now);
                         self.accepts_again_at = Some(now.monotonic + limit::ACCEPT_PAUSE);
                         break;
                     }
@@ -384,7 +385,7 @@ impl Door {
         }
     }
 
-    /// Gives a client a circuit, or tells it why not.
+    /// Gives a client a circuit, or reports to it why not.
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr, now: Now) {
         // The client has already disconnected.
         let Ok(stream) = socket::accepted(stream, self.edge.quotas.silence) else { return };
@@ -404,7 +405,7 @@ impl Door {
                 self.inbox_next = (self.inbox_next + 1) % self.inboxes.len();
             }
             Err(Refusal::Host) => {
-                warn("a client is closed, since its host has too many circuits", peer);
+                warn("a client is closed, because its host has too many circuits", peer);
                 turn_away(&stream, "too many circuits of one host");
             }
             Err(Refusal::Descriptors) => {
@@ -414,14 +415,14 @@ impl Door {
         }
     }
 
-    /// Answers the searches that wait.
+    /// Answers waiting searches.
     fn answer(&mut self, source: &dyn Source, buffer: &mut [u8], now: Now) {
         for (index, Answering { socket, replies_from, is_unicast }) in self.edge.answering.iter().enumerate() {
             let reply_socket = self.edge.answering.get(*replies_from).map_or(socket, |other| &other.socket);
             let mut n_left = limit::TURN_SEARCH_BYTES;
             while n_left > 0 {
                 let Ok((n, from)) = socket.recv_from(buffer) else { break };
-                // An empty one costs something as well.
+                // Even an empty datagram has a cost.
                 n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
                 let is_own = self.edge.relay.as_ref().is_some_and(|relay| relay.is_own(from));
                 let is_ignored = is_own || matches!(from.ip(), IpAddr::V4(ip) if self.edge.ignored.contains(&ip));
@@ -430,7 +431,7 @@ impl Door {
                 }
                 if !self.shares.admits(from.ip(), n + message::HEADER_BYTES, now) {
                     self.hosts.refused();
-                    let what = "searches are not answered, since there are more than their host's share";
+                    let what = "searches are ignored, because their host has exceeded its share";
                     self.log.tell(Level::Warning, what, Some(from), None, now);
                     continue;
                 }
@@ -442,26 +443,26 @@ impl Door {
                 if let Some(flaw) = flaw {
                     self.hosts.flawed();
                     let (what, name) = match &flaw {
-                        Flaw::Cut => ("a datagram that is cut within a message", None),
+                        Flaw::Cut => ("a datagram that ends within a message", None),
                         Flaw::Misaligned => ("a datagram with a payload that is not a multiple of 8 bytes", None),
-                        Flaw::NoName(name) => ("a search for what is no name", Some(name.as_str())),
+                        Flaw::NoName(name) => ("a search for an invalid name", Some(name.as_str())),
                     };
                     self.log.tell(Level::Warning, what, Some(from), name, now);
                 }
                 for datagram in self.datagrams.drain(..) {
                     if let Some(to) = datagram.to {
-                        // As one that is lost: the client asks again.
+                        // A failure is like a lost datagram: the client searches again.
                         let _ = reply_socket.send_to(&datagram.bytes, to);
                     }
                 }
             }
-            // The poller would not tell again of what is left in the socket.
+            // The poller does not report again what is left in the socket.
             self.has_more |= n_left == 0;
         }
         self.relay_answers(buffer);
     }
 
-    /// Hands the answers of this host's other servers to who asked.
+    /// Forwards the replies of this host's other servers to the clients.
     fn relay_answers(&mut self, buffer: &mut [u8]) {
         let Some(relay) = &self.edge.relay else { return };
         let mut n_left = limit::TURN_SEARCH_BYTES;
@@ -469,7 +470,7 @@ impl Door {
             let Some((n, client, heard_by)) = relay.answer(buffer) else { return };
             n_left = n_left.saturating_sub(n + message::HEADER_BYTES);
             if let Some(answering) = self.edge.answering.get(heard_by) {
-                // As one that is lost: the client asks again.
+                // A failure is like a lost datagram: the client searches again.
                 let _ = answering.socket.send_to(&buffer[..n], client);
             }
         }
@@ -480,11 +481,11 @@ impl Door {
         if self.datagrams.is_empty() {
             return;
         }
-        // What is looked up meanwhile is heard of at the next beacon.
+        // Names that are being resolved are used for the next beacon.
         self.edge.beacon_places.look(now.monotonic, || {});
         for datagram in self.datagrams.drain(..) {
             for to in self.edge.beacon_places.all() {
-                // Which interface leads there is the system's to know: the first that it accepts.
+                // The system knows which interface leads there: use the first socket that accepts the datagram.
                 let mut sockets =
                     self.edge.answering.iter().enumerate().filter(|(index, from)| *index == from.replies_from);
                 sockets.any(|(_, from)| from.socket.send_to(&datagram.bytes, to).is_ok());
@@ -493,7 +494,8 @@ impl Door {
     }
 }
 
-/// Says to a client why it is not served. What does not go out at once is lost, as nobody waits for it.
+/// Sends a client the reason why it is not served. Bytes that cannot be sent at once are lost, as no thread waits for
+/// it.
 fn turn_away(mut stream: &TcpStream, why: &str) {
     let mut bytes = Vec::new();
     server::refusal(Eca::ALLOCMEM, why, &mut bytes);

@@ -1,8 +1,9 @@
-//! Unicast searches from other hosts, handed to the other servers of this host.
+//! Relay of unicast searches from other hosts to the other servers of this host.
 //!
-//! Of several servers that share a UDP port the system gives a unicast datagram to one. That one asks the others over
-//! the broadcast address of loopback, under a sequence number of its own by which it knows their answers again, and
-//! hands these to who asked. They say "at the sender's address", which is then this host's, so any server can answer.
+//! If several servers share a UDP port, the system delivers a unicast datagram to only one of them. That server
+//! forwards the search to the others over the loopback broadcast address, with its own sequence number. By that number
+//! it recognizes their replies, and forwards them to the client. These replies give the server's address as "at the
+//! sender's address", which is then an address of this host, so any of the servers can send them.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -11,11 +12,11 @@ use fodo_ca::search;
 
 use crate::{interfaces, limit, socket};
 
-/// What was handed on and may be answered.
+/// Searches that were forwarded and can still be answered.
 #[derive(Debug)]
 pub(super) struct Relay {
     socket: UdpSocket,
-    /// Where it is heard by the others, and by ourselves.
+    /// The address from which it sends, used to recognize its own datagrams.
     own: SocketAddr,
     others: SocketAddr,
     next: u32,
@@ -24,16 +25,16 @@ pub(super) struct Relay {
 
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// By us, and by the client.
+    /// The sequence numbers: ours, and the client's.
     number: u32,
     sequence: u32,
     client: SocketAddr,
-    /// The index of the socket that it asked.
+    /// The index of the socket that received the search.
     heard_by: usize,
 }
 
 impl Relay {
-    /// For servers that hear searches at this port.
+    /// For servers that receive searches on this port.
     pub(super) fn new(port: u16) -> io::Result<Relay> {
         let socket = socket::answering(Ipv4Addr::LOCALHOST, 0)?;
         let own = socket.local_addr()?;
@@ -45,12 +46,12 @@ impl Relay {
         &self.socket
     }
 
-    /// Whether a datagram is one that this has handed on.
+    /// Whether this relay sent the datagram.
     pub(super) fn is_own(&self, from: SocketAddr) -> bool {
         from == self.own
     }
 
-    /// Hands a unicast search on. What comes from loopback is not: it may have been handed on already.
+    /// Forwards a unicast search. Searches from loopback are not forwarded: they may have been forwarded already.
     pub(super) fn hand_on(&mut self, bytes: &mut [u8], client: SocketAddr, heard_by: usize) {
         if client.ip().is_loopback() {
             return;
@@ -62,11 +63,12 @@ impl Relay {
             None => self.asked.push(asked),
         }
         self.next = self.next.wrapping_add(1);
-        // As one that is lost: the client asks again.
+        // A failure is like a lost datagram: the client searches again.
         let _ = self.socket.send_to(bytes, self.others);
     }
 
-    /// The next answer of another server: how many bytes, to whom, and by which socket. `None`: there is no more.
+    /// The next reply of another server: its length, the client, and the index of the socket. `None` if there are no
+    /// more.
     pub(super) fn answer(&self, buffer: &mut [u8]) -> Option<(usize, SocketAddr, usize)> {
         loop {
             let (n, _) = self.socket.recv_from(buffer).ok()?;
@@ -99,7 +101,7 @@ mod tests {
         bytes
     }
 
-    /// What another server of this host hears next, and who sent it.
+    /// The next datagram that another server of this host receives, and its sender.
     fn heard(other: &UdpSocket) -> (Vec<u8>, SocketAddr) {
         other.set_nonblocking(false).unwrap();
         other.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

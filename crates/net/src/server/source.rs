@@ -9,70 +9,80 @@ use super::observer::{ClientStatus, ServerCounts};
 use super::posts::Posts;
 use super::reactor::{CircuitKey, Inbox, Message};
 
-/// Whatever can be served. Called on the server's threads; must not block for long.
+/// A set of PVs that a server can publish. Called on the server's threads; must not block for long.
 pub trait Source: Send + Sync + 'static {
-    /// Whether `name` is served. Answers searches.
+    /// Whether `name` is served. Called for each search.
     fn serves(&self, name: &str) -> bool;
 
-    /// The PV of that name; the same object for every channel to the same field, but for those whose names have filters.
+    /// Opens the PV with this name.
+    ///
+    /// Returns the same object for every channel to the same field, except for names with filters. `None` if the PV
+    /// does not exist or is refused.
     fn open(&self, name: &str) -> Option<Arc<dyn Pv>>;
 
-    /// Why [`Source::open`] gives nothing for a name, where there is more to say than that nobody has it: for the log.
+    /// Why [`Source::open`] returned `None` for a name, if there is a reason other than that it does not exist; for the
+    /// log.
     fn refusal(&self, _name: &str) -> Option<String> {
         None
     }
 
-    /// Called once a second on a thread of its own where the server tells its status: for a source that adds to it.
+    /// Called once a second on a separate thread if the server publishes its status; for a source that extends the
+    /// status.
     fn refresh_status(&self, _clients: &[ClientStatus], _counts: &ServerCounts) {}
 }
 
-/// What clients are told of a PV when they connect.
+/// What a server reports about a PV when a client connects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PvFacts {
-    /// The kind of an element.
+    /// The type of an element.
     pub kind: Kind,
-    /// How many elements it can hold.
+    /// The maximum number of elements.
     pub count_max: u32,
-    /// Whether a put is refused whatever it says.
+    /// Whether every put is refused, regardless of its value.
     pub is_read_only: bool,
-    /// What DBR_CLASS_NAME answers.
+    /// The reply to `DBR_CLASS_NAME`.
     pub class_name: &'static str,
 }
 
-/// Who asks. Only the address is known for sure: user and host are what the client says of itself, before its first channel.
+/// The client of a request. Only the address is reliable: the client itself sends user and host, before its first
+/// channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The user's name.
+    /// The user name.
     pub user: String,
-    /// The name of the host.
+    /// The host name.
     pub host: String,
-    /// Where the connection comes from.
+    /// The remote address of the connection.
     pub address: SocketAddr,
 }
 
 /// A PV that is served. Called on the server's threads; must not block for long.
 pub trait Pv: Send + Sync {
-    /// What clients are told of it.
+    /// Type, size and properties, as reported to clients.
     fn facts(&self) -> PvFacts;
 
-    /// Value, alarm and time as they are now; `meta` left out.
+    /// The current value, alarm and time stamp, without `meta`.
     fn read(&self) -> Reading;
 
-    /// Units, limits, labels, acknowledge state.
+    /// Units, limits, labels and acknowledge state.
     fn meta(&self) -> Arc<Meta>;
 
-    /// What a client may do with it; asked when a channel is made and after [`RightsSignal::changed`].
+    /// The access rights of a client; called when a channel is created and after [`RightsSignal::changed`].
     ///
-    /// The server refuses what is not allowed; a PV that nobody may write says so in its facts.
+    /// The server refuses requests that are not allowed. A PV that no client may write sets [`PvFacts::is_read_only`]
+    /// instead.
     fn allowed(&self, _by: &Peer) -> Rights {
         Rights { read: true, write: true }
     }
 
-    /// Writes. The end of the processing that this begins is reported through `completion`, within this call or later;
-    /// a failure is reported by the result, or later by [`Completion::refused`]. A completion that is dropped fails the put.
+    /// Writes `value`. The end of the processing that this starts is reported through `completion`, during this call or
+    /// later.
+    ///
+    /// A failure is reported by the result, or later by [`Completion::refused`]. Dropping the completion fails the put.
     fn put(&self, value: Value, by: &Peer, completion: Option<Completion>) -> Result<(), PutRefusal>;
 
-    /// The client of a put that has not ended has gone: what has not begun of it need not begin.
+    /// The client of a put in progress has disconnected: drop the put if its processing has not started.
+    ///
     /// `put`: its [`Completion::number`].
     fn give_up(&self, put: u64) {
         let _ = put;
@@ -81,29 +91,32 @@ pub trait Pv: Send + Sync {
     /// Acknowledges alarms (`DBR_PUT_ACKT`, `DBR_PUT_ACKS`).
     fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal>;
 
-    /// Where its changes are posted.
+    /// The posts of this PV, to which it pushes its changes.
     fn posts(&self) -> &Posts;
 
-    /// A listener of [`Pv::posts`] has come or gone; what holds now says [`Posts::has_listeners`].
+    /// A circuit has started or stopped listening to [`Pv::posts`]; query [`Posts::has_listeners`] for the current
+    /// state.
     fn listeners_changed(&self);
 
-    /// Calls `attach` once with the present reading while no change can be posted.
+    /// Calls `attach` once with the current reading, while no change can be posted.
     fn attach(&self, attach: &mut dyn FnMut(Reading));
 
-    /// What a subscription to changes of these kinds begins with; called within [`Pv::attach`] with its reading. A PV with
-    /// filters may have nothing to tell yet.
+    /// The first update of a subscription with this mask; called within [`Pv::attach`] with its reading. `None` if
+    /// there is nothing to send yet, as with filters.
     fn first_update(&self, reading: Reading, _mask: EventMask) -> Option<Reading> {
         Some(reading)
     }
 }
 
-/// Tells a server that what clients may do may have changed.
+/// Makes a server check the access rights of its clients again.
 #[derive(Clone, Debug)]
 pub struct RightsSignal(pub(super) Vec<Arc<Inbox>>);
 
 impl RightsSignal {
-    /// Every circuit asks its PVs anew ([`Pv::allowed`]) and tells its client. Never blocks; signals that come before the
-    /// circuits have looked count as one.
+    /// Notifies the server that access rights may have changed.
+    ///
+    /// Every circuit queries its PVs again ([`Pv::allowed`]) and reports changes to its client. Never blocks. Calls
+    /// made before the circuits have checked count as one.
     pub fn changed(&self) {
         self.0.iter().for_each(|inbox| inbox.check_rights());
     }
@@ -114,20 +127,22 @@ impl RightsSignal {
 pub enum PutRefusal {
     /// No client may write the PV; nothing was changed.
     ReadOnly,
-    /// Not this value, or not now, and why; nothing was changed.
+    /// This value is rejected, or no value is accepted now, with the reason; nothing was changed.
     Rejected(String),
-    /// The value was written, but what it set off failed; why.
+    /// The value was written, but the processing that it started failed, with the reason.
     Unprocessed(String),
 }
 
-/// Reports to the client of a put how it ended. A completion that is dropped without [`Completion::done`], for example
-/// by a panic, refuses the put, so that no client waits for ever or takes for done what was not.
+/// Reports the result of a put to its client.
+///
+/// A completion that is dropped without [`Completion::done`], for example by a panic, refuses the put. So no client
+/// waits forever, or takes a failed put for a completed one.
 #[derive(Debug)]
 pub struct Completion {
     inbox: Arc<Inbox>,
     circuit: CircuitKey,
     put: u64,
-    /// What the source has answered.
+    /// The result that the source has reported.
     result: Option<Result<(), PutRefusal>>,
 }
 
@@ -138,17 +153,17 @@ impl Completion {
         Completion { inbox, circuit, put, result: None }
     }
 
-    /// No other put of this process has it, and later ones have greater ones.
+    /// A number that is unique in this process; later puts have larger numbers.
     pub fn number(&self) -> u64 {
         self.put
     }
 
-    /// The value is written and processing has ended.
+    /// Reports that the value is written and processing has ended.
     pub fn done(mut self) {
         self.result = Some(Ok(()));
     }
 
-    /// The put had to wait and was refused when its turn came.
+    /// Reports that a queued put was refused when its turn came.
     pub fn refused(mut self, refusal: PutRefusal) {
         self.result = Some(Err(refusal));
     }
@@ -156,7 +171,7 @@ impl Completion {
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        let dropped = || Err(PutRefusal::Rejected("the source dropped the put without an answer".into()));
+        let dropped = || Err(PutRefusal::Rejected("the source dropped the put without a result".into()));
         let result = self.result.take().unwrap_or_else(dropped);
         self.inbox.push(Message::PutDone { circuit: self.circuit, put: self.put, result });
     }

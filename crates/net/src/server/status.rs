@@ -1,7 +1,6 @@
-//! What a server says of itself: PVs beside those that it serves, refreshed every second.
+//! The status of a server, published as PVs and refreshed every second.
 //!
-//! Nothing is counted for them where values are served: each reactor is asked by a message, and
-//! looks at its circuits then.
+//! Serving values costs nothing extra for this: a message asks each reactor, which then inspects its circuits.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,23 +19,23 @@ use crate::process::{ProcessFacts, cpu_used};
 use crate::sync::lock;
 use crate::{clock, limit};
 
-/// The PVs of the status and, behind them, whatever else is served.
+/// The status PVs; all other names are passed to the inner source.
 pub(super) struct StatusSource {
-    /// None where the status is not served; searches are counted all the same.
+    /// `None` if the status is not served; searches are counted nevertheless.
     prefix: Option<String>,
     inner: Arc<dyn Source>,
     pvs: HashMap<&'static str, Arc<StatusPv>>,
     n_searches: AtomicU64,
 }
 
-/// The thread that refreshes them; it ends when this is dropped.
+/// The thread that refreshes the status PVs; it ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Refresher {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A PV that the program sets and nobody else writes.
+/// A PV that the program sets and clients cannot write.
 pub struct StatusPv {
     kind: Kind,
     count_max: u32,
@@ -45,7 +44,7 @@ pub struct StatusPv {
     posts: Posts,
 }
 
-/// Names behind the prefix, with their units. All are doubles: counts of a long run need more than 32 bits.
+/// Names after the prefix, with their units. All are doubles: the counters of a long run exceed 32 bits.
 const NUMBERS: [(&str, &str); 15] = [
     ("CLIENTS", ""),
     ("UNUSED", ""),
@@ -64,13 +63,13 @@ const NUMBERS: [(&str, &str); 15] = [
     ("MEM_RSS", "B"),
 ];
 
-/// The name of a text: the host with most clients that have no channel, and how many.
+/// Name of the string PV with the host that has the most clients without a channel, and their number.
 const UNUSED_HOST: &str = "UNUSED_HOST";
 
-/// The name of all in one, as JSON in an array of char.
+/// Name of the PV with the whole status, as JSON in an array of char.
 const JSON: &str = "STATUS";
 
-/// What the numbers are; in their order.
+/// The values of [`NUMBERS`], in the same order.
 #[derive(Debug, Default)]
 struct Totals([f64; NUMBERS.len()]);
 
@@ -90,7 +89,7 @@ impl StatusSource {
         self.prefix.is_some()
     }
 
-    /// How many names were asked for.
+    /// The number of names searched for.
     pub(super) fn n_searches(&self) -> u64 {
         self.n_searches.load(Ordering::Relaxed)
     }
@@ -128,7 +127,7 @@ impl Source for StatusSource {
 }
 
 impl Refresher {
-    /// Refreshes the PVs of the status, and those of the source behind it, every second.
+    /// Refreshes the status PVs, and those of the inner source, every second.
     pub(super) fn start(observer: Observer) -> io::Result<Refresher> {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new().name("fodo-status".into()).spawn(move || {
@@ -151,7 +150,7 @@ impl Drop for Refresher {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so on stderr.
+            // If the thread panicked, the panic hook has already reported it on stderr.
             let _ = thread.join();
         }
     }
@@ -184,12 +183,12 @@ fn in_units(units: &str) -> Meta {
     Meta { units: units.into(), ..Meta::default() }
 }
 
-/// The host with most clients that have no channel, and how many these are: `10.0.0.2 (17)`.
+/// The host with the most clients without a channel, and their number: `10.0.0.2 (17)`.
 fn unused_host(clients: &[ClientStatus]) -> Option<String> {
     host_of_most_unused(clients).map(|(host, n)| format!("{host} ({n})"))
 }
 
-/// The totals by their names, and the clients for as long as there is room.
+/// The totals by name, and as many clients as fit.
 fn json(clients: &[ClientStatus], totals: &Totals) -> String {
     let mut text = String::from("{");
     for (&(name, _), number) in NUMBERS.iter().zip(&totals.0) {
@@ -221,7 +220,7 @@ fn json(clients: &[ClientStatus], totals: &Totals) -> String {
     text + "]}"
 }
 
-/// A string of JSON. What clients call themselves is cut where no honest name reaches.
+/// A JSON string. Client-supplied names are truncated beyond any reasonable length.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars().take(limit::STATUS_NAME_CHARS) {
@@ -235,14 +234,14 @@ fn quoted(text: &str) -> String {
 }
 
 impl StatusPv {
-    /// One with this value at first. `count_max`: how many elements it may have later.
+    /// Creates a PV with this initial value. `count_max`: the maximum number of elements of later values.
     pub fn new(value: Value, count_max: u32, meta: Meta) -> StatusPv {
         let kind = value.kind();
         let reading = Mutex::new(Reading::bare(value));
         StatusPv { kind, count_max, meta: Arc::new(meta), reading, posts: Posts::new(limit::STATUS_POSTS) }
     }
 
-    /// A value of the same kind, which whoever listens is told.
+    /// Sets a value of the same kind, and posts it to all subscribers.
     pub fn post(&self, value: Value, time: TimeStamp) {
         let mut reading = lock(&self.reading);
         *reading = Reading { value, alarm: Alarm::default(), time, meta: None };
@@ -296,7 +295,7 @@ impl fmt::Debug for StatusSource {
     }
 }
 
-/// When the processor's time was last looked at, and how much this process had had.
+/// When CPU use was last measured, and the CPU time of this process until then.
 #[derive(Debug)]
 struct Cpu {
     at: Instant,
@@ -308,7 +307,7 @@ impl Cpu {
         Cpu { at: Instant::now(), used: cpu_used() }
     }
 
-    /// Per cent of one core since the last look.
+    /// CPU use since the last call, as percent of one core.
     fn percent(&mut self) -> f64 {
         let last = std::mem::replace(self, Cpu::now());
         let (used, passed) = (self.used.saturating_sub(last.used), self.at.duration_since(last.at));

@@ -10,10 +10,10 @@ use fodo_net::{
     Server, ServerConfig, Severity, Source, Value,
 };
 
-/// Posts that a cell keeps.
+/// Number of posts that a cell keeps.
 pub const N_POSTS: usize = 8;
 
-/// A PV that has what was put last.
+/// A PV whose value is the last one put.
 pub struct Cell {
     count_max: u32,
     reading: Mutex<Reading>,
@@ -35,12 +35,12 @@ impl Cell {
         Cell { count_max, reading, posts, held: None, allowed, counts_when_attached: false, n_reads, given_up }
     }
 
-    /// One whose puts do not end before [`Cell::complete`].
+    /// A cell whose puts do not end before [`Cell::complete`].
     pub fn that_holds(value: impl Into<Value>) -> Cell {
         Cell { held: Some(Mutex::default()), ..Cell::new(value) }
     }
 
-    /// One that goes up by 1 in the moment in which somebody subscribes.
+    /// A cell that increments by 1 at the moment of a subscription.
     pub fn that_counts_when_attached() -> Cell {
         Cell { counts_when_attached: true, ..Cell::new(0.0) }
     }
@@ -55,17 +55,17 @@ impl Cell {
         self.posts.push(Post { mask: EventMask::VALUE, reading });
     }
 
-    /// From now on clients may do this; a server learns of it by its signal.
+    /// Sets the rights of clients; the server is notified by its signal.
     pub fn allow(&self, allowed: fn(&Peer) -> Rights) {
         *self.allowed.lock().unwrap() = allowed;
     }
 
-    /// How many puts have not ended.
+    /// Number of puts that have not ended.
     pub fn n_held(&self) -> usize {
         self.held.as_ref().map_or(0, |held| held.lock().unwrap().len())
     }
 
-    /// Ends the puts that began first.
+    /// Completes this many of the oldest puts.
     pub fn complete(&self, n: usize) {
         let held = self.held.as_ref().unwrap();
         let first: Vec<Completion> = held.lock().unwrap().drain(..n).collect();
@@ -78,7 +78,7 @@ impl Cell {
         held.into_iter().for_each(|completion| completion.refused(PutRefusal::ReadOnly));
     }
 
-    /// The numbers of the puts whose clients have gone.
+    /// The numbers of the puts whose clients have disconnected.
     pub fn given_up(&self) -> Vec<u64> {
         self.given_up.lock().unwrap().clone()
     }
@@ -144,7 +144,7 @@ impl Pv for Cell {
     }
 }
 
-/// Cells by their names.
+/// Cells by name.
 pub struct Table(pub HashMap<&'static str, Arc<Cell>>);
 
 impl Table {
@@ -187,7 +187,7 @@ pub fn client(server: &Server) -> Context {
     client_at(server.udp_port())
 }
 
-/// One that asks at that port.
+/// A client that searches on this port.
 pub fn client_at(udp_port: u16) -> Context {
     Context::new(ClientConfig { payload_bytes_max: 256 << 20, ..ClientConfig::at(vec![local(udp_port)]) })
 }

@@ -1,4 +1,4 @@
-//! A client and servers that do what they must not.
+//! A client and servers that violate the protocol.
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::cell::{Cell, Table, client, client_at, local, number, quiet, serve};
 use crate::raw::{Raw, create};
 use crate::{PATIENCE, eventually};
 
-/// A port that takes no connection and refuses none: its queue is full.
+/// A port that neither accepts nor refuses connections: its queue is full.
 fn full_port() -> (TcpListener, Vec<TcpStream>) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&local(0).into()).unwrap();
@@ -25,7 +25,7 @@ fn full_port() -> (TcpListener, Vec<TcpStream>) {
     (listener, waiting)
 }
 
-/// VERSION, then SEARCH: the names of this datagram are at that port.
+/// VERSION, then SEARCH: claims the names of this datagram for that port.
 fn claims(searches: &[u8], port: u16) -> Vec<u8> {
     let mut answer = searches[..16].to_vec();
     for search in searches[16..].chunks(24) {
@@ -55,7 +55,7 @@ fn row_11_a_server_that_claims_and_hangs_holds_up_nobody_and_is_given_up() {
     let start = Instant::now();
     let y = context.channel("y").unwrap().get(PATIENCE).unwrap();
     let took = start.elapsed();
-    // Of "y", which it has not claimed, and then of "x" again.
+    // Skips searches for "y", which it has not claimed, until "x" is searched for again.
     while liar.recv_from(&mut buffer).unwrap().0 != n || buffer[32] != b'x' {}
     let asked_again = start.elapsed();
 

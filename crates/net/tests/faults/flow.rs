@@ -1,4 +1,4 @@
-//! Updates: to clients that stall, of PVs that storm, at moments that race.
+//! Updates: to clients that stall, of PVs that change at a high rate, and with races.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,7 +11,7 @@ use crate::PATIENCE;
 use crate::cell::{Cell, N_POSTS, Table, client, client_at, number, quiet, serve};
 use crate::raw::{DOUBLE, Raw, bare, echo, subscribe};
 
-/// The next update; what else is told is passed over.
+/// The next update; other events are ignored.
 fn update(monitor: &Monitor) -> Reading {
     loop {
         match monitor.next(PATIENCE) {
@@ -143,7 +143,7 @@ fn row_49_one_slow_subscriber_among_a_thousand_makes_nobody_lose_an_update() {
     const N_GOOD: usize = 1000;
     let table = Table::of([("n", Cell::new(0.0))]);
     let server = serve(&table);
-    // One that gets 600 KB with every post, and reads none of it.
+    // A client that is sent 600 KB with every post, and reads none of it.
     let mut slow = Raw::with_channel(server.tcp_port(), "n");
     slow.say(&(0..25_000).map(subscribe).collect::<Vec<_>>());
     slow.say(&[echo()]);
@@ -158,7 +158,7 @@ fn row_49_one_slow_subscriber_among_a_thousand_makes_nobody_lose_an_update() {
     }
 
     assert!(good.iter().all(|monitor| monitor.counts().merged == 0 && monitor.counts().received == 41));
-    // What it missed is counted when it reads on.
+    // The merged updates are counted when it reads on.
     while raw_update(&mut slow) != [40.0] {}
     assert!(server.update_counts().merged > 0, "it was not slow");
 }
@@ -186,7 +186,7 @@ fn row_51_a_storm_of_posts_is_accounted_for_to_the_last() {
     assert_eq!(client.delivered + client.merged, client.received);
 }
 
-/// Counts a cell up until `work` is done.
+/// Increments a cell until `work` is done.
 fn while_it_counts(cell: &Cell, work: impl FnOnce()) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -198,7 +198,7 @@ fn while_it_counts(cell: &Cell, work: impl FnOnce()) {
                 }
             }
         });
-        // Ends the other thread even when this one panics.
+        // Ends the other thread even if this one panics.
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         is_over.store(true, Ordering::Relaxed);
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -229,7 +229,7 @@ fn row_52_a_change_in_the_moment_of_subscribing_is_told_once() {
     let table = Table::of([("n", Cell::that_counts_when_attached())]);
     let server = serve(&table);
     let n = client(&server).channel("n").unwrap();
-    // So that the circuit listens to the PV already.
+    // So that the circuit already listens to the PV.
     let first = n.monitor(MonitorOptions::default());
     assert_eq!(number(&update(&first)), 1.0);
 
@@ -278,7 +278,7 @@ fn row_53_odd_numbers_and_odd_times_arrive_as_they_were_posted() {
     let monitor = n.monitor(MonitorOptions::default());
     update(&monitor);
     let values = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, f64::from_bits(1), f64::MIN_POSITIVE, f64::MAX];
-    // Later, earlier, the very first, the last that 32 bits of seconds hold, and more nanoseconds than a second has.
+    // Later, earlier, the very first, the last that fits in 32 bits of seconds, and more nanoseconds than a second has.
     let times = [(5, 1), (4, 0), (0, 0), (u32::MAX, 999_999_999), (1, 2_000_000_000)];
 
     for (value, (seconds, nanos)) in values.into_iter().flat_map(|value| times.map(|time| (value, time))) {

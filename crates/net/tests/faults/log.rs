@@ -9,14 +9,14 @@ use crate::PATIENCE;
 use crate::cell::{Cell, Table, quiet};
 use crate::raw::{Raw, create, echo};
 
-/// A server of one PV, and what it logs.
+/// A server of one PV, and its log.
 fn serve_logged(level: Level) -> (Server, Receiver<Line>) {
     let (sender, lines) = mpsc::channel();
     let log = Log::new(level, move |line| drop(sender.send(line.clone())));
     (Server::start_telling(quiet(), Table::of([("x", Cell::new(1.5))]), log).unwrap(), lines)
 }
 
-/// The next line with that word.
+/// The next line that contains this word.
 fn line(lines: &Receiver<Line>, word: &str) -> Line {
     loop {
         let line = lines.recv_timeout(PATIENCE).unwrap();
@@ -35,7 +35,7 @@ fn a_client_that_comes_breaks_a_rule_and_goes_is_logged_with_its_address() {
     raw.say(&[b"GET / HTTP/1.1\r\n\r\n".to_vec()]);
     raw.ended_after();
 
-    let logged = ["has connected", "is closed", "has gone"].map(|word| line(&lines, word));
+    let logged = ["has connected", "is closed", "has disconnected"].map(|word| line(&lines, word));
     assert_eq!(logged.each_ref().map(|line| line.level), [Level::Info, Level::Warning, Level::Info]);
     assert!(logged.iter().all(|line| line.peer == address && line.pv.is_none()), "{logged:?}");
 }

@@ -1,6 +1,6 @@
-//! Peers that misbehave, stall and vanish, against real sockets on loopback. The rows are those of
+//! Peers that misbehave, stall and vanish, with real sockets on loopback. The row numbers are those of
 //! `docs/reference/faults.md`.
-#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+#![expect(clippy::unwrap_used, reason = "a panic reports a failed test")]
 
 mod cell;
 mod client;
@@ -15,14 +15,14 @@ mod server;
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take that is to happen.
+/// Timeout of everything that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits until something holds that nobody tells of.
+/// Waits until a condition holds that is not signalled.
 fn eventually(holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "it never comes to that");
+        assert!(start.elapsed() < PATIENCE, "the condition is not met in time");
         std::thread::yield_now();
     }
 }

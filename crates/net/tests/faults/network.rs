@@ -1,4 +1,4 @@
-//! Networks that are full or cut: two hosts in one, where the system lets who tests make some.
+//! Networks that are full or interrupted: two hosts on one machine, if the system permits tests to create them.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -14,22 +14,22 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::cell::{Cell, Table, number, quiet};
 use crate::{PATIENCE, eventually};
 
-/// Of the servers' host and of the clients'. Source of the network: RFC 5737, addresses for documentation.
+/// The addresses of the servers' host and the clients' host. Source: RFC 5737, addresses for documentation.
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
-/// A network of one's own, which is there while a process in it is, by the number of that.
+/// A separate network namespace, which exists while a process in it runs; identified by the process id.
 struct Host(u32);
 
 impl Host {
-    /// A new one, and the process, which ends with its input.
+    /// Creates a namespace; also returns its process, which ends when its input is closed.
     fn new() -> Result<(Host, Child), String> {
         let own = std::fs::read_link("/proc/self").map_err(|why| why.to_string())?;
         if own.to_str() != Some(&std::process::id().to_string()) {
             return Err("/proc is that of another namespace, so that no host is found in it".to_owned());
         }
         let mut command = Command::new("unshare");
-        // It says so when it is there.
+        // It writes a line when it is ready.
         command.args(["--net", "sh", "-c", "echo; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::null()).spawn().map_err(|why| why.to_string())?;
         let mut said = [0; 1];
@@ -41,7 +41,7 @@ impl Host {
         format!("/proc/{}/ns/net", self.0)
     }
 
-    /// Works on this host: sockets that are opened and threads that are started meanwhile stay here.
+    /// Runs code on this host: sockets opened and threads started meanwhile stay on it.
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let name_space = std::fs::File::open(self.name_space()).unwrap();
         std::thread::scope(|scope| {
@@ -53,7 +53,7 @@ impl Host {
         })
     }
 
-    /// A command that runs here.
+    /// A command that runs on this host.
     fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net={}", self.name_space())).arg(program);
@@ -74,11 +74,11 @@ struct Wire {
     client: Host,
 }
 
-/// Where the process that plays the clients' host is told the numbers of both.
+/// The variable that passes the numbers of both hosts to the process on the clients' host.
 const HOSTS: &str = "FODO_TEST_HOSTS";
 
-/// Makes two hosts and runs this test again on the clients' one, where it does its work. All clients of a process share
-/// a thread, so that they cannot be on several hosts.
+/// Creates two hosts and runs this test again on the clients' host, where it does its work. All clients of a process
+/// share a thread, so they cannot be on several hosts.
 fn on_a_wire(test: &str, work: impl FnOnce(&Wire)) {
     if let Ok(numbers) = std::env::var(HOSTS) {
         let mut hosts = numbers.split(' ').map(|number| Host(number.parse().unwrap()));
@@ -86,7 +86,7 @@ fn on_a_wire(test: &str, work: impl FnOnce(&Wire)) {
     }
     let (wire, mut processes) = match made() {
         Ok(made) => made,
-        // That is no fault of what is tested.
+        // A system that does not permit this is not a failure of the test.
         Err(why) => return println!("not tested: {why}"),
     };
     let again = std::env::current_exe().unwrap();
@@ -94,7 +94,7 @@ fn on_a_wire(test: &str, work: impl FnOnce(&Wire)) {
     command.args(["--exact", &format!("network::{test}"), "--nocapture"]);
     let status = command.env(HOSTS, format!("{} {}", wire.server.0, wire.client.0)).status().unwrap();
     for process in &mut processes {
-        // It has ended, or ends with its input.
+        // It has ended, or ends when its input is closed.
         let _ = process.kill();
         let _ = process.wait();
     }
@@ -118,7 +118,7 @@ impl Wire {
         self.server.run(|| Server::start(config, table.clone()).unwrap())
     }
 
-    /// A monitor of a client of its own.
+    /// A monitor of a separate client.
     fn monitor(&self, server: &Server, pv: &str) -> Monitor {
         let at = SocketAddr::from((SERVER, server.udp_port()));
         let config = ClientConfig { echo_after: Duration::from_secs(1), ..ClientConfig::at(vec![at]) };
@@ -134,12 +134,12 @@ fn until(monitor: &Monitor, is_wanted: impl Fn(&Reading) -> bool) {
         match monitor.next(PATIENCE) {
             Some(MonitorEvent::Update(reading)) if is_wanted(&reading) => return,
             Some(_) => {}
-            None => unreachable!("it never comes"),
+            None => unreachable!("no update is received"),
         }
     }
 }
 
-/// What a monitor tells next, but for updates.
+/// The next event of a monitor that is not an update.
 fn told(monitor: &Monitor) -> Option<MonitorEvent> {
     let start = Instant::now();
     while start.elapsed() < 2 * PATIENCE {
@@ -180,7 +180,7 @@ fn cut(wire: &Wire) {
     until(&monitors[1], |reading| number(reading) == -1.0);
 }
 
-/// What a second of one load brought to each of some monitors: bytes.
+/// Bytes that each of several monitors received in a second of a given load.
 fn loaded(table: &Table, monitors: &[Monitor], per_second: u32, last: &mut f64) -> Vec<usize> {
     const SECONDS: u32 = 3;
     let before: Vec<u64> = monitors.iter().map(|monitor| monitor.counts().received).collect();
@@ -188,7 +188,7 @@ fn loaded(table: &Table, monitors: &[Monitor], per_second: u32, last: &mut f64) 
     for step in 0..SECONDS * per_second {
         *last += 1.0;
         table.0["image"].set(vec![*last; ELEMENTS]);
-        // The load is a rate, and the wire has to have the time that it takes.
+        // The load is a rate, so the wire gets the time that it needs.
         std::thread::sleep(
             (start + step * Duration::from_secs(1) / per_second).saturating_duration_since(Instant::now()),
         );

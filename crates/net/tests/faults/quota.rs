@@ -1,4 +1,4 @@
-//! What one client or host may cost, and that others do not pay for it.
+//! Limits per client and host, and that other clients are not affected by them.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::cell::{Cell, Table, client, local, number, quiet};
 use crate::raw::{self, Raw, bare, create, echo, read, subscribe, with};
 use crate::server::searches;
 
-/// A server with these quotas and a status, and what it logs.
+/// A server with these quotas and a status, and its log.
 fn serve_within(quotas: Quotas, source: Arc<dyn Source>) -> (Server, Receiver<Line>) {
     let (sender, lines) = mpsc::channel();
     let log = Log::new(Level::Warning, move |line| drop(sender.send(line.clone())));
@@ -32,7 +32,7 @@ fn x() -> Arc<Table> {
     Table::of([("x", Cell::new(1.5))])
 }
 
-/// What a PV of the status comes to.
+/// Waits for a status PV to reach a value.
 fn eventually_status(server: &Server, name: &str, mut is_wanted: impl FnMut(f64) -> bool) {
     let monitor = client(server).channel(name).unwrap().monitor(MonitorOptions::default());
     let start = Instant::now();
@@ -42,10 +42,10 @@ fn eventually_status(server: &Server, name: &str, mut is_wanted: impl FnMut(f64)
             _ => {}
         }
     }
-    unreachable!("{name} never comes to that");
+    unreachable!("{name} does not reach the expected value");
 }
 
-/// Connected from another address of this host, which servers take for another host.
+/// A connection from another address of this host, which servers treat as another host.
 fn connected_from(own: [u8; 4], port: u16) -> Raw {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((own, 0)).into()).unwrap();
@@ -94,11 +94,11 @@ fn row_17_a_client_that_wants_more_channels_than_fit_is_told_closed_logged_and_c
 #[test]
 fn row_18_what_clients_of_a_host_hold_is_counted_together_and_given_back_when_they_go() {
     let n_each = 400;
-    // For two and a half.
+    // Enough for two and a half.
     let quotas = Quotas { host_bytes: 5 * n_each as usize / 2 * limit::SUBSCRIPTION_BYTES, ..Quotas::default() };
     let (server, lines) = serve_within(quotas, x());
     let fill = |raw: &mut Raw| {
-        // Together, so that nothing is unread when the server closes, and what it says arrives.
+        // Sent together, so that nothing is unread when the server closes, and its message arrives.
         raw.say(&(0..n_each).map(subscribe).chain([echo()]).collect::<Vec<_>>());
         let end = |answer: &Answer| matches!(answer, Answer::Echo {} | Answer::Error { .. });
         matches!(raw.until(end).0, Answer::Echo {})
@@ -111,7 +111,7 @@ fn row_18_what_clients_of_a_host_hold_is_counted_together_and_given_back_when_th
     drop((first, others));
     let (start, mut n_refused) = (Instant::now(), 1);
     while !fill(&mut Raw::with_channel(server.tcp_port(), "x")) {
-        assert!(start.elapsed() < PATIENCE, "what was given back");
+        assert!(start.elapsed() < PATIENCE, "released memory must become available");
         n_refused += 1;
     }
 
@@ -145,18 +145,18 @@ fn row_26_circuits_of_a_host_beyond_its_bound_are_told_so_and_other_hosts_are_se
 fn row_20_answers_that_wait_for_all_clients_of_a_host_are_bounded_together_and_its_good_clients_are_served() {
     const HOST_BYTES: usize = 4 << 20;
     const ANSWER_BYTES: usize = 100_000;
-    // As doubles, which are not what it has: every answer is the circuit's own.
+    // As doubles, which is not the native type: each reply is a converted copy.
     let table = Table::of([("a", Cell::new(vec![7_i32; ANSWER_BYTES / 8])), ("x", Cell::new(1.5))]);
     let (server, _lines) = serve_within(Quotas { host_bytes: HOST_BYTES, ..Quotas::default() }, table);
     let mut good = Raw::with_channel(server.tcp_port(), "x");
     let mut deaf: Vec<Raw> = (0..16).map(|_| Raw::with_channel(server.tcp_port(), "a")).collect();
 
-    // More than the sockets between have room for.
+    // More than the socket buffers can hold.
     deaf.iter_mut().for_each(|deaf| deaf.say(&[read(1).repeat(400)]));
     eventually_status(&server, "s:QUEUED_BYTES", |bytes| bytes > 0.0);
     let (mut queued, mut n_same, mut n_echoes) = (0.0, 0, 0);
     eventually_status(&server, "s:QUEUED_BYTES", |bytes| {
-        // Whatever a client says is a reason to look at what it has asked for.
+        // Every message from a client makes the server check its pending requests.
         deaf.iter_mut().for_each(|deaf| deaf.say(&[echo()]));
         n_echoes += deaf.len();
         n_same = if bytes == queued { n_same + 1 } else { 0 };
@@ -165,7 +165,7 @@ fn row_20_answers_that_wait_for_all_clients_of_a_host_are_bounded_together_and_i
     });
 
     assert!((0..100).all(|_| is_served(&mut good)));
-    // One more for each than fits, since an answer is never cut; and echoes, which are answered in any case.
+    // One more for each than fits, since a reply is never truncated; and echoes, which are always answered.
     assert!(queued <= (HOST_BYTES + deaf.len() * (ANSWER_BYTES + 24) + n_echoes * 16) as f64, "{queued}");
     for deaf in &mut deaf {
         (0..20).for_each(|_| assert_eq!(deaf.hear().unwrap().1.len(), ANSWER_BYTES));
@@ -197,13 +197,13 @@ fn row_5_a_host_that_floods_has_its_share_answered_and_another_is_found_at_once(
         }
     }
 
-    // Of 20 000 bytes there are 19 datagrams, and the flood has met two spans at the least.
+    // 20 000 bytes are 19 datagrams, and the flood spans at least two periods.
     assert!(n_found >= 15, "{n_found} of {n_asked}");
     let n_spans = 2 + start.elapsed().as_millis() as usize / 250;
     assert!(n_answered <= n_spans * 20_000 / datagram.len(), "{n_answered} in {n_spans} spans");
 }
 
-/// The header of a put of so many doubles to channel 0, with an answer.
+/// The header of a put of this many doubles to channel 0, with a reply.
 fn put_header(n_elements: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let put = Request::WriteNotify { dbr: raw::DOUBLE, count: n_elements, sid: Sid(0), ioid: Ioid(7) };
@@ -211,7 +211,7 @@ fn put_header(n_elements: u32) -> Vec<u8> {
     bytes
 }
 
-/// What the server says to the put.
+/// The server's reply to the put.
 fn put_status(raw: &mut Raw) -> Eca {
     match raw.until(|answer| matches!(answer, Answer::WriteNotify { .. })).0 {
         Answer::WriteNotify { status, .. } => status,
@@ -233,7 +233,7 @@ fn row_80_half_sent_puts_of_a_host_take_half_of_its_quota_and_the_next_one_is_re
     };
 
     let mut three: Vec<Raw> = (0..3).map(|_| half_sent()).collect();
-    // The one whose bytes are read last.
+    // The client whose bytes are read last.
     let line = lines.recv_timeout(PATIENCE).unwrap();
     let refused = three.iter_mut().find(|raw| raw.stream.local_addr().ok() == line.peer).unwrap();
 
@@ -273,7 +273,7 @@ fn row_81_silent_clients_of_a_host_give_way_to_new_ones_and_the_status_names_the
     assert!(is_served(&mut good) && is_served(&mut late), "of the same host");
     let line = lines.recv_timeout(PATIENCE).unwrap();
     assert!(line.what.contains("without a channel"), "{line:?}");
-    // The status is read by one more client.
+    // One more client reads the status.
     eventually_status(&server, "s:EVICTED", |n| n >= 22.0);
     silent.drain(..20).for_each(|mut evicted| assert!(evicted.ended_after() < PATIENCE));
     let status = client(&server).channel("s:UNUSED_HOST").unwrap();
@@ -310,7 +310,7 @@ fn row_81_a_client_that_asks_for_nothing_is_closed_and_one_that_has_asked_stays_
     assert!(silent_after >= Duration::from_millis(300) && others_after >= Duration::from_millis(1200));
     assert!(is_served(&mut used));
     let line = lines.recv_timeout(PATIENCE).unwrap();
-    assert!(line.what.contains("asked for nothing") && line.peer.is_some(), "{line:?}");
+    assert!(line.what.contains("no request") && line.peer.is_some(), "{line:?}");
     eventually_status(&server, "s:EVICTED", |n| n == 3.0);
 }
 
@@ -332,7 +332,7 @@ fn row_77_what_speaks_another_protocol_is_logged_once_with_its_address() {
     }
 
     let later: Vec<Line> = lines.try_iter().collect();
-    assert!(later.len() <= 1, "one for each way to be none, not for each client: {later:?}");
+    assert!(later.len() <= 1, "one per cause, not one per client: {later:?}");
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn row_1_and_4_datagrams_with_a_flaw_are_counted_and_logged_with_their_sender() 
 
     let sender = Some(stranger.local_addr().unwrap());
     assert_eq!((cut.peer, no_name.peer), (sender, sender));
-    assert!(cut.what.contains("cut") && no_name.what.contains("no name"), "{cut:?} {no_name:?}");
+    assert!(cut.what.contains("ends within") && no_name.what.contains("invalid name"), "{cut:?} {no_name:?}");
     assert_eq!(no_name.pv.as_deref(), Some("a\u{1b}[2J\u{fffd}\u{fffd}\u{fffd}"));
     eventually_status(&server, "s:FLAWED", |n| n == 2.0);
 }

@@ -1,4 +1,4 @@
-//! A client that says what it is told to, and no more.
+//! A client that sends only what a test specifies.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -18,14 +18,14 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Connected, without a word.
+    /// Connects without sending anything.
     pub fn connected(port: u16) -> Raw {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Raw { stream }
     }
 
-    /// With VERSION of both sides exchanged and a channel, which is number 0.
+    /// Connects, exchanges VERSION and creates a channel, which has number 0.
     pub fn with_channel(port: u16, name: &str) -> Raw {
         let mut raw = Raw::connected(port);
         raw.say(&[bare(Request::Version { priority: 0, minor: 13, sequence: 0 }), create(0, name)]);
@@ -37,11 +37,11 @@ impl Raw {
         self.stream.write_all(&messages.concat()).unwrap();
     }
 
-    /// Says as much as the other side takes; gives the number of bytes.
+    /// Sends as much as the other side accepts; returns the number of bytes.
     pub fn flood(&mut self, bytes: &[u8], enough: usize) -> usize {
         self.stream.set_nonblocking(true).unwrap();
         let (mut n_said, mut since) = (0, Instant::now());
-        // What is not taken for that long is taken no more.
+        // Bytes that are not accepted for that long will not be accepted.
         while n_said < enough && since.elapsed() < Duration::from_millis(300) {
             match self.stream.write(&bytes[n_said % bytes.len()..]) {
                 Ok(n) => (n_said, since) = (n_said + n, Instant::now()),
@@ -67,10 +67,10 @@ impl Raw {
         Some((Answer::from_header(&header), payload))
     }
 
-    /// The first message that is wanted; others are passed over.
+    /// The first message that matches; others are ignored.
     pub fn until(&mut self, is_wanted: impl Fn(&Answer) -> bool) -> (Answer, Vec<u8>) {
         loop {
-            let heard = self.hear().expect("the stream ended before");
+            let heard = self.hear().expect("the stream ended early");
             if is_wanted(&heard.0) {
                 return heard;
             }
@@ -110,17 +110,17 @@ pub fn create(cid: u32, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// A get of everything that channel 0 has, as doubles.
+/// A get of all elements of channel 0, as doubles.
 pub fn read(ioid: u32) -> Vec<u8> {
     bare(Request::ReadNotify { dbr: DOUBLE, count: 0, sid: Sid(0), ioid: Ioid(ioid) })
 }
 
-/// A put of 1.5 to channel 0 that is answered.
+/// A put of 1.5 to channel 0, with a reply.
 pub fn put(ioid: u32) -> Vec<u8> {
     with(Request::WriteNotify { dbr: DOUBLE, count: 1, sid: Sid(0), ioid: Ioid(ioid) }, &1.5_f64.to_be_bytes())
 }
 
-/// A subscription of all that channel 0 has.
+/// A subscription to all elements of channel 0.
 pub fn subscribe(subscription: u32) -> Vec<u8> {
     let mut payload = Vec::new();
     message::encode_mask(&mut payload, 1);

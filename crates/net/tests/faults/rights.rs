@@ -1,5 +1,5 @@
-//! Rights that change while clients are connected. What is told, and in which form, was looked at on the wire of EPICS' softIoc
-//! 7.0.10, with rules of which a CALC turned.
+//! Access rights that change while clients are connected. The messages and their form were observed on the wire of
+//! EPICS' softIoc 7.0.10, with access rules whose CALC changed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn everything_for_ann(by: &Peer) -> Rights {
     Rights { read: true, write: by.user == "ann" && by.host == "desk" }
 }
 
-/// How often a server has asked the two below.
+/// How often a server has called the functions below.
 static N_ASKED: AtomicUsize = AtomicUsize::new(0);
 
 fn nothing_counted(by: &Peer) -> Rights {
@@ -38,7 +38,8 @@ fn everything_counted(by: &Peer) -> Rights {
     everything(by)
 }
 
-/// Waits until the server has asked so often in all; true when it stops before, as a circuit without room does.
+/// Waits until the server has called them this often in total; returns true if it stops earlier, as a circuit with a
+/// full buffer does.
 fn asks_no_more_before(n_asked: usize) -> bool {
     let (mut seen, mut since) = (0, Instant::now());
     loop {
@@ -58,7 +59,7 @@ fn named(request: Request, name: &str) -> Vec<u8> {
 }
 
 fn said(raw: &mut Raw) -> (Answer, Vec<u8>) {
-    raw.hear().expect("the stream ended before")
+    raw.hear().expect("the stream ended early")
 }
 
 fn rights_of(cid: u32, read: bool, write: bool) -> (Answer, Vec<u8>) {
@@ -119,7 +120,7 @@ fn row_24_reads_puts_and_subscriptions_without_rights_are_refused_as_by_rsrv() {
     assert_eq!(said(&mut raw).0, Answer::WriteNotify { dbr: DOUBLE, count: 1, status, ioid: Ioid(8) });
     assert_eq!(said(&mut raw).0, Answer::Error { cid: Cid(7), status });
     assert_eq!(said(&mut raw), update(Eca::NORDACCESS, 1, &[0; 8]));
-    assert_eq!((x.n_reads(), x.has_listeners()), (0, false), "nobody has touched it");
+    assert_eq!((x.n_reads(), x.has_listeners()), (0, false), "no client has used it");
 }
 
 #[test]
@@ -178,7 +179,7 @@ fn row_24_rights_that_flap_cost_a_client_that_reads_nothing_no_memory_and_end_as
         }
     }
 
-    assert!(is_stalled, "a client that reads nothing is told of every change");
+    assert!(is_stalled, "a client that reads nothing is notified of every change");
     assert!(last.iter().all(|rights| *rights == Some(Rights { read: false, write: false })));
 }
 

@@ -1,4 +1,4 @@
-//! A server and clients that do what they must not.
+//! A server and clients that violate the protocol.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn row_77_a_message_that_comes_byte_by_byte_is_none_of_those() {
     slow.until(|answer| *answer == Answer::Echo {});
 }
 
-/// What a put is answered.
+/// The reply to a put.
 fn put_answer(ioid: u32, status: Eca) -> Answer {
     Answer::WriteNotify { dbr: DOUBLE, count: 1, status, ioid: Ioid(ioid) }
 }
@@ -80,14 +80,14 @@ fn row_22_a_put_whose_client_dies_runs_to_its_end_and_is_no_other_clients() {
     drop(dying);
     eventually(|| !slow.has_listeners());
 
-    // One of them has its place.
+    // One of them reuses the index of the closed circuit.
     let mut others: Vec<Raw> = (0..8).map(|_| Raw::with_channel(server.tcp_port(), "slow")).collect();
     others.iter_mut().for_each(|other| other.say(&[put(9)]));
     eventually(|| slow.n_held() == 9);
     slow.complete(1);
     for other in &mut others {
         other.say(&[echo()]);
-        assert_eq!(other.hear().unwrap().0, Answer::Echo {}, "nothing of theirs has ended");
+        assert_eq!(other.hear().unwrap().0, Answer::Echo {}, "none of their puts has ended");
     }
     slow.complete(8);
 
@@ -156,7 +156,7 @@ fn row_20_a_client_that_asks_and_never_reads_is_not_read_from_and_holds_nobody_u
     assert!(n_said < 50 << 20, "{n_said} bytes of requests were taken");
 }
 
-/// A datagram of searches, which is answered with as much.
+/// A datagram of searches, whose reply has the same length.
 pub fn searches() -> Vec<u8> {
     let mut bytes = bare(Request::Version { priority: 1, minor: 13, sequence: 1 });
     for cid in 0..42 {
@@ -180,7 +180,7 @@ fn row_5_a_flood_of_searches_stops_neither_circuits_nor_other_searches() {
             scope.spawn(|| {
                 let (flooding, datagram) = (UdpSocket::bind("127.0.0.1:0").unwrap(), searches());
                 while !is_over.load(Ordering::Relaxed) {
-                    // What the system does not take is a flood all the same.
+                    // The flood is valid even if the system drops some of it.
                     let _ = flooding.send_to(&datagram, to);
                 }
             });
@@ -197,7 +197,7 @@ fn row_5_a_flood_of_searches_stops_neither_circuits_nor_other_searches() {
 
 #[test]
 fn row_20_gets_in_one_breath_are_not_answered_before_there_is_room() {
-    // As doubles, which are not what it has: every answer is a megabyte of its own.
+    // As doubles, which is not the native type: every reply is a separate megabyte.
     const N: usize = 1000;
     let table = Table::of([("a", Cell::new(vec![7_i32; 128 * 1024])), ("x", Cell::new(1.5))]);
     let server = serve(&table);
@@ -216,7 +216,7 @@ fn row_20_gets_in_one_breath_are_not_answered_before_there_is_room() {
 
 #[test]
 fn answers_come_in_the_order_of_what_was_asked_as_from_rsrv() {
-    // As doubles, which are not what it has: each answer takes room, so that some are asked for and wait.
+    // As doubles, which is not the native type: each reply uses buffer space, so that some requests wait.
     let table = Table::of([("a", Cell::new(vec![7_i32; 64 * 1024]))]);
     let server = serve(&table);
     let mut raw = Raw::with_channel(server.tcp_port(), "a");

@@ -1,4 +1,4 @@
-//! A server that claims every name and answers requests as a test says.
+//! A server that claims every name and answers requests according to a script.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,7 +14,7 @@ use fodo_ca::search::Responder;
 use fodo_ca::{Cid, Ioid, Rights, Sid, SubscriptionId};
 use fodo_data::Now;
 
-/// What is sent to each request.
+/// The script: what is sent in reply to each request.
 type Script = dyn Fn(&Request) -> Option<Vec<u8>> + Send + Sync;
 
 /// The server; it claims names until it is dropped.
@@ -26,12 +26,12 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Claims at once, and sends what the script gives for each request.
+    /// Claims at once, and sends what the script returns for each request.
     pub fn start(script: impl Fn(&Request) -> Option<Vec<u8>> + Send + Sync + 'static) -> Scripted {
         Scripted::start_with(Duration::ZERO, script)
     }
 
-    /// The same with claims that come late.
+    /// The same, with delayed claims.
     pub fn start_with(
         claim_after: Duration,
         script: impl Fn(&Request) -> Option<Vec<u8>> + Send + Sync + 'static,
@@ -66,22 +66,22 @@ impl Scripted {
         scripted
     }
 
-    /// Where it answers searches.
+    /// The address at which it answers searches.
     pub fn address(&self) -> SocketAddr {
         self.udp
     }
 
-    /// Where it takes connections.
+    /// The address at which it accepts connections.
     pub fn tcp(&self) -> SocketAddr {
         self.tcp
     }
 
-    /// How many it has taken.
+    /// The number of accepted connections.
     pub fn n_connections(&self) -> usize {
         self.n_connections.load(Ordering::Relaxed)
     }
 
-    /// From now on searches are not answered.
+    /// From now on searches are ignored.
     pub fn claims_no_more(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -111,10 +111,10 @@ fn claim(socket: &UdpSocket, port: u16, after: Duration, is_over: &AtomicBool) {
     }
 }
 
-/// Reads requests to the end of the connection.
+/// Reads requests until the connection ends.
 fn converse(mut stream: TcpStream, script: &Script, closes: bool) {
     let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
-    // As rsrv does it, so that the client knows a count of 0.
+    // As rsrv does, so that the client knows that the server supports a count of 0.
     let mut said = stream.write_all(&message(Answer::Version { valid: 0, minor: 13, sequence: 0 }, &[]));
     while let (Ok(()), Ok(n @ 1..)) = (&said, stream.read(&mut piece)) {
         bytes.extend_from_slice(&piece[..n]);
@@ -143,7 +143,7 @@ pub fn message(answer: Answer, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A channel of doubles that may be read and written.
+/// A channel of doubles with read and write access.
 pub fn created(cid: Cid, count: u32) -> Vec<u8> {
     let rights = Answer::AccessRights { cid, rights: Rights { read: true, write: true } };
     [message(rights, &[]), message(Answer::CreateChan { dbr: DbrType(6), count, cid, sid: Sid(1) }, &[])].concat()

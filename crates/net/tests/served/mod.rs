@@ -1,4 +1,4 @@
-//! A server of cells on loopback, for the tests of both ends; each test uses a part of it.
+//! A server of cells on loopback, for the tests of client and server; each test uses a part of it.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +9,7 @@ use fodo_net::{
     ServerConfig, Severity, Source, Value,
 };
 
-/// A PV whose value is what was last put.
+/// A PV whose value is the last one put.
 pub struct Cell {
     pub facts: PvFacts,
     pub value: Mutex<Value>,

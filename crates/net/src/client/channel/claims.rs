@@ -1,4 +1,4 @@
-//! What claims of servers do to a channel.
+//! Handling of claims: what a channel does when a server claims its name.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::limit;
 use crate::sync::lock;
 
 impl ChannelCore {
-    /// A server has claimed the names of channels that share their circuits, this one among them.
+    /// A server has claimed the names of several channels that share a circuit, including this one.
     pub(in crate::client) fn claimed(&self, server: SocketAddr, all: &[(Arc<ChannelCore>, Claim)]) {
-        // There is none when the system gives no socket now.
+        // Opening a circuit fails if the system provides no socket now.
         let is_asked = self.context.circuit_to(server, self.priority).is_ok_and(|circuit| circuit.create(all));
         if !is_asked {
             all.iter().for_each(|(channel, _)| channel.search_again(server));
         }
     }
 
-    /// Whether it follows the claim of this server. If not, it is either found already or searched for again.
+    /// Whether the channel accepts the claim of this server. If not, it is already found, or the search continues.
     pub(in crate::client) fn follows(self: &Arc<Self>, server: SocketAddr) -> bool {
         let mut state = lock(&self.state);
         let State { phase, until_active, .. } = &mut *state;
@@ -45,7 +45,7 @@ impl ChannelCore {
         false
     }
 
-    /// This circuit asks for it now, unless it is not wanted any more, or there already.
+    /// Marks the channel as connecting on this circuit. Returns false if it was closed or already has a circuit.
     pub(in crate::client) fn connecting(&self, circuit: &Arc<Circuit>) -> bool {
         let mut state = lock(&self.state);
         let is_wanted = matches!(state.phase, Phase::Searching);
@@ -55,12 +55,12 @@ impl ChannelCore {
         is_wanted
     }
 
-    /// Whether its server has yet to confirm it.
+    /// Whether the server has not yet confirmed the channel.
     pub(in crate::client) fn is_connecting(&self) -> bool {
         matches!(lock(&self.state).phase, Phase::Connecting(_))
     }
 
-    /// Its server is silent since it was asked for it: another server may have the name as well.
+    /// The server has not answered the request to create the channel: another server may have the name as well.
     pub(in crate::client) fn create_unanswered(self: &Arc<Self>) {
         let mut state = lock(&self.state);
         let is_new = matches!(state.phase, Phase::Connecting(_))
@@ -71,7 +71,7 @@ impl ChannelCore {
         }
     }
 
-    /// A server has claimed the name that is another's already; the user is told once.
+    /// A second server has claimed a name that is already in use; reports it to the user once.
     pub(in crate::client) fn claimed_too(&self, ignored: SocketAddr) {
         let mut state = lock(&self.state);
         let (Phase::Connecting(circuit) | Phase::Active(circuit, ..)) = &state.phase else { return };
@@ -83,7 +83,7 @@ impl ChannelCore {
         }
     }
 
-    /// There is no circuit to the server that has claimed it.
+    /// The circuit to the server that claimed the name cannot be opened.
     fn search_again(self: &Arc<Self>, server: SocketAddr) {
         let mut state = lock(&self.state);
         if matches!(state.phase, Phase::Searching) {

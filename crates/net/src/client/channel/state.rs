@@ -1,4 +1,4 @@
-//! How a channel stands, behind its lock.
+//! The state of a channel, guarded by its lock.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use super::super::operation::{OperationCore, Outcome, Task};
 use super::super::{Error, Facts, Refusal};
 use crate::limit;
 
-/// What the lock of a channel guards.
+/// The data that a channel's lock guards.
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) rights: Rights,
-    /// The user knows that two servers have the name.
+    /// The user was notified that two servers have the name.
     pub(super) is_double_told: bool,
     pub(super) monitors: Vec<Arc<MonitorCore>>,
-    /// Mostly nothing while it is active.
+    /// Usually `None` while the channel is active.
     pub(super) until_active: Option<Box<UntilActive>>,
 }
 
-/// What a channel may have beside its phase while it is not active.
+/// Data that a channel needs only while it is not active.
 #[derive(Default)]
 pub(super) struct UntilActive {
-    /// Operations that wait for it.
+    /// Operations that wait until the channel is active.
     pub(super) waiting: Vec<(Arc<OperationCore>, Task)>,
-    /// What went wrong last, for the text of a time-out.
+    /// The last failure, for the text of a timeout.
     pub(super) trouble: Option<Trouble>,
-    /// Claims in a row that did not make it active; each doubles the pause before the next search.
+    /// Consecutive claims that did not make it active; each doubles the pause before the next search.
     n_failures: u32,
-    /// The server of the last of them: its next claim is passed over, so that another server has time for its own.
+    /// The server of the last failure. Its next claim is skipped, so that another server has time to claim the name.
     avoided: Option<SocketAddr>,
-    /// Its circuit is silent, so its name is searched for as well.
+    /// The circuit is silent, so the name is searched for as well.
     pub(in super::super) is_sought: bool,
 }
 
@@ -43,21 +43,21 @@ pub(super) enum Phase {
     Searching,
     Connecting(Arc<Circuit>),
     Active(Arc<Circuit>, Place, Responsive),
-    /// The last handle is gone, or the context was closed.
+    /// The last handle was dropped, or the context was closed.
     Closed,
 }
 
-/// Whether the server of an active channel is heard.
+/// Whether the server of an active channel responds.
 pub(super) type Responsive = bool;
 
 /// Why a claim did not make a channel active.
 #[derive(Clone, Debug)]
 pub(in crate::client) enum Trouble {
-    /// The server did not answer.
+    /// The server did not reply.
     Claimed(SocketAddr),
-    /// It closed the connection.
+    /// The server closed the connection.
     Dropped(SocketAddr),
-    /// It refused.
+    /// The server refused.
     Refused(SocketAddr, Refusal),
 }
 
@@ -68,7 +68,7 @@ impl Trouble {
         }
     }
 
-    /// The error of an operation that has waited for so long.
+    /// The error of an operation that has waited for `after`.
     pub(super) fn error(&self, pv: String, after: Duration) -> Error {
         match self.clone() {
             Trouble::Claimed(server) => Error::NoAnswer { pv, server, after },
@@ -79,7 +79,7 @@ impl Trouble {
 }
 
 impl State {
-    /// Of a channel that has just been made.
+    /// The state of a new channel.
     pub(super) fn new() -> State {
         State {
             phase: Phase::Searching,
@@ -90,7 +90,7 @@ impl State {
         }
     }
 
-    /// Whether its rights are enough.
+    /// Whether the access rights permit the task.
     pub(super) fn allows(&self, task: &Task) -> bool {
         match task {
             Task::Connect => true,
@@ -108,7 +108,7 @@ impl State {
         Some(Error::Refused { pv: pv.to_owned(), server, refusal })
     }
 
-    /// How a task ends on an active channel without being asked of the server.
+    /// The result of a task that needs no request on an active channel: connecting, or one without access.
     pub(super) fn ended(&self, pv: &str, task: &Task) -> Option<Result<Outcome, Error>> {
         match task {
             Task::Connect => self.facts().map(Outcome::Connected).map(Ok),
@@ -116,7 +116,7 @@ impl State {
         }
     }
 
-    /// What the server says of it while it is active.
+    /// What the server has reported while the channel is active.
     pub(super) fn facts(&self) -> Option<Facts> {
         match &self.phase {
             Phase::Active(circuit, place, _) => Some(Facts {
@@ -136,7 +136,7 @@ impl State {
 }
 
 impl UntilActive {
-    /// Counts a claim that came to nothing; gives the pause before the next search. What a server has said is kept.
+    /// Counts a failed claim; returns the pause before the next search. A server's refusal is kept over other failures.
     pub(super) fn failed(&mut self, trouble: Trouble) -> Duration {
         self.avoided = Some(trouble.server());
         let is_said = |trouble: &Trouble| matches!(trouble, Trouble::Refused(..));
@@ -148,7 +148,7 @@ impl UntilActive {
         pause
     }
 
-    /// Whether a claim of this server is to be passed over; the one behind it is not.
+    /// Whether to skip a claim of this server; the claim after it is accepted.
     pub(super) fn avoids(&mut self, server: SocketAddr) -> bool {
         self.avoided.take_if(|avoided| *avoided == server).is_some()
     }

@@ -1,4 +1,4 @@
-//! Puts without an answer.
+//! Puts without a reply.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::client::operation::{Operation, Task};
 use crate::sync::lock;
 
 impl ChannelCore {
-    /// Writes without an answer, if it is active.
+    /// Writes without a reply, if the channel is active.
     fn write_now(&self, value: &Value, timeout: Duration) -> Option<Result<(), Error>> {
         let (circuit, place) = {
             let state = lock(&self.state);
@@ -25,8 +25,11 @@ impl ChannelCore {
 }
 
 impl Channel {
-    /// Writes without an answer; ends when the request was handed to the circuit. No round trip. One that closely follows
-    /// another may be sent together with those that follow it, a fifth of a millisecond later, or at the end of its context.
+    /// Writes `value` without waiting for a reply; returns when the request was passed to the circuit. No round trip.
+    ///
+    /// A put that closely follows another one may be sent together with later ones: a fifth of a millisecond later, or
+    /// when its context is closed. A refusal by the server is reported as
+    /// [`Notice::PutRefused`](super::super::Notice::PutRefused).
     pub fn put_unconfirmed(&self, value: impl Into<Value>, timeout: Duration) -> Result<(), Error> {
         let value = value.into();
         match self.core().write_now(&value, timeout) {
@@ -35,14 +38,14 @@ impl Channel {
         }
     }
 
-    /// Starts a put without an answer; it ends when the request was handed to the circuit, however much waits there
-    /// ([`Channel::unsent_bytes`]).
+    /// Starts a put without a reply. It ends when the request was passed to the circuit, regardless of how many bytes
+    /// wait there ([`Channel::unsent_bytes`]).
     pub fn start_put_unconfirmed(&self, value: impl Into<Value>) -> Operation<()> {
         self.start(Task::PutUnconfirmed(value.into()), false)
     }
 
-    /// Bytes of requests that wait in its circuit, since the server does not take them; 0 while it is not active. No
-    /// round trip.
+    /// Number of bytes of requests that wait in the channel's circuit because the server does not read them; 0 while
+    /// the channel is not active. No round trip.
     pub fn unsent_bytes(&self) -> usize {
         let circuit = match &lock(&self.core().state).phase {
             Phase::Active(circuit, ..) => circuit.clone(),

@@ -1,4 +1,4 @@
-//! What a server's answers do to operations, channels and monitors.
+//! Handling of a server's replies: their effect on operations, channels and monitors.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::super::operation::{Outcome, Waiter};
 use super::super::{Refusal, WrongReply};
 use super::{Circuit, InProgress, Place, Seat, State, Subscribed};
 
-/// What answers end and updates reach; all of a circuit's state but the machine that tells of them.
+/// The parts of a circuit's state that replies and updates need; everything except the machine that reports them.
 struct Answering<'a> {
     server: SocketAddr,
     operations: &'a mut Numbering<Ioid, InProgress>,
@@ -27,7 +27,7 @@ struct Answering<'a> {
     heard_ns: u64,
     called: &'a mut Vec<Arc<MonitorCore>>,
     woken: &'a mut Vec<Waiter>,
-    /// Events for which the machine itself is needed, and those behind them.
+    /// Events that need the machine itself, and all events after those.
     events: &'a mut Vec<Event>,
 }
 
@@ -60,14 +60,14 @@ impl State {
 }
 
 impl Circuit {
-    /// Takes bytes in and does what they say.
+    /// Decodes received bytes and handles their messages.
     pub(super) fn hear(self: &Arc<Self>, state: &mut State, bytes: &[u8], now: Now) {
         let (machine, mut answering) = state.answering(self.server);
         machine.received(bytes, now, &mut answering);
         self.dispatch(state);
     }
 
-    /// Does what the machine has told.
+    /// Handles the queued events of the machine.
     pub(super) fn dispatch(self: &Arc<Self>, state: &mut State) {
         let mut events = std::mem::take(&mut state.events);
         for event in events.drain(..) {
@@ -90,7 +90,7 @@ impl Circuit {
                 Event::Complaint { about, status, text } => {
                     self.complained(state, about, Refusal::Status { status, text });
                 }
-                // Nothing is asked for on circuits of channels.
+                // Circuits with channels send no searches.
                 Event::Claimed { .. } => {}
                 Event::CreateUnanswered => state.channels.values().for_each(ChannelCore::create_unanswered),
                 Event::Unresponsive => self.unresponsive(state),
@@ -101,7 +101,7 @@ impl Circuit {
                 Event::Closed(_) => self.close(state, None),
             }
         }
-        // With its memory.
+        // Keeps its allocation.
         state.events = events;
         MonitorCore::call(&mut state.called);
     }
@@ -117,7 +117,7 @@ impl Circuit {
         let place = Place { sid, kind, count };
         let activated = channel.activated(self, place, &mut state.afterwards);
         let Some(Activated { operations, monitors }) = activated else {
-            // Its last handle is gone.
+            // Its last handle was dropped.
             state.channels.remove(cid);
             state.machine.clear(cid, sid);
             return self.close_if_unused(state);
@@ -131,13 +131,13 @@ impl Circuit {
         }
     }
 
-    /// The server does not serve this channel, or no longer.
+    /// The server does not serve this channel, or has deleted it.
     fn gone(&self, state: &mut State, cid: Cid) {
         self.lose(state, cid, Trouble::Refused(self.server, Refusal::Channel));
         self.close_if_unused(state);
     }
 
-    /// Ends what a channel has here; its name is searched for again.
+    /// Ends a channel's operations and subscriptions here; the search for its name starts again.
     pub(super) fn lose(&self, state: &mut State, cid: Cid, trouble: Trouble) {
         let Some(channel) = state.channels.remove(cid) else { return };
         for subscription in channel.seats().iter().flat_map(Seat::subscriptions) {
@@ -148,7 +148,7 @@ impl Circuit {
         channel.lost(trouble, &mut state.afterwards);
     }
 
-    /// The server is silent. Its active channels are kept, the others have waited long enough for it.
+    /// The server is silent. Active channels are kept; the others have waited long enough.
     fn unresponsive(&self, state: &mut State) {
         let State { channels, afterwards, .. } = &mut *state;
         channels.values().for_each(|channel| channel.set_responsive(false, afterwards));
@@ -158,7 +158,7 @@ impl Circuit {
             self.lose(state, cid, Trouble::Claimed(self.server));
         }
         if state.channels.is_empty() {
-            // Not by `close_if_unused`: a server that is silent may never take what waits to be sent.
+            // Not `close_if_unused`: a silent server may never accept the pending bytes.
             self.close(state, None);
         }
     }
@@ -191,7 +191,7 @@ impl Circuit {
 }
 
 impl Answering<'_> {
-    /// An answer to a get, or the first of the two to one that wants everything.
+    /// Handles the reply to a get, or the first of two replies for [`super::super::Detail::Full`].
     #[inline]
     fn read_done(&mut self, ioid: Ioid, dbr: DbrType, result: Result<Reading, Eca>) {
         if let Some(batch) = batch_of(self.batches, ioid) {
@@ -206,7 +206,7 @@ impl Answering<'_> {
                 let ended = got(expected, meta, dbr, result);
                 self.ended(ioid, ended);
             }
-            // A put waits for another reply.
+            // A put expects another reply.
             Some(InProgress::Operation { expected: None, .. }) | None => {}
         }
     }
@@ -228,7 +228,7 @@ impl Answering<'_> {
         }
     }
 
-    /// An operation ends, if it waits for such a reply.
+    /// Ends an operation if it waits for such a reply.
     fn end(&mut self, ioid: Ioid, reply: Reply) {
         if let Some(batch) = batch_of(self.batches, ioid) {
             self.woken.extend(batch.end(ioid, reply).map(Waiter::Thread));
@@ -249,7 +249,7 @@ impl Answering<'_> {
         }
     }
 
-    /// An update of a subscription that may have ended meanwhile, or why there is none.
+    /// Handles an update, or an error, of a subscription that may have ended meanwhile.
     #[inline]
     fn update(&mut self, subscription: SubscriptionId, dbr: DbrType, result: Result<Reading, Eca>) {
         let waiter = match self.subscriptions.get(subscription) {
@@ -275,7 +275,7 @@ impl Answering<'_> {
     }
 }
 
-/// The batch that a number belongs to.
+/// The batch that contains this number.
 #[inline]
 fn batch_of(batches: &mut [Batch], ioid: Ioid) -> Option<&mut Batch> {
     batches.iter_mut().find(|batch| batch.numbers().contains(&ioid.0))

@@ -1,4 +1,4 @@
-//! Driving a circuit: a blocking caller, or the reactor's turn; see the head of `circuit`.
+//! Driving a circuit, by a blocking caller or by the reactor's turn; see the module comment of `circuit`.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -17,7 +17,7 @@ use crate::sync::lock;
 use crate::{clock, limit};
 
 impl Circuit {
-    /// Blocks until `is_done` or the moment comes, reading the circuit if nobody else does.
+    /// Blocks until `is_done` or the deadline; reads the circuit if no other thread does.
     pub(in crate::client) fn drive(self: &Arc<Self>, deadline: Instant, is_done: &dyn Fn() -> bool) {
         let mut state = lock(&self.state);
         loop {
@@ -40,7 +40,7 @@ impl Circuit {
         self.release(state);
     }
 
-    /// Parks until the reader has ended our operation or leaves the role to us.
+    /// Parks until the reader has ended this caller's operation or passes the role on.
     fn wait_for_the_reader<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -58,7 +58,7 @@ impl Circuit {
         state
     }
 
-    /// Reads as the circuit's one reader until `is_done`, the deadline, or the end of the circuit.
+    /// Reads as the circuit's only reader until `is_done`, the deadline, or the end of the circuit.
     fn read_until<'a>(
         self: &'a Arc<Self>,
         mut state: MutexGuard<'a, State>,
@@ -89,21 +89,21 @@ impl Circuit {
         }
     }
 
-    /// Has the reactor try again what the socket does not take now, when no reader here will.
+    /// Has the reactor send what the socket does not accept now, in case no reader here does.
     pub(super) fn tell_unsent(&self, state: &mut State) {
         if state.phase == Phase::Open && !state.machine.ready().is_empty() {
             self.tell_flush(state);
         }
     }
 
-    /// Waits until the socket takes bytes.
+    /// Waits until the socket accepts bytes.
     pub(super) fn wait_writable(&self, patience: Duration) {
         let mut descriptors = [PollFd::new(&self.stream, PollFlags::OUT)];
-        // Ready, late or interrupted: the caller looks again.
+        // Ready, timed out or interrupted: the caller checks again.
         let _ = rustix::event::poll(&mut descriptors, Some(&timespec(patience)));
     }
 
-    /// Waits for the socket; true when there may be something to read.
+    /// Waits for the socket; returns true if there may be something to read.
     fn poll(&self, wants_to_write: bool, patience: Duration) -> bool {
         let mut flags = PollFlags::IN;
         if wants_to_write {
@@ -124,7 +124,7 @@ impl Circuit {
         }
     }
 
-    /// The last step of every blocking call: hands the role on, or lets the circuit rest.
+    /// The last step of every blocking call: passes the role on, or lets the circuit rest.
     fn leave(&self, state: &mut State) {
         if let Some(successor) = state.role.successor() {
             successor.unpark();
@@ -139,7 +139,7 @@ impl Circuit {
         }
     }
 
-    /// Registers the socket with the reactor, which is told at once what is already there.
+    /// Registers the socket with the reactor, which is notified at once of data that is already there.
     fn attach(&self, state: &mut State) {
         match state.token.map(|token| self.register(token)) {
             Some(Ok(())) => state.role.attached(),
@@ -154,7 +154,7 @@ impl Circuit {
     }
 
     pub(super) fn deregister(&self) {
-        // It is registered; should the system think otherwise, nothing is left to undo.
+        // The socket is registered; if the system disagrees, there is nothing left to undo.
         let _ = self.reactor.registry().deregister(&mut SourceFd(&self.stream.as_raw_fd()));
     }
 }
@@ -188,7 +188,7 @@ impl Circuit {
         match state.role.reader() {
             Reader::Caller => {
                 state.lease_is_timed = false;
-                // The reader does not know that there is more to write, so it is tried again here.
+                // The reader does not know that there is more to write, so the reactor tries again.
                 return match state.machine.ready().is_empty() {
                     true => Turn::Ready,
                     false => Turn::By(now.monotonic + limit::LEASE),

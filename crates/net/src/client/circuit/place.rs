@@ -1,4 +1,4 @@
-//! Where a channel is, and the types that its requests travel with.
+//! The server's identity of a channel, and the DBR types used in its requests.
 
 use fodo_ca::Sid;
 use fodo_ca::dbr::{self, DbrType, Level};
@@ -7,7 +7,7 @@ use fodo_data::{Array, Kind, Scalar, Text, Value};
 use super::super::{Detail, Request, WrongReply};
 use crate::limit;
 
-/// Where an active channel is, and what its elements are.
+/// The server's number, the element type and the element count of an active channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) struct Place {
     pub(in crate::client) sid: Sid,
@@ -15,18 +15,19 @@ pub(in crate::client) struct Place {
     pub(in crate::client) count: u32,
 }
 
-/// What the reply to a get, or an update, has to be.
+/// What the reply to a get, or an update, must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) struct Expected {
     pub(super) dbr: DbrType,
     /// 0: any number of elements.
     pub(super) count_max: u32,
-    /// Whether the channel has many elements. Such a channel always gives arrays, whatever came this time.
+    /// Whether the channel has several elements. Its values are always arrays, even when one element was received.
     is_array: bool,
 }
 
 impl Expected {
-    /// Makes the value an array where the channel has many elements. Fails when it is not what was requested.
+    /// Checks a value, and converts it to an array if the channel has several elements. Fails if it is not what was
+    /// requested.
     ///
     /// An array may be shorter than requested: rsrv pads it, caproto does not.
     #[inline(always)]
@@ -37,7 +38,7 @@ impl Expected {
         }
     }
 
-    /// What is not a scalar as requested.
+    /// Checks everything except a scalar as requested.
     #[inline(never)]
     fn check_further(&self, dbr: DbrType, value: &mut Value) -> Result<(), WrongReply> {
         if dbr != self.dbr {
@@ -57,14 +58,14 @@ impl Expected {
 }
 
 impl Place {
-    /// What the reply to a request is expected to be.
+    /// The expected reply to a request.
     #[inline]
     pub(in crate::client) fn expected(&self, request: &Request) -> Expected {
         let (dbr, count_max) = self.asked(request);
         Expected { dbr, count_max, is_array: self.count != 1 }
     }
 
-    /// The type and count that a request travels with.
+    /// The DBR type and count of a request.
     #[inline]
     pub(super) fn asked(&self, request: &Request) -> (DbrType, u32) {
         let kind = request.kind.unwrap_or(self.kind);
@@ -84,9 +85,11 @@ impl Place {
         (DbrType::of(kind, level), count)
     }
 
-    /// The type that a value is put with. A text that is too long for a string is one of characters where the channel has
-    /// them; a shorter one is a string, which the server reads as a number there, as it always did. Fails, with the
-    /// reason, for a text that would have to be cut.
+    /// The DBR type with which a value is put.
+    ///
+    /// A text that is too long for a string is sent as characters if the channel has them. A shorter text is sent as a
+    /// string, which the server converts to characters there. Fails, with the reason, for a text that would be
+    /// truncated.
     pub(super) fn put_type(&self, value: &Value) -> Result<DbrType, String> {
         let n_bytes = match value {
             Value::Scalar(Scalar::Text(text)) => text.len(),
@@ -97,14 +100,14 @@ impl Place {
             0..=limit::STRING_BYTES => Ok(dbr::put_type(value)),
             _ if self.kind == Kind::U8 && self.count > 1 => Ok(DbrType::of(Kind::U8, Level::Plain)),
             _ => Err(format!(
-                "a string of {n_bytes} bytes, where a string has at most {}: put to the field as characters, its name with a $ \
-                 behind",
+                "the string has {n_bytes} bytes, but the type allows at most {}; append $ to the field name to \
+                 write it as characters",
                 limit::STRING_BYTES
             )),
         }
     }
 
-    /// The type that has what [`Detail::Full`] wants beside alarm and time stamp, with the first element.
+    /// The type that contains what [`Detail::Full`] adds to alarm and time stamp; requested with one element.
     pub(super) fn description(&self, request: &Request) -> Option<DbrType> {
         let kind = request.kind.unwrap_or(self.kind);
         (request.detail == Detail::Full).then(|| DbrType::of(kind, Level::Control))

@@ -1,4 +1,4 @@
-//! What operations ask of a server.
+//! Requests of operations to a server.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,16 +16,17 @@ use super::{Circuit, Expected, InProgress, Phase, Place, State};
 use crate::limit;
 use crate::sync::lock;
 
-/// The numbers of operations that stand alone are below these, so neither has to look for the other's.
+/// The numbers of batched operations. Those of individual operations are smaller, so the two sets never overlap.
 pub(super) const BATCH_NUMBERS: Range<u32> = 1 << SINGLE_NUMBER_BITS..u32::MAX;
 
-/// What the numbers of single operations have room in.
+/// Number of bits in the numbers of individual operations.
 pub(super) const SINGLE_NUMBER_BITS: u32 = 31;
 
 impl Circuit {
-    /// Issues an operation on an active channel. `is_driven`: the caller will drive the circuit
-    /// itself at once; else it goes out with those that follow it, as in [`Circuit::write`], or when somebody waits
-    /// for one of them. False when the circuit is closed.
+    /// Issues an operation on an active channel. Returns false if the circuit is closed.
+    ///
+    /// `is_driven`: the caller drives the circuit itself at once. Otherwise the request is sent together with those
+    /// that follow it, as in [`Circuit::write`], or when a caller waits for one of them.
     pub(in crate::client) fn issue(
         self: &Arc<Self>,
         operation: &Arc<OperationCore>,
@@ -75,7 +76,7 @@ impl Circuit {
         state.afterwards.woken.push(operation.end(ended));
     }
 
-    /// Makes room for a batch of at most `n` operations; gives the number of the first.
+    /// Allocates a batch of at most `n` operations; returns the number of the first.
     pub(in crate::client) fn open_batch(&self, n: usize, end: &Arc<End>) -> Ioid {
         let mut state = lock(&self.state);
         let numbers = state.next_batch_numbers(n);
@@ -84,8 +85,8 @@ impl Circuit {
         first
     }
 
-    /// Asks for some of the `wanted` and sends that, so that the server has work meanwhile; false when none is left.
-    /// `asked` gets those that are under way, `elsewhere` is given the others.
+    /// Issues some of the `wanted` operations and sends them, so that the server can work meanwhile. Returns false when
+    /// none is left. Adds the indices of issued operations to `asked`, and calls `elsewhere` for the others.
     pub(in crate::client) fn ask_more<'a>(
         self: &Arc<Self>,
         first: Ioid,
@@ -129,7 +130,7 @@ impl Circuit {
         is_more
     }
 
-    /// What a batch gave; answers that are still to come find nobody.
+    /// The results of a batch; later replies are ignored.
     pub(in crate::client) fn take_batch(
         &self,
         first: Ioid,
@@ -141,11 +142,12 @@ impl Circuit {
         Batch::ended(batch)
     }
 
-    /// Writes without an answer on an active channel; `None` when it is not here any more, else why it cannot be written.
+    /// Writes without a reply on an active channel. Returns `None` if the channel is no longer on this circuit, and the
+    /// reason if the value cannot be written.
     ///
-    /// A first put goes out at once. Those that follow within [`limit::BURST`] go out together: when there are
-    /// [`limit::BURST_BYTES`] of them, with what is sent next for another reason, or by the reactor. Whoever writes
-    /// faster than the server reads waits here, not in memory.
+    /// The first put is sent at once. Puts that follow within [`limit::BURST`] are sent together: when they reach
+    /// [`limit::BURST_BYTES`], with the next request that is sent for another reason, or by the reactor. A caller that
+    /// writes faster than the server reads is blocked here, so that memory does not grow.
     pub(in crate::client) fn write(
         self: &Arc<Self>,
         channel: &ChannelCore,
@@ -160,7 +162,7 @@ impl Circuit {
         if let Err(reason) = state.write(place, value, None) {
             return Some(Err(reason));
         }
-        // With the reactor on its way there is no need to know what time it is.
+        // If the reactor is already scheduled, the time is not needed.
         let is_burst = state.flush_is_timed || state.is_burst();
         if is_burst && state.machine.pending_bytes() < limit::BURST_BYTES {
             self.flush_soon(&mut state);
@@ -181,7 +183,7 @@ impl Circuit {
         }
     }
 
-    /// Sends at once what was queued and has the answers read, or together with what follows something closely.
+    /// Sends the queued requests at once and has the replies read. In a burst, sends them with those that follow.
     pub(super) fn flush_with_others(&self, state: &mut State) {
         match state.role.reader() {
             Reader::Resting(_) => self.tell_flush(state),
@@ -193,7 +195,7 @@ impl Circuit {
         }
     }
 
-    /// Has the reactor send in a moment what nobody has sent before, and sends now what is much already.
+    /// Has the reactor send the queued bytes in a moment, unless they are sent before; sends at once if there are many.
     pub(super) fn flush_soon(&self, state: &mut State) {
         if state.machine.pending_bytes() >= limit::BURST_BYTES {
             self.flush(state);
@@ -207,7 +209,7 @@ impl Circuit {
         }
     }
 
-    /// Somebody waits for an operation who does not drive the circuit: the reactor is to do so.
+    /// A caller waits for an operation without driving the circuit, so the reactor must drive it.
     pub(in crate::client) fn attend(&self) {
         let mut state = lock(&self.state);
         if matches!(state.role.reader(), Reader::Resting(_)) || !state.machine.ready().is_empty() {
@@ -217,7 +219,7 @@ impl Circuit {
 }
 
 impl State {
-    /// Whether something that waits for nobody was sent just before; what follows it closely is sent together.
+    /// Whether a request without a waiting caller was sent just before; requests that follow closely are sent together.
     fn is_burst(&mut self) -> bool {
         let now = Instant::now();
         let is_burst = self.burst_since.is_some_and(|since| now < since + limit::BURST);
@@ -227,14 +229,14 @@ impl State {
         is_burst
     }
 
-    /// Queues a request; fails with the reason. `expected`: the reply to a get.
+    /// Queues a request; fails with the reason. `expected`: the expected reply to a get.
     #[inline(always)]
     fn request(&mut self, ioid: Ioid, task: &Task, place: Place, expected: Option<Expected>) -> Result<(), String> {
         match task {
             Task::Connect => Ok(()),
             Task::Get(request) => {
                 if let Some(dbr) = place.description(request) {
-                    // The answers come in the order of the requests.
+                    // Requested before the value: replies are in the order of the requests.
                     let description = self.operations.insert(InProgress::Description(ioid, dbr));
                     self.machine.read(place.sid, dbr, 1, description);
                 }
@@ -248,7 +250,7 @@ impl State {
         }
     }
 
-    /// Numbers that no batch in progress has.
+    /// Returns numbers that no batch in progress uses.
     pub(super) fn next_batch_numbers(&mut self, n: usize) -> Range<u32> {
         let n = u32::try_from(n).unwrap_or(u32::MAX).min(BATCH_NUMBERS.end - BATCH_NUMBERS.start);
         loop {
@@ -266,7 +268,7 @@ impl State {
         }
     }
 
-    /// Writes, with completion when there is a number for it; fails with the reason.
+    /// Writes a value; with completion if `ioid` is given. Fails with the reason.
     fn write(&mut self, place: Place, value: &Value, ioid: Option<Ioid>) -> Result<(), String> {
         let dbr = place.put_type(value)?;
         let characters = match value {
@@ -279,7 +281,7 @@ impl State {
     }
 }
 
-/// The bytes of a text as characters, with the NUL that ends a long string.
+/// The bytes of a text as characters, with the terminating NUL of a long string.
 fn long_string(text: &Text) -> Value {
     Value::Array(Array::U8(Arc::new(text.as_bytes().iter().copied().chain([0]).collect())))
 }

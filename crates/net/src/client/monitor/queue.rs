@@ -1,4 +1,4 @@
-//! The events of a monitor that wait.
+//! The event queue of a monitor.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,21 @@ use fodo_data::{Reading, Value};
 use super::{MonitorEvent, MonitorOptions, WhenFull};
 use crate::limit;
 
-/// Events in their order, updates among them within the bounds of the options.
+/// Events in order; the options bound the number of updates.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// The one that is next. Mostly none waits behind it, and then the queue needs no memory of its own.
+    /// The next event. Usually no other is queued, and then the queue allocates no memory.
     first: Option<Queued>,
     rest: VecDeque<Queued>,
     n_updates: usize,
-    /// Bytes of their arrays; what else waits is small.
+    /// Bytes of the queued arrays; other events are small.
     value_bytes: usize,
 }
 
-/// An event that waits.
+/// A queued event.
 struct Queued {
     event: MonitorEvent,
-    /// Updates that it has replaced, and that are to be told before it.
+    /// Number of updates merged into this one; reported before it.
     n_merged: u64,
 }
 
@@ -47,7 +47,7 @@ impl Queue {
         self.first.is_none()
     }
 
-    /// Takes an event in; gives how many updates were given up for it.
+    /// Adds an event; returns how many updates were merged or dropped for it.
     #[inline]
     pub(super) fn enter(&mut self, event: MonitorEvent, options: &MonitorOptions) -> u64 {
         if self.first.is_some() {
@@ -68,7 +68,7 @@ impl Queue {
         } else if self.len() - self.n_updates >= limit::CONNECTION_EVENTS
             && let Some(oldest) = self.first_of(false)
         {
-            // The newest says how things stand.
+            // The newest events show the current state, so the oldest is dropped.
             self.remove(oldest);
         }
         self.count(&new);
@@ -84,7 +84,7 @@ impl Queue {
         self.value_bytes += new.bytes();
     }
 
-    /// The next event for the user: of an update that has replaced others, first that it has.
+    /// Removes the next event. An update into which others were merged is preceded by [`MonitorEvent::Merged`].
     #[inline]
     pub(super) fn leave(&mut self) -> Option<MonitorEvent> {
         let first = self.first.as_mut()?;
@@ -97,7 +97,7 @@ impl Queue {
         if self.rest.capacity() > 0 {
             self.first = self.rest.pop_front();
             if self.rest.is_empty() && !first.is_update() {
-                // The first update comes while Connected waits. With most monitors two wait never again.
+                // The first update is queued behind Connected. With most monitors two events never wait together again.
                 self.rest = VecDeque::new();
             }
         }
@@ -110,7 +110,7 @@ impl Queue {
             || (holds_values && self.value_bytes + new_bytes > limit::MONITOR_QUEUE_BYTES)
     }
 
-    /// Gives up one update for `new`; false when there is none.
+    /// Drops or merges one update for `new`; returns false if none is queued.
     fn give_up(&mut self, new: &mut Queued, when_full: WhenFull) -> bool {
         let index = match when_full {
             WhenFull::ReplaceLast => {
@@ -121,7 +121,7 @@ impl Queue {
         let Some(index) = index else { return false };
         let Some(given_up) = self.remove(index) else { return false };
         let n_merged = given_up.n_merged + 1;
-        // The next update tells of it.
+        // The next update reports it.
         match self.first.iter_mut().chain(&mut self.rest).skip(index).find(|queued| queued.is_update()) {
             Some(next) => next.n_merged += n_merged,
             None => new.n_merged += n_merged,
@@ -129,7 +129,7 @@ impl Queue {
         true
     }
 
-    /// The first event that is an update, or that is none.
+    /// The index of the first event that is an update, or that is not an update.
     fn first_of(&self, is_update: bool) -> Option<usize> {
         self.first.iter().chain(&self.rest).position(|queued| queued.is_update() == is_update)
     }
@@ -162,7 +162,7 @@ mod tests {
         MonitorEvent::Update(Reading::bare(Value::from(number)))
     }
 
-    /// An update of so many bytes, told from others by its length.
+    /// An update of this many bytes, recognized by its length.
     fn image(n_bytes: usize) -> MonitorEvent {
         MonitorEvent::Update(Reading::bare(Value::Array(Array::U8(vec![0; n_bytes].into()))))
     }
@@ -171,7 +171,7 @@ mod tests {
         MonitorOptions { queue_max, when_full, ..MonitorOptions::default() }
     }
 
-    /// What the user is given until nothing waits, in few letters.
+    /// The events that the user receives until the queue is empty, as short text.
     fn taken(queue: &mut Queue) -> Vec<String> {
         std::iter::from_fn(|| queue.leave())
             .map(|event| match event {

@@ -1,4 +1,4 @@
-//! Puts of one client, and their ends.
+//! Puts of one client and their completion.
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
@@ -11,7 +11,7 @@ use crate::limit;
 use crate::log::Level;
 use crate::server::{Completion, PutRefusal, Pv};
 
-/// A put whose processing goes on.
+/// A put that is being processed.
 pub(super) struct Put {
     pub(super) sid: Sid,
     dbr: DbrType,
@@ -59,11 +59,11 @@ impl Circuit {
         }
     }
 
-    /// Forgets the puts of a channel, or all.
+    /// Drops the puts of a channel, or all puts.
     pub(super) fn give_up_puts(&mut self, of: Option<Sid>) {
         let ended = self.puts.extract_if(|_, put| of.is_none_or(|sid| put.sid == sid));
         let mut ended: Vec<(u64, Put)> = ended.collect();
-        // The first that waits is found first.
+        // In order, so that the source finds the one that waits first at once.
         ended.sort_unstable_by_key(|(number, _)| *number);
         for (number, put) in ended {
             self.puts_bytes -= put.value_bytes;
@@ -73,10 +73,10 @@ impl Circuit {
         }
     }
 
-    /// Reports a put that was refused, whatever its value.
+    /// Logs a put that was refused regardless of its value.
     pub(super) fn drained(&self, why: Drained, now: Now) {
         let (level, what) = match why {
-            Drained::NoAccess => (Level::Debug, "a put is refused, since its client may not write"),
+            Drained::NoAccess => (Level::Debug, "a put is refused, because the client has no write access"),
             Drained::NoRoom => {
                 self.share.refused();
                 (Level::Warning, "a put is refused, because the clients of its host use too much memory")
@@ -86,7 +86,7 @@ impl Circuit {
     }
 }
 
-/// The memory of the value in a request that waits for its turn.
+/// Memory of the value in a queued request.
 pub(super) fn value_bytes(event: &Event) -> usize {
     match event {
         Event::Write { value, .. } => value.n_bytes(),
@@ -94,7 +94,7 @@ pub(super) fn value_bytes(event: &Event) -> usize {
     }
 }
 
-/// What a client is told of a put that was refused.
+/// The status that is sent to the client of a refused put.
 fn status(refusal: &PutRefusal) -> Eca {
     match refusal {
         PutRefusal::ReadOnly => Eca::NOWTACCESS,

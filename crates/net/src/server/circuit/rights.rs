@@ -1,7 +1,8 @@
-//! Rights that change while their client is connected.
+//! Access rights that change while the client is connected.
 //!
-//! rsrv tells of them, and then sends each subscription to what may not be read any more one update with ECA_NORDACCESS; when it
-//! may be read again, the present value. Meanwhile such subscriptions are apart from the others, so that those cost nothing more.
+//! rsrv reports the change. It then sends one update with ECA_NORDACCESS to each subscription that may no longer be
+//! read, and the current value once it may be read again. Such subscriptions are kept apart from the others, so that
+//! the others incur no extra cost.
 
 use fodo_ca::dbr::DbrType;
 use fodo_ca::eca::Eca;
@@ -11,20 +12,20 @@ use fodo_data::EventMask;
 use super::{Channel, Circuit};
 use crate::limit;
 
-/// How far a circuit has looked, since it was told that its rights may be others now.
+/// Progress of checking access rights after they may have changed; the comment of each says what it waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Checking {
-    /// Nothing is awaited: the rights are known.
+    /// For nothing: the rights are known.
     Done,
-    /// A turn, to look at the channels from this one on.
+    /// For a turn, to check the channels from this index on.
     Channels(usize),
-    /// The answers to what was asked before.
+    /// For the replies to earlier requests.
     Answers,
-    /// A turn, or room to tell these subscriptions; the last is next.
+    /// For a turn, or free buffer space, to notify these subscriptions; the last one is next.
     Subscriptions(Vec<SubscriptionId>),
 }
 
-/// A subscription to what may not be read now.
+/// A subscription that may not be read now.
 pub(super) struct Denied {
     pub(super) sid: Sid,
     pub(super) dbr: DbrType,
@@ -33,17 +34,17 @@ pub(super) struct Denied {
 }
 
 impl Circuit {
-    /// The rights may be others now: they are looked at in this circuit's next turns, before anything is answered.
+    /// Access rights may have changed: the next turns of this circuit check them before any request is answered.
     pub(in super::super) fn check_rights(&mut self) {
         self.checking = Checking::Channels(0);
     }
 
-    /// Whether the rights of the channels are known, as requests need it.
+    /// Whether the rights of the channels are known, as requests require.
     pub(super) fn knows_rights(&self) -> bool {
         !matches!(self.checking, Checking::Channels(_))
     }
 
-    /// Looks at channels and tells what changed, as many as a turn may; there is none before there is room for answers.
+    /// Checks channels and reports changes, as many per turn as allowed; none while the reply buffer is full.
     pub(super) fn check_channels(&mut self) {
         let Checking::Channels(first) = self.checking else { return };
         let end = self.channels.len().min(first + limit::CHECKS);
@@ -59,7 +60,7 @@ impl Circuit {
         self.checking = if end == self.channels.len() { Checking::Answers } else { Checking::Channels(end) };
     }
 
-    /// Ends and revives subscriptions, once all that was asked before is answered.
+    /// Denies and restores subscriptions, once all earlier requests are answered.
     pub(super) fn check_subscriptions(&mut self) {
         if self.checking == Checking::Answers && self.asked.is_empty() {
             self.checking = Checking::Subscriptions(self.turned());
@@ -80,7 +81,7 @@ impl Circuit {
         }
     }
 
-    /// The subscriptions that are not among those where they belong now; the newest first.
+    /// The subscriptions whose read access has changed; the newest first.
     fn turned(&self) -> Vec<SubscriptionId> {
         let may_read = |sid: Sid| self.channel(sid).is_some_and(|channel| channel.allowed.read);
         let denied =
@@ -91,7 +92,7 @@ impl Circuit {
         turned
     }
 
-    /// A subscription that went well goes on as one that is denied. What it has not had is not sent.
+    /// Turns a running subscription into a denied one. Its unsent updates are dropped.
     fn take_away(&mut self, id: SubscriptionId) {
         let Some(&(watch, slot)) = self.places.get(&id) else { return };
         let subscription = &self.watches[watch].subscriptions[slot];
@@ -101,23 +102,23 @@ impl Circuit {
         self.deny(id, Denied { sid, dbr, count, mask });
     }
 
-    /// Keeps a subscription apart, and says so.
+    /// Stores a denied subscription and notifies the client.
     pub(super) fn deny(&mut self, id: SubscriptionId, denied: Denied) {
-        // A status has nothing to convert, so this cannot fail.
+        // An update with a status converts no value, so it cannot fail.
         let _ = self.machine.update(denied.sid, denied.dbr, denied.count, id, Err(Eca::NORDACCESS));
         self.denied.insert(id, denied);
     }
 
-    /// The subscription with that number is not kept apart any more.
+    /// Removes a subscription from the denied ones.
     pub(super) fn forget_denied(&mut self, id: SubscriptionId) {
-        // Mostly there is none, and a look for a number takes its time.
+        // Usually empty; skip the hash lookup.
         if !self.denied.is_empty() {
             self.denied.remove(&id);
         }
     }
 }
 
-/// The rights that a client is told: those that it has, less what nobody may do.
+/// The rights that are reported to a client: its own, without writing if no client may write the PV.
 pub(super) fn told(is_read_only: bool, allowed: Rights) -> Rights {
     Rights { write: allowed.write && !is_read_only, ..allowed }
 }

@@ -1,4 +1,4 @@
-//! A circuit's subscriptions on one PV, and how they get its posts.
+//! A circuit's subscriptions to one PV, and how they receive its posts.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use slab::Slab;
 use crate::server::posts::Listener;
 use crate::server::{Pv, PvFacts, UpdateCounts};
 
-/// One PV that this circuit has subscriptions on.
+/// One PV to which this circuit has subscriptions.
 pub(super) struct Watch {
     pub(super) pv: Arc<dyn Pv>,
     pub(super) listener: Arc<Listener>,
-    /// Tells it from others that have its index before or after it.
+    /// Distinguishes it from earlier and later watches with the same index.
     pub(super) number: u64,
     pub(super) is_unsent: bool,
     pub(super) subscriptions: Slab<Subscription>,
-    /// How many slots these ever took.
+    /// The largest number of slots used so far.
     pub(super) n_slots: usize,
-    /// The slot whose turn is first.
+    /// The slot that is served first.
     pub(super) first_slot: usize,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Subscription {
     pub(super) cursor: Cursor,
 }
 
-/// Sends what a watch's subscriptions have not had; false when the circuit has enough for now.
+/// Sends pending updates to a watch's subscriptions; returns false if the circuit's buffer is full.
 pub(super) fn send_watch(
     watch: &mut Watch,
     machine: &mut Machine,
@@ -45,7 +45,7 @@ pub(super) fn send_watch(
     watch.listener.looks();
     let Watch { pv, subscriptions, n_slots, first_slot, .. } = watch;
     let any = |wants: &dyn Fn(DbrType) -> bool| subscriptions.iter().any(|(_, subscription)| wants(subscription.dbr));
-    // Asked for before the ring is held: a source may post while it holds what this needs.
+    // Queried before the ring is locked: a source may post while it holds a lock that this needs.
     let facts = any(&DbrType::may_need_meta).then(|| pv.facts());
     let extra = facts.filter(|facts| any(&|dbr| dbr.needs_meta(facts.kind))).map(|facts| Extra::new(&**pv, &facts));
     let filled_by = pv.posts().with_ring(|ring| {
@@ -71,13 +71,13 @@ pub(super) fn send_watch(
         })
     });
     if let Some(slot) = filled_by {
-        // Its fellows are first next time.
+        // The following subscriptions are served first next time.
         *first_slot = (slot + 1) % (*n_slots).max(1);
     }
     filled_by.is_none()
 }
 
-/// Sends an update; a value that cannot be converted to the type is reported as such.
+/// Sends an update; if the value cannot be converted to the type, reports that instead.
 #[inline(always)]
 pub(super) fn update(machine: &mut Machine, sid: Sid, dbr: DbrType, count: u32, id: SubscriptionId, reading: &Reading) {
     if machine.update(sid, dbr, count, id, Ok(reading)).is_err() {
@@ -86,11 +86,11 @@ pub(super) fn update(machine: &mut Machine, sid: Sid, dbr: DbrType, count: u32, 
 }
 
 fn refuse(machine: &mut Machine, sid: Sid, dbr: DbrType, count: u32, id: SubscriptionId) {
-    // A status has nothing to convert, so this cannot fail.
+    // An update with a status converts no value, so it cannot fail.
     let _ = machine.update(sid, dbr, count, id, Err(Eca::GETFAIL));
 }
 
-/// What some types carry beside value, alarm and time.
+/// What some types contain in addition to value, alarm and time stamp.
 pub(super) struct Extra {
     meta: Arc<Meta>,
     class_name: &'static str,
@@ -101,7 +101,7 @@ impl Extra {
         Extra { meta: pv.meta(), class_name: facts.class_name }
     }
 
-    /// Sends an update of a type that carries more than value, alarm and time.
+    /// Sends an update of a type that contains more than value, alarm and time stamp.
     pub(super) fn update(
         &self,
         machine: &mut Machine,
@@ -112,7 +112,7 @@ impl Extra {
         mut reading: Reading,
     ) {
         match dbr {
-            // rsrv accepts a subscription of a type that only puts have, and fails each of its updates.
+            // rsrv accepts a subscription with a type that only puts have, and fails each of its updates.
             DbrType::PUT_ACKT | DbrType::PUT_ACKS => return refuse(machine, sid, dbr, count, id),
             DbrType::CLASS_NAME => reading.value = Value::from(self.class_name),
             _ => reading.meta = Some(self.meta.clone()),
