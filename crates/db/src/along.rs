@@ -1,4 +1,4 @@
-//! Links with filters and links without a field, followed.
+//! Reading and writing through links of every kind: plain links, links with filters, JSON links, links to other IOCs.
 
 use fodo_data::{Kind, Scalar, Status, Value};
 
@@ -32,7 +32,7 @@ impl Turn<'_> {
         value.map(|value| value.first().ok_or(Broken)).transpose()
     }
 
-    /// The kind and the most elements of what a link leads to; `None` when it leads to nothing that can be read.
+    /// The kind and the maximum number of elements of a link's target; `None` if the link has no readable target.
     pub(crate) fn facts_along(&self, path: &Path) -> Option<(Kind, u32)> {
         let facts = match (path.special.as_deref(), path.target) {
             (Some(Special::Json(json)), _) => return Some((json.kind(), 1)),
@@ -44,7 +44,8 @@ impl Turn<'_> {
         Some((facts.kind, facts.count_max))
     }
 
-    /// Reads the field as any link does, for all that this brings with it, and then once more for the filters.
+    /// Reads the field twice: first like a plain link, to process the target and to inherit its alarm, then as input of
+    /// the filters.
     fn fetch_filtered(
         &mut self,
         record: u32,
@@ -60,7 +61,7 @@ impl Turn<'_> {
         self.core.convert(from, field, value, kind).map(Some).map_err(|_| Broken)
     }
 
-    /// As [`Turn::drive`], for every kind of link. Filters are for what is read.
+    /// As [`Turn::drive`], for every kind of link. Filters apply only to reads.
     pub(crate) fn drive_along(&mut self, record: u32, path: &Path, value: Value) -> Result<(), Broken> {
         match path.special.as_deref() {
             None | Some(Special::Filtered { .. }) => self.drive(record, path.target, value),

@@ -1,8 +1,8 @@
-//! Breakpoint tables: raw counts to engineering units along straight lines between points.
+//! Breakpoint tables: conversion between raw counts and engineering units by linear interpolation.
 
 use std::sync::Arc;
 
-/// A table as a `breaktable` statement gives it; at least two points.
+/// The table of a `breaktable` statement; at least two points.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BreakTable {
     points: Vec<Point>,
@@ -12,17 +12,17 @@ pub(crate) struct BreakTable {
 struct Point {
     raw: f64,
     units: f64,
-    /// Of the line to the next point; the last goes on as the one before.
+    /// The slope of the line to the next point; the last point has the slope of the previous one.
     slope: f64,
 }
 
-/// The table that a record converts with, and the line that it used last (LBRK).
+/// The table that a record converts with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen(Option<Arc<BreakTable>>);
 
 impl Chosen {
-    /// The table to use. After LINR changed it is `found`; a table that is not there fails once and leaves the one of
-    /// before, as in Base.
+    /// Returns the table to use: `found`, if LINR changed (`is_new`), else the present one. If the table is missing,
+    /// this conversion fails and the previous table is kept, as in Base.
     pub(crate) fn renew(
         &mut self,
         found: Option<&Arc<BreakTable>>,
@@ -46,11 +46,11 @@ pub(crate) struct Converted {
 }
 
 impl BreakTable {
-    /// A table of pairs: raw, units. Says what is wrong with them.
+    /// Makes a table of pairs: raw, units. The error describes invalid pairs.
     pub(crate) fn new(numbers: &[f64]) -> Result<BreakTable, &'static str> {
         let (pairs, rest) = numbers.as_chunks::<2>();
         if !rest.is_empty() {
-            return Err("a raw value without its value in engineering units");
+            return Err("the last raw value has no value in engineering units");
         }
         let mut points: Vec<Point> = Vec::with_capacity(pairs.len());
         for &[raw, units] in pairs {
@@ -64,10 +64,10 @@ impl BreakTable {
         last.slope = slope;
         let lines = points.len() - 1;
         if points.iter().take(lines).any(|point| !point.slope.is_finite() || point.slope == 0.0) {
-            return Err("two points with the same value");
+            return Err("two successive points have the same raw value or the same value in engineering units");
         }
         if points.iter().take(lines).any(|point| (point.slope < 0.0) != (slope < 0.0)) {
-            return Err("values that neither rise nor fall all the way");
+            return Err("the values must either all increase or all decrease");
         }
         if let [.., before, last] = points.as_mut_slice() {
             last.slope = before.slope;
@@ -75,7 +75,7 @@ impl BreakTable {
         Ok(BreakTable { points })
     }
 
-    /// Raw counts in engineering units. `place`: LBRK, the line that was used before, and now.
+    /// Converts raw counts to engineering units. `place`: LBRK, the index of the line that was used last; updated.
     ///
     /// Source: EPICS Base 7.0, cvtRawToEngBpt.
     pub(crate) fn to_units(&self, raw: f64, place: &mut i16) -> Converted {
@@ -83,13 +83,13 @@ impl BreakTable {
         Converted { value: point.units + (raw - point.raw) * point.slope, is_inside }
     }
 
-    /// Engineering units as raw counts. Source: EPICS Base 7.0, cvtEngToRawBpt.
+    /// Converts engineering units to raw counts. Source: EPICS Base 7.0, cvtEngToRawBpt.
     pub(crate) fn to_raw(&self, units: f64, place: &mut i16) -> Converted {
         let (point, is_inside) = self.find(units, |point| point.units, place);
         Converted { value: point.raw + (units - point.units) / point.slope, is_inside }
     }
 
-    /// The point where the line begins that a value is on.
+    /// Finds the first point of the line that contains a value.
     fn find(&self, value: f64, coordinate: fn(&Point) -> f64, place: &mut i16) -> (Point, bool) {
         let last = self.points.len() - 1;
         let mut index = usize::try_from(*place).unwrap_or(0).min(last - 1);

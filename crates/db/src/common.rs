@@ -8,7 +8,7 @@ use crate::link::When;
 use crate::menu;
 
 record_fields! {
-    /// What every record has, whatever its type.
+    /// The fields that every record type has.
     Common
     fields {
         "NAME" name: String(61), NOMOD;
@@ -56,40 +56,40 @@ record_fields! {
     }
 }
 
-/// Who wants to hear of a record's changes.
+/// The subscribers to a record's changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watchers {
-    /// The fields, as [`crate::FieldRef`] numbers them, whose changes are posted to clients.
+    /// The numbers of the fields whose changes are posted to clients, as in [`crate::FieldRef`].
     pub(crate) posted: Vec<u16>,
-    /// Records with a CP or CPP link to a field of this one.
+    /// Records with a CP or CPP link to a field of this record.
     pub(crate) followers: Vec<Follower>,
-    /// The filters of those whose links have some.
+    /// The filters of followers whose links have filters.
     pub(crate) gates: Vec<Gate>,
 }
 
-/// What stands between a field and a record that follows it through filters.
+/// The filters between a field and a follower.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     pub(crate) follower: Follower,
     pub(crate) chain: Chain,
-    /// Whether it knows with what value the follower began.
+    /// Whether the filters have received the follower's first value.
     pub(crate) is_primed: bool,
 }
 
-/// A record that processes when a field of another changes.
+/// A record that processes when a field of another record changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Follower {
     pub(crate) field: u16,
     pub(crate) record: u32,
-    /// The field that is the link.
+    /// The link field.
     pub(crate) by: u16,
     pub(crate) when: When,
-    /// Changes go through filters first.
+    /// Whether changes pass through filters first.
     pub(crate) is_gated: bool,
 }
 
 impl Common {
-    /// How many rows; the record's own come after these.
+    /// The number of common fields. The fields of the record type are numbered from here.
     pub(crate) const COUNT: u16 = Common::ROWS.len() as u16;
 
     /// The number of a common field.
@@ -97,7 +97,7 @@ impl Common {
         position(Common::ROWS, name)
     }
 
-    /// Raises the alarm of this round of processing; the first of the highest severity stays.
+    /// Raises an alarm during processing. Among alarms of the highest severity, the first one is kept.
     pub(crate) fn raise(&mut self, status: Status, severity: u16) -> bool {
         self.raise_saying(status, severity, Text::EMPTY)
     }
@@ -113,7 +113,8 @@ impl Common {
         true
     }
 
-    /// A link processes the record: PUTF travels along, and one that is busy is asked to run again.
+    /// Prepares the target of a link for processing: passes PUTF on. If the record is active outside this chain and the
+    /// chain came from a put, sets RPRO instead.
     ///
     /// Source: EPICS Base 7.0, processTarget.
     pub(crate) fn hand_on(&mut self, put_process: u8) {
@@ -125,7 +126,7 @@ impl Common {
         }
     }
 
-    /// The record is done; whether it is to be processed once more (RPRO).
+    /// Ends processing. Returns whether the record must be processed once more (RPRO).
     pub(crate) fn finish(&mut self) -> bool {
         self.put_process = 0;
         self.is_active = 0;
@@ -133,13 +134,13 @@ impl Common {
         std::mem::take(&mut self.reprocess) != 0
     }
 
-    /// The alarm as clients see it.
+    /// The record's alarm.
     pub(crate) fn alarm(&self) -> Alarm {
         Alarm { severity: Severity::from_code(self.severity), status: Status(self.status) }
     }
 }
 
-/// The row of a field by number, in a record type with rows of its own.
+/// The row of a field by number. `own`: the rows of the record type, which follow the common ones.
 pub(crate) fn row(own: &'static [FieldInfo], field: u16) -> Option<&'static FieldInfo> {
     match Common::ROWS.get(usize::from(field)) {
         Some(row) => Some(row),

@@ -1,4 +1,5 @@
-//! The records of a database and what is found without processing: names, facts, meta, conversions.
+//! The records of a database, and the operations that do not process: name lookup, field properties, metadata,
+//! conversions.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -23,16 +24,16 @@ use crate::site::Site;
 use crate::state::States;
 use crate::{AccessLevel, Channel, ChannelError, Facts, FieldRef, FilterError, FilterFault, PutError};
 
-/// Digits after the point of numbers in records without PREC, as C prints them.
+/// Digits after the decimal point in records without PREC: the default of C's `printf`.
 pub(crate) const DIGITS: i16 = 6;
 
-/// A precision that the record type has not said.
+/// Marks a precision that the record type did not set.
 const UNSAID: i16 = i16::MIN;
 
 /// Breakpoint tables by name.
 pub(crate) type BreakTables = HashMap<String, Arc<BreakTable>>;
 
-/// A record's name as a key that can be looked up without allocating.
+/// A record name as a map key, so that a lookup by bytes needs no allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Name(pub(crate) Text);
 
@@ -56,7 +57,7 @@ impl Borrow<[u8]> for Name {
     }
 }
 
-/// The records; never changes in number once the database runs.
+/// The records. Their number is fixed once the database runs.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) records: Vec<Box<dyn Cell>>,
@@ -68,9 +69,9 @@ pub(crate) struct Core {
     pub(crate) site: Arc<dyn Site>,
     pub(crate) states: States,
     pub(crate) scan_menu: ScanMenu,
-    /// Links to other IOCs that the network is to be told of.
+    /// Links to other IOCs that are not yet reported to the caller.
     pub(crate) wanted: Mutex<Wanted>,
-    /// The device supports that are not here; see [`crate::record::device::INERT`].
+    /// The names of device supports that are not available; see [`crate::record::device::INERT`].
     pub(crate) devices: Vec<Text>,
 }
 
@@ -84,7 +85,7 @@ impl Core {
         with(self.cell(record)?, visit)
     }
 
-    /// The field a channel name means, when it has no filters.
+    /// The field that a channel name without filters selects.
     pub(crate) fn find(&self, name: &str) -> Option<FieldRef> {
         let (field, rest) = self.find_part(name)?;
         match rest {
@@ -94,11 +95,11 @@ impl Core {
         }
     }
 
-    /// The field at the beginning of a name, and what is behind it: `$`, a range, filters, or what makes no sense.
+    /// The field at the start of a name, and the rest of the name: `$`, a range, filters, or invalid text.
     ///
     /// Source: EPICS Base 7.0, dbFindRecordPart and dbFindFieldPart.
     pub(crate) fn find_part<'n>(&self, name: &'n str) -> Option<(FieldRef, &'n str)> {
-        // Byte by byte: a name is short, and a search for a character costs more than all else here.
+        // Byte by byte: for short names, the standard character search costs more than the rest of this function.
         let end = name.bytes().position(|byte| byte == b'.').unwrap_or(name.len());
         let (record, rest) = name.split_at_checked(end)?;
         let record = *self.index.get(record.as_bytes())?;
@@ -118,7 +119,7 @@ impl Core {
         Some((FieldRef { record, field }, rest))
     }
 
-    /// A text, the first of an array of texts, or a link as an array of characters.
+    /// The long string form of a text, of the first element of a text array, or of a link.
     pub(crate) fn as_characters(&self, FieldRef { record, field }: FieldRef) -> Option<FieldRef> {
         let cell = self.cell(record)?;
         let row = row(cell.record_type().rows, field).filter(|_| field != RTYP)?;
@@ -127,7 +128,7 @@ impl Core {
         is_text.then_some(FieldRef { record, field: field | LONG_STRING })
     }
 
-    /// What a channel name means, filters and all.
+    /// The field and the filters that a channel name selects.
     pub(crate) fn channel(&self, name: &str) -> Result<Channel, ChannelError> {
         let (field, rest) = self.find_part(name).ok_or(ChannelError::Unknown)?;
         let at = name.len() - rest.len();
@@ -165,7 +166,7 @@ impl Core {
         Facts { kind, count_max, is_read_only: row.has(crate::field::NOMOD), record_type }
     }
 
-    /// What filters need to know, for a field of this record.
+    /// The context that the filters of a field of this record need.
     pub(crate) fn moment(&self, record: u32, now: TimeStamp) -> Moment<'_> {
         let user_tag = self.with(record, |body| body.common().user_tag).unwrap_or_default();
         Moment { now, user_tag, site: &*self.site }
@@ -215,20 +216,20 @@ impl Core {
         }
         let linked = with(cell, |body| body.meta(field, &mut meta)).flatten();
         if meta.precision == UNSAID {
-            // Where a record type tells no precision, Base prints six digits and tells clients none.
+            // If the record type sets no precision, Base prints six digits and reports precision 0 to clients.
             (meta.precision, meta.text_digits) = (0, Some(DIGITS));
         }
         if let (Some(Target::Field { record, field, .. }), Some(depth)) = (linked, depth.checked_sub(1)) {
             let there = self.meta_of(record, field, depth);
             let target = self.cell(record).and_then(|cell| row(cell.record_type().rows, field));
-            // A text has no precision; the digits are those of a number that becomes one.
+            // A text has no precision; `text_digits` is for numbers that are converted to text.
             let precision = if target.is_some_and(|row| row.dbf == Dbf::String) { 0 } else { there.precision };
             return Meta { control: meta.control, precision, ..there };
         }
         meta
     }
 
-    /// A field's value as another kind, as a link or a client reads it.
+    /// Converts a field's value to the kind that a link or a client reads.
     pub(crate) fn convert(&self, record: u32, field: u16, value: Value, kind: Kind) -> Result<Value, ConvertError> {
         if value.kind() == kind {
             return Ok(value);
@@ -240,7 +241,7 @@ impl Core {
         value.to_kind(kind, None)
     }
 
-    /// A value as the kind of a scalar field; its first element.
+    /// Converts the first element of a value to the kind of a scalar field.
     pub(crate) fn to_field(&self, record: u32, field: u16, value: &Value) -> Result<Value, PutError> {
         let Some(row) = self.cell(record).and_then(|cell| row(cell.record_type().rows, field)) else {
             return Err(PutError::ReadOnly);
@@ -252,7 +253,7 @@ impl Core {
         }
         let facts_kind = self.facts(FieldRef { record, field }).kind;
         if let (Kind::Enum, Kind::U16, Scalar::Text(text)) = (kind, facts_kind, &scalar) {
-            // An mbbo without states is a plain number; its text is read as that of an array, as in Base.
+            // An mbbo without states is a plain number; a text is parsed as for an array element, as in Base.
             if text.is_empty() {
                 return Err(PutError::Convert(ConvertError::NotANumber(text.clone())));
             }
@@ -260,14 +261,14 @@ impl Core {
             return number.map(Value::Scalar).map_err(PutError::Convert);
         }
         let needs_labels = kind == Kind::Enum && scalar.kind() == Kind::Text;
-        // A number becomes text with the digits of the record that takes it, as in Base.
+        // A number is converted to text with the precision of the receiving record, as in Base.
         let needs_digits = kind == Kind::Text && matches!(scalar.kind(), Kind::F32 | Kind::F64);
         let meta = (needs_labels || needs_digits).then(|| self.meta_of(record, field, META_DEPTH_MAX));
         if let (Some(meta), Scalar::Text(text)) = (&meta, &scalar)
             && facts_kind == Kind::Enum
             && meta.labels.is_empty()
         {
-            // Base takes no text where no state has a name, not even a number.
+            // If no state has a name, Base rejects every text, even a number.
             return Err(PutError::Convert(ConvertError::NoSuchState(text.clone())));
         }
         if let (Some(meta), Scalar::Text(text)) = (&meta, &scalar)
@@ -277,7 +278,7 @@ impl Core {
             && let Ok(Scalar::U16(index)) = scalar.to_kind(Kind::U16, None)
             && usize::from(index) < meta.labels.len()
         {
-            // Unlike those of other records the number of this state may be followed by anything, as in Base.
+            // For mbbo only, any text may follow the number of the state, as in Base.
             return Ok(Value::Scalar(Scalar::Enum(index)));
         }
         scalar.to_kind(kind, meta.as_ref()).map(Value::Scalar).map_err(PutError::Convert)
@@ -295,7 +296,7 @@ impl Core {
         row.is_some_and(|row| row.dbf.is_link())
     }
 
-    /// Finds where a link leads, and lets a CP link follow its target.
+    /// Resolves the target of a link, and registers a CP link with its target.
     pub(crate) fn join(&self, record: u32, field: u16, mut link: Link) -> Link {
         if let Some(Special::Json(json)) = link.special().map(|special| &**special) {
             json.open(&self.states);
@@ -316,7 +317,7 @@ impl Core {
             self.lead_outside(record, field, name.clone(), usage, is_time, &mut link);
             return link;
         }
-        // A field that makes no sense leads nowhere.
+        // A link to an invalid field keeps the target `Missing`.
         if let Ok(Channel { field: found, filters }) = self.channel(&name.to_str()) {
             let mut facts = self.facts(found);
             let chain = (!filters.is_empty()).then(|| Chain::new(filters, &mut facts));
@@ -337,7 +338,7 @@ impl Core {
         link
     }
 
-    /// A link is about to change: its target no longer tells this record.
+    /// Unregisters a link from its target, before the link changes.
     pub(crate) fn unfollow(&self, record: u32, field: u16) {
         let target = self.with(record, |body| match body.slot(field) {
             Some(Slot::InLink(link)) => link.target(),

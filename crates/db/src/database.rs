@@ -1,4 +1,4 @@
-//! The running database: reading at any time, one turn of the crank at a time.
+//! The running database: reads at any time, one input at a time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -15,11 +15,11 @@ use crate::state::States;
 use crate::turn::{Engine, Turn, Waiter, settle_scan};
 use crate::{AccessLevel, Channel, ChannelError, Event, Facts, FieldRef, Input, Moment, PutError, PutId};
 
-/// A running database. Shared by threads: reads take a small lock per record, processing one lock.
+/// A running database, shared by threads. A read locks one record briefly; processing takes one lock for all records.
 #[derive(Debug)]
 pub struct Database {
     core: Core,
-    /// In the order of records.
+    /// Info items, sorted by record number.
     infos: Vec<Info>,
     engine: Mutex<Engine>,
 }
@@ -30,18 +30,18 @@ impl Database {
         Database { core, infos, engine }
     }
 
-    /// The field a channel name means: `rec`, `rec.`, `rec.FIELD`, `rec.FIELD$` (long string).
+    /// The field that a channel name selects: `rec`, `rec.`, `rec.FIELD`, `rec.FIELD$` (long string).
     pub fn field(&self, name: &str) -> Option<FieldRef> {
         self.core.find(name)
     }
 
-    /// What a channel name means, with the filters in it.
+    /// The field and the filters that a channel name selects.
     pub fn channel(&self, name: &str) -> Result<Channel, ChannelError> {
         self.core.channel(name)
     }
 
-    /// Whether a search for the name is answered: as in Base its record and field decide, and what is wrong behind
-    /// these is told when the channel is made.
+    /// Whether the server replies to a search for the name. As in Base, only the record and the field must exist; an
+    /// invalid filter is reported when the channel is created.
     pub fn claims(&self, name: &str) -> bool {
         self.core.find_part(name).is_some()
     }
@@ -51,24 +51,24 @@ impl Database {
         &self.core.states
     }
 
-    /// What filters of a channel to the field need to know.
+    /// The context that the filters of a channel to the field need.
     pub fn moment(&self, field: FieldRef, now: TimeStamp) -> Moment<'_> {
         self.core.moment(field.record, now)
     }
 
     /// The name of every record, in the order of loading.
     pub fn record_names(&self) -> impl Iterator<Item = &str> {
-        // The loader lets only names in that are UTF-8.
+        // The loader accepts only names that are valid UTF-8.
         self.core.names.iter().map(|name| std::str::from_utf8(name.as_bytes()).unwrap_or_default())
     }
 
     /// The name of one record, counted in the order of loading.
     pub fn record_name(&self, index: usize) -> Option<&str> {
-        // As above.
+        // Valid UTF-8, as in `record_names`.
         self.core.names.get(index).map(|name| std::str::from_utf8(name.as_bytes()).unwrap_or_default())
     }
 
-    /// The info items of a record, in the order of loading: names and what they say.
+    /// The info items of a record, in the order of loading: names and values.
     pub fn infos(&self, record: &str) -> impl Iterator<Item = (&Text, &Text)> {
         let wanted = self.core.index.get(record.as_bytes()).copied();
         let of = |info: &Info| Some(info.0);
@@ -80,12 +80,12 @@ impl Database {
             .map(|(_, name, value)| (name, value))
     }
 
-    /// What a client is told of the field.
+    /// The properties of the field that the server sends to clients.
     pub fn facts(&self, field: FieldRef) -> Facts {
         self.core.facts(field)
     }
 
-    /// Value, alarm and time of a field as they are now; takes the record's small lock only.
+    /// Value, alarm and time of a field now. Locks only the record, briefly.
     pub fn read(&self, field: FieldRef) -> Reading {
         match self.core.cell(field.record) {
             Some(cell) => cell.reading(field.field),
@@ -98,7 +98,7 @@ impl Database {
         self.core.meta(field)
     }
 
-    /// The whole name of a field: `rec.VAL`, `rec.DESC$`.
+    /// The full name of a field: `rec.VAL`, `rec.DESC$`.
     pub fn name(&self, field: FieldRef) -> String {
         self.core.name(field)
     }
@@ -109,7 +109,7 @@ impl Database {
         (group.unwrap_or_default(), self.core.access_level(field))
     }
 
-    /// From now on changes of the field are posted, or no longer.
+    /// Starts or stops posting changes of the field.
     pub fn watch(&self, field: FieldRef, is_watched: bool) {
         self.core.with(field.record, |body| {
             let watchers = &mut body.common().watchers;
@@ -129,13 +129,15 @@ impl Database {
         });
     }
 
-    /// Turns the crank. The caller delivers `out` before it calls again, in order; one thread at a
-    /// time is inside (the caller holds its own lock around call and delivery).
+    /// Handles one input and appends the resulting events to `out`.
+    ///
+    /// The caller delivers the events in order before the next call. Only one thread may call at a time: the caller
+    /// holds its own lock around the call and the delivery.
     pub fn handle(&self, input: Input, now: Now, out: &mut Vec<Event>) -> Result<(), PutError> {
         self.handle_until(input, now, out).0
     }
 
-    /// As [`Database::handle`], and tells the [`Database::deadline`] that then holds.
+    /// As [`Database::handle`], and returns the new [`Database::deadline`].
     pub fn handle_until(
         &self,
         input: Input,
@@ -184,22 +186,22 @@ impl Database {
         (result, engine.deadline())
     }
 
-    /// Whether a put still waits for its record, so that nothing of it is written. `field`: what it is for.
+    /// Whether a put to `field` is still queued, so that nothing is written yet.
     pub fn waits(&self, field: FieldRef, put: PutId) -> bool {
         self.engine().lines.get(&field.record).is_some_and(|line| line.has(Waiter::Put(put)))
     }
 
-    /// The latest moment to call with [`Input::Tick`].
+    /// The latest time for the next [`Input::Tick`].
     pub fn deadline(&self) -> Option<Instant> {
         self.engine().deadline()
     }
 
-    /// What was counted of every period of SCAN, in the order of its menu.
+    /// The counters of every period of SCAN, in the order of its menu.
     pub fn scan_counts(&self) -> Vec<ScanCounts> {
         self.engine().scans.counts(&self.core.scan_menu)
     }
 
-    /// How often a record was processed, whatever began it.
+    /// How often records were processed, whatever the cause.
     pub fn n_processed(&self) -> u64 {
         self.engine().n_processed
     }
@@ -213,14 +215,14 @@ impl Database {
     }
 }
 
-/// Scan lists, PINI, and the first round of CP links.
+/// Fills the scan lists, processes the records with PINI, and queues the first processing for CP links.
 fn start(turn: &mut Turn) {
     if std::mem::replace(&mut turn.engine.is_started, true) {
         return;
     }
     turn.tell_wanted();
     const RUNS: [u16; 3] = [1, 2, 3];
-    // Within a phase in the order of their types' names, as in Base.
+    // Within a phase, records are processed in the order of their type names, as in Base.
     let mut at_init: Vec<(u16, i16, &str, u32)> = Vec::new();
     let (mut followers, mut gated) = (Vec::new(), Vec::new());
     for record in 0..turn.core.records.len() as u32 {
@@ -254,13 +256,13 @@ fn start(turn: &mut Turn) {
         turn.core.with(record, prime);
     }
     turn.engine.scans.start(turn.now.monotonic);
-    // A link whose source PINI has just changed has its first round already.
+    // A CP link whose target PINI has just changed is queued already; it is not queued twice.
     for follower in followers {
         turn.engine.deferred.follow(follower.record, follower.when);
     }
 }
 
-/// Timers that are due, then scans, as much of each as one call may.
+/// Runs timers that are due, then scans, each up to the limit of one call.
 fn tick(turn: &mut Turn) {
     let now = turn.now.monotonic;
     turn.slice(1, |turn| {

@@ -1,7 +1,7 @@
-//! Work that waits until the chain in hand is done, with a bound for each kind of it.
+//! Work that is deferred until the current chain is done, with a bound for each kind.
 //!
-//! Follows are at most as many as there are links, since a follow that is pending is not queued again; events and puts
-//! through channels have a limit. Of all other kinds a record has one at a time.
+//! Follows are bounded by the number of links, since a pending follow is not queued again. Events and puts through
+//! channels have a limit. Of all other kinds, a record has one at a time.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -12,40 +12,40 @@ use crate::link::When;
 use crate::step::Broken;
 use crate::turn::Waiter;
 
-/// Work that waits until the chain in hand is done.
+/// Work that is deferred until the current chain is done.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Deferred {
-    /// The record is done, and others wait for that.
+    /// The record is done: start its next queued request.
     Next { record: u32 },
-    /// RPRO: a put came while the record was active.
+    /// RPRO: the record received a put while it was active.
     Reprocess { record: u32 },
-    /// The target of a link that follows it changed.
+    /// The target of a CP or CPP link changed.
     Follow { record: u32, when: When },
-    /// An output through a channel (CA) to a record that is here; `waiter` waits for all that it starts.
+    /// An output through a channel (CA) to a record of this database; `waiter` waits for all processing that it starts.
     Put { record: u32, field: u16, value: Value, waiter: Option<Waiter> },
-    /// All that a record began as a [`Waiter`] has ended.
+    /// All processing that a record started as a [`Waiter`] has ended.
     Written { record: u32, number: u8 },
-    /// A record that waits is to complete at once.
+    /// Completes at once a record that waits.
     Abort { record: u32 },
-    /// Async Soft Channel processes what its record reads.
+    /// Async Soft Channel processes the record that its link reads.
     Notify { from: u32, to: u32 },
-    /// An event was posted: records whose SCAN is Event and whose EVNT names it.
+    /// An event was posted: process the records whose SCAN is Event and whose EVNT names it.
     Event { name: Text },
-    /// An event that was posted processes this record.
+    /// Processes this record because of a posted event.
     ByEvent { record: u32 },
-    /// The second half of a record that waits for nothing but the end of the chain in hand.
+    /// Completes a record that waits only for the end of the current chain.
     Complete { record: u32 },
-    /// The interval of [`crate::record::Record::post_interval_s`] begins.
+    /// Starts the interval of [`crate::record::Record::post_interval_s`].
     DelayPosts { record: u32 },
 }
 
-/// Deferred work in the order in which it is done.
+/// Deferred work in the order of execution.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredQueue {
     queue: VecDeque<Deferred>,
     follows: HashSet<(u32, When)>,
     n_events: usize,
-    /// Events were dropped since none was pending.
+    /// Whether events were dropped since the queue last had none.
     are_events_dropped: bool,
     n_puts: usize,
 }
@@ -59,12 +59,12 @@ impl DeferredQueue {
         *self = DeferredQueue::default();
     }
 
-    /// Queues what a record has one of at a time.
+    /// Queues work of a kind of which a record has one at a time.
     pub(crate) fn push(&mut self, deferred: Deferred) {
         self.queue.push_back(deferred);
     }
 
-    /// Queues that a record follows a change, unless the same is pending.
+    /// Queues the processing of a record that follows a change, unless it is pending already.
     pub(crate) fn follow(&mut self, record: u32, when: When) {
         if self.follows.insert((record, when)) {
             self.queue.push_back(Deferred::Follow { record, when });
@@ -81,7 +81,7 @@ impl DeferredQueue {
         Ok(())
     }
 
-    /// Queues an event. True: too many are pending and it is dropped, the first since none was pending.
+    /// Queues an event. True: the event is dropped because too many are pending, and this is the first one to report.
     pub(crate) fn event(&mut self, name: Text) -> bool {
         if self.n_events >= EVENTS_PENDING_MAX {
             return !std::mem::replace(&mut self.are_events_dropped, true);
@@ -92,7 +92,7 @@ impl DeferredQueue {
         false
     }
 
-    /// Puts the records of an event before all else, in their order.
+    /// Queues the records of an event before all other work, in their order.
     pub(crate) fn scan_by_event(&mut self, records: Vec<u32>) {
         for record in records.into_iter().rev() {
             self.queue.push_front(Deferred::ByEvent { record });

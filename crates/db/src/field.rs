@@ -1,10 +1,10 @@
-//! What a field is, and the one macro that turns a record type's table of fields into its struct.
+//! Field types, and the macro that turns a record type's table of fields into its struct.
 
 use fodo_data::{Array, Kind, Scalar, Text, Value};
 
 use crate::link::Link;
 
-/// The Rust type that holds each field type; the table names these.
+/// The Rust type of each field type; the tables of fields use these names.
 #[expect(dead_code, reason = "no field of the record types so far is CHAR or INT64")]
 pub(crate) mod dbf {
     pub(crate) type String = fodo_data::Text;
@@ -31,20 +31,20 @@ pub(crate) mod dbf {
 pub(crate) const PP: u8 = 1;
 /// The field is a property: a put to it posts `DBE_PROPERTY`.
 pub(crate) const PROP: u8 = 2;
-/// Access security level 0: writable where level 1 is not.
+/// Access security level 0: rules of level 0 apply as well as those of level 1.
 pub(crate) const ASL0: u8 = 4;
 /// No put is accepted.
 pub(crate) const NOMOD: u8 = 8;
-/// The record wants to hear of a put.
+/// A put to the field calls the record's hook.
 pub(crate) const SPECIAL: u8 = 16;
-/// The field decides in which scan list the record is, and where.
+/// The field determines the record's scan list or its position there.
 pub(crate) const SCAN: u8 = 32;
-/// A link that says nothing but a name, as a text of its own: no constants, no modifiers.
+/// A link whose text is only a name: no constants, no modifiers.
 pub(crate) const PLAIN: u8 = 128;
 /// The number is shown in hexadecimal.
 pub(crate) const HEX: u8 = 64;
 
-/// The type of a field, with EPICS's names.
+/// The type of a field, with the names of EPICS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dbf {
     String,
@@ -72,7 +72,7 @@ impl Dbf {
         matches!(self, Dbf::InLink | Dbf::OutLink | Dbf::FwdLink)
     }
 
-    /// The kind of an element as a client sees it; an array's kind is its own.
+    /// The kind of an element that clients see. For an array, each field defines its kind.
     pub(crate) const fn kind(self) -> Kind {
         match self {
             Dbf::String | Dbf::InLink | Dbf::OutLink | Dbf::FwdLink => Kind::Text,
@@ -94,10 +94,10 @@ impl Dbf {
 /// One row of a table of fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldInfo {
-    /// As clients write it, in capitals.
+    /// The name in capitals.
     pub(crate) name: &'static str,
     pub(crate) dbf: Dbf,
-    /// Bytes of a string with its NUL; 0 for other types.
+    /// Size of a string in bytes, with its NUL; 0 for other types.
     pub(crate) size: u16,
     /// The choices of a menu.
     pub(crate) menu: &'static [&'static str],
@@ -111,7 +111,7 @@ impl FieldInfo {
     }
 }
 
-/// The place of a field in its record, while the record is locked.
+/// A reference to a field of a locked record.
 #[derive(Debug)]
 pub(crate) enum Slot<'a> {
     String(&'a mut Text),
@@ -135,7 +135,7 @@ pub(crate) enum Slot<'a> {
 }
 
 impl Slot<'_> {
-    /// What the field holds now; an array is shared, not copied.
+    /// The present value of the field; an array is shared, not copied.
     pub(crate) fn value(&self) -> Value {
         match self {
             Slot::String(field) => Value::from((**field).clone()),
@@ -155,7 +155,7 @@ impl Slot<'_> {
         }
     }
 
-    /// Sets the field to an element of exactly its kind; false when it is another kind.
+    /// Sets the field to an element of exactly its kind; false if the kind differs.
     pub(crate) fn set(&mut self, scalar: Scalar) -> bool {
         match (self, scalar) {
             (Slot::String(field), Scalar::Text(text)) => **field = text,
@@ -176,7 +176,7 @@ impl Slot<'_> {
     }
 }
 
-/// Where the row named `name` stands in a table; a name that is not there does not compile.
+/// The index of the row `name` in a table. A missing name is a compile error in constants.
 pub(crate) const fn position(rows: &[FieldInfo], name: &str) -> u16 {
     let mut index = 0;
     while index < rows.len() {
@@ -197,14 +197,14 @@ const fn same(left: &[u8], right: &[u8]) -> bool {
     index == left.len() && index == right.len()
 }
 
-/// Finds the place of a field in a locked record.
+/// Returns a reference to a field of a locked record.
 pub(crate) type SlotOf<R> = for<'a> fn(&'a mut R) -> Slot<'a>;
 
-/// A table of fields becomes a struct, its initial values, the rows, and access by number.
+/// Turns a table of fields into a struct, its initial values, the rows, and access by number.
 ///
-/// `fields`: `"NAME" rust_name: Type(size or menu) = initial, ATTRIBUTES;`
-/// `arrays`: `rust_name: [Type(size or menu); n] [ATTRIBUTES] { "NAME" index, ... } = initial;` for
-/// families like INPA to INPU; the initial value may be left out. `private`: what no client sees.
+/// `fields`: `"NAME" rust_name: Type(size or menu) = initial, ATTRIBUTES;` `arrays`: `rust_name: [Type(size or menu);
+/// n] [ATTRIBUTES] { "NAME" index, ... } = initial;` for families like INPA to INPU; the initial value is optional.
+/// `private`: members that clients cannot access.
 macro_rules! record_fields {
     (
         $(#[$doc:meta])* $record:ident
@@ -250,7 +250,7 @@ macro_rules! record_fields {
                 },)*)*
             ];
 
-            /// The fields themselves, in the order of the rows.
+            /// Access to the fields, in the order of the rows.
             pub(crate) const SLOTS: &'static [$crate::field::SlotOf<Self>] = &[
                 $(|record| $crate::field::Slot::$dbf(&mut record.$field),)*
                 $($(|record| $crate::field::Slot::$fdbf(&mut record.$family[$index]),)*)*

@@ -1,4 +1,4 @@
-//! Maps by what this side alone gives out: names of records, which are loaded, and fields, which are counted.
+//! Maps whose keys only this program creates: names of loaded records, and field numbers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,20 +6,20 @@ use std::hash::{BuildHasherDefault, Hasher};
 use crate::FieldRef;
 use crate::core::Name;
 
-/// A map by fields.
+/// A map with fields as keys.
 pub type ByField<V> = HashMap<FieldRef, V, BuildHasherDefault<OwnHasher>>;
 
-/// A map by names of records.
+/// A map with record names as keys.
 pub(crate) type ByName<V> = HashMap<Name, V, BuildHasherDefault<OwnHasher>>;
 
-/// Hashes keys of this side. A peer only looks them up, so it cannot choose which of them collide; a search or a
-/// channel looks up two or three, and the hash of the standard library takes three times as long.
+/// A fast hash for keys that only this program creates. A client only looks them up, so it cannot provoke collisions.
+/// A search or a new channel needs two or three lookups, and the standard library's hash takes three times as long.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnHasher(u64);
 
 impl OwnHasher {
     fn add(&mut self, word: u64) {
-        // Any odd number with as many ones as zeros, in no pattern, does: the square root of two here.
+        // Any odd number with as many ones as zeros and no pattern will do; this one is the square root of two.
         const MIXER: u64 = 0x6a09_e667_f3bc_c909;
         let product = u128::from(self.0.rotate_left(5) ^ word ^ MIXER) * u128::from(MIXER);
         self.0 = product as u64 ^ (product >> 64) as u64;
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn names_and_fields_that_differ_little_are_spread_as_by_chance() {
-        // Of 65536 keys in as many places a share of 1 - 1/e are alone or first.
+        // Of 65536 random keys in 65536 buckets, a share of 1 - 1/e is expected to be the first in its bucket.
         let by_chance = 41_000..42_000;
 
         let names =

@@ -1,18 +1,20 @@
-//! Alarms that travel along links.
+//! Inheritance of alarms through links (MS, MSI, MSS).
 
 use fodo_data::{Status, Text};
 
 use crate::common::Common;
 use crate::link::Inherit;
 
-/// An alarm on its way along a link.
+/// An alarm that a link transfers.
 pub(crate) struct Raised {
     pub(crate) status: u16,
     pub(crate) severity: u16,
     pub(crate) message: Text,
 }
 
-/// Source: EPICS Base 7.0, recGblInheritSevr; that MSS takes the message too was seen with softIoc.
+/// Raises an inherited alarm.
+///
+/// Source: EPICS Base 7.0, recGblInheritSevr. That MSS copies the message too was observed with softIoc.
 pub(crate) fn inherit(common: &mut Common, how: Inherit, alarm: Raised) {
     match how {
         Inherit::Not => {}

@@ -1,4 +1,4 @@
-//! What a database tells of itself: to a shell, to a person who looks for a mistake.
+//! Inspection of a database, for the shell and for diagnosis: aliases, fields, links.
 
 use fodo_data::Text;
 
@@ -10,35 +10,35 @@ use crate::link::{Link, Target};
 use crate::outside::OutsideStatus;
 use crate::record::{TYPES, with};
 
-/// The names of the record types there are, those that everybody uses first.
+/// The names of all record types, the most common ones first.
 pub fn record_types() -> impl Iterator<Item = &'static str> {
     TYPES.iter().map(|kind| kind.name)
 }
 
-/// Where a link leads.
+/// The target of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeadsTo {
-    /// To a record of this database.
+    /// A record of this database.
     Record(Text),
-    /// To a PV that another IOC may have.
+    /// A PV that is not in this database, but may be in another IOC.
     Outside(OutsideStatus),
-    /// To a field that the record does not have.
+    /// None: the record does not have the field.
     Nowhere,
 }
 
 /// A link that is neither empty nor a constant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkFacts {
-    /// The field that holds it.
+    /// The link field.
     pub field: &'static str,
     /// Name and modifiers.
     pub text: Text,
-    /// Where it leads.
+    /// The target.
     pub leads_to: LeadsTo,
 }
 
 impl Database {
-    /// Every alias and the record it means, in alphabetical order.
+    /// Every alias with its record, in alphabetical order.
     pub fn aliases(&self) -> Vec<(Text, Text)> {
         let names = &self.core().names;
         let own = |record: u32| names.get(record as usize).cloned();
@@ -53,7 +53,7 @@ impl Database {
         found
     }
 
-    /// The fields of a record or alias, in the order of its table; none for a name that is not there.
+    /// The fields of a record or alias, in the order of its table; empty for an unknown name.
     pub fn field_names(&self, record: &str) -> impl Iterator<Item = &'static str> {
         let number = self.core().index.get(record.as_bytes()).copied();
         let kind = number.and_then(|number| self.core().cell(number)).map(|cell| cell.record_type());
@@ -70,7 +70,7 @@ impl Database {
         names
     }
 
-    /// The links of a record or alias that lead to a name.
+    /// The links of a record or alias that have a name, not a constant or an address.
     pub fn links(&self, record: &str) -> Vec<LinkFacts> {
         let core = self.core();
         let Some(cell) = core.index.get(record.as_bytes()).and_then(|number| core.cell(*number)) else {

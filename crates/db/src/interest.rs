@@ -1,9 +1,9 @@
-//! From which level of `dbpr` on a field is shown: 0 for what everybody wants to see, 4 for what only records use.
+//! The interest level from which `dbpr` shows a field: 0 for every user, 4 for internals of a record.
 //!
-//! Source: the attribute `interest` in EPICS Base's descriptions of record types. A field of the same name has nearly
-//! always the same level, so they stand here by name; what stands nowhere has level 1.
+//! Source: the attribute `interest` in EPICS Base's descriptions of record types. A field name nearly always has the
+//! same level in all record types, so the tables are by name. A field in no table has level 1.
 
-/// The exceptions: the level that a field has in these record types.
+/// The exceptions: the level of a field in particular record types.
 const IN_TYPES: &[(&str, &[&str], u8)] = &[
     ("DLYA", &["calcout", "scalcout"], 0),
     ("INPN", &["compress"], 4),
@@ -40,11 +40,11 @@ pub(crate) fn level(record_type: &str, field: &str) -> u8 {
         return *level;
     }
     match field.as_bytes() {
-        // The arrays of aSub, how long they are, and how long they were.
+        // The arrays of aSub, their lengths, and their previous lengths.
         [b'A'..=b'U'] | [b'V', b'A', b'L', _] if record_type == "aSub" => 2,
         [b'N', b'E', _] | [b'N', b'E', b'V', _] if record_type == "aSub" => 3,
         [b'O', b'N', b'V', _] if record_type == "aSub" => 4,
-        // A to U, and what they were before.
+        // A to U, and their previous values.
         [b'A'..=b'U'] => 0,
         [b'L', b'A'..=b'U'] => 3,
         _ if LEVEL_0.contains(&field) => 0,

@@ -11,10 +11,10 @@ use crate::json::{Entry, Json};
 use crate::link::Constant;
 use crate::state::States;
 
-/// A link that is neither a constant nor leads to a field.
+/// A link to a state or an expression, not to a constant or a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum JsonLink {
-    /// Reads or sets a named state; `!` before the name turns it round.
+    /// Reads or sets a named state; `!` before the name inverts it.
     State {
         name: String,
         is_inverted: bool,
@@ -22,20 +22,20 @@ pub(crate) enum JsonLink {
     Calc(Box<CalcLink>),
 }
 
-/// An expression of constants, states and others of its kind.
+/// An expression of constants, states and other expressions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CalcLink {
     expression: Option<Program>,
     args: Vec<Arg>,
-    /// Raise an alarm where they are not 0.
+    /// Expressions that raise an alarm when their result is not 0.
     major: Option<Program>,
     minor: Option<Program>,
-    /// Where an output goes.
+    /// The link that receives the result of an output.
     out: Option<JsonLink>,
     memory: Memory,
 }
 
-/// The last result, and what the expression has assigned to its arguments.
+/// The last result, and the arguments, which the expression may assign.
 #[derive(Debug, Default)]
 struct Memory(Mutex<(f64, [f64; N_ARGS])>);
 
@@ -52,7 +52,7 @@ impl Clone for Memory {
 }
 
 impl PartialEq for Memory {
-    /// Links are the same that say the same, whatever they have computed.
+    /// Always equal: links are compared by their text, not by their results.
     fn eq(&self, _other: &Memory) -> bool {
         true
     }
@@ -71,23 +71,23 @@ pub(crate) struct Raises {
     pub(crate) message: &'static str,
 }
 
-/// What a JSON link says.
+/// A parsed JSON link.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Said {
     Constant(Constant),
     Link(JsonLink),
 }
 
-/// What the one member of a JSON link says, in an input or an output.
+/// Parses a JSON link, which has exactly one member.
 pub(crate) fn said(json: &Json, is_output: bool) -> Result<Said, String> {
-    let Json::Map(entries) = json else { return Err("a JSON link is a map".into()) };
-    let [Entry { name, value, .. }] = &entries[..] else { return Err("a JSON link has one member".into()) };
+    let Json::Map(entries) = json else { return Err("a JSON link must be a map".into()) };
+    let [Entry { name, value, .. }] = &entries[..] else { return Err("a JSON link needs exactly one member".into()) };
     match &**name {
-        "const" if is_output => Err("an output cannot lead to a constant".into()),
-        "const" => constant(value).map(Said::Constant).ok_or_else(|| "const takes numbers, or texts".into()),
-        "state" => state(value).map(Said::Link).ok_or_else(|| "state takes a name".into()),
+        "const" if is_output => Err("an output link cannot be a constant".into()),
+        "const" => constant(value).map(Said::Constant).ok_or_else(|| "const takes only numbers or only texts".into()),
+        "state" => state(value).map(Said::Link).ok_or_else(|| "state must be the name of a state".into()),
         "calc" => calc(value, is_output).map(|calc| Said::Link(JsonLink::Calc(Box::new(calc)))),
-        _ => Err(format!("there is no JSON link \"{name}\"; there are const, state, calc")),
+        _ => Err(format!("unknown JSON link \"{name}\"; known are const, state and calc")),
     }
 }
 
@@ -127,7 +127,7 @@ fn state(json: &Json) -> Option<JsonLink> {
 }
 
 fn calc(json: &Json, is_output: bool) -> Result<CalcLink, String> {
-    let Json::Map(entries) = json else { return Err("calc takes a map".into()) };
+    let Json::Map(entries) = json else { return Err("calc must be a map".into()) };
     let mut calc = CalcLink::default();
     for Entry { name, value, .. } in entries {
         match (&**name, value) {
@@ -138,18 +138,18 @@ fn calc(json: &Json, is_output: bool) -> Result<CalcLink, String> {
             ("args", single) => calc.args = vec![arg(single)?],
             ("out", map) if is_output => match said(map, true)? {
                 Said::Link(link) => calc.out = Some(link),
-                Said::Constant(_) => return Err("out takes a link".into()),
+                Said::Constant(_) => return Err("out must be a link, not a constant".into()),
             },
-            // Nobody asks a link of this kind for them, and its inputs have no time.
+            // Ignored: no record reads units or precision from such a link, and its inputs have no time stamp.
             ("units", Json::Text(_)) | ("prec", Json::Whole(_)) => {}
             ("time", Json::Text(input)) if input.len() == 1 => {}
-            _ => return Err(format!("calc has no \"{name}\" of this kind")),
+            _ => return Err(format!("calc: \"{name}\" is unknown or has a value of the wrong type")),
         }
     }
     match (is_output, &calc.expression, &calc.out) {
         (false, None, _) => Err("calc needs expr".into()),
         (true, _, None) => Err("calc needs out".into()),
-        _ if calc.args.len() > N_ARGS => Err(format!("calc takes {N_ARGS} args")),
+        _ if calc.args.len() > N_ARGS => Err(format!("calc can have at most {N_ARGS} args")),
         _ => {
             for (place, arg) in calc.memory.lock().1.iter_mut().zip(&calc.args) {
                 *place = if let Arg::Number(number) = arg { *number } else { 0.0 };
@@ -169,17 +169,17 @@ fn arg(json: &Json) -> Result<Arg, String> {
         Json::Whole(_) | Json::Real(_) => scalar(json).as_ref().and_then(number).ok_or_else(String::new),
         Json::Map(_) => match said(json, false)? {
             Said::Link(link) => Ok(Arg::Link(link)),
-            Said::Constant(Constant::One(scalar)) => number(&scalar).ok_or_else(|| "args takes numbers".into()),
+            Said::Constant(Constant::One(scalar)) => number(&scalar).ok_or_else(|| "args must be numbers".into()),
             Said::Constant(Constant::Many(scalars)) => {
-                scalars.first().and_then(number).ok_or_else(|| "args takes numbers".into())
+                scalars.first().and_then(number).ok_or_else(|| "args must be numbers".into())
             }
         },
-        _ => Err("args takes numbers and JSON links".into()),
+        _ => Err("args must be numbers or JSON links".into()),
     }
 }
 
 impl JsonLink {
-    /// Makes the states that it names.
+    /// Creates the states that the link names.
     pub(crate) fn open(&self, states: &States) {
         match self {
             JsonLink::State { name, .. } => drop(states.create(name)),
@@ -193,7 +193,7 @@ impl JsonLink {
         }
     }
 
-    /// The kind of what it reads as.
+    /// The kind of the values that are read.
     pub(crate) fn kind(&self) -> Kind {
         match self {
             JsonLink::State { .. } => Kind::I16,
@@ -201,12 +201,12 @@ impl JsonLink {
         }
     }
 
-    /// Whether it counts as a link that may lose what it leads to, as in Base.
+    /// Whether the link counts as one that can disconnect, as in Base.
     pub(crate) fn is_volatile(&self) -> bool {
         matches!(self, JsonLink::Calc(_))
     }
 
-    /// What it reads as, and what alarm that raises; `None`: the expression has no result.
+    /// Reads the value and the alarm that it raises. No value: the expression has no result.
     pub(crate) fn read(&self, states: &States) -> (Option<Value>, Option<Raises>) {
         match self {
             JsonLink::State { name, is_inverted } => {
@@ -220,13 +220,13 @@ impl JsonLink {
         }
     }
 
-    /// Writes a value; `Err`: it cannot be taken. What alarm that raises.
+    /// Writes a value. Returns the alarm that this raises; `Err`: the value cannot be written.
     pub(crate) fn write(&self, value: &Value, states: &States) -> Result<Option<Raises>, ()> {
         let scalar = value.first().ok_or(())?;
         match self {
             JsonLink::State { name, is_inverted } => {
                 let is_set = match &scalar {
-                    // As in Base: only these two texts are false.
+                    // As in Base, only these two texts are false.
                     Scalar::Text(text) => !matches!(text.as_bytes(), b"" | b"0"),
                     number => number.to_f64().map_err(drop)? != 0.0,
                 };
@@ -243,7 +243,8 @@ impl JsonLink {
 }
 
 impl CalcLink {
-    /// The result, with `value` as VAL, or the last result; without an expression that is the result.
+    /// Computes the result. VAL in the expression is `value`, or else the last result. Without an expression, VAL is
+    /// the result.
     fn run(&self, value: Option<f64>, states: &States) -> (Option<f64>, Option<Raises>) {
         let mut memory = self.memory.lock();
         let (last, args) = &mut *memory;
@@ -339,11 +340,11 @@ mod tests {
     fn what_is_wrong_with_a_json_link_is_told() {
         let error = |text: &str, is_output| said(&read(text).unwrap(), is_output).unwrap_err();
 
-        assert_eq!(error("{pva:'x'}", false), "there is no JSON link \"pva\"; there are const, state, calc");
-        assert_eq!(error("{const:[1,'a']}", false), "const takes numbers, or texts");
+        assert_eq!(error("{pva:'x'}", false), "unknown JSON link \"pva\"; known are const, state and calc");
+        assert_eq!(error("{const:[1,'a']}", false), "const takes only numbers or only texts");
         assert_eq!(error("{calc:{expr:'A+'}}", false), "expr: a value is missing at character 3");
         assert_eq!(error("{calc:{args:[1]}}", false), "calc needs expr");
         assert_eq!(error("{calc:{expr:'1'}}", true), "calc needs out");
-        assert_eq!(error("{const:1}", true), "an output cannot lead to a constant");
+        assert_eq!(error("{const:1}", true), "an output link cannot be a constant");
     }
 }

@@ -1,4 +1,5 @@
-//! JSON as Base reads it in filters and links: JSON5, with names, comments and numbers as people write them.
+//! A parser for the JSON of filters and links. As in Base it is JSON5: names without quotes, comments, more notations
+//! of numbers.
 
 use crate::limit::JSON_DEPTH_MAX;
 
@@ -11,7 +12,7 @@ pub(crate) enum Json {
     Real(f64),
     Text(String),
     List(Vec<Json>),
-    /// In the order of the text; a name may come twice.
+    /// In the order of the text; names may be repeated.
     Map(Vec<Entry>),
 }
 
@@ -24,7 +25,7 @@ pub(crate) struct Entry {
     pub(crate) value: Json,
 }
 
-/// What cannot be read, and where.
+/// A syntax error and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JsonError {
     /// In bytes from the start of the text.
@@ -32,14 +33,14 @@ pub(crate) struct JsonError {
     pub(crate) what: &'static str,
 }
 
-/// Reads a text that is one value and nothing else.
+/// Parses a text that is exactly one value.
 pub(crate) fn read(text: &str) -> Result<Json, JsonError> {
     let mut reader = Reader { text, at: 0 };
     let value = reader.value(0)?;
     reader.blanks()?;
     match reader.peek() {
         None => Ok(value),
-        Some(_) => Err(reader.error("nothing may follow the closing bracket")),
+        Some(_) => Err(reader.error("unexpected text after the end of the value")),
     }
 }
 
@@ -75,7 +76,7 @@ impl<'a> Reader<'a> {
         is_there
     }
 
-    /// Blanks and comments.
+    /// Skips blanks and comments.
     fn blanks(&mut self) -> Result<(), JsonError> {
         loop {
             let rest = self.rest();
@@ -92,7 +93,7 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self, depth: usize) -> Result<Json, JsonError> {
         if depth > JSON_DEPTH_MAX {
-            return Err(self.error("this is nested too deep"));
+            return Err(self.error("brackets are nested too deeply"));
         }
         self.blanks()?;
         match self.peek() {
@@ -172,7 +173,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What stands behind a backslash; nothing for a line that goes on.
+    /// Parses the rest of an escape sequence; `None` for a line continuation.
     fn escaped(&mut self) -> Result<Option<char>, JsonError> {
         Ok(Some(match self.next().ok_or_else(|| self.error("this text is not closed"))? {
             'n' => '\n',
@@ -192,12 +193,12 @@ impl<'a> Reader<'a> {
     fn coded(&mut self, n_digits: usize) -> Result<char, JsonError> {
         let digits = self.rest().get(..n_digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let code = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        let character = code.and_then(char::from_u32).ok_or_else(|| self.error("this is the code of no character"))?;
+        let character = code.and_then(char::from_u32).ok_or_else(|| self.error("invalid character code"))?;
         self.at += n_digits;
         Ok(character)
     }
 
-    /// A number, or one of the words that are values.
+    /// Parses a number, `null`, `true` or `false`.
     fn word(&mut self) -> Result<Json, JsonError> {
         let is_part = |character: char| character.is_ascii_alphanumeric() || matches!(character, '+' | '-' | '.' | '_');
         let rest = self.rest();
@@ -213,7 +214,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A number as JSON5 writes it: also hexadecimal, with a sign or a bare point, `Infinity` and `NaN`.
+/// Parses a JSON5 number: also hexadecimal, with a sign or a leading or trailing point, `Infinity` and `NaN`.
 fn number(word: &str) -> Option<Json> {
     let (is_negative, unsigned) = match word.strip_prefix('-') {
         Some(unsigned) => (true, unsigned),
@@ -224,7 +225,7 @@ fn number(word: &str) -> Option<Json> {
     }
     let hexadecimal = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X"));
     if let Some(digits) = hexadecimal {
-        // A sign would be taken there as well.
+        // `from_str_radix` would also accept a sign here.
         digits.starts_with(|first: char| first.is_ascii_hexdigit()).then_some(())?;
         let whole = i64::from_str_radix(digits, 16).ok()?;
         return Some(Json::Whole(if is_negative { -whole } else { whole }));
@@ -235,7 +236,7 @@ fn number(word: &str) -> Option<Json> {
     let real = match unsigned {
         "Infinity" => f64::INFINITY,
         "NaN" => f64::NAN,
-        // Rust reads more words as numbers than JSON5 has.
+        // Rust's `parse` accepts more words than JSON5, such as `inf`.
         digits if digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') => digits.parse().ok()?,
         _ => return None,
     };
@@ -278,6 +279,6 @@ mod tests {
     fn a_hundred_thousand_brackets_end_where_the_limit_is() {
         let error = read(&"[".repeat(100_000)).unwrap_err();
 
-        assert_eq!(error, JsonError { at: JSON_DEPTH_MAX + 1, what: "this is nested too deep" });
+        assert_eq!(error, JsonError { at: JSON_DEPTH_MAX + 1, what: "brackets are nested too deeply" });
     }
 }

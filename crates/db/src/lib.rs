@@ -1,6 +1,6 @@
-//! Records, fields, links, scans, alarms, calc, access rules, `.db` and `.acf` files. No network, no IO, no clock.
+//! Records, fields, links, scans, alarms, calc, access rules, `.db` and `.acf` files. No network, no I/O, no clock.
 //!
-//! [`Database`] is a machine: puts and the time go in, posts and completions come out.
+//! [`Database`] is a state machine: its inputs are puts and the time, its outputs are posts and completions.
 #![forbid(unsafe_code)]
 
 mod along;
@@ -60,162 +60,162 @@ pub use security::{Access, AccessFile, AccessInput, AccessLevel, AccessPart, Gra
 pub use site::{Site, Zone};
 pub use state::{State, States};
 
-/// One field of one record; small, for ever valid in its database.
+/// One field of one record. Small, and valid as long as its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FieldRef {
     record: u32,
     field: u16,
 }
 
-/// What a client is told of a field when it connects.
+/// The properties of a field that the server sends when a client connects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
-    /// The kind of an element; menus and devices count as enums, links as texts.
+    /// The kind of an element. Menus and devices are enums, links are texts.
     pub kind: Kind,
-    /// How many elements it can hold.
+    /// The maximum number of elements.
     pub count_max: u32,
-    /// Whether a put is refused whatever it says.
+    /// Whether every put is rejected.
     pub is_read_only: bool,
-    /// The record's type, as `DBR_CLASS_NAME` gives it.
+    /// The record type, as `DBR_CLASS_NAME` reports it.
     pub record_type: &'static str,
 }
 
-/// What the name of a channel means.
+/// The field and the filters that a channel name selects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
     /// The field.
     pub field: FieldRef,
-    /// What its readings go through, first things first; most often nothing.
+    /// The filters of its readings, in the order in which they apply; usually empty.
     pub filters: Vec<Filter>,
 }
 
-/// Why a name is the name of no channel.
+/// Why a name is not a valid channel name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelError {
-    /// There is no such record or field.
+    /// The record or the field does not exist.
     Unknown,
-    /// There is, but what stands behind it cannot be.
+    /// The field exists, but the filters after its name are invalid.
     Filter(FilterError),
 }
 
-/// The number of a put that wants to know when its processing is complete.
+/// Identifies a put whose completion is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PutId(pub u64);
 
-/// What goes in.
+/// An input of [`Database::handle`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// The IOC starts: initial values, PINI.
     Start,
     /// Time has passed; see [`Database::deadline`].
     Tick,
-    /// Somebody writes a field. `put`: completion is told by [`Event::PutDone`]; while the record is active such a put
-    /// waits in line, and is refused by [`Event::PutRefused`] if that is what comes of it.
+    /// A client writes a field. With `put`, [`Event::PutDone`] reports the completion. While the record is active, such
+    /// a put is queued; if it is rejected later, [`Event::PutRefused`] reports that.
     Put {
         /// The field.
         field: FieldRef,
-        /// What it is set to; converted to the field's kind.
+        /// The new value; it is converted to the field's kind.
         value: Value,
-        /// The number to tell completion with.
+        /// Identifies the put when its completion is reported.
         put: Option<PutId>,
     },
-    /// A field is to hold what it held when the IOC ran before. Goes in before [`Input::Start`]: nothing is processed,
-    /// and nobody is told.
+    /// Restores the value that a field had when the IOC last ran. Must precede [`Input::Start`]. No record is
+    /// processed, and nothing is posted.
     Restore {
-        /// The field; links are set in the loader, see [`Loader::restore`].
+        /// The field. Links are restored in the loader, see [`Loader::restore`].
         field: FieldRef,
-        /// What it is set to; converted to the field's kind.
+        /// The new value; it is converted to the field's kind.
         value: Value,
     },
-    /// Who gave a put has gone: it does not begin if it still waits for its record.
+    /// The client of a put has disconnected: the put is dropped if it is still queued.
     GiveUp {
         /// The field.
         field: FieldRef,
-        /// The number that the put gave.
+        /// The put's identifier.
         put: PutId,
     },
-    /// The network tells of a link to another IOC.
+    /// The state of a link to another IOC changed.
     Outside {
-        /// Which, as [`Event::Wanted`] gave it.
+        /// The link, as in [`Event::Wanted`].
         link: OutsideLink,
-        /// What.
+        /// What changed.
         news: News,
     },
-    /// Records that are scanned by an event are to process.
+    /// Processes the records whose SCAN is Event and whose EVNT names this event.
     PostEvent {
-        /// As EVNT names it; nothing happens when it names no event.
+        /// The event's name, as in EVNT. A text that names no event is ignored.
         name: Text,
     },
     /// Alarm acknowledgement (ACKT, ACKS).
     Acknowledge {
         /// Any field of the record.
         field: FieldRef,
-        /// Whether alarms that went by themselves still want to be acknowledged.
+        /// The new ACKT: whether alarms that have cleared still need an acknowledgement.
         transient: Option<bool>,
         /// Alarms up to this severity are acknowledged.
         severity: Option<Severity>,
     },
 }
 
-/// What comes out.
+/// An output of [`Database::handle`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A watched field changed.
     Posted {
         /// The field.
         field: FieldRef,
-        /// What kind of change.
+        /// The kind of change.
         mask: EventMask,
         /// Value, alarm and time at that moment.
         reading: Reading,
     },
-    /// A record with the device support stdio writes a line, or the database reports what it had to bound.
+    /// A line of text: from a record with the device support stdio, or a report that the database reached a limit.
     Printed {
-        /// Where to.
+        /// Where to write it.
         stream: Stream,
-        /// The line without its end.
+        /// The line, without the line end.
         line: Text,
     },
-    /// All processing that the put began has ended.
+    /// All processing that the put started has ended.
     PutDone {
-        /// The number that the put gave.
+        /// The put's identifier.
         put: PutId,
     },
-    /// A record has another access security group (ASG) now.
+    /// The access security group (ASG) of a record changed.
     Regrouped,
-    /// A link leads to a PV that no record here has: [`Input::Outside`] is to tell of it.
+    /// A link points to a PV that is not in this database. The caller reports its state with [`Input::Outside`].
     Wanted {
-        /// What it is called from now on.
+        /// Identifies the link from now on.
         link: OutsideLink,
         /// The PV's name.
         name: Text,
-        /// What the link does with it.
+        /// Whether the link reads or writes the PV.
         usage: Use,
     },
-    /// A link leads there no more.
+    /// A link no longer points to its PV.
     Unwanted {
-        /// Which.
+        /// The link.
         link: OutsideLink,
     },
-    /// A link writes a value. What cannot be written at once may be replaced by what it writes later.
+    /// A link writes a value. A value that cannot be sent at once may be replaced by a later one.
     Driven {
-        /// Which.
+        /// The link.
         link: OutsideLink,
         /// The value, of the PV's own kind, or the name of one of its states.
         value: Value,
-        /// The number to tell the end of all processing there with, [`News::Written`]; `None`: nobody waits.
+        /// Identifies the put in [`News::Written`], which reports its completion; `None`: no record waits for it.
         put: Option<u64>,
     },
-    /// A put that had to wait for its record was refused when its turn came.
+    /// A queued put was rejected when it started.
     PutRefused {
-        /// The number that the put gave.
+        /// The put's identifier.
         put: PutId,
-        /// Why.
+        /// The reason.
         error: PutError,
     },
 }
 
-/// Where the device support stdio writes.
+/// Where a line of text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// The standard output.
@@ -226,31 +226,31 @@ pub enum Stream {
     Log,
 }
 
-/// Why a put was refused; nothing was processed, and nothing changed but where a variant says so.
+/// Why a put was rejected. No record was processed and nothing changed, unless the variant says otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PutError {
-    /// The field may not be written.
+    /// The field is read-only.
     ReadOnly,
     /// The record's DISP forbids puts.
     Disabled,
-    /// The value cannot become the field's kind.
+    /// The value cannot be converted to the field's kind.
     Convert(ConvertError),
-    /// The record says no, in words. A CALC that cannot be compiled stays in its field, as in Base.
+    /// The record rejects the value, for the reason in the text. An invalid CALC stays in its field, as in Base.
     Rejected(&'static str),
-    /// The value is written, but the record that it processed could not reach its input or output. Only puts without a
-    /// [`PutId`] report this, as in Base.
+    /// The value is written, but the record could not read its input or write its output when it was processed. Only
+    /// puts without a [`PutId`] report this, as in Base.
     Unprocessed,
 }
 
 impl fmt::Display for PutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PutError::ReadOnly => write!(f, "the field cannot be written"),
+            PutError::ReadOnly => write!(f, "the field is read-only"),
             PutError::Disabled => write!(f, "the record's DISP forbids puts"),
             PutError::Convert(error) => write!(f, "{error}"),
             PutError::Rejected(reason) => write!(f, "{reason}"),
             PutError::Unprocessed => {
-                write!(f, "the value is written, but the record could not reach its input or output")
+                write!(f, "the value is written, but the record could not read its input or write its output")
             }
         }
     }

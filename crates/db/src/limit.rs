@@ -1,83 +1,86 @@
-//! The bounds of the database, each with its reason.
+//! The limits of the database, each with its reason.
 
 use std::time::Duration;
 
-/// How deep processing may nest through PP links before one of them counts as broken. Plants nest
-/// a handful; every level costs stack. FLNK chains do not nest and have no limit.
+/// Maximum nesting of processing through PP links; a deeper link counts as broken. Real databases nest a handful of
+/// levels, and every level costs stack. FLNK chains do not nest and have no limit.
 pub(crate) const DEPTH_MAX: u16 = 48;
-/// Records that one chain may process before its links count as broken. Every record that a link leads to may lead to
-/// twenty more, so that a dozen records nest into a chain without end; no plant has as many records in one chain as
-/// this, and they take less than a second.
+/// Maximum number of records that one chain processes; further links count as broken. Every record may have links to
+/// twenty more, so a dozen records can nest into a practically endless chain. No real database has this many records
+/// in one chain, and they take less than a second.
 pub(crate) const CHAIN_MAX: u64 = 250_000;
-/// Timers, records of scan lists, or deferred work (CP, RPRO, CA outputs) that one call does, counted each with the
-/// records that it processes. The rest is left to the next call, so that puts get in between.
+/// Maximum number of timers, scanned records, or items of deferred work (CP, RPRO, CA outputs) in one call. Each counts
+/// as many as the records that it processes. The rest is left to the next call, so that puts can run in between.
 pub(crate) const SLICE_MAX: u64 = 512;
-/// The shortest delay: some record is due for ever where delays are below the clock's resolution. A record that starts
-/// itself anew takes a small part of one processor.
+/// The shortest delay. With delays below the clock's resolution some record would always be due. At this limit, a
+/// record that restarts itself takes a small part of one processor.
 pub(crate) const DELAY_MIN: Duration = Duration::from_micros(100);
-/// The longest delay, ten years: clocks end somewhere.
+/// The longest delay, about ten years: a limit that no clock overflows.
 pub(crate) const DELAY_MAX: Duration = Duration::from_secs(300_000_000);
-/// Events that were posted and wait, as in Base. Records that post an event twice and wait for it double them.
+/// Posted events that are pending, as in Base. Needed because records that wait for an event and post it twice double
+/// the number each time.
 pub(crate) const EVENTS_PENDING_MAX: usize = 2000;
-/// Puts through channels (CA) to records that are here which wait; a link beyond it is broken. Larger than what one
-/// chain of a plant writes. Records that write to each other twice double them.
+/// Pending puts through channels (CA) to records of this database; a link beyond the limit is broken. More than one
+/// chain of a real database writes. Needed because records that write to each other twice double the number each time.
 pub(crate) const PUTS_PENDING_MAX: usize = 10_000;
-/// How often a record may be found active before it goes into SCAN alarm, as in Base.
+/// How often an active record may be asked to process before it goes into SCAN alarm, as in Base.
 pub(crate) const LOCK_COUNT_MAX: u8 = 10;
-/// `meta` of calc inputs asks the linked record, which may ask its own.
+/// Maximum depth of metadata lookups: the metadata of a calc input is that of the linked field, which may be a calc
+/// input itself.
 pub(crate) const META_DEPTH_MAX: u8 = 8;
 /// Bytes of a link field read as a long string, as in Base.
 pub(crate) const LINK_TEXT_BYTES: u32 = 1024;
-/// Rounds of all loops (UNTIL) of one expression, as synApps has it.
+/// Iterations of all loops (UNTIL) of one expression, as in synApps.
 pub(crate) const CALC_ROUNDS_MAX: usize = 1000;
 /// Elements of each array of an acalcout record: an expression may hold 80 arrays at once.
 pub(crate) const CALC_ELEMENTS_MAX: u32 = 1 << 20;
-/// Errors that one file reports before it gives up.
+/// Errors that are reported for one file before loading stops.
 pub(crate) const LOAD_ERRORS_MAX: usize = 100;
-/// Names of records that are compared with a wrong one to suggest the right one: some milliseconds.
+/// Record names that are compared with an unknown name to suggest the right one: some milliseconds.
 pub(crate) const SUGGESTED_NAMES_MAX: usize = 20_000;
 /// Comparisons of names for all suggestions of one loader: a third of a second.
 pub(crate) const COMPARED_NAMES_MAX: usize = 1_000_000;
-/// Bytes of a line that an error shows. Thousands of remarks may be about one longer line, and each would keep it.
+/// Bytes of the source line that an error shows. There may be thousands of errors about one long line, and each keeps a
+/// copy.
 pub(crate) const SHOWN_LINE_BYTES_MAX: usize = 1024;
-/// Fields that the file of one inert record may add; the largest record type there is has 312.
+/// Fields that a file may set in one inert record; the largest known record type has 312.
 pub(crate) const INERT_FIELDS_MAX: usize = 400;
-/// Bytes of a field of an inert record, with its NUL: the longest texts of synApps have 131.
+/// Bytes of a field of an inert record, with its NUL; the longest strings in synApps have 131.
 pub(crate) const INERT_TEXT_BYTES: u16 = 256;
-/// Choices of a site's `menuScan`. Sites have some dozens, and every tick looks at the list of each.
+/// Choices of a site's `menuScan`. Sites have some dozens, and every tick checks the list of each.
 pub(crate) const SCAN_CHOICES_MAX: usize = 200;
-/// Device supports that may be missing; a plant has some dozens.
+/// Missing device supports; a real database has some dozens.
 pub(crate) const INERT_DEVICES_MAX: usize = 10_000;
-/// Files that may include one another.
+/// Nesting of include files.
 pub(crate) const INCLUDE_DEPTH_MAX: usize = 20;
-/// Files that one file includes in all, itself counted, and each as often as it is read: twenty that each include the next
-/// one twice would be read a million times.
+/// Files that are read in total for one file, counted each time: twenty files that each include the next one twice
+/// would be read a million times.
 pub(crate) const INCLUDES_MAX: usize = 10_000;
-/// Databases that one `.substitutions` file may ask for; a plant has some thousands.
+/// Template instances of one `.substitutions` file; a real one has some thousands.
 pub(crate) const INSTANCES_MAX: usize = 1_000_000;
-/// Macros that may stand inside one another.
+/// Nesting of macros.
 pub(crate) const MACRO_DEPTH_MAX: usize = 32;
-/// Macros that one line may need, those inside others included: some milliseconds.
+/// Macro references that are expanded for one line, including nested ones: some milliseconds.
 pub(crate) const MACRO_REFERENCES_MAX: usize = 10_000;
-/// Bytes that one line may have after its macros are replaced; Base takes 1024.
+/// Bytes of one line after macro expansion; Base accepts 1024.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 16;
-/// Brackets inside one another in a JSON value.
+/// Nesting of brackets in a JSON value.
 pub(crate) const JSON_DEPTH_MAX: usize = 64;
-/// Elements of one waveform: 1 GiB of the widest kind.
+/// Elements of one waveform: 1 GiB for the widest kind.
 pub(crate) const ELEMENTS_MAX: u32 = 1 << 27;
-/// Bytes of a record's name, as in Base.
+/// Bytes of a record name, as in Base.
 pub(crate) const NAME_BYTES_MAX: usize = 60;
-/// Bytes of a channel's name that has filters, as searches may have. All filters with every argument take half of it.
+/// Bytes of a channel name with filters, the same as in searches. All filters with every argument take half of it.
 pub(crate) const FILTER_BYTES_MAX: usize = 1024;
-/// Bytes of an access file. Plants list some hundred users and hosts; a log that was named by mistake
-/// is not read to its end.
+/// Bytes of an access file. Real files list some hundred users and hosts. If a large log is named by mistake, it is not
+/// read to its end.
 pub(crate) const ACCESS_FILE_BYTES_MAX: usize = 4 << 20;
-/// Brackets inside one another in a block that is skipped, since what it says is not known here.
+/// Nesting of brackets in an unknown block, which is skipped.
 pub(crate) const ACCESS_DEPTH_MAX: usize = 64;
-/// How deep brackets and functions of an expression may nest; every level costs stack. A record's expression has at most
-/// 159 characters; that of a link or of an access rule may have more.
+/// Nesting of brackets and functions in an expression; every level costs stack. A record's expression has at most
+/// 159 characters; the expression of a link or an access rule may have more.
 pub(crate) const CALC_DEPTH_MAX: u8 = 64;
-/// Values that an expression may hold at once, as in Base.
+/// Values on the stack of an expression, as in Base.
 pub(crate) const CALC_STACK_MAX: usize = 80;
-/// Columns and digits that a format of a string expression may ask for: several times what fits into a string.
+/// Width and precision of a format in a string expression: several times the size of a string.
 pub(crate) const CALC_WIDTH_MAX: usize = 256;

@@ -1,7 +1,7 @@
-//! Those who wait for a record to be done before their own put or processing of it begins.
+//! The queue of requests that wait until their record is done.
 //!
-//! Source: EPICS Base 7.0, dbNotify; seen with softIoc: a put with completion to a record that is busy is written when
-//! the record is done, one after the other; one without completion is written at once.
+//! Source: EPICS Base 7.0, dbNotify. Observed with softIoc: puts with completion to a busy record are written one after
+//! the other when the record is done; a put without completion is written at once.
 
 use std::collections::VecDeque;
 
@@ -12,34 +12,35 @@ use crate::post::LONG_STRING;
 use crate::turn::{Turn, Waiter};
 use crate::{Event, PutError};
 
-/// Who waits for one record, in the order in which they came.
+/// The requests that wait for one record, in the order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     waiting: VecDeque<(Waiter, Wanted)>,
-    /// The first has been called and will begin when the chain in hand is done.
+    /// The first request is scheduled, and starts when the current chain is done.
     is_called: bool,
 }
 
-/// What somebody wants of a record, and to hear the end of.
+/// A request to a record whose completion is reported.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Wanted {
-    /// A field gets a value, and the record processes where the field says so.
+    /// Write a value to a field, and process the record if the field is PP or PROC.
     Put { field: u16, value: Value },
-    /// The record processes if it is passive.
+    /// Process the record if it is passive.
     Processing,
 }
 
 impl Line {
-    /// Whether somebody's turn has not come.
+    /// Whether a request of `waiter` is still queued.
     pub(crate) fn has(&self, waiter: Waiter) -> bool {
         self.waiting.iter().any(|(other, _)| *other == waiter)
     }
 }
 
 impl Turn<'_> {
-    /// Does what is wanted, at once or when the record is done. `waiter` hears of the end, but not of a refusal.
+    /// Executes a request, at once or when the record is done. `waiter` receives the completion. A rejection at once is
+    /// the return value only.
     pub(crate) fn notify(&mut self, record: u32, waiter: Waiter, wanted: Wanted) -> Result<(), PutError> {
-        // A link has nothing to do with what its record does meanwhile.
+        // A put to a link field does not depend on the record's processing.
         let is_link = matches!(wanted, Wanted::Put { field, .. } if self.core.is_link(record, field & !LONG_STRING));
         let is_busy = self.engine.lines.contains_key(&record) || self.is_active(record);
         if is_busy && !is_link {
@@ -49,7 +50,7 @@ impl Turn<'_> {
         self.begin_notified(record, waiter, wanted)
     }
 
-    /// The record is done: the next one's turn comes after the chain in hand.
+    /// Schedules the next request of a record that is done, after the current chain.
     pub(crate) fn call_next(&mut self, record: u32) {
         if let Some(line) = self.engine.lines.get_mut(&record)
             && !std::mem::replace(&mut line.is_called, true)
@@ -58,7 +59,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Begins with the first in line.
+    /// Starts the first request of the queue.
     pub(crate) fn next_in_line(&mut self, record: u32) {
         if let Some(line) = self.engine.lines.get_mut(&record) {
             line.is_called = false;
@@ -82,7 +83,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes somebody out of the line; one whose turn has come is left alone.
+    /// Removes a request from the queue. A request that has started is not affected.
     pub(crate) fn give_up(&mut self, record: u32, waiter: Waiter) {
         if let Some(line) = self.engine.lines.get_mut(&record)
             && let Some(place) = line.waiting.iter().position(|(other, _)| *other == waiter)

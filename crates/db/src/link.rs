@@ -1,4 +1,4 @@
-//! Links: what the text in INP, OUT, FLNK means, and where it leads.
+//! Links: the parsed text of INP, OUT, FLNK and other link fields, and the link's target.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::jlink::{self, JsonLink, Said};
 use crate::json;
 use crate::outside::Outside;
 
-/// A link field: 8 bytes when it is empty, else what it says and where it leads.
+/// A link field: 8 bytes when it is empty, else the text and the target on the heap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Link(Option<Box<LinkBody>>);
 
@@ -21,30 +21,30 @@ struct LinkBody {
     /// The constants of a constant link: one number, or an array.
     constant: Option<Constant>,
     modifiers: Modifiers,
-    /// The name of the record and the field as the link gives them, while it leads nowhere.
+    /// The record and field name in the link; empty for other links.
     name: Text,
     special: Option<Arc<Special>>,
 }
 
-/// All that reading and writing through a link needs to know; taken out of the record before it is followed.
+/// What is needed to read or write through a link. It is copied out of the record, so that the record can be unlocked.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     pub(crate) target: Target,
     pub(crate) special: Option<Arc<Special>>,
 }
 
-/// What a link does besides leading to a field, or instead.
+/// The properties of links that are not plain links to a field.
 #[derive(Debug)]
 pub(crate) enum Special {
-    /// Reads through filters; what the channel then tells of itself.
+    /// The link reads through filters; `facts` are the properties of the filtered channel.
     Filtered { chain: Chain, facts: Facts },
-    /// Leads to no field.
+    /// A JSON link without a target field.
     Json(JsonLink),
-    /// Leads to a PV that another IOC may have.
+    /// The target is a PV that is not in this database.
     Outside(Outside),
 }
 
-/// What a constant link says.
+/// The value of a constant link.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Constant {
     One(Scalar),
@@ -52,34 +52,34 @@ pub(crate) enum Constant {
     Many(Vec<Scalar>),
 }
 
-/// Where a link leads; small, and copied out of the record before it is followed.
+/// The target of a link. Small, so that it can be copied out of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Nowhere, or to a constant.
+    /// The link is empty or a constant.
     Constant,
-    /// To a field of a record of this database.
+    /// A field of a record of this database.
     Field { record: u32, field: u16, modifiers: Modifiers },
-    /// To a PV that another IOC may have.
+    /// A PV that is not in this database, but may be in another IOC.
     Outside { is_time: bool },
-    /// Nowhere that can be: a field that the record does not have, an address.
+    /// The link has no valid target: the record does not have the field, or the text is an address.
     Missing,
 }
 
-/// How alarms travel along a link.
+/// How an alarm is inherited through a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Inherit {
     /// NMS
     #[default]
     Not,
-    /// MS: the severity, as LINK.
+    /// MS: the severity, with status LINK.
     Severity,
-    /// MSI: the severity, if it is INVALID.
+    /// MSI: the severity, only if it is INVALID.
     Invalid,
     /// MSS: severity and status.
     Status,
 }
 
-/// When a link processes what it leads to, or is processed by it.
+/// Whether a link processes its target, or its target's changes process the record with the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Trigger {
     /// NPP
@@ -87,27 +87,27 @@ pub(crate) enum Trigger {
     None,
     /// PP
     Passive,
-    /// CA: through a channel even when the record is here.
+    /// CA: through a channel, even if the target is in this database.
     Channel,
     /// CP: the record with the link processes when the target changes.
     Change,
-    /// CPP: the same, if it is passive.
+    /// CPP: as `Change`, if the record with the link is passive.
     ChangeIfPassive,
-    /// The same, if its SCAN is I/O Intr and it says so of this link.
+    /// As `Change`, if the record with the link has SCAN I/O Intr and accepts this link as trigger.
     ChangeIfInterrupt,
 }
 
-/// Which change of a link's target processes the record that has the link.
+/// When a change of a link's target processes the record that has the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum When {
     Always,
     IfPassive,
-    /// The number of the link's field: the record is asked about it.
+    /// If SCAN is I/O Intr and the record accepts this link field (by number) as trigger.
     IfInterrupt(u16),
 }
 
 impl Modifiers {
-    /// Whether a link makes its record follow its target, and when; `field` is the link's own.
+    /// When changes of the link's target process its record; `None`: never. `field`: the link field.
     pub(crate) fn follows(self, field: u16) -> Option<When> {
         match self.trigger {
             Trigger::Change => Some(When::Always),
@@ -117,33 +117,33 @@ impl Modifiers {
         }
     }
 
-    /// Whether Base would go through a channel, even to a record that is here.
+    /// Whether Base would use a channel even for a target in the same database.
     pub(crate) fn is_channel(self) -> bool {
         !matches!(self.trigger, Trigger::None | Trigger::Passive)
     }
 }
 
-/// The words after the name.
+/// The modifiers after the name in a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Modifiers {
     pub(crate) trigger: Trigger,
     pub(crate) inherit: Inherit,
-    /// A TSEL that leads to a TIME field takes the time itself.
+    /// For a TSEL whose target is a TIME field: the time stamp is copied.
     pub(crate) is_time: bool,
 }
 
-/// Which kind of link field the text stands in; it decides which modifiers mean something.
+/// The kind of a link field. It decides which modifiers are effective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     In,
     Out,
     Forward,
-    /// Names without modifiers ([`crate::field::PLAIN`]): an input that may follow its target, an output to a channel.
+    /// Names without modifiers ([`crate::field::PLAIN`]): an input whose target may trigger it, an output to a channel.
     PlainIn,
     PlainOut,
 }
 
-/// What a link text says, before records are looked up.
+/// A parsed link text, before records are looked up.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Parsed {
     Empty,
@@ -152,13 +152,13 @@ pub(crate) enum Parsed {
         name: String,
         modifiers: Modifiers,
     },
-    /// `{...}` that is no constant.
+    /// `{...}` that is not a constant.
     Json(JsonLink),
-    /// JSON that is no link, and why.
+    /// JSON that is not a valid link, and why.
     Wrong(String),
-    /// `@...`: what a device support does not read through a link.
+    /// `@...`: an address for a device support.
     Address,
-    /// `#...`: hardware addresses, which no device here takes.
+    /// `#...`: a hardware address, which no device support here accepts.
     Unsupported,
 }
 
@@ -173,7 +173,7 @@ impl Link {
         self.0.as_ref().map_or(Target::Constant, |body| body.target)
     }
 
-    /// Whether it is empty or a constant: reading it leaves values as they are.
+    /// Whether the link is empty or a constant: reading it does not change values.
     pub(crate) fn is_constant(&self) -> bool {
         self.target() == Target::Constant
     }
@@ -182,19 +182,19 @@ impl Link {
         self.0.as_ref().and_then(|body| body.constant.as_ref())
     }
 
-    /// Whether it is `@...` or `#...`.
+    /// Whether the text is an address: `@...` or `#...`.
     pub(crate) fn is_address(&self) -> bool {
-        // A name of such a link is plain, whatever it looks like.
+        // A plain link always has a name, even if its text starts with `@` or `#`.
         self.0.as_ref().is_some_and(|body| body.name.is_empty() && matches!(body.text.as_bytes(), [b'@' | b'#', ..]))
     }
 
-    /// What follows the `@` of an address; empty when it is none.
+    /// The text after the `@` of an address; empty if the link is not an address.
     pub(crate) fn address(&self) -> Text {
         let text = self.text();
         text.as_bytes().strip_prefix(b"@").map_or(Text::EMPTY, Text::from_bytes)
     }
 
-    /// The name it leads to, when it leads to a name.
+    /// The name of the link's target, if the link has a name.
     pub(crate) fn name(&self) -> Option<&Text> {
         self.0.as_ref().map(|body| &body.name).filter(|name| !name.is_empty())
     }
@@ -203,7 +203,7 @@ impl Link {
         self.0.as_ref().map_or(Modifiers::default(), |body| body.modifiers)
     }
 
-    /// A link whose text was parsed; a name leads nowhere until [`Link::lead_to`].
+    /// Makes a link of a parsed text. A name has the target `Missing` until [`Link::lead_to`].
     pub(crate) fn from_parsed(text: &str, parsed: &Parsed, side: Side) -> Link {
         let plain = LinkBody {
             text: text.trim().into(),
@@ -234,19 +234,19 @@ impl Link {
         Path { target: self.target(), special: self.special().cloned() }
     }
 
-    /// What it does besides leading to a field, or instead.
+    /// The properties of a link that is not a plain link to a field.
     pub(crate) fn special(&self) -> Option<&Arc<Special>> {
         self.0.as_ref().and_then(|body| body.special.as_ref())
     }
 
-    /// What it reads goes through filters.
+    /// Makes the link read through filters.
     pub(crate) fn filter(&mut self, chain: Chain, facts: Facts) {
         if let Some(body) = &mut self.0 {
             body.special = Some(Arc::new(Special::Filtered { chain, facts }));
         }
     }
 
-    /// Leads to a PV that another IOC may have.
+    /// Sets a PV outside this database as the target.
     pub(crate) fn lead_outside(&mut self, outside: Outside, is_time: bool) {
         if let Some(body) = &mut self.0 {
             body.target = Target::Outside { is_time };
@@ -254,7 +254,7 @@ impl Link {
         }
     }
 
-    /// Says where the name leads.
+    /// Sets the target.
     pub(crate) fn lead_to(&mut self, target: Target) {
         if let Some(body) = &mut self.0 {
             body.target = target;
@@ -262,7 +262,7 @@ impl Link {
     }
 }
 
-/// A link's text as clients read it back: the name and all of its modifiers.
+/// The text of a link as clients read it back: the name and all modifiers.
 fn canonical(name: &str, modifiers: Modifiers, side: Side) -> String {
     let trigger = match modifiers.trigger {
         Trigger::None => " NPP",
@@ -270,7 +270,7 @@ fn canonical(name: &str, modifiers: Modifiers, side: Side) -> String {
         Trigger::Channel => " CA",
         Trigger::Change => " CP",
         Trigger::ChangeIfPassive => " CPP",
-        // Only plain links have it, and they show no words.
+        // Only plain links have this trigger, and their text has no modifiers.
         Trigger::ChangeIfInterrupt => "",
     };
     let inherit = match modifiers.inherit {
@@ -287,7 +287,7 @@ fn canonical(name: &str, modifiers: Modifiers, side: Side) -> String {
     }
 }
 
-/// Reads a link text. Never fails: what is no number, constant or address is a name.
+/// Parses a link text. Any text that is not a number, constant, JSON or address is a name.
 pub(crate) fn parse(text: &str, side: Side) -> Parsed {
     let text = text.trim();
     if text.is_empty() {
@@ -312,7 +312,7 @@ pub(crate) fn parse(text: &str, side: Side) -> Parsed {
     Parsed::Name { name: name.to_owned(), modifiers: modifiers(words, side) }
 }
 
-/// Base looks for the words anywhere in the rest, so `PPMS` is both.
+/// Base searches for the modifiers anywhere after the name, so `PPMS` is PP and MS.
 fn modifiers(words: &str, side: Side) -> Modifiers {
     let trigger = if words.contains("NPP") {
         Trigger::None
@@ -342,7 +342,7 @@ fn modifiers(words: &str, side: Side) -> Modifiers {
         Side::In => Modifiers { trigger, inherit, is_time: false },
         Side::PlainIn => Modifiers { trigger: Trigger::ChangeIfInterrupt, ..Modifiers::default() },
         Side::PlainOut => Modifiers { trigger: Trigger::Channel, ..Modifiers::default() },
-        // An output cannot follow its target.
+        // CP and CPP have no effect on an output.
         Side::Out if matches!(trigger, Trigger::Change | Trigger::ChangeIfPassive) => {
             Modifiers { trigger: Trigger::None, inherit, is_time: false }
         }
@@ -371,10 +371,10 @@ fn number(text: &str) -> Option<Scalar> {
 fn parse_json(text: &str, side: Side) -> Result<Parsed, String> {
     let json = json::read(text).map_err(|error| format!("{} at character {}", error.what, error.at + 1))?;
     if side == Side::Forward {
-        return Err("a forward link leads to a record".into());
+        return Err("a forward link cannot be JSON; it needs the name of a record".into());
     }
     if text.starts_with('[') {
-        let constant = jlink::constant(&json).ok_or("a list has numbers, or texts")?;
+        let constant = jlink::constant(&json).ok_or("a constant list must contain only numbers or only texts")?;
         return Ok(Parsed::Constant(constant));
     }
     Ok(match jlink::said(&json, side == Side::Out)? {

@@ -59,5 +59,5 @@ menus! {
     ARRAY_POST ["Always", "On Change"];
 }
 
-/// The statuses of alarms, shared with everybody who reads one.
+/// The alarm statuses.
 pub(crate) const ALARM_STAT: &[&str] = fodo_data::Status::NAMES;

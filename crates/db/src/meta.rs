@@ -1,4 +1,4 @@
-//! Units, precision and limits where a record type says nothing of its own.
+//! The default units, precision and limits of fields.
 
 use fodo_data::{Limits, Meta};
 
@@ -6,12 +6,12 @@ use crate::field::{Dbf, FieldInfo};
 
 const NO_LIMITS: Limits = Limits { low: f64::NAN, high: f64::NAN };
 
-/// What a field has whose record type tells nothing: zeros, and alarm limits that are no numbers.
+/// The metadata of a field if its record type sets none: zeros, and NaN as alarm limits.
 pub(crate) fn nothing() -> Meta {
     Meta { alarm: NO_LIMITS, warning: NO_LIMITS, ..Meta::default() }
 }
 
-/// The range of the field's type as its limits.
+/// Sets the display and control limits to the range of the field's type.
 ///
 /// Source: EPICS Base 7.0, recGblGetGraphicDouble and recGblGetControlDouble.
 pub(crate) fn ranges(row: &FieldInfo, meta: &mut Meta) {
@@ -32,7 +32,8 @@ pub(crate) fn ranges(row: &FieldInfo, meta: &mut Meta) {
     meta.control = meta.display;
 }
 
-/// The record's precision for numbers with a point, 15 where it makes no sense, 0 for whole numbers.
+/// The precision of a field: for floating-point numbers the record's precision, or 15 if it is out of range; 0 for
+/// integers.
 ///
 /// Source: EPICS Base 7.0, recGblGetPrec.
 pub(crate) fn precision(row: &FieldInfo, precision: i16) -> i16 {

@@ -1,4 +1,4 @@
-//! Links to PVs of other IOCs: what the machine asks of the network, and what it knows of each.
+//! Links to PVs of other IOCs: the requests to the network, and the cached state of each PV.
 //!
 //! Source: EPICS Base 7.0.10, dbCa.
 
@@ -17,7 +17,7 @@ use crate::record::link_of;
 use crate::step::Broken;
 use crate::turn::{PROC, Turn};
 
-/// A link that leads out of this database. When its text changes it is another one.
+/// Identifies a link to a PV outside this database. A link whose text changes gets a new identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OutsideLink {
     record: u32,
@@ -25,72 +25,72 @@ pub struct OutsideLink {
     round: u32,
 }
 
-/// What a link does with its PV.
+/// Whether a link reads or writes its PV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It wants every update: value, alarm, time, units, limits and labels.
+    /// The link needs every update: value, alarm, time, units, limits and labels.
     Reads,
-    /// It only writes.
+    /// The link only writes.
     Writes,
 }
 
-/// What the network says of a link's PV.
+/// A change of the state of a link's PV, reported by the network.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
-    /// A server serves it. What was known before counts no more.
+    /// The PV is connected. Earlier values are discarded.
     Connected(OutsideFacts),
-    /// The server allows something else now.
+    /// The access rights changed.
     Allowed {
-        /// Whether it may be read.
+        /// Whether the PV may be read.
         may_read: bool,
-        /// Whether it may be written.
+        /// Whether the PV may be written.
         may_write: bool,
     },
-    /// It has this value now.
+    /// A new value.
     Updated(Reading),
-    /// The server has been silent for so long that what is known may be stale.
+    /// The server no longer responds; the last value may be stale.
     Silent,
-    /// It is heard again after that.
+    /// The server responds again.
     HeardAgain,
-    /// No server serves it any more.
+    /// The PV is disconnected.
     Lost,
-    /// A put of [`Event::Driven`] has ended, well or not.
+    /// A put of [`Event::Driven`] has ended, successfully or not.
     Written {
-        /// The number that the event gave.
+        /// The put's identifier in the event.
         put: u64,
     },
 }
 
-/// What a server says of a PV.
+/// The properties of a PV, as its server reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutsideFacts {
     /// The kind of an element.
     pub kind: Kind,
-    /// How many elements it can hold.
+    /// The maximum number of elements.
     pub count_max: u32,
-    /// Whether it may be read.
+    /// Whether the PV may be read.
     pub may_read: bool,
-    /// Whether it may be written.
+    /// Whether the PV may be written.
     pub may_write: bool,
 }
 
-/// How a link does.
+/// The connection state of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideStatus {
-    /// Which it is.
+    /// The link.
     pub link: OutsideLink,
-    /// What the server says; `None` while it is not connected.
+    /// The properties of the PV; `None` while it is not connected.
     pub facts: Option<OutsideFacts>,
-    /// How often it was lost.
+    /// How often the connection was lost.
     pub n_lost: u64,
 }
 
-/// A link's hold on its PV.
+/// A link to a PV outside this database, with the cached state of the PV.
 #[derive(Debug)]
 pub(crate) struct Outside {
     link: OutsideLink,
     name: Text,
-    /// CP and CPP.
+    /// When changes of the PV process the record (CP and CPP).
     follows: Option<When>,
     inherit: Inherit,
     state: Mutex<State>,
@@ -100,24 +100,24 @@ pub(crate) struct Outside {
 struct State {
     facts: Option<OutsideFacts>,
     is_silent: bool,
-    /// The latest since it was connected.
+    /// The latest reading since the PV connected.
     reading: Option<Reading>,
     n_puts: u64,
-    /// The put whose end the record waits for, and the number by which the record knows it.
+    /// The put whose completion the record waits for, and the record's own number for it.
     awaited: Option<(u64, u8)>,
     n_lost: u64,
 }
 
-/// What comes of news.
+/// What the record must do after a change.
 #[derive(Debug, Default)]
 struct Heard {
     is_connection_new: bool,
     is_change: bool,
-    /// A record's number of a put that has ended.
+    /// The record's number of a put that has ended.
     written: Option<u8>,
 }
 
-/// Links that the network does not know of yet.
+/// Links that are not yet reported to the network.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     n_rounds: u32,
@@ -125,7 +125,7 @@ pub(crate) struct Wanted {
 }
 
 impl State {
-    /// What the server says, while it is heard.
+    /// The properties of the PV, while its server responds.
     fn facts(&self) -> Option<OutsideFacts> {
         self.facts.filter(|_| !self.is_silent)
     }
@@ -136,7 +136,7 @@ impl Outside {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kind of its elements and the most of them, while it is connected.
+    /// The kind and the maximum number of elements, while the PV is connected.
     pub(crate) fn facts(&self) -> Option<(Kind, u32)> {
         self.lock().facts().map(|facts| (facts.kind, facts.count_max))
     }
@@ -145,7 +145,7 @@ impl Outside {
         self.lock().facts().is_some()
     }
 
-    /// The time of the latest value.
+    /// The time stamp of the latest value.
     pub(crate) fn time(&self) -> Option<TimeStamp> {
         self.lock().reading.as_ref().map(|reading| reading.time)
     }
@@ -160,18 +160,18 @@ impl Outside {
         OutsideStatus { link: self.link, facts: state.facts(), n_lost: state.n_lost }
     }
 
-    /// The latest value, and its alarm.
+    /// The latest value, converted to a kind, and its alarm.
     fn read(&self, kind: Kind) -> Result<(Value, Raised), Broken> {
         let state = self.lock();
         state.facts().filter(|facts| facts.may_read).ok_or(Broken)?;
         let reading = state.reading.as_ref().ok_or(Broken)?;
         let value = reading.value.to_kind(kind, Some(&digits(reading.meta.as_deref()))).map_err(|_| Broken)?;
-        // Channel Access brings no message.
+        // Channel Access does not transfer the alarm message.
         let (status, severity) = (reading.alarm.status.0, reading.alarm.severity.code());
         Ok((value, Raised { status, severity, message: Text::EMPTY }))
     }
 
-    /// A value as its PV takes it, and the number of the put.
+    /// Converts a value to the PV's kind. Also returns the number of the put.
     fn accept(&self, value: &Value, awaited: Option<u8>) -> Result<(Value, u64), Broken> {
         let mut state = self.lock();
         let facts = state.facts().filter(|facts| facts.may_write).ok_or(Broken)?;
@@ -226,14 +226,15 @@ impl Outside {
     }
 }
 
-/// What texts are made with: a number has as many digits as C prints, whatever the record there says, as in Base.
+/// The metadata for conversions to text: numbers get C's default number of digits, whatever the remote PREC, as in
+/// Base.
 pub(crate) fn digits(meta: Option<&Meta>) -> Meta {
     let (labels, unlabelled) = meta.map(|meta| (meta.labels.clone(), meta.unlabelled.clone())).unwrap_or_default();
     Meta { precision: DIGITS, labels, unlabelled, ..Meta::default() }
 }
 
 impl Link {
-    /// Its hold on a PV of another IOC, where it leads to one.
+    /// The link's PV outside this database, if it has one.
     pub(crate) fn outside(&self) -> Option<&Outside> {
         self.special().and_then(|special| special.outside())
     }
@@ -255,7 +256,7 @@ impl Special {
 }
 
 impl Core {
-    /// Lets a link lead to a PV that another IOC may have.
+    /// Makes a PV outside this database the target of a link, and queues the report of it.
     pub(crate) fn lead_outside(&self, record: u32, field: u16, name: Text, usage: Use, is_time: bool, link: &mut Link) {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         wanted.n_rounds = wanted.n_rounds.wrapping_add(1);
@@ -268,18 +269,18 @@ impl Core {
 }
 
 impl Turn<'_> {
-    /// Tells the network of the links that it does not know of yet.
+    /// Emits [`Event::Wanted`] for the links that are not yet reported.
     pub(crate) fn tell_wanted(&mut self) {
         let mut wanted = self.core.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         self.events.append(&mut wanted.events);
     }
 
-    /// A link is about to lead somewhere else.
+    /// Releases the PV of a link whose target is about to change.
     pub(crate) fn leave_outside(&mut self, record: u32, field: u16) {
         let path = self.with(record, |body, _| link_of(body, field).map(|link| link.path())).flatten();
         let Some(outside) = path.as_ref().and_then(Path::outside) else { return };
         self.events.push(Event::Unwanted { link: outside.link });
-        // Whoever waits for a put must not wait for ever.
+        // The record must not wait for ever for the put's completion.
         if let Some((_, number)) = outside.lock().awaited.take() {
             self.engine.deferred.push(Deferred::Written { record, number });
         }
@@ -296,7 +297,8 @@ impl Turn<'_> {
         Ok(Some(value))
     }
 
-    /// `awaited`: the number that the record is told when the put has ended, see [`crate::record::Record::written`].
+    /// Writes a value to a PV outside this database. `awaited`: the number that [`crate::record::Record::written`]
+    /// receives when the put has ended.
     pub(crate) fn drive_outside(
         &mut self,
         outside: &Outside,
@@ -309,8 +311,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Processes what a forward link leads to through a channel, by a put to PROC; leading to any other field it does
-    /// nothing, as in Base. That it cannot be is nobody's alarm.
+    /// Processes the target of a forward link through a channel, by a put to PROC. A forward link to any other field
+    /// has no effect, as in Base. A failure raises no alarm.
     pub(crate) fn forward_by_put(&mut self, path: &Path) {
         if let Target::Field { record, field: PROC, .. } = path.target {
             let value = Value::from(1u8);
@@ -321,7 +323,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The network tells of a link. One that leads somewhere else by now is left alone.
+    /// Handles a change of the state of a link's PV. Ignored if the link has changed meanwhile.
     pub(crate) fn hear(&mut self, link: OutsideLink, news: News) {
         let OutsideLink { record, field, .. } = link;
         let path = self.with(record, |body, _| link_of(body, field).map(|link| link.path())).flatten();

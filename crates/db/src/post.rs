@@ -1,4 +1,4 @@
-//! Posts: telling watchers what changed, while the record is locked.
+//! Posts: reporting changes of a locked record to its subscribers.
 
 use fodo_data::{EventMask, Reading, Value};
 
@@ -9,7 +9,7 @@ use crate::record::Record;
 use crate::site::Nowhere;
 use crate::{Event, FieldRef};
 
-/// The bit of a field's number that asks for it as a long string (`FIELD$`).
+/// The bit of a field number that selects the long string form (`FIELD$`).
 pub(crate) const LONG_STRING: u16 = 1 << 15;
 /// The number of the pseudo field RTYP.
 pub(crate) const RTYP: u16 = LONG_STRING - 1;
@@ -19,7 +19,7 @@ const STAT: u16 = Common::at("STAT");
 const AMSG: u16 = Common::at("AMSG");
 const ACKS: u16 = Common::at("ACKS");
 
-/// Where the posts of one record go.
+/// Collects the posts of one record.
 #[derive(Debug)]
 pub(crate) struct Posts<'a> {
     pub(crate) record: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Posts<'a> {
 }
 
 impl Posts<'_> {
-    /// Tells those who watch the field, with the reading of this moment.
+    /// Posts a change of a field, with its present reading, and queues its followers.
     pub(crate) fn post(&mut self, record: &mut dyn Record, field: u16, mask: EventMask) {
         let Some(watchers) = record.common().watchers.as_deref() else { return };
         let is_plain = watchers.posted.contains(&field);
@@ -52,7 +52,7 @@ impl Posts<'_> {
         }
     }
 
-    /// Tells all who watch anything of the record.
+    /// Posts to the subscribers of any field of the record.
     pub(crate) fn post_all(&mut self, record: &mut dyn Record, mask: EventMask) {
         let Some(watchers) = record.common().watchers.as_deref() else { return };
         for field in watchers.posted.clone() {
@@ -60,7 +60,8 @@ impl Posts<'_> {
         }
     }
 
-    /// The alarm raised in this round becomes the record's alarm. Returns what VAL's post has of it.
+    /// Makes the alarm raised during processing the record's alarm. Returns the event mask that this adds to the post
+    /// of VAL.
     ///
     /// Source: EPICS Base 7.0, recGblResetAlarms.
     pub(crate) fn alarms(&mut self, record: &mut dyn Record) -> EventMask {
@@ -100,7 +101,8 @@ impl Posts<'_> {
     }
 }
 
-/// Calls `passed` for every follower of the field whose filters let the change pass. `is_new`: those that are not primed.
+/// Calls `passed` for every follower of the field whose filters pass the change. `is_new`: only gates that are not
+/// primed, else only primed ones.
 fn through_gates(
     record: &mut dyn Record,
     field: u16,
@@ -108,11 +110,11 @@ fn through_gates(
     is_new: bool,
     mut passed: impl FnMut(&Follower),
 ) {
-    // What a CP link subscribes to in Base.
+    // A CP link subscribes to these events in Base.
     let mask = EventMask(mask.0 & (EventMask::VALUE | EventMask::ALARM).0);
     let reading = reading(record, field);
     let common = record.common();
-    // It decides what passes, and gives the value to nobody.
+    // Only whether the change passes matters here; the filtered value is not used, so the site is not needed.
     let moment = Moment { now: common.time, user_tag: common.user_tag, site: &Nowhere };
     let gates = common.watchers.iter_mut().flat_map(|watchers| &mut watchers.gates);
     for gate in gates.filter(|gate| gate.follower.field == field && gate.is_primed != is_new) {
@@ -123,7 +125,7 @@ fn through_gates(
     }
 }
 
-/// Tells the filters of new followers with what value these begin.
+/// Passes the first value to the filters of new followers.
 pub(crate) fn prime(record: &mut dyn Record) {
     let new = |record: &mut dyn Record| {
         let gates = &record.common().watchers.as_deref()?.gates;
@@ -134,7 +136,7 @@ pub(crate) fn prime(record: &mut dyn Record) {
     }
 }
 
-/// Value, alarm and time of a field as they are now.
+/// The present value, alarm and time of a field.
 #[inline]
 pub(crate) fn reading(record: &mut dyn Record, field: u16) -> Reading {
     let value = value(record, field);

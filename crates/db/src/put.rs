@@ -1,4 +1,4 @@
-//! Puts: a value into a field, whoever gives it.
+//! Puts: writing a value to a field, for clients and for links.
 
 use fodo_data::{Array, ConvertError, EventMask, Kind, Scalar, Severity, Status, Text, Value};
 
@@ -20,7 +20,7 @@ const ACKT: u16 = Common::at("ACKT");
 const ASG: u16 = Common::at("ASG");
 
 impl Turn<'_> {
-    /// A client's put: refused where DISP says so; processes the record where the field says so.
+    /// A client's put. Rejected if DISP is set. Processes the record if the field is PP or PROC.
     ///
     /// Source: EPICS Base 7.0, dbPutField.
     pub(crate) fn put_field(&mut self, record: u32, field: u16, value: Value) -> Result<(), PutError> {
@@ -30,7 +30,7 @@ impl Turn<'_> {
         if field == RTYP || row.has(NOMOD) {
             return Err(PutError::ReadOnly);
         }
-        // Before anything is done with the value, unless nothing is but to set it: then when it is set.
+        // DISP is checked before the value is converted. For a simple put, `write` does it, to lock the record once.
         let is_simple = is_own(&value, row) && !row.has(SPECIAL) && !row.dbf.is_link();
         let is_disabled = |body: &mut dyn Record| Writer::Client.is_disabled(body, number);
         if !is_simple && self.with(record, |body, _| is_disabled(body)) == Some(true) {
@@ -43,20 +43,20 @@ impl Turn<'_> {
         self.write(record, number, value, Writer::Client)?;
         let n_failed = self.n_failed;
         self.process_wanted(record, number == PROC, row.has(PP));
-        // A put with completion is done however processing went, as in Base.
+        // A put with completion succeeds even if processing failed, as in Base.
         let has_failed = self.n_failed != n_failed
             && self.waiters.is_empty()
             && self.with(record, |body, _| body.common().has_failed) == Some(true);
         if has_failed { Err(PutError::Unprocessed) } else { Ok(()) }
     }
 
-    /// A value from before the start: written as by a put that processes nothing. Whoever follows the field has a
-    /// first round at the start, and scans begin there.
+    /// Restores a saved value before the start, without processing. The queued work and the scan lists are reset, since
+    /// the start fills them.
     pub(crate) fn restore(&mut self, FieldRef { record, field }: FieldRef, value: Value) -> Result<(), PutError> {
         let value = if field & LONG_STRING != 0 { Value::from(text_of_bytes(&value)?) } else { value };
         let number = field & !LONG_STRING;
         if self.engine.is_started || self.core.is_link(record, number) {
-            return Err(PutError::Rejected("it is restored before the records are initialised"));
+            return Err(PutError::Rejected("only fields that are not links can be restored, and only before iocInit"));
         }
         let result = self.write(record, number, value, Writer::Record);
         self.engine.deferred.clear();
@@ -64,15 +64,15 @@ impl Turn<'_> {
         result
     }
 
-    /// Processes a record for somebody who waits: always, or if it is passive. One that is active is processed once
-    /// more when it is done.
+    /// Processes a record for a put: always, or if it is passive. An active record is processed once more when it is
+    /// done.
     pub(crate) fn process_wanted(&mut self, record: u32, always: bool, if_passive: bool) {
         if always || if_passive {
             self.run(record, Entry::Wanted { always });
         }
     }
 
-    /// Sets a field to a value: converts, tells the record, posts. Does not process.
+    /// Sets a field to a value: converts it, calls the record's hook, posts. Does not process the record.
     ///
     /// Source: EPICS Base 7.0, dbPut.
     pub(crate) fn write(&mut self, record: u32, field: u16, value: Value, writer: Writer) -> Result<(), PutError> {
@@ -90,7 +90,7 @@ impl Turn<'_> {
             self.with(record, |body, _| {
                 let common = body.common();
                 common.raise(Status::LINK, 3);
-                // As in Base, whatever was put to VAL has defined it.
+                // As in Base, every put to VAL clears UDF.
                 common.undefined *= u8::from(!is_value);
             });
             return Ok(());
@@ -103,13 +103,13 @@ impl Turn<'_> {
             Ok(value) => value,
             Err(refused) => {
                 if row.has(SPECIAL) {
-                    // The record is told all the same, as in Base; it cannot refuse once more.
+                    // As in Base, the hook is called although the put failed. The put is rejected whatever it returns.
                     let _ = cell.after_put(field, &mut self.posts(record));
                 }
                 return Err(refused);
             }
         };
-        // Most records are not told, and are locked once.
+        // Most fields have no hook, so the record is locked only once.
         let is_told = row.has(SPECIAL) || row.dbf == Dbf::Array;
         let set = self.with(record, |body, posts| {
             if writer.is_disabled(body, field) {
@@ -141,24 +141,24 @@ impl Turn<'_> {
         let text = match value.first() {
             Some(Scalar::Text(text)) => text,
             Some(Scalar::I8(_) | Scalar::U8(_)) => text_of_bytes(value)?,
-            Some(_) => return Err(PutError::Rejected("a link takes a text")),
+            Some(_) => return Err(PutError::Rejected("a link must be set to a text")),
             None => Text::EMPTY,
         };
         let text = text.to_str();
         let side = side(row);
         let parsed = parse(&text, side);
         if parsed == Parsed::Unsupported {
-            return Err(PutError::Rejected("no device takes this address"));
+            return Err(PutError::Rejected("no device support accepts this address"));
         }
         if matches!(parsed, Parsed::Wrong(_)) {
-            return Err(PutError::Rejected("this is no JSON link"));
+            return Err(PutError::Rejected("invalid JSON link"));
         }
         let core = self.core;
         let link = crate::link::Link::from_parsed(&text, &parsed, side);
         let is_device_link = matches!(row.name, "INP" | "OUT");
         let checked = self.with(record, |body, _| match is_device_link {
             true => Device::of(body).check(body.record_type().name, &link),
-            false if parsed == Parsed::Address => Err("no device takes this address"),
+            false if parsed == Parsed::Address => Err("no device support accepts this address"),
             false => Ok(()),
         });
         checked.unwrap_or(Ok(())).map_err(PutError::Rejected)?;
@@ -183,7 +183,7 @@ impl Turn<'_> {
             cell.after_put(field, &mut self.posts(record)).map_err(PutError::Rejected)?;
         }
         if let Some(when) = follows {
-            // The first value of a CP link's target counts as a change.
+            // The first value of a CP link's target counts as a change, as after a connection.
             self.engine.deferred.follow(record, when);
         }
         Ok(())
@@ -217,12 +217,12 @@ impl Turn<'_> {
     }
 }
 
-/// Who sets a field.
+/// The origin of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writer {
-    /// A client, whom DISP keeps out.
+    /// A client, which DISP blocks.
     Client,
-    /// A link, or what was saved.
+    /// A link, or the restore of a saved value.
     Record,
 }
 
@@ -237,10 +237,10 @@ fn is_own(value: &Value, row: &FieldInfo) -> bool {
     matches!(value, Value::Scalar(scalar) if scalar.kind() == row.dbf.kind())
 }
 
-/// What a record was before one of its fields was set.
+/// The state of a record before one of its fields is set.
 struct Before {
     scan: u16,
-    /// The field's value, where clients are told that properties have changed with it.
+    /// The field's value, if a change of the field is a change of properties.
     property: Option<Value>,
 }
 
@@ -249,7 +249,7 @@ fn property(body: &mut dyn Record, field: u16, row: &FieldInfo) -> Option<Value>
     slot.map(|slot| slot.value())
 }
 
-/// Posts that a field was set, and tells what SCAN is now.
+/// Posts the new value of a field. Returns the present SCAN.
 fn settle(body: &mut dyn Record, posts: &mut Posts, field: u16, row: &FieldInfo, before: &Before) -> u16 {
     let is_value = field == body.record_type().value;
     if is_value {
@@ -264,7 +264,7 @@ fn settle(body: &mut dyn Record, posts: &mut Posts, field: u16, row: &FieldInfo,
     body.common().scan
 }
 
-/// The side of a link that its field says.
+/// The kind of a link field.
 pub(crate) fn side(row: &FieldInfo) -> Side {
     match row.dbf {
         Dbf::OutLink if row.has(PLAIN) => Side::PlainOut,
@@ -275,7 +275,7 @@ pub(crate) fn side(row: &FieldInfo) -> Side {
     }
 }
 
-/// With SSCN set, what SIMM was before it is put decides whether the scan changes.
+/// Saves SIMM in OLDSIMM before a put to SIMM, if SSCN is set: the change decides whether SCAN changes.
 fn keep_simulation_mode(body: &mut dyn Record) {
     let number = |body: &mut dyn Record, name| {
         let slot = number_of(body, name).and_then(|field| body.slot(field));
@@ -289,7 +289,7 @@ fn keep_simulation_mode(body: &mut dyn Record) {
     }
 }
 
-/// Puts a value of the field's own kind into its place.
+/// Stores a value of the field's own kind.
 fn set(body: &mut dyn Record, field: u16, row: &FieldInfo, value: Value) -> Result<(), PutError> {
     if row.dbf == Dbf::Array {
         let (kind, count_max) = body.own_facts(field).unwrap_or((Kind::F64, 1));
@@ -307,14 +307,14 @@ fn set(body: &mut dyn Record, field: u16, row: &FieldInfo, value: Value) -> Resu
         scalar => scalar,
     };
     let Some(mut slot) = body.slot(field) else { return Err(PutError::ReadOnly) };
-    if slot.set(scalar) { Ok(()) } else { Err(PutError::Rejected("the value is of another kind")) }
+    if slot.set(scalar) { Ok(()) } else { Err(PutError::Rejected("the value has the wrong type for this field")) }
 }
 
-/// The array as the field's kind, cut to what fits; moved when it already is what is wanted.
+/// Converts to an array of the field's kind, truncated to `count_max`. Moved, not copied, if nothing changes.
 pub(crate) fn fitting(value: Value, kind: Kind, count_max: u32) -> Result<Array, PutError> {
     let array = value.into_array();
     if let Array::Text(texts) = &array {
-        // Unlike in a scalar field, an empty text is no number in an array, and no text is a state, as in Base.
+        // As in Base, an array of numbers rejects empty texts and an array of enums rejects all texts, unlike scalars.
         let is_refused = |text: &&Text| kind == Kind::Enum || (kind != Kind::Text && text.is_empty());
         if let Some(text) = texts.iter().find(is_refused) {
             return Err(PutError::Convert(ConvertError::NotANumber(text.clone())));
@@ -325,13 +325,13 @@ pub(crate) fn fitting(value: Value, kind: Kind, count_max: u32) -> Result<Array,
     Ok(if array.len() > count_max { array.truncated(count_max) } else { array })
 }
 
-/// The text that an array of characters holds, up to its NUL.
+/// The text in an array of characters, up to its NUL.
 fn text_of_bytes(value: &Value) -> Result<Text, PutError> {
     match value {
         Value::Scalar(Scalar::Text(text)) => Ok(text.clone()),
         value => match value.to_kind(Kind::U8, None).map_err(PutError::Convert)?.into_array() {
             Array::U8(bytes) => Ok(Text::from_bytes(&bytes)),
-            _ => Err(PutError::Rejected("a long string takes characters")),
+            _ => Err(PutError::Rejected("a long string must be set to characters or a text")),
         },
     }
 }

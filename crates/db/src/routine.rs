@@ -1,4 +1,4 @@
-//! Routines: what sub and aSub records call by name.
+//! Routines: functions that sub and aSub records call by name.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,21 +9,21 @@ use fodo_data::{Array, Kind, Text};
 
 use crate::calc::N_ARGS;
 
-/// The input arrays and the output arrays of an aSub record.
+/// The number of input arrays, and of output arrays, of an aSub record.
 pub(crate) const N_ARRAYS: usize = 21;
 /// Bytes of one text in an array, as in Base.
 const TEXT_BYTES_MAX: usize = 39;
 
-/// What a routine of a sub record works on.
+/// The arguments of a routine of a sub record.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// The inputs A to U; changes stay and are posted.
+    /// The inputs A to U; changes are kept and posted.
     pub args: &'a mut [f64; N_ARGS],
-    /// VAL: its last value, and what it becomes.
+    /// VAL: the last value; the routine sets the new one.
     pub value: &'a mut f64,
 }
 
-/// What a routine of an aSub record works on. Inputs and outputs are named by the letters `'A'` to `'U'`.
+/// The arguments of a routine of an aSub record. Inputs and outputs have the letters `'A'` to `'U'`.
 #[derive(Debug)]
 pub struct ArrayCall<'a> {
     pub(crate) inputs: &'a [Array; N_ARRAYS],
@@ -32,28 +32,29 @@ pub struct ArrayCall<'a> {
 }
 
 impl ArrayCall<'_> {
-    /// The elements of an input: as many as NEA says for `'A'`.
+    /// The elements of an input; their number is in NEA for `'A'`.
     ///
-    /// Fails when `T` is not the type in FTA, or when there is no such letter.
+    /// Fails if `T` is not the type in FTA, or if the letter is invalid.
     pub fn input<T: ArrayElement>(&self, letter: char) -> Result<&[T], RoutineFailed> {
         index(letter).and_then(|index| T::elements(self.inputs.get(index)?)).ok_or(RoutineFailed)
     }
 
-    /// An input of any type. `None`: there is no such letter.
+    /// An input of any type. `None`: the letter is invalid.
     pub fn input_array(&self, letter: char) -> Option<&Array> {
         self.inputs.get(index(letter)?)
     }
 
-    /// The elements that an output has now.
+    /// The present elements of an output.
     ///
-    /// Fails when `T` is not the type in FTVA (for `'A'`), or when there is no such letter.
+    /// Fails if `T` is not the type in FTVA (for `'A'`), or if the letter is invalid.
     pub fn output<T: ArrayElement>(&self, letter: char) -> Result<&[T], RoutineFailed> {
         index(letter).and_then(|index| T::elements(self.outputs.get(index)?)).ok_or(RoutineFailed)
     }
 
-    /// Sets an output and its length (VALA and NEVA for `'A'`). Elements beyond NOVA are dropped; texts keep 39 bytes.
+    /// Sets an output and its length (VALA and NEVA for `'A'`). Elements beyond NOVA are dropped; texts are truncated
+    /// to 39 bytes.
     ///
-    /// Fails when `T` is not the type in FTVA, or when there is no such letter.
+    /// Fails if `T` is not the type in FTVA, or if the letter is invalid.
     pub fn set_output<T: ArrayElement>(&mut self, letter: char, elements: &[T]) -> Result<(), RoutineFailed> {
         let index = index(letter).ok_or(RoutineFailed)?;
         let capacity = self.output_capacities.get(index).ok_or(RoutineFailed)?;
@@ -64,25 +65,25 @@ impl ArrayCall<'_> {
     }
 }
 
-/// Counted from A.
+/// The index of a letter, from 0 for A.
 fn index(letter: char) -> Option<usize> {
     ('A'..='U').position(|other| other == letter)
 }
 
-/// A type that elements of inputs and outputs of an aSub record have: `f64` for DOUBLE, `u8` for UCHAR, `u16` for USHORT
-/// and ENUM, [`Text`] for STRING.
+/// An element type of the inputs and outputs of an aSub record: `f64` for DOUBLE, `u8` for UCHAR, `u16` for USHORT and
+/// ENUM, [`Text`] for STRING.
 pub trait ArrayElement: Sized + sealed::Sealed {
     /// The elements of an array of this type.
     #[doc(hidden)]
     fn elements(array: &Array) -> Option<&[Self]>;
 
-    /// An array of a kind that has elements of this type.
+    /// An array of `kind`; `None` if elements of that kind have another type.
     #[doc(hidden)]
     fn array(elements: &[Self], kind: Kind) -> Option<Array>;
 }
 
 mod sealed {
-    /// Nobody else implements [`super::ArrayElement`].
+    /// Prevents implementations of [`super::ArrayElement`] outside this module.
     pub trait Sealed {}
 }
 
@@ -128,8 +129,8 @@ impl ArrayElement for Text {
     }
 }
 
-/// A routine could not do its work: the record goes into SOFT alarm with the severity in BRSV. A routine that panics
-/// counts as failed.
+/// A routine failed: the record goes into SOFT alarm with the severity in BRSV. A routine that panics has failed
+/// too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoutineFailed;
 
@@ -149,22 +150,22 @@ impl fmt::Debug for ArrayRoutine {
 }
 
 impl ArrayRoutine {
-    /// Calls the routine; what VAL is to be.
+    /// Calls the routine. Returns the new VAL.
     pub(crate) fn call(&self, call: &mut ArrayCall<'_>) -> i32 {
         const FAILED: i32 = -1;
-        // The arrays are valid whichever of them it has set.
+        // After a panic the arrays are valid, whichever of them the routine has set.
         let result = catch_unwind(AssertUnwindSafe(|| (self.0)(call)));
         result.unwrap_or(Err(RoutineFailed)).unwrap_or(FAILED)
     }
 }
 
-/// Calls a routine. One that panics has failed: its record goes into alarm, and all records go on.
+/// Calls a routine. A panic counts as failure: the record goes into alarm, and the database keeps running.
 pub(crate) fn call(routine: &Routine, call: Call<'_>) -> Result<(), RoutineFailed> {
-    // What it leaves half done are numbers, and any number is one.
+    // After a panic the arguments are valid: they are numbers, and every number is valid.
     catch_unwind(AssertUnwindSafe(|| routine(call))).unwrap_or(Err(RoutineFailed))
 }
 
-/// The routines that records may name.
+/// The registered routines, by name.
 #[derive(Clone, Default)]
 pub(crate) struct Routines {
     scalar: HashMap<String, Routine>,

@@ -1,4 +1,4 @@
-//! Scan lists: which records process at which period or event, in the order of PHAS.
+//! Scan lists: the records of each period and event, in the order of PHAS.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -11,27 +11,27 @@ use fodo_data::{Text, number_at_start};
 use crate::common::Common;
 use crate::scan_menu::ScanMenu;
 
-/// The number of SCAN's choice "Event".
+/// The index of SCAN's choice "Event".
 pub(crate) const EVENT: u16 = 1;
-/// The number of SCAN's choice "I/O Intr".
+/// The index of SCAN's choice "I/O Intr".
 pub(crate) const IO_INTERRUPT: u16 = 2;
 
-/// What was counted of one period since the start.
+/// The counters of one scan period since the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanCounts {
     /// The choice of SCAN: `1 second`.
     pub choice: String,
-    /// How often its records are due.
+    /// The period.
     pub period: Duration,
-    /// How many records have it now.
+    /// How many records have this choice now.
     pub n_records: usize,
-    /// How often a record of it was due and processed.
+    /// How many records were due and processed, counting each time.
     pub scanned: u64,
-    /// How many periods were skipped because the scans came late.
+    /// How many periods were skipped because scans were late.
     pub skipped: u64,
 }
 
-/// What decides in which list a record is, and where.
+/// The fields that determine a record's scan list and its position there.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     scan: u16,
@@ -46,8 +46,8 @@ impl Place {
     }
 }
 
-/// The event that a text names: without the blanks around it, and a number from 1 to 255, however it is written,
-/// without its decimals, which numbers have that became texts on their way. `None`: empty, or the number 0.
+/// The normalised name of an event. Surrounding blanks are removed. A number from 1 to 255, in any notation, loses its
+/// decimals, which are there if a number was converted to text. `None`: empty, or a number from 0 to below 1.
 ///
 /// Source: EPICS Base 7.0, eventNameToHandle.
 pub(crate) fn event_name(text: &Text) -> Option<Text> {
@@ -65,9 +65,9 @@ pub(crate) fn event_name(text: &Text) -> Option<Text> {
 /// The periodic scan lists, and the records that wait for an event.
 #[derive(Debug)]
 pub(crate) struct Scans {
-    /// By the number of the choice of SCAN.
+    /// By the index of the choice of SCAN.
     lists: Vec<List>,
-    /// By name; each sorted by priority, the highest first, then by phase.
+    /// Records by event name; each list sorted by priority, highest first, then by phase.
     events: HashMap<Text, Vec<(EventOrder, u32)>>,
 }
 
@@ -75,12 +75,12 @@ type EventOrder = (Reverse<u16>, i16);
 
 #[derive(Debug, Default)]
 struct List {
-    /// `None` when the choice is not periodic; then there are no records.
+    /// `None` if the choice is not periodic; then the list is empty.
     period: Option<Duration>,
-    /// Sorted by phase; among the same phase the first added is first.
+    /// Sorted by phase; within a phase, in the order of addition.
     records: Vec<(i16, u32)>,
     next: Option<Instant>,
-    /// Those of a scan that is due which are not yet processed.
+    /// The records of the current scan that are not yet processed.
     pending: VecDeque<u32>,
     n_scanned: u64,
     n_skipped: u64,
@@ -92,8 +92,8 @@ impl Scans {
         Scans { lists: lists.collect(), events: HashMap::new() }
     }
 
-    /// The choices of SCAN in the order in which their records are processed: the last one of the menu, which is usually
-    /// the fastest, comes first. In Base it has the highest priority.
+    /// The choices of SCAN in the order of processing: the last one of the menu, usually the fastest, is first. In
+    /// Base, it has the highest priority.
     pub(crate) fn last_choice_first(&self) -> Rev<Range<usize>> {
         (0..self.lists.len()).rev()
     }
@@ -114,7 +114,7 @@ impl Scans {
         }
     }
 
-    /// Takes a record out of the list of a choice of SCAN; out of every event's, since EVNT may have changed.
+    /// Removes a record from the list of a choice of SCAN; for Event from every list, since EVNT may have changed.
     pub(crate) fn remove(&mut self, scan: u16, record: u32) {
         if scan == EVENT {
             for list in self.events.values_mut() {
@@ -133,15 +133,15 @@ impl Scans {
         list.into_iter().flatten().map(|(_, record)| *record).collect()
     }
 
-    /// All periods begin now: the first scan of each comes at its end, as in Base.
+    /// Starts all periods now: the first scan of each is due after one period, as in Base.
     pub(crate) fn start(&mut self, now: Instant) {
         for list in &mut self.lists {
             list.next = list.period.and_then(|period| now.checked_add(period));
         }
     }
 
-    /// Moves the records of every list that is due to those that are pending. A list keeps its beat: whole periods
-    /// that were missed are skipped and counted, and one whose last scan is still pending waits, whatever others do.
+    /// Marks the records of every list that is due as pending. A list keeps its schedule: missed periods are skipped
+    /// and counted. A list whose previous scan is still pending waits, without delaying other lists.
     pub(crate) fn collect(&mut self, now: Instant) {
         for list in &mut self.lists {
             if list.pending.is_empty() && list.next.is_some_and(|next| next <= now) {
@@ -157,17 +157,17 @@ impl Scans {
         self.lists.iter().filter(|list| !list.pending.is_empty()).count() as u64
     }
 
-    /// Takes the next record that is due of a choice of SCAN.
+    /// Removes and returns the next pending record of a choice of SCAN.
     pub(crate) fn pop(&mut self, scan: usize) -> Option<u32> {
         self.lists.get_mut(scan)?.pending.pop_front()
     }
 
-    /// When a list with records in it is due next.
+    /// When the next list with records is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.lists.iter().filter(|list| !list.records.is_empty()).filter_map(|list| list.next).min()
     }
 
-    /// Every periodic choice, in the order of the menu.
+    /// The counters of every periodic choice, in the order of the menu.
     pub(crate) fn counts(&self, menu: &ScanMenu) -> Vec<ScanCounts> {
         let of_choice = |(choice, list): (&String, &List)| {
             list.period.map(|period| ScanCounts {
@@ -183,7 +183,7 @@ impl Scans {
 }
 
 impl List {
-    /// Sets the next scan to the first beat after `now`. Returns by how many periods.
+    /// Moves the next scan to the first scheduled time after `now`. Returns the number of periods.
     fn advance(&mut self, now: Instant) -> u64 {
         let (Some(period), Some(next)) = (self.period, self.next.filter(|next| *next <= now)) else { return 0 };
         let n_periods = now.duration_since(next).as_nanos() / period.as_nanos().max(1) + 1;
@@ -193,7 +193,7 @@ impl List {
     }
 }
 
-/// Behind all that come before it or at the same place.
+/// Inserts after all entries with the same or a smaller key.
 fn insert<K: PartialOrd>(list: &mut Vec<(K, u32)>, key: K, record: u32) {
     let place = list.partition_point(|(other, _)| *other <= key);
     list.insert(place, (key, record));

@@ -9,10 +9,10 @@ use crate::field::FieldInfo;
 use crate::limit::{DELAY_MAX, DELAY_MIN};
 use crate::menu;
 
-/// The choices that come before the periodic ones in every `menuScan`.
+/// The choices before the periodic ones in every `menuScan`.
 pub(crate) const NOT_PERIODIC: [&str; 3] = ["Passive", "Event", "I/O Intr"];
 
-/// The choices of a `menuScan`, by number.
+/// The choices of a `menuScan`, in the order of their indexes.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanMenu {
     rates: Vec<ScanRate>,
@@ -35,12 +35,12 @@ impl Default for ScanMenu {
 }
 
 impl ScanMenu {
-    /// A menu of these choices. A text that is not a scan rate has no period.
+    /// Makes a menu of these choices. A text that is not a scan rate has no period.
     pub(crate) fn new(choices: impl Iterator<Item = String>) -> ScanMenu {
         ScanMenu { rates: choices.map(|choice| ScanRate { period: period(&choice), choice }).collect() }
     }
 
-    /// Every choice, in the order of the numbers.
+    /// Every choice, in the order of the indexes.
     pub(crate) fn rates(&self) -> &[ScanRate] {
         &self.rates
     }
@@ -63,7 +63,7 @@ pub(crate) fn is_of_scan(row: &FieldInfo) -> bool {
     row.menu == menu::SCAN
 }
 
-/// The period that the text of a choice means: a number and a unit, seconds if there is none.
+/// Parses the period in the text of a choice: a number and a unit; the default unit is seconds.
 ///
 /// Source: EPICS Base 7.0, initPeriodic.
 pub(crate) fn period(choice: &str) -> Option<Duration> {

@@ -1,22 +1,22 @@
-//! What a database asks of where it runs: the environment, the local time.
+//! The host environment that a database needs: environment variables, the local time zone.
 
 use std::fmt;
 
 use fodo_data::{Text, TimeStamp};
 
-/// Answers what the database cannot know by itself. Asked while records are processed, so it must not wait.
+/// Access to the host environment. Called while records are processed, so it must not block.
 pub trait Site: fmt::Debug + Send + Sync {
     /// An environment variable; `None` when it is not set.
     fn variable(&self, name: &str) -> Option<Text>;
 
-    /// The time zone at a moment.
+    /// The time zone at a given time.
     fn zone(&self, at: TimeStamp) -> Zone;
 }
 
-/// A time zone at a moment.
+/// A time zone at a given time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zone {
-    /// Seconds that local time is ahead of UTC.
+    /// Local time minus UTC, in seconds.
     pub offset_s: i32,
     /// Its short name, such as `CET`.
     pub name: String,

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fodo_data::Text;
 
-/// All states of an IOC, by name. Clones are the same states.
+/// All states of an IOC, by name. Clones share the states.
 #[derive(Clone, Debug, Default)]
 pub struct States(Arc<Mutex<Vec<State>>>);
 
-/// One state, off at first. Clones are the same state.
+/// One state, initially off. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct State {
     name: Text,
@@ -17,7 +17,7 @@ pub struct State {
 }
 
 impl States {
-    /// The state of that name, made if there is none.
+    /// The state of that name; created if it does not exist.
     pub fn create(&self, name: &str) -> State {
         let mut states = self.lock();
         if let Some(state) = find(&states, name) {
@@ -28,12 +28,12 @@ impl States {
         state
     }
 
-    /// The state of that name, if somebody has made it.
+    /// The state of that name, if it exists.
     pub fn find(&self, name: &str) -> Option<State> {
         find(&self.lock(), name)
     }
 
-    /// Every state, in the order in which they were made.
+    /// Every state, in the order of creation.
     pub fn all(&self) -> Vec<State> {
         self.lock().clone()
     }
@@ -48,24 +48,24 @@ fn find(states: &[State], name: &str) -> Option<State> {
 }
 
 impl State {
-    /// What it is called.
+    /// The name.
     pub fn name(&self) -> &Text {
         &self.name
     }
 
-    /// Turns it on or off. Nothing is processed by that; who asks next sees it.
+    /// Turns the state on or off. This processes no record; the next reader sees the change.
     pub fn set(&self, is_on: bool) {
         self.is_on.store(is_on, Ordering::Release);
     }
 
-    /// Whether it is on.
+    /// Whether the state is on.
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
     }
 }
 
 impl PartialEq for State {
-    /// Whether they are the same state, not only called the same.
+    /// Whether both are the same state. Two states of different databases differ even if the name is the same.
     fn eq(&self, other: &State) -> bool {
         Arc::ptr_eq(&self.is_on, &other.is_on)
     }

@@ -1,7 +1,7 @@
-//! What a record can do while it is processed: lock itself, follow its links, take the time.
+//! The operations of a record while it is processed: lock itself, read and write its links, set its time stamp.
 //!
-//! A step keeps its record locked from one link to the next: most records follow none, and are locked once. Whatever
-//! leaves the record goes through [`Step::leave`], so that never two records are locked at once.
+//! A step keeps its record locked until it accesses a link. Most records access none, so they are locked once. Every
+//! access to another record calls [`Step::leave`] first, so that two records are never locked at once.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -20,38 +20,38 @@ use crate::timers::Timer;
 use crate::turn::{Turn, Waiter, Work, refuse_active, refuse_disabled};
 use crate::{Event, Stream};
 
-/// Whether a record is done.
+/// How the processing of a record ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Values are posted; the forward link is next.
     Done,
-    /// As done, but its input or output could not be reached: a PP link to it counts as broken.
+    /// As `Done`, but the input could not be read or the output not written: a PP link to the record counts as broken.
     Failed,
-    /// As done, but the forward link is not followed.
+    /// As `Done`, but the forward link is not processed.
     Alone,
-    /// As done, but whoever waits for it waits on, and the forward link with them: a busy record that is busy.
+    /// As `Done`, but its waiters and its forward link keep waiting: a busy record that is busy.
     Held,
-    /// For a timer: the record stays active, and is called again to complete.
+    /// The record stays active, and is called again to complete.
     Waiting,
 }
 
 impl Outcome {
-    /// Done, well or not.
+    /// `Done` if `is_well`, else `Failed`.
     pub(crate) fn done(is_well: bool) -> Outcome {
         if is_well { Outcome::Done } else { Outcome::Failed }
     }
 }
 
-/// How a record comes to be processed.
+/// Why a record is processed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Entry {
-    /// Whatever its SCAN says.
+    /// Called directly, whatever its SCAN.
     Called,
-    /// By a put: if it is passive, or always.
+    /// By a put: if the record is passive, or always.
     Wanted { always: bool },
-    /// By a forward link: if it is passive, and with the PUTF of where the link is.
+    /// By a forward link: if the record is passive, and with the PUTF of the record that has the link.
     Forward { put_process: u8 },
-    /// It waited, and is to complete.
+    /// The record waited and completes now.
     Completion,
 }
 
@@ -59,14 +59,14 @@ pub(crate) enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// One record's round of processing.
+/// The processing of one record.
 pub(crate) struct Step<'t, 'a, R> {
     turn: &'t mut Turn<'a>,
     cell: &'t Mutex<R>,
-    /// The record's own lock, while nothing else is looked at.
+    /// The record's lock, unless another record is being accessed.
     held: Option<MutexGuard<'t, R>>,
     record: u32,
-    /// Whether the record waited and this is the second half.
+    /// Whether the record waited and completes now.
     pub(crate) is_completion: bool,
 }
 
@@ -75,7 +75,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         Step { turn, cell, held: None, record, is_completion: matches!(entry, Entry::Completion) }
     }
 
-    /// Processes the record, if it may be, and leaves with the turn what is to be done then.
+    /// Processes the record, unless it is active, disabled or not passive, and queues the following work in the turn.
     pub(crate) fn run(mut self, entry: Entry) {
         let is_next = match entry {
             Entry::Called => self.begin(),
@@ -100,7 +100,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         self.end(outcome);
     }
 
-    /// Whether somebody who waits for the record begins it: one that is active is processed once more when it is done.
+    /// Whether a put may start processing. An active record is processed once more when it is done.
     fn is_wanted(&mut self, always: bool) -> bool {
         let record = self.record;
         let common = self.lock().common();
@@ -148,7 +148,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         true
     }
 
-    /// Leaves with the turn what comes of an outcome: the forward link first, then that the record is done.
+    /// Queues the work that follows an outcome: first the forward link, then the end of processing.
     fn end(&mut self, outcome: Outcome) {
         let record = self.record;
         self.turn.n_failed += u32::from(outcome == Outcome::Failed);
@@ -177,24 +177,24 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
     }
 
-    /// The record itself.
+    /// Locks the record, if it is not locked yet.
     pub(crate) fn lock(&mut self) -> &mut R {
         self.held.get_or_insert_with(|| lock(self.cell))
     }
 
-    /// The record itself, with the means to post.
+    /// Locks the record and passes it to `visit`, with the means to post.
     pub(crate) fn post<T>(&mut self, visit: impl FnOnce(&mut R, &mut Posts) -> T) -> T {
         let record = self.held.get_or_insert_with(|| lock(self.cell));
         visit(record, &mut self.turn.posts(self.record))
     }
 
-    /// All other records; this one, by its number, is no longer locked.
+    /// Unlocks the record, so that the turn can access other records. Also returns the record's number.
     fn leave(&mut self) -> (&mut Turn<'a>, u32) {
         self.held = None;
         (self.turn, self.record)
     }
 
-    /// The first element of what a link leads to.
+    /// Reads the first element of a link's target.
     fn fetch_one(&mut self, path: &Path, kind: Kind) -> Result<Option<Scalar>, Broken> {
         if path.target == Target::Constant {
             return Ok(None);
@@ -203,7 +203,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         turn.fetch_one_along(record, path, kind)
     }
 
-    /// Reads through a link. `Ok(None)`: it is constant or empty, so nothing changes.
+    /// Reads through a link. `Ok(None)`: the link is constant or empty, so nothing changes.
     pub(crate) fn fetch<T: Element>(
         &mut self,
         name: &'static str,
@@ -225,7 +225,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
     }
 
-    /// As [`Step::fetch`], of a kind that the record finds out as it goes.
+    /// As [`Step::fetch`], for a kind that is known only at run time.
     pub(crate) fn fetch_scalar(
         &mut self,
         name: &'static str,
@@ -240,7 +240,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         fetched
     }
 
-    /// All elements that a link leads to.
+    /// Reads all elements of a link's target.
     pub(crate) fn fetch_array(
         &mut self,
         name: &'static str,
@@ -256,7 +256,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         fetched
     }
 
-    /// Reads through a link as a text; an array of characters with what cannot be printed as C writes it.
+    /// Reads a text through a link. In an array of characters, non-printable characters become C escapes.
     pub(crate) fn fetch_text(
         &mut self,
         name: &'static str,
@@ -272,17 +272,17 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
     }
 
-    /// How many elements fit what a link leads to; `None` when it leads to nothing that can be read.
+    /// The maximum number of elements of a link's target; `None` if the link has no readable target.
     pub(crate) fn size_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<u32> {
         self.target_facts(link).map(|(_, count_max)| count_max)
     }
 
-    /// The kind of what a link leads to; `None` when it leads to nothing that can be read.
+    /// The kind of a link's target; `None` if the link has no readable target.
     pub(crate) fn kind_at(&mut self, link: impl Fn(&R) -> &Link) -> Option<Kind> {
         self.target_facts(link).map(|(kind, _)| kind)
     }
 
-    /// The kind and the most elements of what a link leads to; `None` when it leads to nothing that can be read.
+    /// The kind and the maximum number of elements of a link's target; `None` if the link has no readable target.
     pub(crate) fn target_facts(&mut self, link: impl Fn(&R) -> &Link) -> Option<(Kind, u32)> {
         let link = link(self.lock());
         if link.is_constant() {
@@ -292,7 +292,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         self.leave().0.facts_along(&path)
     }
 
-    /// Writes through a link, and processes what it leads to if the link says so.
+    /// Writes through a link, and processes its target if the link is PP.
     pub(crate) fn drive(
         &mut self,
         name: &'static str,
@@ -312,7 +312,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         driven
     }
 
-    /// Processes what a forward link leads to, before this record goes on.
+    /// Processes the target of a forward link at once, before this record continues.
     pub(crate) fn forward(&mut self, name: &'static str, link: impl Fn(&R) -> &Link) {
         let path = link(self.lock()).path();
         let (turn, record) = self.leave();
@@ -321,8 +321,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
     }
 
-    /// Processes what a link leads to, and completes this record when all of that has ended; false when it leads to no
-    /// field here.
+    /// Processes a link's target, and completes this record when that processing has ended. False: the target is not a
+    /// field of this database.
     pub(crate) fn notify(&mut self, link: impl Fn(&R) -> &Link) -> bool {
         let target = link(self.lock()).target();
         let Target::Field { record: to, .. } = target else { return false };
@@ -330,8 +330,8 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         true
     }
 
-    /// Writes through a channel (a link with CA or to another IOC), and tells this record under a number of its own when all that this
-    /// starts has ended, see [`Record::written`]; false for any other link.
+    /// Writes through a channel (a link with CA or to another IOC). When all processing that this starts has ended,
+    /// [`Record::written`] is called with `number`. False for any other link.
     pub(crate) fn drive_notifying(&mut self, link: impl Fn(&R) -> &Link, value: impl Into<Value>, number: u8) -> bool {
         let path = link(self.lock()).path();
         if let Some(outside) = path.outside() {
@@ -345,7 +345,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         self.turn.engine.deferred.put(record, field, value.into(), waiter).is_ok()
     }
 
-    /// Reads through a link without processing what it leads to, and without an alarm of its own.
+    /// Reads through a link without processing its target, and without raising a LINK alarm.
     pub(crate) fn fetch_only(&mut self, link: impl Fn(&R) -> &Link, kind: Kind) -> Result<Option<Value>, Broken> {
         let mut path = link(self.lock()).path();
         if let Target::Field { modifiers, .. } = &mut path.target {
@@ -355,12 +355,12 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         turn.fetch_along(record, &path, kind)
     }
 
-    /// Raises the alarm of a link that is broken.
+    /// Raises the alarm of a broken link.
     pub(crate) fn blame(&mut self, name: &'static str) {
         self.lock().common().raise_saying(Status::LINK, 3, format!("field {name}").into());
     }
 
-    /// The record's time becomes what TSE and TSEL say. `simulated`: SIOL, while SIMM is on.
+    /// Sets the record's time stamp according to TSE and TSEL. `simulated`: SIOL, while SIMM is on.
     ///
     /// Source: EPICS Base 7.0, recGblGetTimeStampSimm.
     pub(crate) fn stamp(&mut self, simulated: Option<Target>) {
@@ -403,7 +403,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         self.lock().common().time = time;
     }
 
-    /// With TSE -2 an input takes the time of the record that it reads, as Soft Channel does.
+    /// With TSE -2, copies the time of the record that an input link reads, as Soft Channel does.
     pub(crate) fn stamp_from(&mut self, link: impl Fn(&R) -> &Link) {
         let common = self.lock().common();
         if common.time_event != -2 || !common.time_link.is_constant() {
@@ -419,7 +419,7 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         }
     }
 
-    /// The breakpoint table that a choice of LINR names.
+    /// The breakpoint table of a choice of LINR.
     pub(crate) fn break_table(&self, conversion: u16) -> Option<Arc<BreakTable>> {
         const FIRST_TABLE: u16 = 3;
         let name = menu::CONVERT.get(usize::from(conversion)).filter(|_| conversion >= FIRST_TABLE)?;
@@ -457,36 +457,36 @@ impl<'t, 'a, R: Record> Step<'t, 'a, R> {
         (now.unix_s - before.unix_s) as f64 + (f64::from(now.nanos) - f64::from(before.nanos)) / 1e9
     }
 
-    /// Asks to be completed later.
+    /// Schedules the completion of this record after a delay.
     pub(crate) fn complete_after(&mut self, delay_s: f64) -> Outcome {
         self.turn.start_timer(delay_s, Timer::Complete(self.record));
         Outcome::Waiting
     }
 
-    /// Asks to be completed once the chain in hand is done, as Base's callback tasks do it.
+    /// Schedules the completion of this record after the current chain, as Base's callback tasks do.
     pub(crate) fn complete_next(&mut self) -> Outcome {
         self.turn.engine.deferred.push(Deferred::Complete { record: self.record });
         Outcome::Waiting
     }
 
-    /// Processes the records that wait for an event, once the chain in hand is done.
+    /// Processes the records that wait for an event, after the current chain.
     pub(crate) fn post_event(&mut self, name: Text) {
         self.turn.post_event(name);
     }
 
-    /// Asks for the end of a momentary output.
+    /// Schedules the end of a momentary output.
     pub(crate) fn release_after(&mut self, delay_s: f64) {
         self.turn.start_timer(delay_s, Timer::Release(self.record));
     }
 
-    /// SCAN was changed by the record itself.
+    /// Updates the scan list after the record itself changed SCAN.
     pub(crate) fn rescan(&mut self, before: u16) {
         let (turn, record) = self.leave();
         turn.rescan(record, before);
     }
 }
 
-/// What a link can be read as.
+/// A type that a link can be read as.
 pub(crate) trait Element: Sized {
     const KIND: Kind;
 

@@ -1,4 +1,4 @@
-//! A time stamp as text, as C's `strftime` writes it, and `%f` for parts of a second.
+//! Formats a time stamp like C's `strftime`, with `%f` for fractions of a second.
 
 use fodo_data::TimeStamp;
 
@@ -48,7 +48,7 @@ impl Moment {
         let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
         let year = year_of_era + era * 400 + i64::from(month <= 2);
         let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-        // The count starts in March, so January and February come after 306 days.
+        // The count starts in March, so January and February follow after 306 days.
         let day_of_year = if month > 2 { of_year + 59 + i64::from(is_leap) } else { of_year - 306 };
         Moment {
             year,
@@ -63,7 +63,7 @@ impl Moment {
     }
 }
 
-/// The text that a format makes of a time stamp. A directive that is not known stays as it is.
+/// Formats a time stamp. An unknown directive is copied unchanged.
 pub(crate) fn strftime(format: &str, time: TimeStamp, zone: &Zone) -> String {
     let moment = Moment::new(time.unix_s + i64::from(zone.offset_s));
     let mut out = String::new();
@@ -92,7 +92,7 @@ pub(crate) fn strftime(format: &str, time: TimeStamp, zone: &Zone) -> String {
     out + rest
 }
 
-/// Parts of a second, rounded but never up to a whole one.
+/// Fractions of a second, rounded, but never up to a full second.
 fn fraction(nanos: u32, places: u32) -> String {
     let unit = 10_u32.pow(9 - places);
     let parts = (nanos.saturating_add(unit / 2) / unit).min(10_u32.pow(places) - 1);

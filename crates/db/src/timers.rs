@@ -1,22 +1,22 @@
-//! Timers of records: one of each kind for a record, so that there are never more than records need.
+//! Timers of records. A record has at most one timer of each kind, which bounds their number.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::limit::{DELAY_MAX, DELAY_MIN};
 
-/// What a timer does to its record.
+/// A timer and its record, by what happens when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Timer {
-    /// Completes the processing it waits in.
+    /// Completes the processing of a record that waits.
     Complete(u32),
-    /// Sets a momentary output back and processes it.
+    /// Resets a momentary output and processes the record.
     Release(u32),
-    /// Posts what the record gathered without processing.
+    /// Posts the values that the record gathered, without processing.
     Post(u32),
 }
 
-/// Timers in the order in which they are due; of those due at one moment the first started is first.
+/// Timers in the order of their due time; timers with the same due time are in the order of their start.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     queue: BTreeMap<(Instant, u64), Timer>,
@@ -25,7 +25,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Starts a timer; one that runs already starts anew, as in Base.
+    /// Starts a timer. A timer that runs already is restarted, as in Base.
     pub(crate) fn start(&mut self, timer: Timer, due: Instant) {
         self.stop(timer);
         self.n_started += 1;
@@ -45,7 +45,7 @@ impl Timers {
         self.queue.keys().next().map(|(due, _)| *due)
     }
 
-    /// Takes the first timer that is due.
+    /// Removes and returns the first timer that is due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
         let first = self.queue.first_entry().filter(|first| first.key().0 <= now)?;
         let timer = first.remove();
@@ -54,7 +54,7 @@ impl Timers {
     }
 }
 
-/// A delay in seconds as a client wrote it, within the limits; NaN is the shortest.
+/// Converts a delay in seconds, clamped to the limits; NaN becomes the shortest delay.
 pub(crate) fn delay(seconds: f64) -> Duration {
     let longest_s = DELAY_MAX.as_secs_f64();
     // NaN becomes 0.

@@ -1,4 +1,4 @@
-//! One turn of the crank: processing, links, timers, and what is put off until after it.
+//! One call of the database: processing, links, timers, and deferred work.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -25,7 +25,7 @@ const STAT: u16 = Common::at("STAT");
 const SEVR: u16 = Common::at("SEVR");
 pub(crate) const PROC: u16 = Common::at("PROC");
 
-/// What is behind the processing lock.
+/// The state behind the processing lock.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) is_started: bool,
@@ -34,12 +34,12 @@ pub(crate) struct Engine {
     pub(crate) n_processed: u64,
     pub(crate) timers: Timers,
     pub(crate) deferred: DeferredQueue,
-    /// Who waits for records which are active.
+    /// The waiters, each with an active record that it waits for.
     pub(crate) waits: Vec<(Waiter, u32)>,
-    /// Who waits for records before they begin; bounded by the puts that the network lets in.
+    /// The queue of each record with queued puts; bounded by the number of puts that the server accepts.
     pub(crate) lines: HashMap<u32, Line>,
     pub(crate) work: Vec<Work>,
-    /// When work was left over: at once.
+    /// The next call is due at this time because work is left over.
     pub(crate) resume_at: Option<Instant>,
 }
 
@@ -58,23 +58,23 @@ impl Engine {
         }
     }
 
-    /// When something is due.
+    /// When the next call is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let scan = if self.is_started { self.scans.deadline() } else { None };
         [self.resume_at, self.timers.next_due(), scan].into_iter().flatten().min()
     }
 }
 
-/// Who hears of the end of all processing that it began.
+/// Receives the completion of all processing that it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A client's put.
     Put(PutId),
-    /// A record, by a number of its own: one that wrote through a channel, or has Async Soft Channel.
+    /// A record that wrote through a channel or has Async Soft Channel; the record chose the number.
     Record { record: u32, number: u8 },
 }
 
-/// Steps of processing on the explicit stack, so that no FLNK chain is too long for the thread's.
+/// A processing step on an explicit stack, so that a long FLNK chain cannot overflow the thread's stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
     Process { record: u32, entry: Entry },
@@ -88,12 +88,12 @@ pub(crate) struct Turn<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) now: Now,
     pub(crate) events: &'a mut Vec<Event>,
-    /// Those whose chain is being processed; one, but for a record that several wait for.
+    /// The waiters of the current chain: one, or several if they all wait for the same record.
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) depth: u16,
-    /// How many records the chain in hand may still process.
+    /// How many records the current chain may still process.
     chain_left: u64,
-    /// How often a record ended as [`crate::step::Outcome::Failed`].
+    /// How often processing ended with [`crate::step::Outcome::Failed`].
     pub(crate) n_failed: u32,
 }
 
@@ -102,8 +102,8 @@ impl<'a> Turn<'a> {
         Turn { core, engine, now, events, waiters: Vec::new(), depth: 0, chain_left: CHAIN_MAX, n_failed: 0 }
     }
 
-    /// Does one piece of work after another, each with a chain of its own, until there are none or the slice is full:
-    /// then the caller's lock is to be released. `n_slices`: how many share what one call may do.
+    /// Runs `piece`, each time as a new chain, until it returns false or the limit of this slice is reached. Then the
+    /// caller releases its lock. `n_slices`: the number of slices that share the limit of one call.
     pub(crate) fn slice(&mut self, n_slices: u64, mut piece: impl FnMut(&mut Self) -> bool) {
         let (mut spent, max) = (0, SLICE_MAX / n_slices.max(1));
         loop {
@@ -118,19 +118,17 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// What is processed from now on is another chain.
+    /// Starts a new chain: resets its count of records.
     pub(crate) fn begin_chain(&mut self) {
         self.chain_left = CHAIN_MAX;
     }
 
-    /// Counts one more record in the chain in hand. False: the chain is too long, and ends here.
+    /// Counts one more record of the current chain. False: the chain is too long and ends here.
     pub(crate) fn count(&mut self, record: u32) -> bool {
         if self.chain_left == 1 {
             let name = self.core.names.get(record as usize).cloned().unwrap_or_default();
-            let line = format!(
-                "the links of one chain process more than {CHAIN_MAX} records: {} is not processed",
-                name.to_str()
-            );
+            let line =
+                format!("a chain of links processes more than {CHAIN_MAX} records: {} is not processed", name.to_str());
             self.events.push(Event::Printed { stream: Stream::Error, line: line.into() });
         }
         self.chain_left = self.chain_left.saturating_sub(1);
@@ -152,20 +150,20 @@ impl<'a> Turn<'a> {
         with(cell, |body| visit(body, &mut posts))
     }
 
-    /// Processes a record, and all that its links make of it.
+    /// Processes a record, and the records that its links process.
     pub(crate) fn process(&mut self, record: u32) {
         self.run(record, Entry::Called);
     }
 
-    /// The second half of a record that waited.
+    /// Completes a record that waited.
     pub(crate) fn complete(&mut self, record: u32) {
-        // Those who wait for it also wait for what comes of it.
+        // The waiters of this record also wait for the records that it processes now.
         let waits = &self.engine.waits;
         let waiters = waits.iter().filter(|(_, of)| *of == record).map(|(waiter, _)| *waiter).collect();
         self.with_waiters(waiters, |turn| turn.run(record, Entry::Completion));
     }
 
-    /// Posts an event. That too many are pending is reported once, as in Base.
+    /// Posts an event. If too many are pending, that is reported once, as in Base.
     pub(crate) fn post_event(&mut self, name: Text) {
         if self.engine.deferred.event(name.clone()) {
             let line = format!("{EVENTS_PENDING_MAX} events are pending: the event {} is dropped", name.to_str());
@@ -173,7 +171,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Does something for `waiters`, and tells those who then wait for nothing more.
+    /// Runs `work` for `waiters`, and then reports completion to the waiters that wait for nothing more.
     pub(crate) fn with_waiters<T>(&mut self, waiters: Vec<Waiter>, work: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.waiters, waiters);
         let result = work(self);
@@ -183,7 +181,7 @@ impl<'a> Turn<'a> {
         result
     }
 
-    /// Those whose chain is in hand also wait for a record that is active.
+    /// The waiters of the current chain now also wait for this active record.
     pub(crate) fn wait_for(&mut self, record: u32) {
         for waiter in &self.waiters {
             if !self.engine.waits.contains(&(*waiter, record)) {
@@ -230,7 +228,7 @@ impl<'a> Turn<'a> {
         if self.depth >= DEPTH_MAX {
             return Err(Broken);
         }
-        // What became of the target is its own affair.
+        // A failure of the target is not a failure of this record.
         let _ = self.process_target(from, to);
         Ok(())
     }
@@ -240,9 +238,9 @@ impl<'a> Turn<'a> {
         self.finished(record, is_wanted_again == Some(true));
     }
 
-    /// The record is done, and nothing is locked: whoever waits for that is next.
+    /// The record is done and no record is locked: starts the next queued request and reports completion to waiters.
     pub(crate) fn finished(&mut self, record: u32, is_wanted_again: bool) {
-        // Base lets them race; whoever waits in line goes first here.
+        // In Base the order of queued requests and RPRO depends on a race; here queued requests come first.
         self.call_next(record);
         if is_wanted_again {
             self.engine.deferred.push(Deferred::Reprocess { record });
@@ -250,7 +248,7 @@ impl<'a> Turn<'a> {
         if !self.engine.waits.is_empty() {
             let mut ended = Vec::new();
             self.engine.waits.retain(|&(waiter, of)| {
-                // Those in hand hear of it when their chain is done.
+                // The waiters of the current chain are notified when the chain is done.
                 if of == record && !self.waiters.contains(&waiter) {
                     ended.push(waiter);
                 }
@@ -275,7 +273,7 @@ impl<'a> Turn<'a> {
         if self.depth >= DEPTH_MAX {
             return Err(Broken);
         }
-        // Whoever waits for the target is found active by it.
+        // `from` counts as active meanwhile, so that a chain that leads back to it does not process it again.
         let before = self.with(from, |body, _| {
             let common = body.common();
             let before =
@@ -295,17 +293,17 @@ impl<'a> Turn<'a> {
             let common = body.common();
             (common.is_active, common.is_in_chain) = before;
         });
-        // A record that was found active has not failed, as in Base.
+        // A link to a record that was already active is not broken, as in Base.
         let has_failed = self.with(to, |body, _| body.common().has_failed && was_active == Some(false));
         if has_failed == Some(false) { Ok(()) } else { Err(Broken) }
     }
 
-    /// Reads what a link of `record` leads to, as elements of a kind. `None`: the link is constant.
+    /// Reads the target of a link of `record`, as elements of a kind. `None`: the link is constant.
     pub(crate) fn fetch(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Value>, Broken> {
         self.fetch_at_least(0, record, target, kind)
     }
 
-    /// The first element of what a link leads to; of an empty array there is none, so the link is broken.
+    /// Reads the first element of a link's target. If the target is an empty array, the link is broken.
     pub(crate) fn fetch_one(&mut self, record: u32, target: Target, kind: Kind) -> Result<Option<Scalar>, Broken> {
         Ok(self.fetch_at_least(1, record, target, kind)?.and_then(|value| value.first()))
     }
@@ -326,10 +324,10 @@ impl<'a> Turn<'a> {
             self.process_target(record, from)?;
         }
         if self.core.is_link(from, field) {
-            // Base reads no link through a link.
+            // As in Base, a link cannot read a link field.
             return Err(Broken);
         }
-        // A record's own alarm comes back to it through a channel only, as in Base.
+        // A record inherits its own alarm only through a channel link, as in Base.
         let is_inherited = modifiers.inherit != Inherit::Not && (from != record || modifiers.is_channel());
         let read = self.with(from, |body, _| {
             let is_unset = field == body.record_type().value && body.is_unset();
@@ -350,7 +348,7 @@ impl<'a> Turn<'a> {
         Ok(Some(value))
     }
 
-    /// Writes a value through a link of `from`, and processes the target where the link says so.
+    /// Writes a value through a link of `from`, and processes the target if the link is PP.
     pub(crate) fn drive(&mut self, from: u32, target: Target, value: Value) -> Result<(), Broken> {
         let (to, field, modifiers) = match target {
             Target::Constant => return Ok(()),
@@ -381,12 +379,12 @@ impl<'a> Turn<'a> {
         self.with(record, |body, _| (body.common().time, body.common().user_tag)).unwrap_or_default()
     }
 
-    /// `after_s`: in seconds, as a client wrote it.
+    /// Starts a timer. `after_s`: in seconds, as a client wrote it; any number is accepted.
     pub(crate) fn start_timer(&mut self, after_s: f64, timer: Timer) {
         self.engine.timers.start(timer, self.now.monotonic + delay(after_s));
     }
 
-    /// SCAN or PHAS of a record changed; `before` is the scan list that it was in.
+    /// Moves a record to another scan list, after SCAN or PHAS changed. `before`: the previous SCAN.
     pub(crate) fn rescan(&mut self, record: u32, before: u16) {
         let place = self.with(record, |body, _| {
             settle_scan(body);
@@ -398,7 +396,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Does one thing that was put off.
+    /// Runs one item of deferred work.
     pub(crate) fn run_deferred(&mut self, deferred: Deferred) {
         match deferred {
             Deferred::Next { record } => self.next_in_line(record),
@@ -415,7 +413,7 @@ impl<'a> Turn<'a> {
                 }
             }
             Deferred::Notify { from, to } => {
-                // Processing is never refused.
+                // A request to process is never rejected.
                 let _ = self.notify(to, Waiter::Record { record: from, number: 0 }, Wanted::Processing);
             }
             Deferred::Follow { record, when } => {
@@ -430,7 +428,7 @@ impl<'a> Turn<'a> {
             }
             Deferred::Put { record, field, value, waiter } => {
                 let Some(waiter) = waiter else {
-                    // As for a client through a channel: a refusal has nobody to go to.
+                    // As for a client's put without callback, no record receives a rejection.
                     let _ = self.put_field(record, field, value);
                     return;
                 };
@@ -464,13 +462,17 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The next post of what a record gathers comes an interval from now. Without an interval, one that is due stays.
+    /// Schedules the next post of the values that a record gathers, one interval from now. Without an interval, a timer
+    /// that already runs is kept.
     fn delay_posts(&mut self, record: u32) {
         if let Some(interval_s) = self.with(record, |body, _| body.post_interval_s()).flatten() {
             self.start_timer(interval_s, Timer::Post(record));
         }
     }
 
+    /// Ends a momentary output (HIGH of bo): sets VAL to 0 and processes the record. If the record is active, tries
+    /// again after HIGH.
+    ///
     /// Source: EPICS Base 7.0, bo's myCallbackFunc.
     fn release(&mut self, record: u32) {
         let again = self.with(record, |body, _| {
@@ -493,14 +495,15 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// No device here interrupts: with I/O Intr a record becomes passive, as in Base, unless its own links interrupt it.
+/// Makes a record with SCAN I/O Intr passive, as Base does without interrupt support; except if its own links can
+/// trigger it.
 pub(crate) fn settle_scan(body: &mut dyn crate::record::Record) {
     if body.common().scan == IO_INTERRUPT && !body.record_type().is_interrupted_by_links() {
         body.common().scan = 0;
     }
 }
 
-/// A record that is found active again and again goes into SCAN alarm.
+/// Counts that an active record is processed again; beyond the limit the record goes into SCAN alarm.
 pub(crate) fn refuse_active(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     let common = body.common();
     if common.status == Status::SCAN.0 {
@@ -517,7 +520,7 @@ pub(crate) fn refuse_active(body: &mut dyn crate::record::Record, posts: &mut Po
     posts.post(body, value, mask);
 }
 
-/// A record that is disabled takes the alarm that DISS says.
+/// Sets the alarm of a disabled record: DISABLE, with the severity in DISS.
 pub(crate) fn refuse_disabled(body: &mut dyn crate::record::Record, posts: &mut Posts) {
     let common = body.common();
     common.reprocess = 0;

@@ -1,4 +1,4 @@
-//! The machine as a whole: chains, loops, timers, completion, scans, threads.
+//! The engine as a whole: chains, loops, timers, completion, scans, threads.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "engine/bounds.rs"]
@@ -53,7 +53,7 @@ impl Ioc {
         self.database.handle(input, self.now, &mut self.events)
     }
 
-    /// Time passes until the next deadline; false when there is none.
+    /// Advances the time to the next deadline; returns false when there is none.
     fn step(&mut self) -> bool {
         let Some(due) = self.database.deadline() else { return false };
         self.now = self.now + due.saturating_duration_since(self.now.monotonic);
@@ -112,9 +112,9 @@ fn a_put_without_completion_reports_that_its_record_reached_no_input_or_output()
     ] {
         assert_eq!(ioc.put(name, 5.0, None), result, "{name}");
     }
-    assert_eq!(ioc.number("out"), 5.0, "it is written all the same");
+    assert_eq!(ioc.number("out"), 5.0, "it is written nevertheless");
     assert_eq!(ioc.put("in", 5.0, Some(1)), Ok(()));
-    assert_eq!(ioc.done(), [1], "a put with completion is done however processing went");
+    assert_eq!(ioc.done(), [1], "a put completes even if processing fails");
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn an_active_record_that_is_scanned_again_and_again_goes_into_alarm() {
     }
 
     let reading = ioc.database.read(ioc.field("stuck"));
-    // It is undefined, and so INVALID, until it is read for the first time.
+    // The record is undefined, and therefore INVALID, until it is first read.
     assert_eq!(reading.alarm.severity, Severity::Invalid);
 }
 
@@ -388,7 +388,7 @@ fn alarms_are_acknowledged() {
     ioc.put("a", 6.0, None).unwrap();
     ioc.put("a", 1.0, None).unwrap();
     let field = ioc.field("a");
-    // The first round was INVALID while undefined: nothing has acknowledged what came after.
+    // The first processing was INVALID because VAL was undefined; no later alarm is acknowledged yet.
     assert_eq!(ioc.database.meta(field).acknowledge.unwrap().severity, Severity::Minor);
 
     let acknowledge = Input::Acknowledge { field, transient: None, severity: Some(Severity::Minor) };
@@ -550,7 +550,7 @@ fn a_dtyp_says_what_it_takes() {
     let none = refused("record(lsi, a) { field(DTYP, getenv) }");
 
     assert!(unknown.contains("INP of a cannot be \"@TOMORROW\": General Time takes \"@TIME\""), "{unknown}");
-    assert!(soft.contains("this DTYP takes no address"), "{soft}");
+    assert!(soft.contains("this DTYP requires a link or a constant"), "{soft}");
     assert!(none.contains("\"@HOME\""), "{none}");
 }
 

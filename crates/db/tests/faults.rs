@@ -1,4 +1,4 @@
-//! What files, links and clocks do to a database, by the rows of `docs/reference/faults.md`.
+//! The effects of faulty files, links and clocks on a database, by the rows of `docs/reference/faults.md`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::ErrorKind;
@@ -7,10 +7,11 @@ use std::time::Duration;
 use fodo_data::{Alarm, Now, Severity, Status, TimeStamp, Value};
 use fodo_db::{Database, Event, FieldRef, Input, LoadError, Loader, Macros, PutId, RoutineFailed, Undefined};
 
-/// Turns of the crank that a test lets a database have.
+/// The maximum number of engine turns in a test.
 const TURNS: usize = 20;
 
-/// What a loader of `fodo check` reports of a file, when another one was loaded before; what is right in it is loaded.
+/// The errors that the loader of `fodo check` reports for a file after another file was loaded. It verifies that the
+/// valid parts of the file are loaded.
 fn complaints(files: &[(&str, &str)], macros: &str) -> Vec<LoadError> {
     let mut open = |wanted: &str| {
         let found = files.iter().find(|(name, _)| *name == wanted);
@@ -30,7 +31,7 @@ fn complaints(files: &[(&str, &str)], macros: &str) -> Vec<LoadError> {
     errors
 }
 
-/// What every bad file below does before it goes wrong.
+/// Valid statements at the start of every bad file below.
 const CHANGES: &str =
     "record(\"*\", before) { field(DESC, changed) alias(other) info(a, b) }\nrecord(\"#\", gone)\nrecord(ao, new) {}\n";
 
@@ -51,7 +52,7 @@ fn row_62_includes_in_a_circle_are_told_with_their_place_and_cost_only_themselve
         (0..1000).map(|n| (format!("f{n}"), format!("{CHANGES}include \"f{}\"\n", n + 1))).collect();
     let deep: Vec<(&str, &str)> = deep.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let errors = complaints(&deep, "");
-    assert!(errors.iter().any(|error| error.message.contains("without end")), "{}", errors[0]);
+    assert!(errors.iter().any(|error| error.message.contains("circular")), "{}", errors[0]);
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn row_62_names_that_are_there_twice_are_added_to_or_told_with_their_place() {
     let errors = complaints(&[("a", &text)], "");
 
     assert_eq!(places(&errors), ["a:4:12", "a:5:12", "a:6:23"]);
-    assert!(errors[0].message.contains("already there, as ai"), "{}", errors[0]);
+    assert!(errors[0].message.contains("already exists with type ai"), "{}", errors[0]);
 
     let mut loader = Loader::default();
     let twice = "record(ai, a) { field(DESC, one) field(EGU, mm) } record(ai, a) { field(DESC, two) }";
@@ -141,7 +142,7 @@ fn row_62_json_links_without_a_bottom_are_told_with_their_place() {
         let errors = complaints(&[("a", &format!("{CHANGES}record(ai, x) {{ field(INP, {json}) }}\n"))], "");
 
         assert_eq!(places(&errors)[0], "a:4:28");
-        assert!(errors[0].to_string().len() < 2_000, "the message is for people");
+        assert!(errors[0].to_string().len() < 2_000, "the message is short");
     }
 }
 
@@ -193,7 +194,7 @@ impl Ioc {
         self.give(Input::Put { field, value: value.into(), put: None });
     }
 
-    /// Processes and says whether that came to its end within a few turns of the crank.
+    /// Processes a record; returns whether that completes within a few turns of the engine.
     fn completes(&mut self, record: &str) -> bool {
         let field = self.field(&format!("{record}.PROC"));
         self.give(Input::Put { field, value: Value::from(1_i32), put: Some(PutId(1)) });
@@ -287,7 +288,7 @@ fn row_63_cp_links_in_a_circle_and_to_oneself_take_turns_with_everybody_else() {
     }
     let rest = [ioc.number("a"), ioc.number("own")];
     ioc.give(Input::Tick);
-    assert_eq!([ioc.number("a"), ioc.number("own")], rest, "the circles are broken");
+    assert_eq!([ioc.number("a"), ioc.number("own")], rest, "the loops are broken");
 }
 
 #[test]
@@ -310,7 +311,7 @@ fn row_63_what_cannot_be_divided_is_an_alarm_that_goes_with_its_cause() {
         ioc.put("divisor", 4.0);
         assert!(ioc.completes("c"));
         assert_eq!(ioc.alarm("c").severity, Severity::None, "{record} {expression}");
-        assert_eq!(ioc.number("next"), 3.0, "the chain went on each time");
+        assert_eq!(ioc.number("next"), 3.0, "the chain continued each time");
     }
 }
 
@@ -318,7 +319,7 @@ fn row_63_what_cannot_be_divided_is_an_alarm_that_goes_with_its_cause() {
 fn row_63_a_routine_that_fails_or_panics_is_an_alarm_and_its_record_is_usable_again() {
     let mut loader = Loader::default();
     let routine = |call: fodo_db::Call<'_>| {
-        assert!(call.args[0] != 2.0, "this routine has a fault");
+        assert!(call.args[0] != 2.0, "this routine panics");
         *call.value = call.args[0] * 10.0;
         if call.args[0] == 1.0 { Err(RoutineFailed) } else { Ok(()) }
     };
@@ -342,7 +343,7 @@ fn row_63_a_routine_that_fails_or_panics_is_an_alarm_and_its_record_is_usable_ag
     assert_eq!(ioc.number("next"), 8.0);
 }
 
-/// Scans, delays and the filter of alarms, all of which wait.
+/// Records that wait: scans, delays and alarm filters.
 const WAITING: &str = "record(calc, scanned) { field(SCAN, \".5 second\") field(CALC, \"VAL+1\") }
     record(calcout, delayed) { field(CALC, \"VAL+1\") field(ODLY, 2) field(SCAN, \"5 second\") field(FLNK, after) }
     record(calc, after) { field(CALC, \"VAL+1\") }

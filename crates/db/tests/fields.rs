@@ -1,4 +1,4 @@
-//! Every field of every record type as softIoc has it: type, count, initial value, units, limits.
+//! Compares every field of every record type with softIoc: type, count, initial value, units, limits.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use fodo_data::{Kind, Limits, Meta, Value};
 use fodo_db::{Database, Facts, Input, Loader};
 
-/// What the record called full has set, as far as its type has the fields.
+/// The fields that the record named `full_...` sets, as far as its type has them.
 const FULL: [(&str, &str); 22] = [
     ("EGU", "mm"),
     ("PREC", "3"),
@@ -32,12 +32,12 @@ const FULL: [(&str, &str); 22] = [
     ("NELM", "7"),
 ];
 
-/// Where Fodo differs on purpose, and why.
+/// Whether Fodo differs on purpose.
 fn is_intended(record_type: &str, field: &str, what: &str) -> bool {
     match (record_type, field, what) {
-        // softIoc has three device supports of QSRV.
+        // softIoc offers three more device supports, of QSRV.
         ("longin" | "waveform", "DTYP", "labels") => true,
-        // A state without a name reads as its number; softIoc gives an empty text.
+        // A state without a name reads as its number; softIoc returns an empty text.
         ("mbbi", "VAL", "text") => true,
         _ => false,
     }
@@ -106,7 +106,7 @@ fn load(rows: &[&str]) -> Database {
     loader.finish().unwrap()
 }
 
-/// The type that Channel Access has for a kind.
+/// The Channel Access type of a kind.
 fn native(facts: &Facts) -> &'static str {
     match facts.kind {
         Kind::Text => "STRING",
@@ -120,7 +120,7 @@ fn native(facts: &Facts) -> &'static str {
 }
 
 fn joined(meta: &Meta) -> String {
-    // Channel Access shows the first sixteen.
+    // Channel Access transmits only the first sixteen.
     meta.labels.iter().take(16).map(ToString::to_string).collect::<Vec<_>>().join("|")
 }
 
@@ -131,7 +131,7 @@ fn shown(meta: &Meta) -> String {
     format!("{}|{}|{}", meta.units, meta.precision, limits.join(" "))
 }
 
-/// A number as the capture wrote it.
+/// A number in the format of the capture.
 fn python(number: f64) -> String {
     if number.is_nan() {
         return "nan".into();

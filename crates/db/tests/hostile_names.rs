@@ -1,5 +1,5 @@
-//! Names of channels and texts of links as a hostile peer would write them.
-#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+//! Channel names and link texts as a hostile client would write them.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use fodo_data::{EventMask, Now, Value};
 use fodo_db::{Chain, Database, Input, Loader, PutError};
@@ -10,7 +10,7 @@ record(ai, "ai") { field(INP, "3") }
 record(stringin, "text") { field(INP, "{const:'words'}") }
 "#;
 
-/// What is put together and mutilated.
+/// The parts that are combined and mutated.
 const PARTS: &[&str] = &[
     ".",
     "$",
@@ -51,7 +51,7 @@ const PARTS: &[&str] = &[
     "null",
 ];
 
-/// The next number of a sequence without end.
+/// The next number of a pseudorandom sequence.
 fn next(seed: &mut u64) -> usize {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
@@ -59,7 +59,7 @@ fn next(seed: &mut u64) -> usize {
     usize::try_from(*seed >> 33).unwrap()
 }
 
-/// Some parts, of which now and then a character is left out or doubled.
+/// Concatenates some parts, and sometimes drops or duplicates a character.
 fn text(seed: &mut u64) -> String {
     let mut text = String::new();
     for _ in 0..=next(seed) % 5 {

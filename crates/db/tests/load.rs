@@ -1,4 +1,4 @@
-//! Loading `.db` files: what is taken, what is refused and how that is said.
+//! Loading `.db` files: what is accepted, what is rejected, and how errors are reported.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
@@ -67,7 +67,7 @@ fn as_many_bits_as_a_field_has_are_taken_with_a_sign_or_without_one() {
     assert_eq!(taken, ["-1", "-2147483648", "-1", "4294967295", "255"]);
     for wrong in ["4294967296", "-2147483649", "0x1ffffffff"] {
         let complaint = complaints(&format!("record(longin, l) {{ field(VAL, \"{wrong}\") }}"), "");
-        assert!(complaint[0].contains("it does not fit"), "{complaint:?}");
+        assert!(complaint[0].contains("it must be between"), "{complaint:?}");
     }
 }
 
@@ -77,7 +77,7 @@ fn a_name_has_at_most_sixty_bytes() {
 
     assert_eq!(complaints(&named(60), ""), [""; 0]);
     let told = complaints(&named(61), "");
-    assert!(told[0].starts_with("file.db:1:12: the name is 61 bytes long; 60 are possible\n"), "{told:?}");
+    assert!(told[0].starts_with("file.db:1:12: the name is 61 bytes long; the maximum is 60\n"), "{told:?}");
 }
 
 #[test]
@@ -119,7 +119,7 @@ const WRONG: &str = "record(ai, \"good\") {}\n\
     record(ai, \"b c\") { field(PREC, 1) }\nrecord(calc, \"c\") { field(CALC, \"A+\") }\nrecord(ai, \"$(M)\") {}\n\
     recrod(ai, \"d\") {}\nrecord(ai, \"good\") { field(DESC, \"unclosed) }\nrecord(ai, \"behind\") {}\n";
 
-/// The lines with errors, the names of the records that are there, and the loader.
+/// The line numbers of errors, the names of the loaded records, and the database.
 fn loaded(mut loader: Loader, text: &str) -> (Vec<usize>, Vec<String>, Database) {
     let errors = loader.load("file.db", "", &mut |_| Ok(text.as_bytes().to_vec())).err().unwrap_or_default();
     loader.leave_misfits_out();
@@ -245,7 +245,7 @@ fn includes_are_found_by_path_and_cannot_go_round() {
     assert!(load_files(&files, "").unwrap().field("part").is_some());
 
     let errors = load_files(&[("a.db", "include \"a.db\"\n")], "").unwrap_err();
-    assert!(errors[0].message.contains("without end"), "{}", errors[0]);
+    assert!(errors[0].message.contains("circular"), "{}", errors[0]);
     let errors = load_files(&[("a.db", "include \"b.db\"\n")], "").unwrap_err();
     assert!(errors[0].message.contains("\"b.db\" cannot be read"), "{}", errors[0]);
 }
@@ -314,7 +314,7 @@ fn what_dbd_files_describe_is_accepted_where_it_is_here() {
     assert_eq!(lines, [1, 2, 3, 4, 5]);
 }
 
-/// A menu of scan rates that begins as every one must.
+/// A menu of scan rates that starts with the mandatory choices.
 fn scan_menu(choices: &[&str]) -> String {
     let all = ["Passive", "Event", "I/O Intr"].iter().chain(choices);
     let choices: String = all.map(|choice| format!(" choice(menuScan_, \"{choice}\")\n")).collect();
@@ -362,7 +362,7 @@ fn scan_rates_that_cannot_be_are_reported() {
         (&*scan_menu(&["60 second", "often"]), 6, "\"often\" is not a scan rate"),
         (&*second, 13, "a menuScan with other choices is already loaded"),
         (&*late, 2, "must be loaded before records use its choices"),
-        (&*too_many, 1, "has 201 choices; 200 are possible"),
+        (&*too_many, 1, "has 201 choices; the maximum is 200"),
     ] {
         let errors = load(text, "").unwrap_err();
         assert_eq!((errors.len(), errors[0].line), (1, line), "{errors:?}");
@@ -391,7 +391,7 @@ fn a_description_may_name_record_types_and_device_support_that_are_not_here() {
     assert_eq!(text_of(&database, "a.SCAN"), "6 second");
 }
 
-/// Whatever the bytes, an answer comes and not a panic.
+/// Mutated bytes give a result or errors, never a panic.
 #[test]
 fn mutated_files_never_panic() {
     let seed = "record(calc, \"$(P=x)a\") { # c\n field(CALC, \"A+B*(C-1)\") field(INPA, \"b PP MS\")\n \
@@ -428,7 +428,7 @@ fn mutated_files_never_panic() {
     }
 }
 
-/// The same for what stands before databases: substitutions and templates.
+/// The same for the formats that databases are expanded from: substitutions and templates.
 #[test]
 fn mutated_substitutions_and_templates_never_panic() {
     let seeds = [
@@ -454,7 +454,7 @@ fn mutated_substitutions_and_templates_never_panic() {
         }
         let mut open = |_: &str| Ok(bytes.clone());
         let macros = Macros::parse("P=y,Q=$(P)").unwrap();
-        // Only that an answer comes counts.
+        // The results do not matter, only that the calls return.
         let _ = fodo_db::instances("f", &macros, &mut open);
         let _ = fodo_db::template_sets("f", &bytes, &macros);
         let _ = fodo_db::expand("f", &mut macros.clone(), Undefined::Kept, &mut open);
@@ -464,7 +464,7 @@ fn mutated_substitutions_and_templates_never_panic() {
 
 /// `cargo test --release -p fodo-db --test load -- --ignored --nocapture` prints the time.
 #[test]
-#[ignore = "prints a time and asserts none: for whoever works on loading, in a release build"]
+#[ignore = "prints a time and asserts nothing; for work on the loader, in a release build"]
 fn a_hundred_thousand_records_load_in_about_a_second() {
     let mut text = String::new();
     for index in 0..100_000 {

@@ -1,15 +1,15 @@
-//! Replays `tests/records/*.txt`: a database, steps, and what must come of each.
+//! Replays `tests/records/*.txt`: a database, steps, and the expected result of each step.
 //!
 //! A file is a `.db` text, a line `---`, and steps with their expected trace indented below:
 //!
-//!     watch rec.VAL            from now on its posts are in the trace
-//!     start                    scans, PINI
-//!     put rec.VAL 1.5          as a client would, with a text (`[1, 2]` is an array of numbers)
-//!     tick 1s                  time passes, and everything in it happens
-//!     get rec.VAL              value, alarm
+//!     watch rec.VAL            from now on, records posts of this field
+//!     start                    starts scans and processes PINI records
+//!     put rec.VAL 1.5          puts a text, as a client does (`[1, 2]`: an array of numbers)
+//!     tick 1s                  advances the time and handles everything due meanwhile
+//!     get rec.VAL              prints value and alarm
 //!
-//! A post reads `rec.VAL VALUE|LOG 1.5 HIGH/MINOR`. `UPDATE=1` writes what comes instead of
-//! comparing, `TRACES=folder` takes other files; what comes was compared with softIoc 7.0.10 when the files were made, by
+//! A post reads `rec.VAL VALUE|LOG 1.5 HIGH/MINOR`. `UPDATE=1` writes the actual trace instead of comparing it, and
+//! `TRACES=folder` replays other files. The traces were compared with softIoc 7.0.10 when the files were written, with
 //! `softioc_trace.py` beside this file.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -54,7 +54,7 @@ fn every_trace_is_as_recorded() {
     assert!(failures.is_empty(), "\n{failures}");
 }
 
-/// The file again, with the trace that comes.
+/// The same file, with the actual trace.
 fn replay(text: &str) -> String {
     let (db, steps) = text.split_once("---\n").expect("a database, then ---, then steps");
     let mut loader = Loader::default();
@@ -93,7 +93,8 @@ impl Replay {
             "put" => {
                 let (name, value) = rest.split_once(' ').unwrap_or((rest, ""));
                 self.n_puts += 1;
-                // softIoc was asked without completion; with one, a put to an active record would wait.
+                // The traces of softIoc come from puts without completion; with it, a put to an active record would
+                // wait.
                 let record = name.split('.').next().unwrap_or(name);
                 let is_active = self.database.read(self.field(&format!("{record}.PACT"))).value != Value::from(0_u8);
                 let put = (!is_active).then_some(PutId(self.n_puts));
@@ -106,7 +107,7 @@ impl Replay {
                 let seconds: f64 = rest.trim_end_matches('s').parse().unwrap();
                 self.tick(Duration::from_secs_f64(seconds), &mut events);
             }
-            _ => panic!("no step {verb}"),
+            _ => panic!("unknown step {verb}"),
         }
         self.trace(&events, out);
     }
@@ -128,7 +129,7 @@ impl Replay {
                     writeln!(out, "  {name} {} {value} {}", masks(*mask), alarm(reading.alarm)).unwrap();
                 }
                 Event::Printed { stream, line } => writeln!(out, "  {stream:?} {line}").unwrap(),
-                // Puts that are done at once are the rule; a later end is worth a line.
+                // Most puts complete at once; only a later completion gets a line.
                 Event::PutDone { put } if put.0 == self.n_puts => {}
                 Event::PutDone { put } => writeln!(out, "  put {} done", put.0).unwrap(),
                 Event::Wanted { .. } | Event::Unwanted { .. } | Event::Driven { .. } => {}
@@ -139,7 +140,7 @@ impl Replay {
     }
 
     fn field(&self, name: &str) -> FieldRef {
-        self.database.field(name).unwrap_or_else(|| panic!("no field {name}"))
+        self.database.field(name).unwrap_or_else(|| panic!("unknown field {name}"))
     }
 }
 

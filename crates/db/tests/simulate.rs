@@ -1,4 +1,4 @@
-//! Records of types and devices that are not here, where a loader is told to simulate them.
+//! Records of unknown types and device supports, with a loader that simulates them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use fodo_data::{Kind, Now, Severity, Value};
@@ -27,7 +27,7 @@ fn loader() -> Result<Loader, Vec<LoadError>> {
     Ok(loader)
 }
 
-/// What a client does.
+/// Puts a value, as a client would.
 fn put(database: &Database, name: &str, text: &str) {
     let (field, mut events) = (database.field(name).unwrap(), Vec::new());
     let input = Input::Put { put: None, field, value: Value::from(text) };
@@ -80,10 +80,10 @@ fn inert_records_are_counted_by_type_and_device() {
     assert_eq!(
         counted,
         [
-            "2 ai inert: there is no DTYP \"asynFloat64\"",
-            "1 ao inert: there is no DTYP \"VME\"",
-            "1 luascript inert: there is no such record type",
-            "1 throttle inert: there is no such record type",
+            "2 ai inert: unknown DTYP \"asynFloat64\"",
+            "1 ao inert: unknown DTYP \"VME\"",
+            "1 luascript inert: unknown record type",
+            "1 throttle inert: unknown record type",
         ]
     );
 }
@@ -100,7 +100,7 @@ fn other_mistakes_are_errors_all_the_same() {
     let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
     assert_eq!(messages.len(), 5, "{messages:?}");
     assert!(messages[1].starts_with("no field \"vel\" in record type throttle"), "{messages:?}");
-    assert_eq!(messages[3], "record \"m\" is already there, as throttle; one of another type needs another name");
+    assert_eq!(messages[3], "record \"m\" already exists with type throttle; a different type needs another name");
     assert!(messages[4].starts_with("no record type \"two words\"; there are"), "{messages:?}");
 }
 
@@ -115,7 +115,7 @@ fn an_address_without_a_device_is_an_error_even_where_devices_are_simulated() {
     assert_eq!(loader.finish().unwrap_err().len(), 2);
 }
 
-/// Records of types whose fields are known, and what leads to these.
+/// Records of types with known fields, and records linked to them.
 const KNOWN: &str = r#"
 record(motor, "m") { field(DTYP, "asynMotor") field(OUT, "@asyn(M,0)") field(MRES, "0.001") field(EGU, "mm") field(PREC, "3")
     field(HLM, "10") field(DIR, "Neg") field(RDBL, "nowhere CP") field(FLNK, "after") }

@@ -1,6 +1,6 @@
-//! Running an expression whose values are numbers and arrays, as acalcout has them.
+//! Runs expressions whose values are numbers and arrays, for acalcout.
 //!
-//! Source: synApps calc, the documentation of the aCalcout record, and what aCalcPerform does with each operator.
+//! Source: synApps calc, the documentation of the aCalcout record, and the behaviour of aCalcPerform for each operator.
 
 use super::fit::{Quadratic, derivative};
 use super::run::{random, random_normal, truth};
@@ -8,9 +8,9 @@ use super::{ArrayFunction, ArrayPair, Binary, Edit, Join, Many, NO_ARG, Op, Pick
 use crate::limit;
 use crate::limit::CALC_ROUNDS_MAX;
 
-/// What dividing by zero gives.
+/// The result of a division by zero.
 const MOST: f64 = 1e35_f32 as f64;
-/// Numbers closer to 0 than this are 0.
+/// Numbers closer to 0 than this count as 0.
 const SMALL: f64 = 1e-9;
 
 /// A value of an expression.
@@ -20,15 +20,15 @@ pub(crate) enum Item {
     Array(Elements),
 }
 
-/// An array; all arrays of an expression have as many elements.
+/// An array; all arrays in an expression have the same length.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Elements {
     all: Vec<f64>,
-    /// The first so many are what a part was taken of; functions of a whole array count only these.
+    /// The number of elements at the start that a range selected. Functions of the whole array use only these.
     n_counted: usize,
 }
 
-/// What an expression reads and assigns.
+/// The inputs of an expression; it may also assign the arguments.
 #[derive(Debug)]
 pub(crate) struct ArrayInputs<'a> {
     /// A, B...
@@ -41,7 +41,7 @@ pub(crate) struct ArrayInputs<'a> {
     pub(crate) value: f64,
     /// AVAL
     pub(crate) array: &'a [f64],
-    /// How many elements each array has; not 0.
+    /// The length of each array; not 0.
     pub(crate) n: usize,
 }
 
@@ -59,7 +59,7 @@ impl Elements {
         self
     }
 
-    /// Replaces what counts, and sets the rest to 0.
+    /// Replaces the counted elements, and sets the others to 0.
     fn with_counted(mut self, counted: Vec<f64>) -> Elements {
         let n = self.all.len();
         self.all = counted;
@@ -76,7 +76,7 @@ impl Item {
         }
     }
 
-    /// A number becomes as many of it; one that is no number becomes 0.
+    /// Converts to an array; a number is repeated, and NaN becomes 0.
     fn elements(self, n: usize) -> Elements {
         match self {
             Item::Number(number) => Elements::new(vec![if number.is_nan() { 0.0 } else { number }; n]),
@@ -84,7 +84,7 @@ impl Item {
         }
     }
 
-    /// What VAL and AVAL become.
+    /// The results for VAL and AVAL.
     pub(crate) fn results(self, n: usize) -> (f64, Vec<f64>) {
         (self.number(), self.elements(n).all)
     }
@@ -98,7 +98,7 @@ impl Item {
 }
 
 impl Program {
-    /// The result. `None`: what the expression asks for cannot be done.
+    /// The result. `None`: an operation is impossible.
     pub(crate) fn run_array(&self, inputs: &mut ArrayInputs) -> Option<Item> {
         let mut stack: Vec<Item> = Vec::new();
         let (mut next, mut n_rounds) = (0, 0);
@@ -178,7 +178,7 @@ impl ArrayInputs<'_> {
                 }
                 Item::Array(curve)
             }
-            // The language of arrays has none of these.
+            // These are not in the language of arrays.
             Op::Literal(_) | Op::Edit(_) | Op::Join(_) => return None,
             Op::JumpIfZero(_) | Op::Jump(_) | Op::Until(_) => return None,
         };
@@ -190,7 +190,7 @@ impl ArrayInputs<'_> {
         Item::Array(sized(self.arrays.get(index).map_or(&[], Vec::as_slice), self.n))
     }
 
-    /// Assigns what is on the stack; an argument that does not exist keeps nothing.
+    /// Assigns the top of the stack to an argument; ignored if the argument does not exist.
     fn store(&mut self, op: Op, stack: &mut Vec<Item>) -> Option<()> {
         let value = stack.pop()?;
         let (place, is_array) = match op {
@@ -211,20 +211,20 @@ impl ArrayInputs<'_> {
     }
 }
 
-/// The number of an argument.
+/// The index of an argument.
 fn index(item: &Item) -> Option<usize> {
     let number = item.number().round();
     (number >= 0.0).then_some(number as usize)
 }
 
-/// An array of exactly so many elements.
+/// An array of exactly `n` elements: truncated, or filled up with 0.
 fn sized(array: &[f64], n: usize) -> Elements {
     let mut all = array.to_vec();
     all.resize(n, 0.0);
     Elements::new(all)
 }
 
-/// An array whose logarithm or root is asked for must not have negative elements; of a negative number it is 0.
+/// The logarithm or root of an array with negative elements is an error; of a negative number it is 0.
 fn apply_unary(unary: Unary, operand: Item) -> Option<Item> {
     let is_refused = |number: f64| matches!(unary, Unary::Sqrt | Unary::Ln | Unary::Log10) && number < 0.0;
     let apply = |number: f64| match unary {
@@ -239,7 +239,7 @@ fn apply_unary(unary: Unary, operand: Item) -> Option<Item> {
     }
 }
 
-/// Element by element if one is an array.
+/// Operates element by element if one operand is an array.
 fn apply_binary(binary: Binary, left: Item, right: Item, n: usize) -> Item {
     match (binary, left) {
         (Binary::ShiftLeft | Binary::ShiftRight, Item::Array(elements)) => {
@@ -292,7 +292,7 @@ fn apply_many(many: Many, operands: Vec<Item>, n: usize) -> Option<Item> {
     )
 }
 
-/// Elements moved right, or left; between two elements by a straight line.
+/// Shifts elements right or left; fractions of an element by linear interpolation.
 fn shifted(mut elements: Elements, by: f64) -> Elements {
     let n = elements.all.len();
     let whole = by.round();
@@ -312,7 +312,7 @@ fn shifted(mut elements: Elements, by: f64) -> Elements {
         elements.all.reverse();
     }
     for index in 0..n {
-        // The last one goes on as the one before it did.
+        // The last element uses the slope of the previous one.
         let (near, far) = if index + 1 < n { (index, index + 1) } else { (index - 1, index) };
         let slope = elements.all.get(far).zip(elements.all.get(near)).map_or(0.0, |(far, near)| far - near);
         if let Some(element) = elements.all.get_mut(index) {
@@ -326,7 +326,7 @@ fn shifted(mut elements: Elements, by: f64) -> Elements {
 }
 
 impl Pick {
-    /// A part of an array: moved to its start, or in place with zeros around it.
+    /// A part of an array: moved to the start, or kept in place with zeros around it.
     fn part(self, mut elements: Elements, first: f64, last: f64) -> Elements {
         let n = elements.all.len();
         let counted = |number: f64| if number < 0.0 { number as i64 + n as i64 } else { number as i64 };
@@ -393,7 +393,7 @@ impl ArrayPair {
             (ArrayPair::Smooth, Item::Number(number)) => Some(Item::Number(number)),
             (ArrayPair::Smooth, Item::Array(mut elements)) => {
                 elements.n_counted = n;
-                // More rounds than elements change nothing that could be seen.
+                // More rounds than elements have no visible effect.
                 let n_rounds = (right.number().max(0.0) as usize).min(n);
                 Some(Item::Array((0..n_rounds).fold(elements, |elements, _| smoothed(elements))))
             }
@@ -422,7 +422,7 @@ impl ArrayPair {
     }
 }
 
-/// The index of the first of the best.
+/// The index of the first extreme element.
 fn extreme(counted: &[f64], is_better: impl Fn(f64, f64) -> bool) -> usize {
     let mut best = (0, counted.first().copied().unwrap_or(0.0));
     for (index, element) in counted.iter().enumerate() {
@@ -433,7 +433,7 @@ fn extreme(counted: &[f64], is_better: impl Fn(f64, f64) -> bool) -> usize {
     best.0
 }
 
-/// Where a line from element to element first crosses 0; -1 when it never does.
+/// The position where a line through the elements first crosses 0; -1 if it never does.
 fn zero_crossing(counted: &[f64]) -> f64 {
     let is_above = counted.first().is_some_and(|first| *first > 0.0);
     let pairs = counted.windows(2).enumerate().filter_map(|(index, pair)| Some((index, *pair.first()?, *pair.last()?)));
@@ -466,7 +466,7 @@ fn cumulated(mut elements: Elements) -> Elements {
     elements
 }
 
-/// Each element but two at either end becomes a weighted mean of five.
+/// Replaces each element, except two at either end, by a weighted mean of five.
 fn smoothed(mut elements: Elements) -> Elements {
     const WEIGHTS: [f64; 5] = [1.0 / 16.0, 1.0 / 4.0, 3.0 / 8.0, 1.0 / 4.0, 1.0 / 16.0];
     let around = |five: &[f64]| five.iter().zip(WEIGHTS).map(|(element, weight)| element * weight).sum();
@@ -475,7 +475,7 @@ fn smoothed(mut elements: Elements) -> Elements {
     elements
 }
 
-/// A quadratic curve fitted to what counts, of the mask if there is one.
+/// Fits a quadratic curve to the counted elements; with a mask, to the elements whose mask is above 1e-8.
 fn fitted(elements: Elements, mask: Option<&Elements>) -> Option<(Quadratic, Elements)> {
     let n_counted = mask.map_or(elements.n_counted, |mask| mask.n_counted);
     let points = elements.all.iter().copied().take(n_counted).enumerate();
@@ -539,7 +539,7 @@ mod tests {
         assert_eq!(numbers.map(number), [8.0, -2.0, 3.0, 3.0, 22.0, 1.0, 0.0, 0.0]);
         assert_eq!(number("IXZ(BB)"), 1.5);
         assert_eq!([number("IXZ(AA)"), number("IXNZ(CC)")], [-1.0, -1.0]);
-        // The half between 1 and 8 is 4.5, an eighth of the way from 4 to 8 on either side.
+        // Half of the range 1 to 8 is at 4.5, an eighth of the way from 4 to 8 on either side.
         assert_eq!(number("FWHM(AA)"), 1.75);
         assert_eq!((number("STD(AA)") * 1000.0).round(), 2478.0);
         assert_eq!((number("ISNAN(AA,NAN)"), number("FINITE(AA,B)")), (1.0, 1.0));

@@ -1,6 +1,6 @@
-//! Checksums, and numbers as bytes, of the language with texts.
+//! Checksums, and conversions between numbers and bytes, in the language with texts.
 //!
-//! A text that cannot be printed is written with C's escapes on its way in and out.
+//! Non-printable characters are C escapes in the arguments and in the results.
 //! Source: synApps calc, documentation of the scalcout record, "String Functions/Operators".
 
 use super::Checksum;
@@ -8,7 +8,7 @@ use super::format::{escaped, unescaped};
 use super::text::Operand;
 
 impl Checksum {
-    /// The checksum of a text, alone or behind the text.
+    /// The checksum of a text, alone or appended to the text.
     pub(super) fn apply(self, text: &[u8], is_appended: bool) -> Vec<u8> {
         let mut bytes = unescaped(text);
         let checksum = match self {
@@ -24,7 +24,7 @@ impl Checksum {
     }
 }
 
-/// CRC-16 of Modbus/RTU, the low byte first as it goes over the line.
+/// CRC-16 of Modbus/RTU, low byte first, as it is transmitted.
 fn crc16(bytes: &[u8]) -> [u8; 2] {
     const POLYNOMIAL: u16 = 0xa001;
     let mut crc = u16::MAX;
@@ -37,10 +37,10 @@ fn crc16(bytes: &[u8]) -> [u8; 2] {
     [(crc & 0xff) as u8, (crc >> 8) as u8]
 }
 
-/// How a number lies in bytes; the first is the highest, as in the documentation.
+/// The binary format of a number. The first byte is the most significant, as in the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// So many bytes, with a sign or without.
+    /// An integer: number of bytes, and whether it is signed.
     Whole(usize, bool),
     Float,
     Double,
@@ -78,7 +78,7 @@ impl Layout {
     }
 }
 
-/// What stands behind a `%`, whether it is to be left out (`*`), and the rest of the format.
+/// Parses a conversion after `%`. Returns the format, whether the value is skipped (`*`), and the rest.
 fn layout(format: &[u8]) -> Option<(Layout, bool, &[u8])> {
     let skipped = format.strip_prefix(b"*");
     let rest = skipped.unwrap_or(format);
@@ -99,7 +99,7 @@ fn layout(format: &[u8]) -> Option<(Layout, bool, &[u8])> {
     Some((layout, skipped.is_some(), rest))
 }
 
-/// READ: a number out of the bytes that a text stands for. `None`: there are too few, or the format has no number.
+/// READ: converts the bytes of a text to a number. `None`: too few bytes, or no conversion in the format.
 pub(super) fn read(text: &[u8], format: &[u8]) -> Option<Operand> {
     let bytes = unescaped(text);
     let (mut bytes, mut format) = (bytes.as_slice(), format);
@@ -114,7 +114,7 @@ pub(super) fn read(text: &[u8], format: &[u8]) -> Option<Operand> {
     }
 }
 
-/// WRITE: the bytes of a number as a text. `None`: the format has no number.
+/// WRITE: converts a number to bytes, as a text. `None`: no conversion in the format.
 pub(super) fn write(format: &[u8], number: f64) -> Option<Vec<u8>> {
     let start = format.iter().position(|byte| *byte == b'%')? + 1;
     let (layout, is_skipped, _) = layout(format.get(start..)?)?;
@@ -125,7 +125,7 @@ pub(super) fn write(format: &[u8], number: f64) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// What the published catalogues of checksums have as the check value is that of these nine digits.
+    /// The input for the check values in published catalogues of checksums.
     const CHECK: &[u8] = b"123456789";
 
     fn text(bytes: Vec<u8>) -> String {
@@ -136,14 +136,14 @@ mod tests {
     fn checksums_have_their_published_check_values() {
         // CRC-16/MODBUS: 0x4b37.
         assert_eq!(crc16(CHECK), [0x37, 0x4b]);
-        // 0x31 + .. + 0x39 is 0x1dd; what makes it 0 is 0x23, '#'. Their exclusive or is '1'.
+        // 0x31 + .. + 0x39 is 0x1dd; 0x23, '#', makes the low byte 0. Their exclusive or is '1'.
         assert_eq!(text(Checksum::Lrc.apply(CHECK, false)), "#");
         assert_eq!(text(Checksum::Xor8.apply(CHECK, false)), "1");
     }
 
     #[test]
     fn checksums_are_as_in_the_documentation_of_scalcout() {
-        // There written as \x40\x21, which can be printed.
+        // The documentation writes \x40\x21, which are printable characters.
         assert_eq!(text(Checksum::Crc16.apply(b"\\x01\\x03", false)), "@!");
         assert_eq!(text(Checksum::Crc16.apply(b"\\x01\\x03", true)), "\\x01\\x03@!");
         assert_eq!(text(Checksum::Lrc.apply(b"\\x01\\x03", false)), "\\xfc");

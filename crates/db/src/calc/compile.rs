@@ -1,4 +1,4 @@
-//! Compiling an expression: one pass of precedence climbing over names that need no spaces between them.
+//! Compiles expressions in one pass of precedence climbing. Names need no blanks between them.
 
 use fodo_data::{Text, number_at_start};
 
@@ -7,7 +7,7 @@ use super::{CalcError, Dialect, Edit, N_ARGS, N_SYNAPPS_ARGS, N_TEXT_ARGS, NO_AR
 use crate::limit;
 
 impl Program {
-    /// Compiles an expression, or says what is wrong with it.
+    /// Compiles an expression.
     pub(crate) fn compile(text: &str) -> Result<Program, CalcError> {
         Program::compile_as(Dialect::Numbers, text)
     }
@@ -30,12 +30,12 @@ impl Program {
         }
         let program = Program { ops: compiler.ops.into(), texts: compiler.texts.into() };
         if program.stack_needed() > limit::CALC_STACK_MAX {
-            return Err(CalcError { position: 0, reason: "expression needs more than 80 values at once" });
+            return Err(CalcError { position: 0, reason: "the expression needs more than 80 values on the stack" });
         }
         Ok(program)
     }
 
-    /// The most values on the stack, over all paths: both branches of `?:` leave one.
+    /// The maximum number of values on the stack, over all paths: each branch of `?:` leaves one.
     fn stack_needed(&self) -> usize {
         let (mut len, mut most) = (0_usize, 0);
         for op in &self.ops {
@@ -65,7 +65,7 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// Assignments and exactly one expression, between semicolons; up to the end, or to the bracket that closes them.
+    /// Compiles assignments and exactly one expression, separated by semicolons, up to the end or a closing bracket.
     fn statements(&mut self, bracket: Option<&str>) -> Result<(), CalcError> {
         let is_over = |compiler: &Self| {
             compiler.is_at_end() || bracket.is_some_and(|bracket| compiler.rest().starts_with(bracket))
@@ -92,10 +92,10 @@ impl Compiler<'_> {
                 return self.fail("an expression is missing after ';'");
             }
         }
-        if has_result { Ok(()) } else { self.fail("there is no expression") }
+        if has_result { Ok(()) } else { self.fail("the expression for the result is missing") }
     }
 
-    /// `A:=...`
+    /// Compiles `A:=...`, if the next statement is one.
     fn assignment(&mut self) -> Result<bool, CalcError> {
         let start = self.position;
         let store = self.text_argument().map(Op::StoreText).or_else(|| self.argument().map(Op::Store));
@@ -111,7 +111,7 @@ impl Compiler<'_> {
         Ok(false)
     }
 
-    /// `@7:=...` or `@@7:=...`; anything else is an expression, and not an assignment.
+    /// Compiles `@7:=...` or `@@7:=...`; anything else is an expression, and the result is false.
     fn indexed_assignment(&mut self) -> Result<bool, CalcError> {
         if self.dialect == Dialect::Numbers || !self.rest().starts_with('@') {
             self.expression(0)?;
@@ -139,17 +139,17 @@ impl Compiler<'_> {
 
     fn deeper(&mut self) -> Result<(), CalcError> {
         self.depth += 1;
-        if self.depth > limit::CALC_DEPTH_MAX { self.fail("the expression is nested too deep") } else { Ok(()) }
+        if self.depth > limit::CALC_DEPTH_MAX { self.fail("the expression is nested too deeply") } else { Ok(()) }
     }
 
-    /// A value and the operators after it that bind tighter than `least`; `?:` binds loosest.
+    /// Compiles a value and the following operators with a precedence above `least`; `?:` has the lowest precedence.
     fn expression(&mut self, least: u8) -> Result<(), CalcError> {
         self.deeper()?;
         self.operand()?;
         self.operators(least)
     }
 
-    /// What comes after the first value of an expression.
+    /// Compiles the operators after the first value of an expression.
     fn operators(&mut self, least: u8) -> Result<(), CalcError> {
         loop {
             self.blanks();
@@ -171,7 +171,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The branches after `?`.
+    /// Compiles the branches after `?`.
     fn condition(&mut self) -> Result<(), CalcError> {
         let if_zero = self.ops.len();
         self.ops.push(Op::JumpIfZero(0));
@@ -195,7 +195,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A value, and the ranges and replacements after it.
+    /// Compiles a value, and the ranges and replacements after it.
     fn operand(&mut self) -> Result<(), CalcError> {
         self.blanks();
         if self.take("(") {
@@ -236,7 +236,7 @@ impl Compiler<'_> {
                 self.ops.push(op);
                 return Ok(());
             }
-            return self.fail(if self.is_at_end() { "a value is missing" } else { "this is no value" });
+            return self.fail(if self.is_at_end() { "a value is missing" } else { "this is not a value" });
         };
         self.position += name.len();
         match operand {
@@ -289,7 +289,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The arguments of FITQ and FITMQ: the last three name arguments that the coefficients are kept in.
+    /// Compiles the arguments of FITQ and FITMQ. Up to three names at the end are the arguments for the coefficients.
     fn fit(&mut self, is_masked: bool) -> Result<(), CalcError> {
         self.blanks();
         if !self.take("(") {
@@ -309,7 +309,7 @@ impl Compiler<'_> {
             self.blanks();
             match self.argument() {
                 Some(arg) => *place = arg,
-                None => return self.fail("this names no argument"),
+                None => return self.fail("this is not the name of an argument"),
             }
         }
         self.close(")")?;
@@ -317,14 +317,14 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The arguments of a function in brackets; `wanted` of them, or one and more for 0.
+    /// Compiles the arguments of a function. `wanted`: their number; 0: at least one.
     fn arguments(&mut self, wanted: u8, start: usize) -> Result<u8, CalcError> {
         self.blanks();
         if !self.take("(") {
             if wanted != 1 {
                 return self.fail("'(' is missing");
             }
-            // Base lets a function stand before its argument as an operator does: SIN A.
+            // Base accepts a function without brackets, like an operator: SIN A.
             self.expression(8)?;
             return Ok(1);
         }
@@ -357,14 +357,14 @@ impl Compiler<'_> {
         })
     }
 
-    /// The longest name that stands here: ABS is not A.
+    /// The longest name at this position: ABS is not A.
     fn named(&self) -> Option<(&'static str, Operand)> {
         let more: &[_] = match self.dialect {
             Dialect::Numbers => &[],
             Dialect::Texts => TEXT_OPERANDS,
             Dialect::Arrays => ARRAY_OPERANDS,
         };
-        // Of two of the same length the last counts.
+        // Of two names of the same length, the last one is used.
         let all = OPERANDS.iter().chain(more).filter(|(name, _)| self.starts_with(name));
         all.max_by_key(|(name, _)| name.len()).copied()
     }
@@ -382,7 +382,7 @@ impl Compiler<'_> {
         Some((op, precedence))
     }
 
-    /// A to U, or to P, in either case.
+    /// Parses A to U, or A to P, in upper or lower case.
     fn argument(&mut self) -> Option<u8> {
         let n_args = if self.dialect == Dialect::Numbers { N_ARGS as u8 } else { N_SYNAPPS_ARGS };
         let index = self.letter(0).filter(|index| *index < n_args)?;
@@ -390,7 +390,7 @@ impl Compiler<'_> {
         Some(index)
     }
 
-    /// AA to LL, in either case.
+    /// Parses AA to LL, in upper or lower case.
     fn text_argument(&mut self) -> Option<u8> {
         let index = self.letter(0).filter(|index| self.letter(1) == Some(*index))?;
         if self.dialect == Dialect::Numbers || index >= N_TEXT_ARGS {
@@ -400,13 +400,13 @@ impl Compiler<'_> {
         Some(index)
     }
 
-    /// The letter some characters on, counted from A.
+    /// The index of the letter `ahead` characters from here, from 0 for A.
     fn letter(&self, ahead: usize) -> Option<u8> {
         let letter = self.rest().as_bytes().get(ahead)?.to_ascii_uppercase();
         letter.is_ascii_uppercase().then(|| letter - b'A')
     }
 
-    /// A number, or a text in quotes.
+    /// Parses a number, or a text in quotes.
     fn literal(&mut self) -> Result<Option<Op>, CalcError> {
         let quote = self.rest().chars().next().filter(|first| matches!(first, '"' | '\''));
         let Some(quote) = quote.filter(|_| self.dialect == Dialect::Texts) else {
@@ -433,7 +433,7 @@ impl Compiler<'_> {
                     // 32 bits with a sign, as in Base.
                     Ok(Some(f64::from(bits as i32)))
                 }
-                Err(_) => self.fail("this is no number"),
+                Err(_) => self.fail("this is not a number"),
             };
         }
         let is_number = rest.first().is_some_and(|first| first.is_ascii_digit() || *first == b'.');
@@ -446,7 +446,7 @@ impl Compiler<'_> {
                 self.position += n_bytes;
                 Ok(Some(number))
             }
-            Err(_) => self.fail("this is no number"),
+            Err(_) => self.fail("this is not a number"),
         }
     }
 
@@ -561,11 +561,11 @@ mod tests {
         assert_eq!(error("A+"), Err((2, "a value is missing")));
         assert_eq!(error("(A"), Err((2, "')' is missing")));
         assert_eq!(error("A B"), Err((2, "an operator is missing")));
-        assert_eq!(error(""), Err((0, "there is no expression")));
+        assert_eq!(error(""), Err((0, "the expression for the result is missing")));
         assert_eq!(error("A;B"), Err((2, "only one result is possible")));
         assert_eq!(error("A?B"), Err((3, "':' is missing after '?'")));
         assert_eq!(error("A;"), Err((2, "an expression is missing after ';'")));
-        assert_eq!(error("W"), Err((0, "this is no value")));
+        assert_eq!(error("W"), Err((0, "this is not a value")));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Curves of second degree through points.
+//! Fits of quadratic curves.
 
 /// `constant + linear * x + square * x * x`
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,12 +9,12 @@ pub(super) struct Quadratic {
 }
 
 impl Quadratic {
-    /// The curve with the least squares of distances in y. `None`: there are not enough points.
+    /// The least-squares fit. `None`: there are not enough points.
     ///
-    /// Source: the normal equations, solved by Cramer's rule; the limit is that of synApps calc.
+    /// Source: the normal equations, solved by Cramer's rule. The limit of the determinant is that of synApps calc.
     pub(super) fn fit(points: impl Iterator<Item = (f64, f64)>) -> Option<Quadratic> {
         const SMALL: f64 = 1e-8;
-        // Sums of the powers of x, and of these times y.
+        // Sums of the powers of x, and of the powers times y.
         let (mut powers, mut products) = ([0.0; 5], [0.0; 3]);
         for (x, y) in points {
             let power = [1.0, x, x * x, x * x * x, x * x * x * x];
@@ -44,13 +44,13 @@ impl Quadratic {
     }
 }
 
-/// Of three columns.
+/// The determinant of three columns.
 fn determinant([a, b, c]: [[f64; 3]; 3]) -> f64 {
     a[0] * (b[1] * c[2] - b[2] * c[1]) - b[0] * (a[1] * c[2] - a[2] * c[1]) + c[0] * (a[1] * b[2] - a[2] * b[1])
 }
 
-/// The slope at each element: of a curve through so many elements on either side and itself. `None`: there are not
-/// enough.
+/// The slope at each element, from a fit to the element and `n_around` elements on either side. `None`: there are not
+/// enough elements.
 pub(super) fn derivative(elements: &[f64], n_around: usize) -> Option<Vec<f64>> {
     let n_fitted = 2 * n_around + 1;
     let last_start = elements.len().checked_sub(n_fitted)?;

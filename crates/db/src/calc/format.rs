@@ -1,4 +1,4 @@
-//! C's printf and sscanf of one value, and its escapes, as the language with texts has them.
+//! printf and sscanf for one value, and C escapes, for the language with texts.
 
 use super::text::Operand;
 use crate::limit;
@@ -9,16 +9,16 @@ struct Conversion {
     flags: Vec<u8>,
     width: usize,
     digits: Option<usize>,
-    /// `%*d`: read and left out.
+    /// `%*d`: read and ignored.
     is_skipped: bool,
     kind: u8,
-    /// The characters of `%[...]`, and whether they are those that do not count.
+    /// The characters of `%[...]`; `is_negated`: the set is of all other characters.
     set: Vec<u8>,
     is_negated: bool,
 }
 
 impl Conversion {
-    /// Reads what follows a `%`; the rest of the format as well. `None`: this is no conversion.
+    /// Parses a conversion after `%`. Also returns the rest of the format. `None`: the conversion is invalid.
     fn read(format: &[u8]) -> Option<(Conversion, &[u8])> {
         let mut conversion = Conversion::default();
         let mut rest = format;
@@ -44,7 +44,7 @@ impl Conversion {
         let inside = tail.strip_prefix(b"^");
         conversion.is_negated = inside.is_some();
         let inside = inside.unwrap_or(tail);
-        // A ']' that comes first is one of the characters.
+        // A ']' in the first position is one of the characters.
         let end = inside.iter().skip(1).position(|byte| *byte == b']')? + 1;
         conversion.set = inside.get(..end)?.to_vec();
         Some((conversion, inside.get(end + 1..)?))
@@ -54,14 +54,14 @@ impl Conversion {
         self.flags.contains(&flag)
     }
 
-    /// Whether a character counts for `%[...]`; `a-z` is a range.
+    /// Whether a character is in the set of `%[...]`; `a-z` is a range.
     fn takes(&self, byte: u8) -> bool {
         let ranges = self.set.windows(3).filter(|part| part.get(1) == Some(&b'-'));
         let is_in_range = ranges.into_iter().any(|part| part.first() <= Some(&byte) && Some(&byte) <= part.last());
         (self.set.contains(&byte) || is_in_range) != self.is_negated
     }
 
-    /// Fills up to the width.
+    /// Pads to the width.
     fn padded(&self, sign: &str, body: &str) -> Vec<u8> {
         let n_missing = self.width.saturating_sub(sign.len() + body.len());
         if self.has(b'-') {
@@ -92,7 +92,7 @@ fn digits(text: &[u8]) -> (usize, &[u8]) {
     (number.min(limit::CALC_WIDTH_MAX), text.get(n..).unwrap_or_default())
 }
 
-/// What printf makes of a format with one value, or none. `None`: it has more, or one that is not known.
+/// printf for a format with at most one conversion. `None`: there are more conversions, or an unknown one.
 pub(super) fn print(format: &[u8], value: Operand) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut value = Some(value);
@@ -119,7 +119,7 @@ fn converted(conversion: &Conversion, value: Operand) -> Option<Vec<u8>> {
     }
     let number = value.number();
     let whole = number.round() as i64;
-    // As C's unsigned int.
+    // Wraps like C's unsigned int.
     let bits = whole as u32;
     let padded = |body: String| Some(conversion.padded("", &body));
     match conversion.kind {
@@ -146,7 +146,7 @@ fn converted(conversion: &Conversion, value: Operand) -> Option<Vec<u8>> {
     }
 }
 
-/// A number that is not negative.
+/// Formats a number that is not negative.
 fn real(conversion: &Conversion, number: f64) -> String {
     let digits = conversion.digits.unwrap_or(6);
     let text = match conversion.kind {
@@ -159,7 +159,7 @@ fn real(conversion: &Conversion, number: f64) -> String {
     if conversion.kind.is_ascii_uppercase() { text.to_uppercase() } else { text }
 }
 
-/// C's `%.*e`: at least two digits of exponent, with its sign.
+/// C's `%.*e`: the exponent has a sign and at least two digits.
 fn exponential(number: f64, digits: usize) -> String {
     let text = format!("{number:.digits$e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -169,7 +169,7 @@ fn exponential(number: f64, digits: usize) -> String {
     }
 }
 
-/// C's `%.*g`: fixed or exponential, whichever is shorter, without zeros at the end.
+/// C's `%.*g`: fixed or exponential, depending on the exponent, without trailing zeros.
 fn general(number: f64, digits: usize, keeps_zeros: bool) -> String {
     let rounded = format!("{number:.*e}", digits - 1);
     let exponent: i32 = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0);
@@ -185,7 +185,7 @@ fn general(number: f64, digits: usize, keeps_zeros: bool) -> String {
     format!("{}{exponent}", mantissa.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// What sscanf reads with a format of one value. `None`: it does not fit.
+/// sscanf for a format of one value. `None`: the text does not match.
 pub(super) fn scan(text: &[u8], format: &[u8]) -> Option<Operand> {
     let mut found = None;
     let (mut text, mut rest) = (text, format);
@@ -206,7 +206,7 @@ pub(super) fn scan(text: &[u8], format: &[u8]) -> Option<Operand> {
             }
         } else {
             rest = if byte == b'%' { rest.get(1..)? } else { rest };
-            // What was read counts even if the rest of the format does not fit, as in C.
+            // As in C, the value is kept even if the rest of the format does not match.
             match text.split_first() {
                 Some((&other, tail)) if other == byte => text = tail,
                 _ => break,
@@ -216,7 +216,7 @@ pub(super) fn scan(text: &[u8], format: &[u8]) -> Option<Operand> {
     found
 }
 
-/// The value at the start of a text, and how many bytes it has.
+/// Parses the value at the start of a text. Also returns its number of bytes.
 fn scanned(conversion: &Conversion, text: &[u8]) -> Option<(Operand, usize)> {
     let limit = if conversion.width == 0 { text.len() } else { conversion.width.min(text.len()) };
     let text = text.get(..limit)?;
@@ -269,7 +269,7 @@ const ESCAPES: [(u8, u8); 9] = [
     (b'"', b'"'),
 ];
 
-/// A text with what cannot be printed as C writes it.
+/// Replaces non-printable characters by C escapes.
 pub(crate) fn escaped(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for byte in text {
@@ -282,7 +282,7 @@ pub(crate) fn escaped(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The other way: `\n`, `\x41`, `\101`.
+/// Replaces C escapes (`\n`, `\x41`, `\101`) by their characters.
 pub(crate) fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;

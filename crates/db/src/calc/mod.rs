@@ -1,5 +1,5 @@
-//! The expression language of calc records, with texts of scalcout and transform, with arrays of acalcout: compiled once,
-//! run on a bounded stack.
+//! The expression languages of calc records (numbers), of scalcout and transform (also texts), and of acalcout (also
+//! arrays). Expressions are compiled once and run on a bounded stack.
 
 mod array;
 mod binary;
@@ -20,21 +20,21 @@ pub(crate) use text::TextInputs;
 
 /// Inputs A to U.
 pub(crate) const N_ARGS: usize = 21;
-/// Inputs A to P of the languages with texts and with arrays.
+/// Inputs A to P of the languages with texts and with arrays, which are those of synApps.
 const N_SYNAPPS_ARGS: u8 = 16;
 /// Inputs AA to LL.
 const N_TEXT_ARGS: u8 = 12;
-/// In [`Op::FitInto`]: the coefficient is not kept.
+/// In [`Op::FitInto`]: the coefficient is not stored.
 const NO_ARG: u8 = u8::MAX;
 
-/// Which language an expression is in.
+/// The language of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
-    /// Base's: calc and calcout.
+    /// The language of EPICS Base: calc and calcout.
     Numbers,
-    /// That of synApps calc: texts are values as well.
+    /// A language of synApps calc: values are numbers and texts.
     Texts,
-    /// That of synApps calc: arrays are values as well.
+    /// A language of synApps calc: values are numbers and arrays.
     Arrays,
 }
 
@@ -42,27 +42,27 @@ enum Dialect {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Program {
     ops: Box<[Op]>,
-    /// What [`Op::Literal`] counts.
+    /// The texts that [`Op::Literal`] indexes.
     texts: Box<[Text]>,
 }
 
 impl Program {
-    /// A bit for each argument that is read somewhere; A is the lowest.
+    /// A bit for each argument that the program reads; A is the lowest.
     pub(crate) fn args_used(&self) -> u32 {
         let bit = |op: &Op| if let Op::Arg(index) = op { 1_u32 << *index } else { 0 };
         self.ops.iter().fold(0, |used, op| used | bit(op))
     }
 
-    /// Whether it sets an argument.
+    /// Whether the program assigns an argument.
     pub(crate) fn has_stores(&self) -> bool {
         self.ops.iter().any(|op| matches!(op, Op::Store(_) | Op::StoreAt))
     }
 }
 
-/// What is wrong with an expression, and where.
+/// An error in an expression, with its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CalcError {
-    /// The byte it starts at.
+    /// The byte where the error starts.
     pub(crate) position: usize,
     pub(crate) reason: &'static str,
 }
@@ -73,7 +73,7 @@ impl fmt::Display for CalcError {
     }
 }
 
-/// One instruction; each says what it takes from the stack and leaves there.
+/// One instruction. The comments describe the effect on the stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Op {
     /// Pushes.
@@ -81,50 +81,51 @@ enum Op {
     Arg(u8),
     Value,
     Random,
-    /// Pushes a random number of a normal distribution; of the languages with texts and with arrays only.
+    /// Pushes a random number with normal distribution; only in the languages with texts and with arrays.
     Normal,
-    /// Takes one, keeps it in an argument.
+    /// Pops a value into an argument.
     Store(u8),
-    /// Replaces one.
+    /// Replaces one value.
     Unary(Unary),
-    /// Replaces two by one.
+    /// Replaces two values by one.
     Binary(Binary),
-    /// Replaces `n` by one.
+    /// Replaces `n` values by one.
     Many(Many, u8),
-    /// Pushes a text; of the language with texts only.
+    /// Pushes a text; only in the language with texts.
     Literal(u8),
-    /// Pushes AA, SVAL or AVAL; these and the following are of the languages with texts and with arrays.
+    /// Pushes AA to LL. This and the next ones are only in the languages with texts and with arrays.
     TextArg(u8),
+    /// Pushes SVAL or AVAL.
     TextValue,
-    /// Takes one, keeps it in a text or array argument.
+    /// Pops a value into a text or array argument.
     StoreText(u8),
-    /// Takes two: the number of an argument, and what is kept in it.
+    /// Pops the index of an argument and its new value.
     StoreAt,
-    /// Likewise for a text or array argument.
+    /// The same for a text or array argument.
     StoreTextAt,
-    /// Replaces one.
+    /// Replaces one value.
     Edit(Edit),
-    /// Replaces two by one.
+    /// Replaces two values by one.
     Join(Join),
-    /// Replaces three by one.
+    /// Replaces three values by one.
     Pick(Pick),
-    /// Pushes 0, 1, 2...; these and the following are of the language with arrays only.
+    /// Pushes the array 0, 1, 2... This and the next ones are only in the language with arrays.
     Indices,
-    /// Pushes random numbers.
+    /// Pushes an array of random numbers.
     RandomArray,
-    /// Replaces one.
+    /// Replaces one value.
     OfArray(ArrayFunction),
-    /// Replaces two by one.
+    /// Replaces two values by one.
     OfPair(ArrayPair),
-    /// Replaces an array, or an array and a mask, by the curve fitted to it; keeps the coefficients in arguments.
+    /// Replaces an array, or an array and a mask, by the fitted curve; stores the coefficients in arguments.
     FitInto {
         is_masked: bool,
         into: [u8; 3],
     },
-    /// Takes one; if it is 0 goes on at the instruction with this number.
+    /// Pops a value; if it is 0, continues at the instruction with this index.
     JumpIfZero(u16),
     Jump(u16),
-    /// The end of a loop: if the topmost is 0, takes it and goes back to the instruction with this number.
+    /// The end of a loop: if the top value is 0, pops it and jumps back to the instruction with this index.
     Until(u16),
 }
 
@@ -187,38 +188,38 @@ enum Many {
     Finite,
 }
 
-/// What makes one value of one, where either may be a text.
+/// A function of one value; the argument or the result may be a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edit {
     /// DBL: the first number in a text.
     ToNumber,
     /// STR
     ToText,
-    /// INT, NINT: as DBL, rounded.
+    /// INT, NINT: like DBL, but rounded.
     ToWhole,
     /// LEN
     Length,
-    /// BYTE: the number of the first character.
+    /// BYTE: the code of the first character.
     Byte,
-    /// ESC: what cannot be printed as C writes it.
+    /// ESC: replaces non-printable characters by C escapes.
     Escape,
-    /// TR_ESC: the other way.
+    /// TR_ESC: replaces C escapes by their characters.
     Unescape,
-    /// `@`: the argument of a number.
+    /// `@`: the argument with this index.
     Fetch,
-    /// `@@`: the text argument of a number.
+    /// `@@`: the text argument with this index.
     FetchText,
-    /// A checksum of a text. The flag: behind the text.
+    /// A checksum of a text. The flag: the checksum is appended to the text.
     Checksum(Checksum, bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Checksum {
-    /// That of Modbus/RTU.
+    /// The checksum of Modbus/RTU.
     Crc16,
-    /// That of Modbus/ASCII.
+    /// The checksum of Modbus/ASCII.
     Lrc,
-    /// All bytes with exclusive or.
+    /// Exclusive or of all bytes.
     Xor8,
 }
 
@@ -228,15 +229,15 @@ enum Join {
     Lesser,
     /// `>?`
     Greater,
-    /// `|-`: without the last occurrence.
+    /// `|-`: removes the last occurrence.
     SubtractLast,
     /// PRINTF
     Print,
     /// SSCANF
     Scan,
-    /// READ: a number out of bytes.
+    /// READ: converts bytes to a number.
     Read,
-    /// WRITE: a number as bytes.
+    /// WRITE: converts a number to bytes.
     Write,
 }
 
@@ -248,7 +249,7 @@ enum Pick {
     Replace,
 }
 
-/// What makes a number or an array of an array.
+/// A function of an array; the result is a number or an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArrayFunction {
     /// AMAX
@@ -259,9 +260,9 @@ enum ArrayFunction {
     IndexOfMax,
     /// IXMIN
     IndexOfMin,
-    /// IXZ: where the elements first cross 0.
+    /// IXZ: the position where the elements first cross 0.
     IndexOfZero,
-    /// IXNZ: of the first element that is not 0.
+    /// IXNZ: the index of the first element that is not 0.
     IndexOfNonZero,
     /// AVG
     Average,
@@ -271,7 +272,7 @@ enum ArrayFunction {
     Width,
     /// SUM
     Sum,
-    /// CUM: the sums up to each element.
+    /// CUM: the cumulative sums.
     Cumulate,
     /// SMOO
     Smooth,
@@ -285,11 +286,11 @@ enum ArrayFunction {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArrayPair {
-    /// NSMOO: SMOO several times.
+    /// NSMOO: repeated SMOO.
     Smooth,
-    /// NDERIV: DERIV with so many elements on either side.
+    /// NDERIV: DERIV with a given number of elements on either side.
     Derivative,
-    /// FITMPOLY: with a mask.
+    /// FITMPOLY: FITPOLY with a mask.
     FitMasked,
     /// CAT
     Join,

@@ -6,8 +6,8 @@ use super::{Binary, Many, N_ARGS, Op, Program, Unary};
 use crate::limit;
 
 impl Program {
-    /// The result, with `args` as the inputs A to U and `value` as VAL. `None` when the program is
-    /// broken, which the compiler never makes.
+    /// The result, with `args` as the inputs A to U and `value` as VAL. `None`: the program is invalid, which the
+    /// compiler prevents.
     pub(crate) fn run(&self, args: &mut [f64; N_ARGS], value: f64) -> Option<f64> {
         let mut stack = Stack { values: [0.0; limit::CALC_STACK_MAX], len: 0 };
         let mut next = 0;
@@ -39,7 +39,7 @@ impl Program {
                     }
                 }
                 Op::Jump(to) => next = usize::from(to),
-                // The language of numbers has none of these.
+                // These are not in the language of numbers.
                 Op::Literal(_) | Op::TextArg(_) | Op::TextValue | Op::StoreText(_) => return None,
                 Op::Edit(_) | Op::Join(_) | Op::Pick(_) => return None,
                 Op::Normal | Op::StoreAt | Op::StoreTextAt | Op::Until(_) => return None,
@@ -116,7 +116,7 @@ impl Binary {
                 divisor => f64::from(cut(left).wrapping_rem(divisor)),
             },
             Binary::Power => left.powf(right),
-            // The arguments are the other way round than in C, as they have always been.
+            // As in Base, the order of the arguments is the reverse of C.
             Binary::Atan2 => right.atan2(left),
             Binary::Fmod => left % right,
             Binary::Less => truth(left < right),
@@ -148,7 +148,7 @@ impl Many {
     }
 }
 
-/// The least or greatest; NaN if one is.
+/// The minimum or maximum; NaN if an operand is NaN.
 fn extreme(operands: &[f64], is_better: impl Fn(f64, f64) -> bool) -> f64 {
     let better = |so_far: f64, next: f64| if next.is_nan() || is_better(so_far, next) { next } else { so_far };
     operands.iter().copied().reduce(better).unwrap_or(f64::NAN)
@@ -158,22 +158,22 @@ pub(super) fn truth(is_true: bool) -> f64 {
     if is_true { 1.0 } else { 0.0 }
 }
 
-/// 32 bits of a number: what fits an unsigned or a signed one keeps its bits, as in Base.
+/// Converts to 32 bits: numbers in the range of `int` or `unsigned` keep their bits, as in Base.
 fn whole(number: f64) -> i32 {
     if number < 0.0 { cut(number) } else { cut_unsigned(number) as i32 }
 }
 
-/// What x86 makes of a cast to `int`: everything that does not fit is the least number.
+/// The cast to `int` on x86: every number out of range becomes the minimum.
 fn cut(number: f64) -> i32 {
     if number > -2_147_483_649.0 && number < 2_147_483_648.0 { number as i32 } else { i32::MIN }
 }
 
-/// What x86 makes of a cast to `unsigned`, which goes by 64 bits.
+/// The cast to `unsigned` on x86, which converts to 64 bits first.
 fn cut_unsigned(number: f64) -> u32 {
     if number < 9_223_372_036_854_775_808.0 { number as i64 as u32 } else { 0 }
 }
 
-/// A number of the normal distribution around 0 with the standard deviation 1.
+/// A random number with normal distribution, mean 0 and standard deviation 1.
 ///
 /// Source: Box, Muller, "A note on the generation of random normal deviates", 1958.
 pub(super) fn random_normal() -> f64 {
@@ -182,7 +182,7 @@ pub(super) fn random_normal() -> f64 {
     radius * (std::f64::consts::TAU * random()).cos()
 }
 
-/// A number from 0 to 1. No secret and no statistics depend on it, so a counter and a mixer do.
+/// A random number from 0 to 1. No security and no statistics depend on it, so a counter with a mixer is enough.
 ///
 /// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
 pub(super) fn random() -> f64 {

@@ -1,6 +1,6 @@
-//! Running an expression whose values are numbers and texts, as scalcout and transform have them.
+//! Runs expressions whose values are numbers and texts, for scalcout and transform.
 //!
-//! Source: synApps calc, "String calc" in its documentation, and what sCalcPerform does with each operator.
+//! Source: synApps calc, "String calc" in its documentation, and the behaviour of sCalcPerform for each operator.
 
 use fodo_data::{Text, format_f64, parse_f64};
 
@@ -11,9 +11,9 @@ use super::format::{escaped, print, scan, unescaped};
 use super::run::{random, random_normal, truth};
 use super::{Binary, Edit, Join, Many, Op, Pick, Program, Unary};
 
-/// Bytes of a text in an expression, as the fields that take it have them.
+/// Maximum bytes of a text in an expression, the same as in the record fields.
 pub(super) const TEXT_BYTES_MAX: usize = 39;
-/// Digits after the point of a number that becomes a text.
+/// Digits after the decimal point when a number is converted to text.
 const DIGITS: i16 = 8;
 /// Numbers closer than this are equal.
 const SMALL: f64 = 1e-11;
@@ -25,7 +25,7 @@ pub(crate) enum Operand {
     Text(Vec<u8>),
 }
 
-/// What an expression reads and assigns.
+/// The inputs of an expression; it may also assign the arguments.
 #[derive(Debug)]
 pub(crate) struct TextInputs<'a> {
     /// A, B...
@@ -39,7 +39,7 @@ pub(crate) struct TextInputs<'a> {
 }
 
 impl Operand {
-    /// The number that a text starts with; 0 when it starts with none.
+    /// The number at the start of a text; 0 if there is none.
     pub(crate) fn number(&self) -> f64 {
         match self {
             Operand::Number(number) => *number,
@@ -47,7 +47,7 @@ impl Operand {
         }
     }
 
-    /// A number with as many digits after the point as `precision` says.
+    /// Converts to text; a number gets `precision` digits after the decimal point.
     pub(crate) fn text(self, precision: i16) -> Vec<u8> {
         match self {
             Operand::Number(number) if number.is_nan() => b"NaN".to_vec(),
@@ -56,7 +56,7 @@ impl Operand {
         }
     }
 
-    /// The first number in a text, wherever it stands.
+    /// The first number anywhere in a text.
     fn first_number(&self) -> f64 {
         let Operand::Text(text) = self else { return self.number() };
         let Some(mut start) = text.iter().position(u8::is_ascii_digit) else { return 0.0 };
@@ -70,7 +70,7 @@ impl Operand {
 }
 
 impl Program {
-    /// Whether texts play a part: then SVAL has all digits of a number, else as many as PREC says.
+    /// Whether the expression uses texts: then SVAL gets all digits of a number, else as many as in PREC.
     pub(crate) fn is_textual(&self) -> bool {
         let is_of_text = |op: &Op| {
             matches!(op, Op::Literal(_) | Op::TextArg(_) | Op::TextValue | Op::StoreText(_) | Op::Edit(_) | Op::Pick(_))
@@ -78,8 +78,7 @@ impl Program {
         self.ops.iter().any(is_of_text)
     }
 
-    /// The result; an argument that is not there is 0 or empty. `None`: what the expression asks for cannot be done,
-    /// such as dividing by zero.
+    /// The result. A missing argument is 0 or empty. `None`: an operation is impossible, such as a division by zero.
     pub(crate) fn run_text(&self, inputs: &mut TextInputs) -> Option<Operand> {
         let mut stack: Vec<Operand> = Vec::new();
         let (mut next, mut n_rounds) = (0, 0);
@@ -150,7 +149,7 @@ impl Program {
                 pick.apply(stack.pop()?.text(DIGITS), first, last)
             }
             Op::JumpIfZero(_) | Op::Jump(_) | Op::Until(_) => return None,
-            // The language of texts has none of these.
+            // These are not in the language of texts.
             Op::Indices | Op::RandomArray | Op::OfArray(_) | Op::OfPair(_) | Op::FitInto { .. } => return None,
         };
         stack.push(pushed);
@@ -159,7 +158,7 @@ impl Program {
 }
 
 impl TextInputs<'_> {
-    /// Keeps a number in an argument; one that is not there keeps nothing.
+    /// Assigns a number to an argument; ignored if the argument does not exist.
     fn keep(&mut self, index: Option<usize>, value: f64) {
         if let Some(arg) = index.and_then(|index| self.args.get_mut(index)) {
             *arg = value;
@@ -173,7 +172,7 @@ impl TextInputs<'_> {
     }
 }
 
-/// The number of an argument.
+/// The index of an argument.
 fn index(operand: &Operand) -> Option<usize> {
     let number = operand.number().round();
     (number >= 0.0).then_some(number as usize)
@@ -195,7 +194,8 @@ fn apply_unary(unary: Unary, operand: f64) -> Option<f64> {
     }
 }
 
-/// Numbers unless both are texts; numbers that are close are equal, and nothing is divided by zero.
+/// Operates on numbers unless both operands are texts. Numbers that are close are equal; a division by zero has no
+/// result.
 fn apply_binary(binary: Binary, left: Operand, right: Operand) -> Option<Operand> {
     if let (Operand::Text(left), Operand::Text(right)) = (&left, &right)
         && let Some(result) = of_texts(binary, left, right)
@@ -223,7 +223,7 @@ fn apply_binary(binary: Binary, left: Operand, right: Operand) -> Option<Operand
     }))
 }
 
-/// What `+`, `-` and comparisons make of two texts; `None`: the operator wants numbers.
+/// The result of `+`, `-` or a comparison of two texts; `None`: the operator needs numbers.
 fn of_texts(binary: Binary, left: &[u8], right: &[u8]) -> Option<Operand> {
     Some(match binary {
         Binary::Add => Operand::Text(cut([left, right].concat())),
@@ -238,7 +238,7 @@ fn of_texts(binary: Binary, left: &[u8], right: &[u8]) -> Option<Operand> {
     })
 }
 
-/// A text moved right, with blanks before it, or left.
+/// Shifts a text right, with blanks before it, or left.
 fn shifted(text: &[u8], binary: Binary, by: f64) -> Vec<u8> {
     let by = (by.round().max(0.0) as usize).min(TEXT_BYTES_MAX);
     match binary {
@@ -298,7 +298,7 @@ impl Join {
         }
     }
 
-    /// The lesser or greater of two: texts if both are, else numbers.
+    /// The lesser or greater of two values, compared as texts if both are texts, else as numbers.
     fn extreme(self, left: Operand, right: Operand) -> Operand {
         let is_right = |is_less: bool, is_greater: bool| if self == Join::Lesser { is_less } else { is_greater };
         match (left, right) {
@@ -321,7 +321,7 @@ impl Pick {
         }
         let len = text.len() as i64;
         let counted = |number: f64| if number < 0.0 { number as i64 + len } else { number as i64 };
-        // A text as a border is left out: what is after the first, and before the last.
+        // If a border is a text, the range excludes it.
         let from = match first {
             Operand::Number(number) => counted(number),
             Operand::Text(border) => find(&text, &border).map_or(0, |at| (at + border.len()) as i64),
@@ -336,12 +336,12 @@ impl Pick {
     }
 }
 
-/// Where a text has another for the first time; an empty one is nowhere.
+/// The position of the first occurrence; `None` for an empty text.
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     if wanted.is_empty() { None } else { text.windows(wanted.len()).position(|part| part == wanted) }
 }
 
-/// A text with some of its bytes replaced, or as it is.
+/// Replaces bytes at a position; `None`: the text is unchanged.
 fn replaced(text: &[u8], at: Option<usize>, n_bytes: usize, by: &[u8]) -> Vec<u8> {
     let parts = at.and_then(|at| Some((text.get(..at)?, text.get(at + n_bytes..)?)));
     parts.map_or_else(|| text.to_vec(), |(before, after)| [before, by, after].concat())
@@ -455,7 +455,7 @@ mod tests {
             "twx=",
             "the first two characters of BB and CC"
         );
-        // A thousand rounds at most, those of inner loops counted.
+        // At most a thousand iterations, including those of inner loops.
         assert_eq!(number("A:=0;B:=UNTIL(A:=A+1;0);A"), 1000.0);
         assert_eq!(number("A:=0;B:=UNTIL(C:=UNTIL(A:=A+1;0);0);A"), 1000.0);
     }

@@ -1,8 +1,8 @@
-//! The words of the languages: values, functions and operators, each with what the compiler makes of it.
+//! The words of the languages: values, functions and operators, with their instructions.
 
 use super::{ArrayFunction, ArrayPair, Binary, Checksum, Edit, Join, Many, Op, Unary};
 
-/// What may stand where a value is expected.
+/// A word at the place of a value.
 #[derive(Clone, Copy)]
 pub(super) enum Operand {
     Push(Op),
@@ -64,7 +64,7 @@ pub(super) const OPERANDS: &[(&str, Operand)] = &[
     ("R2D", Operand::Push(Op::Number(180.0 / std::f64::consts::PI))),
 ];
 
-/// What there is besides in the language with texts; these count first.
+/// Additional words of the language with texts; they take precedence.
 pub(super) const TEXT_OPERANDS: &[(&str, Operand)] = &[
     ("@", Operand::Edit(Edit::Fetch)),
     ("@@", Operand::Edit(Edit::FetchText)),
@@ -99,7 +99,7 @@ pub(super) const TEXT_OPERANDS: &[(&str, Operand)] = &[
     ("R2S", Operand::Push(Op::Number(180.0 * 3600.0 / std::f64::consts::PI))),
 ];
 
-/// What there is besides in the language with arrays; these count first.
+/// Additional words of the language with arrays; they take precedence.
 pub(super) const ARRAY_OPERANDS: &[(&str, Operand)] = &[
     ("@", Operand::Edit(Edit::Fetch)),
     ("@@", Operand::Edit(Edit::FetchText)),
@@ -135,11 +135,11 @@ pub(super) const ARRAY_OPERANDS: &[(&str, Operand)] = &[
     ("UNTIL", Operand::Until),
 ];
 
-/// The operators that only the language with arrays has.
+/// Additional operators of the language with arrays.
 pub(super) const ARRAY_OPERATORS: &[(&str, Op, u8)] =
     &[("<?", Op::Join(Join::Lesser), 3), (">?", Op::Join(Join::Greater), 3)];
 
-/// Operators between two values, longer spellings first, with their precedence.
+/// Binary operators with their precedence, longer spellings first.
 pub(super) const OPERATORS: &[(&str, Binary, u8)] = &[
     ("||", Binary::Or, 1),
     ("|", Binary::BitOr, 1),
@@ -168,7 +168,7 @@ pub(super) const OPERATORS: &[(&str, Binary, u8)] = &[
     ("^", Binary::Power, 7),
 ];
 
-/// The operators that only the language with texts has.
+/// Additional operators of the language with texts.
 pub(super) const TEXT_OPERATORS: &[(&str, Op, u8)] = &[
     ("<?", Op::Join(Join::Lesser), 3),
     (">?", Op::Join(Join::Greater), 3),

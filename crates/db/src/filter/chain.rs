@@ -1,4 +1,4 @@
-//! The filters of one channel and what they remember.
+//! The filters of one channel, with their state.
 
 use fodo_data::{Array, EventMask, Kind, Reading, Scalar, Value};
 
@@ -8,15 +8,15 @@ use crate::state::State;
 
 const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::LOG.0);
 
-/// The filters of one channel, and what they remember of its updates.
+/// The filters of one channel, with their state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// Those that pass updates on or not; all of them come before the others, as in Base.
+    /// The filters that drop updates or change time stamps. As in Base, all of them run before the others.
     gates: Vec<Gate>,
     shapes: Vec<Shape>,
 }
 
-/// A filter that lets updates pass, or changes which time they have.
+/// A filter that drops updates, or changes their time stamp.
 #[derive(Clone, Debug, PartialEq)]
 enum Gate {
     Deadband { by: f64, is_relative: bool, last: f64, band: f64 },
@@ -26,7 +26,7 @@ enum Gate {
     Tag { mask: i32, value: i32, is_first: bool },
 }
 
-/// A filter that makes another value of a value.
+/// A filter that converts the value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Shape {
     Slice { start: i32, step: i32, end: i32 },
@@ -34,12 +34,12 @@ enum Shape {
 }
 
 impl Chain {
-    /// The filters of a new channel to a field with these facts, which become those of the channel.
+    /// Makes the filters of a new channel. `facts` are the properties of the field; they become those of the channel.
     pub fn new(filters: Vec<Filter>, facts: &mut Facts) -> Chain {
         let mut chain = Chain { gates: Vec::new(), shapes: Vec::new() };
         for filter in filters {
             match filter {
-                // A single element cannot be cut.
+                // A slice of a scalar has no effect.
                 Filter::Slice { .. } if facts.count_max <= 1 => {}
                 Filter::Slice { start, step, end } => {
                     facts.count_max = cut_max(start, step, end, facts.count_max as usize) as u32;
@@ -68,7 +68,7 @@ impl Chain {
         chain
     }
 
-    /// What becomes of a reading that is asked for: none is held back, and nothing is remembered.
+    /// Filters the reading of a get. No reading is dropped, and the state does not change.
     pub fn read(&self, mut reading: Reading, moment: &Moment) -> Reading {
         if self.gates.contains(&Gate::Stamp) {
             reading.time = moment.now;
@@ -76,7 +76,7 @@ impl Chain {
         self.shape(reading, moment)
     }
 
-    /// What becomes of an update: it passes, an earlier one does in its place, or none.
+    /// Filters an update. Returns the update, an earlier one in its place, or `None`.
     pub fn update(&mut self, mask: EventMask, reading: Reading, moment: &Moment) -> Option<(EventMask, Reading)> {
         let (mask, reading) = self
             .gates
@@ -139,7 +139,7 @@ impl Gate {
                 return is_passed.then_some((mask, reading));
             }
             Gate::Tag { mask: bits, value, is_first } => {
-                // Base compares a tag of 64 bits with numbers of 32, whose sign goes along.
+                // As in Base, the 32-bit arguments are sign-extended to the 64 bits of the tag.
                 let is_wanted = moment.user_tag & i64::from(*bits).cast_unsigned() == i64::from(*value).cast_unsigned();
                 if !std::mem::take(is_first) && !is_wanted {
                     return None;
@@ -150,7 +150,7 @@ impl Gate {
     }
 }
 
-/// What a deadband compares: numbers; arrays and texts pass whatever they are.
+/// The number that a deadband compares; `None` for arrays and texts, which always pass.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Scalar(Scalar::Text(_)) | Value::Array(_) => None,
@@ -158,7 +158,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// How far a value moved; without end where only one of both is a number.
+/// The size of a change; infinite if one value is NaN or infinite and the other is not the same.
 ///
 /// Source: EPICS Base 7.0, recGblCheckDeadband.
 fn distance(last: f64, value: f64) -> f64 {
@@ -169,7 +169,7 @@ fn distance(last: f64, value: f64) -> f64 {
     if is_same_kind && (value.is_nan() || last == value) { 0.0 } else { f64::INFINITY }
 }
 
-/// Where a range begins in an array of `length`, and how many elements it has there.
+/// The start of a slice in an array of `length`, and its number of elements.
 fn cut(start: i32, step: i32, end: i32, length: usize) -> (usize, usize) {
     let length = length as i64;
     let from_end = |index: i32| {
@@ -181,8 +181,8 @@ fn cut(start: i32, step: i32, end: i32, length: usize) -> (usize, usize) {
     (start as usize, n as usize)
 }
 
-/// How many elements a range has at most in arrays up to a length. One from near the end to a place counted from the
-/// beginning has most of them in shorter arrays, in which both meet.
+/// The maximum number of elements of a slice, for arrays up to a length. If the start counts from the end and the end
+/// from the start, the slice can be longer in a shorter array.
 fn cut_max(start: i32, step: i32, end: i32, length_max: usize) -> usize {
     let met = if start < 0 { length_max.min(start.unsigned_abs() as usize) } else { length_max };
     let n = |length| cut(start, step, end, length).1;
@@ -221,7 +221,7 @@ mod tests {
         chain_of(text, &States::default(), Kind::F64, 1).0
     }
 
-    /// The values that pass of updates with these masks.
+    /// The updates that pass.
     fn passed(chain: &mut Chain, updates: &[(EventMask, f64)]) -> Vec<(EventMask, f64)> {
         let passed = updates.iter().filter_map(|(mask, value)| {
             let (mask, reading) = chain.update(*mask, Reading::bare(Value::from(*value)), &moment())?;

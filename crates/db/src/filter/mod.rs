@@ -1,6 +1,6 @@
-//! Filters of channels: what the brackets and braces after a channel's name do to its readings.
+//! Channel filters: the ranges and JSON after a channel name, which change or drop its readings.
 //!
-//! Source: EPICS Base 7.0.10, whose filters these are; the reference page says where they differ.
+//! Source: EPICS Base 7.0.10. The reference page lists the differences.
 
 mod chain;
 mod parse;
@@ -15,59 +15,59 @@ pub(crate) use self::parse::filters;
 use crate::site::Site;
 use crate::state::State;
 
-/// One filter as a channel's name asks for it; what it remembers is in its [`Chain`].
+/// One filter of a channel name. Its state is in the [`Chain`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
-    /// `arr`, `[s:i:e]`: some elements of an array; negative indices count from its end.
+    /// `arr`, `[s:i:e]`: selects elements of an array; negative indices count from the end.
     Slice {
         /// The first element.
         start: i32,
-        /// From one element to the next, at least 1.
+        /// The step between elements, at least 1.
         step: i32,
         /// The last element.
         end: i32,
     },
-    /// `dbnd`: values that moved.
+    /// `dbnd`: drops changes of the value within a deadband.
     Deadband {
-        /// How far, in units of the value or in percent of it.
+        /// The deadband, in units of the value or in percent.
         by: f64,
-        /// Whether `by` is in percent of the value that was passed on last.
+        /// Whether `by` is in percent of the last value that passed.
         is_relative: bool,
     },
-    /// `ts{}`: the present as the time stamp.
+    /// `ts{}`: sets the time stamp to the present time.
     Stamp,
-    /// `ts{num:..}`, `ts{str:..}`: the time stamp as the value.
+    /// `ts{num:..}`, `ts{str:..}`: replaces the value by the time stamp.
     Time {
-        /// What is made of it.
+        /// The format of the value.
         form: TimeForm,
-        /// Whether numbers count from 1970 rather than from 1990.
+        /// Whether numbers count from 1970 instead of 1990.
         is_unix: bool,
     },
-    /// `sync`: values as a state goes on and off.
+    /// `sync`: passes values depending on a named state.
     Sync {
-        /// Which ones.
+        /// Which values pass.
         mode: SyncMode,
         /// The state.
         state: State,
     },
-    /// `dec`: the first of every `n` values.
+    /// `dec`: passes the first of every `n` values.
     Decimate {
         /// At least 1.
         n: i32,
     },
-    /// `utag`: values whose tag has the bits of `mask` as `value` has them.
+    /// `utag`: passes values whose tag, masked with `mask`, equals `value`.
     Tag {
-        /// Which bits count.
+        /// The bits to compare.
         mask: i32,
-        /// What they are to be.
+        /// The required value of these bits.
         value: i32,
     },
 }
 
-/// What a time stamp becomes.
+/// The format of a time stamp as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeForm {
-    /// Seconds with their fraction.
+    /// Seconds with fraction, as a double.
     Double,
     /// Whole seconds.
     Seconds,
@@ -81,76 +81,76 @@ pub enum TimeForm {
     IsoText,
 }
 
-/// Which values a state lets through.
+/// Which values pass, depending on a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncMode {
-    /// The last one before it went on.
+    /// The last value before the state turns on.
     Before,
-    /// The first one while it is on.
+    /// The first value while the state is on.
     First,
-    /// The last one while it was on.
+    /// The last value while the state was on.
     Last,
-    /// The first one after it went off.
+    /// The first value after the state turns off.
     After,
-    /// All while it is on.
+    /// All values while the state is on.
     While,
-    /// All while it is off.
+    /// All values while the state is off.
     Unless,
 }
 
-/// What filters need to know of the moment.
+/// The context of a reading that filters need.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// The time on the wall.
+    /// The present wall-clock time.
     pub now: TimeStamp,
     /// The record's UTAG.
     pub user_tag: u64,
-    /// Who knows the local time.
+    /// Provides the local time zone.
     pub site: &'a dyn Site,
 }
 
-/// What is wrong with a filter, and where in the channel's name.
+/// An error in a filter, with its position in the channel name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterError {
     /// In bytes from the start of the name.
     pub at: usize,
-    /// What it is.
+    /// The fault.
     pub fault: FilterFault,
 }
 
-/// What is wrong with a filter.
+/// The kinds of errors in filters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FilterFault {
-    /// The name is longer than names with filters may be.
+    /// The channel name is longer than the limit for names with filters.
     TooLong,
-    /// It cannot be read at all, and why.
+    /// A syntax error, with a description.
     Syntax(&'static str),
-    /// No filter is called so.
+    /// The filter is unknown.
     NoSuchFilter(String),
-    /// The filter has no argument of that name.
+    /// The argument is unknown.
     NoSuchArgument {
-        /// Which filter.
+        /// The filter.
         filter: &'static str,
-        /// What it was given.
+        /// The name of the argument.
         argument: String,
     },
-    /// The argument does not take this value.
+    /// The value of the argument is invalid.
     BadValue {
-        /// Which argument.
+        /// The argument.
         argument: &'static str,
-        /// What it takes.
+        /// A description of valid values.
         expected: &'static str,
     },
-    /// The filter lacks an argument.
+    /// A required argument is missing.
     Missing {
-        /// Which filter.
+        /// The filter.
         filter: &'static str,
-        /// What it lacks.
+        /// The missing argument.
         argument: &'static str,
     },
-    /// No state is called so.
+    /// The state does not exist.
     NoSuchState(String),
-    /// A `$` behind a field that is no text and no link.
+    /// `$` follows a field that is neither a text nor a link.
     NoText,
 }
 
@@ -163,15 +163,15 @@ impl fmt::Display for FilterError {
 impl fmt::Display for FilterFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FilterFault::TooLong => write!(f, "a name with filters takes {} bytes", crate::limit::FILTER_BYTES_MAX),
+            FilterFault::TooLong => write!(f, "the name is longer than {} bytes", crate::limit::FILTER_BYTES_MAX),
             FilterFault::Syntax(what) => write!(f, "{what}"),
             FilterFault::NoSuchFilter(name) => {
-                write!(f, "there is no filter \"{}\"; there are {}", name.escape_debug(), parse::NAMES.join(", "))
+                write!(f, "unknown filter \"{}\"; known are {}", name.escape_debug(), parse::NAMES.join(", "))
             }
             FilterFault::NoSuchArgument { filter, argument } => {
                 write!(f, "the filter {filter} has no argument \"{}\"", argument.escape_debug())
             }
-            FilterFault::BadValue { argument, expected } => write!(f, "{argument} takes {expected}"),
+            FilterFault::BadValue { argument, expected } => write!(f, "{argument} must be {expected}"),
             FilterFault::Missing { filter, argument } => write!(f, "the filter {filter} needs {argument}"),
             FilterFault::NoSuchState(name) => write!(f, "there is no state \"{}\"", name.escape_debug()),
             FilterFault::NoText => write!(f, "only texts and links can be read as characters with '$'"),

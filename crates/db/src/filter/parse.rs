@@ -1,18 +1,18 @@
-//! Reading `[s:i:e]` and `{"dbnd":{"abs":1.5}}` after a channel's name.
+//! Parses filters after a channel name: `[s:i:e]` and `{"dbnd":{"abs":1.5}}`.
 
 use super::{Filter, FilterError, FilterFault, SyncMode, TimeForm};
 use crate::json::{self, Entry, Json};
 use crate::limit::FILTER_BYTES_MAX;
 use crate::state::States;
 
-/// The filters there are.
+/// The known filters.
 pub(super) const NAMES: [&str; 6] = ["arr", "dbnd", "ts", "sync", "dec", "utag"];
 
 const WHOLE: &str = "a whole number of 32 bits";
 const NUMBER: &str = "a number";
 const STATE: &str = "the name of a state";
 
-/// The filters of `name`, which start at byte `at`: a range, a map of filters, or both, in this order.
+/// Parses the filters of `name`, which start at byte `at`: a range, a map of filters, or both in this order.
 pub(crate) fn filters(name: &str, at: usize, states: &States) -> Result<Vec<Filter>, FilterError> {
     let text = name.get(at..).unwrap_or_default();
     if text.is_empty() {
@@ -37,7 +37,7 @@ pub(crate) fn filters(name: &str, at: usize, states: &States) -> Result<Vec<Filt
         return Ok(filters);
     }
     if !braces.starts_with('{') {
-        return Err(syntax(at, "behind the field come '$', a range, then filters in braces"));
+        return Err(syntax(at, "expected '$', a range, or filters in braces after the field"));
     }
     let map = json::read(braces).map_err(|error| syntax(at + error.at, error.what))?;
     let Json::Map(entries) = map else { return Err(syntax(at, "expected a map of filters")) };
@@ -51,7 +51,7 @@ fn syntax(at: usize, what: &'static str) -> FilterError {
     FilterError { at, fault: FilterFault::Syntax(what) }
 }
 
-/// What is between the brackets of a range.
+/// Parses the inside of the brackets of a range.
 fn slice(range: &str) -> Option<Filter> {
     let parts: Vec<&str> = range.split(':').collect();
     let or = |part: &str, default: i32| if part.is_empty() { Some(default) } else { c_number(part) };
@@ -67,7 +67,7 @@ fn slice(range: &str) -> Option<Filter> {
     Some(Filter::Slice { start, step: step.max(1), end })
 }
 
-/// A whole number as C reads one: decimal, `0x` hexadecimal or `0` octal.
+/// Parses an integer like C: decimal, `0x` hexadecimal or `0` octal.
 fn c_number(text: &str) -> Option<i32> {
     let text = text.trim_start();
     let (is_negative, digits) = match text.strip_prefix('-') {
@@ -86,7 +86,7 @@ fn c_number(text: &str) -> Option<i32> {
     i32::try_from(if is_negative { size.checked_neg()? } else { size }).ok()
 }
 
-/// A fault and where it is in the JSON.
+/// A fault and its position in the JSON.
 type Fault = (usize, FilterFault);
 
 fn filter(entry: &Entry, states: &States) -> Result<Filter, Fault> {
@@ -94,7 +94,7 @@ fn filter(entry: &Entry, states: &States) -> Result<Filter, Fault> {
         return Err((entry.at, FilterFault::NoSuchFilter(cut(&entry.name))));
     };
     let Json::Map(arguments) = &entry.value else {
-        return Err((entry.at, FilterFault::BadValue { argument: name, expected: "its arguments in braces" }));
+        return Err((entry.at, FilterFault::BadValue { argument: name, expected: "a map of arguments in braces" }));
     };
     match *name {
         "arr" => array(arguments),
@@ -146,7 +146,7 @@ fn time(arguments: &[Entry]) -> Result<Filter, Fault> {
             _ => text = Some(word(argument, "str", &TEXTS, "\"epics\" or \"iso\"")?),
         }
     }
-    // A text is asked for in vain by nobody: it goes before a number.
+    // With both `str` and `num`, the text is used.
     Ok(text.or(number).map_or(Filter::Stamp, |form| Filter::Time { form, is_unix }))
 }
 
@@ -190,7 +190,7 @@ fn decimate(at: usize, arguments: &[Entry]) -> Result<Filter, Fault> {
     }
     match n {
         Some(Some(n)) => Ok(Filter::Decimate { n }),
-        Some(None) => Err((at, FilterFault::BadValue { argument: "n", expected: "a whole number from 1 on" })),
+        Some(None) => Err((at, FilterFault::BadValue { argument: "n", expected: "a whole number, at least 1" })),
         None => Err((at, FilterFault::Missing { filter: "dec", argument: "n" })),
     }
 }
@@ -206,7 +206,7 @@ fn tag(arguments: &[Entry]) -> Result<Filter, Fault> {
     Ok(Filter::Tag { mask, value })
 }
 
-/// The argument that is meant. As in Base, the beginning of its name is enough.
+/// Finds the argument. As in Base, the start of its name is enough.
 fn known(filter: &'static str, argument: &Entry, names: &[&'static str]) -> Result<&'static str, Fault> {
     let found = names.iter().find(|name| name.starts_with(&*argument.name));
     let unknown = || FilterFault::NoSuchArgument { filter, argument: cut(&argument.name) };
@@ -239,7 +239,7 @@ fn real(argument: &Entry, name: &'static str) -> Result<f64, Fault> {
     number.ok_or_else(|| bad(argument, name, NUMBER))
 }
 
-/// One of some words; as in Base, its beginning is enough.
+/// Parses a choice by its word. As in Base, the start of the word is enough.
 fn word<T: Copy>(
     argument: &Entry,
     name: &'static str,
@@ -253,7 +253,7 @@ fn word<T: Copy>(
     meant.map(|(_, value)| *value).ok_or_else(|| bad(argument, name, expected))
 }
 
-/// One of some words, or its number.
+/// Parses a choice by its word or its number.
 fn choice<T: Copy>(
     argument: &Entry,
     name: &'static str,
@@ -269,7 +269,7 @@ fn choice<T: Copy>(
     }
 }
 
-/// As much of a peer's word as a message needs.
+/// Truncates a word of a client for an error message.
 fn cut(word: &str) -> String {
     const CHARACTERS: usize = 40;
     word.chars().take(CHARACTERS).collect()
@@ -334,13 +334,13 @@ mod tests {
         assert_eq!(said("{dbnd:{abs:1}"), "expected ',' or '}', at character 18 of the name");
         assert_eq!(
             said("{nope:{}}"),
-            "there is no filter \"nope\"; there are arr, dbnd, ts, sync, dec, utag, at character 6 of the name"
+            "unknown filter \"nope\"; known are arr, dbnd, ts, sync, dec, utag, at character 6 of the name"
         );
         assert_eq!(said("{dbnd:{x:1}}"), "the filter dbnd has no argument \"x\", at character 12 of the name");
-        assert_eq!(said("{dec:{n:0}}"), "n takes a whole number from 1 on, at character 6 of the name");
+        assert_eq!(said("{dec:{n:0}}"), "n must be a whole number, at least 1, at character 6 of the name");
         assert_eq!(said("{dec:{}}"), "the filter dec needs n, at character 6 of the name");
         assert_eq!(said("{sync:{while:'blue'}}"), "there is no state \"blue\", at character 12 of the name");
-        assert_eq!(said("{dbnd:1}"), "dbnd takes its arguments in braces, at character 6 of the name");
+        assert_eq!(said("{dbnd:1}"), "dbnd must be a map of arguments in braces, at character 6 of the name");
     }
 
     #[test]

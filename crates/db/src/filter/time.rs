@@ -1,4 +1,4 @@
-//! Time stamps as values.
+//! The filter `ts`: time stamps as values.
 
 use fodo_data::{TimeStamp, Value};
 
@@ -6,9 +6,9 @@ use super::TimeForm;
 use crate::site::Site;
 use crate::strftime::strftime;
 
-/// `time` in the form that `ts` was asked for.
+/// Converts a time stamp to the format of a `ts` filter.
 pub(super) fn value(form: TimeForm, is_unix: bool, time: TimeStamp, site: &dyn Site) -> Value {
-    // As wide as Base has them, which wrap in 2106.
+    // 32 bits, as in Base; seconds since 1970 overflow in 2106.
     let seconds = if is_unix { time.unix_s as u32 } else { time.epics_seconds() };
     match form {
         TimeForm::Double => Value::from(f64::from(seconds) + f64::from(time.nanos) * 1e-9),
@@ -19,7 +19,7 @@ pub(super) fn value(form: TimeForm, is_unix: bool, time: TimeStamp, site: &dyn S
     }
 }
 
-/// Local time with microseconds.
+/// Formats local time with microseconds.
 fn text(form: TimeForm, time: TimeStamp, site: &dyn Site) -> String {
     if time == TimeStamp::NEVER {
         return "<undefined>".to_owned();

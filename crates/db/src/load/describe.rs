@@ -1,5 +1,6 @@
-//! What `.dbd` files contain: menus, record types, device supports. A site's scan rates (`menuScan`) and breakpoint tables
-//! are read. The rest is built in: a database that describes a record type or device support that is not here gets an error.
+//! The statements of `.dbd` files: menus, record types, device supports. A site's scan rates (`menuScan`) and
+//! breakpoint tables are used. Everything else is built in: a `.db` file that describes an unknown record type or
+//! device support gets an error.
 
 use std::sync::Arc;
 
@@ -17,11 +18,11 @@ use crate::load::{LoadError, Stage, record_type};
 use crate::record::field_table::has_table;
 use crate::scan_menu::{NOT_PERIODIC, ScanMenu, is_of_scan};
 
-/// Points that a breakpoint table needs at least, as in Base.
+/// Minimum number of points of a breakpoint table, as in Base.
 const POINTS_MIN: usize = 2;
 
 impl Parser<'_, '_, '_, '_, '_> {
-    /// `menu(menuScan) { choice(menuScanPassive, "Passive") ... }`: of all menus only the scan rates can be a site's own.
+    /// `menu(menuScan) { choice(menuScanPassive, "Passive") ... }`: all menus but `menuScan` are ignored.
     pub(super) fn menu(&mut self) -> Result<(), LoadError> {
         self.mark('(')?;
         let (name, name_place) = self.text("the name of a menu")?;
@@ -81,7 +82,7 @@ impl Parser<'_, '_, '_, '_, '_> {
             Ok(kind) => Some(kind),
             Err(_) if self.stage.simulates() || has_table(&name) => None,
             Err(message) => {
-                let message = format!("{message}; a record type is code, which no file can bring");
+                let message = format!("{message}; a record type is code, which a file cannot provide");
                 self.lose_other(self.lexer.error(name_place, message));
                 None
             }
@@ -127,7 +128,7 @@ impl Parser<'_, '_, '_, '_, '_> {
             Ok(known) => {
                 let all = known.devices.join("\", \"");
                 let message = format!(
-                    "device support \"{choice}\" is code, which no file can bring; {kind} has \"{all}\"{INERT_HINT}"
+                    "device support \"{choice}\" is code, which a file cannot provide; {kind} has \"{all}\"{INERT_HINT}"
                 );
                 self.lexer.error(place, message)
             }
@@ -136,8 +137,8 @@ impl Parser<'_, '_, '_, '_, '_> {
         Ok(())
     }
 
-    /// `driver(x)`, `registrar(x)`, `function(x)`, `link(x, y)`, `variable(x, int)`: names for a linker, of no meaning
-    /// to records.
+    /// `driver(x)`, `registrar(x)`, `function(x)`, `link(x, y)`, `variable(x, int)`: names for a linker, which are
+    /// ignored.
     pub(super) fn code(&mut self) -> Result<(), LoadError> {
         self.mark('(')?;
         loop {
@@ -149,7 +150,8 @@ impl Parser<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// `breaktable(typeKdegF) { 0.0 32.0 ... }`: pairs of a raw value, always rising or always falling, and one in units.
+    /// `breaktable(typeKdegF) { 0.0 32.0 ... }`: pairs of a raw value and a value in engineering units. The raw values
+    /// must all increase or all decrease.
     pub(super) fn breaktable(&mut self) -> Result<(), LoadError> {
         self.mark('(')?;
         let (name, name_place) = self.text("the name of a breakpoint table")?;
@@ -162,7 +164,7 @@ impl Parser<'_, '_, '_, '_, '_> {
                 (Token::Mark(','), _) => {}
                 (Token::Bare(word) | Token::Quoted(word), place) => match word.parse::<f64>() {
                     Ok(number) => numbers.push((number, place)),
-                    Err(_) => return Err(self.lexer.error(place, format!("\"{word}\" is no number"))),
+                    Err(_) => return Err(self.lexer.error(place, format!("\"{word}\" is not a number"))),
                 },
                 (token, place) => return Err(self.unexpected(&token, place, "a number or '}'")),
             }
@@ -181,20 +183,20 @@ impl Parser<'_, '_, '_, '_, '_> {
             if let [(before, _), (after, place)] = pair
                 && (after == before || (after < before) != is_falling)
             {
-                let must = if is_falling { "fall" } else { "rise" };
-                let message = format!("the raw values of table {name} must {must}: {after} comes after {before}");
+                let must = if is_falling { "decrease" } else { "increase" };
+                let message = format!("the raw values of table {name} must {must}: {after} follows {before}");
                 return Err(self.lexer.error(*place, message));
             }
         }
         let numbers: Vec<f64> = numbers.iter().map(|(number, _)| *number).collect();
         match BreakTable::new(&numbers) {
             Ok(table) => self.stage.staged.tables.push((name, Arc::new(table))),
-            Err(reason) => return Err(self.lexer.error(name_place, format!("the table \"{name}\" has {reason}"))),
+            Err(reason) => return Err(self.lexer.error(name_place, format!("table \"{name}\" is invalid: {reason}"))),
         }
         Ok(())
     }
 
-    /// Everything up to the brace that closes the next one.
+    /// Skips a block in braces.
     fn skip_block(&mut self) -> Result<(), LoadError> {
         self.mark('{')?;
         let mut depth = 1;
@@ -220,7 +222,7 @@ impl Stage<'_> {
         self.staged.scan_menu.as_ref().unwrap_or(&self.loader.scan_menu)
     }
 
-    /// Remembers that a field has a periodic choice: from then on the `menuScan` cannot change.
+    /// Notes whether a field has a periodic choice: from then on `menuScan` cannot change.
     pub(crate) fn note_scan_choice(&mut self, row: &FieldInfo, choice: &Scalar) {
         let is_periodic = |number: u16| usize::from(number) >= NOT_PERIODIC.len();
         if is_of_scan(row) && matches!(choice, Scalar::Enum(number) if is_periodic(*number)) {
@@ -228,14 +230,14 @@ impl Stage<'_> {
         }
     }
 
-    /// Takes a site's `menuScan`, or says why it cannot be taken. The same menu may be repeated, as in Base.
+    /// Sets a site's `menuScan`, or returns why it is rejected. The same menu may be repeated, as in Base.
     fn set_scan_menu(&mut self, menu: ScanMenu) -> Result<(), String> {
         let begins = menu.rates().iter().map(|rate| rate.choice.as_str()).take(NOT_PERIODIC.len());
         if !begins.eq(NOT_PERIODIC) {
             return Err(format!("menuScan must begin with the choices \"{}\"", NOT_PERIODIC.join("\", \"")));
         }
         if menu.rates().len() > SCAN_CHOICES_MAX {
-            return Err(format!("menuScan has {} choices; {SCAN_CHOICES_MAX} are possible", menu.rates().len()));
+            return Err(format!("menuScan has {} choices; the maximum is {SCAN_CHOICES_MAX}", menu.rates().len()));
         }
         let is_same = menu.has_same_choices(self.scan_menu());
         if !is_same && (self.loader.has_scan_menu || self.staged.scan_menu.is_some()) {
@@ -249,7 +251,8 @@ impl Stage<'_> {
     }
 }
 
-/// `TIME` and the private fields of C's structures are in no table of ours, but are no mistake either.
+/// Whether a record type may describe this field. `TIME` and the private fields of the C structures are valid, although
+/// our tables do not have them.
 fn is_field(rows: &'static [FieldInfo], name: &str) -> bool {
     const OF_C_ALONE: [&str; 17] = [
         "TIME", "MLOK", "MLIS", "BKLNK", "ASP", "PPN", "PPNR", "SPVT", "RSET", "DSET", "DPVT", "RDES", "LSET", "BKPT",

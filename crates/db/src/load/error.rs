@@ -1,4 +1,4 @@
-//! What is wrong in a database file, and where.
+//! Errors in database files, with their places.
 
 use std::cell::Cell;
 use std::fmt;
@@ -8,21 +8,21 @@ use fodo_data::Text;
 
 use crate::limit::{COMPARED_NAMES_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX, SHOWN_LINE_BYTES_MAX, SUGGESTED_NAMES_MAX};
 
-/// What is wrong in a database file, and where. `Display` names file, line, column and what was
-/// expected, then shows the line with a caret below.
+/// An error in a database file. `Display` shows file, line, column and message, then the source line with a caret
+/// below.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadError {
-    /// The file, as it was named when it was opened; empty for what stands in none.
+    /// The file name as it was opened; empty if the error belongs to no file.
     pub file: String,
-    /// Counted from 1; 0 when the error belongs to no line.
+    /// Counted from 1; 0 if the error belongs to no line.
     pub line: usize,
-    /// In characters, counted from 1; in bytes on a line that is too long to be shown.
+    /// In characters, counted from 1; in bytes if the line is too long to be shown.
     pub column: usize,
-    /// What was found and what was expected.
+    /// What was found, and what was expected.
     pub message: String,
-    /// The line itself, before its macros were replaced; empty for one that is too long to be shown.
+    /// The source line before macro expansion; empty if it is too long to be shown.
     pub source: String,
-    /// Who wanted the file with these macros, innermost first: `plant.substitutions:12:3`.
+    /// The places that load the file with these macros, innermost first: `plant.substitutions:12:3`.
     pub from: Vec<String>,
 }
 
@@ -35,12 +35,12 @@ impl fmt::Display for LoadError {
         if !self.source.is_empty() {
             self.show_source(f)?;
         }
-        self.from.iter().try_for_each(|place| write!(f, "\n  wanted by {place}"))
+        self.from.iter().try_for_each(|place| write!(f, "\n  loaded by {place}"))
     }
 }
 
 impl LoadError {
-    /// What concerns a file and none of its lines.
+    /// An error that belongs to a file, but not to a line.
     pub fn of_file(file: &str, message: String) -> LoadError {
         LoadError { file: file.to_owned(), message, ..LoadError::default() }
     }
@@ -56,7 +56,7 @@ impl LoadError {
     fn show_source(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n  {}\n  ", self.source)?;
         for character in self.source.chars().take(self.column.saturating_sub(1)) {
-            // A tab below a tab keeps the caret in its column.
+            // A tab below a tab keeps the caret in the right column.
             f.write_str(if character == '\t' { "\t" } else { " " })?;
         }
         f.write_str("^")
@@ -65,14 +65,14 @@ impl LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// What loading has left out because of errors.
+/// What was not loaded because of errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Omitted {
-    /// Records that are not there.
+    /// Records that were not loaded.
     pub n_records: usize,
     /// Fields that keep their defaults.
     pub n_fields: usize,
-    /// Files, aliases and other statements, among them the rest of a file behind a syntax error.
+    /// Files, aliases and other statements, including the rest of a file after a syntax error.
     pub n_others: usize,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Omitted {
     }
 }
 
-/// The errors of one load: the first [`LOAD_ERRORS_MAX`] of them, and what was left out because of all.
+/// The errors of one load: the first [`LOAD_ERRORS_MAX`] of them, and the counts of everything that was not loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Errors {
     pub(crate) list: Vec<LoadError>,
@@ -126,9 +126,10 @@ impl Errors {
     }
 }
 
-/// The candidate that is closest to a word, when one is close enough to be meant; of two the one that the word begins with.
+/// The candidate that is most similar to a word, if it is similar enough to be suggested. Of two equally similar ones,
+/// a candidate that is a prefix of the word is preferred.
 pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Every letter is one change away from every other.
+    // All one-letter words differ by one change, so they are not compared.
     if word.len() < 2 || word.len() > SUGGESTED_BYTES_MAX {
         return None;
     }
@@ -141,20 +142,21 @@ pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
 
 /// Bytes of the longest word that is compared.
 const SUGGESTED_BYTES_MAX: usize = 64;
-/// How many letters of a longer word may be wrong.
+/// The maximum number of changes, also for long words.
 const CHANGES_MAX: usize = 3;
 
-/// How many letters must be added, dropped, changed or swapped with their neighbour; none when more than `most`.
+/// The number of letters that must be added, dropped, changed or swapped with their neighbour; `None` if more than
+/// `most`.
 fn distance(left: &str, right: &str, most: usize) -> Option<usize> {
     const WIDTH: usize = SUGGESTED_BYTES_MAX + CHANGES_MAX + 2;
     let (left, right) = (left.as_bytes(), right.as_bytes());
     let is_same = |i: usize, j: usize| left[i].eq_ignore_ascii_case(&right[j]);
-    // No distance that counts needs more than a byte.
+    // Distances are capped just above `most`, so a byte is enough.
     let far = most as u8 + 1;
     let (mut before, mut above, mut row) = ([far; WIDTH], [far; WIDTH], [far; WIDTH]);
     (0..=right.len().min(most)).for_each(|j| above[j] = j as u8);
     for i in 0..left.len() {
-        // Farther from the diagonal there are more changes than `most`.
+        // Farther from the diagonal, the distance exceeds `most`.
         let (first, last) = (i.saturating_sub(most), (i + most + 1).min(right.len()));
         row[first] = if first == 0 { far.min(i as u8 + 1) } else { far };
         let mut least = row[first];
@@ -177,8 +179,8 @@ fn distance(left: &str, right: &str, most: usize) -> Option<usize> {
     Some(usize::from(above[right.len()])).filter(|distance| *distance <= most)
 }
 
-/// Looks for the names that wrong ones may mean, as long as there is work left: a database that leads to thousands of
-/// records of another IOC would have each compared with all of its own.
+/// Suggests record names for unknown names, up to a limit of comparisons: a database with links to thousands of records
+/// of another IOC would compare each name with all of its own.
 #[derive(Debug)]
 pub(crate) struct Guesses {
     n_left: Cell<usize>,
@@ -202,8 +204,8 @@ impl Guesses {
     }
 }
 
-/// The column of a byte of a line. Those of long lines are not counted by characters: thousands of remarks on one
-/// would count it thousands of times.
+/// The column of a byte in a line. Columns of long lines are in bytes, since counting characters again for each of
+/// thousands of errors takes too long.
 pub(crate) fn column(line: &str, byte: usize) -> usize {
     match line.get(..byte) {
         Some(before) if line.len() <= SHOWN_LINE_BYTES_MAX => before.chars().count() + 1,
@@ -211,12 +213,12 @@ pub(crate) fn column(line: &str, byte: usize) -> usize {
     }
 }
 
-/// What is said of a file that includes more than it may.
+/// The message for a file that includes too many files.
 pub(crate) fn too_many_includes() -> String {
     format!("more than {INCLUDES_MAX} files are included")
 }
 
-/// A line as an error keeps it: those that are too long to be shown are left out.
+/// The source line that an error keeps; empty if it is too long to be shown.
 pub(crate) fn shown_line(line: &str) -> String {
     if line.len() <= SHOWN_LINE_BYTES_MAX { line.to_owned() } else { String::new() }
 }
@@ -244,7 +246,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "file.db:12:9: no field \"VLA\" in record type ai; did you mean \"VAL\"?\n    field(VLA, 1)\n          ^\n  \
-             wanted by plant.substitutions:3:2"
+             loaded by plant.substitutions:3:2"
         );
     }
 

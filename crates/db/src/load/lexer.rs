@@ -1,4 +1,4 @@
-//! Words of a database file, each with its place.
+//! Tokens of a database file, with their places.
 
 use std::collections::HashSet;
 
@@ -6,12 +6,12 @@ use crate::limit::{JSON_DEPTH_MAX, LOAD_ERRORS_MAX};
 use crate::load::error::{LoadError, column, shown_line};
 use crate::load::macros::{Macros, Source};
 
-/// A word of the file.
+/// A token of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// Without quotes.
+    /// A word without quotes.
     Bare(String),
-    /// In quotes, escapes as they were.
+    /// A text in quotes, with unresolved escapes.
     Quoted(String),
     /// `{...}` or `[...]` where a value is expected.
     Json(String),
@@ -21,7 +21,7 @@ pub(crate) enum Token {
 }
 
 impl Token {
-    /// As an error message shows it.
+    /// The token as error messages show it.
     pub(crate) fn shown(&self) -> String {
         match self {
             Token::Bare(text) | Token::Quoted(text) | Token::Json(text) => format!("\"{text}\""),
@@ -40,13 +40,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Some bytes further on the same line.
+    /// A place some bytes further on the same line.
     pub(crate) fn behind(self, n_bytes: usize) -> Place {
         Place { offset: self.offset + n_bytes, ..self }
     }
 }
 
-/// The words of one file.
+/// Splits one file into tokens.
 pub(crate) struct Lexer<'a> {
     file: &'a str,
     lines: Vec<&'a str>,
@@ -56,7 +56,7 @@ pub(crate) struct Lexer<'a> {
     steps: Vec<(usize, usize)>,
     offset: usize,
     pub(crate) errors: Vec<LoadError>,
-    /// Lines with wrong macros.
+    /// Lines with errors in macros.
     flawed: HashSet<usize>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Lexer<'a> {
         lexer
     }
 
-    /// An error at a place.
+    /// Makes an error at a place.
     pub(crate) fn error(&self, place: Place, message: impl Into<String>) -> LoadError {
         let source = self.lines.get(place.line).copied().unwrap_or_default();
         let steps = if place.line == self.line { self.steps.clone() } else { self.steps_of(place.line) };
@@ -88,7 +88,7 @@ impl<'a> Lexer<'a> {
         self.error_at(place.line, byte, message.into())
     }
 
-    /// An error at a byte of the line as it is written.
+    /// Makes an error at a byte of the line before macro expansion.
     fn error_at(&self, line: usize, byte: usize, message: String) -> LoadError {
         let source = self.lines.get(line).copied().unwrap_or_default();
         LoadError {
@@ -101,12 +101,12 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Whether the macros of a line, counted from 1, are wrong.
+    /// Whether a line, counted from 1, has errors in macros.
     pub(crate) fn is_flawed(&self, line: usize) -> bool {
         line > 0 && self.flawed.contains(&(line - 1))
     }
 
-    /// Whether the macros of the line of a place are wrong.
+    /// Whether the line of a place has errors in macros.
     pub(crate) fn is_flawed_at(&self, place: Place) -> bool {
         self.flawed.contains(&place.line)
     }
@@ -116,7 +116,7 @@ impl<'a> Lexer<'a> {
         self.macros.expand(line, Source::Database).steps
     }
 
-    /// The next word and where it starts. `is_value`: brackets open a JSON value.
+    /// The next token and its place. `is_value`: brackets start a JSON value.
     pub(crate) fn next(&mut self, is_value: bool) -> Result<(Token, Place), LoadError> {
         self.skip_blanks();
         let place = self.place();
@@ -136,10 +136,10 @@ impl<'a> Lexer<'a> {
             self.offset += character.len_utf8();
             let message = match character {
                 '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}' => {
-                    format!("{character} is a typographic quote; texts stand in plain double quotes, \"\"")
+                    format!("{character} is a typographic quote; use plain double quotes (\")")
                 }
-                character if character.is_control() => format!("'{}' is out of place here", character.escape_default()),
-                character => format!("'{character}' is out of place here; a text with it needs double quotes"),
+                character if character.is_control() => format!("unexpected character '{}'", character.escape_default()),
+                character => format!("unexpected character '{character}'; a text with it needs double quotes"),
             };
             return Err(self.error(place, message));
         }
@@ -148,18 +148,18 @@ impl<'a> Lexer<'a> {
         Ok((Token::Bare(word), place))
     }
 
-    /// Whether nothing but blanks stands before the next word on its line.
+    /// Whether only blanks precede the next token on its line.
     pub(crate) fn is_at_line_start(&mut self) -> bool {
         self.skip_blanks();
         self.text.get(..self.offset).is_some_and(|before| before.trim().is_empty())
     }
 
-    /// Whether the next word is the first thing on its line.
+    /// Whether the next token starts at the first character of its line.
     pub(crate) fn is_at_column_one(&self) -> bool {
         self.offset == 0
     }
 
-    /// The next word, or a mark as a word; `None` at the end.
+    /// The next word or mark, without consuming it; `None` at the end.
     pub(crate) fn peek_word(&mut self) -> Option<String> {
         self.skip_blanks();
         let first = self.rest().chars().next()?;
@@ -167,7 +167,7 @@ impl<'a> Lexer<'a> {
         Some(if n == 0 { first.to_string() } else { self.rest().get(..n).unwrap_or_default().to_owned() })
     }
 
-    /// The next character, when it is a mark.
+    /// The next character that is not blank, without consuming it.
     pub(crate) fn peek_mark(&mut self) -> Option<char> {
         self.skip_blanks();
         self.rest().chars().next()
@@ -177,7 +177,7 @@ impl<'a> Lexer<'a> {
         Place { line: self.line, offset: self.offset }
     }
 
-    /// The text between quotes on one line, escapes as they are.
+    /// Reads a quoted text, which must end on its line. Escapes are not resolved.
     fn quoted(&mut self, place: Place) -> Result<String, LoadError> {
         let rest = self.rest();
         let mut is_escaped = false;
@@ -197,7 +197,7 @@ impl<'a> Lexer<'a> {
         Err(self.error(place, "the closing '\"' is missing on this line"))
     }
 
-    /// A JSON value up to the bracket that closes it; as in Base, blanks outside its texts are left out.
+    /// Reads a JSON value up to its closing bracket. As in Base, blanks outside its texts are removed.
     fn json(&mut self, place: Place) -> Result<String, LoadError> {
         let mut out = String::new();
         let mut open = Vec::new();
@@ -235,7 +235,7 @@ impl<'a> Lexer<'a> {
                 _ => {}
             }
             if open.len() > JSON_DEPTH_MAX {
-                return Err(self.error(place, "this value is nested too deep"));
+                return Err(self.error(place, "brackets are nested too deeply"));
             }
         }
     }
@@ -245,7 +245,7 @@ impl<'a> Lexer<'a> {
             let rest = self.rest();
             let trimmed = rest.trim_start();
             let n_blanks = rest.len() - trimmed.len();
-            // In a .dbd file a line that starts with % holds C code.
+            // In a .dbd file, a line that starts with % contains C code.
             let is_code = self.offset == 0 && trimmed.starts_with('%');
             let is_over = trimmed.is_empty() || trimmed.starts_with('#') || is_code;
             self.offset += n_blanks;
@@ -271,7 +271,7 @@ impl<'a> Lexer<'a> {
         true
     }
 
-    /// Expands the current line. Macros that are wrong stay in it as they are, and the errors are kept.
+    /// Expands the macros of the current line. Invalid references stay unchanged, and their errors are kept.
     fn read_line(&mut self) {
         self.offset = 0;
         let line = self.lines.get(self.line).copied().unwrap_or_default();
@@ -287,12 +287,12 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The characters of a word without quotes.
+/// Whether a byte may be part of a word without quotes.
 fn is_bare(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-+:.[]<>;".contains(&byte)
 }
 
-/// C escapes (`\n`, `\x41`, `\101`, ...) replaced by the bytes they stand for.
+/// Replaces C escapes (`\n`, `\x41`, `\101`, ...) by the bytes that they represent.
 pub fn unescaped(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes().peekable();

@@ -5,56 +5,56 @@ use std::collections::HashMap;
 use crate::limit::{LINE_BYTES_MAX, LOAD_ERRORS_MAX, MACRO_DEPTH_MAX, MACRO_REFERENCES_MAX};
 
 /// Definitions of macros: for a database, a template, or a line of a shell. Names, quotes, escapes and references are
-/// read as macLib of EPICS Base reads them.
+/// parsed like in macLib of EPICS Base.
 #[derive(Clone, Debug, Default)]
 pub struct Macros {
-    /// By name, as they were written: quotes and references are resolved where the macro is used.
+    /// Values by name, unexpanded: quotes and references are resolved where the macro is used.
     values: HashMap<String, String>,
 }
 
-/// What a line belongs to.
+/// The origin of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A database file: what follows `#` is left alone.
+    /// A database file: text after `#` is not expanded.
     Database,
     /// A command.
     Shell,
-    /// A template: a reference without its bracket is one up to the end of the line, as for `msi`.
+    /// A template: a reference without closing bracket extends to the end of the line, as in `msi`.
     Template {
-        /// An undefined macro becomes `$(NAME,undefined)` and not `$(NAME)`.
+        /// Whether an undefined macro becomes `$(NAME,undefined)` instead of `$(NAME)`.
         marks_undefined: bool,
     },
 }
 
-/// What a line is after its macros are replaced, and where its pieces came from.
+/// A line after macro expansion, with the origin of its parts.
 #[derive(Debug, Default)]
 pub(crate) struct Expanded {
-    /// Undefined macros remain in it as `$(NAME)`.
+    /// The expanded text. Undefined macros remain as `$(NAME)`.
     pub(crate) text: String,
-    /// Pairs of places in `text` and in the line, in order: from there on both run in step.
+    /// Pairs of positions in `text` and in the line, in order. After each pair, both advance together.
     pub(crate) steps: Vec<(usize, usize)>,
     pub(crate) errors: Vec<MacroError>,
 }
 
-/// What is wrong with a macro, and at which byte of the line.
+/// An error in a macro reference, and its position in the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MacroError {
-    /// Where the reference starts.
+    /// The byte where the reference starts.
     pub position: usize,
-    /// In words, with a suggestion where one is close.
+    /// The message, with a suggestion if a similar name exists.
     pub message: String,
 }
 
 impl Macros {
-    /// Reads `"P=X:,R=1"`. Blanks around names and values do not count; quotes and `\` protect.
+    /// Parses `"P=X:,R=1"`. Blanks around names and values are ignored; quotes and `\` protect.
     pub fn parse(list: &str) -> Result<Macros, String> {
         let mut macros = Macros::default();
         macros.add(list)?;
         Ok(macros)
     }
 
-    /// Reads more definitions; they win over those that are there. A name without a value makes the macro undefined, as
-    /// in EPICS Base; all of the list is read before that is returned as an error.
+    /// Adds definitions, which replace existing ones. A name without a value makes the macro undefined, as in EPICS
+    /// Base; this is returned as an error after the whole list is parsed.
     pub fn add(&mut self, list: &str) -> Result<(), String> {
         let mut result = Ok(());
         for (name, value) in definitions(list) {
@@ -69,14 +69,14 @@ impl Macros {
         result
     }
 
-    /// Defines one. A value that mentions the name itself means what the name meant before: `P=$(P)A:`.
+    /// Defines a macro. A reference to the macro itself in the value is replaced by its previous value: `P=$(P)A:`.
     pub fn define(&mut self, name: &str, value: &str) {
         let mentions_itself = ["$(", "${"].iter().any(|open| value.contains(&format!("{open}{name}")));
         let before = mentions_itself.then(|| self.expand(value, Source::Shell)).filter(|value| value.errors.is_empty());
         self.values.insert(name.to_owned(), before.map_or_else(|| value.to_owned(), |value| value.text));
     }
 
-    /// Defines one with a value in which quotes and backslashes mean nothing.
+    /// Defines a macro whose value has literal quotes and backslashes.
     pub(crate) fn define_plain(&mut self, name: &str, value: &str) {
         let mut protected = String::with_capacity(value.len());
         for character in value.chars() {
@@ -88,7 +88,7 @@ impl Macros {
         self.define(name, &protected);
     }
 
-    /// What a name is defined as, its own macros not replaced.
+    /// The value of a macro, unexpanded.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str)
     }
@@ -100,18 +100,18 @@ impl Macros {
         names
     }
 
-    /// It is as if the name had never been defined.
+    /// Removes a definition.
     pub fn forget(&mut self, name: &str) {
         self.values.remove(name);
     }
 
-    /// A line of a shell with its macros replaced; nothing in it is a comment.
+    /// Expands the macros in a line of a shell. Comments are expanded too.
     pub fn expand_line(&self, line: &str) -> Result<String, MacroError> {
         let mut expanded = self.expand(line, Source::Shell);
         if expanded.errors.is_empty() { Ok(expanded.text) } else { Err(expanded.errors.swap_remove(0)) }
     }
 
-    /// Replaces the macros of one line.
+    /// Expands the macros in one line.
     pub(crate) fn expand(&self, line: &str, source: Source) -> Expanded {
         let mut expanded = Expanded { steps: vec![(0, 0)], ..Expanded::default() };
         if !line.contains('$') {
@@ -171,27 +171,28 @@ impl Macros {
 }
 
 impl Source {
-    /// Whether a reference without its closing bracket is an error.
+    /// Whether a reference without closing bracket is an error.
     fn needs_brackets(self) -> bool {
         !matches!(self, Source::Template { .. })
     }
 }
 
-/// A macro that is used while its own value is being replaced: one of a scope by its place, any other by its name.
+/// A macro whose value is being expanded: a scoped macro by its index, any other by its name.
 type InUse = Result<usize, String>;
 
-/// Replaces the references of one line.
+/// The expansion of one line.
 struct Expansion<'a> {
     macros: &'a Macros,
     source: Source,
-    /// The macros that references define for themselves, `$(NAME,A=1)`; the last ones count.
+    /// The macros that references define for their own scope, `$(NAME,A=1)`; later ones take precedence.
     scoped: Vec<(String, String)>,
     in_use: Vec<InUse>,
-    /// Values are being replaced inside values, or scopes were used: from then on macLib watches for recursion.
+    /// Whether a value is being expanded inside a value, or a scope was used: from then on macLib detects recursion.
     is_watching: bool,
-    /// How many more references the line may need: macros that each name two others double with every level.
+    /// How many more references the line may use. Needed because macros that each refer to two others double with every
+    /// level.
     n_left: usize,
-    /// A limit was reached.
+    /// Whether a limit was reached.
     is_over: bool,
     errors: Vec<String>,
 }
@@ -203,9 +204,9 @@ impl<'a> Expansion<'a> {
         Expansion { macros, source, scoped, in_use, is_watching: false, n_left, is_over: false, errors }
     }
 
-    /// Replaces the reference at a place of `text`; returns the place behind it.
+    /// Expands the reference at `start` of `text`. Returns the position after it.
     ///
-    /// Source: EPICS Base 7.0, macLib. Brackets do not nest but for references, and quotes do not protect them.
+    /// Source: EPICS Base 7.0, macLib. Only brackets of references nest, and quotes do not protect brackets.
     fn reference(&mut self, text: &str, start: usize, depth: usize, out: &mut String) -> usize {
         let close = closing(text, start);
         if let Some(message) = self.exceeded(depth, out.len()) {
@@ -229,14 +230,14 @@ impl<'a> Expansion<'a> {
             }
             self.is_watching = true;
         }
-        // What is wrong in a definition matters where the macro is used.
+        // Errors in a scoped definition are reported only where the macro is used.
         self.errors.truncate(n_errors);
         self.value(&name, (text, default), close, depth, out);
         self.scoped.truncate(n_scoped);
         (at + 1).min(text.len())
     }
 
-    /// Appends the value of a macro, else its default, else its name.
+    /// Appends the value of a macro, else its default, else the reference itself.
     fn value(
         &mut self,
         name: &str,
@@ -273,7 +274,7 @@ impl<'a> Expansion<'a> {
         out.push_str(&if is_marked { format!("$({name},{what})") } else { format!("$({name})") });
     }
 
-    /// Appends a value with its own references replaced.
+    /// Appends a value with its references expanded.
     fn resolve(&mut self, raw: &str, own: InUse, depth: usize, out: &mut String) {
         if !raw.contains(['$', '"', '\'', '\\']) {
             out.push_str(raw);
@@ -290,7 +291,7 @@ impl<'a> Expansion<'a> {
         self.is_watching = was_watching;
     }
 
-    /// Appends a text up to one of the ends, its quotes removed and its references replaced; returns where it ends.
+    /// Appends a text up to one of the `ends`, with quotes removed and references expanded. Returns the end position.
     fn part(&mut self, text: &str, start: usize, ends: &[char], depth: usize, out: &mut String) -> usize {
         let mut pieces = Pieces { text, at: start, quote: None };
         while let Some(piece) = pieces.next_before(ends).filter(|_| !self.is_over) {
@@ -305,17 +306,17 @@ impl<'a> Expansion<'a> {
 
     fn exceeded(&mut self, depth: usize, n_bytes: usize) -> Option<String> {
         let Some(n_left) = self.n_left.checked_sub(1) else {
-            return Some(format!("this line needs more than {MACRO_REFERENCES_MAX} macros"));
+            return Some(format!("this line uses more than {MACRO_REFERENCES_MAX} macros"));
         };
         self.n_left = n_left;
         if depth > MACRO_DEPTH_MAX {
-            return Some("macros are nested too deep, or contain themselves".into());
+            return Some("macros are nested too deeply, or contain themselves".into());
         }
-        (n_bytes > LINE_BYTES_MAX).then(|| "the line becomes too long".into())
+        (n_bytes > LINE_BYTES_MAX).then(|| "the line is too long after macro expansion".into())
     }
 }
 
-/// What the inside of a reference, and a value, consist of.
+/// A piece of a value or of the inside of a reference.
 enum Piece {
     /// A quote that is not part of the text.
     Quote,
@@ -331,7 +332,7 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// The next piece, unless it is one of the ends. Stays in front of a reference.
+    /// The next piece, unless it is one of the `ends`. Does not consume a reference.
     fn next_before(&mut self, ends: &[char]) -> Option<Piece> {
         let character = self.text.get(self.at..)?.chars().next().filter(|next| !ends.contains(next))?;
         let closes = self.quote == Some(character);
@@ -350,7 +351,7 @@ impl Pieces<'_> {
     }
 }
 
-/// Where the part of a reference ends.
+/// The end position of a part of a reference.
 fn skip(text: &str, start: usize, ends: &[char], depth: usize) -> usize {
     let mut pieces = Pieces { text, at: start, quote: None };
     while let Some(piece) = pieces.next_before(ends) {
@@ -361,7 +362,7 @@ fn skip(text: &str, start: usize, ends: &[char], depth: usize) -> usize {
     pieces.at
 }
 
-/// The place behind a reference; none when its bracket is missing, or references are nested too deep.
+/// The position after a reference; `None` if its bracket is missing or references are nested too deeply.
 fn end_of_reference(text: &str, start: usize, depth: usize) -> Option<usize> {
     if depth > MACRO_DEPTH_MAX {
         return None;
@@ -380,7 +381,8 @@ fn end_of_reference(text: &str, start: usize, depth: usize) -> Option<usize> {
     }
 }
 
-/// Whether a reference has its bracket. A name with a quote in it that stands in quotes has none: the quote ends the text.
+/// Whether a reference has a closing bracket. Inside quotes, a reference whose name contains the quote counts as not
+/// closed, since the quote ends the text.
 fn is_closed(line: &str, start: usize, quote: Option<char>) -> bool {
     let end = skip(line, start + 2, &['=', ',', closing(line, start)], 0);
     let name = line.get(start + 2..end).unwrap_or_default();
@@ -391,12 +393,12 @@ fn is_reference(text: &str, at: usize) -> bool {
     matches!(text.as_bytes().get(at..at + 2), Some(b"$(" | b"${"))
 }
 
-/// What closes the reference at a place.
+/// The closing bracket of the reference at `start`.
 fn closing(text: &str, start: usize) -> char {
     if text.as_bytes().get(start + 1) == Some(&b'{') { '}' } else { ')' }
 }
 
-/// The names of a list `A=1,B="2"` with their values as they are written; none for a name without `=`.
+/// The names of a list `A=1,B="2"` with their unexpanded values; `None` for a name without `=`.
 ///
 /// Source: EPICS Base 7.0, macParseDefns.
 fn definitions(list: &str) -> Vec<(String, Option<&str>)> {
@@ -409,7 +411,7 @@ fn definitions(list: &str) -> Vec<(String, Option<&str>)> {
         .collect()
 }
 
-/// The parts between separators that stand in no quotes and behind no backslash.
+/// Splits at separators that are not in quotes and not after a backslash.
 fn split(text: &str, separator: char) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut quote, mut is_escaped) = (0, None, false);
@@ -430,7 +432,7 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     parts
 }
 
-/// A text without its quotes and escapes.
+/// Removes quotes and escapes from a text.
 fn unquoted(text: &str) -> String {
     let mut out = String::new();
     let mut pieces = Pieces { text, at: 0, quote: None };

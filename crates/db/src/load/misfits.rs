@@ -1,4 +1,4 @@
-//! Links that cannot be what they say, and records whose device support is not here.
+//! Invalid links, and records whose type or device support is not implemented.
 
 use fodo_data::{Status, Text};
 
@@ -14,15 +14,15 @@ use crate::record::{Record, with};
 const MESSAGE_BYTES_MAX: usize = 39;
 
 impl Loader {
-    /// Links that are an address where none is possible, and INP or OUT that is not what the DTYP takes; each with its
-    /// place, if the loader keeps it. At most a hundred.
+    /// Reports links that are an address although the field cannot have one, and INP or OUT that the DTYP does not
+    /// accept. Each with its place, if the loader keeps places. At most a hundred.
     pub fn misfits(&self) -> Vec<LoadError> {
         let found = self.find_misfits();
         self.placed_misfits(found.into_iter().take(LOAD_ERRORS_MAX))
     }
 
-    /// Leaves out what [`Loader::misfits`] reports, and returns it: such a link is empty, and a record whose DTYP needs an
-    /// address does not process and is INVALID, as in EPICS Base.
+    /// Disables what [`Loader::misfits`] reports, and returns it. The link becomes empty; but a record whose DTYP needs
+    /// an address does not process and is INVALID, as in EPICS Base.
     pub fn leave_misfits_out(&mut self) -> Vec<LoadError> {
         let found = self.find_misfits();
         for misfit in &found {
@@ -56,7 +56,7 @@ impl Loader {
             .collect()
     }
 
-    /// Records of a type or a DTYP that is not here do not process, unless they are simulated.
+    /// Marks records of an unknown type or DTYP, which must not process unless they are simulated.
     pub(super) fn find_unsupported(&mut self) {
         if self.simulates {
             return;
@@ -76,14 +76,14 @@ impl Loader {
     }
 }
 
-/// A link that cannot be what it says.
+/// An invalid link.
 struct Misfit {
     record: u32,
     field: u16,
     error: String,
-    /// The DTYP needs an address, and this is none of its own.
+    /// Whether the DTYP needs an address and this is not a valid one.
     is_of_device: bool,
-    /// What AMSG says of a record that cannot process for it.
+    /// The text for AMSG, if the record cannot process because of this.
     message: String,
 }
 
@@ -114,7 +114,7 @@ fn misfits_of(record: u32, body: &mut dyn Record) -> Vec<Misfit> {
     found
 }
 
-/// A record that cannot process: it is taken for one that is being processed, as in EPICS Base, and is INVALID.
+/// Disables the processing of a record: PACT is set, as in EPICS Base, and the record is INVALID.
 pub(super) fn lay_down(common: &mut Common, message: &Text) {
     common.is_active = 1;
     common.status = Status::UDF.0;

@@ -1,4 +1,4 @@
-//! Loading `.db` files: words, macros, statements, and the records they make.
+//! Loading `.db` files: tokens, macros, statements, and the resulting records.
 
 mod describe;
 pub(crate) mod error;
@@ -46,13 +46,13 @@ use crate::scan_menu::ScanMenu;
 use crate::site::{Nowhere, Site};
 use crate::state::States;
 
-/// Reads what `include` names and what is loaded by name: the bytes of a file.
+/// Reads a file by name, for `include` and for loading.
 pub type OpenFile<'a> = dyn FnMut(&str) -> std::io::Result<Vec<u8>> + 'a;
 
-/// An info item: a record, a name, and what it says.
+/// An info item: a record, a name, and a value.
 pub(crate) type Info = (u32, Text, Text);
 
-/// Collects records from files; nothing runs yet.
+/// Loads records from files, and finally makes a database of them.
 #[derive(Default)]
 pub struct Loader {
     records: Vec<Box<dyn Cell>>,
@@ -60,11 +60,11 @@ pub struct Loader {
     index: ByName<u32>,
     infos: Vec<Info>,
     routines: Routines,
-    /// Records that a later file deleted; they go when all are loaded.
+    /// Records that a later file deleted; [`Loader::finish`] removes them.
     deleted: HashSet<u32>,
-    /// Where fields are set that a remark or a misfit may be about.
+    /// The places of fields that a remark or a misfit may be about.
     placed: Vec<Placed>,
-    /// Remarks are wanted; without them only the places of addresses are kept.
+    /// Whether all places are kept, for remarks. Otherwise only those of addresses are kept.
     keeps_places: bool,
     remarks: Vec<LoadError>,
     takes_records_once: bool,
@@ -72,20 +72,20 @@ pub struct Loader {
     tables: BreakTables,
     site: Option<Arc<dyn Site>>,
     states: States,
-    /// What is not here is loaded as inert.
+    /// Whether records of unknown types or DTYPs are loaded as inert records.
     simulates: bool,
     scan_menu: ScanMenu,
-    /// A file has given the `menuScan`, so that no other file can give another one.
+    /// Whether a file has defined `menuScan`; no other file can then define a different one.
     has_scan_menu: bool,
-    /// A field has a periodic choice of the `menuScan`, so that the menu can no longer change.
+    /// Whether a field has a periodic choice of `menuScan`; the menu can then no longer change.
     uses_scan_menu: bool,
-    /// The device supports that are not here.
+    /// The names of unknown device supports.
     devices: Vec<Text>,
     omitted: Omitted,
     guesses: Guesses,
-    /// The names of records that errors have left out.
+    /// The names of records that were not loaded because of errors.
     missing: HashSet<String>,
-    /// Records that are not to process, and what AMSG is to say of them.
+    /// Records that must not process, with the text for AMSG.
     dead: HashMap<u32, Text>,
 }
 
@@ -98,15 +98,15 @@ impl fmt::Debug for Loader {
 impl Loader {
     /// Loads one `.db` file. `macros`: `"P=X:,R=1"`.
     ///
-    /// Whatever is wrong is left out and counted ([`Loader::omitted`]), and the rest is loaded: a wrong field keeps its
-    /// default, a record of an unknown type is not there, one of an unknown DTYP does nothing, and nothing is read behind
-    /// a syntax error. The errors are returned, the first hundred of a file.
+    /// Invalid parts are left out and counted ([`Loader::omitted`]); the rest is loaded. A field with an invalid value
+    /// keeps its default. A record of an unknown type is left out. A record with an unknown DTYP does not process. A
+    /// syntax error ends the file. Returns the errors, at most the first hundred of a file.
     pub fn load(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
         self.load_file(file, macros, open, false)
     }
 
-    /// Loads a `.dbd` file: the site's `menuScan`, breakpoint tables, and records if it has any. Record types and device
-    /// support that are not here are ignored; a record that needs one is reported when it is loaded.
+    /// Loads a `.dbd` file: the site's `menuScan`, breakpoint tables, and records if it has any. Unknown record types
+    /// and device supports are ignored; a record that needs one is reported when it is loaded.
     ///
     /// A `menuScan` replaces the scan rates of EPICS Base. It must be loaded before records use its choices.
     pub fn load_description(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
@@ -128,14 +128,14 @@ impl Loader {
         self.take(staged, errors)
     }
 
-    /// Loads every database that a `.substitutions` file asks for, as `dbLoadTemplate` does; whatever is wrong is left
-    /// out, as by [`Loader::load`].
+    /// Loads every template instance of a `.substitutions` file, like `dbLoadTemplate`. Invalid parts are left out, as
+    /// in [`Loader::load`].
     pub fn load_template(&mut self, file: &str, macros: &str, open: &mut OpenFile) -> Result<(), Vec<LoadError>> {
         let mut errors = Errors::default();
         let macros = defined(file, macros, &mut errors);
         let (instances, wrong) = instances(file, &macros, open);
         wrong.into_iter().for_each(|error| errors.lose_other(error));
-        // Hundreds of instances share a handful of files.
+        // Hundreds of instances share a few files, so each file is read once.
         let mut read: HashMap<String, Vec<u8>> = HashMap::new();
         let mut open = |name: &str| match read.get(name) {
             Some(bytes) => Ok(bytes.clone()),
@@ -163,28 +163,28 @@ impl Loader {
         self.take(staged, errors)
     }
 
-    /// The names of records that errors have left out.
+    /// The names of records that were not loaded because of errors.
     pub fn missing(&self) -> &HashSet<String> {
         &self.missing
     }
 
-    /// How much errors have left out so far.
+    /// How much was not loaded because of errors so far.
     pub fn omitted(&self) -> Omitted {
         self.omitted
     }
 
-    /// From now on a record that is there already is an error, as `dbRecordsOnceOnly` wants it. An addition that
-    /// says so, `record("*", name)`, is none.
+    /// Makes a repeated record definition an error from now on, like `dbRecordsOnceOnly`. `record("*", name)`, which
+    /// adds fields to an existing record, is still allowed.
     pub fn allow_records_once(&mut self, once: bool) {
         self.takes_records_once = once;
     }
 
-    /// Who wants the files that are loaded from now on, innermost first: remarks on them say so.
+    /// Sets the places that load the next files, innermost first. Errors and remarks show them.
     pub fn say_who_wants(&mut self, places: Vec<String>) {
         self.wanted_by = places;
     }
 
-    /// What a file adds and changes.
+    /// Adds the records and changes of a loaded file.
     fn take(&mut self, staged: Staged, errors: Errors) -> Result<(), Vec<LoadError>> {
         let Staged { added, names, changed, index, infos, tables, deleted, devices, missing, .. } = staged;
         let Staged { mut placed, mut remarks, scan_menu, uses_scan_menu, .. } = staged;
@@ -219,7 +219,7 @@ impl Loader {
         if errors.list.is_empty() { Ok(()) } else { Err(errors.list) }
     }
 
-    /// Deleted records go, and those behind them move up.
+    /// Removes deleted records and renumbers the others.
     fn compact(&mut self) {
         if self.deleted.is_empty() {
             return;
@@ -289,7 +289,7 @@ impl Loader {
     /// Registers a routine that `aSub` records can name in SNAM, INAM and through SUBL. It replaces a routine of the
     /// same name; a `sub` routine may have the same name.
     ///
-    /// The routine returns what VAL is to be. The record writes its outputs only when that is 0. A negative result and
+    /// The routine returns the new VAL. The record writes its outputs only if VAL is 0. A negative result and
     /// [`RoutineFailed`], which counts as -1, raise SOFT alarm with the severity in BRSV. The rest is the same as in
     /// [`Loader::routine`].
     ///
@@ -324,17 +324,17 @@ impl Loader {
         self.routines.add_array(name, Arc::new(routine));
     }
 
-    /// Says who answers for the environment and the time zone; without this there is no environment, and UTC.
+    /// Sets the access to environment variables and the time zone. The default is no variables, and UTC.
     pub fn stand_at(&mut self, site: Arc<dyn Site>) {
         self.site = Some(site);
     }
 
-    /// The named states that the database will have; filters find those only that somebody has made.
+    /// The named states of the future database. Filters find only states that exist.
     pub fn states(&self) -> &States {
         &self.states
     }
 
-    /// Joins links and scan lists.
+    /// Resolves the links, initialises the records, and makes the database.
     pub fn finish(mut self) -> Result<Database, Vec<LoadError>> {
         let misfits = self.misfits();
         if !misfits.is_empty() {
@@ -370,7 +370,7 @@ impl Loader {
     }
 }
 
-/// Finds where each link of a record leads.
+/// Resolves the target of each link of a record.
 fn join_links(core: &Core, record: u32) {
     let Some(cell) = core.cell(record) else { return };
     let rows = cell.record_type().rows;
@@ -396,12 +396,12 @@ fn join_links(core: &Core, record: u32) {
     }
 }
 
-/// Whether a field is what DTYP gives a meaning to.
+/// Whether DTYP determines the meaning of a field.
 pub(crate) fn is_of_device(row: &FieldInfo) -> bool {
     matches!(row.name, "INP" | "OUT")
 }
 
-/// The macros of a list; what is none of them is reported.
+/// The macros of a list; reports invalid definitions.
 fn defined(file: &str, list: &str, errors: &mut Errors) -> Macros {
     let mut macros = Macros::default();
     if let Err(message) = macros.add(list) {
@@ -410,10 +410,10 @@ fn defined(file: &str, list: &str, errors: &mut Errors) -> Macros {
     macros
 }
 
-/// What a file adds and changes, until all of it is read.
+/// The additions and changes of a file while it is read.
 pub(crate) struct Stage<'a> {
     loader: &'a Loader,
-    /// It is a `.dbd` file.
+    /// Whether the file is a `.dbd` file.
     is_description: bool,
     staged: Staged,
 }
@@ -423,7 +423,7 @@ struct Staged {
     added: Vec<Box<dyn Cell>>,
     names: Vec<Text>,
     changed: HashMap<u32, Box<dyn Cell>>,
-    /// By name; `None` for an alias that is deleted.
+    /// Records by name or alias; `None` for a deleted alias.
     index: ByName<Option<u32>>,
     infos: Vec<Info>,
     tables: Vec<(String, Arc<BreakTable>)>,
@@ -450,7 +450,7 @@ impl<'a> Stage<'a> {
         found.filter(|record| !self.staged.deleted.contains(record) && !self.loader.deleted.contains(record))
     }
 
-    /// A record ready to be changed.
+    /// A record that may be changed; a copy, if an earlier file defined it.
     pub(crate) fn cell(&mut self, record: u32) -> Option<&dyn Cell> {
         let n_before = self.loader.records.len();
         let index = record as usize;
@@ -461,7 +461,7 @@ impl<'a> Stage<'a> {
         Some(&**self.staged.changed.entry(record).or_insert_with(|| original.duplicate()))
     }
 
-    /// A new record.
+    /// Adds a record.
     pub(crate) fn add(&mut self, kind: &'static RecordType, name: &str) -> u32 {
         self.add_cell((kind.create)(), name)
     }
@@ -480,7 +480,7 @@ impl<'a> Stage<'a> {
         self.staged.index.insert(Name(alias.into()), Some(record));
     }
 
-    /// Deletes a record, or of an alias the alias alone; false when nothing has the name.
+    /// Deletes a record; for an alias, only the alias. False: the name is unknown.
     pub(crate) fn delete(&mut self, name: &str) -> bool {
         let Some(record) = self.find(name) else { return false };
         let n_before = self.loader.names.len();
@@ -496,17 +496,17 @@ impl<'a> Stage<'a> {
         true
     }
 
-    /// A record that an error leaves out: what leads to it is no further error.
+    /// Notes a record that is not loaded because of an error, so that references to it are not reported again.
     pub(crate) fn leave_out(&mut self, name: &str) {
         self.staged.missing.insert(name.to_owned());
     }
 
-    /// Whether an error has left out a record of this name.
+    /// Whether a record of this name was not loaded because of an error.
     pub(crate) fn is_left_out(&self, name: &str) -> bool {
         self.loader.missing.contains(name) || self.staged.missing.contains(name)
     }
 
-    /// Whether anybody wants to know where fields are set.
+    /// Whether the places of all fields are kept.
     pub(crate) fn keeps_places(&self) -> bool {
         self.loader.keeps_places
     }
@@ -527,16 +527,16 @@ impl<'a> Stage<'a> {
         self.staged.infos.push((record, name.into(), value));
     }
 
-    /// `; did you mean "X"?` with the closest name of a record, or nothing.
+    /// `; did you mean "X"?` with the most similar record name, or nothing.
     pub(crate) fn name_like(&self, name: &str) -> String {
         self.loader.guesses.suggestion(name, self.loader.names.iter().chain(&self.staged.names))
     }
 }
 
-/// Record types of synApps that are not here: who writes one means it, whatever it is similar to.
+/// Record types of synApps that are not implemented. No similar type is suggested for them.
 const ELSEWHERE: [&str; 2] = ["luascript", "throttle"];
 
-/// The record type of a name, or what to say.
+/// The record type of a name, or the error message.
 pub(crate) fn record_type(name: &str) -> Result<&'static RecordType, String> {
     find(name).ok_or_else(|| {
         if has_table(name) {

@@ -1,30 +1,30 @@
-//! `.substitutions` files as `msi` of EPICS Base reads them: less strictly than `dbLoadTemplate`, and with rows for a template
-//! that its command line names.
+//! `.substitutions` files with the grammar of `msi` of EPICS Base: less strict than `dbLoadTemplate`, and with rows for
+//! the template on its command line.
 
 use crate::limit::INSTANCES_MAX;
 use crate::load::error::{column, shown_line};
 use crate::load::template::readable;
 use crate::load::{LoadError, Macros};
 
-/// What a line of the file asks for, in its order.
+/// One element of the file, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplateSet {
-    /// `global { ... }`: macros for all that follows.
+    /// `global { ... }`: macros for everything that follows.
     Global(String),
-    /// A template with macros of its own.
+    /// An instance of a template.
     Instance {
-        /// None for the template that the command line names.
+        /// The template; `None` for the one on the command line.
         template: Option<String>,
         /// `A=1,B="2"`
         macros: String,
-        /// `file:line` of its row.
+        /// `file:line` of the instance's row.
         place: String,
     },
 }
 
-/// What a `.substitutions` file asks for. `environment`: for the names of templates.
+/// Parses a `.substitutions` file. `environment`: the macros for the names of templates.
 ///
-/// The second part of the result is warnings: rows with more values than their pattern has names.
+/// Also returns warnings: rows with more values than their pattern has names.
 pub fn template_sets(
     file: &str,
     bytes: &[u8],
@@ -44,7 +44,7 @@ enum Token {
     Close,
     /// A comma, or the end of a line.
     Separator,
-    /// As it is written, with its quotes.
+    /// A word or a quoted text, with its quotes.
     Text(String),
     End,
 }
@@ -169,7 +169,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The next word that is no separator.
+    /// The next token that is not a separator.
     fn word(&mut self) -> Result<Token, LoadError> {
         loop {
             match self.words.next()? {
@@ -186,7 +186,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A name, in which macros stand for variables of the environment.
+    /// Reads the name of a template, and expands environment variables in it.
     fn template_name(&mut self) -> Result<String, LoadError> {
         match self.words.next()? {
             Token::Text(name) => {
@@ -201,7 +201,7 @@ impl Reading<'_> {
         }
     }
 
-    /// What stands in braces, with a comma for every separator.
+    /// The content of a block in braces, with a comma for every separator.
     fn definitions(&mut self) -> Result<String, LoadError> {
         let mut all = String::new();
         loop {
@@ -225,11 +225,11 @@ impl Reading<'_> {
         }
     }
 
-    /// The values of a row with the names of its pattern.
+    /// Reads the values of a row and assigns them to the names of its pattern.
     fn row(&mut self, names: &[String]) -> Result<String, LoadError> {
         let values = self.texts("a value")?;
         if values.len() > names.len() {
-            let message = format!("this row has {} values, its pattern {} names", values.len(), names.len());
+            let message = format!("this row has {} values, but its pattern has {} names", values.len(), names.len());
             self.warnings.push(self.words.error(message));
         }
         let pairs: Vec<String> = names.iter().zip(&values).map(|(name, value)| format!("{name}={value}")).collect();

@@ -1,4 +1,4 @@
-//! Statements of a database file: record, field, info, alias, include, path.
+//! The statements of a database file: record, field, info, alias, include, path.
 
 use fodo_data::Text;
 
@@ -12,14 +12,14 @@ use crate::load::{LoadError, Macros, OpenFile, Stage, record_type};
 use crate::record::field_table::has_table;
 
 const STATEMENTS: [&str; 7] = ["record", "grecord", "alias", "breaktable", "include", "path", "addpath"];
-/// Words that begin a statement wherever they begin a line.
+/// Words that start a statement, wherever they are the first word on a line.
 const STARTS: [&str; 6] = ["record", "grecord", "menu", "recordtype", "device", "breaktable"];
 const ITEMS: [&str; 3] = ["field", "info", "alias"];
 
-/// Reads a file into the stage. Whatever is wrong is left out, reported and counted; the rest is loaded.
+/// Reads a file into the stage. Invalid parts are left out, reported and counted; the rest is loaded.
 ///
-/// A syntax error ends the file, and what includes it, as in EPICS Base. A loader that keeps places, for `fodo check`,
-/// reads on and loads the rest as well, so that one error is not followed by others that are none.
+/// A syntax error ends the file and the files that include it, as in EPICS Base. A loader that keeps places, for
+/// `fodo check`, continues and loads the rest, so that one error does not cause others.
 pub(crate) fn file(stage: &mut Stage, file: &str, macros: &Macros, open: &mut OpenFile, errors: &mut Errors) {
     let mut files = Files { macros, open, paths: Vec::new(), within: Vec::new(), n_read: 0, is_cut: false };
     match (files.open)(file) {
@@ -31,19 +31,19 @@ pub(crate) fn file(stage: &mut Stage, file: &str, macros: &Macros, open: &mut Op
 struct Files<'a, 'b> {
     macros: &'a Macros,
     open: &'a mut OpenFile<'b>,
-    /// Folders that `path` and `addpath` name.
+    /// The folders of `path` and `addpath`.
     paths: Vec<String>,
-    /// The files that include the one that is read, and itself.
+    /// The current file, and the files that include it.
     within: Vec<String>,
     n_read: usize,
-    /// A syntax error has ended the file, and with it all that include it.
+    /// Whether a syntax error has ended the file and all files that include it.
     is_cut: bool,
 }
 
 fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: &mut Errors) {
     let source = Text::from_bytes(bytes);
     if source.len() != bytes.len() {
-        errors.lose_other(LoadError::of_file(name, format!("byte {} is a NUL: this is no text", source.len() + 1)));
+        errors.lose_other(LoadError::of_file(name, format!("byte {} is a NUL: not a text file", source.len() + 1)));
         return;
     }
     let source = source.to_str();
@@ -65,7 +65,7 @@ fn read(stage: &mut Stage, name: &str, bytes: &[u8], files: &mut Files, errors: 
     errors.list.truncate(LOAD_ERRORS_MAX);
 }
 
-/// A macro that is missing is missing wherever it stands: it is told at its first place, with how many lines more want it.
+/// Reports each macro error once, at its first place, with the number of further lines that have it.
 fn once_each(found: Vec<LoadError>) -> impl Iterator<Item = LoadError> {
     let mut told: Vec<(LoadError, usize, usize)> = Vec::new();
     for error in found {
@@ -80,8 +80,8 @@ fn once_each(found: Vec<LoadError>) -> impl Iterator<Item = LoadError> {
     }
     told.into_iter().map(|(error, _, n_more)| match n_more {
         0 => error,
-        1 => LoadError { message: format!("{}; another line wants it too", error.message), ..error },
-        n_more => LoadError { message: format!("{}; {n_more} more lines want it", error.message), ..error },
+        1 => LoadError { message: format!("{}; another line uses it too", error.message), ..error },
+        n_more => LoadError { message: format!("{}; {n_more} more lines use it", error.message), ..error },
     })
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Parser<'a, 's, 'l, 'f, 'b> {
 }
 
 impl Parser<'_, '_, '_, '_, '_> {
-    /// One statement; false at the end of the file.
+    /// Parses one statement. False: the end of the file.
     fn statement(&mut self) -> Result<bool, LoadError> {
         let (token, place) = self.lexer.next(false)?;
         let word = match &token {
@@ -127,7 +127,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         Ok(true)
     }
 
-    /// Something that cannot be read: nothing behind it is loaded, unless places are kept.
+    /// Handles a syntax error: the rest of the file is not loaded, unless places are kept.
     fn syntax_error(&mut self, error: LoadError) {
         if self.stage.keeps_places() {
             self.lose_other(error);
@@ -139,32 +139,32 @@ impl Parser<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// A record is left out.
+    /// Reports that a record is not loaded.
     fn lose_record(&mut self, error: LoadError) {
         self.errors.omitted.n_records += 1;
         self.report(error);
     }
 
-    /// A field keeps its default.
+    /// Reports that a field keeps its default.
     fn lose_field(&mut self, error: LoadError) {
         self.errors.omitted.n_fields += 1;
         self.report(error);
     }
 
-    /// Anything else is left out.
+    /// Reports that another statement is not loaded.
     pub(super) fn lose_other(&mut self, error: LoadError) {
         self.errors.omitted.n_others += 1;
         self.report(error);
     }
 
-    /// A line whose macros are wrong is wrong in other ways because of it, which is not worth reporting.
+    /// Adds an error, unless the line has errors in macros: these cause further errors, which are not worth reporting.
     fn report(&mut self, error: LoadError) {
         if !self.lexer.is_flawed(error.line) {
             self.errors.add(error);
         }
     }
 
-    /// After an error: on to the next word that starts a statement.
+    /// After an error, skips to the next word that starts a statement.
     fn recover(&mut self) {
         loop {
             let line_start = self.lexer.is_at_line_start();
@@ -174,7 +174,7 @@ impl Parser<'_, '_, '_, '_, '_> {
                 Some(word) if line_start && STARTS.contains(&word.as_str()) => return,
                 Some(word) if self.lexer.is_at_column_one() && is_statement(&word) => return,
                 Some(_) => {
-                    // What was wrong is already reported.
+                    // Errors here are consequences of the one already reported.
                     if matches!(self.lexer.next(false), Ok((Token::End, _))) {
                         return;
                     }
@@ -242,7 +242,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// `record("#", name)`; a name that nothing has is none to delete, as in Base. Only an empty body may follow.
+    /// Executes `record("#", name)`. An unknown name is an error, as in Base. Only an empty body may follow.
     fn delete(&mut self, name: &str, place: Place) -> Result<(), LoadError> {
         if !self.stage.delete(name) {
             let message = format!("there is no record \"{name}\" to delete{}", self.stage.name_like(name));
@@ -255,7 +255,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         Ok(())
     }
 
-    /// The record that a record statement is about. The flag: it is the name that is wrong.
+    /// The record of a record statement. The flag in the error: the name is invalid, not the type.
     fn target(&mut self, kind_name: &str, name: &str) -> Result<u32, (bool, String)> {
         let found = self.stage.find(name);
         if kind_name == "*" {
@@ -273,7 +273,7 @@ impl Parser<'_, '_, '_, '_, '_> {
                 return Err((
                     true,
                     format!(
-                        "record \"{name}\" is already there, as {existing}; one of another type needs another name"
+                        "record \"{name}\" already exists with type {existing}; a different type needs another name"
                     ),
                 ));
             }
@@ -286,21 +286,20 @@ impl Parser<'_, '_, '_, '_, '_> {
         })
     }
 
-    /// A record whose name is there already.
+    /// Reports a record whose name exists already.
     fn repeated(&mut self, name: &str, place: Place) {
         if self.stage.takes_records_once() {
-            let message = format!("record \"{name}\" is already there, and dbRecordsOnceOnly is set");
+            let message = format!("record \"{name}\" already exists, and dbRecordsOnceOnly is set");
             self.lose_other(self.lexer.error(place, message));
         } else {
-            let message = format!(
-                "record \"{name}\" is already there; record(\"*\", \"{name}\") would say that fields are added"
-            );
+            let message =
+                format!("record \"{name}\" already exists; write record(\"*\", \"{name}\") to add fields to it");
             let remark = self.lexer.error(place, message);
             self.stage.remark(remark);
         }
     }
 
-    /// `seen`: the fields that this body has set before.
+    /// Parses a field. `seen`: the fields that this record body has already set.
     fn field(&mut self, record: Option<u32>, seen: &mut Vec<u16>) -> Result<(), LoadError> {
         self.mark('(')?;
         let (field, field_place) = self.text("a field name")?;
@@ -331,7 +330,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         Ok(())
     }
 
-    /// Remembers where a field is set, when somebody wants to know.
+    /// Keeps the place of a field, if the loader needs it.
     fn keep(&mut self, record: u32, field: u16, value: &Text, places: (Place, Place), seen: &mut Vec<u16>) {
         let (field_place, value_place) = places;
         let is_address = !self.stage.simulates() && matches!(value.as_bytes(), [b'@' | b'#', ..]);
@@ -339,7 +338,7 @@ impl Parser<'_, '_, '_, '_, '_> {
             return;
         }
         if seen.contains(&field) && self.stage.keeps_places() {
-            let remark = self.lexer.error(field_place, "this field is set twice in one body; the last one counts");
+            let remark = self.lexer.error(field_place, "this field is set twice in one body; the last value is used");
             self.stage.remark(remark);
         }
         seen.push(field);
@@ -363,7 +362,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         Ok(())
     }
 
-    /// `info(autosaveFields, "VAL PREC")` and its like name fields of their record.
+    /// Checks the field names in info items for autosave, such as `info(autosaveFields, "VAL PREC")`.
     fn look_at_saved(&mut self, record: u32, name: &str, list: &str, place: Place) {
         if !self.stage.keeps_places() || !name.starts_with("autosaveFields") {
             return;
@@ -383,7 +382,7 @@ impl Parser<'_, '_, '_, '_, '_> {
 
     fn inner_alias(&mut self, record: Option<u32>) -> Result<(), LoadError> {
         self.mark('(')?;
-        let (alias, place) = self.text("another name")?;
+        let (alias, place) = self.text("an alias")?;
         self.mark(')')?;
         if let Some(record) = record {
             self.add_alias(record, &alias, place);
@@ -395,7 +394,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         self.mark('(')?;
         let (name, name_place) = self.text("a record name")?;
         self.mark(',')?;
-        let (alias, place) = self.text("another name")?;
+        let (alias, place) = self.text("an alias")?;
         self.mark(')')?;
         match self.stage.find(&name) {
             Some(record) => self.add_alias(record, &alias, place),
@@ -441,7 +440,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         };
         if self.files.within.contains(&name) || self.files.within.len() >= INCLUDE_DEPTH_MAX {
             let round = format!("{} -> {name}", self.files.within.join(" -> "));
-            let message = format!("files include one another without end: {round}");
+            let message = format!("circular or too deep include: {round}");
             self.lose_other(self.lexer.error(place, message));
             return Ok(());
         }
@@ -467,7 +466,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         Err(self.lexer.error(place, format!("found {}, expected '{wanted}'{hint}", token.shown())))
     }
 
-    /// A word, with or without quotes.
+    /// Reads a word, with or without quotes.
     pub(super) fn text(&mut self, what: &str) -> Result<(String, Place), LoadError> {
         match self.lexer.next(false)? {
             (Token::Bare(text) | Token::Quoted(text), place) => Ok((text, place)),
@@ -477,7 +476,7 @@ impl Parser<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// A value: a word, or JSON.
+    /// Reads a value: a word, or JSON.
     pub(super) fn value(&mut self) -> Result<(Text, Place), LoadError> {
         match self.lexer.next(true)? {
             (Token::Quoted(text), place) => Ok((Text::from_bytes(&unescaped(&text)), place)),
@@ -487,39 +486,39 @@ impl Parser<'_, '_, '_, '_, '_> {
     }
 }
 
-/// How far behind the start of a value its mistake is, for expressions; 0 for everything else.
+/// The offset of the error in the value of an expression field; 0 for other fields.
 fn wrong_at(field: &str, value: &Text) -> usize {
     if !["CALC", "OCAL"].contains(&field) {
         return 0;
     }
-    // The quote before it counts as well.
+    // Plus one for the opening quote.
     crate::calc::Program::compile(&value.to_str()).err().map_or(0, |error| error.position + 1)
 }
 
-/// Whether a macro is left in a value.
+/// Whether a value still contains a macro reference.
 fn has_macro(value: &Text) -> bool {
     let value = value.to_str();
     value.contains("$(") || value.contains("${")
 }
 
-/// A word that, where a line begins with it, begins a statement, if perhaps a misspelt one.
+/// Whether a word at the start of a line starts a statement, possibly a misspelt one.
 fn is_statement(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_alphabetic()) && !ITEMS.contains(&word)
 }
 
-/// What record types are called.
+/// Whether a name can be the name of a record type.
 fn is_type_name(name: &str) -> bool {
     let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_part)
 }
 
-/// What a record may be called.
+/// Checks the name of a record.
 fn check_name(name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Err("a record needs a name".into());
     }
     if name.len() > NAME_BYTES_MAX {
-        return Err(format!("the name is {} bytes long; {NAME_BYTES_MAX} are possible", name.len()));
+        return Err(format!("the name is {} bytes long; the maximum is {NAME_BYTES_MAX}", name.len()));
     }
     if name.starts_with(['-', '+', '[', '{']) {
         return Err(format!("\"{name}\" cannot be a name: it starts with '{}'", &name[..1]));

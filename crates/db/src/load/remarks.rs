@@ -1,4 +1,4 @@
-//! What loads and is probably not meant: what `fodo check` warns of, each with the place where it is written.
+//! Warnings of `fodo check`: statements that load but are probably mistakes, with their places.
 
 use std::collections::HashMap;
 
@@ -14,29 +14,29 @@ use crate::record::device::INERT;
 use crate::record::{RecordType, find, with};
 use crate::scan::{EVENT, IO_INTERRUPT};
 
-/// A field that a file sets, and where.
+/// A field that a file sets, with its place.
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub(crate) record: u32,
     pub(crate) field: u16,
     pub(crate) text: Text,
-    /// Where the value stands; the message is empty.
+    /// The place of the value; the message is empty.
     pub(crate) at: LoadError,
 }
 
-/// Every word that may follow the name in a link.
+/// Every modifier of a link.
 const MODIFIERS: [&str; 9] = ["NPP", "PP", "CPP", "CP", "CA", "NMS", "MS", "MSI", "MSS"];
 
-/// Limits and the severities that make alarms of them.
+/// Alarm limits and the fields of their severities.
 const LIMITS: [(&str, &str); 4] = [("HIHI", "HHSV"), ("HIGH", "HSV"), ("LOW", "LSV"), ("LOLO", "LLSV")];
 
-/// Pairs of which the first must not be above the second.
+/// Pairs of limits; the first must not be above the second.
 const RANGES: [(&str, &str); 2] = [("LOPR", "HOPR"), ("DRVL", "DRVH")];
 
-/// Limits of which the first never alarms when it is above the second.
+/// Pairs of alarm limits; the first never raises an alarm if it is above the second.
 const ORDER: [(&str, &str); 2] = [("HIGH", "HIHI"), ("LOLO", "LOW")];
 
-/// Whether a field can be remarked on at all; of the others no place is kept.
+/// Whether there are warnings about a field. The places of other fields are not kept.
 pub(crate) fn is_looked_at(row: &FieldInfo) -> bool {
     let is_limit = LIMITS.iter().any(|(limit, _)| *limit == row.name);
     let is_range = RANGES.iter().any(|(_, high)| *high == row.name);
@@ -44,13 +44,13 @@ pub(crate) fn is_looked_at(row: &FieldInfo) -> bool {
 }
 
 impl Loader {
-    /// A loader that remembers where every field was set, for [`Loader::remarks`].
+    /// Makes a loader that keeps the place of every field, for [`Loader::remarks`].
     pub fn that_keeps_places() -> Loader {
         Loader { keeps_places: true, ..Loader::default() }
     }
 
-    /// What loads and is probably not meant, in the order of loading: links to what is not here, modifiers and limits
-    /// of no effect. Nothing from a loader that keeps no places.
+    /// Warnings about probable mistakes, in the order of loading: links to unknown records, modifiers and limits
+    /// without effect. Empty if the loader keeps no places.
     pub fn remarks(&self) -> Vec<LoadError> {
         if !self.keeps_places {
             return Vec::new();
@@ -92,12 +92,12 @@ impl Loader {
             && self.menu(record, "OMSL") == Some(1)
             && self.text(record, "DOL").is_some_and(|dol| dol.is_empty())
         {
-            return Some("OMSL is closed_loop and DOL is empty, so there is nothing to follow".into());
+            return Some("OMSL is closed_loop but DOL is empty, so no value is read".into());
         }
         if let Some((limit, severity)) = LIMITS.iter().find(|(limit, _)| *limit == row.name)
             && self.menu(record, severity) == Some(0)
         {
-            return Some(format!("{limit} is set and {severity} is NO_ALARM, so no alarm comes of it"));
+            return Some(format!("{limit} is set but {severity} is NO_ALARM, so it raises no alarm"));
         }
         if row.name == "SNAM" {
             let name = self.text(record, "SNAM").filter(|name| !name.is_empty())?;
@@ -106,7 +106,7 @@ impl Loader {
                 _ => self.routines.find(&name.to_str()).is_some(),
             };
             return (!is_here)
-                .then(|| format!("there is no routine \"{name}\" here, so the record only goes into alarm"));
+                .then(|| format!("no routine \"{name}\" is registered, so the record only goes into alarm"));
         }
         let (low, high) = RANGES.iter().chain(&ORDER).find(|(_, high)| *high == row.name)?;
         if ORDER.contains(&(low, high)) && !self.alarms(record, low) {
@@ -116,7 +116,7 @@ impl Loader {
         (below > above).then(|| format!("{low} ({below}) is above {high} ({above})"))
     }
 
-    /// Whether an alarm can come of a limit.
+    /// Whether a limit can raise an alarm.
     fn alarms(&self, record: u32, limit: &str) -> bool {
         let severity = LIMITS.iter().find(|(name, _)| *name == limit).and_then(|(_, field)| self.menu(record, field));
         severity.is_some_and(|severity| severity != 0)
@@ -133,10 +133,10 @@ impl Loader {
                 let is_soft = !is_inert && device.is_none_or(|device| device.ends_with("Soft Channel"));
                 let is_silent = is_soft && !kind.is_interrupted_by_links();
                 is_silent
-                    .then(|| "nothing interrupts a soft record, so with SCAN \"I/O Intr\" it is never processed".into())
+                    .then(|| "a soft record has no interrupts, so with SCAN \"I/O Intr\" it is never processed".into())
             }
             EVENT if self.text(record, "EVNT").is_some_and(|event| event.is_empty()) => {
-                Some("SCAN is Event and EVNT is empty, so it is never processed".into())
+                Some("SCAN is Event but EVNT is empty, so the record is never processed".into())
             }
             _ => None,
         }
@@ -157,15 +157,15 @@ impl Loader {
             let guess = self.guesses.suggestion(record_name, self.names.iter());
             let is_vain = side == Side::Forward && field_name != "PROC";
             let vain =
-                if is_vain { "; a forward link to another IOC does nothing unless it leads to PROC" } else { "" };
-            let what = format!("{} leads to \"{record_name}\", which is no record of these files", row.name);
+                if is_vain { "; a forward link to another IOC has no effect unless its target is PROC" } else { "" };
+            let what = format!("{} is a link to \"{record_name}\", which is not in these files", row.name);
             messages.push(format!("{what}{guess}{vain}"));
             return messages;
         };
         let Some(kind) = self.kind(there) else { return messages };
         let field = if field_name.is_empty() { Some(kind.value) } else { number(kind.rows, field_name) };
         let Some(field) = field else {
-            // What fields a type has that is not here, no file says.
+            // The fields of an unknown record type are not known.
             if !["RTYP", "TIME"].contains(&field_name) && find(kind.name).is_some() {
                 let names = kind.rows.iter().chain(Common::ROWS).map(|row| row.name);
                 let guess = suggestion(field_name, names);
@@ -177,25 +177,25 @@ impl Loader {
         messages
     }
 
-    /// What a link wants of a field that is here.
+    /// Checks a link to a known field.
     fn look_at_target(&self, placed: &Placed, side: Side, modifiers: Modifiers, there: (u32, u16)) -> Option<String> {
         let (record, field) = there;
         let target = row(self.kind(record)?.rows, field)?;
         if matches!(side, Side::Out | Side::PlainOut) && target.has(NOMOD) {
-            return Some(format!("{} cannot be written", target.name));
+            return Some(format!("{} is read-only", target.name));
         }
         if record == placed.record && side == Side::Forward {
-            return Some("the record forwards to itself, which does nothing".into());
+            return Some("the forward link is to its own record, which has no effect".into());
         }
         if side == Side::Forward && modifiers.trigger == Trigger::Channel && target.name != "PROC" {
-            return Some("a forward link through a channel (CA) does nothing unless it leads to PROC".into());
+            return Some("a forward link through a channel (CA) has no effect unless its target is PROC".into());
         }
         let scan = self.menu(record, "SCAN").filter(|scan| *scan != 0)?;
         let processes = (side == Side::Forward || modifiers.trigger == Trigger::Passive) && target.name != "PROC";
         let rate = &self.scan_menu.rates().get(usize::from(scan))?.choice;
         processes.then(|| {
             let what = if side == Side::Forward { "a forward link" } else { "PP" };
-            format!("the record it leads to has SCAN \"{rate}\"; {what} processes passive records only")
+            format!("the linked record has SCAN \"{rate}\"; {what} processes only passive records")
         })
     }
 
@@ -232,7 +232,7 @@ impl Loader {
     }
 }
 
-/// What is wrong with the words behind the name of a link.
+/// Checks the modifiers of a link.
 fn modifiers_of(text: &str, row: &FieldInfo, side: Side) -> Vec<String> {
     let words: Vec<&str> = text.split_whitespace().skip(1).collect();
     let mut messages = Vec::new();
@@ -240,10 +240,10 @@ fn modifiers_of(text: &str, row: &FieldInfo, side: Side) -> Vec<String> {
         if !MODIFIERS.contains(word) {
             let guess = suggestion(word, MODIFIERS.into_iter());
             let all = if guess.is_empty() { format!("; there are {}", MODIFIERS.join(" ")) } else { guess };
-            messages.push(format!("\"{word}\" is no modifier of a link{all}"));
+            messages.push(format!("\"{word}\" is not a link modifier{all}"));
         } else if side != Side::In && ["CP", "CPP"].contains(word) {
             messages.push(format!(
-                "{row} cannot follow what it leads to: {word} means something for inputs only",
+                "{word} has no effect in {row}: only input links can process on changes",
                 row = row.name
             ));
         }
@@ -251,7 +251,7 @@ fn modifiers_of(text: &str, row: &FieldInfo, side: Side) -> Vec<String> {
     for group in [&MODIFIERS[..5], &MODIFIERS[5..]] {
         let said: Vec<&str> = words.iter().copied().filter(|word| group.contains(word)).collect();
         if let [first, second, ..] = said.as_slice() {
-            messages.push(format!("{first} and {second} cannot both hold"));
+            messages.push(format!("{first} and {second} cannot be combined"));
         }
     }
     messages

@@ -1,4 +1,4 @@
-//! Fields that are to hold what they held when the IOC ran before, from before any record is initialised.
+//! Restores saved values of fields before the records are initialised.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use crate::field::Dbf;
 use crate::load::error::{Errors, suggestion};
 use crate::load::{Loader, Stage};
 
-/// Why a field is not set.
+/// Why a field is not restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestoreError {
-    /// There is no such record or field; [`Loader::stranger`] says which, and what is like it.
+    /// The record or field does not exist; [`Loader::stranger`] describes which, with a suggestion.
     Unknown,
-    /// Only a database that is ready takes a value for it: an array, or a text without a size of its own.
+    /// The field can be restored only in the finished database: an array, or a text of variable size.
     NotYet,
-    /// The value is none for this field; says why.
+    /// The value is invalid for this field, for the reason in the text.
     Wrong(String),
 }
 
 impl fmt::Display for RestoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RestoreError::Unknown => f.write_str("there is no such record or field"),
+            RestoreError::Unknown => f.write_str("the record or field does not exist"),
             RestoreError::Wrong(message) => f.write_str(message),
-            RestoreError::NotYet => f.write_str("it is set when the records are initialised"),
+            RestoreError::NotYet => f.write_str("the field can be restored only after the records are initialised"),
         }
     }
 }
@@ -33,9 +33,9 @@ impl fmt::Display for RestoreError {
 impl std::error::Error for RestoreError {}
 
 impl Loader {
-    /// Sets a field as a `.db` file would; choices of menus may be numbers. `name`: `rec`, `rec.FIELD`, `rec.FIELD$`.
+    /// Sets a field like a `.db` file; choices of menus may be numbers. `name`: `rec`, `rec.FIELD`, `rec.FIELD$`.
     ///
-    /// Device support and records see it when they are initialised, and may decide otherwise.
+    /// The initialisation of the record or its device support may overwrite the value.
     pub fn restore(&mut self, name: &str, text: &Text) -> Result<(), RestoreError> {
         let (record_name, field_name) = name.split_once('.').unwrap_or((name, ""));
         let mut stage = Stage::new(self);
@@ -47,19 +47,20 @@ impl Loader {
         let dbf = row(kind.rows, field).map(|row| (row.dbf, row.size));
         let is_text = dbf.is_some_and(|(dbf, _)| dbf == Dbf::String || dbf.is_link());
         if is_long && !is_text {
-            return Err(RestoreError::Wrong(format!("\"{name}\" is no text, so it cannot end in '$'")));
+            return Err(RestoreError::Wrong(format!("\"{name}\" is not a text, so the name cannot end in '$'")));
         }
         if matches!(dbf, Some((Dbf::Array, _) | (Dbf::String, 0))) {
             return Err(RestoreError::NotYet);
         }
         stage.set(record, field, text).map_err(RestoreError::Wrong)?;
         let staged = stage.staged;
-        // There are no errors to return.
+        // Always `Ok`, since the list of errors is empty.
         let _ = self.take(staged, Errors::default());
         Ok(())
     }
 
-    /// What to say of the name of a field that no record has. Compares it with thousands: not for every one of many.
+    /// The error message for the name of an unknown record or field. Slow, since it compares the name with thousands of
+    /// others: not for large numbers of names.
     pub fn stranger(&self, name: &str) -> String {
         let (record_name, field_name) = name.split_once('.').unwrap_or((name, ""));
         let mut stage = Stage::new(self);
@@ -112,7 +113,7 @@ mod tests {
 
         let mut told = |name: &str, text: &str| loader.restore(name, &text.into()).unwrap_err().to_string();
         assert_eq!(told("x", "much"), "VAL cannot be \"much\": expected a number");
-        assert_eq!(told("x.VAL$", "1"), "\"x.VAL$\" is no text, so it cannot end in '$'");
+        assert_eq!(told("x.VAL$", "1"), "\"x.VAL$\" is not a text, so the name cannot end in '$'");
         for name in ["w", "l.VAL$"] {
             assert_eq!(loader.restore(name, &"1".into()), Err(RestoreError::NotYet));
         }

@@ -1,4 +1,4 @@
-//! Simulation of what is not here: records of unknown types, and of unknown DTYPs, that are loaded all the same.
+//! Simulation: records of unknown types, or with an unknown DTYP, are loaded as inert records.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,17 +11,17 @@ use crate::record::device::INERT;
 use crate::record::field_table::has_table;
 use crate::record::{RecordType, find, with};
 
-/// What to do about a record type or a DTYP that is not here, and like none that is.
+/// The hint for an unknown record type or DTYP that is not similar to a known one.
 pub(super) const INERT_HINT: &str = "; with --simulate such records are loaded and do nothing";
 
-/// Records that are there and do nothing, since what they are made for is not.
+/// A group of records that do nothing, since their type or device support is not implemented.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InertRecords {
-    /// Their type.
+    /// The record type.
     pub record_type: String,
-    /// Their DTYP, where that is what is missing and not the type.
+    /// The DTYP, if it is unknown; `None` if the type is.
     pub device: Option<String>,
-    /// How many there are.
+    /// The number of these records.
     pub n_records: usize,
 }
 
@@ -29,24 +29,24 @@ impl fmt::Display for InertRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let InertRecords { record_type, device, n_records } = self;
         match device {
-            Some(device) => write!(f, "{n_records} {record_type} inert: there is no DTYP \"{device}\""),
+            Some(device) => write!(f, "{n_records} {record_type} inert: unknown DTYP \"{device}\""),
             None if has_table(record_type) => {
-                write!(f, "{n_records} {record_type} inert: there is no record support for this type")
+                write!(f, "{n_records} {record_type} inert: no record support for this type")
             }
-            None => write!(f, "{n_records} {record_type} inert: there is no such record type"),
+            None => write!(f, "{n_records} {record_type} inert: unknown record type"),
         }
     }
 }
 
 impl Loader {
-    /// From now on a record type or a DTYP that is not here is no error. Such records are inert: a record of an unknown
-    /// DTYP has INP and OUT that lead nowhere, one of an unknown type has the common fields, VAL, and those that its file
-    /// sets, as texts. What is put to them stays, and nothing else happens.
+    /// Loads records of an unknown type or DTYP as inert records from now on, instead of reporting errors. An inert
+    /// record stores what is put to it and does nothing else. With an unknown DTYP, INP and OUT have no target. With an
+    /// unknown type, the record has the common fields, VAL, and the fields that its file sets, as texts.
     pub fn simulate(&mut self) {
         self.simulates = true;
     }
 
-    /// Which records are inert, by type and DTYP; none unless they are simulated.
+    /// The inert records, by type and DTYP; empty without [`Loader::simulate`].
     pub fn inert(&self) -> Vec<InertRecords> {
         if !self.simulates {
             return Vec::new();
@@ -73,12 +73,12 @@ impl Stage<'_> {
         self.loader.simulates
     }
 
-    /// A new record of a type that is not here.
+    /// Adds a record of an unknown type.
     pub(crate) fn add_inert(&mut self, kind: &str, name: &str) -> u32 {
         self.add_cell(crate::record::inert::cell(kind), name)
     }
 
-    /// The type of a record one of whose fields is about to be set; that of an inert record has the field from now on.
+    /// The type of a record before one of its fields is set. An inert record gets the field if it does not have it.
     pub(crate) fn kind_for(&mut self, record: u32, field: &str, value: &Text) -> Option<&'static RecordType> {
         let cell = self.cell(record)?;
         let Some(grown) = cell.grown(field, value) else { return Some(cell.record_type()) };
@@ -90,14 +90,14 @@ impl Stage<'_> {
         Some(kind)
     }
 
-    /// What stands in DTYP for a device support that is not here.
+    /// The number for DTYP that represents an unknown device support.
     pub(crate) fn inert_device(&mut self, name: &Text) -> Result<Scalar, String> {
         let known = self.loader.devices.iter().chain(&self.staged.devices);
         let n_known = known.clone().count();
         let index = known.clone().position(|known| known == name).unwrap_or(n_known);
         if index == n_known {
             if n_known >= INERT_DEVICES_MAX {
-                return Err(format!("DTYP cannot be \"{name}\": more than {INERT_DEVICES_MAX} are not here"));
+                return Err(format!("DTYP cannot be \"{name}\": more than {INERT_DEVICES_MAX} are unknown"));
             }
             self.staged.devices.push(name.clone());
         }

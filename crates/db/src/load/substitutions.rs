@@ -1,24 +1,24 @@
-//! `.substitutions` files: which template is loaded with which macros, as `msi` and `dbLoadTemplate` read them.
+//! `.substitutions` files: templates and the macros to load them with, like in `msi` and `dbLoadTemplate`.
 
 use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, INSTANCES_MAX, LOAD_ERRORS_MAX};
 use crate::load::error::{shown_line, suggestion, too_many_includes};
 use crate::load::{LoadError, Macros, OpenFile};
 
-/// One template with its macros.
+/// One instance of a template.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// The template.
+    /// The template's file name.
     pub file: String,
-    /// Global macros, then its own.
+    /// The global macros, and those of the instance, which take precedence.
     pub macros: Macros,
-    /// `file:line:column` of its row.
+    /// `file:line:column` of the instance's row.
     pub place: String,
 }
 
-/// What a `.substitutions` file asks for, in its order.
+/// The template instances of a `.substitutions` file, in its order, and the errors.
 ///
-/// `macros` are there already for the names of files and for values. `open` finds the file and what it includes. Rows that
-/// are wrong are left out; the errors are returned beside the others.
+/// `macros` are defined before the file is read, for file names and values. `open` reads the file and its includes.
+/// Invalid rows are left out and reported as errors.
 pub fn instances(file: &str, macros: &Macros, open: &mut OpenFile) -> (Vec<Instance>, Vec<LoadError>) {
     let mut reading =
         Reading { open, within: Vec::new(), n_read: 0, global: macros.clone(), found: Vec::new(), errors: Vec::new() };
@@ -28,7 +28,7 @@ pub fn instances(file: &str, macros: &Macros, open: &mut OpenFile) -> (Vec<Insta
 
 struct Reading<'a, 'b> {
     open: &'a mut OpenFile<'b>,
-    /// The files that include the one that is read, and itself.
+    /// The current file, and the files that include it.
     within: Vec<String>,
     n_read: usize,
     global: Macros,
@@ -36,10 +36,10 @@ struct Reading<'a, 'b> {
     errors: Vec<LoadError>,
 }
 
-/// A word of the file.
+/// A token of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
-    /// With quotes or without; quotes and what they protect are resolved.
+    /// A word or a quoted text; quotes and escapes are resolved.
     Text(String),
     /// `{`, `}`, `,` or `=`
     Mark(char),
@@ -56,7 +56,7 @@ impl Token {
     }
 }
 
-/// The words of one file.
+/// Splits one file into tokens.
 struct Words<'a> {
     file: &'a str,
     source: &'a str,
@@ -97,7 +97,7 @@ impl Words<'_> {
         }
     }
 
-    /// The next word and where it starts.
+    /// The next token and its position.
     fn next(&mut self) -> Result<(Token, usize), LoadError> {
         self.skip_blanks();
         let start = self.offset;
@@ -122,7 +122,7 @@ impl Words<'_> {
         Ok(token)
     }
 
-    /// The text up to the same quote. A backslash protects what follows and goes, as in macro values everywhere.
+    /// Reads a text up to the same quote. A backslash protects the next character and is removed, as in macro values.
     fn quoted(&mut self, quote: char, start: usize) -> Result<String, LoadError> {
         let mut out = String::new();
         let mut is_escaped = false;
@@ -159,7 +159,7 @@ impl Words<'_> {
         }
     }
 
-    /// `{ a=1, b="2" }` as pairs.
+    /// Parses `{ a=1, b="2" }`.
     fn definitions(&mut self) -> Result<Vec<(String, String)>, LoadError> {
         self.mark('{')?;
         let mut pairs = Vec::new();
@@ -181,7 +181,7 @@ impl Words<'_> {
         }
     }
 
-    /// `{ a, b "c" }`
+    /// Parses `{ a, b "c" }`.
     fn values(&mut self, what: &str) -> Result<Vec<String>, LoadError> {
         self.mark('{')?;
         let mut values = Vec::new();
@@ -198,7 +198,7 @@ impl Words<'_> {
     }
 }
 
-/// How long a word without quotes is; the brackets of a macro belong to it.
+/// The length of a word without quotes, including the brackets of macro references.
 fn bare_length(text: &str) -> usize {
     let mut closing = Vec::new();
     let mut before = ' ';
@@ -219,7 +219,7 @@ fn bare_length(text: &str) -> usize {
 }
 
 impl Reading<'_, '_> {
-    /// `place`: of the line that includes the file.
+    /// Reads a file. `place`: the line that includes it.
     fn file(&mut self, file: &str, place: Option<&LoadError>) {
         let fail = |message: String| match place {
             Some(place) => LoadError { message, ..place.clone() },
@@ -227,7 +227,7 @@ impl Reading<'_, '_> {
         };
         if self.within.iter().any(|name| name == file) || self.within.len() >= INCLUDE_DEPTH_MAX {
             let round = self.within.join(" -> ");
-            self.errors.push(fail(format!("files include one another without end: {round} -> {file}")));
+            self.errors.push(fail(format!("circular or too deep include: {round} -> {file}")));
             return;
         }
         if self.n_read >= INCLUDES_MAX {
@@ -238,7 +238,7 @@ impl Reading<'_, '_> {
         let bytes = match (self.open)(file) {
             Ok(bytes) => bytes,
             Err(error) => {
-                // Without a place the error has the name already.
+                // Without a place, the error contains the name already.
                 let named = place.map_or(String::new(), |_| format!("\"{file}\" "));
                 self.errors.push(fail(format!("{named}cannot be read: {error}")));
                 return;
@@ -261,7 +261,7 @@ impl Reading<'_, '_> {
         self.within.pop();
     }
 
-    /// One statement; false at the end of the file.
+    /// Parses one statement. False: the end of the file.
     fn statement(&mut self, words: &mut Words<'_>) -> Result<bool, LoadError> {
         let (token, place) = words.next()?;
         match &token {
@@ -289,7 +289,7 @@ impl Reading<'_, '_> {
         Ok(())
     }
 
-    /// `file "x.template" { ... }`
+    /// Parses `file "x.template" { ... }` after the word `file`.
     fn template(&mut self, words: &mut Words<'_>) -> Result<(), LoadError> {
         let (file, place) = words.text("the name of a template")?;
         let file = self.global.expand_line(&file).map_err(|error| words.error(place, error.message))?;
@@ -344,17 +344,18 @@ impl Reading<'_, '_> {
     }
 }
 
-/// A row below a pattern: as many values as names. Fewer are accepted, as msi does; their macros stay undefined.
+/// Parses a row of a pattern: one value for each name. As in msi, fewer values are accepted; the other macros stay
+/// undefined.
 fn row(names: &[String], words: &mut Words<'_>, start: usize) -> Result<Vec<(String, String)>, LoadError> {
     let values = words.values("a value")?;
     if values.len() > names.len() {
-        let message = format!("this row has {} values, its pattern {} names", values.len(), names.len());
+        let message = format!("this row has {} values, but its pattern has {} names", values.len(), names.len());
         return Err(words.error(start, message));
     }
     Ok(names.iter().cloned().zip(values).collect())
 }
 
-/// After an error: on to the next line that starts a statement.
+/// After an error, skips to the next line that starts a statement.
 fn recover(words: &mut Words<'_>) {
     while let Some(newline) = words.rest().find('\n') {
         words.offset += newline + 1;
@@ -413,6 +414,6 @@ mod tests {
         let places: Vec<&str> = errors.iter().map(|error| error.split(": ").next().unwrap()).collect();
         assert_eq!(places, ["s:1:22", "s:2:10", "s:3:1", "s:4:6", "s:5:12", "s:6:6", "s:7:1", "s:8:1", "s:10:1"]);
         assert!(errors[1].ends_with("did you mean \"pattern\"?"), "{}", errors[1]);
-        assert!(errors[0].ends_with("this row has 2 values, its pattern 1 names"), "{}", errors[0]);
+        assert!(errors[0].ends_with("this row has 2 values, but its pattern has 1 names"), "{}", errors[0]);
     }
 }

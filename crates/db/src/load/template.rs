@@ -1,11 +1,11 @@
-//! Templates as text: macros replaced, `include` and `substitute` followed, as `msi` of EPICS Base does it.
+//! Expands templates to text: macros, `include` and `substitute`, like `msi` of EPICS Base.
 
 use crate::limit::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, LOAD_ERRORS_MAX};
 use crate::load::error::{column, shown_line, too_many_includes};
 use crate::load::macros::Source;
 use crate::load::{LoadError, Macros, OpenFile};
 
-/// How a macro that is not defined and has no default is printed.
+/// How an undefined macro without default is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undefined {
     /// `$(NAME)`
@@ -14,19 +14,19 @@ pub enum Undefined {
     Marked,
 }
 
-/// The text of a template with its macros replaced.
+/// The expanded text of a template.
 #[derive(Debug, Default)]
 pub struct ExpandedTemplate {
-    /// All of it, as bytes: what is not UTF-8 in a file is passed on unchanged.
+    /// The whole text, as bytes: bytes of the file that are not UTF-8 are copied unchanged.
     pub text: Vec<u8>,
-    /// Every macro that is undefined, with its place; at most a hundred.
+    /// The undefined macros, with their places; at most a hundred.
     pub undefined: Vec<LoadError>,
 }
 
-/// Replaces the macros of a template.
+/// Expands the macros of a template.
 ///
 /// A line `include "FILE"` is replaced by that file's text, and `substitute "A=1,B=2"` defines macros for the lines
-/// after it, which remain in `macros`. `open` finds the files. Fails when one of them cannot be read.
+/// after it, which remain in `macros`. `open` reads the files. Fails if a file cannot be read.
 pub fn expand(
     file: &str,
     macros: &mut Macros,
@@ -49,7 +49,7 @@ struct Work<'a, 'b> {
 }
 
 impl Work<'_, '_> {
-    /// `place`: of the line that includes the file.
+    /// Expands a file. `place`: the line that includes it.
     fn file(&mut self, file: &str, macros: &mut Macros, place: Option<&LoadError>) -> Result<(), LoadError> {
         let fail = |message: String| match place {
             Some(place) => LoadError { message, ..place.clone() },
@@ -57,13 +57,13 @@ impl Work<'_, '_> {
         };
         if self.within.iter().any(|name| name == file) || self.within.len() >= INCLUDE_DEPTH_MAX {
             let round = self.within.join(" -> ");
-            return Err(fail(format!("files include one another without end: {round} -> {file}")));
+            return Err(fail(format!("circular or too deep include: {round} -> {file}")));
         }
         if self.n_read >= INCLUDES_MAX {
             return Err(fail(too_many_includes()));
         }
         self.n_read += 1;
-        // Without a place the error has the name already.
+        // Without a place, the error contains the name already.
         let named = place.map_or(String::new(), |_| format!("\"{file}\" "));
         let bytes = (self.open)(file).map_err(|error| fail(format!("{named}cannot be read: {error}")))?;
         let text = readable(&bytes);
@@ -75,7 +75,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// `line` with its end.
+    /// Expands one line. `line` includes the line end.
     fn line(&mut self, file: &str, number: usize, line: &str, macros: &mut Macros) -> Result<(), LoadError> {
         let shown = line.trim_end_matches(['\r', '\n']);
         let at = |position: usize, message: String| LoadError {
@@ -92,7 +92,7 @@ impl Work<'_, '_> {
                 return self.file(inner, macros, Some(&at(position, String::new())));
             }
             Some((_, list)) => {
-                // A name without a value makes it undefined, which shows where it is used.
+                // The error is ignored: a name without a value becomes undefined, which is reported where it is used.
                 let _ = macros.add(list);
                 return Ok(());
             }
@@ -109,17 +109,17 @@ impl Work<'_, '_> {
     }
 }
 
-/// Where bytes that are not UTF-8 are kept in a text: in the private characters of the last plane.
+/// Bytes that are not UTF-8 are represented in a text by private characters of the last plane, starting here.
 const KEPT_BYTES: u32 = 0x10_ff00;
 
-/// The text of a file, each byte that is not UTF-8 as a character of its own.
+/// The text of a file; each byte that is not UTF-8 becomes a private character.
 pub(super) fn readable(bytes: &[u8]) -> String {
     let kept = |byte: &u8| char::from_u32(KEPT_BYTES + u32::from(*byte)).unwrap_or(char::REPLACEMENT_CHARACTER);
     let chunks = bytes.utf8_chunks();
     chunks.flat_map(|chunk| chunk.valid().chars().chain(chunk.invalid().iter().map(kept))).collect()
 }
 
-/// The bytes that a text was read from.
+/// Converts a text back to the bytes of the file.
 fn as_read(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for character in text.chars() {
@@ -131,7 +131,7 @@ fn as_read(text: &str) -> Vec<u8> {
     out
 }
 
-/// The word and the text in quotes of a line that is an instruction.
+/// The keyword and the quoted text of a line with `include` or `substitute`.
 fn command(line: &str) -> Option<(&'static str, &str)> {
     let line = line.trim();
     let word = ["include", "substitute"].into_iter().find(|word| line.starts_with(word))?;
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(undefined, ["a:2:3: macro \"PX\" is not defined; did you mean \"P\"?"]);
         assert_eq!(
             expanded(&[("a", "include \"a\"")], "", Undefined::Kept),
-            Err("a:1:1: files include one another without end: a -> a".into())
+            Err("a:1:1: circular or too deep include: a -> a".into())
         );
     }
 

@@ -1,4 +1,4 @@
-//! What a field of a `.db` file may be set to.
+//! Parses and checks the values of fields in a `.db` file.
 
 use fodo_data::{Scalar, Text};
 
@@ -15,7 +15,7 @@ use crate::record::{RecordType, with};
 use crate::scan_menu::{ScanMenu, is_of_scan, period};
 
 impl Stage<'_> {
-    /// Sets a field, or says what is wrong with the value.
+    /// Sets a field, or returns why the value is invalid.
     pub(crate) fn set(&mut self, record: u32, field: u16, text: &Text) -> Result<(), String> {
         let Some(kind) = self.cell(record).map(|cell| cell.record_type()) else { return Ok(()) };
         let Some(row) = row(kind.rows, field) else { return Ok(()) };
@@ -47,7 +47,7 @@ impl Stage<'_> {
             return Err(format!("{} cannot be \"{text}\": {error}", row.name));
         }
         if field == kind.value {
-            // Who sets a value defines it, as Base has it since 7.0.
+            // Setting the value clears UDF, as in Base since 7.0.
             self.cell(record).and_then(|cell| with(cell, |body| body.common().undefined = 0));
         }
         self.note_scan_choice(row, &scalar);
@@ -60,7 +60,7 @@ impl Stage<'_> {
     }
 }
 
-/// Compiles the text of a field that takes an expression; an empty one is what most of them take for none.
+/// Checks the expression of a field that contains one. Most of these fields may be empty.
 fn compiled(kind: &RecordType, row: &FieldInfo, text: &str) -> Result<(), CalcError> {
     let is_expression = row.has(SPECIAL) && (["CALC", "OCAL"].contains(&row.name) || row.name.starts_with("CLC"));
     let may_be_empty = row.name != "CALC" || ["acalcout", "scalcout", "swait"].contains(&kind.name);
@@ -75,12 +75,12 @@ fn compiled(kind: &RecordType, row: &FieldInfo, text: &str) -> Result<(), CalcEr
     compiled.map(|_| ())
 }
 
-/// The element that a text stands for in a field.
+/// Converts a text to the type of a field.
 fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text, scan_menu: &ScanMenu) -> Result<Scalar, String> {
     let words = text.to_str();
     let words = words.trim();
     let out_of_range =
-        |least: i128, most: i128| format!("{} cannot be \"{text}\": it does not fit, {least} to {most} does", row.name);
+        |least: i128, most: i128| format!("{} cannot be \"{text}\": it must be between {least} and {most}", row.name);
     macro_rules! whole {
         ($variant:ident, $rust:ty) => {
             whole(words)
@@ -91,7 +91,7 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text, scan_menu: &ScanMenu)
                 .map(Scalar::$variant)
         };
     }
-    // As many bits as a field has are taken with a sign or without one, as in Base, which wraps whatever it is given.
+    // A number may use all bits of the field, signed or unsigned, since Base wraps numbers.
     macro_rules! bits {
         ($variant:ident, $rust:ty, $other:ty) => {
             whole(words)
@@ -112,7 +112,7 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text, scan_menu: &ScanMenu)
                 return Err("the name of a record cannot be set as a field".into());
             }
             if text.len() > bytes_max {
-                return Err(format!("{} takes {bytes_max} bytes, this has {}", row.name, text.len()));
+                return Err(format!("{} can hold {bytes_max} bytes, the value has {}", row.name, text.len()));
             }
             Ok(Scalar::Text(text.clone()))
         }
@@ -135,7 +135,7 @@ fn scalar(kind: &RecordType, row: &FieldInfo, text: &Text, scan_menu: &ScanMenu)
             )
         }
         Dbf::Device if kind.devices.is_empty() && words.is_empty() => Ok(Scalar::Enum(0)),
-        Dbf::Device if kind.devices.is_empty() => Err(format!("{} has no device support, so no DTYP", kind.name)),
+        Dbf::Device if kind.devices.is_empty() => Err(format!("{} has no device support and so no DTYP", kind.name)),
         Dbf::Device => choice(row.name, kind.devices, &text.to_str(), INERT_HINT),
         Dbf::InLink | Dbf::OutLink | Dbf::FwdLink | Dbf::Array => Err(format!("{} cannot be set in a file", row.name)),
     }
@@ -147,7 +147,7 @@ fn no_number(row: &FieldInfo, text: &Text) -> String {
     format!("{} cannot be \"{text}\": expected a number{guess}", row.name)
 }
 
-/// The choice that a text is; `hint`: what to do when it is none and like none.
+/// Finds a choice by text or number. `hint` is added to the error if no choice is similar.
 fn choice(field: &str, choices: &[&str], text: &str, hint: &str) -> Result<Scalar, String> {
     if let Some(index) = choices.iter().position(|choice| *choice == text) {
         return Ok(Scalar::Enum(index as u16));
@@ -164,7 +164,7 @@ fn choice(field: &str, choices: &[&str], text: &str, hint: &str) -> Result<Scala
     Err(format!("{field} has no choice \"{text}\"{all}"))
 }
 
-/// Decimal, `0x` hexadecimal or `0` octal, as C reads a number. Empty is 0.
+/// Parses an integer like C: decimal, `0x` hexadecimal or `0` octal. An empty text is 0.
 fn whole(words: &str) -> Option<i128> {
     if words.is_empty() {
         return Some(0);

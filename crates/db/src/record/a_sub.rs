@@ -1,4 +1,4 @@
-//! aSub: a routine of the program, called by name with up to 21 arrays in and 21 arrays out.
+//! aSub: calls a routine of the program by name, with up to 21 input arrays and 21 output arrays.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::step::{Broken, Outcome, Step};
 const DOUBLE: u16 = 10;
 
 record_fields! {
-    /// A routine of arrays.
+    /// A record that calls a routine with arrays.
     ASub
     fields {
         "VAL" value: Long, ASL0;
@@ -71,10 +71,10 @@ record_fields! {
     }
     private {
         common: Common;
-        /// VALA to VALU as they were posted last.
+        /// VALA to VALU as last posted.
         old_values: Vec<Array>;
         routines: Arc<Routines>;
-        /// The routine that SNAM has led to.
+        /// The routine that SNAM names.
         routine: Option<ArrayRoutine>;
     }
 }
@@ -86,12 +86,12 @@ const A: u16 = ASub::at("A");
 const VALA: u16 = ASub::at("VALA");
 const NEVA: u16 = ASub::at("NEVA");
 
-/// LFLG: the name of the routine is read through SUBL.
+/// LFLG: read the name of the routine through SUBL.
 const READ: u16 = 1;
 /// The choices of EFLG.
 const ON_CHANGE: u16 = 1;
 const ALWAYS: u16 = 2;
-/// What VAL is when SNAM names no routine.
+/// The value of VAL when no routine has the name in SNAM.
 ///
 /// Source: EPICS Base 7.0, S_db_BadSub.
 const NO_ROUTINE: i32 = 511 << 16 | 35;
@@ -127,7 +127,7 @@ impl Record for ASub {
         }
         if !self.init_routine_name.is_empty() {
             let Some(routine) = self.find(&self.init_routine_name) else { return };
-            // Base does not look at the result either.
+            // Base ignores the result, too.
             let _ = self.call(&routine);
         }
         if self.name_source != READ && !self.routine_name.is_empty() {
@@ -184,7 +184,8 @@ impl Record for ASub {
             if code == 0 {
                 for (index, name) in OUTPUTS.iter().enumerate() {
                     let value = Value::Array(step.lock().values[index].clone());
-                    // A link that cannot be written raises its alarm, and the others are written, as in Base.
+                    // A link that cannot be written raises its own alarm; the other links are still written, as in
+                    // Base.
                     let _ = step.drive(name, |sub| &sub.outputs[index], value);
                 }
             }
@@ -195,20 +196,20 @@ impl Record for ASub {
     }
 }
 
-/// An input or an output array, counted from A.
+/// An input or output array, by its index from A or VALA.
 #[derive(Clone, Copy)]
 enum Side {
     In(usize),
     Out(usize),
 }
 
-/// The array that a field is.
+/// The array that a field number stands for.
 fn array_of(field: u16) -> Option<Side> {
     let index = |first: u16| field.checked_sub(first).map(usize::from).filter(|index| *index < N_ARRAYS);
     index(A).map(Side::In).or_else(|| index(VALA).map(Side::Out))
 }
 
-/// Reads the name of the routine and the inputs. Whether the routine can be called.
+/// Reads the name of the routine and the inputs. Returns whether the routine can be called.
 fn fetch(step: &mut Step<'_, '_, ASub>) -> bool {
     if step.lock().name_source == READ {
         match step.fetch::<Text>("SUBL", |sub| &sub.name_link) {
@@ -248,7 +249,7 @@ impl ASub {
         self.routines.find_array(&name.to_str())
     }
 
-    /// Calls the routine that SNAM names; what VAL is to be.
+    /// Calls the routine that SNAM names, and returns the new VAL.
     fn run(&mut self) -> i32 {
         if self.routine_name.is_empty() {
             return 0;
@@ -304,7 +305,7 @@ impl ASub {
     }
 }
 
-/// Whether two arrays are the same bit by bit.
+/// Whether two arrays are bitwise equal.
 fn is_same(left: &Array, right: &Array) -> bool {
     match (left, right) {
         (Array::F64(left), Array::F64(right)) => {

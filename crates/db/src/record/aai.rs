@@ -1,4 +1,4 @@
-//! aai: an array read. Unlike aai it would leave its memory to a device support.
+//! aai: an input array. It differs from waveform in EPICS Base only in that device support may own its memory.
 
 use fodo_data::{Array, Kind, Limits, Meta};
 
@@ -13,7 +13,7 @@ use crate::record::{Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
-    /// An array read.
+    /// An input array.
     Aai
     fields {
         "VAL" value: Array = Array::empty(Kind::F64), ASL0 PP SPECIAL;

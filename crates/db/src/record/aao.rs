@@ -1,4 +1,5 @@
-//! aao: an array read. Unlike aao it would leave its memory to a device support.
+//! aao: an output array. It differs from waveform in EPICS Base in its direction, and in that device support may own
+//! its memory.
 
 use fodo_data::{Array, Kind, Limits, Meta, Value};
 
@@ -14,7 +15,7 @@ use crate::record::{Record, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
-    /// An array driven.
+    /// An output array.
     Aao
     fields {
         "VAL" value: Array = Array::empty(Kind::F64), ASL0 PP SPECIAL;

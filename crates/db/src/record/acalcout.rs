@@ -1,4 +1,4 @@
-//! acalcout, of synApps calc: a calcout whose inputs and results are numbers and arrays.
+//! acalcout, of synApps calc: a calcout whose inputs and results are both numbers and arrays.
 //!
 //! Source: synApps calc, the documentation of the aCalcout record, aCalcoutRecord and devaCalcoutSoft.
 
@@ -22,7 +22,7 @@ use crate::scan::event_name;
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
-    /// An expression of numbers and arrays with an output.
+    /// An expression of numbers and arrays, with an output.
     ACalcOut
     fields {
         "VERS" version: Double = 1.4, NOMOD;
@@ -101,7 +101,7 @@ record_fields! {
         common: Common;
         program: Option<Program>;
         output_program: Option<Program>;
-        /// AVAL and OAV as they were posted last.
+        /// AVAL and OAV as last posted.
         old_array_value: Posted;
         old_output_array: Posted;
     }
@@ -111,7 +111,7 @@ record_type!(ACalcOut, "acalcout", ["Soft Channel"]);
 leveled!(ACalcOut, f64);
 inputs!(ACalcOut, "PA");
 
-/// The elements of an array as they were posted.
+/// The elements of an array as last posted.
 type Posted = Arc<Vec<f64>>;
 
 const N_ARRAYS: usize = 12;
@@ -135,12 +135,12 @@ const IAAV: u16 = ACalcOut::at("IAAV");
 const OUT: u16 = ACalcOut::at("OUT");
 const OUTV: u16 = ACalcOut::at("OUTV");
 
-/// DOPT: OCAL is what is written.
+/// DOPT: write the result of OCAL.
 const USE_OCAL: u16 = 1;
-/// SIZE: clients see arrays of NUSE elements.
+/// SIZE: report arrays of NUSE elements to clients.
 const SIZE_NUSE: u16 = 1;
 
-/// The names of the links, for messages.
+/// The names of the array links, for messages.
 const ARRAY_INPUTS: [&str; N_ARRAYS] =
     ["INAA", "INBB", "INCC", "INDD", "INEE", "INFF", "INGG", "INHH", "INII", "INJJ", "INKK", "INLL"];
 
@@ -200,7 +200,7 @@ impl Record for ACalcOut {
                 self.fit_arrays();
                 if is_too_much {
                     posts.post(self, NUSE, EventMask::VALUE);
-                    return Err("NUSE cannot be greater than NELM");
+                    return Err("NUSE must not be greater than NELM");
                 }
             }
             AVAL | OAV => self.fit_arrays(),
@@ -211,7 +211,7 @@ impl Record for ACalcOut {
     }
 
     fn link_joined(&mut self, field: u16, posts: &mut Posts) {
-        // A link is never refused.
+        // Only NUSE is ever rejected, never a link.
         let _ = self.after_put(field, posts);
     }
 
@@ -249,7 +249,7 @@ impl Record for ACalcOut {
     }
 }
 
-/// Fetches all inputs up to the first that cannot be read.
+/// Fetches all inputs, and stops at the first that cannot be read.
 fn fetch(step: &mut Step<'_, '_, ACalcOut>) -> Result<(), Broken> {
     for index in 0..N_ARRAYS {
         inputs::fetch(step, index)?;
@@ -270,8 +270,8 @@ fn fetch(step: &mut Step<'_, '_, ACalcOut>) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Drives OUT and posts OEVT's event, unless the alarm and IVOA forbid it. Whether WAIT has to wait for what was
-/// written, as it can through a channel.
+/// Drives OUT and posts the event OEVT, unless the alarm and IVOA forbid it. Returns whether the record has to wait for
+/// the write to complete, which WAIT can request of a channel.
 fn execute(step: &mut Step<'_, '_, ACalcOut>) -> bool {
     {
         let acalcout = step.lock();
@@ -283,7 +283,7 @@ fn execute(step: &mut Step<'_, '_, ACalcOut>) -> bool {
             }
         }
     }
-    // Where there is room for one element only it is the number that is written.
+    // A target of one element receives the number, not the array.
     let n_there = step.target_facts(|acalcout| &acalcout.output).map_or(1, |(_, count_max)| count_max as usize);
     let value = {
         let acalcout = step.lock();
@@ -295,7 +295,7 @@ fn execute(step: &mut Step<'_, '_, ACalcOut>) -> bool {
     let waits = step.lock().waits != 0;
     let is_waiting = waits && step.drive_notifying(|acalcout| &acalcout.output, value.clone(), 0);
     if !is_waiting {
-        // A broken link has raised its alarm; the event is posted all the same.
+        // A broken link has already raised its alarm; the event is posted nevertheless.
         let _ = step.drive("OUT", |acalcout| &acalcout.output, value);
     }
     let event = event_name(&step.lock().output_event.to_string().into());
@@ -305,8 +305,8 @@ fn execute(step: &mut Step<'_, '_, ACalcOut>) -> bool {
     is_waiting
 }
 
-/// An expression, and what CLCV and OCLV say of it: 0, or -1 when it cannot be compiled. An empty one is valid, and has
-/// no result.
+/// Compiles an expression, and returns it with the value for CLCV or OCLV: 0, or -1 when it cannot be compiled. An
+/// empty expression is valid and has no result.
 fn compiled(expression: &Text) -> (Option<Program>, i32) {
     match Program::compile_array(&expression.to_str()) {
         Ok(program) => (Some(program), 0),
@@ -314,7 +314,7 @@ fn compiled(expression: &Text) -> (Option<Program>, i32) {
     }
 }
 
-/// Exactly so many elements.
+/// The array, truncated or filled with zeros to `n` elements.
 fn sized(array: &Array, n: usize) -> Array {
     match array {
         Array::F64(elements) if elements.len() == n => array.clone(),
@@ -331,19 +331,20 @@ fn numbers(array: &Array) -> &[f64] {
 }
 
 impl ACalcOut {
-    /// How many elements of each array are used.
+    /// The number of used elements of each array.
     fn n_elements(&self) -> usize {
         (if self.n_used == 0 { self.capacity } else { self.n_used }) as usize
     }
 
-    /// All arrays have as many elements as are used.
+    /// Resizes all arrays to the number of used elements.
     fn fit_arrays(&mut self) {
         let n = self.n_elements();
         let arrays = self.arrays.iter_mut().chain([&mut self.array_value, &mut self.output_array]);
         arrays.for_each(|array| *array = sized(array, n));
     }
 
-    /// A constant becomes the value of its input; a name leads somewhere else.
+    /// Called after a put to an input link: a constant becomes the value of its input, and the state of the link
+    /// changes.
     fn link_was_put(&mut self, field: u16, posts: &mut Posts) {
         let index = |first: u16| field.checked_sub(first).map(usize::from).filter(|index| *index < N_ARRAYS);
         if let Some(index) = index(INPA) {
@@ -358,7 +359,7 @@ impl ACalcOut {
         }
     }
 
-    /// Both expressions; posts the arrays that they assign.
+    /// Evaluates both expressions, and posts the arrays that they assign.
     fn calculate(&mut self, posts: &mut Posts) {
         let program = self.program.take();
         let before = (self.value, self.array_value.clone());
@@ -386,7 +387,8 @@ impl ACalcOut {
         }
     }
 
-    /// What an expression makes of its last results, which stay when it cannot be calculated; and whether all is well so far.
+    /// Evaluates an expression. Returns the results, which remain `before` when it cannot be evaluated, and whether
+    /// this and all previous evaluations succeeded.
     fn results(&mut self, program: Option<&Program>, before: (f64, Array), is_well: bool) -> ((f64, Array), bool) {
         let n = self.n_elements();
         let mut arrays: Vec<Vec<f64>> = self.arrays.iter().map(|array| numbers(array).to_vec()).collect();
@@ -410,7 +412,7 @@ impl ACalcOut {
         }
     }
 
-    /// What OOPT says of this round.
+    /// Whether OOPT requests an output for this processing.
     fn is_output_wanted(&mut self) -> bool {
         let (now, before) = (self.value, std::mem::replace(&mut self.previous_value, self.value));
         match self.output_option {
@@ -448,7 +450,7 @@ impl ACalcOut {
         }
     }
 
-    /// Posts AVAL or OAV, if an element has left the deadbands.
+    /// Posts AVAL or OAV if an element has changed by more than a deadband.
     fn post_array(&mut self, field: u16, mask: EventMask, posts: &mut Posts) {
         let (array, old) = match field {
             AVAL => (&self.array_value, &mut self.old_array_value),

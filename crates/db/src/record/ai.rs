@@ -1,4 +1,4 @@
-//! ai: an analog input, converted, smoothed and watched.
+//! ai: an analog input: converts, smooths and checks alarm limits.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ impl Record for Ai {
             self.value = value;
             self.common.undefined = 0;
         }
-        // MLST, ALST and LALM stay 0, as in Base: a value set at init is posted when it is first processed.
+        // MLST, ALST and LALM stay 0, as in Base: a value set by init is posted when the record is first processed.
     }
 
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
@@ -115,7 +115,7 @@ impl Record for Ai {
             simulation::swap_scan(self);
             return Ok(());
         }
-        // No soft device adjusts EOFF and ESLO to EGUL and EGUF.
+        // Soft device support does not calculate EOFF and ESLO from EGUL and EGUF.
         self.is_initial = 1;
         Ok(())
     }
@@ -192,7 +192,7 @@ fn read(step: &mut Step<'_, '_, Ai>) -> Read {
 }
 
 impl Ai {
-    /// Takes a value in engineering units, smoothed with the one before.
+    /// Takes a value in engineering units, smoothed with the previous one.
     fn take(&mut self, value: f64) {
         let is_smoothed = self.smoothing != 0.0 && self.has_read && self.value.is_finite();
         self.value = if is_smoothed { value * (1.0 - self.smoothing) + self.value * self.smoothing } else { value };
@@ -210,7 +210,7 @@ impl Ai {
         Read::Value
     }
 
-    /// Raw counts to engineering units.
+    /// Converts raw counts to engineering units.
     ///
     /// Source: EPICS record reference, ai, "Units Conversion".
     fn convert(&mut self, found: Option<&Arc<BreakTable>>) {

@@ -1,4 +1,4 @@
-//! ao: an analog output, limited, ramped, converted and driven.
+//! ao: an analog output: limits, ramps, converts and drives.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ record_fields! {
     }
     private {
         common: Common;
-        /// The table that LINR names now.
+        /// The break table that LINR currently selects.
         found: Option<Arc<BreakTable>>;
         table: Chosen;
     }
@@ -140,7 +140,7 @@ impl Record for Ao {
             simulation::swap_scan(self);
             return Ok(());
         }
-        // No soft device adjusts EOFF and ESLO to EGUL and EGUF.
+        // Soft device support does not calculate EOFF and ESLO from EGUL and EGUF.
         self.is_initial = 1;
         Ok(())
     }
@@ -180,14 +180,14 @@ impl Record for Ao {
     }
 }
 
-/// The value to drive: DOL's in closed loop, else VAL. `None`: DOL cannot be read.
+/// The value to drive: that of DOL in closed loop mode, else VAL. `None` if DOL cannot be read.
 fn desired(step: &mut Step<'_, '_, Ao>) -> Option<f64> {
     {
         let ao = step.lock();
         if ao.output_mode == 0 || ao.desired_output.is_constant() {
             return Some(ao.value);
         }
-        // What clients put meanwhile does not count.
+        // In closed loop mode, values put by clients are ignored.
         ao.value = ao.previous_value;
     }
     let fetched = step.fetch::<f64>("DOL", |ao| &ao.desired_output);
@@ -227,7 +227,7 @@ impl Output for Ao {
 }
 
 impl Ao {
-    /// Limits, ramps and converts to raw counts.
+    /// Limits the value, ramps it and converts it to raw counts.
     ///
     /// Source: EPICS record reference, ao, "Units Conversion".
     fn convert(&mut self, value: f64) {
@@ -272,7 +272,7 @@ impl Ao {
             value /= self.adjust_slope;
         }
         value -= f64::from(self.raw_offset);
-        // Rounded half away from zero; what does not fit saturates, and a NaN is the least as in Base.
+        // Rounds half away from zero and saturates; NaN becomes the minimum, as in Base.
         self.raw_value = if value.is_nan() { i32::MIN } else { value.round() as i32 };
     }
 

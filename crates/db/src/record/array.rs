@@ -1,4 +1,4 @@
-//! What records with an array share: its kind, constants, limits, when it is posted.
+//! What array records share: element kinds, constants, limits, and when to post.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::post::Posts;
 use crate::put::fitting;
 use crate::record::{CHANGED, Record};
 
-/// Every kind, in the order of FTVL's choices.
+/// The element kinds, in the order of the choices of FTVL.
 pub const KINDS: [Kind; 12] = [
     Kind::Text,
     Kind::I8,
@@ -27,17 +27,17 @@ pub const KINDS: [Kind; 12] = [
     Kind::Enum,
 ];
 
-/// The kind of elements that FTVL says.
+/// The element kind that FTVL selects.
 pub(crate) fn kind_of(element_type: u16) -> Kind {
     KINDS.get(usize::from(element_type)).copied().unwrap_or(Kind::U8)
 }
 
-/// NELM within its bounds.
+/// NELM, clamped to its limits.
 pub(crate) fn capacity_of(n_elements: u32) -> u32 {
     n_elements.clamp(1, ELEMENTS_MAX)
 }
 
-/// A constant link's elements.
+/// The elements of a constant link.
 pub(crate) fn constants(link: &Link, kind: Kind, capacity: u32) -> Option<Array> {
     let scalars = match link.constant()? {
         Constant::Many(scalars) => scalars.clone(),
@@ -46,7 +46,7 @@ pub(crate) fn constants(link: &Link, kind: Kind, capacity: u32) -> Option<Array>
     Some(collect(&scalars, kind)?.truncated(capacity as usize))
 }
 
-/// Elements of one kind from those of a link.
+/// Converts the elements of a link to one kind.
 fn collect(scalars: &[Scalar], kind: Kind) -> Option<Array> {
     scalars.first()?;
     if kind == Kind::Text {
@@ -56,7 +56,7 @@ fn collect(scalars: &[Scalar], kind: Kind) -> Option<Array> {
     Array::F64(Arc::new(numbers.ok()?)).to_kind(kind, None).ok()
 }
 
-/// What an array's record starts with: the constants, else the one element of an array of one, else nothing.
+/// The initial value of an array record: the constants; else one zero element if the capacity is 1; else no elements.
 pub(crate) fn initial(constants: Option<Array>, kind: Kind, capacity: u32) -> Array {
     match constants {
         Some(array) => array,
@@ -65,7 +65,7 @@ pub(crate) fn initial(constants: Option<Array>, kind: Kind, capacity: u32) -> Ar
     }
 }
 
-/// An array of zeros, or of empty texts.
+/// An array of zeros or of empty texts.
 pub(crate) fn zeros(kind: Kind, n: u32) -> Array {
     let n = n as usize;
     match kind {
@@ -75,7 +75,7 @@ pub(crate) fn zeros(kind: Kind, n: u32) -> Array {
     }
 }
 
-/// What limits and units are made of.
+/// The fields that determine limits and units.
 pub(crate) struct ArrayMeta<'a> {
     pub(crate) kind: Kind,
     pub(crate) units: &'a Text,
@@ -83,8 +83,7 @@ pub(crate) struct ArrayMeta<'a> {
     pub(crate) display: Limits,
 }
 
-/// Units, precision and limits of a field of a record with an array. `span`: the range of those fields that have one
-/// of their own.
+/// Sets units, precision and limits of a field of an array record. `span`: the range of a field that has its own range.
 pub(crate) fn meta(row: &FieldInfo, array: &ArrayMeta, span: Option<Limits>, meta: &mut Meta) {
     let is_number = !matches!(array.kind, Kind::Text | Kind::Enum);
     crate::meta::ranges(row, meta);
@@ -101,7 +100,7 @@ pub(crate) fn meta(row: &FieldInfo, array: &ArrayMeta, span: Option<Limits>, met
     }
 }
 
-/// A record whose array is posted as MPST and APST say.
+/// A record whose array is posted according to MPST and APST.
 pub(crate) trait ArrayRecord: Record {
     const NORD: u16;
     const HASH: u16;
@@ -109,7 +108,7 @@ pub(crate) trait ArrayRecord: Record {
     fn posting(&mut self) -> Posting<'_>;
 }
 
-/// The fields that decide about posts.
+/// The fields that decide what is posted.
 pub(crate) struct Posting<'a> {
     pub(crate) kind: Kind,
     pub(crate) capacity: u32,
@@ -143,7 +142,7 @@ macro_rules! array_record {
 
 pub(crate) use array_record;
 
-/// Takes what was read or put, as far as it fits.
+/// Stores a value that was read or put, truncated to the capacity.
 pub(crate) fn take<R: ArrayRecord>(record: &mut R, value: Value, posts: &mut Posts) {
     let place = record.posting();
     if let Ok(array) = fitting(value, place.kind, place.capacity) {
@@ -152,7 +151,7 @@ pub(crate) fn take<R: ArrayRecord>(record: &mut R, value: Value, posts: &mut Pos
     }
 }
 
-/// NORD follows the array.
+/// Updates NORD to the length of the array.
 pub(crate) fn count<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
     let place = record.posting();
     let length = place.value.len() as u32;
@@ -162,7 +161,7 @@ pub(crate) fn count<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
     }
 }
 
-/// Posts the array, always or when it changed.
+/// Posts the array, always or on change.
 pub(crate) fn monitor<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
     const ON_CHANGE: u16 = 1;
     let mut mask = posts.alarms(record);
@@ -186,10 +185,10 @@ pub(crate) fn monitor<R: ArrayRecord>(record: &mut R, posts: &mut Posts) {
     }
 }
 
-/// What Base keeps a text in.
+/// The size of a text element in Base.
 pub(crate) const TEXT_BYTES: usize = 40;
 
-/// What HASH says of an array as it lies in memory.
+/// The HASH of an array: a hash of its memory.
 ///
 /// Source: EPICS Base 7.0, epicsMemHash.
 fn hash(array: &Array) -> u32 {

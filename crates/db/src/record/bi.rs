@@ -136,7 +136,7 @@ fn read(step: &mut Step<'_, '_, Bi>) -> Read {
     };
     let bi = step.lock();
     bi.value = value.unwrap_or(bi.value);
-    // Also where there is nothing to read, as in Base.
+    // Also cleared when the link has no value to read, as in Base.
     bi.common.undefined = 0;
     Read::Value
 }

@@ -1,4 +1,4 @@
-//! bo: a binary output, momentary when HIGH is set.
+//! bo: a binary output, momentary if HIGH is set.
 
 use fodo_data::{Limits, Meta, Status, Value};
 
@@ -167,7 +167,7 @@ impl Output for Bo {
                 step.set_state(&name, is_on);
                 Driven::Done(true)
             }
-            // There are no errors of time providers to forget.
+            // This implementation has no errors of time providers to reset.
             Device::GeneralTime => Driven::Done(true),
             _ => output::write_link(step),
         }
@@ -192,7 +192,7 @@ impl Bo {
     }
 
     fn check(&mut self) {
-        // Base compares with TRUE: a client may have put 2.
+        // Base compares UDF with TRUE, but a client may have put 2.
         if self.common.undefined == 1 {
             self.common.raise(Status::UDF, self.common.undefined_severity);
         }

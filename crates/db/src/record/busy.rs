@@ -1,4 +1,4 @@
-//! busy, of synApps: a bo whose put is complete only when somebody has set it back to 0.
+//! busy, of synApps: a bo whose put completes only when its value is set back to 0.
 
 use fodo_data::{Meta, Status, Value};
 
@@ -14,7 +14,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
-    /// A binary output that is done when it is 0.
+    /// A binary output that is done when its value is 0.
     Busy
     fields {
         "VAL" value: Enum, ASL0 PP;
@@ -97,7 +97,7 @@ impl Record for Busy {
     }
 }
 
-/// In closed loop the value becomes DOL's. Whether that went well.
+/// Reads DOL into the value in closed loop mode. Returns whether that succeeded.
 fn fetch(step: &mut Step<'_, '_, Busy>) -> bool {
     let is_closed_loop = {
         let busy = step.lock();
@@ -117,7 +117,7 @@ fn fetch(step: &mut Step<'_, '_, Busy>) -> bool {
     }
 }
 
-/// Writes to OUT, or to SIOL in simulation. Whether that went well.
+/// Writes to OUT, or to SIOL in simulation mode. Returns whether that succeeded.
 fn write(step: &mut Step<'_, '_, Busy>) -> bool {
     match step.fetch("SIML", |busy| &busy.simulation_mode_link) {
         Ok(Some(mode)) => step.lock().simulation_mode = mode,
@@ -166,7 +166,7 @@ impl Busy {
         }
     }
 
-    /// What IVOA says of this round; IVOV becomes the value where it wants that.
+    /// Whether IVOA allows the output; sets the value to IVOV if IVOA requests that.
     fn may_drive(&mut self) -> bool {
         if self.common.new_severity < 3 {
             return true;

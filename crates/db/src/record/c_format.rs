@@ -1,6 +1,6 @@
-//! One directive of C's printf: what `%-8.3f` makes of a value.
+//! One conversion of C's printf, such as `%-8.3f`.
 
-/// What stands between `%` and the letter.
+/// The flags, width and precision between `%` and the conversion letter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Directive {
     pub(crate) is_left: bool,
@@ -62,7 +62,7 @@ impl Directive {
         }
     }
 
-    /// Digits filled up to the precision; a zero with precision 0 is nothing.
+    /// Pads digits with zeros up to the precision; zero with precision 0 gives no digits.
     fn at_least(&self, digits: String, is_zero: bool) -> String {
         match self.precision {
             Some(0) if is_zero => String::new(),
@@ -75,7 +75,7 @@ impl Directive {
         if self.is_alternate && !text.contains('.') { text + "." } else { text }
     }
 
-    /// C writes at least two digits of the exponent, and its sign.
+    /// C writes the sign of the exponent, and at least two digits.
     fn exponent(&self, size: f64, precision: usize) -> String {
         let text = format!("{size:.precision$e}");
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -83,7 +83,7 @@ impl Directive {
         format!("{}e{sign}{digits:0>2}", self.with_point(mantissa.into()))
     }
 
-    /// `%g`: whichever of both is shorter, without zeros at the end.
+    /// `%g`: `%f` or `%e`, depending on the exponent, without trailing zeros.
     fn shortest(&self, size: f64, precision: usize) -> String {
         let exponential = format!("{size:.*e}", precision - 1);
         let power = exponential.split_once('e').and_then(|(_, power)| power.parse::<i32>().ok()).unwrap_or(0);

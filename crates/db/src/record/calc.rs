@@ -14,7 +14,7 @@ use crate::record::{Record, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
-    /// An expression of its inputs.
+    /// An expression of the inputs.
     Calc
     fields {
         "VAL" value: Double, ASL0;

@@ -1,4 +1,5 @@
-//! calcout: an expression of up to 21 inputs, driven when its result says so, at once or after a delay.
+//! calcout: evaluates an expression of up to 21 inputs, and writes the result if OOPT requests it, at once or after a
+//! delay.
 
 use std::cmp::Ordering;
 
@@ -148,7 +149,7 @@ impl Record for CalcOut {
     }
 
     fn link_joined(&mut self, field: u16, posts: &mut Posts) {
-        // A link is never refused.
+        // A put to a link is never rejected.
         let _ = self.after_put(field, posts);
     }
 
@@ -186,8 +187,8 @@ impl Record for CalcOut {
     }
 }
 
-/// Drives OUT and posts OEVT's event, unless the alarm and IVOA forbid it. Whether the device support has to wait for
-/// what was written, as it can through a channel.
+/// Drives OUT and posts the event OEVT, unless the alarm and IVOA forbid it. Returns whether the device support has to
+/// wait for the write to complete, which a channel reports.
 fn execute(step: &mut Step<'_, '_, CalcOut>) -> bool {
     let (value, event, is_async) = {
         let calcout = step.lock();
@@ -203,7 +204,7 @@ fn execute(step: &mut Step<'_, '_, CalcOut>) -> bool {
     };
     let is_waiting = is_async && step.drive_notifying(|calcout| &calcout.output, value, 0);
     if !is_waiting {
-        // A broken link has raised its alarm; the event is posted all the same.
+        // A broken link has already raised its alarm; the event is posted nevertheless.
         let _ = step.drive("OUT", |calcout| &calcout.output, value);
     }
     if let Some(event) = event {
@@ -212,7 +213,7 @@ fn execute(step: &mut Step<'_, '_, CalcOut>) -> bool {
     is_waiting
 }
 
-/// What CLCV and OCLV say: 0, or -1 for an expression that cannot be compiled.
+/// The value for CLCV or OCLV: 0, or -1 for an expression that cannot be compiled.
 fn state_of_program(program: Option<&Program>) -> i32 {
     if program.is_some() { 0 } else { -1 }
 }
@@ -228,7 +229,8 @@ impl CalcOut {
         self.output_expression_state = state_of_program(self.output_program.as_ref());
     }
 
-    /// A constant becomes the value of its input; a name leads somewhere else.
+    /// Called after a put to an input link: a constant becomes the value of its input, and the state of the link
+    /// changes.
     fn link_was_put(&mut self, index: u16, posts: &mut Posts) {
         let Some(link) = self.inputs.get(usize::from(index)) else { return };
         let is_constant = link.is_constant();
@@ -253,7 +255,7 @@ impl CalcOut {
         }
     }
 
-    /// What is driven: the result of CALC, or that of OCAL.
+    /// Sets OVAL to the result of CALC or of OCAL, as DOPT selects.
     fn evaluate_output(&mut self) {
         if self.output_source == 0 {
             self.output_value = self.value;
@@ -274,12 +276,12 @@ impl CalcOut {
         }
     }
 
-    /// What OOPT says of this round.
+    /// Whether OOPT requests an output for this processing.
     fn is_output_wanted(&mut self) -> bool {
         let (now, before) = (self.value, std::mem::replace(&mut self.previous_value, self.value));
         match self.output_option {
             0 => true,
-            // Not a number is always a change.
+            // NaN always counts as a change.
             1 => (before - now).abs().partial_cmp(&self.monitor_deadband).is_none_or(Ordering::is_gt),
             2 => now == 0.0,
             3 => now != 0.0,

@@ -1,4 +1,4 @@
-//! compress: samples gathered into an array, as they are or many made into one.
+//! compress: collects samples in an array, either as they are or N compressed to one.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
-    /// Samples gathered into an array.
+    /// Samples collected in an array.
     Compress
     fields {
         "VAL" value: Array = Array::empty(Kind::F64), ASL0 PP SPECIAL;
@@ -42,7 +42,7 @@ record_fields! {
     }
     private {
         common: Common;
-        /// NSAM samples; OFF is where the next one goes (FIFO) or where the last one is (LIFO).
+        /// NSAM samples; OFF is the index of the next sample (FIFO) or of the last one (LIFO).
         ring: Vec<f64>;
         /// The sums of the algorithm Average.
         sums: Vec<f64>;
@@ -56,16 +56,16 @@ const NUSE: u16 = Compress::at("NUSE");
 const YES: u16 = 1;
 const LIFO: u16 = 1;
 
-/// What ALG says.
+/// The algorithm that ALG selects.
 #[derive(Clone, Copy, PartialEq)]
 enum Algorithm {
     Low,
     High,
     Mean,
     Median,
-    /// Element by element over N arrays.
+    /// The mean of each element over N arrays.
     Average,
-    /// Samples as they are.
+    /// Samples unchanged.
     Circular,
 }
 
@@ -96,7 +96,7 @@ impl Record for Compress {
 
     fn after_put(&mut self, field: u16, posts: &mut Posts) -> Result<(), &'static str> {
         if field == VAL {
-            // What is put counts as new samples.
+            // Values put to VAL count as new samples.
             let samples = numbers(&Value::Array(self.value.clone()));
             self.add(&samples);
             return Ok(());
@@ -136,7 +136,7 @@ impl Record for Compress {
     }
 }
 
-/// The elements of what was read as numbers.
+/// The elements of a fetched value, as numbers.
 fn numbers(value: &Value) -> Vec<f64> {
     match value {
         Value::Array(Array::F64(numbers)) => numbers.to_vec(),
@@ -157,7 +157,7 @@ impl Compress {
         }
     }
 
-    /// Nothing is gathered yet.
+    /// Discards everything collected so far.
     fn restart(&mut self) {
         self.n_used = 0;
         self.offset = 0;
@@ -168,7 +168,7 @@ impl Compress {
         self.value = Array::empty(Kind::F64);
     }
 
-    /// Takes what was read; whether VAL has more now.
+    /// Takes the samples that were read. Returns whether VAL has new elements.
     ///
     /// Source: EPICS record reference, compress, "Algorithms and Related Parameters"; compared with softIoc 7.0.10.
     fn take(&mut self, samples: &[f64]) -> bool {
@@ -184,7 +184,7 @@ impl Compress {
         }
     }
 
-    /// One sample of the N that make one.
+    /// Adds one sample to the N that are compressed to one.
     fn compress_one(&mut self, algorithm: Algorithm, sample: f64) -> bool {
         let n_before = self.n_compressed;
         let so_far = self.compressed;
@@ -205,7 +205,7 @@ impl Compress {
         is_full || self.takes_parts == YES
     }
 
-    /// Each N of the samples make one.
+    /// Compresses each N of the samples to one.
     fn compress_many(&mut self, algorithm: Algorithm, samples: &[f64]) -> bool {
         self.n_to_one = self.n_to_one.max(1);
         let n_to_one = self.n_to_one as usize;
@@ -219,7 +219,7 @@ impl Compress {
         !ones.is_empty()
     }
 
-    /// Each element of VAL is the mean of that element in N arrays.
+    /// Averages each element over N arrays.
     fn average(&mut self, samples: &[f64]) -> bool {
         self.sums.resize(self.capacity as usize, 0.0);
         for (sum, sample) in self.sums.iter_mut().zip(samples) {
@@ -237,7 +237,7 @@ impl Compress {
         true
     }
 
-    /// Samples go into the ring.
+    /// Adds samples to the ring.
     fn add(&mut self, samples: &[f64]) {
         let size = self.ring.len();
         let mut offset = self.offset as usize % size.max(1);
@@ -271,7 +271,7 @@ impl Compress {
     }
 }
 
-/// What a part becomes.
+/// Compresses a group of samples to one.
 fn one_of(algorithm: Algorithm, part: &[f64]) -> f64 {
     match algorithm {
         Algorithm::Low => part.iter().copied().fold(f64::INFINITY, f64::min),

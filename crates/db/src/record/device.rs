@@ -1,4 +1,4 @@
-//! Device supports: what DTYP says, and the ways to a value that several record types share.
+//! Device support: what DTYP selects, and how the record types that share it read and write values.
 
 use fodo_data::{Kind, Status, Text, TimeStamp, Value};
 
@@ -8,36 +8,36 @@ use crate::record::Record;
 use crate::step::{Broken, Element, Step};
 use crate::strftime::strftime;
 
-/// From this number on DTYP is the name of a device support that is not here: the record is inert.
+/// DTYP values from this number on are names of device supports that Fodo does not implement: the record is inert.
 pub(crate) const INERT: u16 = 1 << 15;
 
-/// The device supports of Base.
+/// The device supports of EPICS Base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
-    /// The value goes through a link as it is.
+    /// Transfers the value through a link, unconverted.
     Soft,
-    /// The raw value does, and is converted.
+    /// Transfers the raw value through a link; the record converts it.
     Raw,
-    /// As Soft, and the record is done when all that the link started is.
+    /// Like Soft, but the record completes only when everything that the link started has completed.
     Async,
-    /// The record's time, as seconds or as text.
+    /// The record's time stamp, as seconds or as text.
     Timestamp,
-    /// The clock.
+    /// The current time.
     GeneralTime,
-    /// A flag by name, known to all records.
+    /// A named flag that all records share.
     State,
     /// An environment variable.
     Environment,
-    /// A line to the standard output.
+    /// A line on standard output, standard error or in the log.
     Stdio,
 }
 
 impl Device {
-    /// What DTYP of a record says. A record type without devices is Soft.
+    /// The device support that DTYP selects. A record type without device supports is Soft.
     pub(crate) fn of(record: &mut dyn Record) -> Device {
         let number = record.common().device;
         if number == 0 {
-            // The first choice of every type is Soft Channel; a test looks.
+            // The first choice of every type is Soft Channel; a test verifies this.
             return Device::Soft;
         }
         match record.record_type().devices.get(usize::from(number)) {
@@ -52,18 +52,18 @@ impl Device {
         }
     }
 
-    /// Whether DTYP is none of these, and the record simulated.
+    /// Whether DTYP is a device support that Fodo does not implement, so that the record is inert.
     pub(crate) fn is_inert(record: &mut dyn Record) -> bool {
         record.common().device >= INERT
     }
 
-    /// Whether INP or OUT may be what a link says, or why not.
+    /// Checks whether this device support accepts what INP or OUT contains; returns why not.
     pub(crate) fn check(self, record_type: &str, link: &Link) -> Result<(), &'static str> {
         let address = link.address().to_str().to_ascii_uppercase();
         let is_address = matches!(link.text().as_bytes(), [b'@' | b'#', ..]);
         match (self, record_type) {
             (Device::Soft | Device::Raw | Device::Async, _) if is_address => {
-                Err("this DTYP takes no address, but a link or a constant")
+                Err("this DTYP requires a link or a constant, not an address")
             }
             (Device::Soft | Device::Raw | Device::Async, _) => Ok(()),
             (Device::Timestamp, _) if is_address || link.text().is_empty() => Ok(()),
@@ -87,33 +87,33 @@ impl Device {
     }
 }
 
-/// What came of reading an input.
+/// The result of reading an input.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Fetched<T> {
-    /// INP is empty or constant: nothing changes.
+    /// INP is empty or constant: the value does not change.
     Nothing,
     Value(T),
-    /// The alarm is raised.
+    /// Reading failed; the alarm is raised.
     Failed,
-    /// For what INP processes: the record will be completed.
+    /// The record that INP processes has not completed; this record is called again then.
     Waiting,
 }
 
-/// What a record with a raw value has read.
+/// The result of reading the input of a record with a raw value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// RVAL is to be converted to VAL.
+    /// RVAL was read and has to be converted to VAL.
     Raw,
-    /// VAL is there.
+    /// VAL was read.
     Value,
-    /// The alarm is raised.
+    /// Reading failed; the alarm is raised.
     Failed,
-    /// For what INP processes: the record will be completed.
+    /// The record that INP processes has not completed; this record is called again then.
     Waiting,
 }
 
 impl Read {
-    /// RVAL or VAL, as SIMM says.
+    /// The result for a simulated value: RVAL if SIMM is RAW, else VAL.
     pub(crate) fn simulated(is_raw: bool) -> Read {
         if is_raw { Read::Raw } else { Read::Value }
     }
@@ -124,7 +124,7 @@ pub(crate) trait Input: Record {
     fn input(&self) -> &Link;
 }
 
-/// Reads INP for Soft Channel and Async Soft Channel, and takes over its time where TSE says so.
+/// Reads INP for Soft Channel and Async Soft Channel, and takes the time stamp of the source if TSE requests that.
 pub(crate) fn fetch<R: Input, T: Element>(step: &mut Step<'_, '_, R>) -> Fetched<T> {
     let device = Device::of(step.lock());
     let is_async = device == Device::Async;
@@ -146,7 +146,7 @@ pub(crate) fn fetch<R: Input, T: Element>(step: &mut Step<'_, '_, R>) -> Fetched
         }
         Err(Broken) => {
             if is_async {
-                // Soft Channel blames the link, Async Soft Channel the reading, as in Base.
+                // As in Base, Soft Channel raises LINK, and Async Soft Channel READ.
                 step.lock().common().raise(Status::READ, 3);
             }
             Fetched::Failed
@@ -154,7 +154,7 @@ pub(crate) fn fetch<R: Input, T: Element>(step: &mut Step<'_, '_, R>) -> Fetched
     }
 }
 
-/// What a device says that is not at the end of a link.
+/// The value from a device support that does not read through a link.
 fn told<R: Input>(step: &mut Step<'_, '_, R>, device: Device, kind: Kind) -> Option<Value> {
     let address = step.lock().input().address();
     match device {
@@ -167,7 +167,7 @@ fn told<R: Input>(step: &mut Step<'_, '_, R>, device: Device, kind: Kind) -> Opt
             })
         }
         Device::GeneralTime => Some(match kind {
-            // The only provider there is, as in an IOC of EPICS Base without time hardware.
+            // The only time provider, as in an IOC of EPICS Base without time hardware.
             Kind::Text if address.to_str().eq_ignore_ascii_case("TOPTCP") => "OS Clock".into(),
             Kind::Text => {
                 // No provider has been asked for the time yet.
@@ -175,7 +175,7 @@ fn told<R: Input>(step: &mut Step<'_, '_, R>, device: Device, kind: Kind) -> Opt
                 "No working providers".into()
             }
             Kind::F64 => seconds(step.now()).into(),
-            // Nor have they errors to count.
+            // The providers have no errors to count.
             _ => 0_i32.into(),
         }),
         Device::State => Some(u16::from(step.state(&address)).into()),
@@ -184,7 +184,7 @@ fn told<R: Input>(step: &mut Step<'_, '_, R>, device: Device, kind: Kind) -> Opt
     }
 }
 
-/// Raises the alarm of an environment variable that is not there, once VAL is empty for it.
+/// Raises the alarm of an environment variable that is not set, after VAL has become empty.
 pub(crate) fn check_environment<R: Input>(step: &mut Step<'_, '_, R>) {
     let device = Device::of(step.lock());
     let address = step.lock().input().address();
@@ -197,12 +197,12 @@ pub(crate) fn check_environment<R: Input>(step: &mut Step<'_, '_, R>) {
     }
 }
 
-/// Seconds past the EPICS epoch.
+/// Seconds since the EPICS epoch.
 fn seconds(time: TimeStamp) -> f64 {
     f64::from(time.epics_seconds()) + f64::from(time.nanos) * 1e-9
 }
 
-/// Where stdio writes to.
+/// The stream that stdio writes to.
 pub(crate) fn stream(link: &Link) -> Option<Stream> {
     match link.address().as_bytes() {
         b"stdout" => Some(Stream::Out),

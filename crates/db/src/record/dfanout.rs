@@ -1,4 +1,4 @@
-//! dfanout: one value written to up to sixteen fields.
+//! dfanout: writes one value to up to sixteen fields.
 
 use fodo_data::{EventMask, Meta, Status};
 
@@ -14,7 +14,7 @@ use crate::record::{Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
-    /// A value for many fields.
+    /// A value written to up to sixteen fields.
     DFanout
     fields {
         "VAL" value: Double, ASL0 PP;
@@ -117,7 +117,7 @@ impl Record for DFanout {
     }
 }
 
-/// Writes the value to the fields that SELM and SELN mean.
+/// Writes the value to the fields that SELM and SELN select.
 fn drive(step: &mut Step<'_, '_, DFanout>) {
     let (links, value) = {
         let dfanout = step.lock();
@@ -128,13 +128,13 @@ fn drive(step: &mut Step<'_, '_, DFanout>) {
         (links.unwrap_or(0), dfanout.value)
     };
     for index in indices(links) {
-        // A broken link has raised its alarm; the others are written all the same.
+        // A broken link has already raised its alarm; the other links are still written.
         let _ = step.drive(OUTPUTS[index], |dfanout| &dfanout.outputs[index], value);
     }
 }
 
 impl DFanout {
-    /// One bit for each link that is meant; here the first is number 1, and 0 means none.
+    /// One bit for each selected link. With Specified, the first link is number 1, and 0 selects none.
     fn links(&self) -> Option<u16> {
         match self.select_mode {
             ALL => Some(u16::MAX),
@@ -148,7 +148,7 @@ impl DFanout {
         }
     }
 
-    /// What IVOA says of this round; IVOV becomes the value where it wants that.
+    /// Whether IVOA allows the output; sets the value to IVOV if IVOA requests that.
     fn may_drive(&mut self) -> bool {
         if self.common.new_severity < 3 {
             return true;

@@ -1,4 +1,4 @@
-//! event: posts an event by name; records whose SCAN is Event and whose EVNT is that name process.
+//! event: posts an event by name, which processes the records whose SCAN is Event and whose EVNT is that name.
 
 use fodo_data::{EventMask, Text};
 
@@ -13,7 +13,7 @@ use crate::scan::event_name;
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
-    /// An event to be posted.
+    /// A record that posts an event.
     Event
     fields {
         "VAL" value: String(40), ASL0 SPECIAL;
@@ -66,7 +66,7 @@ impl Record for Event {
         let mut is_read = true;
         match source(step) {
             Source::Device => match step.fetch::<Text>("INP", |event| &event.input) {
-                // It stays undefined when there is nothing to read, as in Base.
+                // UDF stays set if the link has no value to read, as in Base.
                 Ok(None) => {}
                 Ok(Some(value)) => step.lock().take(value),
                 Err(Broken) => is_read = false,

@@ -1,4 +1,4 @@
-//! fanout: processes up to sixteen records, all or as SELN says.
+//! fanout: processes up to sixteen records, all of them or those that SELN selects.
 
 use crate::common::Common;
 use crate::field::record_fields;
@@ -10,7 +10,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
-    /// Forward links, as many as sixteen.
+    /// Up to sixteen forward links.
     Fanout
     fields {
         "VAL" value: Long, ASL0 PP;

@@ -1,8 +1,8 @@
-//! Record types whose fields are known and whose behaviour is not here: one file of `tables` for each.
+//! Record types whose fields Fodo has, but not their behaviour: one file of `tables` for each.
 //!
-//! A line `NAMES : TYPE ATTRIBUTES` describes fields; `D{01..70}PV` are seventy names, and `=5` is the initial value. A line
-//! `menu NAME A|B` names choices, for `MENU(NAME)`. `ARRAY(FLOAT,MPTS)` is an array of as many elements as the field MPTS
-//! says; in place of the kind, too, there may be a field that says it.
+//! A line `NAMES : TYPE ATTRIBUTES` describes fields. `D{01..70}PV` stands for seventy names, and `=5` is the initial
+//! value. A line `menu NAME A|B` defines the choices of `MENU(NAME)`. `ARRAY(FLOAT,MPTS)` is an array whose element
+//! count is in the field MPTS; a field name may also replace the kind.
 
 use fodo_data::{Kind, Scalar};
 
@@ -23,7 +23,7 @@ const TABLES: &[(&str, &str)] = &[
     ("table", include_str!("tables/table.txt")),
 ];
 
-/// The menus of EPICS Base that the tables name.
+/// The menus of EPICS Base that the tables use.
 const MENUS: &[(&str, &[&str])] = &[
     ("menuAlarmSevr", menu::ALARM_SEVR),
     ("menuFtype", menu::FTYPE),
@@ -36,7 +36,7 @@ const MENUS: &[(&str, &[&str])] = &[
 pub(super) struct Table {
     pub(super) rows: Vec<FieldInfo>,
     pub(super) places: Vec<Place>,
-    /// The indices of arrays, and what decides their kind and size.
+    /// The indices of the arrays, and what determines their kind and size.
     pub(super) arrays: Vec<(usize, ArrayOf)>,
 }
 
@@ -47,28 +47,28 @@ pub(super) struct ArrayOf {
     pub(super) capacity: CapacityOf,
 }
 
-/// What decides the kind of an array's elements.
+/// What determines the kind of an array's elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KindOf {
     Fixed(Kind),
-    /// The row of a field with a choice of `menuFtype`.
+    /// The row of a field that contains a choice of `menuFtype`.
     Row(usize),
 }
 
-/// What decides the size of an array.
+/// What determines the size of an array.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CapacityOf {
     Fixed(u32),
-    /// The row of a field with a number.
+    /// The row of a field that contains a number.
     Row(usize),
 }
 
-/// Whether the fields of a record type are known and its behaviour is not here.
+/// Whether a table has the fields of this record type.
 pub(crate) fn has_table(record_type: &str) -> bool {
     TABLES.iter().any(|(name, _)| *name == record_type)
 }
 
-/// The fields of a record type. They stay until the process ends, like all record types.
+/// Reads the fields of a record type. Like all record types, they live until the process ends.
 pub(super) fn table(record_type: &str) -> Option<Table> {
     let text = TABLES.iter().find(|(name, _)| *name == record_type).map(|(_, text)| *text)?;
     let mut menus: Vec<(&str, &'static [&'static str])> = MENUS.to_vec();
@@ -115,7 +115,7 @@ impl Table {
         }
     }
 
-    /// `FLOAT,MPTS`. The fields that it names must come before.
+    /// Parses `FLOAT,MPTS`. The fields named in it must precede the array.
     fn array_of(&self, argument: &'static str) -> Option<ArrayOf> {
         let (kind, capacity) = argument.split_once(',')?;
         let row = |name: &str| self.rows.iter().position(|row| row.name == name);
@@ -126,7 +126,7 @@ impl Table {
     }
 }
 
-/// `STRING(40)` as `STRING` and `40`.
+/// Splits `STRING(40)` into `STRING` and `40`.
 fn split(description: &str) -> (&str, &str) {
     let parts = description.strip_suffix(')').and_then(|inside| inside.split_once('('));
     parts.unwrap_or((description, ""))
@@ -150,7 +150,7 @@ fn dbf_of(name: &str) -> Dbf {
     }
 }
 
-/// `D{01..03}PV` as `D01PV`, `D02PV` and `D03PV`.
+/// Expands `D{01..03}PV` to `D01PV`, `D02PV` and `D03PV`.
 fn expanded(names: &'static str) -> Vec<&'static str> {
     let parts = names.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
     let Some((before, (range, after))) = parts else { return vec![names] };

@@ -1,4 +1,4 @@
-//! histogram: counts how often a signal lies in each of NELM equal parts of a range.
+//! histogram: counts how often a signal is in each of NELM equal parts of a range.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
-    /// Counts of a signal.
+    /// Counts of a signal's values.
     Histogram
     fields {
         "VAL" value: Array = Array::empty(Kind::U32), ASL0;
@@ -46,7 +46,7 @@ record_fields! {
     }
     private {
         common: Common;
-        /// VAL keeps NELM elements, however few a client puts.
+        /// Always NELM elements, even if a client puts fewer to VAL.
         counts: Vec<u32>;
     }
 }
@@ -60,7 +60,7 @@ const SGNL: u16 = Histogram::at("SGNL");
 const SDEL: u16 = Histogram::at("SDEL");
 const SIMM: u16 = Histogram::at("SIMM");
 
-/// The choices of CMD; Read clears as well, as in Base.
+/// The choices of CMD; Read also clears, as in Base.
 const CLEAR: u16 = 1;
 const START: u16 = 2;
 const STOP: u16 = 3;
@@ -138,7 +138,7 @@ impl Record for Histogram {
         let mut is_read = true;
         match source(step) {
             Source::Device => {
-                // A link that cannot be read raises its alarm, and the last signal counts once more, as in Base.
+                // A link that cannot be read raises its alarm, and the last signal is counted again, as in Base.
                 if let Ok(Some(signal)) = step.fetch("SVL", |histogram| &histogram.input) {
                     step.lock().signal = signal;
                 }
@@ -167,12 +167,12 @@ impl Histogram {
         self.width = (self.high - self.low) / f64::from(self.n_bins);
     }
 
-    /// The counts become VAL.
+    /// Copies the counts to VAL.
     fn show(&mut self) {
         self.value = Array::U32(Arc::new(self.counts.clone()));
     }
 
-    /// What a client puts replaces the first counts; the others stay.
+    /// Replaces the first counts with the values that a client put; the others do not change.
     fn take_counts(&mut self) {
         if let Array::U32(put) = &self.value {
             self.counts.iter_mut().zip(put.iter()).for_each(|(count, put)| *count = *put);
@@ -196,7 +196,7 @@ impl Histogram {
         self.common.undefined = 0;
     }
 
-    /// The signal counts in its part of the range; a value on a border belongs to the lower part.
+    /// Counts the signal in its part of the range; a value on a border belongs to the lower part.
     ///
     /// Source: EPICS Base 7.0, add_count of histogramRecord; compared with softIoc 7.0.10.
     fn count(&mut self) {
@@ -204,7 +204,7 @@ impl Histogram {
             return;
         }
         if self.low >= self.high && self.common.new_severity < 3 {
-            // Base sets the alarm at once, and posts nothing.
+            // Base sets the alarm at once and posts nothing.
             self.common.status = Status::SOFT.0;
             self.common.severity = 3;
             return;
@@ -216,7 +216,7 @@ impl Histogram {
         let is_within = |bin: &u16| offset <= f64::from(*bin) * self.width;
         let bin = usize::from((1..self.n_bins).find(is_within).unwrap_or(self.n_bins)) - 1;
         let Some(count) = self.counts.get_mut(bin) else { return };
-        // The number after the greatest is 1, as in Base.
+        // After the maximum the count continues with 1, as in Base.
         *count = count.checked_add(1).unwrap_or(1);
         if let Array::U32(shown) = &mut self.value
             && let Some(place) = Arc::make_mut(shown).get_mut(bin)

@@ -1,5 +1,6 @@
-//! What stands for a record of a type that is not here. If there is a table of its type, it has the fields of that; else the
-//! fields of every record, VAL, and those that its file sets, as texts. It keeps what is put to them, and does nothing.
+//! Stand-in for a record of a type that Fodo does not implement. With a table of its type, it has the fields of that
+//! table; otherwise the common fields, VAL, and those that its file sets, as texts. It stores what is put, and does
+//! nothing else.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
@@ -27,7 +28,7 @@ macro_rules! places {
         }
 
         impl Place {
-            /// A field with nothing in it.
+            /// An empty field.
             pub(super) fn new(dbf: Dbf) -> Place {
                 match dbf {
                     $(Dbf::$dbf => Place::$dbf(Default::default()),)*
@@ -50,29 +51,29 @@ places! {
     Double f64; Enum u16; Menu u16; Device u16; InLink Link; OutLink Link; FwdLink Link;
 }
 
-/// A record of a type that is not here.
+/// A record of a type that Fodo does not implement.
 #[derive(Clone, Debug)]
 struct Inert {
     common: Common,
     shape: &'static Shape,
     /// The fields, in the order of the rows.
     fields: Vec<Place>,
-    /// VAL as it was last posted.
+    /// VAL as last posted.
     posted: Option<Value>,
 }
 
-/// The type of inert records.
+/// The type of an inert record.
 #[derive(Debug)]
 struct Shape {
     record_type: RecordType,
     /// The fields of a new record.
     fields: Vec<Place>,
     arrays: Vec<(usize, ArrayOf)>,
-    /// Whether its fields are those of a table, so that a file adds none.
+    /// Whether its fields come from a table, so that a file cannot add any.
     has_table: bool,
 }
 
-/// A new record of a type of this name.
+/// Creates a record of the type with this name.
 pub(crate) fn cell(record_type: &str) -> Box<dyn Cell> {
     let shape = plain(record_type);
     let fields = shape.fields.clone();
@@ -139,7 +140,7 @@ impl Record for Inert {
 }
 
 impl Inert {
-    /// What a field holds; `None`: the record does not have it.
+    /// The value of a field; `None` if the record does not have it.
     fn field(&self, name: &str) -> Option<Value> {
         let index = self.shape.record_type.rows.iter().position(|row| row.name == name)?;
         self.fields.get(index).map(|place| place.clone().slot().value())
@@ -169,7 +170,7 @@ impl Inert {
         (kind, capacity.clamp(1, ELEMENTS_MAX))
     }
 
-    /// Arrays are empty and of their own kind before anything is put to them.
+    /// Makes the arrays empty and of their own kind, before any value is put to them.
     fn fit_arrays(&mut self) {
         for (index, array) in &self.shape.arrays {
             let (kind, _) = self.array_facts(*array);
@@ -249,7 +250,7 @@ impl Cell for InertCell {
     }
 }
 
-/// What fields are called.
+/// Whether a text is a valid field name.
 fn is_name(field: &str) -> bool {
     const BYTES_MAX: usize = 8;
     let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
@@ -265,13 +266,13 @@ impl Shape {
     }
 }
 
-/// The types of inert records. Like the others they are there until the process ends; there are as many as files have
-/// sets of fields, which are few beside their records.
+/// The types of inert records. Like all record types, they live until the process ends. There is one for each set of
+/// fields that occurs in the files, far fewer than records.
 #[derive(Default)]
 struct Shapes {
-    /// With the fields of a table, or with VAL alone, by name.
+    /// With the fields of a table or with VAL only, by type name.
     plain: HashMap<String, &'static Shape>,
-    /// With one field more than another shape, which is found by its address.
+    /// With one field more than another shape, by the address of that shape and the name of the field.
     grown: HashMap<(usize, String), &'static Shape>,
 }
 
@@ -291,7 +292,7 @@ fn plain(name: &str) -> &'static Shape {
     })
 }
 
-/// A type with one more field, or with a text for its VAL.
+/// A type with one more field, or with a text as VAL.
 fn grown(of: &'static Shape, field: &str) -> &'static Shape {
     let mut shapes = lock(&SHAPES);
     let key = (std::ptr::from_ref(of).addr(), field.to_owned());

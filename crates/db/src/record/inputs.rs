@@ -1,4 +1,4 @@
-//! What records with inputs INPA, INPB... share: fetching them into A, B..., and telling which changed.
+//! What records with inputs INPA, INPB... share: fetching them into A, B..., and posting those that changed.
 
 use fodo_data::{EventMask, Meta};
 
@@ -15,9 +15,10 @@ pub(crate) const NAMES: [&str; 21] = [
     "INPO", "INPP", "INPQ", "INPR", "INPS", "INPT", "INPU",
 ];
 
-/// A record with inputs; [`inputs!`] writes it, with the name of LA where it has another.
+/// A record with inputs; [`inputs!`] implements it, and takes the name of LA if the record calls that field
+/// differently.
 pub(crate) trait Inputs: Record {
-    /// The numbers of A and LA; those of the others follow.
+    /// The field numbers of A and LA; those of the other inputs follow.
     const FIRST: u16;
     const FIRST_LAST: u16;
 
@@ -56,14 +57,14 @@ macro_rules! inputs {
 
 pub(crate) use inputs;
 
-/// Constant links become the inputs' initial values.
+/// Sets the inputs with constant links to their initial values.
 pub(crate) fn init<R: Inputs>(record: &mut R) {
     for index in 0..record.links().len() {
         init_one(record, index);
     }
 }
 
-/// As [`init`], of one input. Whether its link is a constant with a value.
+/// Like [`init`], for one input. Returns whether its link is a constant with a value.
 pub(crate) fn init_one<R: Inputs>(record: &mut R, index: usize) -> bool {
     let value = record.links().get(index).and_then(constant);
     match (value, record.args().get_mut(index)) {
@@ -75,11 +76,11 @@ pub(crate) fn init_one<R: Inputs>(record: &mut R, index: usize) -> bool {
     }
 }
 
-/// Fetches every input. Whether all could be read.
+/// Fetches every input. Returns whether all could be read.
 pub(crate) fn fetch_all<R: Inputs>(step: &mut Step<'_, '_, R>) -> bool {
     let mut is_complete = true;
     let mut from = 0;
-    // One lock passes over all that are constant: most records use two inputs of their 21.
+    // A single lock skips all constant links: most records use two of their 21 inputs.
     while let Some(index) = next_led(step, from) {
         is_complete &= fetch(step, index).is_ok();
         from = index + 1;
@@ -87,7 +88,7 @@ pub(crate) fn fetch_all<R: Inputs>(step: &mut Step<'_, '_, R>) -> bool {
     is_complete
 }
 
-/// The first input from there on whose link leads somewhere.
+/// The first input, from index `from` on, whose link is not constant.
 fn next_led<R: Inputs>(step: &mut Step<'_, '_, R>, from: usize) -> Option<usize> {
     let record = step.lock();
     let mut links = record.links().iter().enumerate().skip(from);
@@ -106,11 +107,11 @@ pub(crate) fn fetch<R: Inputs>(step: &mut Step<'_, '_, R>, index: usize) -> Resu
     Ok(())
 }
 
-/// Tells of the inputs that changed since they were told last, or of all when `are_all_told`.
+/// Posts the inputs that changed since they were last posted, or all if `are_all_told`.
 pub(crate) fn post<R: Inputs>(record: &mut R, posts: &mut Posts, mask: EventMask, are_all_told: bool) {
     for index in 0..record.args().len() {
         let (now, before) = (record.args()[index], record.last_args()[index]);
-        // A NaN is never what it was, as in Base.
+        // A NaN always counts as changed, as in Base.
         if now != before || are_all_told {
             posts.post(record, R::FIRST + index as u16, mask | CHANGED);
             record.last_args()[index] = now;
@@ -118,7 +119,7 @@ pub(crate) fn post<R: Inputs>(record: &mut R, posts: &mut Posts, mask: EventMask
     }
 }
 
-/// Units, precision and limits of an input are those of what its link leads to. `None`: the field is no input.
+/// Takes units, precision and limits of an input from the target of its link. `None`: the field is not an input.
 pub(crate) fn meta<R: Inputs>(record: &mut R, field: u16, precision: i16, meta: &mut Meta) -> Option<Target> {
     let input = [R::FIRST, R::FIRST_LAST].into_iter().find_map(|first| {
         let index = field.checked_sub(first)?;
@@ -127,7 +128,7 @@ pub(crate) fn meta<R: Inputs>(record: &mut R, field: u16, precision: i16, meta: 
     meta_of_link(input, precision, meta)
 }
 
-/// Units, precision and limits of a value are those of what a link leads to; without one the precision is `precision`.
+/// Takes units, precision and limits of a value from a link's target; without a target the precision is `precision`.
 pub(crate) fn meta_of_link(link: &Link, precision: i16, meta: &mut Meta) -> Option<Target> {
     if let Some(there) = link.outside().and_then(Outside::meta) {
         *meta = Meta { control: meta.control, ..(*there).clone() };

@@ -1,4 +1,4 @@
-//! int64in: a whole number of 64 bits read.
+//! int64in: a 64-bit integer input.
 
 crate::record::longin::whole_input!(
     Int64In,

@@ -1,4 +1,4 @@
-//! int64out: a whole number of 64 bits driven.
+//! int64out: a 64-bit integer output.
 
 use crate::record::longout::Choice;
 

@@ -6,7 +6,7 @@ use crate::field::{Dbf, FieldInfo};
 use crate::meta::{precision, ranges};
 use crate::record::Record;
 
-/// What levels are made of: 64 bits of a whole number do not fit a double.
+/// The number type of a record's alarm limits: a double cannot hold all 64-bit integers.
 pub(crate) trait Number: Copy + PartialOrd {
     fn plus(self, other: Self) -> Self;
 
@@ -49,7 +49,7 @@ macro_rules! whole_number {
 
 whole_number!(i32, i64);
 
-/// The numbers that alarms and limits are made of.
+/// The fields that determine alarms and limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Levels<N> {
     pub(crate) value: N,
@@ -63,7 +63,7 @@ pub(crate) struct Levels<N> {
     pub(crate) units: Text,
 }
 
-/// A record with alarm levels; [`leveled!`] writes it.
+/// A record with alarm limits; [`leveled!`] implements it.
 pub(crate) trait Leveled: Record {
     type Number: Number;
 
@@ -101,7 +101,7 @@ macro_rules! leveled {
 
 pub(crate) use leveled;
 
-/// Where a value stands between its levels; the numbers are what AFTC filters.
+/// The position of a value between its alarm limits; AFTC filters these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Range {
     Lolo = 1,
@@ -111,7 +111,7 @@ enum Range {
     Hihi = 5,
 }
 
-/// AFTC and AFVL, and the seconds since the record was processed before.
+/// AFTC and AFVL, and the seconds since the record was last processed.
 pub(crate) struct Filter<'a> {
     pub(crate) time_s: f64,
     pub(crate) state: &'a mut f64,
@@ -153,7 +153,7 @@ impl<N: Number> Levels<N> {
     }
 }
 
-/// Raises the alarm that the value's range asks for.
+/// Raises the alarm of the value's range.
 ///
 /// Source: EPICS Base 7.0, checkAlarms of aiRecord.
 pub(crate) fn check<R: Leveled>(record: &mut R, filter: Option<Filter>) {
@@ -183,12 +183,12 @@ fn range_of(number: u8) -> Option<Range> {
     [Range::Lolo, Range::Low, Range::Normal, Range::High, Range::Hihi].into_iter().find(|range| *range as u8 == number)
 }
 
-/// The range after a first-order low pass with hysteresis; `None` when AFTC is off.
+/// The range after a first-order low-pass filter with hysteresis; `None` when AFTC is off.
 ///
-/// The sign of the state says which way it rounds. Source: EPICS Base 7.0, checkAlarms.
+/// The sign of the state is the direction of rounding. Source: EPICS Base 7.0, checkAlarms.
 pub(crate) fn filtered(range: u8, filter: Filter) -> Option<u8> {
     const THRESHOLD: f64 = 0.6321;
-    // A NaN is no filter time, as in Base.
+    // NaN disables the filter, as in Base.
     if filter.time_s.is_nan() || filter.time_s <= 0.0 {
         *filter.state = 0.0;
         return None;
@@ -199,7 +199,8 @@ pub(crate) fn filtered(range: u8, filter: Filter) -> Option<u8> {
         *filter.state = range;
         return None;
     }
-    // A clock that was set back has told of no time; Base counts it as negative, and may never come back from that.
+    // After the clock was set back, the elapsed time counts as zero. Base uses a negative time, from which the filter
+    // may never recover.
     let alpha = filter.time_s / (filter.elapsed_s.max(0.0) + filter.time_s);
     state = alpha * state + if state > 0.0 { 1.0 - alpha } else { alpha - 1.0 } * range;
     if state - state.floor() > THRESHOLD {
@@ -209,10 +210,10 @@ pub(crate) fn filtered(range: u8, filter: Filter) -> Option<u8> {
     Some(state.floor().abs() as u8)
 }
 
-/// Fields whose limits are the record's own display range.
+/// Fields whose limits are the display range of the record.
 const SPANNED: [&str; 9] = ["VAL", "HIHI", "HIGH", "LOW", "LOLO", "LALM", "ALST", "MLST", "SVAL"];
 
-/// Units, precision and limits of a field of a record with levels.
+/// Sets units, precision and limits of a field of a record with alarm limits.
 pub(crate) fn meta<R: Leveled>(record: &R, row: &FieldInfo, dbf: Dbf, digits: Option<i16>, meta: &mut Meta) {
     let levels = record.levels();
     ranges(row, meta);
@@ -227,7 +228,7 @@ pub(crate) fn meta<R: Leveled>(record: &R, row: &FieldInfo, dbf: Dbf, digits: Op
         meta.control = levels.display;
     }
     if row.name == "VAL" {
-        // int64in and int64out tell their levels whatever the severity, as in Base.
+        // int64in and int64out report their alarm limits whatever the severities are, as in Base.
         let is_told = |severity| severity != 0 || row.dbf == Dbf::Int64;
         let level = |(severity, level): (u16, R::Number)| if is_told(severity) { level.to_f64() } else { f64::NAN };
         meta.alarm = Limits { low: level(levels.lolo), high: level(levels.hihi) };
@@ -235,12 +236,12 @@ pub(crate) fn meta<R: Leveled>(record: &R, row: &FieldInfo, dbf: Dbf, digits: Op
     }
 }
 
-/// Whether the record's display range is the field's range.
+/// Whether the field's limits are the display range of the record.
 pub(crate) fn is_spanned(row: &FieldInfo) -> bool {
     SPANNED.contains(&row.name)
 }
 
-/// Whether a value left the deadband around the one posted last, which then becomes it.
+/// Whether a value left the deadband around `last`, the last posted value; if so, sets `last` to it.
 ///
 /// Source: EPICS Base 7.0, recGblCheckDeadband.
 pub(crate) fn moved(last: &mut f64, value: f64, deadband: f64) -> bool {
@@ -258,7 +259,7 @@ pub(crate) fn moved(last: &mut f64, value: f64, deadband: f64) -> bool {
     is_out
 }
 
-/// As [`moved`], for whole numbers: a negative deadband always posts.
+/// Like [`moved`], for integers: a negative deadband always posts.
 pub(crate) fn moved_whole<N: Copy + Into<i64>>(last: &mut N, value: N, deadband: N) -> bool {
     let is_out = match u64::try_from(deadband.into()) {
         Ok(deadband) => Into::<i64>::into(*last).abs_diff(value.into()) > deadband,

@@ -1,9 +1,9 @@
-//! What calcout, scalcout and transform tell of their links.
+//! The states of their links that calcout, scalcout and transform report.
 
 use crate::link::{Link, Special, Target, Trigger};
 use crate::outside::Outside;
 
-/// What INAV, OUTV and their like say of a link: a channel, even to a record that is here, is external.
+/// The state of a link for INAV, OUTV and so on. A channel counts as external, even to a record of the same IOC.
 pub(crate) fn state_of(link: &Link) -> u16 {
     const NOT_CONNECTED: u16 = 0;
     const CONNECTED: u16 = 1;

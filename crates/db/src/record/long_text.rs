@@ -1,4 +1,4 @@
-//! Long strings: VAL of lsi, lso and printf, with room for SIZV bytes.
+//! Long strings: VAL of lsi, lso and printf, up to SIZV bytes.
 
 use fodo_data::{Kind, Scalar, Text, Value};
 
@@ -6,12 +6,12 @@ use crate::link::{Constant, Link};
 use crate::record::Record;
 use crate::step::{Broken, Step};
 
-/// Bytes of a text on its way through a link, as EPICS has its strings.
+/// The maximum length in bytes of a text that passes through a link, that of an EPICS string.
 const LINK_TEXT_BYTES_MAX: usize = 39;
-/// What SIZV is at least, as in Base.
+/// The minimum of SIZV, as in Base.
 pub(crate) const SIZE_MIN: u16 = 16;
 
-/// The start of a text that fits `size` bytes with its NUL.
+/// The text, truncated so that it fits into `size` bytes with its NUL.
 pub(crate) fn fitting(text: &Text, size: usize) -> Text {
     match text.as_bytes().get(..size.saturating_sub(1)) {
         Some(start) if start.len() < text.len() => Text::from_bytes(start),
@@ -19,12 +19,12 @@ pub(crate) fn fitting(text: &Text, size: usize) -> Text {
     }
 }
 
-/// LEN: bytes with the NUL.
+/// LEN: the length in bytes, including the NUL.
 pub(crate) fn length(text: &Text) -> u32 {
     text.len() as u32 + 1
 }
 
-/// The text of a constant link. A plain number is none, as in Base.
+/// The text of a constant link. A plain number gives an empty text, as in Base.
 pub(crate) fn constant(link: &Link) -> Option<Text> {
     match link.constant()? {
         Constant::One(Scalar::Text(text)) => Some(text.clone()),
@@ -33,7 +33,8 @@ pub(crate) fn constant(link: &Link) -> Option<Text> {
     }
 }
 
-/// Reads a text: whole from characters, else what an EPICS string holds. `Ok(None)`: the link is constant or not there.
+/// Reads a text: all of it from an array of characters, else up to the length of an EPICS string. `Ok(None)`: the link
+/// is constant or has no target.
 pub(crate) fn fetch<R: Record>(
     step: &mut Step<'_, '_, R>,
     name: &'static str,
@@ -47,7 +48,7 @@ pub(crate) fn fetch<R: Record>(
     Ok(step.fetch_array(name, link, kind)?.as_ref().and_then(of))
 }
 
-/// What was read as characters or text. Whatever the last character is, it counts as the NUL, as in Base.
+/// Converts characters or a text to a text. The last character counts as the NUL, whatever it is, as in Base.
 fn of(value: &Value) -> Option<Text> {
     match (value.long_text(), value.first()) {
         (Some(text), _) => Some(fitting(&text, value.len())),
@@ -56,8 +57,8 @@ fn of(value: &Value) -> Option<Text> {
     }
 }
 
-/// A text as what a link leads to takes it: characters with their NUL, or what an EPICS string holds. `None`: the link
-/// leads nowhere, and Base says nothing of it.
+/// Converts a text to the kind of the link's target: characters with their NUL, or the length of an EPICS string.
+/// `None`: the link has no target, which Base ignores silently.
 pub(crate) fn suited(value: Value, to: Option<Kind>) -> Option<Value> {
     let text = match value.first() {
         Some(Scalar::Text(text)) => text,

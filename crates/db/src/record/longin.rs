@@ -1,7 +1,7 @@
-//! longin: a whole number read. int64in is the same with 64 bits.
+//! longin: an integer input. int64in is the same with 64 bits.
 
-/// A record that reads a whole number: its name, the type of its numbers in EPICS and in Rust, its devices, and
-/// whether its severities are properties.
+/// Defines a record that reads an integer. The arguments are its name, the EPICS type and the Rust type of its numbers,
+/// its device supports, and whether its severities are properties.
 macro_rules! whole_input {
     ($record:ident, $name:literal, $dbf:ident, $number:ty, [$($device:literal),*], severities { $($severity:ident)? }) => {
         use fodo_data::{EventMask, Meta};
@@ -18,7 +18,7 @@ macro_rules! whole_input {
         use crate::step::{Outcome, Step};
 
         record_fields! {
-            /// A whole number read.
+            /// An integer input.
             $record
             fields {
                 "VAL" value: $dbf, ASL0 PP;

@@ -1,7 +1,8 @@
-//! longout: a whole number driven. int64out is the same with 64 bits, and always drives.
+//! longout: an integer output. int64out is the same with 64 bits, and always writes OUT.
 
-/// A record that drives a whole number: its name, the type of its numbers in EPICS and in Rust, the fields it has
-/// besides, what is private to it, and whether its severities are properties. Its [`Choice`] is its own.
+/// Defines a record that writes an integer. The arguments are its name, the EPICS type and the Rust type of its
+/// numbers, additional fields, private members, and whether its severities are properties. Each record implements
+/// [`Choice`] itself.
 macro_rules! whole_output {
     ($record:ident, $name:literal, $dbf:ident, $number:ty, fields { $($extra:tt)* } private { $($private:tt)* } severities { $($severity:ident)? }) => {
         use fodo_data::{EventMask, Limits, Meta, Value};
@@ -18,7 +19,7 @@ macro_rules! whole_output {
         use crate::step::{Broken, Outcome, Step};
 
         record_fields! {
-            /// A whole number driven.
+            /// An integer output.
             $record
             fields {
                 "VAL" value: $dbf, ASL0 PP;
@@ -127,7 +128,7 @@ macro_rules! whole_output {
             }
         }
 
-        /// The value to drive: DOL's in closed loop, else VAL. `None`: DOL cannot be read.
+        /// The value to drive: that of DOL in closed loop mode, else VAL. `None` if DOL cannot be read.
         fn desired(step: &mut Step<'_, '_, $record>) -> Option<$number> {
             {
                 let record = step.lock();
@@ -194,15 +195,15 @@ macro_rules! whole_output {
 
 pub(super) use whole_output;
 
-/// Whether a round of processing writes OUT.
+/// Whether processing writes OUT.
 pub(super) trait Choice {
-    /// The record starts.
+    /// Called when the record is initialized.
     fn begin(&mut self) {}
 
-    /// OUT is another.
+    /// Called after a put to OUT.
     fn output_changed(&mut self) {}
 
-    /// Asked once in each round.
+    /// Called once each time the record is processed.
     fn is_wanted(&mut self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! lsi: a long string read.
+//! lsi: a long string input.
 
 use fodo_data::{EventMask, Text};
 
@@ -14,7 +14,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
-    /// A long string read.
+    /// A long string input.
     Lsi
     fields {
         "VAL" value: String(0), ASL0 PP SPECIAL;
@@ -75,7 +75,7 @@ impl Record for Lsi {
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome {
         let is_environment = Device::of(step.lock()) == Device::Environment;
         let plan = plan(step);
-        // What Soft Channel reads leaves UDF as it is, as in Base.
+        // Soft Channel does not clear UDF, as in Base.
         let is_defined = is_environment || plan != Plan::Device;
         let fetched = match plan {
             Plan::Device if is_environment => {

@@ -1,4 +1,4 @@
-//! lso: a long string driven.
+//! lso: a long string output.
 
 use fodo_data::{EventMask, Kind, Status, Text, Value};
 
@@ -14,7 +14,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
-    /// A long string driven.
+    /// A long string output.
     Lso
     fields {
         "VAL" value: String(0), ASL0 PP SPECIAL;
@@ -136,7 +136,7 @@ impl Output for Lso {
 }
 
 impl Lso {
-    /// What is written; a text that was never set has not even the NUL behind it.
+    /// The value to write; a text that was never set is written without a NUL.
     fn text(&self) -> Value {
         if self.length == 0 { Value::from(Vec::<u8>::new()) } else { self.value.clone().into() }
     }

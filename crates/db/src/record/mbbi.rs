@@ -1,4 +1,4 @@
-//! mbbi: one of sixteen states read.
+//! mbbi: an input of one of sixteen states.
 
 use fodo_data::{Meta, Status};
 
@@ -15,7 +15,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
-    /// One of sixteen states read.
+    /// An input of one of sixteen states.
     Mbbi
     fields {
         "VAL" value: Enum, ASL0 PP;
@@ -95,7 +95,7 @@ impl Record for Mbbi {
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         if field == VAL {
             meta.labels = labels(&self.state_names);
-            // As Base has it, for this value of the moment.
+            // As in Base, this depends on the current value.
             meta.unlabelled = Some(if self.value > 15 { "Illegal Value".into() } else { fodo_data::Text::EMPTY });
         }
         None
@@ -167,7 +167,7 @@ fn read(step: &mut Step<'_, '_, Mbbi>) -> Read {
     };
     let mbbi = step.lock();
     mbbi.value = value.unwrap_or(mbbi.value);
-    // Also where there is nothing to read, as in Base.
+    // Also cleared when the link has no value to read, as in Base.
     mbbi.common.undefined = 0;
     Read::Value
 }

@@ -1,4 +1,4 @@
-//! mbbiDirect: a word read, with its bits as fields.
+//! mbbiDirect: an input word, with its bits as fields.
 
 use fodo_data::Status;
 
@@ -14,7 +14,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
-    /// A word read, with its bits.
+    /// An input word, with its bits.
     MbbiDirect
     fields {
         "VAL" value: Long, ASL0 PP;
@@ -137,7 +137,7 @@ fn read(step: &mut Step<'_, '_, MbbiDirect>) -> Read {
     };
     let direct = step.lock();
     direct.value = value.map_or(direct.value, u32::cast_signed);
-    // Also where there is nothing to read, as in Base.
+    // Also cleared when the link has no value to read, as in Base.
     direct.common.undefined = 0;
     Read::Value
 }

@@ -1,4 +1,4 @@
-//! mbbo: one of sixteen states driven.
+//! mbbo: an output of one of sixteen states.
 
 use fodo_data::{Kind, Meta, Status, Value};
 
@@ -15,7 +15,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
-    /// One of sixteen states driven.
+    /// An output of one of sixteen states.
     Mbbo
     fields {
         "VAL" value: Enum, ASL0 PP SPECIAL;
@@ -99,13 +99,13 @@ impl Record for Mbbo {
     fn meta(&mut self, field: u16, meta: &mut Meta) -> Option<Target> {
         if field == VAL {
             meta.labels = labels(&self.state_names);
-            // As Base has it, for this value of the moment.
+            // As in Base, this depends on the current value.
             meta.unlabelled = Some(if self.value > 15 { "Illegal Value".into() } else { fodo_data::Text::EMPTY });
         }
         None
     }
 
-    /// Without states it is a plain number, as in Base.
+    /// Without defined states, VAL is a plain number, as in Base.
     fn value_facts(&self) -> Option<(Kind, u32)> {
         Some((if self.states_defined == 0 { Kind::U16 } else { Kind::Enum }, 1))
     }
@@ -130,7 +130,7 @@ impl Record for Mbbo {
             let simulated = time_source(step).map(|_| Target::Constant);
             step.stamp(simulated);
         };
-        // Where there is no value to drive there is no new time either, as in Base.
+        // Without a value to drive, the time stamp is not updated, as in Base.
         if !step.is_completion && desired(step) {
             {
                 let mbbo = step.lock();
@@ -153,7 +153,7 @@ impl Record for Mbbo {
     }
 }
 
-/// Takes DOL in closed loop; whether there is a value to convert.
+/// Reads DOL in closed loop mode. Returns whether there is a value to convert.
 fn desired(step: &mut Step<'_, '_, Mbbo>) -> bool {
     {
         let mbbo = step.lock();

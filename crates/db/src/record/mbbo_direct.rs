@@ -1,4 +1,4 @@
-//! mbboDirect: a word driven, with its bits as fields that can be put.
+//! mbboDirect: an output word, with its bits as writable fields.
 
 use fodo_data::{Status, Value};
 
@@ -15,7 +15,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
-    /// A word driven, with its bits.
+    /// An output word, with its bits.
     MbboDirect
     fields {
         "VAL" value: Long, ASL0 PP;
@@ -88,7 +88,7 @@ impl Record for MbboDirect {
                 *place = bit(self.value, index);
             }
         }
-        // RVAL and OBIT wait for the first round of processing, as in Base.
+        // RVAL and OBIT are set only when the record is first processed, as in Base.
         self.last_monitored = self.value;
         self.old_raw = self.raw_value;
         self.old_readback = self.readback;
@@ -104,7 +104,7 @@ impl Record for MbboDirect {
             if let Some(place) = self.bits.get_mut(index) {
                 *place = bit(self.value, index);
             }
-            return Err("in closed loop DOL says the bits");
+            return Err("bits are not writable while OMSL is closed_loop");
         }
         let set = 1_u32.checked_shl(index as u32).unwrap_or(0).cast_signed();
         if self.bits.get(index).is_some_and(|put| *put != 0) {
@@ -125,7 +125,7 @@ impl Record for MbboDirect {
             let simulated = time_source(step).map(|_| Target::Constant);
             step.stamp(simulated);
         };
-        // Where there is no value to drive there is no new time either, as in Base.
+        // Without a value to drive, the time stamp is not updated, as in Base.
         if !step.is_completion && desired(step) {
             let direct = step.lock();
             direct.common.undefined = 0;
@@ -145,7 +145,7 @@ impl Record for MbboDirect {
     }
 }
 
-/// Takes DOL in closed loop; whether there is a value to convert.
+/// Reads DOL in closed loop mode. Returns whether there is a value to convert.
 fn desired(step: &mut Step<'_, '_, MbboDirect>) -> bool {
     {
         let direct = step.lock();
@@ -189,7 +189,7 @@ impl Output for MbboDirect {
     }
 
     fn value_to_write(&mut self) -> Option<Value> {
-        // VAL has a sign, and is written without one, as in Base.
+        // VAL is signed, but written as unsigned, as in Base.
         let is_raw = Device::of(self) == Device::Raw;
         Some(if is_raw { self.raw_value & self.mask } else { self.value.cast_unsigned() }.into())
     }

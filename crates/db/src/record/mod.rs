@@ -1,4 +1,4 @@
-//! Record types: what each is made of and does. A new one is one file and one line in [`TYPES`].
+//! Record types: the fields and the behaviour of each. A new record type is one file and one line in [`TYPES`].
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,7 +67,7 @@ mod swait;
 mod transform;
 mod waveform;
 
-/// Every record type there is.
+/// All record types.
 pub(crate) static TYPES: &[&RecordType] = &[
     &ai::TYPE,
     &ao::TYPE,
@@ -111,20 +111,20 @@ pub(crate) static TYPES: &[&RecordType] = &[
     &state::TYPE,
 ];
 
-/// What is the same for all records of a type.
+/// What all records of a type share.
 pub(crate) struct RecordType {
     pub(crate) name: &'static str,
-    /// Its own rows; the common ones come before.
+    /// The fields of this type; the common fields precede them.
     pub(crate) rows: &'static [FieldInfo],
     /// The choices of DTYP.
     pub(crate) devices: &'static [&'static str],
-    /// The number of VAL.
+    /// The number of the field VAL.
     pub(crate) value: u16,
     pub(crate) create: fn() -> Box<dyn Cell>,
 }
 
 impl RecordType {
-    /// Whether a change of what its links lead to may process a record while its SCAN is I/O Intr.
+    /// Whether a change of a link's target may process records of this type whose SCAN is I/O Intr.
     pub(crate) fn is_interrupted_by_links(&self) -> bool {
         self.rows.iter().any(|row| row.has(PLAIN))
     }
@@ -136,53 +136,53 @@ impl fmt::Debug for RecordType {
     }
 }
 
-/// Access to the fields of a record; [`record_type!`] writes it.
+/// Access to the fields of a record; [`record_type!`] implements it.
 pub(crate) trait Fields {
-    /// What every record has.
+    /// The fields that every record has.
     fn common(&mut self) -> &mut Common;
 
-    /// The place of a field; `None` for a number that no row has.
+    /// The storage of a field; `None` if no field has this number.
     fn slot(&mut self, field: u16) -> Option<Slot<'_>>;
 
-    /// What is the same for all records of the type.
+    /// The type of the record.
     fn record_type(&self) -> &'static RecordType;
 }
 
-/// The verbs of a record type.
+/// The behaviour of a record type.
 pub(crate) trait Record: Fields + Send {
-    /// Takes note of the routines there are, before [`Record::init`].
+    /// Receives the routines of the program, before [`Record::init`].
     fn learn(&mut self, _routines: &Arc<Routines>) {}
 
-    /// Sets fields that follow from others, once links are known and before anything runs.
+    /// Sets fields that depend on others, after links are resolved and before any record is processed.
     fn init(&mut self) {}
 
-    /// Units, precision, limits and labels of one of its own fields, over `meta`'s defaults.
-    /// A target means: take them from the field that this link leads to.
+    /// Overrides the defaults in `meta` with units, precision, limits and labels of one of the record's own fields. If
+    /// it returns a target, they are taken from the field that this link points to.
     fn meta(&mut self, _field: u16, _meta: &mut Meta) -> Option<Target> {
         None
     }
 
-    /// The kind of VAL and how many elements it holds, where that is the record's own affair.
+    /// Kind and element count of VAL, if the record decides them.
     fn value_facts(&self) -> Option<(Kind, u32)> {
         None
     }
 
-    /// The kind of a field and how many elements it holds, where the record decides that.
+    /// Kind and element count of a field, if the record decides them.
     fn own_facts(&self, field: u16) -> Option<(Kind, u32)> {
         if field == self.record_type().value { self.value_facts() } else { None }
     }
 
-    /// Bytes, NUL included, of a text field without a size of its own.
+    /// The size in bytes, including the NUL, of text fields whose row gives no size.
     fn text_size(&self) -> u16 {
         0
     }
 
-    /// Whether there is nothing yet in VAL that a link could read.
+    /// Whether VAL has no value yet that a link could read.
     fn is_unset(&self) -> bool {
         false
     }
 
-    /// One of its own fields was set by a put; those with SPECIAL, and arrays.
+    /// Called after a put to one of the record's own fields that has the flag SPECIAL or is an array.
     fn after_put(&mut self, _field: u16, _posts: &mut Posts) -> Result<(), &'static str>
     where
         Self: Sized,
@@ -190,35 +190,36 @@ pub(crate) trait Record: Fields + Send {
         Ok(())
     }
 
-    /// Whether a change of what this link leads to processes the record while its SCAN is I/O Intr.
+    /// Whether a change of this link's target processes the record while its SCAN is I/O Intr.
     fn is_interrupted_by(&self, _field: u16) -> bool {
         true
     }
 
-    /// Seconds from one post of what the record gathered without processing to the next (SDEL); `None`: never.
+    /// Seconds between two posts of values that the record collects without being processed (SDEL); `None`: no such
+    /// posts.
     fn post_interval_s(&self) -> Option<f64> {
         None
     }
 
-    /// That interval has passed.
+    /// Called when the interval of [`Record::post_interval_s`] has passed.
     fn post_gathered(&mut self, _now: TimeStamp, _posts: &mut Posts) {}
 
-    /// The PV of another IOC that this link leads to was connected or lost.
+    /// Called when the PV of another IOC that this link points to connects or disconnects.
     fn link_joined(&mut self, _field: u16, _posts: &mut Posts) {}
 
-    /// All that it began under this number, through a channel or with Async Soft Channel, has ended. Whether it is to
-    /// complete now.
+    /// Called when everything that the record started under this number, through a channel or with Async Soft Channel,
+    /// has ended. Returns whether the record is to complete now.
     fn written(&mut self, _number: u8, _posts: &mut Posts) -> bool {
         self.common().is_active != 0
     }
 
-    /// Reads, converts, raises alarms, posts. The record is marked as active around it.
+    /// Reads, converts, raises alarms, posts. The caller marks the record as active before the call.
     fn process(step: &mut Step<'_, '_, Self>) -> Outcome
     where
         Self: Sized;
 }
 
-/// The link that a field is.
+/// The link in a field; `None` if the field is not a link.
 pub(crate) fn link_of(body: &mut dyn Record, field: u16) -> Option<&mut Link> {
     debug_assert!(field & LONG_STRING == 0);
     match body.slot(field)? {
@@ -227,27 +228,27 @@ pub(crate) fn link_of(body: &mut dyn Record, field: u16) -> Option<&mut Link> {
     }
 }
 
-/// A record behind its lock, whatever its type.
+/// A record of any type, behind its lock.
 pub(crate) trait Cell: Send + Sync {
     fn record_type(&self) -> &'static RecordType;
 
-    /// Locks the record for the length of the call; `visit` must not lock another.
+    /// Locks the record for the duration of the call; `visit` must not lock another record.
     fn visit(&self, visit: &mut dyn FnMut(&mut dyn Record));
 
-    /// Value, alarm and time of a field as they are now.
+    /// Current value, alarm and time of a field.
     fn reading(&self, field: u16) -> Reading;
 
-    /// [`Record::own_facts`] of a field and [`Record::text_size`].
+    /// The results of [`Record::own_facts`] for a field, and of [`Record::text_size`].
     fn own_facts(&self, field: u16) -> (Option<(Kind, u32)>, u16);
 
     fn after_put(&self, field: u16, posts: &mut Posts) -> Result<(), &'static str>;
 
-    /// Processes the record, if it may be, and leaves with the turn what is to be done then.
+    /// Processes the record if it may be processed now, and queues the resulting work in `turn`.
     fn process(&self, turn: &mut Turn<'_>, record: u32, entry: Entry);
 
     fn duplicate(&self) -> Box<dyn Cell>;
 
-    /// The same record with a field that its file is about to set, where its type takes fields from files.
+    /// The same record with one more field, which its file is about to set, if its type takes fields from files.
     fn grown(&self, _field: &str, _value: &Text) -> Option<Box<dyn Cell>> {
         None
     }
@@ -290,17 +291,17 @@ impl fmt::Debug for dyn Cell {
     }
 }
 
-/// Ties a struct to its record type.
+/// Connects a struct with its record type.
 pub(crate) trait Typed {
     const TYPE: &'static RecordType;
 }
 
-/// A thread that panicked in a record leaves fields that are each valid: go on with them.
+/// Locks a record, even after a thread panicked while it held the lock: every single field is still valid.
 pub(crate) fn lock<R>(cell: &Mutex<R>) -> MutexGuard<'_, R> {
     cell.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks a record for the length of `visit`, and gives back what that returns.
+/// Locks a record for the duration of `visit`, and returns what `visit` returns.
 pub(crate) fn with<T>(cell: &dyn Cell, visit: impl FnOnce(&mut dyn Record) -> T) -> Option<T> {
     let mut visit = Some(visit);
     let mut result = None;
@@ -312,12 +313,12 @@ pub(crate) fn with<T>(cell: &dyn Cell, visit: impl FnOnce(&mut dyn Record) -> T)
     result
 }
 
-/// The record type of a name.
+/// Finds a record type by its name.
 pub(crate) fn find(name: &str) -> Option<&'static RecordType> {
     TYPES.iter().find(|kind| kind.name == name).copied()
 }
 
-/// Joins a table of fields to its record type.
+/// Connects a table of fields with its record type.
 macro_rules! record_type {
     ($record:ident, $name:literal, [$($device:literal),*]) => {
         pub(super) static TYPE: $crate::record::RecordType = $crate::record::RecordType {
@@ -363,7 +364,7 @@ macro_rules! record_type {
 
 pub(crate) use record_type;
 
-/// The number of a field of a record by name.
+/// Finds the number of a record's field by name.
 pub(crate) fn number_of(record: &mut dyn Record, name: &str) -> Option<u16> {
     crate::common::number(record.record_type().rows, name)
 }
@@ -373,7 +374,7 @@ pub(crate) const CHANGED: EventMask = EventMask(EventMask::VALUE.0 | EventMask::
 
 pub(crate) use long_text::fitting as fitting_text;
 
-/// The labels of a menu as texts.
+/// The labels of a menu, as texts.
 pub(crate) fn labels(choices: &[&str]) -> Vec<Text> {
     choices.iter().map(|choice| Text::from(*choice)).collect()
 }

@@ -1,4 +1,4 @@
-//! What output records share: IVOA, and the way to the device or the simulation.
+//! What output records share: IVOA, and writing to the device or to SIOL in simulation mode.
 
 use fodo_data::{Kind, Scalar, Value};
 
@@ -7,10 +7,10 @@ use crate::record::device::{Device, stream};
 use crate::record::simulation::{Simulated, Sink, sink};
 use crate::step::{Outcome, Step};
 
-/// A record that drives something.
+/// A record with an output.
 pub(crate) trait Output: Simulated {
-    /// Whether an OUT that cannot be written makes a link to this record fail; some device supports of Base keep it
-    /// to themselves, and the alarm tells of it. Async Soft Channel always tells.
+    /// Whether a failed write to OUT makes a link to this record fail. Some device supports of Base do not report it,
+    /// and only the alarm shows the failure. Async Soft Channel always reports it.
     const TELLS_FAILURE: bool = true;
 
     /// OUT.
@@ -19,21 +19,21 @@ pub(crate) trait Output: Simulated {
     /// IVOA.
     fn invalid_action(&self) -> u16;
 
-    /// IVOV becomes the value, converted.
+    /// Sets the value to IVOV and converts it.
     fn use_invalid_value(&mut self);
 
-    /// What SIOL is given.
+    /// The value to write to SIOL.
     fn simulated_value(&self) -> Value;
 
-    /// What the device is given, raw where it wants it so; `None`: nothing this time.
+    /// The value to write to the device, raw or converted as it requires; `None`: write nothing this time.
     fn value_to_write(&mut self) -> Option<Value>;
 
-    /// A value as what a link leads to takes it; `None`: it is not even tried.
+    /// Converts a value to what the link's target accepts; `None`: do not write it.
     fn suited(value: Value, _to: Option<Kind>) -> Option<Value> {
         Some(value)
     }
 
-    /// Hands the value to the device.
+    /// Writes the value to the device.
     fn write(step: &mut Step<'_, '_, Self>) -> Driven
     where
         Self: Sized,
@@ -42,13 +42,13 @@ pub(crate) trait Output: Simulated {
     }
 }
 
-/// What became of an output.
+/// The result of an output.
 pub(crate) enum Driven {
-    /// Alarm and IVOA forbade it.
+    /// Not written: the alarm and IVOA forbid it.
     Not,
-    /// It was written; whether that went well.
+    /// Written; the flag says whether that succeeded.
     Done(bool),
-    /// The record waits.
+    /// The record waits for completion.
     Waiting(Outcome),
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn drive<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
     }
 }
 
-/// Writes the value through OUT: Soft Channel, Raw and Async Soft Channel; or as a line: stdio.
+/// Writes the value through OUT (Soft Channel, Raw and Async Soft Channel), or as a line (stdio).
 pub(crate) fn write_link<R: Output>(step: &mut Step<'_, '_, R>) -> Driven {
     let device = Device::of(step.lock());
     let is_async = device == Device::Async;

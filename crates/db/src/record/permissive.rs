@@ -1,4 +1,4 @@
-//! permissive: a pair of flags with which one program lets another act.
+//! permissive: a pair of flags with which one program permits another to act.
 
 use crate::common::Common;
 use crate::field::record_fields;

@@ -1,4 +1,4 @@
-//! printf: a long string made of a format and up to ten values.
+//! printf: a long string formatted from a format string and up to ten inputs.
 
 use fodo_data::{Kind, Scalar, Text, Value};
 
@@ -13,7 +13,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
-    /// A text made of a format and values.
+    /// A text formatted from a format string and values.
     Printf
     fields {
         "VAL" value: String(0), ASL0 PP SPECIAL;
@@ -81,7 +81,7 @@ impl Record for Printf {
     }
 }
 
-/// Writes the text to OUT: whether that went well, and whether the record waits for it.
+/// Writes the text to OUT. Returns whether that succeeded, and whether the record has to wait for completion.
 fn write(step: &mut Step<'_, '_, Printf>) -> (bool, bool) {
     let device = Device::of(step.lock());
     if device == Device::Async && step.is_completion {
@@ -104,7 +104,7 @@ fn write(step: &mut Step<'_, '_, Printf>) -> (bool, bool) {
     (step.drive("OUT", |printf| &printf.output, value).is_ok(), false)
 }
 
-/// Which values a directive takes.
+/// The size of the value that a conversion takes: `hh`, `h`, none, `l` or `ll`.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Size {
     Char,
@@ -115,7 +115,7 @@ enum Size {
     LongLong,
 }
 
-/// The text that a format makes of the inputs.
+/// Formats the inputs.
 fn written(step: &mut Step<'_, '_, Printf>, format: &str) -> String {
     let mut arguments = Arguments { step, n_taken: 0 };
     let mut out = String::new();
@@ -137,27 +137,27 @@ fn written(step: &mut Step<'_, '_, Printf>, format: &str) -> String {
     out
 }
 
-/// What a directive makes.
+/// The output of one conversion.
 enum Shown {
     Text(String),
-    /// No input is left, or it cannot be read.
+    /// No input is left, or the input cannot be read.
     NoValue,
-    /// The letter means nothing.
+    /// The conversion letter is unknown.
     NoDirective,
 }
 
-/// A directive and what comes after it.
+/// A parsed conversion, and the format after it.
 struct Parsed<'a> {
     directive: Directive,
     size: Size,
     letter: char,
-    /// An input that was to be a width could not be read.
+    /// An input that specifies a width or precision could not be read.
     is_broken: bool,
     rest: &'a str,
 }
 
 impl<'a> Parsed<'a> {
-    /// Reads what follows a `%`; `None` when the format ends inside.
+    /// Parses what follows a `%`; `None` if the format ends inside the conversion.
     fn read(text: &'a str, arguments: &mut Arguments) -> Option<Parsed<'a>> {
         let mut directive = Directive::default();
         let mut size = Size::default();
@@ -188,7 +188,7 @@ impl<'a> Parsed<'a> {
                 'l' => size = if size == Size::Long { Size::LongLong } else { Size::Long },
                 letter => {
                     let rest = text.get(at + letter.len_utf8()..).unwrap_or_default();
-                    // What is wider than the longest VAL is cut there.
+                    // Wider output is truncated at the longest possible VAL anyway.
                     directive.width = directive.width.min(u16::MAX.into());
                     directive.precision = directive.precision.map(|precision| precision.min(u16::MAX.into()));
                     return Some(Parsed { directive, size, letter, is_broken, rest });
@@ -219,7 +219,7 @@ impl<'a> Parsed<'a> {
         text.map_or(Shown::NoValue, Shown::Text)
     }
 
-    /// The kind of a whole number.
+    /// The kind of an integer conversion.
     fn kind(&self, is_signed: bool) -> Kind {
         match (self.size, is_signed) {
             (Size::Char, true) => Kind::I8,
@@ -234,19 +234,19 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// The inputs, one after the other.
+/// The inputs, taken one after another.
 struct Arguments<'s, 't, 'a> {
     step: &'s mut Step<'t, 'a, Printf>,
     n_taken: usize,
 }
 
-/// A number that an element becomes.
+/// A number that an element can be converted to.
 trait Number: Sized {
     fn of(scalar: &Scalar) -> Option<Self>;
 }
 
 impl Number for i64 {
-    /// 64 bits unsigned keep their bits.
+    /// Reinterprets the bits of an unsigned 64-bit integer.
     fn of(scalar: &Scalar) -> Option<i64> {
         match scalar {
             Scalar::I8(number) => Some((*number).into()),
@@ -273,7 +273,7 @@ impl Arguments<'_, '_, '_> {
         self.element(kind).as_ref().and_then(T::of)
     }
 
-    /// The next input as an element of a kind.
+    /// Takes the next input as an element of a kind.
     fn element(&mut self, kind: Kind) -> Option<Scalar> {
         let index = self.n_taken;
         let name = *INPUTS.get(index)?;
@@ -289,7 +289,7 @@ impl Arguments<'_, '_, '_> {
         self.step.fetch_scalar(name, |printf| &printf.inputs[index], kind).ok()?
     }
 
-    /// The next input as text; with `is_long` whole from characters.
+    /// Takes the next input as a text; if `is_long`, reads arrays of characters completely.
     fn text(&mut self, is_long: bool) -> Option<String> {
         let index = self.n_taken;
         let name = *INPUTS.get(index)?;
@@ -305,7 +305,7 @@ impl Arguments<'_, '_, '_> {
     }
 }
 
-/// A constant as a kind. A whole number must fit; below zero it keeps its bits where there is no sign, as in Base.
+/// Converts a constant to a kind. An integer must be in range; a negative one for an unsigned kind wraps, as in Base.
 fn converted(constant: &Scalar, kind: Kind) -> Option<Scalar> {
     let Scalar::I64(number) = *constant else {
         return if kind == Kind::Text {

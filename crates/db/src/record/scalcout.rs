@@ -1,4 +1,4 @@
-//! scalcout, of synApps calc: a calcout whose inputs and results are numbers and texts.
+//! scalcout, of synApps calc: a calcout whose inputs and results are both numbers and texts.
 
 use std::cmp::Ordering;
 
@@ -19,7 +19,7 @@ use crate::scan::event_name;
 use crate::step::{Outcome, Step};
 
 record_fields! {
-    /// An expression of numbers and texts with an output.
+    /// An expression of numbers and texts, with an output.
     SCalcOut
     fields {
         "VERS" version: Double = 1.0, NOMOD;
@@ -121,7 +121,7 @@ const IAAV: u16 = SCalcOut::at("IAAV");
 const OUT: u16 = SCalcOut::at("OUT");
 const OUTV: u16 = SCalcOut::at("OUTV");
 
-/// The names of the links, for messages.
+/// The names of the text links, for messages.
 const TEXT_INPUTS: [&str; N_TEXTS] =
     ["INAA", "INBB", "INCC", "INDD", "INEE", "INFF", "INGG", "INHH", "INII", "INJJ", "INKK", "INLL"];
 
@@ -174,7 +174,7 @@ impl Record for SCalcOut {
     }
 
     fn link_joined(&mut self, field: u16, posts: &mut Posts) {
-        // A link is never refused.
+        // A put to a link is never rejected.
         let _ = self.after_put(field, posts);
     }
 
@@ -210,7 +210,7 @@ impl Record for SCalcOut {
     }
 }
 
-/// Fetches all inputs; a text that cannot be read says so itself. Whether all numbers could be read.
+/// Fetches all inputs. A text that cannot be read becomes "Huh?". Returns whether all numbers could be read.
 fn fetch(step: &mut Step<'_, '_, SCalcOut>) -> bool {
     for index in 0..N_TEXTS {
         if inputs::fetch(step, index).is_err() {
@@ -228,8 +228,8 @@ fn fetch(step: &mut Step<'_, '_, SCalcOut>) -> bool {
     true
 }
 
-/// Drives OUT and posts OEVT's event, unless the alarm and IVOA forbid it. Whether WAIT has to wait for what was
-/// written, as it can through a channel.
+/// Drives OUT and posts the event OEVT, unless the alarm and IVOA forbid it. Returns whether the record has to wait for
+/// the write to complete, which WAIT can request of a channel.
 fn execute(step: &mut Step<'_, '_, SCalcOut>) -> bool {
     {
         let scalcout = step.lock();
@@ -242,7 +242,7 @@ fn execute(step: &mut Step<'_, '_, SCalcOut>) -> bool {
             }
         }
     }
-    // Where a text belongs it is the text that is written, and characters one by one.
+    // A text or menu field receives the text, an array of characters its bytes, anything else the number.
     let target = step.target_facts(|scalcout| &scalcout.output);
     let value = {
         let scalcout = step.lock();
@@ -255,7 +255,7 @@ fn execute(step: &mut Step<'_, '_, SCalcOut>) -> bool {
     let waits = step.lock().waits != 0;
     let is_waiting = waits && step.drive_notifying(|scalcout| &scalcout.output, value.clone(), 0);
     if !is_waiting {
-        // A broken link has raised its alarm; the event is posted all the same.
+        // A broken link has already raised its alarm; the event is posted nevertheless.
         let _ = step.drive("OUT", |scalcout| &scalcout.output, value);
     }
     let event = event_name(&step.lock().output_event.to_string().into());
@@ -265,7 +265,7 @@ fn execute(step: &mut Step<'_, '_, SCalcOut>) -> bool {
     is_waiting
 }
 
-/// An expression, and what CLCV and OCLV say of it: 0, or -1 when it cannot be compiled.
+/// Compiles an expression, and returns it with the value for CLCV or OCLV: 0, or -1 when it cannot be compiled.
 fn compiled(expression: &Text) -> (Option<Program>, i32) {
     match Program::compile_text(&expression.to_str()) {
         Ok(program) => (Some(program), 0),
@@ -280,7 +280,8 @@ impl SCalcOut {
         }
     }
 
-    /// A constant becomes the value of its input; a name leads somewhere else.
+    /// Called after a put to an input link: a constant becomes the value of its input, and the state of the link
+    /// changes.
     fn link_was_put(&mut self, field: u16, posts: &mut Posts) {
         let index = |first: u16| field.checked_sub(first).map(usize::from).filter(|index| *index < N_TEXTS);
         if let Some(index) = index(INPA) {
@@ -295,7 +296,7 @@ impl SCalcOut {
         }
     }
 
-    /// The results of an expression, as a number and as a text; a result that is no finite number is an alarm.
+    /// The results of an expression, as a number and as a text. A non-finite number raises the alarm CALC.
     fn results(&mut self, program: Option<&Program>, value: f64, text: &Text) -> Option<(f64, Text)> {
         let digits = if program.is_some_and(Program::is_textual) { 8 } else { self.precision };
         let mut inputs = TextInputs { args: &mut self.args, texts: &mut self.texts, value, text };
@@ -320,7 +321,7 @@ impl SCalcOut {
         }
     }
 
-    /// What is driven: the results of CALC, or those of OCAL.
+    /// Sets OVAL and OSV to the results of CALC or of OCAL, as DOPT selects.
     fn evaluate_output(&mut self) {
         if self.output_source == 0 {
             self.output_value = self.value;
@@ -336,7 +337,7 @@ impl SCalcOut {
         }
     }
 
-    /// What OOPT says of this round.
+    /// Whether OOPT requests an output for this processing.
     fn is_output_wanted(&mut self) -> bool {
         let (now, before) = (self.value, std::mem::replace(&mut self.previous_value, self.value));
         match self.output_option {

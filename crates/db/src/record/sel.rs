@@ -1,4 +1,4 @@
-//! sel: one of twelve inputs, or the highest, lowest or median of them.
+//! sel: selects one of twelve inputs, or the highest, lowest or median of them.
 
 use fodo_data::{EventMask, Meta, Status};
 
@@ -14,7 +14,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Broken, Outcome, Step};
 
 record_fields! {
-    /// A choice of inputs.
+    /// A selection of inputs.
     Sel
     fields {
         "VAL" value: Double, ASL0 NOMOD;
@@ -98,7 +98,7 @@ impl Record for Sel {
     }
 }
 
-/// Fetches the inputs that count; as in Base only the last of all decides whether that went well.
+/// Fetches the inputs that SELM requires. As in Base, only the last one determines whether fetching succeeded.
 fn fetch(step: &mut Step<'_, '_, Sel>) -> Result<(), Broken> {
     if step.lock().select_mode != SPECIFIED {
         let mut last = Ok(());
@@ -115,7 +115,7 @@ fn fetch(step: &mut Step<'_, '_, Sel>) -> Result<(), Broken> {
 }
 
 impl Sel {
-    /// The value becomes what SELM says; inputs that are no numbers do not count.
+    /// Sets the value according to SELM; NaN inputs are ignored.
     fn choose(&mut self) {
         let numbers = || self.args.iter().copied().enumerate().filter(|(_, number)| !number.is_nan());
         let value = match self.select_mode {

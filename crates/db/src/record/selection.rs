@@ -1,16 +1,16 @@
-//! What fanout, seq and dfanout share: SELM, and which of sixteen links SELN means.
+//! What fanout, seq and dfanout share: SELM, and the links that SELN selects.
 
 use fodo_data::Status;
 
 use crate::record::Record;
 use crate::step::Step;
 
-/// SELM's choices.
+/// The choices of SELM.
 pub(crate) const ALL: u16 = 0;
 pub(crate) const SPECIFIED: u16 = 1;
 pub(crate) const MASK: u16 = 2;
 
-/// How many links there are to choose from.
+/// The number of links to select from.
 pub(crate) const N_LINKS: usize = 16;
 
 /// The fields of a selection.
@@ -18,14 +18,14 @@ pub(crate) const N_LINKS: usize = 16;
 pub(crate) struct Selection {
     pub(crate) mode: u16,
     pub(crate) number: u16,
-    /// OFFS, added to the number.
+    /// OFFS, which is added to the number.
     pub(crate) offset: i16,
-    /// SHFT: how far the mask is shifted right.
+    /// SHFT: the number of bits by which the mask is shifted right.
     pub(crate) shift: i16,
 }
 
 impl Selection {
-    /// One bit for each link that is meant. `None`: the fields make no sense together.
+    /// One bit for each selected link. `None`: the combination of fields is invalid.
     ///
     /// Source: EPICS Base 7.0, process of fanoutRecord and seqRecord.
     pub(crate) fn links(self) -> Option<u16> {
@@ -46,7 +46,7 @@ impl Selection {
     }
 }
 
-/// As [`Selection::links`], with the alarm where they make no sense.
+/// Like [`Selection::links`], and raises the alarm if the combination is invalid.
 pub(crate) fn links<R: Record>(step: &mut Step<'_, '_, R>, selection: Selection) -> Option<u16> {
     let links = selection.links();
     if links.is_none() {

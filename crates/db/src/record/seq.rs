@@ -1,4 +1,4 @@
-//! seq: up to sixteen values written one after another, each after a delay of its own.
+//! seq: writes up to sixteen values one after another, each after its own delay.
 
 use fodo_data::{Limits, Meta};
 
@@ -81,7 +81,7 @@ impl Record for Seq {
         if row.name.starts_with("DLY") {
             meta.units = "s".into();
             meta.precision = 2;
-            // Base sets the lower limit twice and the upper one never.
+            // Base sets the lower display limit twice, and never the upper one.
             meta.display = Limits { low: 10.0, high: 0.0 };
             meta.control = Limits { low: 0.0, high: 100_000.0 };
         }
@@ -114,7 +114,7 @@ impl Record for Seq {
     }
 }
 
-/// One bit for each group that SELM and SELN mean.
+/// One bit for each group that SELM and SELN select.
 fn select(step: &mut Step<'_, '_, Seq>) -> u16 {
     if step.lock().select_mode != ALL
         && let Ok(Some(selection)) = step.fetch("SELL", |seq| &seq.selection_link)
@@ -125,11 +125,11 @@ fn select(step: &mut Step<'_, '_, Seq>) -> u16 {
     links(step, selection).unwrap_or(0)
 }
 
-/// Fetches and writes the first group that remains.
+/// Fetches and writes the first remaining group.
 fn write_next(step: &mut Step<'_, '_, Seq>) {
     let Some(index) = indices(step.lock().remaining).next() else { return };
     let before = step.lock().values[index];
-    // A broken link has raised its alarm; the value that was there is written all the same.
+    // A broken link has already raised its alarm; the previous value is written nevertheless.
     if let Ok(Some(value)) = step.fetch(INPUTS[index], |seq| &seq.desired[index]) {
         step.lock().values[index] = value;
     }
@@ -149,7 +149,7 @@ impl Seq {
         Selection { mode: self.select_mode, number: self.selection, offset: self.offset, shift: self.shift }
     }
 
-    /// Of the selected groups those remain that have a link.
+    /// Starts with those of the selected groups that have a link.
     fn begin(&mut self, selected: u16) {
         self.remaining = 0;
         for index in indices(selected) {

@@ -1,4 +1,4 @@
-//! Simulation mode: SIMM, SIML, SIOL, SIMS, SSCN and SDLY, the same in every record with a device.
+//! Simulation mode: SIMM, SIML, SIOL, SIMS, SSCN and SDLY, which are the same in every record with a device.
 
 use fodo_data::{Kind, Scalar, Status, Value};
 
@@ -9,7 +9,7 @@ use crate::step::{Broken, Element, Step};
 /// The choice RAW of SIMM.
 pub(crate) const RAW: u16 = 2;
 
-/// The fields of simulation; [`simulated!`] lends them.
+/// The fields of the simulation mode, borrowed from a record by [`simulated!`].
 pub(crate) struct Simulation<'a> {
     pub(crate) mode: &'a mut u16,
     pub(crate) old_mode: &'a mut u16,
@@ -60,31 +60,31 @@ macro_rules! simulated {
 
 pub(crate) use simulated;
 
-/// Where an input's value comes from in this round.
+/// Where an input's value comes from during this processing.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Source<T> {
     /// The device.
     Device,
-    /// SIOL; `None` when that is constant and SVAL says it. The flag: RAW.
+    /// SIOL; `None` if SIOL is constant and SVAL is the value. The flag says whether SIMM is RAW.
     Simulation(Option<T>, bool),
-    /// SIOL cannot be read, or SIMM is no choice.
+    /// SIOL cannot be read, or SIMM is invalid.
     Failed,
     /// The record waits for SDLY.
     Waiting(f64),
 }
 
-/// What became of an output in this round.
+/// What happened to an output during this processing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Sink {
-    /// The device is to take it.
+    /// The value has to be written to the device.
     Device,
-    /// It was written to SIOL; whether that went well.
+    /// The value was written to SIOL; the flag says whether that succeeded.
     Done(bool),
     /// The record waits for SDLY.
     Waiting(f64),
 }
 
-/// Sets SIMM from a constant SIML, and the scan that goes with it.
+/// Sets SIMM from a constant SIML, and swaps the scan accordingly.
 pub(crate) fn init<R: Simulated>(record: &mut R) {
     let simulation = record.simulation();
     if !simulation.mode_link.is_constant() {
@@ -99,7 +99,7 @@ pub(crate) fn init<R: Simulated>(record: &mut R) {
     swap_scan(record);
 }
 
-/// With SSCN set, a change of SIMM exchanges SCAN and SSCN. Whether it did.
+/// Swaps SCAN and SSCN if SSCN is set and SIMM has changed. Returns whether it did.
 pub(crate) fn swap_scan<R: Simulated>(record: &mut R) -> bool {
     let simulation = record.simulation();
     let is_changed = *simulation.scan != u16::MAX && simulation.mode != simulation.old_mode;
@@ -111,7 +111,7 @@ pub(crate) fn swap_scan<R: Simulated>(record: &mut R) -> bool {
     is_changed
 }
 
-/// Reads SIML, and says how the value is to be had.
+/// Reads SIML, and the value from SIOL in simulation mode.
 pub(crate) fn source<R: Simulated, T: Element>(step: &mut Step<'_, '_, R>) -> Source<T> {
     match plan(step) {
         Plan::Device => Source::Device,
@@ -124,7 +124,7 @@ pub(crate) fn source<R: Simulated, T: Element>(step: &mut Step<'_, '_, R>) -> So
     }
 }
 
-/// What SIMM asks for, before SIOL is read.
+/// What SIMM requests, before SIOL is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Plan {
     Device,
@@ -133,7 +133,7 @@ pub(crate) enum Plan {
     Waiting(f64),
 }
 
-/// Reads SIML, and says what to do.
+/// Reads SIML, and decides where the value comes from.
 pub(crate) fn plan<R: Simulated>(step: &mut Step<'_, '_, R>) -> Plan {
     match mode(step) {
         0 => Plan::Device,
@@ -148,7 +148,7 @@ pub(crate) fn plan<R: Simulated>(step: &mut Step<'_, '_, R>) -> Plan {
     }
 }
 
-/// Reads SIML, and writes the value to SIOL in simulation; `None`: nothing is to be written.
+/// Reads SIML, and writes the value to SIOL in simulation mode; if `value` returns `None`, it writes nothing.
 pub(crate) fn sink<R: Simulated>(step: &mut Step<'_, '_, R>, value: impl Fn(&R) -> Option<Value>) -> Sink {
     match mode(step) {
         0 => Sink::Device,
@@ -166,7 +166,7 @@ pub(crate) fn sink<R: Simulated>(step: &mut Step<'_, '_, R>, value: impl Fn(&R) 
     }
 }
 
-/// SIOL as the time stamp wants it: only while simulated.
+/// The target of SIOL for the time stamp; `None` outside of simulation mode.
 pub(crate) fn time_source<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<Target> {
     let record = step.lock();
     let is_on = *record.simulation().mode != 0;
@@ -198,7 +198,7 @@ fn mode<R: Simulated>(step: &mut Step<'_, '_, R>) -> u16 {
     *step.lock().simulation().mode
 }
 
-/// Raises SIMM; says how long to wait first, when there is a delay that has not yet passed.
+/// Raises the alarm SIMM. Returns how long to wait first, if there is a delay that has not passed yet.
 fn raise_and_delay<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<f64> {
     let is_completion = step.is_completion;
     let record = step.lock();
@@ -208,10 +208,10 @@ fn raise_and_delay<R: Simulated>(step: &mut Step<'_, '_, R>) -> Option<f64> {
     (!is_completion && delay_s >= 0.0).then_some(delay_s)
 }
 
-/// A constant link as an element.
+/// The value of a constant link.
 pub(crate) fn constant<T: Element>(link: &Link) -> Option<T> {
     match link.constant()? {
-        // A number is the text that the file has, not one that is made of it; in JSON it is only a number.
+        // A text field takes the number exactly as the file writes it; a number in JSON is converted.
         Constant::One(_) if T::KIND == Kind::Text && !link.text().as_bytes().starts_with(b"{") => {
             T::of(Scalar::Text(link.text()))
         }
@@ -221,6 +221,6 @@ pub(crate) fn constant<T: Element>(link: &Link) -> Option<T> {
 }
 
 fn to<T: Element>(scalar: &Scalar) -> Option<T> {
-    // Base reads a decimal number for a whole field as nothing; a cut number serves better.
+    // Base converts a decimal fraction for an integer field to no value; truncating it is more useful.
     scalar.to_kind(T::KIND, None).ok().and_then(T::of)
 }

@@ -1,4 +1,4 @@
-//! sseq, of synApps calc: a seq of numbers and texts that can wait for what it writes, and be aborted.
+//! sseq, of synApps calc: a seq of numbers and texts that can wait for its writes to complete, and can be aborted.
 
 use fodo_data::{EventMask, Kind, Meta, Status, Text, Value, format_f64, parse_f64};
 
@@ -69,15 +69,15 @@ record_fields! {
 
 record_type!(SSeq, "sseq", []);
 
-/// Where a sequence stands.
+/// The state of a sequence; the comment says what it waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// For somebody to process the record.
+    /// For the record to be processed.
     #[default]
     Idle,
     /// For the delay of the next group to pass.
     Delayed,
-    /// For something that was written to be complete.
+    /// For a write to complete.
     Stalled,
 }
 
@@ -158,7 +158,7 @@ impl Record for SSeq {
     }
 
     fn link_joined(&mut self, field: u16, posts: &mut Posts) {
-        // A link is never refused.
+        // A put to a link is never rejected.
         let _ = self.after_put(field, posts);
     }
 
@@ -175,7 +175,7 @@ impl Record for SSeq {
     }
 }
 
-/// Waits for what has to come before the next group, and for its delay; or finishes.
+/// Waits for writes that must complete before the next group, then for the delay of that group; or finishes.
 fn go_on(step: &mut Step<'_, '_, SSeq>) -> Outcome {
     let next = indices(step.lock().remaining).next();
     if step.lock().is_held(next) {
@@ -191,7 +191,7 @@ fn go_on(step: &mut Step<'_, '_, SSeq>) -> Outcome {
     if delay_s > 0.0 { step.complete_after(delay_s) } else { step.complete_next() }
 }
 
-/// One bit for each group that SELM and SELN mean.
+/// One bit for each group that SELM and SELN select.
 fn begin(step: &mut Step<'_, '_, SSeq>) -> u16 {
     step.post(|sseq, posts| {
         if sseq.is_aborted == 0 && sseq.is_busy == 0 {
@@ -221,7 +221,7 @@ fn begin(step: &mut Step<'_, '_, SSeq>) -> u16 {
     }
 }
 
-/// Fetches and writes the first group that remains.
+/// Fetches and writes the first remaining group.
 fn write_next(step: &mut Step<'_, '_, SSeq>) {
     let Some(index) = indices(step.lock().remaining).next() else { return };
     step.lock().remaining &= !(1 << index);
@@ -241,11 +241,11 @@ fn write_next(step: &mut Step<'_, '_, SSeq>) {
         step.post(|sseq, posts| sseq.set_waiting(index, 1, posts));
         return;
     }
-    // A broken link has raised its alarm; the groups after it come all the same.
+    // A broken link has already raised its alarm; the following groups are still processed.
     let _ = step.drive(OUTPUTS[index], |sseq| &sseq.links[index], value);
 }
 
-/// Number and text become what DOL leads to; a link to nothing leaves them.
+/// Fetches number and text through DOL; a link without a target leaves them unchanged.
 fn fetch(step: &mut Step<'_, '_, SSeq>, index: usize) {
     let Some((kind, count_max)) = step.target_facts(|sseq| &sseq.desired[index]) else { return };
     let is_text = matches!(kind, Kind::Text | Kind::Enum) || matches!(kind, Kind::I8 | Kind::U8) && count_max > 1;
@@ -276,7 +276,7 @@ fn finish(step: &mut Step<'_, '_, SSeq>) -> Outcome {
             sseq.is_aborting = 0;
             posts.post(sseq, ABORT, mask);
             posts.post(sseq, ABORTING, mask);
-            // Who processed the record meanwhile wanted it to end, not to begin again.
+            // Requests to process the record during the abort were meant to end the sequence, not to restart it.
             sseq.common.reprocess = 0;
         }
         sseq.is_busy = 0;
@@ -290,7 +290,7 @@ fn number_of(text: &Text) -> f64 {
 }
 
 impl SSeq {
-    /// Of the selected groups those remain that have a link.
+    /// Keeps those of the selected groups that have a link.
     fn select(&mut self, selected: u16) {
         self.remaining = 0;
         for index in indices(selected) {
@@ -300,22 +300,22 @@ impl SSeq {
         }
     }
 
-    /// Whether something that was written has to be complete before the next group; before the end all has.
+    /// Whether a write has to complete before the next group; at the end, all writes have to.
     fn is_held(&self, next: Option<usize>) -> bool {
         (0..N_GROUPS).filter(|index| self.waiting[*index] != 0).any(|index| match (self.waits[index], next) {
             (_, None) | (0 | 1, _) => true,
-            // "After3" is 4: it holds the fourth group, which is number 3 from 0.
+            // "After3" is choice 4: it holds the fourth group, whose index is 3.
             (after, Some(next)) => next > usize::from(after) - 2,
         })
     }
 
-    /// The first ABORT stops a sequence where it is, but for what was written and is not complete; the second does
-    /// not wait for that either.
+    /// The first ABORT stops a sequence, but waits for writes that have not completed; the second does not wait for
+    /// these either.
     fn abort(&mut self, posts: &mut Posts) -> Result<(), &'static str> {
         if self.is_busy == 0 {
             self.is_aborted = 0;
             posts.post(self, BUSY, EventMask::VALUE);
-            return Err("there is no sequence to abort");
+            return Err("no sequence is running");
         }
         let abort = Deferred::Abort { record: posts.record };
         if self.is_aborting != 0 {
@@ -333,7 +333,7 @@ impl SSeq {
         Ok(())
     }
 
-    /// Whether an abort waits for what was written.
+    /// Whether an abort has to wait for a write to complete.
     fn must_wait_to_abort(&self) -> bool {
         self.progress == Progress::Stalled && self.waiting.iter().any(|waiting| *waiting != 0)
     }
@@ -342,7 +342,7 @@ impl SSeq {
         is_local(&self.links[index]) && self.waits[index] != 0
     }
 
-    /// WERR: only what is written through a channel can be waited for.
+    /// Updates WERR: only writes through a channel can be waited for.
     fn check_wait(&mut self, index: usize, posts: &mut Posts) {
         let error = i16::from(self.is_wait_wrong(index));
         if std::mem::replace(&mut self.wait_errors[index], error) != error {
@@ -371,13 +371,13 @@ impl SSeq {
         }
     }
 
-    /// The number of a group with as many digits as PREC says.
+    /// The number of a group as a text with PREC decimals.
     fn text_of(&self, index: usize) -> Text {
         cut(format_f64(self.values[index], self.precision).into())
     }
 }
 
-/// Whether a link leads to a record here directly, not through a channel.
+/// Whether a link points directly to a record of this IOC, not through a channel.
 fn is_local(link: &Link) -> bool {
     matches!(link.target(), Target::Field { modifiers, .. } if modifiers.trigger != Trigger::Channel)
 }

@@ -1,4 +1,4 @@
-//! state: the name of a state. Base calls the type deprecated; stringin replaces it.
+//! state: the name of a state. Base calls this type deprecated, and recommends stringin instead.
 
 use crate::common::Common;
 use crate::field::record_fields;

@@ -1,4 +1,4 @@
-//! stringin: a text read.
+//! stringin: a text input.
 
 use fodo_data::EventMask;
 
@@ -13,7 +13,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
-    /// A text read.
+    /// A text input.
     StringIn
     fields {
         "VAL" value: String(40), ASL0 PP;
@@ -96,7 +96,7 @@ impl Input for StringIn {
     }
 }
 
-/// A text as VAL can hold it: 39 bytes.
+/// The text, truncated to the 39 bytes that VAL can hold.
 pub(super) fn cut(text: fodo_data::Text) -> fodo_data::Text {
     const BYTES_MAX: usize = 39;
     match text.as_bytes().get(..BYTES_MAX) {

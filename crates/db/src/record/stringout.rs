@@ -1,4 +1,4 @@
-//! stringout: a text driven.
+//! stringout: a text output.
 
 use fodo_data::{EventMask, Status, Value};
 
@@ -14,7 +14,7 @@ use crate::record::{CHANGED, Record, record_type};
 use crate::step::{Outcome, Step};
 
 record_fields! {
-    /// A text driven.
+    /// A text output.
     StringOut
     fields {
         "VAL" value: String(40), ASL0 PP;

@@ -1,4 +1,4 @@
-//! sub: a routine of the program, called by name with up to 21 inputs.
+//! sub: calls a routine of the program by name, with up to 21 inputs.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::routine::{Call, Routine, Routines, call};
 use crate::step::{Outcome, Step};
 
 record_fields! {
-    /// A routine of its inputs.
+    /// A record that calls a routine with its inputs.
     Sub
     fields {
         "VAL" value: Double, ASL0 PP;
@@ -67,13 +67,13 @@ inputs!(Sub);
 const VAL: u16 = Sub::at("VAL");
 const N_INPUTS: usize = 21;
 
-/// What SNAM has led to.
+/// The result of looking up SNAM.
 #[derive(Clone, Default)]
 pub(super) enum Found {
-    /// Nothing: no routine has this name.
+    /// No routine has this name.
     #[default]
     Nothing,
-    /// SNAM is empty: the record stays active until it is set, as in Base.
+    /// SNAM is empty: the record stays active until SNAM is set, as in Base.
     Unset,
     Routine(Routine),
 }
@@ -97,7 +97,7 @@ impl Record for Sub {
         inputs::init(self);
         if !self.init_routine_name.is_empty() {
             let Some(routine) = self.routines.find(&self.init_routine_name.to_str()) else { return };
-            // Base does not look at what becomes of it either.
+            // Base ignores the result, too.
             let _ = call(&routine, Call { args: &mut self.args, value: &mut self.value });
         }
         self.find();

@@ -92,7 +92,7 @@ impl Record for SubArray {
             let part = step.lock();
             match &fetched {
                 Ok(Some(value)) => part.take(value.clone()),
-                // Without constants what is there is cut once more, as in Base.
+                // Without constants, the current value is cut once more, as in Base.
                 Ok(None) => {
                     let whole = constants(&part.input, kind, part.reach()).unwrap_or(part.value.clone());
                     if !whole.is_empty() {
@@ -116,7 +116,7 @@ impl Record for SubArray {
             let mask = posts.alarms(part) | CHANGED;
             posts.post(part, VAL, mask);
         });
-        // Whoever processes it by a link hears of no failure, as in Base.
+        // The record never counts as failed for a link that processes it, as in Base.
         Outcome::Done
     }
 }
@@ -132,12 +132,12 @@ impl SubArray {
         }
     }
 
-    /// How many elements of what is read may count.
+    /// The number of elements to read.
     fn reach(&self) -> u32 {
         self.first.saturating_add(self.n_wanted).min(self.capacity)
     }
 
-    /// NELM elements from INDX on.
+    /// Sets VAL to NELM elements, from index INDX on.
     fn cut(&mut self, array: &Array) {
         self.value = array.skipped(self.first as usize).truncated(self.n_wanted as usize);
         self.count();

@@ -1,5 +1,5 @@
-//! swait, of synApps calc: an expression of inputs by name, driven when its result says so, and what has been driven
-//! is waited for.
+//! swait, of synApps calc: evaluates an expression of inputs given by name, writes the result if OOPT requests it, and
+//! waits until that write has completed.
 
 use std::cmp::Ordering;
 
@@ -19,7 +19,7 @@ use crate::scan::event_name;
 use crate::step::{Outcome, Step};
 
 record_fields! {
-    /// An expression of what names lead to.
+    /// An expression of named inputs.
     SWait
     fields {
         "VERS" version: Float = 1.0, NOMOD;
@@ -76,17 +76,17 @@ record_fields! {
 
 record_type!(SWait, "swait", []);
 
-/// Where an output stands.
+/// The state of an output; the comment says what it waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// For nothing.
+    /// For the record to be processed.
     #[default]
     Idle,
     /// For ODLY to pass.
     Delayed,
-    /// For what was driven to be complete; meanwhile the record may process.
+    /// For the write to complete; meanwhile the record may process.
     Driven,
-    /// For nothing: what was driven is complete, and the record is to end.
+    /// For nothing: the write has completed, and the record is about to finish.
     Written,
 }
 
@@ -104,7 +104,7 @@ const INAV: u16 = SWait::at("INAV");
 const A: u16 = SWait::at("A");
 const LA: u16 = SWait::at("LA");
 
-/// The names of the fields, for messages.
+/// The names of the input fields, for messages.
 const NAMES: [&str; N_INPUTS] =
     ["INAN", "INBN", "INCN", "INDN", "INEN", "INFN", "INGN", "INHN", "ININ", "INJN", "INKN", "INLN"];
 
@@ -182,7 +182,7 @@ impl Record for SWait {
     }
 
     fn link_joined(&mut self, field: u16, posts: &mut Posts) {
-        // A link is never refused.
+        // A put to a link is never rejected.
         let _ = self.after_put(field, posts);
     }
 
@@ -216,7 +216,7 @@ impl Record for SWait {
     }
 }
 
-/// The value becomes that of the expression, or what SIOL leads to.
+/// Sets the value to the result of the expression, or to the value from SIOL.
 fn evaluate(step: &mut Step<'_, '_, SWait>) {
     if let Ok(Some(mode)) = step.fetch("SIML", |swait| &swait.simulation_mode_link) {
         step.lock().simulation_mode = mode;
@@ -237,7 +237,7 @@ fn evaluate(step: &mut Step<'_, '_, SWait>) {
     swait.common.raise(Status::SIMM, severity);
 }
 
-/// Fetches the inputs that have names, up to the first that leads nowhere. Whether all could be read.
+/// Fetches the inputs that have names, and stops at the first one without a target. Returns whether all could be read.
 fn fetch(step: &mut Step<'_, '_, SWait>) -> bool {
     for (index, name) in NAMES.iter().enumerate() {
         let state = step.lock().input_states[index];
@@ -255,7 +255,7 @@ fn fetch(step: &mut Step<'_, '_, SWait>) -> bool {
     true
 }
 
-/// Drives OUTN through a channel and posts OEVT's event. The record ends when all that it started has.
+/// Drives OUTN through a channel and posts the event OEVT. The record finishes when everything that it started has.
 fn execute(step: &mut Step<'_, '_, SWait>) -> Outcome {
     let (output_state, has_desired) = {
         let swait = step.lock();
@@ -276,7 +276,7 @@ fn execute(step: &mut Step<'_, '_, SWait>) -> Outcome {
     outcome
 }
 
-/// DOLD, fetched from DOLN where that leads somewhere.
+/// The value of DOLD, fetched from DOLN if that has a target.
 fn desired(step: &mut Step<'_, '_, SWait>) -> f64 {
     if step.lock().desired_state == OK
         && let Ok(Some(value)) = step.fetch("DOLN", |swait| &swait.desired)
@@ -324,7 +324,7 @@ impl SWait {
         }
     }
 
-    /// What OOPT says of this round.
+    /// Whether OOPT requests an output for this processing.
     fn is_output_wanted(&mut self) -> bool {
         let (now, before) = (self.value, std::mem::replace(&mut self.old_value, self.value));
         match self.output_option {

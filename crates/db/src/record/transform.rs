@@ -1,4 +1,4 @@
-//! transform, of synApps calc: sixteen values, each of an input, an expression or a put, each with an output.
+//! transform, of synApps calc: sixteen values, each from an input, an expression or a put, and each with an output.
 
 use fodo_data::{Meta, Status, Text};
 
@@ -65,7 +65,7 @@ record_type!(Transform, "transform", []);
 inputs!(Transform);
 
 const N_VALUES: usize = 16;
-/// What the expressions have become.
+/// The compiled expressions.
 type Programs = [Option<Program>; N_VALUES];
 
 const CLCA: u16 = Transform::at("CLCA");
@@ -112,7 +112,7 @@ impl Record for Transform {
         } else if let Some(index) = index(A) {
             if !self.inputs[index].is_constant() {
                 self.args[index] = self.last_args[index];
-                return Err("the value has an input, which alone may set it");
+                return Err("this value is set only by its input link");
             }
             if self.common.is_active == 0 {
                 self.put_bits |= 1 << index;
@@ -132,7 +132,7 @@ impl Record for Transform {
     }
 
     fn link_joined(&mut self, field: u16, posts: &mut Posts) {
-        // A link is never refused.
+        // A put to a link is never rejected.
         let _ = self.after_put(field, posts);
     }
 
@@ -155,7 +155,7 @@ impl Record for Transform {
         step.lock().calculate();
         for (index, name) in OUTPUTS.iter().enumerate() {
             let value = step.lock().args[index];
-            // A broken link has raised its alarm; the others are written all the same.
+            // A broken link has already raised its alarm; the other links are still written.
             let _ = step.drive(name, |transform| &transform.outputs[index], value);
         }
         step.stamp(None);
@@ -165,7 +165,7 @@ impl Record for Transform {
 }
 
 impl Transform {
-    /// An empty expression is none, and right.
+    /// Compiles an expression; an empty one is valid and gives no program.
     fn compile(&mut self, index: usize) {
         let text = self.expressions[index].to_str();
         let program = (!text.is_empty()).then(|| Program::compile_text(&text));
@@ -173,7 +173,7 @@ impl Transform {
         self.programs[index] = program.and_then(Result::ok);
     }
 
-    /// Values that neither have an input nor were put become what their expressions say, one after another.
+    /// Evaluates the expressions, one after another, of values that have no input and were not put.
     fn calculate(&mut self) {
         const ALWAYS: u16 = 1;
         let put_bits = std::mem::take(&mut self.put_bits);

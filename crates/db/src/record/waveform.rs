@@ -107,7 +107,7 @@ impl Record for Waveform {
                 Err(Broken) => is_read = false,
             },
             Plan::Simulate { .. } => match step.fetch_array("SIOL", Waveform::value_link, kind) {
-                // Of a constant there are no elements.
+                // A constant has no elements to read.
                 Ok(None) => step.post(|waveform, posts| array::take(waveform, Value::Array(Array::empty(kind)), posts)),
                 Ok(Some(value)) => step.post(|waveform, posts| array::take(waveform, value, posts)),
                 Err(Broken) => is_read = false,

@@ -1,6 +1,6 @@
-//! Access security: who may read and write which field, as the rules of an `.acf` file say. No IO.
+//! Access security: the access rights of clients according to the rules of an `.acf` file. No I/O.
 //!
-//! [`AccessFile`] is what a file says. [`Security`] is that with the present values of its inputs, and answers.
+//! [`AccessFile`] is a parsed file. [`Security`] combines it with the present values of its inputs and decides.
 //!
 //! Source: EPICS Base 7.0.10, access security (asLib).
 
@@ -13,10 +13,10 @@ use crate::calc::{N_ARGS, Program};
 
 pub use show::AccessPart;
 
-/// What somebody may do with a field; each one includes those before it.
+/// The access rights of a client to a field; each one includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// Nothing.
+    /// No access.
     #[default]
     None,
     /// Reading and monitoring.
@@ -25,45 +25,45 @@ pub enum Access {
     Write,
 }
 
-/// The answer of the rules.
+/// The decision of the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Granted {
-    /// What may be done.
+    /// The access rights.
     pub access: Access,
-    /// Whether puts are to be told (TRAPWRITE of the rule that decided).
+    /// Whether puts are logged (TRAPWRITE of the rule that decides).
     pub is_trapped: bool,
 }
 
-/// The security level of a field, as its record type has it. A rule counts for fields of its own level and below.
+/// The security level of a field, defined by its record type. A rule applies to fields of its own level and below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessLevel {
-    /// Fields that are for everyday work, VAL above all.
+    /// Fields for normal operation, such as VAL.
     Asl0,
     /// The others.
     Asl1,
 }
 
-/// The number of an input (INPA to INPU) of a [`Security`].
+/// Identifies an input (INPA to INPU) of a [`Security`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AccessInput(usize);
 
-/// What an access file says.
+/// A parsed access file.
 #[derive(Clone, Debug, Default)]
 pub struct AccessFile {
-    /// UAG: the users of each.
+    /// UAG: name and users.
     user_groups: Vec<(String, HashSet<String>)>,
-    /// HAG: the hosts of each, in small letters.
+    /// HAG: name and hosts, in lower case.
     host_groups: Vec<(String, HashSet<String>)>,
-    /// ASG; DEFAULT is first.
+    /// ASG: name and content; DEFAULT is first.
     groups: Vec<(String, Group)>,
-    /// What is skipped as Base skips it, as lines for whoever wrote the file.
+    /// Warnings about items that are skipped, as in Base; one line each.
     warnings: Vec<String>,
 }
 
 /// One ASG.
 #[derive(Clone, Debug, Default)]
 struct Group {
-    /// INPA is 0, and the name of its PV.
+    /// The index of the input (0 for INPA) and the name of its PV.
     inputs: Vec<(usize, String)>,
     rules: Vec<Rule>,
 }
@@ -72,9 +72,9 @@ struct Group {
 struct Rule {
     level: u32,
     granted: Granted,
-    /// Indices of UAGs, of which one must have the user; none: any user will do.
+    /// Indices of UAGs. One of them must contain the user; if empty, every user matches.
     user_groups: Vec<usize>,
-    /// Likewise the HAGs.
+    /// The same for HAGs and the host.
     host_groups: Vec<usize>,
     calc: Option<Program>,
 }
@@ -84,34 +84,34 @@ struct Rule {
 pub struct Security {
     file: AccessFile,
     index: HashMap<String, usize>,
-    /// In the order of the groups.
+    /// The states of the groups, in the same order.
     states: Vec<GroupState>,
-    /// Group, argument and place of each input.
+    /// Each input: index of the group, index of the argument, name of the PV.
     inputs: Vec<(usize, usize, String)>,
 }
 
-/// What changes of a group.
+/// The changing state of a group.
 #[derive(Clone, Debug)]
 struct GroupState {
     args: [f64; N_ARGS],
-    /// A bit for each argument whose input is INVALID or not there.
+    /// A bit for each argument whose input is INVALID or not connected.
     bad: u32,
-    /// Whether the CALC of each rule is true; true where there is none.
+    /// For each rule whether its CALC is true; true for rules without CALC.
     is_met: Vec<bool>,
 }
 
-/// The group of records without one, and of those whose group no file has.
+/// The group for records without ASG, and for an ASG that is not in the file.
 const DEFAULT: &str = "DEFAULT";
 
 impl AccessFile {
-    /// What had to be skipped, since Base knows no such word either; a line for each.
+    /// Warnings about unknown items that were skipped, as in Base; one line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Replaces each host by what `address_of` says; one that it does not know can no longer be met.
+    /// Replaces each host by its address from `address_of`. A host without an address never matches.
     ///
-    /// For servers that go by a client's address instead of what the client says of its host.
+    /// For servers that identify a client's host by its address instead of the host name that the client sends.
     pub fn resolve_hosts(&mut self, address_of: &mut dyn FnMut(&str) -> Option<String>) {
         for (name, hosts) in &mut self.host_groups {
             let mut addresses = HashSet::new();
@@ -120,7 +120,7 @@ impl AccessFile {
                     Some(address) => {
                         addresses.insert(address);
                     }
-                    None => self.warnings.push(format!("HAG \"{name}\": no address is known of the host \"{host}\"")),
+                    None => self.warnings.push(format!("HAG \"{name}\": the host \"{host}\" has no known address")),
                 }
             }
             *hosts = addresses;
@@ -130,7 +130,7 @@ impl AccessFile {
 }
 
 impl Security {
-    /// The rules, while no input has a value.
+    /// Makes the rules; no input has a value yet.
     pub fn new(file: AccessFile) -> Security {
         let index = file.groups.iter().enumerate().map(|(index, (name, _))| (name.clone(), index)).collect();
         let mut inputs = Vec::new();
@@ -145,12 +145,12 @@ impl Security {
         Security { file, index, states, inputs }
     }
 
-    /// Every input with the name of its PV.
+    /// Every input, with the name of its PV.
     pub fn inputs(&self) -> impl Iterator<Item = (AccessInput, &str)> {
         self.inputs.iter().enumerate().map(|(index, (.., pv))| (AccessInput(index), pv.as_str()))
     }
 
-    /// An input has this value now; `None`: it is INVALID or not there. Tells whether an answer may be another one now.
+    /// Sets the value of an input; `None`: it is INVALID or not connected. Returns whether decisions may have changed.
     pub fn set_input(&mut self, input: AccessInput, value: Option<f64>) -> bool {
         let Some(&(index, arg, _)) = self.inputs.get(input.0) else { return false };
         let (Some((_, group)), Some(state)) = (self.file.groups.get(index), self.states.get_mut(index)) else {
@@ -167,9 +167,9 @@ impl Security {
         std::mem::replace(&mut state.is_met, is_met) != state.is_met
     }
 
-    /// What a user on a host may do with fields of a level in a group (the record's ASG).
+    /// The access rights of a user on a host to fields of a level in a group (the record's ASG).
     ///
-    /// Of the rules that are met the one counts that allows most; the first of equals.
+    /// Of the rules that match, the one with the most rights decides; of several such rules, the first one.
     pub fn granted(&self, group: &str, level: AccessLevel, user: &str, host: &str) -> Granted {
         let group = self.index.get(group).copied().unwrap_or(0);
         let (Some((_, group)), Some(state)) = (self.file.groups.get(group), self.states.get(group)) else {
@@ -193,7 +193,7 @@ impl GroupState {
     fn evaluated(&self, group: &Group) -> Vec<bool> {
         let holds = |program: &Program| {
             let result = program.run(&mut self.args.clone(), 0.0).unwrap_or(0.0);
-            // As near to 1 as Base wants it.
+            // The same range as in Base.
             self.bad & program.args_used() == 0 && result > 0.99 && result < 1.01
         };
         group.rules.iter().map(|rule| rule.calc.as_ref().is_none_or(holds)).collect()
@@ -298,7 +298,7 @@ mod tests {
 
         file.resolve_hosts(&mut |host| (host == "a").then(|| "10.0.0.1".to_owned()));
 
-        assert_eq!(file.warnings(), ["HAG \"room\": no address is known of the host \"b\""]);
+        assert_eq!(file.warnings(), ["HAG \"room\": the host \"b\" has no known address"]);
         let rules = Security::new(file);
         assert_eq!(access(&rules, "", Asl1, "u", "10.0.0.1"), Access::Write);
         assert_eq!(access(&rules, "", Asl1, "u", "b"), Access::None);

@@ -1,4 +1,4 @@
-//! Reading an `.acf` file.
+//! Parses `.acf` files.
 
 use std::collections::HashSet;
 
@@ -9,31 +9,31 @@ use crate::load::error::suggestion;
 use crate::load::lexer::{Lexer, Place, Token};
 use crate::load::{LoadError, Macros, OpenFile};
 
-/// Words that no name may be, unless in quotes.
+/// Words that cannot be names, unless in quotes.
 const KEYWORDS: [&str; 5] = ["UAG", "HAG", "ASG", "RULE", "CALC"];
 
 impl AccessFile {
-    /// Reads a file. `macros`: `"P=X:,R=1"`. Fails as [`AccessFile::parse`].
+    /// Reads a file. `macros`: `"P=X:,R=1"`. Fails like [`AccessFile::parse`].
     pub fn load(file: &str, macros: &str, open: &mut OpenFile) -> Result<AccessFile, Vec<LoadError>> {
         let unreadable = |error| vec![LoadError::of_file(file, format!("cannot be read: {error}"))];
         let bytes = open(file).map_err(unreadable)?;
         AccessFile::parse(file, &bytes, macros)
     }
 
-    /// Reads the bytes of a file. `file`: its name in errors. `macros`: `"P=X:,R=1"`.
+    /// Parses the bytes of a file. `file`: its name in errors. `macros`: `"P=X:,R=1"`.
     ///
-    /// As Base, an unknown item of the file is skipped with a warning, a rule with an unknown condition or an unknown right
-    /// as well, so that it gives nothing; everything else that is wrong refuses the whole file, and all of it is told.
+    /// As in Base, an unknown item is skipped with a warning. A rule with an unknown condition or an unknown right is
+    /// skipped too, so it grants nothing. Any other error rejects the whole file; all errors are returned.
     pub fn parse(file: &str, bytes: &[u8], macros: &str) -> Result<AccessFile, Vec<LoadError>> {
         let of_file = |message: String| vec![LoadError::of_file(file, message)];
         if bytes.len() > ACCESS_FILE_BYTES_MAX {
-            return Err(of_file(format!("an access file has at most {ACCESS_FILE_BYTES_MAX} bytes")));
+            return Err(of_file(format!("the file is larger than {ACCESS_FILE_BYTES_MAX} bytes")));
         }
         let macros = Macros::parse(macros).map_err(of_file)?;
         let source = String::from_utf8_lossy(bytes);
         let mut parser = Parser::new(file, &source, &macros).map_err(|error| vec![error])?;
         parser.items();
-        // A macro that is wrong is the cause of what is wrong after it.
+        // Errors in macros cause further errors, which are not worth reporting.
         let Parser { lexer, errors, found, .. } = parser;
         match [lexer.errors, errors].into_iter().find(|errors| !errors.is_empty()) {
             Some(errors) => Err(errors),
@@ -45,7 +45,7 @@ impl AccessFile {
 struct Parser<'a> {
     file: &'a str,
     lexer: Lexer<'a>,
-    /// The word that is looked at, and where it starts.
+    /// The current token and its place.
     token: Token,
     place: Place,
     found: AccessFile,
@@ -56,7 +56,7 @@ impl<'a> Parser<'a> {
     fn new(file: &'a str, source: &'a str, macros: &'a Macros) -> Result<Parser<'a>, LoadError> {
         let mut lexer = Lexer::new(file, source, macros);
         let (token, place) = lexer.next(false)?;
-        // Base has the group of those who have none from the start, without a rule.
+        // As in Base, the group DEFAULT exists from the start, without a rule.
         let found = AccessFile { groups: vec![(DEFAULT.to_owned(), Group::default())], ..AccessFile::default() };
         Ok(Parser { file, lexer, token, place, found, errors: Vec::new() })
     }
@@ -72,7 +72,7 @@ impl<'a> Parser<'a> {
     }
 
     fn warn(&mut self, place: Place, message: String) {
-        // Without the line itself: a warning is one line.
+        // Without the source line: a warning is one line.
         let place = self.lexer.error(place, "");
         self.found.warnings.push(format!("{}:{}:{}: {message}", self.file, place.line, place.column));
     }
@@ -88,7 +88,7 @@ impl<'a> Parser<'a> {
         self.advance().map(drop)
     }
 
-    /// A name, as it stands or in quotes.
+    /// Parses a name, with or without quotes.
     fn name(&mut self, what: &str) -> Result<String, LoadError> {
         let is_name = match &self.token {
             Token::Quoted(_) => true,
@@ -104,7 +104,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `(name)`, and where the name is.
+    /// Parses `(name)`. Also returns the place of the name.
     fn named(&mut self, what: &str) -> Result<(String, Place), LoadError> {
         self.mark('(')?;
         let place = self.place;
@@ -113,7 +113,7 @@ impl<'a> Parser<'a> {
         Ok((name, place))
     }
 
-    /// Names between brackets, commas between them.
+    /// Parses names in brackets, separated by commas.
     fn names(&mut self, open: char, close: char, what: &str) -> Result<Vec<(String, Place)>, LoadError> {
         self.mark(open)?;
         let mut names = Vec::new();
@@ -142,12 +142,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// After an error: on to the next group that begins a line.
+    /// After an error, skips to the next group at the start of a line.
     fn recover(&mut self) {
         loop {
             match self.lexer.next(false) {
                 Ok((token, place)) => (self.token, self.place) = (token, place),
-                // It stands in what is left out.
+                // A further error in the skipped part is not reported.
                 Err(_) => continue,
             }
             match &self.token {
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
         self.lexer.error(self.place, "").column == 1
     }
 
-    /// `UAG`, `HAG`, `ASG`, or what is skipped.
+    /// Parses `UAG`, `HAG` or `ASG`, or skips an unknown item.
     fn item(&mut self) -> Result<(), LoadError> {
         let place = self.place;
         let keyword = match &self.token {
@@ -192,20 +192,20 @@ impl<'a> Parser<'a> {
                 if self.is_mark('{') {
                     self.skip('{', '}')?;
                 }
-                self.warn(place, format!("\"{word}\" is not known and is skipped; UAG, HAG and ASG are"));
+                self.warn(place, format!("unknown item \"{word}\" is skipped; known are UAG, HAG and ASG"));
             }
         }
         Ok(())
     }
 
-    /// The name and the members of a UAG, or of a HAG.
+    /// Parses the name and the members of a UAG or HAG.
     fn members(&mut self, place: Place, is_users: bool) -> Result<(), LoadError> {
         let (name, _) = self.named("the name of the group")?;
         if self.groups(is_users).iter().any(|(known, _)| *known == name) {
             let keyword = if is_users { "UAG" } else { "HAG" };
-            return Err(self.lexer.error(place, format!("there is a {keyword} \"{name}\" already")));
+            return Err(self.lexer.error(place, format!("{keyword} \"{name}\" already exists")));
         }
-        // It is there from now on, or rules would be told of for what is wrong in it.
+        // The group exists even if its members are invalid, so that rules with it cause no further errors.
         self.groups(is_users).push((name, HashSet::new()));
         if !self.is_mark('{') {
             return Ok(());
@@ -228,11 +228,11 @@ impl<'a> Parser<'a> {
         let mut group = Group::default();
         let known = self.found.groups.iter().position(|(known, _)| *known == name);
         let is_taken = known.and_then(|index| self.found.groups.get(index)).is_some_and(|(name, group)| {
-            // DEFAULT is there from the start, as nothing.
+            // DEFAULT exists from the start, empty.
             name != DEFAULT || !group.rules.is_empty() || !group.inputs.is_empty()
         });
         if is_taken {
-            return Err(self.lexer.error(place, format!("there is an ASG \"{name}\" already")));
+            return Err(self.lexer.error(place, format!("ASG \"{name}\" already exists")));
         }
         if self.is_mark('{') {
             self.advance()?;
@@ -271,7 +271,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// What stands behind RULE; `None` when it says something that is not known, so that it gives nothing.
+    /// Parses a rule after the word RULE. `None`: an unknown word makes the rule grant nothing.
     fn rule(&mut self, place: Place) -> Result<Option<Rule>, LoadError> {
         self.mark('(')?;
         let level = self.level()?;
@@ -308,7 +308,7 @@ impl<'a> Parser<'a> {
             }
         }
         if let Some(word) = unknown {
-            self.warn(place, format!("this rule gives nothing, since \"{word}\" is not known"));
+            self.warn(place, format!("this rule grants nothing, since \"{word}\" is unknown"));
             return Ok(None);
         }
         Ok(Some(rule))
@@ -325,7 +325,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `UAG(...)`, `HAG(...)` or `CALC(...)`; gives the word that it does not know.
+    /// Parses `UAG(...)`, `HAG(...)` or `CALC(...)`. Returns the word if it is unknown.
     fn condition(&mut self, rule: &mut Rule) -> Result<Option<String>, LoadError> {
         const WANTED: &str = "UAG, HAG or CALC";
         let keyword = match &self.token {
@@ -340,7 +340,7 @@ impl<'a> Parser<'a> {
                     let groups = if is_users { &self.found.user_groups } else { &self.found.host_groups };
                     let Some(index) = groups.iter().position(|(known, _)| *known == name) else {
                         let guess = suggestion(&name, groups.iter().map(|(known, _)| known.as_str()));
-                        let message = format!("no {keyword} \"{name}\" stands above this rule{guess}");
+                        let message = format!("no {keyword} \"{name}\" is defined above this rule{guess}");
                         self.errors.push(self.lexer.error(place, message));
                         continue;
                     };
@@ -350,7 +350,7 @@ impl<'a> Parser<'a> {
             "CALC" => {
                 self.advance()?;
                 let (text, place) = self.named("an expression in quotes")?;
-                // The last one counts, as in Base.
+                // The last CALC is used, as in Base.
                 match self.calc(&text, place) {
                     Ok(program) => rule.calc = Some(program),
                     Err(error) => self.errors.push(error),
@@ -368,14 +368,14 @@ impl<'a> Parser<'a> {
 
     fn calc(&self, text: &str, place: Place) -> Result<Program, LoadError> {
         let program = Program::compile(text)
-            .map_err(|error| self.lexer.error(place, format!("\"{text}\" is no expression: {error}")))?;
+            .map_err(|error| self.lexer.error(place, format!("\"{text}\" is not a valid expression: {error}")))?;
         if program.has_stores() {
-            return Err(self.lexer.error(place, "a CALC of a rule may not have ':='"));
+            return Err(self.lexer.error(place, "the CALC of a rule cannot contain ':='"));
         }
         Ok(program)
     }
 
-    /// Leaves out what stands between brackets, these included.
+    /// Skips brackets and their content.
     fn skip(&mut self, open: char, close: char) -> Result<(), LoadError> {
         let place = self.place;
         self.mark(open)?;
@@ -392,7 +392,7 @@ impl<'a> Parser<'a> {
                 Token::Mark(_) | Token::Bare(_) | Token::Quoted(_) | Token::Json(_) => {}
             }
             if wanted.len() > ACCESS_DEPTH_MAX {
-                return Err(self.lexer.error(self.place, "brackets are nested too deep"));
+                return Err(self.lexer.error(self.place, "brackets are nested too deeply"));
             }
             self.advance()?;
         }
@@ -400,7 +400,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The argument of INPA to INPU.
+/// The argument index of INPA to INPU.
 fn input(word: &str) -> Option<usize> {
     match word.as_bytes() {
         [b'I', b'N', b'P', letter @ b'A'..=b'U'] => Some(usize::from(letter - b'A')),
@@ -424,13 +424,13 @@ mod tests {
         AccessFile::parse("test.acf", source.as_bytes(), "")
     }
 
-    /// What is said of the mistakes of a file, without the lines themselves.
+    /// The errors of a file, without source lines.
     fn complaints(source: &str) -> Vec<String> {
         let errors = parsed(source).unwrap_err();
         errors.iter().map(|error| format!("{}: {}", error.place(), error.message)).collect()
     }
 
-    /// What is said of the only mistake of a file.
+    /// The only error of a file.
     fn complaint(source: &str) -> String {
         let complaints = complaints(source);
         assert_eq!(complaints.len(), 1, "{complaints:?}");
@@ -446,9 +446,9 @@ mod tests {
             complaints(source),
             [
                 "test.acf:1:18: expected ',' or '}', found \"bob\"",
-                "test.acf:3:23: no UAG \"op\" stands above this rule; did you mean \"ops\"?",
-                "test.acf:3:31: no HAG \"h\" stands above this rule",
-                "test.acf:4:23: \"A+\" is no expression: a value is missing at character 3",
+                "test.acf:3:23: no UAG \"op\" is defined above this rule; did you mean \"ops\"?",
+                "test.acf:3:31: no HAG \"h\" is defined above this rule",
+                "test.acf:4:23: \"A+\" is not a valid expression: a value is missing at character 3",
                 "test.acf:5:9: expected ',', found ')'",
                 "test.acf:6:45: expected ',', found '}'",
                 "test.acf:7:9: expected INPA to INPU, or RULE, found the end of the file",
@@ -484,10 +484,10 @@ mod tests {
             ("ASG(G) {RULE(-1, READ)}", "1:14: expected a security level, 0 or 1, found \"-1\""),
             ("ASG(G) {RULE(1, READ, LOUD)}", "1:23: expected TRAPWRITE or NOTRAPWRITE, found \"LOUD\""),
             ("ASG(G) {RULE(1, READ) {}}", "1:24: expected UAG, HAG or CALC, found '}'"),
-            ("ASG(G) {RULE(1, READ) {UAG(a)}}", "1:28: no UAG \"a\" stands above this rule"),
-            ("UAG(a) UAG(a)", "1:8: there is a UAG \"a\" already"),
-            ("ASG(G) ASG(G)", "1:12: there is an ASG \"G\" already"),
-            ("ASG(G) {RULE(1, READ) {CALC(\"A:=1;1\")}}", "1:29: a CALC of a rule may not have ':='"),
+            ("ASG(G) {RULE(1, READ) {UAG(a)}}", "1:28: no UAG \"a\" is defined above this rule"),
+            ("UAG(a) UAG(a)", "1:8: UAG \"a\" already exists"),
+            ("ASG(G) ASG(G)", "1:12: ASG \"G\" already exists"),
+            ("ASG(G) {RULE(1, READ) {CALC(\"A:=1;1\")}}", "1:29: the CALC of a rule cannot contain ':='"),
             ("FOO(a) {b", "1:8: '{' is not closed"),
             ("FOO", "1:4: expected '(', found the end of the file"),
             ("ASG(G) } \"", "1:8: expected UAG, HAG or ASG, found '}'"),
@@ -496,7 +496,7 @@ mod tests {
             assert_eq!(complaint(source), format!("test.acf:{expected}"), "{source}");
         }
         assert!(
-            complaint("ASG(G) {RULE(1, READ) {CALC(\"A+\")}}").starts_with("test.acf:1:29: \"A+\" is no expression")
+            complaint("ASG(G) {RULE(1, READ) {CALC(\"A+\")}}").starts_with("test.acf:1:29: \"A+\" is not a valid expr")
         );
     }
 
@@ -511,9 +511,9 @@ mod tests {
         assert_eq!(
             file.warnings(),
             [
-                "test.acf:1:1: \"FOO\" is not known and is skipped; UAG, HAG and ASG are",
-                "test.acf:3:3: this rule gives nothing, since \"RPC\" is not known",
-                "test.acf:4:1: this rule gives nothing, since \"METHOD\" is not known",
+                "test.acf:1:1: unknown item \"FOO\" is skipped; known are UAG, HAG and ASG",
+                "test.acf:3:3: this rule grants nothing, since \"RPC\" is unknown",
+                "test.acf:4:1: this rule grants nothing, since \"METHOD\" is unknown",
             ]
         );
         assert_eq!(file.groups[0].1.rules.len(), 1);
@@ -533,6 +533,6 @@ mod tests {
         let deep = format!("FOO{}", "(".repeat(ACCESS_DEPTH_MAX + 1));
 
         assert!(AccessFile::parse("test.acf", &large, "").is_err());
-        assert!(complaint(&deep).ends_with("brackets are nested too deep"), "{}", complaint(&deep));
+        assert!(complaint(&deep).ends_with("brackets are nested too deeply"), "{}", complaint(&deep));
     }
 }

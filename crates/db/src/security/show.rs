@@ -1,4 +1,4 @@
-//! Rules for people: as an access file would say them, with what holds at this moment.
+//! Shows rules as text in the syntax of an access file, with the present values.
 
 use std::collections::HashSet;
 
@@ -16,8 +16,8 @@ pub enum AccessPart {
 }
 
 impl Security {
-    /// One part as lines of text, of the groups whose names `wanted` takes. An input is followed by its value, a rule
-    /// with a CALC by whether that is met.
+    /// One part as lines of text, for the groups whose names `wanted` accepts. Shows the value of each input, and
+    /// whether the CALC of each rule is true.
     pub fn shown(&self, part: AccessPart, wanted: &dyn Fn(&str) -> bool) -> String {
         let file = &self.file;
         let list = |word: &str, groups: &[(String, HashSet<String>)]| -> String {

@@ -1,4 +1,4 @@
-//! What a client can write must not keep the processing lock: delays, loops, and chains that grow without end.
+//! No client can block the processing lock by what it writes: delays, loops, and endlessly growing chains.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use fodo_db::{Event, Input};
 
 use super::Ioc;
 
-/// What a client may write where a delay is wanted.
+/// Unusual values that a client may write to a delay field.
 const ODD_DELAYS: [f64; 10] =
     [1e-12, 5e-324, -1.0, 0.0, 1e300, f64::MAX, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-5];
 
 impl Ioc {
-    /// Time passes, in as many calls as the deadlines ask for. Returns how many these were.
+    /// Advances the time, with one call for each deadline. Returns the number of calls.
     fn pass(&mut self, by: Duration) -> usize {
         let end = self.now + by;
         let mut n_calls = 0;
@@ -187,6 +187,6 @@ fn links_that_follow_each_other_twice_are_pending_once() {
 
     ioc.put("source", 1.0, None).unwrap();
 
-    // Three are pending at most: its turn comes within the same call.
+    // At most three are pending, so the record is processed within the same call.
     assert_eq!(ioc.number("other"), before + 1.0);
 }

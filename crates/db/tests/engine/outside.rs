@@ -1,4 +1,4 @@
-//! Links to other IOCs: what the machine asks of the network, and what it makes of what that tells.
+//! Links to other IOCs: the engine's requests to the network, and its reactions to the replies.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::Ioc;
 const DOUBLE: OutsideFacts = OutsideFacts { kind: Kind::F64, count_max: 1, may_read: true, may_write: true };
 const AT: TimeStamp = TimeStamp { unix_s: 1_700_000_000, nanos: 5 };
 
-/// What the link to a PV is called.
+/// The most recent link that the engine requested for a PV.
 fn link_to(ioc: &Ioc, pv: &str) -> OutsideLink {
     let wanted = |event: &Event| match event {
         Event::Wanted { link, name, .. } if name.to_str() == pv => Some(*link),
@@ -32,7 +32,7 @@ impl Ioc {
         self.database.handle(Input::Outside { link, news }, self.now, &mut self.events).unwrap();
     }
 
-    /// A server serves it, with this value.
+    /// Simulates a server that connects a PV and sends this value.
     fn connect(&mut self, pv: &str, facts: OutsideFacts, reading: Reading) -> OutsideLink {
         let link = link_to(self, pv);
         self.hear(link, News::Connected(facts));
@@ -45,13 +45,13 @@ impl Ioc {
         assert!(matches!(done, Ok(()) | Err(PutError::Unprocessed)), "{record}: {done:?}");
     }
 
-    /// STAT and SEVR.
+    /// STAT and SEVR of a record.
     fn alarm(&self, record: &str) -> (Status, Severity) {
         let alarm = self.database.read(self.field(record)).alarm;
         (alarm.status, alarm.severity)
     }
 
-    /// What links have written, and which puts somebody waits for.
+    /// The values written through links, with the numbers of those puts that wait for completion.
     fn driven(&mut self) -> Vec<(Value, Option<u64>)> {
         let events = std::mem::take(&mut self.events);
         let driven = events.into_iter().filter_map(|event| match event {
@@ -205,7 +205,7 @@ fn async_soft_channel_is_done_when_the_other_ioc_says_so_or_is_lost() {
 
     ioc.put("a", 1.0, Some(7)).unwrap();
     assert_eq!(ioc.number("a.PACT"), 1.0);
-    let [(_, Some(first))] = ioc.driven()[..] else { panic!("nobody waits for the put") };
+    let [(_, Some(first))] = ioc.driven()[..] else { panic!("the put does not wait for completion") };
     ioc.hear(link, News::Written { put: first + 1 });
     assert_eq!(ioc.done(), []);
     ioc.hear(link, News::Written { put: first });

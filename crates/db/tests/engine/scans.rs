@@ -1,4 +1,4 @@
-//! Periods at which records are scanned.
+//! The periods at which records are scanned.
 
 use std::time::Duration;
 
