@@ -1,4 +1,4 @@
-//! What the client verbs share: flags, the deadline, what is asked for.
+//! Code shared by the client commands: flags, the deadline and requests.
 
 use std::time::{Duration, Instant};
 
@@ -8,43 +8,43 @@ use fodo_net::{Detail, Error, Kind, Meta, Operation, Request};
 use crate::limit;
 use crate::show::Look;
 
-/// The flags that get, put, monitor and info have in common.
+/// Flags common to get, put, monitor and info.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ClientFlags {
-    /// Seconds to wait for names and answers, for all PVs together
+    /// Timeout in seconds for searches and responses, for all PVs together
     #[arg(short = 'w', long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub timeout: Duration,
-    /// One JSON object per line (keys: see `fodo get --help`)
+    /// Print one JSON object per line (keys: see `fodo get --help`)
     #[arg(long)]
     pub json: bool,
 }
 
-/// The flags on values.
+/// Flags for values.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ValueFlags {
-    /// Elements of an array to ask for; all there are by default
+    /// Number of array elements to request; default: all
     #[arg(short = '#', long, value_name = "N")]
     pub count: Option<u32>,
-    /// Ask the server for another type than the PV's own
+    /// Request a type other than the PV's native type
     #[arg(short = 'd', long = "type", value_name = "TYPE")]
     pub kind: Option<Asked>,
-    /// Units, limits and labels as well
+    /// Print units, limits and labels as well
     #[arg(short = 'm', long)]
     pub meta: bool,
-    /// Enums as numbers
+    /// Print enums as numbers
     #[arg(short = 'n', long)]
     pub numeric: bool,
-    /// Arrays of char as text; names that end with $ are that anyway
+    /// Print arrays of char as text; always done for names that end with $
     #[arg(short = 'S', long)]
     pub string: bool,
-    /// All elements of an array, also at a terminal
+    /// Print all elements of an array, also at a terminal
     #[arg(long)]
     pub full: bool,
 }
 
-/// The types that a server can be asked for.
+/// The types that can be requested from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-#[expect(missing_docs, reason = "the names say it, and they are shown as they are")]
+#[expect(missing_docs, reason = "the names are self-explanatory, and clap would show docs in the help")]
 pub enum Asked {
     String,
     Short,
@@ -70,7 +70,7 @@ impl Asked {
     }
 }
 
-/// The name of a kind, in Channel Access's words where it has one.
+/// The name of a kind; its Channel Access name if it has one.
 pub const fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Text => "string",
@@ -94,22 +94,22 @@ impl ValueFlags {
         Request { kind: self.kind.map(Asked::kind), detail: Detail::Time, count: self.count.unwrap_or(0) }
     }
 
-    /// How values are to look.
+    /// The display options for values.
     pub fn look(&self) -> Look {
         Look { numeric: self.numeric, text: self.string, with_meta: self.meta, full: self.full, ..Look::of_stdout() }
     }
 }
 
-/// The request for what a value means, which goes out beside the one for the value: no type of
-/// Channel Access carries both a time stamp and units.
+/// The request for metadata. It is sent in addition to the request for the value, because no Channel Access type
+/// contains both a time stamp and units.
 pub const META: Request = Request { kind: None, detail: Detail::Control, count: 1 };
 
-/// What a [`META`] request gave; nothing when it was refused, as the value matters more.
+/// The result of a [`META`] request; `None` if it failed, because the value is more important.
 pub fn meta_of(answer: Result<fodo_net::Reading, Error>) -> Option<std::sync::Arc<Meta>> {
     answer.ok().and_then(|reading| reading.meta)
 }
 
-/// One deadline for operations that all run already.
+/// One deadline for operations that have already started.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     timeout: Duration,
@@ -122,12 +122,12 @@ impl Deadline {
         Deadline { timeout, start: Instant::now() }
     }
 
-    /// What is left of it.
+    /// The remaining time.
     pub fn left(&self) -> Duration {
         self.timeout.saturating_sub(self.start.elapsed())
     }
 
-    /// Waits for one operation; an error tells the whole time that was waited.
+    /// Waits for one operation; a timeout error contains the whole timeout.
     pub fn wait<T: Given>(&self, operation: Operation<T>) -> Result<T, Error> {
         operation.wait(self.left()).map_err(|error| self.whole(error))
     }
@@ -140,14 +140,14 @@ impl Deadline {
     }
 }
 
-/// A number of seconds; 0 waits for ever.
+/// Parses a number of seconds; 0 means no timeout.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| format!("\"{text}\" is not a number of seconds"))?;
     match Duration::try_from_secs_f64(number) {
         Ok(Duration::ZERO) => Ok(limit::FOREVER),
         Ok(timeout) => Ok(timeout.min(limit::FOREVER)),
         Err(_) if number == f64::INFINITY => Ok(limit::FOREVER),
-        Err(_) => Err(format!("\"{text}\" is no time to wait")),
+        Err(_) => Err(format!("\"{text}\" is not a valid timeout")),
     }
 }
 

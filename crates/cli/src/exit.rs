@@ -1,22 +1,22 @@
-//! Exit codes, and what to tell the user of a failure.
+//! Exit codes and error messages.
 
 use std::process::ExitCode;
 
 use fodo_net::config::{self, Side};
 use fodo_net::{Error, Refusal};
 
-/// How the program ends. The numbers are documented in every `--help` and never change.
+/// The exit code. The numbers are documented in every `--help` and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Everything was done.
+    /// Success.
     Done = 0,
-    /// What no other code names: a file, the environment, the network of this host.
+    /// Any other error: a file, the environment, the network of this host.
     Other = 1,
     /// No server claimed the name of a PV.
     NotFound = 3,
-    /// A server was found, then no answer came that can be used, or the circuit was lost.
+    /// A server claimed the name but sent no valid response, or the circuit was lost.
     NoAnswer = 4,
-    /// A server said no: access rights, or the status of the operation.
+    /// A server refused: access rights, or the status of the operation.
     Refused = 5,
     /// A value that cannot be converted or sent.
     BadValue = 6,
@@ -25,7 +25,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// What belongs to a client's error.
+    /// The exit code for an error of the client.
     pub fn of(error: &Error) -> Exit {
         match error {
             Error::NotFound { .. } => Exit::NotFound,
@@ -38,7 +38,7 @@ impl Exit {
         }
     }
 
-    /// What to end with after `self` and then `other` happened.
+    /// The exit code after both `self` and `other`.
     #[must_use]
     pub fn and(self, other: Exit) -> Exit {
         match (self, other) {
@@ -49,7 +49,7 @@ impl Exit {
         }
     }
 
-    /// The name that JSON output gives it.
+    /// The name in JSON output.
     pub const fn class(self) -> &'static str {
         match self {
             Exit::Done => "done",
@@ -78,49 +78,48 @@ impl From<Exit> for ExitCode {
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  something on this host: a file, the environment, a port
-  2  the command line cannot be understood
+  1  an error on this host: a file, the environment, a port
+  2  invalid command line
   3  not found: no server claimed the name in time
-  4  no answer: claimed, then silent, disconnected, or not what was requested
+  4  no response: the server was silent, disconnected, or sent a wrong reply
   5  refused: access rights, or the server's status
   6  a value that cannot be converted or sent
   7  several PVs failed, for different reasons";
 
-/// The section of a client verb's `--help` on the environment.
+/// The section of `--help` on the environment, for client commands.
 pub fn client_environment() -> String {
     let variables = config::help(|side| side != Side::Server);
-    format!(
-        "Environment, and in brackets what holds without it (fodo config shows what does):\n{variables}\n{TERMINAL}"
-    )
+    format!("Environment, with defaults in parentheses (fodo config shows values in effect):\n{variables}\n{TERMINAL}")
 }
 
 const TERMINAL: &str = "  \
   NO_COLOR                         set to anything: no colour at a terminal
   TZ                               the time zone of printed time stamps";
 
-/// What happened and what to do, in one line.
+/// One line that explains an error and what to do.
 pub fn explain(error: &Error) -> String {
     match error {
         Error::NotFound { pv, after } => format!(
-            "no server claimed \"{pv}\" within {} s: is its IOC running, and is its subnet in EPICS_CA_ADDR_LIST?",
+            "no server claimed \"{pv}\" within {} s: check that its IOC is running and its network is in \
+             EPICS_CA_ADDR_LIST",
             after.as_secs_f64()
         ),
         Error::NoAnswer { pv, server, after } => format!(
-            "\"{pv}\": {server} claimed the name, then gave no answer within {} s: is the IOC busy or suspended? \
-             a longer --timeout may help",
+            "\"{pv}\": {server} claimed the name but did not respond within {} s: the IOC may be busy or suspended; \
+             try a longer --timeout",
             after.as_secs_f64()
         ),
         Error::Dropped { pv, server } => format!(
-            "\"{pv}\": {server} claimed the name, then closed the connection before it confirmed the channel: is its IOC \
-             starting or ending, or has it no room for another client?"
+            "\"{pv}\": {server} claimed the name but closed the connection before it confirmed the channel: the IOC \
+             may be starting or stopping, or have reached its client limit"
         ),
         Error::WrongReply { pv, server, reply } => {
-            format!("\"{pv}\": {server} sent {reply}: this is a fault of that server")
+            format!("\"{pv}\": {server} sent {reply}: this is an error of that server")
         }
         Error::Disconnected { pv, server } => {
-            format!("\"{pv}\": the circuit to {server} was lost: was its IOC stopped? try again")
+            format!("\"{pv}\": the circuit to {server} was lost: its IOC may have stopped; try again")
         }
-        Error::System { pv, reason } => format!("\"{pv}\": the operating system says: {reason}"),
+        Error::System { pv, reason } => format!("\"{pv}\": operating system error: {reason}"),
         Error::Closed { .. } => error.to_string(),
         Error::Misuse { pv, reason } if pv.is_empty() => reason.clone(),
         Error::Misuse { pv, reason } => format!("\"{pv}\": {reason}"),
@@ -128,22 +127,20 @@ pub fn explain(error: &Error) -> String {
     }
 }
 
-/// What a server refused; follows the server's name in a sentence.
+/// Explains a refusal; the text follows the name of the server in a sentence.
 pub fn explain_refusal(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::Connection => {
-            "answered the search but refuses the TCP connection: is a firewall in the way?".to_owned()
-        }
+        Refusal::Connection => "answered the search but refuses the TCP connection: check for a firewall".to_owned(),
         Refusal::Channel => {
-            "claimed the name but refuses the channel: does the field exist, and has the record a value?".to_owned()
+            "claimed the name but refuses the channel: check that the field exists and has a value".to_owned()
         }
-        Refusal::ReadAccess => "allows this user no reading: ask for it in the IOC's access security".to_owned(),
+        Refusal::ReadAccess => "denies read access to this user: check the IOC's access security".to_owned(),
         Refusal::WriteAccess => {
-            "allows this user no writing: is the field read-only, or is it the IOC's access security?".to_owned()
+            "denies write access to this user: the field is read-only, or access security forbids it".to_owned()
         }
         Refusal::Status { status, text } if text.is_empty() => format!("refused: {status}"),
-        // Quoted, since it may hold control characters.
-        Refusal::Status { status, text } => format!("refused: {status}; it says {text:?}"),
+        // Quoted, since it may contain control characters.
+        Refusal::Status { status, text } => format!("refused: {status}; server message: {text:?}"),
     }
 }
 
@@ -161,7 +158,8 @@ mod tests {
     fn a_missing_pv_is_explained_with_what_to_do() {
         assert_eq!(
             explain(&not_found()),
-            "no server claimed \"x:y\" within 5 s: is its IOC running, and is its subnet in EPICS_CA_ADDR_LIST?"
+            "no server claimed \"x:y\" within 5 s: check that its IOC is running and its network is in \
+             EPICS_CA_ADDR_LIST"
         );
     }
 
@@ -171,7 +169,7 @@ mod tests {
         let text = explain_refusal(&refusal);
 
         assert!(text.starts_with(&format!("refused: {}", Eca::PUTFAIL)), "{text}");
-        assert!(text.ends_with("; it says \"no\\u{1b}[2J beam\""), "{text}");
+        assert!(text.ends_with("; server message: \"no\\u{1b}[2J beam\""), "{text}");
     }
 
     #[test]
@@ -198,13 +196,13 @@ mod tests {
         let (pv, server, after) = ("x:y".to_owned(), "10.0.0.1:5064".parse().unwrap(), Duration::from_millis(1500));
         let refused = |refusal| Error::Refused { pv: "x:y".into(), server, refusal };
         let cases = [
-            (Error::NoAnswer { pv: pv.clone(), server, after }, Exit::NoAnswer, "gave no answer within 1.5 s"),
+            (Error::NoAnswer { pv: pv.clone(), server, after }, Exit::NoAnswer, "did not respond within 1.5 s"),
             (Error::Dropped { pv: pv.clone(), server }, Exit::NoAnswer, "closed the connection before"),
             (Error::Disconnected { pv: pv.clone(), server }, Exit::NoAnswer, "the circuit to 10.0.0.1:5064 was lost"),
             (refused(Refusal::Connection), Exit::Refused, "10.0.0.1:5064 answered the search but refuses the TCP"),
             (refused(Refusal::Channel), Exit::Refused, "refuses the channel"),
-            (refused(Refusal::ReadAccess), Exit::Refused, "no reading"),
-            (refused(Refusal::WriteAccess), Exit::Refused, "no writing"),
+            (refused(Refusal::ReadAccess), Exit::Refused, "denies read access"),
+            (refused(Refusal::WriteAccess), Exit::Refused, "denies write access"),
             (refused(Eca::PUTFAIL.into()), Exit::Refused, "10.0.0.1:5064 refused: "),
             (Error::Misuse { pv: pv.clone(), reason: "too long".into() }, Exit::BadValue, "\"x:y\": too long"),
             (Error::System { pv: pv.clone(), reason: "no room".into() }, Exit::Other, "no room"),
@@ -215,7 +213,7 @@ mod tests {
             assert!(explain(&error).contains(words) && explain(&error).contains("x:y"), "{}", explain(&error));
         }
         assert_eq!(explain(&Error::Misuse { pv: String::new(), reason: "no name".into() }), "no name");
-        assert!(!explain_refusal(&Eca::PUTFAIL.into()).contains("it says"));
+        assert!(!explain_refusal(&Eca::PUTFAIL.into()).contains("server message"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Readings as JSON, one object per line. The keys are promised to scripts: new ones may come, none
-//! goes or changes its meaning.
+//! Readings as JSON, one object per line. The keys are a stable interface for scripts: keys may be added, but are never
+//! removed and never change their meaning.
 
 use std::fmt;
 
@@ -12,29 +12,31 @@ use crate::exit::{Exit, explain};
 use crate::local_time::Clock;
 use crate::show::Look;
 
-/// The section of `--help` on the keys.
+/// The section of `--help` on the JSON keys.
 pub const KEYS: &str = "\
 JSON keys (--json prints one object per line):
   pv        the name
-  value     number, string or array; an enum by its label; NaN and infinities as the strings
+  value     number, string or array; the label of an enum; NaN and infinities as the strings
             \"nan\", \"inf\", \"-inf\"
-  index     the number of an enum's state (enums only)
+  index     the state number of an enum (enums only)
   kind      string short float enum char long double
   count     number of elements
   units     string, or null
-  time      RFC 3339 in UTC with nanoseconds, or null when the record was never processed
+  time      RFC 3339 in UTC with nanoseconds, or null if the record was never processed
   severity  NO_ALARM MINOR MAJOR INVALID
-  status    the alarm's reason, NO_ALARM when there is none
+  status    the alarm status, NO_ALARM if there is no alarm
   meta      with --meta: precision, display, warning, alarm, control (each [low, high]), states
-  error     instead of all but pv when it failed: code (the exit code), class, message
+  error     after a failure, instead of all other keys except pv: code (the exit code), class,
+            message
   event     monitor only: update, connected, disconnected, unresponsive, responsive, closed;
-            refused and wrong_reply (an update that was dropped) with a message; rights: read
-            and write say what is allowed now; merged: n updates were merged into the next;
-            with --stats at the end stats: received, merged, delivered, longest_gap_s,
+            refused and wrong_reply (an update that was dropped), with a message; rights, with
+            the current rights read and write; merged: n updates were merged into the next one;
+            stats (at the end, with --stats), with received, merged, delivered, longest_gap_s,
             n_disconnected";
 
-/// An object that may hold the value of a large array, which is written element by element: its text takes several times the
-/// memory of its values.
+/// An object that may contain the value of a large array.
+///
+/// The array is written element by element, because its text needs several times the memory of its values.
 #[derive(Debug)]
 pub struct Object<'a>(Vec<(&'static str, Field<'a>)>);
 
@@ -46,7 +48,7 @@ enum Field<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// With the name of a PV.
+    /// An object with the name of a PV.
     pub fn of(pv: &str) -> Object<'a> {
         Object(vec![("pv", Field::Json(pv.into()))])
     }
@@ -56,7 +58,7 @@ impl<'a> Object<'a> {
         self.0.push((key, Field::Json(field.into())));
     }
 
-    /// Adds a field that is an object itself.
+    /// Adds a field that is itself an object.
     pub fn insert_object(&mut self, key: &'static str, object: Object<'a>) {
         self.0.push((key, Field::Object(object)));
     }
@@ -90,7 +92,7 @@ fn write_value(of: &Value, meta: Option<&Meta>, look: &Look, f: &mut fmt::Format
     f.write_str("]")
 }
 
-/// An object on a reading.
+/// The object for a reading.
 pub fn reading<'a>(pv: &str, reading: &'a Reading, look: &Look) -> Object<'a> {
     let meta = reading.meta.as_deref();
     let kind = reading.value.kind();
@@ -113,12 +115,12 @@ pub fn reading<'a>(pv: &str, reading: &'a Reading, look: &Look) -> Object<'a> {
     object
 }
 
-/// An object on a failure.
+/// The object for an error of the client.
 pub fn failure(pv: &str, error: &Error) -> Map<String, Json> {
     failed(pv, Exit::of(error), &explain(error))
 }
 
-/// The same of a failure that is not the network's.
+/// The object for any other failure.
 pub fn failed(pv: &str, exit: Exit, message: &str) -> Map<String, Json> {
     let mut object = Map::new();
     object.insert("pv".into(), pv.into());
@@ -126,7 +128,7 @@ pub fn failed(pv: &str, exit: Exit, message: &str) -> Map<String, Json> {
     object
 }
 
-/// An object on what a server says of a PV.
+/// The object for the properties of a channel.
 pub fn facts(pv: &str, facts: &Facts, record_type: Option<&str>) -> Map<String, Json> {
     let mut object = Map::new();
     object.insert("pv".into(), pv.into());
@@ -139,12 +141,12 @@ pub fn facts(pv: &str, facts: &Facts, record_type: Option<&str>) -> Map<String, 
     object
 }
 
-/// One line.
+/// An object as one line.
 pub fn line(object: Map<String, Json>) -> String {
     format!("{}\n", Json::Object(object))
 }
 
-/// A value alone.
+/// A value without its alarm and time stamp.
 pub fn value(value: &Value, meta: Option<&Meta>, look: &Look) -> Json {
     if look.is_text(value) {
         return value.long_text().unwrap_or_default().to_str().into();
@@ -168,7 +170,7 @@ fn element(scalar: &Scalar, meta: Option<&Meta>, look: &Look) -> Json {
         Scalar::U32(number) => (*number).into(),
         Scalar::I64(number) => (*number).into(),
         Scalar::U64(number) => (*number).into(),
-        // By way of its text, so that 0.1 stays 0.1.
+        // Converted through its text, so that 0.1 stays 0.1.
         Scalar::F32(number) if number.is_finite() => {
             format!("{number:?}").parse().map_or_else(|_| float(f64::from(*number)), float)
         }
@@ -180,7 +182,7 @@ fn element(scalar: &Scalar, meta: Option<&Meta>, look: &Look) -> Json {
     }
 }
 
-/// JSON has no number for these; strings keep the three apart, where null would not.
+/// JSON has no numbers for NaN and infinities; strings distinguish the three, null would not.
 fn float(number: f64) -> Json {
     match number {
         number if number.is_nan() => "nan".into(),

@@ -1,6 +1,6 @@
-//! The program `fodo`: serve, get, put, monitor, inspect, measure.
+//! The program `fodo`: serves, gets, puts, monitors, inspects and measures PVs.
 //!
-//! One file per verb in `verb`; `epics` holds the four tools whose text scripts of the field know.
+//! `verb` contains one file per command; `epics` contains the four tools that are compatible with EPICS.
 #![forbid(unsafe_code)]
 
 pub mod client;
@@ -42,20 +42,20 @@ struct Program {
 const AFTER_HELP: &str = "\
 Examples:
   fodo ioc plant.db                 serve the records of a file
-  fodo check st.cmd                 what is wrong with files, without starting anything
-  fodo expand motors.substitutions  the database that a file with macros means
-  fodo get x:motor.RBV              read
-  fodo put x:motor 12.5             write, and wait until it is done
-  fodo monitor x:motor.RBV          watch
-  fodo why x:motor                  which step towards a PV fails, and what to do
-  fodo search --watch               who asks for what, and what nobody answers
-  fodo top x:ioc                    the clients of a server, the slow ones first
-  fodo config                       which environment variables count, and what is wrong with them
-  fodo lab run quick                measure this machine
-  fodo caget -a x:motor.RBV         the field's own tools, with their flags and their text
+  fodo check st.cmd                 check files without starting anything
+  fodo expand motors.substitutions  expand templates and macros to a database
+  fodo get x:motor.RBV              read a PV
+  fodo put x:motor 12.5             write a PV and wait for completion
+  fodo monitor x:motor.RBV          print updates of a PV
+  fodo why x:motor                  find out why a PV does not connect
+  fodo search --watch               show searches on the network and names without a server
+  fodo top x:ioc                    show the clients of a server, the slowest first
+  fodo config                       show and check the environment variables
+  fodo lab run quick                measure the performance of this machine
+  fodo caget -a x:motor.RBV         the EPICS tools, with their flags and output
 
-Called by the name caget, caput, camonitor or cainfo (a link is enough), it is that tool.
-Every verb tells its flags, examples and exit codes with --help.";
+When called as caget, caput, camonitor or cainfo, for example by a link, it behaves as that tool.
+Every command describes its flags, examples and exit codes with --help.";
 
 #[derive(Subcommand)]
 enum Verb {
@@ -71,43 +71,43 @@ enum Verb {
     Check(check::Arguments),
     Expand(expand::Arguments),
     Repeater(repeater::Arguments),
-    /// Measure this machine, and compare with other implementations
+    /// Measure performance, and compare with other implementations
     #[command(disable_help_flag = true)]
     Lab(Words),
     Completion(completion::Arguments),
-    /// Read PVs, as the tool of that name does
+    /// Read PVs, compatible with EPICS caget
     #[command(disable_help_flag = true)]
     Caget(Words),
-    /// Write a PV, as the tool of that name does
+    /// Write a PV, compatible with EPICS caput
     #[command(disable_help_flag = true)]
     Caput(Words),
-    /// Watch PVs, as the tool of that name does
+    /// Monitor PVs, compatible with EPICS camonitor
     #[command(disable_help_flag = true)]
     Camonitor(Words),
-    /// Show what servers say of PVs, as the tool of that name does
+    /// Show properties of PVs, compatible with EPICS cainfo
     #[command(disable_help_flag = true)]
     Cainfo(Words),
 }
 
-/// Words that the verb itself understands.
+/// Arguments that the command parses itself.
 #[derive(clap::Args)]
 struct Words {
-    /// That tool's flags and arguments; -h lists them
+    /// The flags and arguments of that tool; -h lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
     words: Vec<String>,
 }
 
-/// Runs the program. `arguments` begins with the name it was called by.
+/// Runs the program. The first of `arguments` is the program name.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if let Some(words) = lab::words(&arguments) {
         return lab::run(words);
     }
     match dispatch(arguments) {
         Ok(code) => ExitCode::from(code),
-        // Whoever read our output has had enough, as `head` has.
+        // The reader of the output, for example `head`, has closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            // Nothing is left to do when stderr fails as well.
+            // There is no other place to report that stderr failed.
             let _ = writeln!(io::stderr(), "fodo: {error}");
             Exit::Other.into()
         }
@@ -123,7 +123,7 @@ fn dispatch(arguments: Vec<OsString>) -> io::Result<u8> {
     let matches = match program.try_get_matches_from_mut(arguments) {
         Ok(matches) => matches,
         Err(error) => {
-            // Help goes to stdout with code 0, a complaint to stderr with code 2.
+            // Clap prints help to stdout with code 0, and errors to stderr with code 2.
             error.print()?;
             return Ok(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -135,7 +135,7 @@ fn dispatch(arguments: Vec<OsString>) -> io::Result<u8> {
             return Ok(2);
         }
     };
-    // Neither is kept locked: threads of an IOC tell their troubles on stderr as well.
+    // Neither is kept locked, because threads of an IOC also write to stderr.
     let (mut out, mut err) = (io::BufWriter::new(io::stdout()), io::LineWriter::new(io::stderr()));
     let mut outlet = Outlet { out: &mut out, err: &mut err };
     let code = match &parsed.verb {
@@ -163,15 +163,15 @@ fn run_verb(verb: &Verb, program: &mut clap::Command, outlet: &mut Outlet<'_>) -
         Verb::Expand(arguments) => expand::run(arguments, outlet),
         Verb::Repeater(arguments) => repeater::run(arguments, outlet),
         Verb::Completion(arguments) => completion::run(arguments, program, outlet),
-        // Who calls this does the first himself, since it chooses its code. The others are recognised before clap is
-        // asked, as clap knows no flag `-0x` with a value.
+        // The caller handles `ioc`, which returns its own code. The others are recognised before clap parses the
+        // arguments, because clap does not support a flag `-0x` with a value.
         Verb::Ioc(_) | Verb::Lab(_) | Verb::Caget(_) | Verb::Caput(_) | Verb::Camonitor(_) | Verb::Cainfo(_) => {
             Ok(Exit::Other)
         }
     }
 }
 
-/// The command line as clap knows it, every verb's help with its examples and exit codes.
+/// The clap command, with examples and exit codes added to the help of every command.
 fn command() -> clap::Command {
     let mut command = Program::command();
     let client_environment = client_environment();
@@ -196,7 +196,7 @@ fn command() -> clap::Command {
     command
 }
 
-/// Called by the name caRepeater, as libca starts it without arguments, it is `fodo repeater`.
+/// Replaces the arguments by `fodo repeater` if the program was called as caRepeater without arguments, as by libca.
 fn as_repeater(arguments: Vec<OsString>) -> Vec<OsString> {
     match arguments.as_slice() {
         [name] if Path::new(name).file_stem().is_some_and(|stem| stem == "caRepeater") => {
@@ -206,7 +206,7 @@ fn as_repeater(arguments: Vec<OsString>) -> Vec<OsString> {
     }
 }
 
-/// The field's tool that is wanted, by the program's own name or as the verb, and its arguments.
+/// The EPICS tool selected by the program name or the command, and its arguments.
 fn epics_tool(arguments: &[OsString]) -> Option<(&'static str, Vec<String>)> {
     let known = |name: &OsString| {
         let stem = Path::new(name).file_stem()?.to_str()?;

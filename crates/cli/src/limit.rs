@@ -1,55 +1,55 @@
-//! Every bound of the program's own, with its reason.
+//! All limits of the program, each with its reason.
 
 use std::time::Duration;
 
-/// Puts that may wait for the disk: a second of what a busy client puts, in a few MiB.
+/// Maximum number of puts waiting for the disk: one second of a busy client, in a few MiB.
 pub const WAITING_PUTS_MAX: usize = 4096;
 
-/// Elements of an array that the put log keeps: who put what, not a recording.
+/// Maximum number of array elements in the put log, which is not meant for recording data.
 pub const LOGGED_ELEMENTS_MAX: usize = 100;
 
-/// Lines of the put log that are written at once while more are waiting.
+/// Maximum number of put log lines per write.
 pub const PUTS_AT_ONCE: usize = 256;
 
-/// How often it is reported that the put log cannot be written: a disk that is full may have room now and then.
+/// Minimum time between reports that the put log cannot be written; a full disk may have free space occasionally.
 pub const PUT_LOG_REPORT_PERIOD: Duration = Duration::from_secs(60);
 
-/// Bytes of a command that is read from a pipe: as many as a line may have whose macros are replaced.
+/// Maximum length of a command read from a pipe; the same as that of a line with expanded macros.
 pub const COMMAND_BYTES_MAX: u64 = 1 << 16;
 
-/// Commands of a person that are kept to be called back: more than a working day of them.
+/// Maximum number of typed commands in the history: more than a working day.
 pub const HISTORY_LINES_MAX: usize = 1000;
 
-/// How long "for ever" is for a wait: nobody waits longer, and no clock overflows.
+/// The timeout used for "no timeout": longer than any real wait, but without clock overflow.
 pub const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// How long a wait without an end lasts at a time.
+/// The length of one step of an unlimited wait.
 pub const QUIET: Duration = Duration::from_secs(3600);
 
-/// How long an update waits for the units that were requested together with it.
+/// Maximum time an update waits for the metadata that was requested with it.
 pub const META_WAIT: Duration = Duration::from_secs(1);
 
-/// Happenings of watched PVs that wait at most: few, because beyond them the monitors' own queues hold, merge and count the
-/// updates, and the user chose their length.
+/// Maximum number of queued events of watched PVs. It is small, because further updates stay in the queues of the
+/// monitors, whose length the user chooses and which merge and count updates.
 pub const HAPPENINGS: usize = 64;
 
-/// Updates of one PV that wait to be printed by `camonitor`.
+/// Maximum number of updates of one PV that `camonitor` queues.
 pub const CAMONITOR_QUEUE: usize = 1024;
 
-/// Bytes of a string in Channel Access, without its NUL.
+/// Maximum length of a Channel Access string, without its NUL.
 pub const STRING_BYTES: usize = 39;
 
-/// Bytes of a long string that `caput` writes at once.
+/// Maximum length of a long string that `caput` writes.
 pub const LONG_STRING_BYTES: usize = 1 << 20;
 
-/// Elements of an array that a terminal shows.
+/// Maximum number of array elements shown at a terminal.
 pub const ELEMENTS_AT_TERMINAL: usize = 8;
 
-/// Characters of a column at most: what is longer moves the rest of its own line only.
+/// Maximum width of a column; a longer cell shifts only the rest of its own line.
 pub const COLUMN_CHARS: usize = 40;
 
-/// How long servers may be late behind the first that has answered a search.
+/// How long to wait for further servers after the first response to a search.
 pub const LATE_CLAIM: Duration = Duration::from_millis(350);
 
-/// How long a signal may go unnoticed.
+/// Maximum delay until a signal is handled.
 pub const SIGNAL_NOTICED: Duration = Duration::from_millis(200);

@@ -1,19 +1,19 @@
-//! Time stamps for people: local time, with its offset where it is shown.
+//! Formats time stamps, in local time or UTC.
 
 use fodo_data::TimeStamp;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
-/// The system's time zone (`TZ`, else the host's), looked up once and only when it is needed.
+/// The system's time zone (`TZ`, otherwise that of the host), looked up once when needed.
 #[derive(Clone, Debug)]
 pub struct Clock(TimeZone);
 
 impl Clock {
-    /// In the system's zone; UTC when it has none.
+    /// A clock in the system's time zone; UTC if it has none.
     pub fn local() -> Clock {
         Clock(TimeZone::system())
     }
 
-    /// In UTC, for tests.
+    /// A clock in UTC, for tests.
     pub const fn utc() -> Clock {
         Clock(TimeZone::UTC)
     }
@@ -32,9 +32,9 @@ impl Clock {
         }
     }
 
-    /// As the field's tools print it: `2026-11-21 03:28:24.451042`, or `<undefined>`.
+    /// The format of the EPICS tools: `2026-11-21 03:28:24.451042`, or `<undefined>`.
     ///
-    /// Microseconds are rounded, and held to 999999 rather than carried (measured, libCom 7.0.10).
+    /// Microseconds are rounded and limited to 999999 instead of carried, as observed with libCom 7.0.10.
     pub fn for_epics(&self, time: TimeStamp) -> String {
         match moment(time) {
             Some(moment) => {
@@ -45,7 +45,7 @@ impl Clock {
         }
     }
 
-    /// Now, as a `strftime` format wants it; the format itself where it makes no sense.
+    /// The current time in a `strftime` format; the format itself if it is invalid.
     pub fn formatted(&self, format: &str) -> String {
         let now = self.zoned(Timestamp::now());
         jiff::fmt::strtime::format(format, &now).unwrap_or_else(|_| format.to_owned())
@@ -56,7 +56,7 @@ impl Clock {
     }
 }
 
-/// `None` for never and for what no calendar holds.
+/// `None` for a record that was never processed and for out-of-range times.
 fn moment(time: TimeStamp) -> Option<Timestamp> {
     let nanos = i32::try_from(time.nanos).ok()?;
     if time.nanos != 0 || time.unix_s != TimeStamp::NEVER.unix_s {

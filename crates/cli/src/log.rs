@@ -1,4 +1,4 @@
-//! What a server has to tell, as lines on stderr.
+//! The log of a server, as lines on stderr.
 
 use std::io::{self, Write as _};
 use std::time::SystemTime;
@@ -10,18 +10,18 @@ use serde_json::Map;
 use crate::json;
 use crate::local_time::Clock;
 
-/// Which lines are told, and how.
+/// Flags for the log.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogFlags {
-    /// Lines that matter less are not told on stderr
+    /// Lowest severity of log lines on stderr
     #[arg(long, value_name = "LEVEL", default_value = "warning")]
     log_level: LogLevel,
-    /// How these lines look; JSON is one object per line
+    /// Format of log lines; json prints one object per line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
 }
 
-/// Which lines are told.
+/// The lowest severity that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogLevel {
     Error,
@@ -30,7 +30,7 @@ pub enum LogLevel {
     Debug,
 }
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     Text,
@@ -38,16 +38,16 @@ pub enum LogFormat {
 }
 
 impl LogFlags {
-    /// Where a server's lines go.
+    /// The log of a server.
     pub fn log(&self) -> Log {
         let format = self.log_format;
         Log::new(self.level(), move |line| {
-            // Nothing is left to do when stderr fails.
+            // There is no other place to report that stderr failed.
             let _ = io::stderr().write_all(told(line, format).as_bytes());
         })
     }
 
-    /// A line that is about no peer.
+    /// Writes a line that does not concern a peer.
     pub fn say(&self, level: Level, what: &str) {
         if level > self.level() {
             return;
@@ -58,7 +58,7 @@ impl LogFlags {
         let _ = io::stderr().write_all(told(&line, self.log_format).as_bytes());
     }
 
-    /// A line that other programs look for: in text without a time, in JSON as any other.
+    /// Formats a line that other programs wait for: plain text without a time, or JSON like any other line.
     pub fn as_it_is(&self, what: &str) -> String {
         match self.log_format {
             LogFormat::Text => what.to_owned(),
@@ -100,11 +100,11 @@ fn told(line: &Line, format: LogFormat) -> String {
             ("left_out".to_owned(), line.n_left_out.into()),
         ]));
     }
-    // Names come from peers and files: a terminal is to show them, not to obey.
+    // Names come from peers and files, so control characters are escaped for the terminal.
     let what = printable(&line.what);
     let pv = line.pv.as_ref().map(|pv| format!(" \"{}\"", pv.escape_debug())).unwrap_or_default();
     let peer = peer.map(|peer| format!(" ({peer})")).unwrap_or_default();
-    let left_out = if line.n_left_out > 0 { format!("; {} like it left out", line.n_left_out) } else { String::new() };
+    let left_out = if line.n_left_out > 0 { format!("; {} similar left out", line.n_left_out) } else { String::new() };
     format!("{} {level}: {what}{pv}{peer}{left_out}\n", time.unwrap_or_default())
 }
 
@@ -125,7 +125,7 @@ mod tests {
 
         assert_eq!(
             told(&line, LogFormat::Text),
-            "2027-01-15T08:00:00.000000005Z debug: a channel is refused \"x\\u{1b}[2J\" (10.0.0.2:4000); 3 like it left \
+            "2027-01-15T08:00:00.000000005Z debug: a channel is refused \"x\\u{1b}[2J\" (10.0.0.2:4000); 3 similar left \
              out\n"
         );
         let object: Map<String, serde_json::Value> = serde_json::from_str(&told(&line, LogFormat::Json)).unwrap();

@@ -1,8 +1,8 @@
-//! Which changes count as updates, in the letters of the field.
+//! Parses event masks in the letters of the EPICS tools.
 
 use fodo_net::EventMask;
 
-/// `v` value, `a` alarm, `l` archive, `p` property, in any order; `None` for anything else.
+/// Parses `v` value, `a` alarm, `l` archive, `p` property, in any order; `None` for any other text.
 pub fn parse(letters: &str) -> Option<EventMask> {
     let mut mask = EventMask::NONE;
     for letter in letters.chars() {

@@ -1,4 +1,4 @@
-//! What a context has to say beside the results, on stderr.
+//! Prints the notices of a context on stderr.
 
 use std::io::{self, Write as _};
 use std::thread;
@@ -9,13 +9,13 @@ use fodo_net::{Context, Notice};
 use crate::limit;
 use crate::local_time::Clock;
 
-/// Prints the notices of a context for as long as the program runs, as `text` puts them.
+/// Prints the notices of a context while the program runs, formatted by `text`.
 pub fn print(context: &Context, text: impl Fn(&Notice) -> Option<String> + Send + 'static) -> io::Result<()> {
     let context = context.clone();
     thread::Builder::new().name("fodo-notices".into()).spawn(move || {
         loop {
             if let Some(text) = context.next_notice(limit::QUIET).and_then(|notice| text(&notice)) {
-                // Nothing is left to do when stderr fails.
+                // There is no other place to report that stderr failed.
                 let _ = io::stderr().write_all(text.as_bytes());
             }
         }
@@ -23,7 +23,7 @@ pub fn print(context: &Context, text: impl Fn(&Notice) -> Option<String> + Send 
     Ok(())
 }
 
-/// As fodo's own verbs say it; that servers start is what they are for.
+/// Formats a notice for fodo's own commands; the start of a server is expected and not reported.
 pub fn own(notice: &Notice) -> Option<String> {
     match notice {
         Notice::ServerStarted { .. } => None,
@@ -31,7 +31,7 @@ pub fn own(notice: &Notice) -> Option<String> {
     }
 }
 
-/// As libca says it; what libca does not say is left out.
+/// Formats a notice like libca; notices that libca does not print are left out.
 pub fn of_epics(notice: &Notice, clock: &Clock, now: SystemTime) -> Option<String> {
     let Notice::TwoServers { pv, used, ignored } = notice else { return None };
     Some(format!(

@@ -1,4 +1,5 @@
-//! Puts in a file, as JSON lines. What writes it is a thread of its own behind a bounded queue, so that processing waits for no disk.
+//! The put log: writes puts to a file as JSON lines. A separate thread with a bounded queue writes it, so that record
+//! processing never waits for the disk.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -22,7 +23,7 @@ use crate::limit::{LOGGED_ELEMENTS_MAX, PUT_LOG_REPORT_PERIOD, PUTS_AT_ONCE, WAI
 use crate::local_time::Clock;
 use crate::show::Look;
 
-/// A file that puts are appended to.
+/// A file to which puts are appended.
 #[derive(Debug)]
 pub struct PutLog {
     queue: SyncSender<Entry>,
@@ -30,19 +31,19 @@ pub struct PutLog {
     thread: JoinHandle<Written>,
 }
 
-/// Whether the file could be written whenever there was something to write.
+/// Whether every write to the file succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
     Always,
     NotAlways,
 }
 
-/// Puts that are not in the file.
+/// Counters of puts that are missing from the file.
 #[derive(Debug, Default)]
 struct LeftOut {
-    /// Those that no line of the file counts yet.
+    /// Missing puts that no line of the file counts yet.
     uncounted: AtomicU64,
-    /// All there have been.
+    /// All missing puts.
     all: Arc<AtomicU64>,
 }
 
@@ -56,7 +57,7 @@ impl LeftOut {
         self.uncounted.load(Ordering::Relaxed)
     }
 
-    /// A line of the file counts so many.
+    /// Records that a line of the file counts this many missing puts.
     fn counted(&self, n_puts: u64) {
         self.uncounted.fetch_sub(n_puts, Ordering::Relaxed);
     }
@@ -67,16 +68,16 @@ impl LeftOut {
 }
 
 enum Entry {
-    /// With the number of elements of the new value, before it was shortened.
+    /// A put, and the number of elements of its new value before truncation.
     Put(Box<PutNote>, usize),
-    /// Nothing follows.
+    /// The end of the queue.
     End,
 }
 
 impl PutLog {
-    /// Opens the file. That it cannot be written later is reported to `log`.
+    /// Opens the file. Later write errors are reported to `log`.
     ///
-    /// Nothing here ever waits for a pipe: one without a reader is an error, and one that is full costs lines.
+    /// It never waits for a pipe: a pipe without a reader is an error, and lines for a full pipe are dropped.
     pub fn open(path: &Path, log: Log) -> io::Result<PutLog> {
         let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
         let opened = OpenOptions::new().create(true).append(true).custom_flags(flags).open(path);
@@ -91,7 +92,7 @@ impl PutLog {
         Ok(PutLog { queue, left_out, thread })
     }
 
-    /// What an IOC tells its puts to: never blocks; what finds no room is counted.
+    /// The callback for an IOC. It never blocks; puts that do not fit in the queue are counted.
     pub fn teller(&self) -> TellPut {
         let (queue, left_out) = (self.queue.clone(), self.left_out.clone());
         Box::new(move |mut note| {
@@ -103,20 +104,19 @@ impl PutLog {
         })
     }
 
-    /// How many puts are not in the file; it goes on counting.
+    /// The live counter of puts missing from the file.
     pub fn left_out(&self) -> Arc<AtomicU64> {
         self.left_out.all.clone()
     }
 
-    /// Waits until all is written. An error when the file could not be written at some time, with the number of puts that
-    /// are missing in it.
+    /// Waits until all puts are written. Fails with the number of missing puts if a write has failed.
     pub fn finish(self) -> Result<(), String> {
-        // It fails only when the thread has ended by itself.
+        // It fails only if the thread has panicked.
         let _ = self.queue.send(Entry::End);
         match self.thread.join() {
             Ok(Written::Always) => Ok(()),
             Ok(Written::NotAlways) => Err(format!("puts missing in the put log: {}", self.left_out.all())),
-            Err(_) => Err("the thread of the put log has failed".to_owned()),
+            Err(_) => Err("the thread of the put log has panicked".to_owned()),
         }
     }
 }
@@ -128,18 +128,18 @@ fn shortened(value: Value) -> Value {
     }
 }
 
-/// Writes lines. A disk that is full costs the lines that cannot be written, which are counted, and nothing else.
+/// Writes lines. If the disk is full, lines are dropped and counted.
 struct Writer<W> {
     file: W,
     name: String,
     log: Log,
     left_out: Arc<LeftOut>,
-    /// The last line of the file lacks its end.
+    /// Whether the last line of the file is incomplete.
     is_torn: bool,
     written: Written,
     /// When it was last reported that the file cannot be written.
     reported: Option<Instant>,
-    /// It cannot be written, and that is reported.
+    /// Whether the current failure has been reported.
     is_reported: bool,
 }
 
@@ -154,7 +154,7 @@ impl<W: Write> Writer<W> {
         self.finish()
     }
 
-    /// Writes what is received until the end of it.
+    /// Writes puts until the end of the queue.
     fn drain(&mut self, waiting: &Receiver<Entry>) {
         let mut has_ended = false;
         while !has_ended {
@@ -177,7 +177,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Counts in the file what is missing in it and not counted yet.
+    /// Writes a last line that counts missing puts not counted yet.
     fn finish(mut self) -> Written {
         let n_left_out = self.left_out.uncounted();
         if n_left_out > 0 && self.append(&missing(n_left_out)) > 0 {
@@ -198,7 +198,7 @@ impl<W: Write> Writer<W> {
             self.is_torn = text.as_bytes().get(last) != Some(&b'\n');
         }
         self.report(result);
-        // A line that lacks only its end is in the file: the end follows before the next line.
+        // A line that lacks only its line end counts as written, because the line end precedes the next write.
         let n_bytes = n_bytes.saturating_sub(end_of_torn_line.len());
         lines.bytes().enumerate().filter(|(index, byte)| *byte == b'\n' && *index <= n_bytes).count() as u64
     }
@@ -217,7 +217,7 @@ impl<W: Write> Writer<W> {
         (n_written, Ok(()))
     }
 
-    /// Reports that the file cannot be written, at most once a period, and that it can be again.
+    /// Reports a write failure, at most once per period, and the recovery.
     fn report(&mut self, result: io::Result<()>) {
         let name = &self.name;
         match result {
@@ -227,14 +227,12 @@ impl<W: Write> Writer<W> {
                     return;
                 }
                 (self.is_reported, self.reported) = (true, Some(Instant::now()));
-                self.log
-                    .note(Level::Error, &format!("put log {name} cannot be written, puts are missing in it: {error}"));
+                self.log.note(Level::Error, &format!("put log {name} cannot be written, puts are missing: {error}"));
             }
             Ok(()) if self.is_reported => {
                 self.is_reported = false;
                 let n_puts = self.left_out.all();
-                self.log
-                    .note(Level::Warning, &format!("put log {name} is written again; puts missing in it: {n_puts}"));
+                self.log.note(Level::Warning, &format!("put log {name} is written again; puts missing: {n_puts}"));
             }
             Ok(()) => {}
         }
@@ -257,7 +255,7 @@ fn line(note: &PutNote, count: usize, n_left_out: u64) -> String {
     ]))
 }
 
-/// The last line of a file in which the latest puts are not.
+/// The last line of a file from which the latest puts are missing.
 fn missing(n_left_out: u64) -> String {
     let time: Json = Clock::rfc3339(SystemTime::now().into()).into();
     json::line(Map::from_iter([("time".to_owned(), time), ("left_out".to_owned(), n_left_out.into())]))
@@ -295,7 +293,7 @@ mod tests {
         }
     }
 
-    /// A put log without its thread, and what it has reported.
+    /// A put log without its thread, and its reports.
     fn writer<W: Write>(file: W) -> (Writer<W>, Arc<LeftOut>, Arc<Mutex<Vec<String>>>) {
         let (left_out, reports) = (Arc::new(LeftOut::default()), Arc::new(Mutex::new(Vec::new())));
         let reported = reports.clone();
@@ -303,7 +301,7 @@ mod tests {
         (Writer::new(file, "puts.json".to_owned(), log, left_out.clone()), left_out, reports)
     }
 
-    /// How many puts are in a file, and how many it says are not. A line that was torn counts for nothing.
+    /// The number of puts in a file, and the number of missing puts that it counts. Incomplete lines are ignored.
     fn counts(text: &str) -> (u64, u64) {
         let objects = text.lines().filter_map(|line| serde_json::from_str::<Map<String, Json>>(line).ok());
         objects.fold((0, 0), |(n_puts, n_left_out), object| {
@@ -311,11 +309,11 @@ mod tests {
         })
     }
 
-    /// A disk that is full from one number of bytes to another, as if someone then made room.
+    /// A disk that is full after `full_at` bytes until `n_failures` writes have failed.
     struct Disk {
         bytes: Arc<Mutex<Vec<u8>>>,
         full_at: usize,
-        /// Writes that fail before there is room again.
+        /// The number of writes that fail before space is free again.
         n_failures: usize,
     }
 
@@ -374,7 +372,7 @@ mod tests {
         assert_eq!((left_out.all(), left_out.uncounted()), (1000, 1000));
         assert_eq!(
             *reports.lock().unwrap(),
-            ["put log puts.json cannot be written, puts are missing in it: no storage space"]
+            ["put log puts.json cannot be written, puts are missing: no storage space"]
         );
     }
 

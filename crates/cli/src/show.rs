@@ -1,4 +1,4 @@
-//! Values for people: short at a terminal, whole elsewhere.
+//! Formats values as text: shortened at a terminal, complete otherwise.
 
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal as _};
@@ -9,45 +9,46 @@ use fodo_net::{Kind, Meta, Reading, Scalar, Severity, Value};
 use crate::limit;
 use crate::local_time::Clock;
 
-/// How values are to look.
+/// Display options for values.
 #[derive(Clone, Debug)]
 pub struct Look {
     /// Enums as numbers.
     pub numeric: bool,
     /// Arrays of char as text.
     pub text: bool,
-    /// Units, limits and labels in lines of their own.
+    /// Units, limits and labels on separate lines.
     pub with_meta: bool,
     /// All elements, also at a terminal.
     pub full: bool,
-    /// The text goes to a terminal.
+    /// Whether the output is a terminal.
     pub is_terminal: bool,
     /// Alarms in colour.
     pub colour: bool,
-    /// Where time stamps are.
+    /// The clock for time stamps.
     pub clock: Clock,
 }
 
 impl Look {
-    /// What suits the program's stdout. `NO_COLOR` is honoured.
+    /// The options for the program's stdout; respects `NO_COLOR`.
     pub fn of_stdout() -> Look {
         let is_terminal = std::io::stdout().is_terminal();
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
         Look { is_terminal, colour: is_terminal && !no_colour, ..Look::plain(Clock::local()) }
     }
 
-    /// No flags, no terminal.
+    /// The options without flags or a terminal.
     pub const fn plain(clock: Clock) -> Look {
         Look { numeric: false, text: false, with_meta: false, full: false, is_terminal: false, colour: false, clock }
     }
 
-    /// The look of one PV: a field that is asked for as a long string, `x.DESC$`, is text to whoever asks.
+    /// The options for one PV: a long string such as `x.DESC$` is always text.
     pub fn of(&self, pv: &str) -> Look {
         Look { text: self.text || is_long_string(pv), ..self.clone() }
     }
 
-    /// The value with its units: `1.500 mm`, `[1, 2.5, 3] A`, `Switched on`. Written element by element, since the text of an
-    /// array takes several times the memory of its values.
+    /// The value with its units: `1.500 mm`, `[1, 2.5, 3] A`, `Switched on`.
+    ///
+    /// It is written element by element, because the text of an array needs several times the memory of its values.
     pub fn value<'a>(&self, reading: &'a Reading) -> impl Display + use<'a> {
         let look = self.clone();
         fmt::from_fn(move |f| look.write_value(reading, f))
@@ -95,7 +96,7 @@ impl Look {
         }
     }
 
-    /// Lines on what the value means, each with its name.
+    /// The metadata of a value as names and texts.
     pub fn meta_lines(&self, kind: Kind, meta: &Meta) -> Vec<(&'static str, String)> {
         let span = |limits: Limits| format!("{} to {}", number(limits.low), number(limits.high));
         if !meta.labels.is_empty() {
@@ -117,7 +118,7 @@ impl Look {
         lines
     }
 
-    /// Whether a value is chars to be shown as text.
+    /// Whether a value is an array of char to be shown as text.
     pub fn is_text(&self, value: &Value) -> bool {
         self.text && matches!(value.kind(), Kind::U8 | Kind::I8)
     }
@@ -146,7 +147,7 @@ impl Look {
     }
 }
 
-/// All the digits a number has, and no more.
+/// A number with the digits needed to represent it exactly.
 fn number(value: f64) -> String {
     without_point(&format!("{value:?}"))
 }
@@ -158,7 +159,7 @@ fn without_point(text: &str) -> String {
     }
 }
 
-/// Text from outside, harmless to a terminal: control characters are escaped.
+/// Escapes control characters in text from files or the network, so that it is safe for a terminal.
 pub fn quiet(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut quiet, character| {
         if character.is_control() {
@@ -170,22 +171,22 @@ pub fn quiet(text: &str) -> String {
     })
 }
 
-/// What a line of a table has in one column.
+/// A cell of a table.
 pub type Cell<'a> = Box<dyn Display + 'a>;
 
-/// The widths of columns, with two blanks between them. The text of a cell may be large, so it is never held as a whole.
+/// The widths of columns, which are separated by two spaces. Cells may be large, so their text is never stored.
 #[derive(Debug)]
 pub struct Columns(Vec<usize>);
 
 impl Columns {
-    /// As wide as their widest cells, up to a bound.
+    /// The widths of the widest cells, up to a limit.
     pub fn of(rows: &[Vec<Cell<'_>>]) -> Columns {
         let n_columns = rows.iter().map(Vec::len).max().unwrap_or(0);
         let widest = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(width).max();
         Columns((0..n_columns).map(|column| widest(column).unwrap_or(0)).collect())
     }
 
-    /// Writes a line, without blanks for cells at its end that are empty.
+    /// Writes a line, without trailing spaces for empty cells at its end.
     pub fn write(&self, row: &[Cell<'_>], out: &mut dyn io::Write) -> io::Result<()> {
         let n_cells = row.iter().rposition(|cell| width(cell) > 0).map_or(0, |last| last + 1);
         for (index, (cell, column)) in row.iter().zip(&self.0).take(n_cells).enumerate() {
@@ -198,7 +199,7 @@ impl Columns {
     }
 }
 
-/// Characters of a cell, counted up to the bound of a column.
+/// The number of characters of a cell, counted up to the maximum width of a column.
 fn width(cell: &Cell<'_>) -> usize {
     struct Counter(usize);
     impl fmt::Write for Counter {
@@ -208,12 +209,12 @@ fn width(cell: &Cell<'_>) -> usize {
         }
     }
     let mut counter = Counter(0);
-    // An error means that it is as wide as a column can be.
+    // An error means that the maximum width was reached.
     let _ = fmt::Write::write_fmt(&mut counter, format_args!("{cell}"));
     counter.0.min(limit::COLUMN_CHARS)
 }
 
-/// Whether a name asks for a text as an array of char, as `x.DESC$` does; a filter may follow.
+/// Whether a name requests a long string as an array of char, as `x.DESC$` does; a filter may follow.
 pub fn is_long_string(pv: &str) -> bool {
     pv.split(['{', '[']).next().is_some_and(|name| name.ends_with('$'))
 }

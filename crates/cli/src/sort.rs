@@ -1,23 +1,23 @@
-//! What a file on the command line is, by its name or its first line.
+//! Determines the type of a file on the command line from its name or its first line.
 
 use std::path::Path;
 
-/// What a file on the command line is.
+/// The type of a file on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
-    /// Records.
+    /// A database: records.
     Database,
-    /// A site's menus, and what is built in.
+    /// A `.dbd` file: site-specific menus, breakpoint tables and built-in definitions.
     Description,
-    /// Which templates with which macros.
+    /// A substitutions file: templates and their macros.
     Substitutions,
-    /// Commands.
+    /// A script: commands.
     Script,
 }
 
 impl Sort {
-    /// By what the name ends in, or begins with for scripts such as `st.cmd.linux`; a file of another name is a script when
-    /// its first line that is no comment is a command.
+    /// The type by the extension of the name; a name that contains `.cmd`, such as `st.cmd.linux`, is a script. Any
+    /// other file is a script if its first line that is not a comment is a command.
     pub fn of(file: &Path) -> Sort {
         let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         match file.extension().and_then(|extension| extension.to_str()) {
@@ -31,7 +31,7 @@ impl Sort {
     }
 }
 
-/// Whether the first line of a file that is no comment is a command of a shell, or the file names its interpreter.
+/// Whether the first line that is not a comment is a shell command, or the file begins with `#!`.
 fn begins_with_a_command(file: &Path) -> bool {
     let Ok(bytes) = fodo_ioc::file::read(file) else { return false };
     let text = String::from_utf8_lossy(&bytes);

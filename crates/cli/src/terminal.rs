@@ -1,4 +1,4 @@
-//! Lines from a person at a terminal, with history and completion.
+//! Reads lines typed at a terminal, with history and completion.
 
 use std::io::{self, IsTerminal as _};
 
@@ -15,17 +15,17 @@ use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
 use crate::limit::HISTORY_LINES_MAX;
 
-/// Whether a person can type to this program: a program in the background would be stopped when it reads.
+/// Whether a user can type to this program. A background program would be stopped when it reads from the terminal.
 pub fn has_person() -> bool {
     let stdin = io::stdin();
     stdin.is_terminal() && tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp())
 }
 
-/// How the terminal was set; puts it back when dropped, since a signal may end the program while a line is edited.
+/// The terminal settings; restores them when dropped, because a signal may end the program while a line is edited.
 pub struct Restore(Option<Termios>);
 
 impl Restore {
-    /// As it is now.
+    /// Stores the current settings.
     pub fn later() -> Restore {
         Restore(tcgetattr(io::stdin()).ok())
     }
@@ -34,7 +34,7 @@ impl Restore {
 impl Drop for Restore {
     fn drop(&mut self) {
         if let Some(settings) = &self.0 {
-            // The terminal may be gone; then there is nothing to put back.
+            // It fails if the terminal no longer exists; then there is nothing to restore.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, settings);
         }
     }
@@ -66,7 +66,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes hold of the terminal.
+    /// Creates a line editor.
     pub fn new(completer: Completer) -> io::Result<Lines> {
         let config = Config::builder()
             .max_history_size(HISTORY_LINES_MAX)

@@ -1,4 +1,4 @@
-//! Several PVs watched at once, their happenings in one stream.
+//! Monitors several PVs and merges their events into one stream.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -14,29 +14,29 @@ use fodo_net::{
 
 use crate::limit;
 
-/// What happened.
+/// An event of the stream.
 pub enum Happening {
-    /// An event of a PV, by its place in the list.
+    /// An event of a PV, with its index in the list.
     Event(usize, MonitorEvent),
-    /// This host cannot watch: it gives no thread.
+    /// A monitor cannot start, because the system cannot create a thread.
     Failed(Error),
-    /// The program was asked to end.
+    /// The program must stop.
     Stop,
 }
 
-/// What goes through the stream.
+/// A message in the stream.
 enum Signal {
-    /// There may be PVs to look at, or it is time to stop.
+    /// There may be PVs to check, or it is time to stop.
     Look,
     Happened(Happening),
 }
 
-/// PVs whose connecting may have gone on. A list beside the stream, because a waker must never wait
-/// for room in it.
+/// PVs whose connection may have progressed. It is separate from the stream, because a waker must never wait for space
+/// in the stream.
 type ToLookAt = Arc<Mutex<Vec<usize>>>;
 
-/// PVs that are watched. What each is asked for depends on its kind, so a subscription starts when
-/// its channel is active, and again when a server comes back with another kind.
+/// Monitored PVs. The request depends on the kind of a PV, so a subscription starts when its channel is active, and is
+/// replaced when the PV reconnects with another kind.
 pub struct Watch<'a> {
     ask: Box<dyn Fn(&Facts) -> MonitorOptions + 'a>,
     pvs: Vec<Watched>,
@@ -52,12 +52,12 @@ struct Watched {
     connecting: Option<Operation<Facts>>,
     monitor: Option<Monitor>,
     kind: Option<Kind>,
-    /// Counts of subscriptions that were ended.
+    /// Counts of subscriptions that have ended.
     past: Counts,
 }
 
 impl<'a> Watch<'a> {
-    /// Searches for all of them. Notices go to stderr as `text` puts them.
+    /// Searches for all PVs. Notices are printed on stderr, formatted by `text`.
     pub fn start(
         names: &[String],
         text: impl Fn(&Notice) -> Option<String> + Send + 'static,
@@ -86,17 +86,17 @@ impl<'a> Watch<'a> {
         Ok(watch)
     }
 
-    /// What asks it to end: calling it makes [`Happening::Stop`] come soon.
+    /// A function that stops the stream; [`Happening::Stop`] follows soon.
     pub fn stopper(&self) -> impl Fn() + Send + 'static {
         let (sender, is_stopping) = (self.sender.clone(), self.is_stopping.clone());
         move || {
             is_stopping.store(true, Ordering::Release);
-            // When there is no room, the stream's reader is awake and sees the flag anyway.
+            // If the stream is full, its reader is awake and sees the flag anyway.
             drop(sender.try_send(Signal::Look));
         }
     }
 
-    /// Why a PV is not connected after this time; `None` when it is.
+    /// Why a PV is not connected after this time; `None` if it is connected.
     pub fn why_inactive(&self, pv: usize, waited: Duration) -> Option<Error> {
         self.channel(pv)?.why_inactive(waited)
     }
@@ -106,7 +106,7 @@ impl<'a> Watch<'a> {
         self.pvs.get(pv).map(|watched| &watched.channel)
     }
 
-    /// The next happening; `None` when none comes within `timeout`.
+    /// The next event; `None` if there is none within `timeout`.
     pub fn next(&mut self, timeout: Duration) -> Option<Happening> {
         let deadline = std::time::Instant::now() + timeout;
         loop {
@@ -133,7 +133,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// How many updates of a PV went where.
+    /// The update counts of a PV.
     pub fn counts(&self, pv: usize) -> Counts {
         self.pvs.get(pv).map_or_else(Counts::default, |watched| {
             let running = watched.monitor.as_ref().map_or_else(Counts::default, Monitor::counts);
@@ -141,7 +141,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Looks whether a PV is connected by now, and subscribes when it is.
+    /// Checks whether a PV has connected, and subscribes if so.
     fn look(&mut self, pv: usize) {
         let Some(watched) = self.pvs.get_mut(pv) else { return };
         let Some(connecting) = &mut watched.connecting else { return };
@@ -153,7 +153,7 @@ impl<'a> Watch<'a> {
                 watched.connecting = None;
                 self.subscribe(pv, &facts);
             }
-            // A search or a circuit that failed is tried again for as long as it is watched.
+            // A failed search or circuit is retried while the PV is monitored.
             Poll::Ready(Err(_)) => {
                 watched.connecting = Some(watched.channel.start_connect());
                 waker.wake();
@@ -169,7 +169,7 @@ impl<'a> Watch<'a> {
             watched.past = sum(watched.past, monitor.counts());
         }
         watched.kind = Some(facts.kind);
-        // Waiting here for a slow terminal is what makes the monitor's queue merge and count.
+        // Blocking here while the terminal is slow makes the monitor's queue merge and count updates.
         let monitor = watched.channel.monitor_with(options, move |event| {
             drop(sender.send(Signal::Happened(Happening::Event(pv, event))));
         });
@@ -179,7 +179,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Subscribes anew when a PV came back as another kind.
+    /// Subscribes again if a PV has reconnected with another kind.
     fn ask_again(&mut self, pv: usize, facts: Facts) {
         let has_changed = self.pvs.get(pv).is_some_and(|watched| watched.kind.is_some_and(|kind| kind != facts.kind));
         if has_changed {
@@ -197,7 +197,7 @@ struct Look {
 impl Wake for Look {
     fn wake(self: Arc<Self>) {
         self.list.lock().unwrap_or_else(PoisonError::into_inner).push(self.pv);
-        // When there is no room, the stream's reader is awake and sees the list anyway.
+        // If the stream is full, its reader is awake and sees the list anyway.
         drop(self.sender.try_send(Signal::Look));
     }
 }

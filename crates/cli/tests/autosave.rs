@@ -1,4 +1,4 @@
-//! `fodo ioc` keeps values over its end, whatever that is.
+//! `fodo ioc` preserves values however it ends.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
 #![expect(dead_code, reason = "these tests need a part of what supports all")]
 
@@ -18,12 +18,12 @@ const DATABASE: &str = "record(ao, \"x:set\") { field(PINI, YES) field(FLNK, \"x
                         info(autosaveFields_pass0, VAL) }\n\
                         record(bo, \"x:save\") {}\n";
 
-/// The start of a script that restores and saves `s.req` in the folder it is in.
+/// The start of a script that restores and saves `s.req` in its folder.
 const SCRIPT: &str = "dbLoadRecords a.db\nset_pass0_restoreFile s.sav\nset_pass1_restoreFile s.sav\niocInit\n";
 
 fn folder(name: &str, script: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("autosave-{name}-{}", std::process::id()));
-    // It may be there from a run that was ended.
+    // A killed run may have left the folder.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("a.db"), DATABASE).unwrap();
@@ -32,7 +32,7 @@ fn folder(name: &str, script: &str) -> PathBuf {
     folder
 }
 
-/// An IOC that reads commands; killed when it goes.
+/// An IOC that reads commands, killed when dropped.
 struct Ioc {
     child: Child,
     input: ChildStdin,
@@ -57,7 +57,7 @@ impl Ioc {
         writeln!(self.input, "{commands}").unwrap();
     }
 
-    /// The next line of the output that begins so.
+    /// The next line of the output with this beginning.
     fn line_of(&self, beginning: &str) -> String {
         std::iter::from_fn(|| Some(self.out.next())).find(|line| line.starts_with(beginning)).unwrap()
     }
@@ -69,13 +69,13 @@ impl Ioc {
         self.line_of("DBF_").split_once(':').unwrap().1.trim().to_owned()
     }
 
-    /// Without a chance to do anything more.
+    /// Kills it, so that it cannot do anything more.
     fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Cleanly.
+    /// Stops it cleanly.
     fn stop(mut self) {
         signal(&self.child, "TERM");
         assert_eq!(wait(&mut self.child).code(), Some(0));
@@ -84,13 +84,13 @@ impl Ioc {
 
 impl Drop for Ioc {
     fn drop(&mut self) {
-        // It may have ended already, as most tests want it to.
+        // It may already have ended, as most tests intend.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The value of a PV in a save file; none where there is no whole file.
+/// The value of a PV in a save file; `None` without a complete file.
 fn saved(path: &Path, pv: &str) -> Option<String> {
     let saved = format::read(&std::fs::read(path).ok()?, None).ok()?;
     saved.values.iter().find(|value| value.pv == pv).map(|value| match &value.value {
@@ -99,7 +99,7 @@ fn saved(path: &Path, pv: &str) -> Option<String> {
     })
 }
 
-/// Waits for something that is about to happen.
+/// Waits until a condition is met.
 fn until(what: &str, has_happened: impl Fn() -> bool) {
     let start = Instant::now();
     while !has_happened() {
@@ -160,7 +160,7 @@ fn row_64_a_file_that_was_cut_is_told_of_and_the_one_before_is_used_and_without_
     let told = text(&with_none.stderr);
     assert!(text(&with_none.stdout).contains("DBF_DOUBLE:         0\n"), "{told}");
     assert!(told.contains("s.savB is not used: it is empty"), "{told}");
-    assert!(told.contains("s.sav: the IOC starts without"), "{told}");
+    assert!(told.contains("s.sav: the IOC starts without its values"), "{told}");
     assert_eq!(with_none.status.code(), Some(0));
 }
 
@@ -170,7 +170,7 @@ fn row_64_a_file_that_has_no_room_leaves_the_last_one_is_told_once_and_saved_whe
     let folder = folder("full", &script);
     let file = folder.join("s.sav");
     let fodo = ioc(&folder, &["st.cmd"]);
-    // What is longer than two blocks cannot be written, as on a disk that is full.
+    // Files longer than two blocks cannot be written, as on a full disk.
     let mut limited = Command::new("sh");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 2; exec \"$0\" \"$@\""]).arg(fodo.get_program()).args(fodo.get_args());
     limited.current_dir(&folder).envs(fodo.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -182,17 +182,17 @@ fn row_64_a_file_that_has_no_room_leaves_the_last_one_is_told_once_and_saved_whe
     let long = vec!["123456789"; 500].join(",");
     ioc.say(&format!("dbpf x:set 2\ndbpf x:wave \"[{long}]\""));
     let told = std::iter::from_fn(|| Some(ioc.err.next())).find(|line| line.contains(" error: autosave: ")).unwrap();
-    assert!(told.contains("s.sav cannot be saved, what was saved before stays"), "{told}");
+    assert!(told.contains("s.sav; the previous file is kept"), "{told}");
     assert!(told.contains("File too large"), "{told}");
-    // Records do not wait.
+    // Record processing is not blocked.
     assert_eq!(ioc.value("x:twice"), "4");
     let kept = saved(&file, "x:wave");
     assert_eq!((kept.as_deref(), folder.join("s.sav.tmp").exists()), (Some(""), false));
 
-    // Another attempt fails as well, and is not told.
+    // Another attempt fails as well, and is not reported.
     ioc.say("epicsThreadSleep 2.5\ndbpf x:wave \"[1]\"");
     let told = ioc.err.next();
-    let (_, n_failed) = told.split_once("s.sav is saved again; attempts that failed: ").unwrap();
+    let (_, n_failed) = told.split_once("s.sav is saved again; failed attempts: ").unwrap();
     assert!(n_failed.parse::<u32>().unwrap() >= 2, "{told}");
     assert_eq!(saved(&file, "x:wave"), Some("1".to_owned()));
 }
@@ -209,7 +209,7 @@ fn row_64_an_ioc_that_is_killed_within_saves_never_leaves_a_bad_file_or_an_old_o
             .map(|number| format!("dbpf x:set {number}\nmanual_save s.req\necho saved {number}\n"))
             .collect();
         ioc.say(&commands);
-        // Others are waiting in the pipe, so the end comes within one of them.
+        // Further puts are waiting in the pipe, so the process ends during one of them.
         for _ in 0..=round % 4 {
             number = ioc.line_of("saved ").split_once(' ').unwrap().1.parse().unwrap();
         }
@@ -219,7 +219,7 @@ fn row_64_an_ioc_that_is_killed_within_saves_never_leaves_a_bad_file_or_an_old_o
         let restored: usize = next.value("x:set").parse().unwrap();
         assert!(restored >= number, "{restored} of {number}");
         number = restored;
-        // A temporary file may be left, never a save file that is not whole.
+        // A temporary file may remain, but never an incomplete save file.
         for name in ["s.sav", "s.savB"] {
             let path = folder.join(name);
             assert!(!path.exists() || saved(&path, "x:wave").is_some(), "{name}");
@@ -285,21 +285,21 @@ fn sets_are_saved_by_hand_shown_forgotten_and_put_back() {
     let output = fed(&folder, &["st.cmd"], commands);
 
     let (out, told) = (text(&output.stdout), text(&output.stderr));
-    assert!(out.contains("s.req: 3 PVs, 0 not there, by manual_save, to ") && out.contains(": saved\n"), "{out}");
+    assert!(out.contains("s.req: 3 PVs, 0 missing, by manual_save, to ") && out.contains(": saved\n"), "{out}");
     assert!(out.contains("\n  x:set.DESC\n"), "{out}");
-    // What is put back is processed.
+    // fdbrestore processes the records.
     assert_eq!(out.lines().last(), Some("DBF_DOUBLE:         10"), "{out}");
-    assert!(told.contains("s.sav is not there yet"), "{told}");
-    assert!(told.contains("s.sav is the file of the set \"s.req\" already\n"), "{told}");
-    assert!(told.contains("no set is saved for \"t.req\"; did you mean \"s.req\"?\n"), "{told}");
-    assert!(told.ends_with("no set is saved for \"s.req\"\n"), "{told}");
+    assert!(told.contains("s.sav does not exist yet"), "{told}");
+    assert!(told.contains("s.sav is already the file of the set \"s.req\"\n"), "{told}");
+    assert!(told.contains("there is no autosave set \"t.req\"; did you mean \"s.req\"?\n"), "{told}");
+    assert!(told.ends_with("there is no autosave set \"s.req\"\n"), "{told}");
     assert_eq!(saved(&folder.join("other.sav"), "x:set.VAL"), Some("5".to_owned()));
     let made = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     assert_eq!(made("info_settings.req"), "x:set.VAL\nx:set.DESC\n");
     assert_eq!(made("info_positions.req"), "x:wave.VAL\n");
 }
 
-/// The records of save_restoreStatus.db that a test looks at.
+/// The records of save_restoreStatus.db used by a test.
 fn status_records() -> String {
     let state = |name: &str| {
         format!(
@@ -341,15 +341,15 @@ fn the_records_of_the_status_prefix_show_how_saving_goes() {
     becomes(&mut ioc, "0_Name", "s");
     becomes(&mut ioc, "1_Name", "Not In Use");
     becomes(&mut ioc, "1_Status", "No Status");
-    // Nothing was there to restore.
+    // There was no file to restore.
     becomes(&mut ioc, "rebootStatus", "Failure");
-    becomes(&mut ioc, "rebootStatusStr", "there is no such file yet");
+    becomes(&mut ioc, "rebootStatusStr", "the file does not exist yet");
     let (saved_at, started_at) = (ioc.value("s:SR_0_Time"), ioc.value("s:SR_rebootTime"));
     assert!(saved_at.len() == "\"Sun Nov 22 11:30:03\"".len() && started_at.len() == saved_at.len(), "{saved_at}");
     let beat = ioc.value("s:SR_heartbeat");
     let start = Instant::now();
     while ioc.value("s:SR_heartbeat") == beat {
-        assert!(start.elapsed() < PATIENCE, "the heart does not beat");
+        assert!(start.elapsed() < PATIENCE, "the heartbeat does not change");
         std::thread::sleep(Duration::from_millis(50));
     }
 
@@ -371,8 +371,5 @@ fn a_status_prefix_without_its_records_is_reported() {
     let output = fed(&folder, &["st.cmd"], "exit\n");
 
     let told = text(&output.stderr);
-    assert!(
-        told.contains("there is no record s:SR_status: save_restoreStatus.db of autosave is to be loaded"),
-        "{told}"
-    );
+    assert!(told.contains("there is no record s:SR_status; load save_restoreStatus.db of autosave"), "{told}");
 }

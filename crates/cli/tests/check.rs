@@ -1,4 +1,4 @@
-//! `fodo check` finds what is planted, each at its place: no fault more, none less.
+//! `fodo check` reports every planted error at its position, and nothing else.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
 #![expect(dead_code, reason = "these tests need a part of what supports all")]
 
@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use serde_json::Value as Json;
 use support::{fodo, free_port, run, text};
 
-/// A line of a file; where in it what is wrong stands (nowhere: nothing is wrong), whether it is an error or a
-/// warning, and a part of what is said.
+/// A line of a file, the text at the position of the error (empty: no error), its level, and part of the message.
 type Planted = (&'static str, &'static str, &'static str, &'static str);
 
 const FINE: (&str, &str, &str) = ("", "", "");
@@ -56,7 +55,7 @@ const DATABASE: &[Planted] = &[
     ("record(ai, \"$(P)a6\") { field(EGU, \"$(UNITS)\") }", "$(UNITS)", "error", "macro \"UNITS\" is not defined"),
     ("record(ai, \"$(P)a7\") { field(DESC, \"never closed) }", "\"never", "error", "the closing '\"' is missing"),
     ("record(ai, \"$(P)a8\") { field(PREC, \"three\") }", "\"three", "error", "expected a whole number"),
-    ("record(ai, \"$(P)a9\") { field(PREC, \"99999\") }", "\"99999", "error", "it does not fit, -32768 to 32767 does"),
+    ("record(ai, \"$(P)a9\") { field(PREC, \"99999\") }", "\"99999", "error", "it must be between -32768 and 32767"),
     ("record(ai, \"$(P)b1\") { field(HIGH, \"1,5\") }", "\"1,5", "error", "did you mean \"1.5\"?"),
     ("record(ai, \"$(P)b2\") { field(EGU, \"much too long for units\") }", "\"much", "error", "EGU takes 15 bytes"),
     (
@@ -68,8 +67,8 @@ const DATABASE: &[Planted] = &[
     ("record(ai, \"$(P)a b\") {}", "\"$(P)a b", "error", "it contains ' '"),
     ("record(ai, \"$(P)a.b\") {}", "\"$(P)a.b", "error", "it contains '.'"),
     ("record(ai, \"-b3\") {}", "\"-b3", "error", "it starts with '-'"),
-    ("record(ao, \"$(P)good\") {}", "\"$(P)good", "error", "is already there, as ai"),
-    ("record(calc, \"$(P)b4\") { field(CALC, \"A+*B\") }", "*B", "error", "this is no value"),
+    ("record(ao, \"$(P)good\") {}", "\"$(P)good", "error", "already exists with type ai"),
+    ("record(calc, \"$(P)b4\") { field(CALC, \"A+*B\") }", "*B", "error", "this is not a value"),
     ("record(calc, \"$(P)b5\") { field(CALC, \"(A+B\") }", "\") }", "error", "')' is missing"),
     ("record(calc, \"$(P)b6\") { field(CALC, \"A?B\") }", "\") }", "error", "':' is missing"),
     ("record(ai \"$(P)b7\") {}", "\"$(P)b7", "error", "expected ','"),
@@ -85,7 +84,7 @@ const DATABASE: &[Planted] = &[
         "error",
         "does not close this value; ']' is missing",
     ),
-    ("record(ai, \"$(P)c5\") { field(VAL, 1) ? }", "?", "error", "'?' is out of place"),
+    ("record(ai, \"$(P)c5\") { field(VAL, 1) ? }", "?", "error", "unexpected character '?'"),
     ("record(ai, \"$(P)c6\") { field(NAME, \"other\") }", "\"other", "error", "cannot be set as a field"),
     ("record(ai, \"$(P)c7\") { field(DESC, \"${X\")", "${X", "error", "'}' is missing at the end of this macro"),
     fine("}"),
@@ -95,7 +94,7 @@ const DATABASE_2: &[Planted] = &[
     fine("record(ai, \"$(P)good\") { field(SCAN, \"1 second\") }"),
     fine("record(calc, \"$(P)passive\") { field(CALC, \"A\") field(INPA, \"$(P)good CP MS\") }"),
     ("include \"none.db\"", "\"none", "error", "\"none.db\" cannot be read"),
-    ("include \"again.db\"", "\"again", "error", "without end: again.db -> again.db"),
+    ("include \"again.db\"", "\"again", "error", "include: again.db -> again.db"),
     (
         "alias(\"$(P)gone\", \"$(P)other\")",
         "\"$(P)gone",
@@ -104,14 +103,14 @@ const DATABASE_2: &[Planted] = &[
     ),
     ("menu(menuScan) { choice(menuScan20, \"20 second\") }", "menuScan)", "error", "must begin with the choices"),
     ("device(ai, INST_IO, devX, \"Stream\")", "\"Stream", "error", "device support \"Stream\" is code"),
-    ("breaktable(t) { 0 1 5 2 3 4 }", "3", "error", "must rise: 3 comes after 5"),
+    ("breaktable(t) { 0 1 5 2 3 4 }", "3", "error", "must increase: 3 follows 5"),
     fine("record(ai, \"$(P)open\") { field(PREC, 1)"),
     ("record(ai, \"$(P)next\") {}", "record", "error", "the '}' of \"x:open\" is missing"),
-    ("record(ai, \"$(P)last\") { field(DESC, \"$(NO)$(P)\")", "$(NO", "error", "$(NO=...); another line wants it too"),
+    ("record(ai, \"$(P)last\") { field(DESC, \"$(NO)$(P)\")", "$(NO", "error", "$(NO=...); another line uses it too"),
     fine("field(EGU, \"$(NO)\")"),
 ];
 
-/// What is looked at once all records are known.
+/// Checks that need all records.
 const MISFITS: &[Planted] = &[
     fine("record(ai, \"$(P)good\") {}"),
     (
@@ -141,7 +140,7 @@ const WARNINGS: &[Planted] = &[
         "record(ai, \"$(P)a1\") { field(INP, \"$(P)godo\") }",
         "\"$(P)godo",
         "warning",
-        "is no record of these files; did you mean \"x:good\"?",
+        "which is not in these files; did you mean \"x:good\"?",
     ),
     (
         "record(ai, \"$(P)a2\") { field(INP, \"$(P)good.VALU\") }",
@@ -153,45 +152,40 @@ const WARNINGS: &[Planted] = &[
         "record(ai, \"$(P)a3\") { field(INP, \"$(P)passive PP MX\") }",
         "\"$(P)passive",
         "warning",
-        "\"MX\" is no modifier of a link",
+        "\"MX\" is not a link modifier",
     ),
     (
         "record(ai, \"$(P)a4\") { field(INP, \"$(P)good PP\") }",
         "\"$(P)good",
         "warning",
-        "PP processes passive records only",
+        "PP processes only passive records",
     ),
     (
         "record(ai, \"$(P)a5\") { field(FLNK, \"$(P)good\") }",
         "\"$(P)good",
         "warning",
-        "a forward link processes passive records only",
+        "a forward link processes only passive records",
     ),
     (
         "record(ai, \"$(P)a5c\") { field(FLNK, \"$(P)passive CA\") }",
         "\"$(P)passive",
         "warning",
-        "does nothing unless it leads to PROC",
+        "has no effect unless its target is PROC",
     ),
     (
         "record(ao, \"$(P)a6\") { field(OUT, \"$(P)passive CP\") }",
         "\"$(P)passive",
         "warning",
-        "CP means something for inputs only",
+        "CP has no effect in OUT",
     ),
-    (
-        "record(ao, \"$(P)a7\") { field(OUT, \"$(P)passive.SEVR\") }",
-        "\"$(P)passive",
-        "warning",
-        "SEVR cannot be written",
-    ),
+    ("record(ao, \"$(P)a7\") { field(OUT, \"$(P)passive.SEVR\") }", "\"$(P)passive", "warning", "SEVR is read-only"),
     (
         "record(ai, \"$(P)a8\") { field(INP, \"$(P)passive MS MSS\") }",
         "\"$(P)passive",
         "warning",
-        "MS and MSS cannot both hold",
+        "MS and MSS cannot be combined",
     ),
-    ("record(ai, \"$(P)a9\") { field(SCAN, \"I/O Intr\") }", "\"I/O", "warning", "nothing interrupts a soft record"),
+    ("record(ai, \"$(P)a9\") { field(SCAN, \"I/O Intr\") }", "\"I/O", "warning", "a soft record has no interrupts"),
     ("record(ai, \"$(P)b1\") { field(SCAN, \"Event\") }", "\"Event", "warning", "EVNT is empty"),
     ("record(ai, \"$(P)b2\") { field(HIGH, \"5\") }", "\"5", "warning", "HSV is NO_ALARM"),
     ("record(ao, \"$(P)b3\") { field(DRVL, 9) field(DRVH, 3) }", "3) }", "warning", "DRVL (9) is above DRVH (3)"),
@@ -202,18 +196,18 @@ const WARNINGS: &[Planted] = &[
         "HIGH (9) is above HIHI (3)",
     ),
     fine("record(ai, \"$(P)b9\") { field(HIHI, -3) field(HHSV, 2) }"),
-    ("record(sub, \"$(P)c1\") { field(SNAM, \"mySub\") }", "\"mySub", "warning", "there is no routine \"mySub\" here"),
+    ("record(sub, \"$(P)c1\") { field(SNAM, \"mySub\") }", "\"mySub", "warning", "no routine \"mySub\" is registered"),
     ("record(ao, \"$(P)b4\") { field(OMSL, \"closed_loop\") }", "\"closed", "warning", "DOL is empty"),
     ("record(ai, \"$(P)b5\") { field(PREC, 1) field(PREC, 2) }", "PREC, 2", "warning", "set twice"),
-    ("record(ai, \"$(P)good\") { field(EGU, mm) }", "\"$(P)good", "warning", "is already there"),
-    ("record(ai, \"$(P)b7\") { field(FLNK, \"far:away\") }", "\"far:", "warning", "nothing unless it leads to PROC"),
-    ("record(ai, \"$(P)b6\") { field(FLNK, \"$(P)b6\") }", "\"$(P)b6\") }", "warning", "forwards to itself"),
+    ("record(ai, \"$(P)good\") { field(EGU, mm) }", "\"$(P)good", "warning", "already exists"),
+    ("record(ai, \"$(P)b7\") { field(FLNK, \"far:away\") }", "\"far:", "warning", "effect unless its target is PROC"),
+    ("record(ai, \"$(P)b6\") { field(FLNK, \"$(P)b6\") }", "\"$(P)b6\") }", "warning", "is to its own record"),
 ];
 
 const SUBSTITUTIONS: &[Planted] = &[
     fine("global { P=$(P) }"),
     fine("file motor.template { pattern { N, PREC } { 1, 2 } }"),
-    ("file motor.template { pattern { N } { 2, 3 } }", "{ 2", "error", "this row has 2 values, its pattern 1 names"),
+    ("file motor.template { pattern { N } { 2, 3 } }", "{ 2", "error", "its pattern has 1 names"),
     ("file motor.template { patern { N } }", "patern", "error", "did you mean \"pattern\"?"),
     ("file gone.template { { N=1 } }", "", "", ""),
     ("fiel motor.template {}", "fiel", "error", "did you mean \"file\"?"),
@@ -229,15 +223,15 @@ const SCRIPT: &[Planted] = &[
     ("dbLoadRecords(\"gone.db\")", "", "", ""),
     ("dbLoadRecords(\"$(TOP_OF_ALL)/a.db\")", "$(TOP", "error", "macro \"TOP_OF_ALL\" is not defined"),
     ("epicsEnvSet(\"A\", \"b", "\"b", "error", "the closing \" is missing"),
-    ("cd(\"no/such/folder\")", "\"no/such", "error", "is no folder to go to"),
+    ("cd(\"no/such/folder\")", "\"no/such", "error", "is not a folder to go to"),
     ("on eror break", "on", "error", "usage: on error"),
-    ("epicsThreadSleep soon", "soon", "error", "is no number of seconds"),
+    ("epicsThreadSleep soon", "soon", "error", "is not a valid number of seconds"),
     ("var dbRecordsOnceOnlyy 1", "dbRecordsOnceOnlyy", "error", "did you mean \"dbRecordsOnceOnly\"?"),
     ("iocshLoad(\"gone.cmd\")", "iocshLoad", "error", "\"gone.cmd\" cannot be read"),
     ("echo words >", ">", "error", "a file name is missing"),
     fine("dbLoadRecords(\"good.db\", \"P=s:\")"),
-    ("dbpf(\"s:good\", \"1\")", "dbpf", "error", "iocInit has not come yet"),
-    ("set_requestfile_path(\"gone\")", "set_requestfile_path", "warning", "there is no folder"),
+    ("dbpf(\"s:good\", \"1\")", "dbpf", "error", "iocInit has not run yet"),
+    ("set_requestfile_path(\"gone\")", "set_requestfile_path", "warning", "there is not a folder"),
     fine("set_requestfile_path(\".\")"),
     ("save_restoreSet_NumSeqFiles(three)", "three", "error", "is not a number of files"),
     ("set_pass0_restoreFile", "set_pass0_restoreFile", "error", "a save file is missing; usage: set_pass0_restoreFile"),
@@ -246,17 +240,17 @@ const SCRIPT: &[Planted] = &[
     ("dbpf(\"s:goood\", \"1\")", "\"s:goood", "error", "did you mean \"s:good\"?"),
     ("dbpf(\"s:good.HIGHT\", \"1\")", "\"s:good", "error", "did you mean \"HIGH\"?"),
     ("dbpf(\"s:good.SEVR\", \"1\")", "\"s:good", "error", "cannot be written"),
-    ("dbpf(\"s:good.SCAN\", \"1 hour\")", "\"1 hour", "error", "names no state; there are \"Passive\", "),
+    ("dbpf(\"s:good.SCAN\", \"1 hour\")", "\"1 hour", "error", "is not a valid state; valid choices are \"Passive\", "),
     ("dbpf(\"s:good\")", "dbpf", "error", "a value is missing; usage: dbpf"),
     ("dbLoadRecords(\"good.db\", \"P=t:\")", "dbLoadRecords", "error", "before iocInit only"),
     fine("makeAutosaveFiles"),
     fine("create_monitor_set(\"info_settings.req\", 5)"),
     ("create_monitor_set(\"gone.req\", 5)", "\"gone.req", "error", "\"gone.req\" cannot be read"),
-    ("create_monitor_set(\"good.req\", often)", "often", "error", "is no number of seconds"),
+    ("create_monitor_set(\"good.req\", often)", "often", "error", "is not a valid number of seconds"),
     ("create_triggered_set(\"good.req\", \"s:goood\")", "\"s:goood", "error", "did you mean \"s:good\"?"),
     ("create_monitor_sett(\"good.req\", 5)", "create_monitor_sett", "error", "did you mean \"create_monitor_set\"?"),
     ("set_pass1_restoreFile(\"a.sav\")", "set_pass1_restoreFile", "error", "this must come before it"),
-    ("iocInit", "iocInit", "error", "iocInit has come already"),
+    ("iocInit", "iocInit", "error", "iocInit has already run"),
 ];
 
 fn lines(planted: &[Planted]) -> String {
@@ -289,7 +283,7 @@ fn found(name: &str, planted: &[Planted], others: &[(&str, &str)]) -> Vec<(u64, 
         .collect()
 }
 
-/// Every planted fault is found where it is, and nothing else.
+/// Checks that every planted error is found at its position, and nothing else.
 fn assert_found(name: &str, planted: &[Planted], others: &[(&str, &str)]) -> usize {
     let findings = found(name, planted, others);
     let mut n_planted = 0;
@@ -342,7 +336,7 @@ const ACCESS: &[Planted] = &[
     ("HAG(console) { desk1 desk2 }", "desk2", "error", "expected ',' or '}'"),
     fine("ASG(DEFAULT) {"),
     ("  RULE(1, WRITE) { UAG(operator) }", "operator)", "error", "did you mean \"operators\"?"),
-    ("  RULE(1, WRITE) { CALC(\"A=\") }", "\"A=", "error", "is no expression"),
+    ("  RULE(1, WRITE) { CALC(\"A=\") }", "\"A=", "error", "is not a valid expression"),
     ("  RULE(high, READ)", "high", "error", "expected a security level, 0 or 1"),
     fine("}"),
     ("ASG($(GROUPS)) { RULE(1, READ) }", "$(GROUPS", "error", "macro \"GROUPS\" is not defined"),
@@ -365,7 +359,7 @@ const REQUEST: &[Planted] = &[
     ("$(Q)good", "$(Q)", "warning", "macro \"Q\" is not defined"),
     ("$(P)good.HIGH $(P)good.LOW", "$(P)", "warning", "a line names one PV"),
     ("file gone.req", "file", "warning", "\"gone.req\" cannot be read"),
-    ("file", "file", "warning", "file is to be followed by the name"),
+    ("file", "file", "warning", "file must be followed by the name"),
 ];
 
 #[test]
@@ -385,9 +379,9 @@ fn every_fault_planted_in_a_request_file_is_found_at_its_place() {
         let found = told.lines().find(|told| told.starts_with(&place));
         assert!(found.is_some_and(|found| found.contains(message)), "{line}\n{message}\n{told}");
     }
-    // The included file is right, and the record that it names is not there.
+    // The included file is valid, but the record in it does not exist.
     assert!(told.contains("motor.req:1:1: warning: there is no record \"x:m1\""), "{told}");
-    assert!(told.contains("wanted by plant.req:3"), "{told}");
+    assert!(told.contains("loaded by plant.req:3"), "{told}");
     assert!(told.ends_with("0 errors, 7 warnings\n"), "{told}");
 }
 
@@ -405,8 +399,8 @@ fn a_template_that_is_wrong_is_told_once_with_who_wanted_it() {
         text(&output.stdout),
         "bad.template:1:34: error: PREC cannot be \"x\": expected a whole number\n  \
          record(ai, \"$(N)\") { field(PREC, x) }\n                                   ^\n  \
-         wanted by a.substitutions:1:33\n\
-         none.template: error: cannot be read: entity not found\n  wanted by a.substitutions:2:22\n\
+         loaded by a.substitutions:1:33\n\
+         none.template: error: cannot be read: entity not found\n  loaded by a.substitutions:2:22\n\
          2 errors, 0 warnings\n"
             .replace("entity not found", "No such file or directory (os error 2)")
     );
@@ -460,6 +454,6 @@ fn an_access_file_is_checked_by_itself_and_in_the_script_that_names_it() {
     assert_eq!((by_itself, in_script, fine), (Some(1), Some(1), Some(0)));
     assert!(told_by_itself.starts_with("plant.acf:2:17: error: "), "{told_by_itself}");
     assert!(told_in_script.contains("plant.acf:2:17: error: "), "{told_in_script}");
-    assert!(told_in_script.contains("wanted by wrong.cmd:3"), "{told_in_script}");
+    assert!(told_in_script.contains("loaded by wrong.cmd:3"), "{told_in_script}");
     assert!(told_fine.starts_with("fine.cmd:2:1: warning: ") && told_fine.contains("\"nowhere\""), "{told_fine}");
 }

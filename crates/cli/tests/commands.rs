@@ -1,4 +1,4 @@
-//! Commands of modules that scripts of the field use, in `fodo ioc`.
+//! Commands of common EPICS modules in `fodo ioc`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
 #![expect(dead_code, reason = "these tests need a part of what supports all")]
 
@@ -13,7 +13,7 @@ const DATABASE: &str = "record(ao, \"x:set\") {}\nrecord(calc, \"x:count\") { fi
 
 fn folder(name: &str, script: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("commands-{name}-{}", std::process::id()));
-    // It may be there from a run that was ended.
+    // A killed run may have left the folder.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("a.db"), DATABASE).unwrap();
@@ -101,10 +101,10 @@ fn an_event_is_posted_by_its_name() {
     let out = text(&output.stdout);
     let counts: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("DBF_DOUBLE:         ")).collect();
     assert_eq!(counts, ["1", "2"]);
-    assert!(text(&output.stderr).starts_with("st.cmd:1:1: iocInit has not come yet"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).starts_with("st.cmd:1:1: iocInit has not run yet"), "{}", text(&output.stderr));
 }
 
-/// The UDP port of searches, once it serves.
+/// The UDP port for searches, after the IOC has started.
 fn serving(child: &mut Child) -> (u16, Lines) {
     let lines = Lines::of(child.stdout.take().unwrap());
     let ready = std::iter::from_fn(|| Some(lines.next())).find(|line| line.starts_with("fodo ioc: serving")).unwrap();
@@ -153,9 +153,9 @@ fn caputloginit_reports_once_that_no_log_server_gets_the_puts() {
 
     let reason = "puts are not logged, and not sent to \"logger:7004\": fodo ioc --put-log FILE logs them to a file";
     let told = text(&without.stderr);
-    assert!(told.starts_with("st.cmd:1:1: iocInit has not come yet"), "{told}");
+    assert!(told.starts_with("st.cmd:1:1: iocInit has not run yet"), "{told}");
     assert_eq!(told.matches(reason).count(), 1, "{told}");
-    assert!(text(&without.stdout).ends_with("puts are not logged: there is no --put-log\n"));
+    assert!(text(&without.stdout).ends_with("puts are not logged: fodo ioc was started without --put-log\n"));
     let told = text(&with.stderr);
     assert_eq!(
         told.matches("puts are logged to the file of --put-log, and not sent to \"logger:7004\"").count(),
@@ -176,7 +176,7 @@ fn help_has_every_command_that_is_taken_or_ignored() {
     }
     assert!(out.contains("\nrequire\n  Reported once and ignored: modules of C code"), "{out}");
     assert!(
-        out.ends_with("\nscanOnceSetQueueSize\n  Accepted; it sets up what is built in or not needed here\n"),
+        out.ends_with("\nscanOnceSetQueueSize\n  Accepted without effect: what it sets up is built in or not needed\n"),
         "{out}"
     );
 }

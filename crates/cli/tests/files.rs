@@ -1,4 +1,4 @@
-//! What is done with files alone: `fodo expand`.
+//! Commands that only process files: `fodo expand`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
 #![expect(dead_code, reason = "these tests need a part of what supports all")]
 
@@ -9,7 +9,7 @@ use std::process::Output;
 
 use support::{fodo, free_port, run, text};
 
-/// A folder of its own with these files in it.
+/// A temporary folder with these files.
 fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -45,10 +45,10 @@ fn expand_prints_the_database_that_a_substitutions_file_means() {
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(text(&refused.stdout), written.replace("$(Q)", "$(Q,undefined)"));
     assert!(complaint.starts_with("fodo expand: a.template:1:29: macro \"Q\" is not defined"), "{complaint}");
-    assert!(complaint.ends_with("wanted by a.substitutions:1\n"), "{complaint}");
+    assert!(complaint.ends_with("loaded by a.substitutions:1\n"), "{complaint}");
 }
 
-/// Files that the cases below expand.
+/// The files expanded by the cases below.
 const FILES: [(&str, &str); 8] = [
     ("p.t", "P=$(P) Q=$(Q)\n"),
     ("odd.t", "$(Q=${P}) ${b} $(d,undef) $(P,P=5) \"$(P)\" '$(P)' \\$(P) $(P=a(b)c) $(N$(P)) $(Q='a)b') $("),
@@ -60,7 +60,7 @@ const FILES: [(&str, &str); 8] = [
     ("include", "file top.t { {P=1} }\nfile q.t { {P=2} {P=3} }\n"),
 ];
 
-/// Arguments, and what `msi` of EPICS Base 7.0.10 prints for them.
+/// Arguments, and the output of `msi` of EPICS Base 7.0.10 for them.
 const AS_MSI: [(&[&str], &str); 15] = [
     (&["-MP=1", "p.t"], "P=1 Q=$(Q)\n"),
     (&["-V", "-MP=1", "p.t"], "P=1 Q=$(Q,undefined)\n"),

@@ -1,5 +1,5 @@
-//! The captured text of the field's own tools against what this program prints of the same database,
-//! served by `fodo ioc`: client, circuit, server and records in one comparison.
+//! Compares captured output of the EPICS tools with the output of this program for the same database, served by
+//! `fodo ioc`: client, circuit, server and records in one comparison.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
 
 #[path = "support/captured.rs"]
@@ -9,7 +9,7 @@ mod support;
 
 use support::{Ioc, golden, text};
 
-/// Dates as the captured files have them.
+/// Replaces dates as in the captured files.
 fn without_dates(line: &str) -> String {
     let mut kept = String::new();
     let mut rest = line;
@@ -27,8 +27,8 @@ fn without_dates(line: &str) -> String {
     kept
 }
 
-/// The commands that print something else here, as a file has them with the reasons: no more, and no
-/// fewer, so that a repair takes its lines out.
+/// The commands whose output differs, with reasons, from a file. Exactly these must differ, so that a fix must remove
+/// its lines.
 fn known(tool: &str) -> Vec<String> {
     let text = std::fs::read_to_string(golden("known_differences.txt")).unwrap();
     let of_tool = text.lines().filter_map(|line| line.strip_prefix("$ ")).filter(|line| line.starts_with(tool));

@@ -1,4 +1,5 @@
-//! `fodo ioc` with files that it cannot read or write: nothing blocks it, nothing fills its memory, and what is lost is reported.
+//! `fodo ioc` with files that it cannot read or write: it never blocks, its memory stays bounded, and losses are
+//! reported.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
 #![expect(dead_code, reason = "these tests need a part of what supports all")]
 
@@ -12,10 +13,10 @@ use support::{COMPLETE, Lines, fed, fodo, free_port, ioc, run, search_port, sign
 
 const DATABASE: &str = "record(ao, \"x:set\") { info(autosaveFields, \"VAL\") }\n";
 
-/// A folder of its own with `a.db` and these files in it.
+/// A temporary folder with `a.db` and the given files.
 fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("files-{name}-{}", std::process::id()));
-    // It may be there from a run that was ended.
+    // A killed run may have left the folder.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     for (file, text) in [("a.db", DATABASE)].iter().chain(files) {
@@ -28,13 +29,13 @@ fn make_pipe(path: PathBuf) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Has started to serve; the UDP port of its searches.
+/// Waits until it serves; returns the UDP port for searches.
 fn serving(child: &mut Child) -> u16 {
     let lines = Lines::of(child.stdout.take().unwrap());
     search_port(&std::iter::from_fn(|| Some(lines.next())).find(|line| line.starts_with("fodo ioc: serving")).unwrap())
 }
 
-/// What one signal leaves of it: the exit code and what it wrote to stderr.
+/// Ends it with one signal; returns the exit code and stderr.
 fn stopped(mut child: Child) -> (Option<i32>, String) {
     signal(&child, "TERM");
     let mut told = String::new();
@@ -97,8 +98,8 @@ fn values_that_cannot_be_saved_at_the_end_make_the_exit_code_a_failure() {
     let (code, told) = stopped(child);
 
     assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("info_settings.sav cannot be saved"), "{told}");
-    assert!(told.ends_with("fodo ioc: sets of autosave that could not be saved at the end: 1\n"), "{told}");
+    assert!(told.contains("info_settings.sav; the previous file is kept"), "{told}");
+    assert!(told.ends_with("fodo ioc: autosave sets that could not be saved at the end: 1\n"), "{told}");
 }
 
 #[test]
@@ -185,7 +186,10 @@ fn a_line_of_the_input_without_an_end_is_read_no_further() {
 
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stderr);
-    assert!(told.starts_with("fodo ioc: a line of the input has more than 65536 bytes; no more is read\n"), "{told}");
+    assert!(
+        told.starts_with("fodo ioc: a line of the input has more than 65536 bytes; the rest is not read\n"),
+        "{told}"
+    );
 }
 
 #[test]

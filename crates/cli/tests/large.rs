@@ -1,4 +1,4 @@
-//! What it costs to print a large array: little beside the array itself.
+//! Printing a large array needs little memory besides the array itself.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers as well")]
 
@@ -15,11 +15,11 @@ use std::sync::Arc;
 use served::{Cell, Table};
 use support::fodo;
 
-/// Elements of the array, and the bytes that they take on the wire.
+/// The elements of the array, and their size on the wire in bytes.
 const ELEMENTS: usize = 4_000_000;
 const MIB: usize = (ELEMENTS * 8) >> 20;
 
-/// The most memory that a process has had so far, in MiB.
+/// The peak memory of a process so far, in MiB.
 fn peak_mib(pid: u32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -41,7 +41,7 @@ fn a_large_array_is_printed_with_little_more_memory_than_its_values_take() {
         &["camonitor", "large"],
     ] {
         let mut child = fodo(server.udp_port()).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
-        // More than the buffers between the two hold is not read, so it waits in the midst of the text.
+        // The buffers between the two are full, so the process blocks in the middle of the output.
         let mut out = child.stdout.take().unwrap();
         assert!(out.read_exact(&mut [0; 4096]).is_ok(), "{arguments:?} prints nothing");
         let peak = peak_mib(child.id());

@@ -1,4 +1,4 @@
-//! What the client verbs report of servers that claim a name and then do not serve it.
+//! Errors of the client commands for servers that claim a name but do not serve it.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
 
 #[path = "../../net/tests/scripted/mod.rs"]
@@ -12,7 +12,7 @@ use fodo_ca::message::Request;
 use scripted::{Scripted, created, error};
 use support::{fodo, free_port, run, text};
 
-/// The exit code of a verb and what it prints on stderr.
+/// The exit code of a command and its stderr.
 fn reported(port: u16, arguments: &[&str]) -> (i32, String) {
     let output = run(fodo(port).args(arguments));
     (output.status.code().unwrap(), text(&output.stderr))
@@ -22,7 +22,7 @@ fn reported(port: u16, arguments: &[&str]) -> (i32, String) {
 fn every_verb_tells_a_silent_server_from_one_that_closes_the_connection_and_from_none() {
     let (silent, closing) = (Scripted::start(|_| None), Scripted::closing_at_create());
     let cases = [
-        (silent.address().port(), 4, format!("{} claimed the name, then gave no answer", silent.tcp())),
+        (silent.address().port(), 4, format!("{} claimed the name but did not respond", silent.tcp())),
         (closing.address().port(), 4, format!("{} claimed the name, then closed the connection", closing.tcp())),
         (free_port(), 3, "no server claimed \"x\"".to_owned()),
     ];

@@ -1,4 +1,4 @@
-//! Databases with errors: what a script serves of them, and what stops the start.
+//! Databases with errors: which parts a script serves, and which errors stop the start.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(dead_code, reason = "these tests need a part of what supports all")]
 
@@ -52,10 +52,12 @@ fn a_script_serves_what_is_right_and_reports_and_counts_the_rest() {
     let places: Vec<&str> =
         err.lines().filter(|line| line.contains(".db:")).filter_map(|line| line.split(": ").next()).collect();
     assert_eq!(places, ["a.db:2:39", "a.db:3:8", "a.db:4:40", "gone.db", "syntax.db:2:1", "a.db:5:41"], "{err}");
-    assert!(err.contains("\n  wanted by st.cmd:1\n"), "{err}");
+    assert!(err.contains("\n  loaded by st.cmd:1\n"), "{err}");
     assert!(err.contains("the rest of the file is not loaded"), "{err}");
     assert!(
-        err.contains("left out because of errors: 1 record, 3 fields, 2 other statements; fodo check says which\n"),
+        err.contains(
+            "left out because of errors: 1 record, 3 fields, 2 other statements; run fodo check for details\n"
+        ),
         "{err}"
     );
 }

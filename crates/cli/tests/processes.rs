@@ -1,4 +1,4 @@
-//! `fodo ioc` and the client verbs as real processes on loopback.
+//! `fodo ioc` and the client commands as real processes on loopback.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers as well")]
 
 #[expect(dead_code, reason = "the other tests use the rest")]
@@ -220,7 +220,7 @@ fn the_repeater_tells_where_it_is_is_the_only_one_there_and_ends_cleanly() {
     signal(&repeater, "TERM");
 
     assert_eq!(second.status.code(), Some(1));
-    assert!(text(&second.stderr).contains("has a repeater already"), "{}", text(&second.stderr));
+    assert!(text(&second.stderr).contains("already has a repeater"), "{}", text(&second.stderr));
     assert_eq!(wait(&mut repeater).code(), Some(0));
 }
 
@@ -267,7 +267,7 @@ fn why_tells_a_missing_field_from_a_missing_record_and_from_a_served_one() {
     assert_eq!(served.1["claims"][0]["server"], format!("127.0.0.1:{}", ioc.tcp_port()));
     assert_eq!(
         (missing_field.0, &missing_field.1["verdict"]),
-        (Some(3), &"the record is there, the field is not".into())
+        (Some(3), &"the record exists, but the field does not".into())
     );
     assert_eq!(missing.0, Some(3));
     assert_eq!(missing.1["claims"], serde_json::json!([]));
@@ -280,7 +280,7 @@ fn top_shows_the_clients_of_an_ioc_that_tells_its_status() {
     let mut monitor = fodo(ioc.port).args(["monitor", "--json", "g:ao"]).stdout(Stdio::piped()).spawn().unwrap();
     let updates = Lines::of(monitor.stdout.take().unwrap());
     updates.next();
-    // The status is refreshed every second, and its own updates tell when.
+    // The status is refreshed every second; its updates show when.
     let watched = ioc.fodo(&["monitor", "--json", "--events", "3", "t:ioc:SUBSCRIPTIONS"]);
 
     let output = ioc.fodo(&["top", "--once", "--json", "t:ioc"]);

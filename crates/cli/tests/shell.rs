@@ -13,7 +13,7 @@ use support::{COMPLETE, Lines, end_of, fed, fodo, free_port, ioc, signal, text, 
 const DATABASE: &str = "record(ao, \"$(P)set\") { field(PREC, 2) field(FLNK, \"$(P)twice\") alias(\"$(P)other\") }\n\
                         record(calc, \"$(P)twice\") { field(CALC, \"A*2\") field(INPA, \"$(P)set CP\") field(PREC, 2) }\n";
 
-/// A folder of its own with a database and a script in it.
+/// A temporary folder with a database and a script.
 fn folder(name: &str, script: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("shell-{name}-{}", std::process::id()));
     std::fs::create_dir_all(folder.join("db")).unwrap();
@@ -66,8 +66,8 @@ fn what_a_script_wants_recceivers_to_be_told_is_remarked_where_nobody_is_told() 
     let output = end_of(ioc(&folder, &["st.cmd"]).spawn().unwrap());
     let told = end_of(ioc(&folder, &["--reccaster=0", "st.cmd"]).spawn().unwrap());
 
-    let late = "st.cmd:6:1: what RecCeivers are told is chosen before iocInit";
-    let nobody = "st.cmd:5:1: no RecCeiver is told anything; for that fodo ioc has --reccaster";
+    let late = "st.cmd:6:1: the data for RecCeivers must be set before iocInit";
+    let nobody = "st.cmd:5:1: nothing is sent to RecCeivers; start fodo ioc with --reccaster";
     assert!(text(&output.stderr).contains(nobody) && text(&output.stderr).contains(late), "{}", text(&output.stderr));
     assert!(!text(&told.stderr).contains(nobody) && text(&told.stderr).contains(late), "{}", text(&told.stderr));
     assert!(!text(&told.stderr).contains("reccastMaxHoldoff"), "{}", text(&told.stderr));
@@ -102,7 +102,7 @@ fn commands_from_a_pipe_are_run_and_its_end_stops_nothing() {
     assert_serves_until_a_signal(child);
 }
 
-/// It has not ended, and a signal ends it cleanly.
+/// Checks that it is running and that a signal stops it cleanly.
 fn assert_serves_until_a_signal(mut child: Child) {
     assert!(child.try_wait().unwrap().is_none());
     signal(&child, "TERM");
@@ -124,7 +124,7 @@ fn an_error_is_told_with_its_place_and_does_what_the_script_wants() {
         "{told}"
     );
     assert!(told.contains("db/a.db:1:13: macro \"P\" is not defined"), "{told}");
-    assert!(told.ends_with("wanted by st.cmd:3\n"), "{told}");
+    assert!(told.ends_with("loaded by st.cmd:3\n"), "{told}");
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn input_that_ends_before_anything_is_served_is_a_failure() {
     let without_files = fed(&folder, &[], "");
 
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), "epicsEnvSet A 1\n1\n"));
-    assert_eq!(text(&output.stderr), "fodo ioc: iocInit never came, so nothing is served\n");
-    assert!(text(&without_files.stderr).ends_with("; name a database or a script, see fodo ioc --help\n"));
+    assert_eq!(text(&output.stderr), "fodo ioc: iocInit was never run, so nothing is served\n");
+    assert!(text(&without_files.stderr).ends_with("; give a database or a script, see fodo ioc --help\n"));
 }
 
 #[test]
@@ -184,10 +184,10 @@ fn a_script_says_who_may_write_and_commands_have_that_read_again() {
 
     assert_eq!((before, after), (Some(5), Some(0)));
     let warning = told.next();
-    assert!(warning.contains("plant.acf:2:1: \"FOO\" is not known"), "{warning}");
-    // It shows the line of the script before that.
+    assert!(warning.contains("plant.acf:2:1: unknown item \"FOO\""), "{warning}");
+    // The source line of the script precedes it.
     assert!(
-        std::iter::repeat_with(|| told.next()).any(|line| line.contains("access security is chosen before iocInit"))
+        std::iter::repeat_with(|| told.next()).any(|line| line.contains("access security must be set before iocInit"))
     );
     assert_serves_until_a_signal(child);
 }
@@ -286,12 +286,10 @@ fn with_simulate_a_script_loads_what_is_not_here_and_tells_how_much() {
     assert!(text(&refused.stderr).contains("no record support for \"motor\""));
     assert_eq!(
         text(&taken.stderr),
-        format!(
-            "1 ai inert: there is no DTYP \"stream\"\n1 motor inert: there is no record support for this type\n{COMPLETE}"
-        )
+        format!("1 ai inert: unknown DTYP \"stream\"\n1 motor inert: no record support for this type\n{COMPLETE}")
     );
     assert_eq!(after(&text(&taken.stdout), "dbgf m")[0], "DBF_DOUBLE:         2");
-    let notes = "note: 1 ai inert: there is no DTYP \"stream\"\nnote: 1 motor inert: there is no record support for this type\n";
+    let notes = "note: 1 ai inert: unknown DTYP \"stream\"\nnote: 1 motor inert: no record support for this type\n";
     assert_eq!(text(&checked.stdout), format!("{notes}0 errors, 0 warnings, 2 notes\n"));
 }
 
@@ -357,7 +355,7 @@ fn lists_of_records_have_fields_and_tell_a_type_that_is_none() {
         text(&output.stderr),
         format!(
             "{COMPLETE}there is no record type \"calcc\"; did you mean \"calc\"?\n\
-             \"nine\" is no level; 0 shows least, 4 most\n"
+             \"nine\" is not a level; use 0 (least) to 4 (most)\n"
         )
     );
 }
@@ -419,7 +417,7 @@ fn commands_show_rules_states_lists_and_every_kind_of_a_value() {
     assert_eq!(shown("dbStateSet red\ndbStateShow r*"), "red is on");
     assert_eq!(shown("dbStateShowAll 1"), "red is off");
     assert!(shown("coreRelease").starts_with("Fodo "));
-    assert_eq!(shown("dbel"), "clients listen to 0 fields");
+    assert_eq!(shown("dbel"), "clients subscribe to 0 fields");
     assert_eq!(
         shown("dbpf x:set.SCAN Event\ndbpf x:set.EVNT go\nscanpel g*").split('|').skip(2).collect::<Vec<_>>(),
         ["Event go: 1 records", "  x:set"]

@@ -1,4 +1,4 @@
-//! Files named by a command line, a script or another file: nothing that could block is opened, and nothing is read without a bound.
+//! Opens files named by a command line, a script or another file, without blocking and with a limit on their size.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read as _};
@@ -9,12 +9,12 @@ use crate::limit::FILE_BYTES_MAX;
 
 /// The bytes of a regular file.
 ///
-/// A pipe or a device is refused: to read it could block for ever or never end. So is a file that is too large.
+/// Refuses a pipe or a device, because reading it could block or never end, and a file that is too large.
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     read_up_to(path.as_ref(), FILE_BYTES_MAX)
 }
 
-/// Likewise, with another bound.
+/// The same with another size limit.
 pub(crate) fn read_up_to(path: &Path, n_bytes_max: u64) -> io::Result<Vec<u8>> {
     let too_large =
         || io::Error::new(io::ErrorKind::FileTooLarge, format!("the file has more than {n_bytes_max} bytes"));
@@ -26,14 +26,14 @@ pub(crate) fn read_up_to(path: &Path, n_bytes_max: u64) -> io::Result<Vec<u8>> {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    // A file may grow while it is read, and those of /proc have no length.
+    // A file may grow while it is read, and files in /proc have no length.
     File::open(path)?.take(n_bytes_max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > n_bytes_max { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// Creates a file or opens the one that is there, to write from its beginning or, with `appends`, behind its end.
+/// Creates or opens a file for writing: truncates it, or with `appends` appends to it.
 ///
-/// A pipe is refused, since to open it could block for ever; a device such as `/dev/null` is not.
+/// Refuses a pipe, because opening it could block. A device such as `/dev/null` is allowed.
 pub(crate) fn open_to_write(path: &Path, appends: bool) -> io::Result<File> {
     if let Ok(metadata) = std::fs::metadata(path)
         && metadata.file_type().is_fifo()
@@ -83,7 +83,7 @@ mod tests {
 
         assert_eq!(read_up_to(&path, 4).unwrap(), b"1234");
         assert_eq!(read_up_to(&path, 3).unwrap_err().to_string(), "the file has more than 3 bytes");
-        // The system does not tell the length of this file.
+        // The system does not report the length of this file.
         assert_eq!(read_up_to(Path::new("/proc/self/status"), 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 

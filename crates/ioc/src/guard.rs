@@ -1,4 +1,4 @@
-//! Who may do what with the records: the rules of an access file, joined to the database and to the clients.
+//! Access security: applies the rules of an access file to records and clients, and selects the puts to log.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -12,84 +12,84 @@ use fodo_net::{Peer, Reading, Rights, process};
 
 use crate::IocError;
 
-/// Who may do what; by itself everybody everything.
+/// The access policy. The default allows every client everything.
 #[derive(Default)]
 pub struct Policy {
     /// An access file (`.acf`) and its macros (`"P=X:,R=1"`).
     pub access_file: Option<(PathBuf, String)>,
-    /// Hosts are told apart by the addresses that they connect from, not by the names that they give themselves.
+    /// Hosts are identified by the address they connect from, not by the name they send.
     ///
-    /// As `asCheckClientIP` of EPICS Base: names of hosts in the file are looked up when it is read.
+    /// The same as `asCheckClientIP` of EPICS Base: host names in the file are resolved when it is read.
     pub goes_by_address: bool,
-    /// No client may write, whatever a file says.
+    /// No client may write, regardless of the access file.
     pub is_read_only: bool,
-    /// What is told of puts that went through: with an access file of those under TRAPWRITE, else of all.
+    /// Called for each successful put: with an access file for puts under TRAPWRITE, otherwise for all puts.
     ///
-    /// Called while no other record is processed, so it must not block.
+    /// It must not block, because it is called while no other record can be processed.
     pub tell_put: Option<TellPut>,
 }
 
-/// What takes note of puts.
+/// A callback that receives puts.
 pub type TellPut = Box<dyn Fn(PutNote) + Send + Sync>;
 
-/// A put that went through.
+/// A successful put.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PutNote {
-    /// When.
+    /// The time of the put.
     pub time: TimeStamp,
-    /// By whom.
+    /// The client.
     pub by: Peer,
-    /// The record and its field.
+    /// The name of the record and field.
     pub pv: String,
-    /// What the field was.
+    /// The value before the put.
     pub old: Value,
-    /// What it is after the put.
+    /// The value after the put.
     pub new: Value,
-    /// The field's labels, among others.
+    /// The metadata of the field, such as its labels.
     pub meta: Arc<Meta>,
 }
 
-/// Which puts are logged, of those that may be.
+/// Which of the puts that may be logged are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logged {
     Nothing,
-    /// Those after which the field has another value.
+    /// Puts that change the value of the field.
     Changes,
     Everything,
 }
 
-/// What holds of a policy while the IOC runs.
+/// The access policy of a running IOC.
 pub struct Guard {
     policy: Policy,
-    /// A `Logged`, as its number.
+    /// A `Logged` as a number.
     logged: AtomicU8,
     /// `None` where there is no access file.
     security: Option<RwLock<Security>>,
 }
 
-/// The fields that are inputs of rules.
+/// The fields that are inputs of access rules.
 pub type Inputs = ByField<Vec<AccessInput>>;
 
-/// The PVs of other IOCs that are, by their names.
+/// The PVs of other IOCs that are inputs of access rules, by name.
 pub type OutsideInputs = HashMap<Arc<str>, Vec<AccessInput>>;
 
-/// Rules that are ready, but do not hold yet.
+/// Rules that have been read but are not in force yet.
 #[derive(Debug)]
 pub struct Rules {
     pub security: Security,
     pub inputs: Inputs,
     pub outside_inputs: OutsideInputs,
-    /// What is wrong with them, though they can be used.
+    /// Warnings about rules that can still be used.
     pub warnings: Vec<String>,
 }
 
 impl Guard {
-    /// Everybody may do everything.
+    /// Allows every client everything.
     pub fn open() -> Guard {
         Guard { policy: Policy::default(), logged: AtomicU8::new(Logged::Everything as u8), security: None }
     }
 
-    /// Reads the access file, where there is one.
+    /// Reads the access file, if the policy has one.
     pub fn new(policy: Policy, database: &Database) -> Result<(Guard, Rules), IocError> {
         let rules = match &policy.access_file {
             Some(_) => read(&policy, database)?,
@@ -99,7 +99,7 @@ impl Guard {
         Ok((Guard { policy, security, ..Guard::open() }, rules))
     }
 
-    /// Reads the access file again; nothing is changed yet.
+    /// Reads the access file again, without applying it.
     pub fn read_again(&self, database: &Database) -> Result<Option<Rules>, IocError> {
         match &self.policy.access_file {
             Some(_) => read(&self.policy, database).map(Some),
@@ -107,14 +107,15 @@ impl Guard {
         }
     }
 
-    /// From now on these rules hold.
+    /// Replaces the rules.
     pub fn set_rules(&self, security: Security) {
         if let Some(held) = &self.security {
             *held.write().unwrap_or_else(PoisonError::into_inner) = security;
         }
     }
 
-    /// An input of the rules has this reading now, or none that counts; tells whether a client may have other rights for it.
+    /// Sets the current reading of rule inputs; `None` if there is no valid one. Returns whether access rights may have
+    /// changed.
     pub fn set_input(&self, inputs: &[AccessInput], reading: Option<&Reading>) -> bool {
         let Some(security) = &self.security else { return false };
         let mut security = security.write().unwrap_or_else(PoisonError::into_inner);
@@ -122,30 +123,30 @@ impl Guard {
         inputs.iter().fold(false, |has_changed, input| security.set_input(*input, number) | has_changed)
     }
 
-    /// Whether rights depend on the groups of records.
+    /// Whether rights depend on the records' access security groups.
     pub fn has_rules(&self) -> bool {
         self.security.is_some()
     }
 
-    /// A part of the rules as text, of the groups whose names `wanted` takes; `None` where there is no access file.
+    /// Part of the rules as text, for groups whose name `wanted` accepts; `None` without an access file.
     pub fn shown(&self, part: AccessPart, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
         let security = self.security.as_ref()?;
         Some(security.read().unwrap_or_else(PoisonError::into_inner).shown(part, wanted))
     }
 
-    /// What a client may do with a field.
+    /// The rights of a client for a field.
     pub fn allowed(&self, database: &Database, field: FieldRef, by: &Peer) -> Rights {
         let access = self.granted(database, field, by).access;
         Rights { read: access >= Access::Read, write: access >= Access::Write && !self.policy.is_read_only }
     }
 
-    /// Whether this client's puts to the field are told.
+    /// Whether puts of this client to the field are reported.
     pub fn tells_puts(&self, database: &Database, field: FieldRef, by: &Peer) -> bool {
         let may_log = self.policy.tell_put.is_some() && self.logged() != Logged::Nothing;
         may_log && self.granted(database, field, by).is_trapped
     }
 
-    /// Tells a put that went through.
+    /// Reports a successful put.
     pub fn tell_put(&self, note: PutNote) {
         let is_logged = self.logged() == Logged::Everything || note.old != note.new;
         if let Some(tell) = self.policy.tell_put.as_ref().filter(|_| is_logged) {
@@ -153,7 +154,7 @@ impl Guard {
         }
     }
 
-    /// From now on these puts are logged.
+    /// Selects which puts are logged.
     pub fn log_puts(&self, logged: Logged) {
         self.logged.store(logged as u8, Ordering::Relaxed);
     }
@@ -188,7 +189,7 @@ impl Rules {
     }
 }
 
-/// What a rule calculates with; `None` when there is no telling, as while the record is INVALID.
+/// The input value for a rule; `None` if unknown, for example while the record is INVALID.
 fn number(reading: &Reading) -> Option<f64> {
     let is_valid = reading.alarm.severity != Severity::Invalid;
     reading.value.first().filter(|_| is_valid).and_then(|scalar| scalar.to_f64().ok())
@@ -221,7 +222,7 @@ fn read(policy: &Policy, database: &Database) -> Result<Rules, IocError> {
     Ok(Rules { security, inputs, outside_inputs, warnings })
 }
 
-/// The address of a host, as its connections have it.
+/// The IPv4 address of a host, in the form of the peer address of its connections.
 fn address_of(host: &str) -> Option<String> {
     let mut found = (host, 0).to_socket_addrs().ok()?;
     found.find(|address| matches!(address.ip(), IpAddr::V4(_))).map(|address| address.ip().to_string())

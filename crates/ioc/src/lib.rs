@@ -1,4 +1,4 @@
-//! A soft IOC: the record database, served on the network. Glue only.
+//! A soft IOC: connects the record database to the network.
 //!
 //! [`Ioc::load`] reads `.db` files, [`Ioc::serve`] puts them on the network and starts the scans.
 #![forbid(unsafe_code)]
@@ -48,27 +48,27 @@ use crate::turn::Crank;
 /// Why an IOC cannot start.
 #[derive(Debug)]
 pub enum IocError {
-    /// A file says something that cannot be loaded; nothing was.
+    /// A file contains errors; nothing was loaded.
     Load(Vec<LoadError>),
-    /// A file cannot be opened now, because the process or the host has no file descriptor left; later it may be.
+    /// A file cannot be opened because the process or the host has no free file descriptor; a retry may succeed.
     NoDescriptors(Vec<LoadError>),
     /// The network cannot be served.
     Server(ServerError),
-    /// The page with the metrics cannot be served.
+    /// The metrics page cannot be served.
     Metrics {
-        /// Where it was to be.
+        /// The requested address.
         address: SocketAddr,
-        /// The system's words.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// Announcements of RecCeivers cannot be heard.
+    /// The UDP port for RecCeiver announcements cannot be opened.
     RecCaster {
-        /// The UDP port they come to.
+        /// The UDP port.
         port: u16,
-        /// The system's words.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// The system gives no thread.
+    /// The system cannot create a thread.
     System(std::io::Error),
 }
 
@@ -84,28 +84,28 @@ impl fmt::Display for IocError {
             }
             IocError::Server(error) => error.fmt(f),
             IocError::Metrics { address, error } => {
-                write!(f, "metrics cannot be served on {address}: {error}; is something else using it?")
+                write!(f, "metrics cannot be served on {address}: {error}; check that no other program uses it")
             }
             IocError::RecCaster { port, error } => {
-                write!(f, "announcements of RecCeivers cannot be heard on UDP {port}: {error}")
+                write!(f, "cannot listen for RecCeiver announcements on UDP port {port}: {error}")
             }
-            IocError::System(error) => write!(f, "the operating system says: {error}"),
+            IocError::System(error) => write!(f, "operating system error: {error}"),
         }
     }
 }
 
 impl std::error::Error for IocError {}
 
-/// Values that autosave could not save when the IOC ended; the log has the reasons.
+/// Autosave could not save some values when the IOC ended; the log contains the reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSaved {
-    /// How many sets.
+    /// The number of sets that were not saved.
     pub n_sets: usize,
 }
 
 impl fmt::Display for NotSaved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sets of autosave that could not be saved at the end: {}", self.n_sets)
+        write!(f, "autosave sets that could not be saved at the end: {}", self.n_sets)
     }
 }
 
@@ -117,11 +117,11 @@ pub struct Ioc {
     database: Database,
     guard: Guard,
     rules: Rules,
-    /// Where links to other IOCs look for them.
+    /// The configuration of the client for links to other IOCs.
     links: Option<ClientConfig>,
     surroundings: Surroundings,
     metrics: Option<(TcpListener, Option<LeftOut>)>,
-    /// How many errors of its files left something out.
+    /// The number of statements that were left out because of errors in the files.
     n_omitted: usize,
 }
 
@@ -136,7 +136,7 @@ impl Ioc {
         Ioc::of(loader)
     }
 
-    /// What a loader has collected, joined. Routines of `sub` and `aSub` records are registered with the loader first.
+    /// Builds an IOC from a loader. Register routines of `sub` and `aSub` records with the loader first.
     ///
     /// ```
     /// use fodo_db::Loader;
@@ -157,7 +157,7 @@ impl Ioc {
         Ioc::within(loader, None)
     }
 
-    /// Likewise; records see the variables of a shell and not those of the process.
+    /// The same as `of`, but records see the variables of a shell instead of those of the process.
     fn within(mut loader: Loader, environment: Option<site::Environment>) -> Result<Ioc, IocError> {
         loader.stand_at(Arc::new(site::Process::new(environment)));
         let n_omitted = loader.omitted().total();
@@ -166,48 +166,48 @@ impl Ioc {
         Ok(Ioc { database, guard, rules, surroundings, links: None, metrics: None, n_omitted })
     }
 
-    /// Has clients do what a policy allows; by itself everybody may do everything.
+    /// Applies an access policy. Without one every client may do everything.
     ///
-    /// Fails when its access file cannot be read or says something that cannot be understood.
+    /// Fails if the access file cannot be read or contains errors.
     pub fn guarded(self, policy: Policy) -> Result<Ioc, IocError> {
         let (guard, rules) = Guard::new(policy, &self.database)?;
         Ok(Ioc { guard, rules, ..self })
     }
 
-    /// Has links to PVs that no record here has connect to other IOCs, as inputs of access rules do. Without this they
-    /// are never connected.
+    /// Enables links to PVs of other IOCs, and access rule inputs from them. Without this call they never connect.
     pub fn linked(self, config: ClientConfig) -> Ioc {
         Ioc { links: Some(config), ..self }
     }
 
-    /// What it tells of the place it stands in; by itself what the process does.
+    /// Sets the host facts to publish; by default those of this process.
     pub fn standing_in(self, surroundings: Surroundings) -> Ioc {
         Ioc { surroundings, ..self }
     }
 
-    /// Has what it counts read over HTTP, as Prometheus does, under `/metrics` of this address; port 0 takes a free one.
-    /// `left_out`: for an IOC with a put log. Fails when the address cannot be had.
+    /// Serves metrics for Prometheus over HTTP under `/metrics` on this address; port 0 selects a free port.
+    ///
+    /// `left_out`: the counter of an IOC with a put log. Fails if the address cannot be bound.
     pub fn metered(self, address: SocketAddr, left_out: Option<LeftOut>) -> Result<Ioc, IocError> {
         let listener = TcpListener::bind(address).map_err(|error| IocError::Metrics { address, error })?;
         Ok(Ioc { metrics: Some((listener, left_out)), ..self })
     }
 
-    /// What in the access file has no effect, as lines for whoever wrote it.
+    /// Warnings about parts of the access file that have no effect, one line each.
     pub fn access_warnings(&self) -> &[String] {
         &self.rules.warnings
     }
 
-    /// The named states of its filters, links and records; filters find those only that somebody has made.
+    /// The named states of filters, links and records. Filters only find states that have been created.
     pub fn states(&self) -> &States {
         self.database.states()
     }
 
-    /// Serves the records and starts the scans; both end when the result is dropped.
+    /// Serves the records and starts the scans; dropping the result stops both.
     pub fn serve(self, config: ServerConfig) -> Result<RunningIoc, IocError> {
         self.serve_telling(config, Log::silent())
     }
 
-    /// As [`Ioc::serve`], and what happens on the network is told to `log`.
+    /// The same as [`Ioc::serve`], with network events reported to `log`.
     pub fn serve_telling(self, config: ServerConfig, log: Log) -> Result<RunningIoc, IocError> {
         let (n_records, n_omitted) = (self.database.record_names().count(), self.n_omitted);
         let address = config.interfaces.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
@@ -222,7 +222,7 @@ impl Ioc {
         };
         let server = Server::start_telling(config, source, log.clone()).map_err(IocError::Server)?;
         crank.set_signal(server.rights_signal());
-        // A put through a link ends when the record at its other end has processed, however long that takes.
+        // A put through a link ends when the target record has processed, so it has no timeout.
         let links = self.links.map(|config| ClientConfig { operation_timeout: Duration::MAX, ..config });
         let outside = links.map(|config| Outside::start(&crank, Context::new(config)));
         let outside = outside.transpose().map_err(IocError::System)?;
@@ -255,7 +255,7 @@ impl Ioc {
     }
 }
 
-/// An IOC that serves; it stops when dropped.
+/// A running IOC; dropping it stops it.
 #[derive(Debug)]
 pub struct RunningIoc {
     crank: Arc<Crank>,
@@ -265,7 +265,7 @@ pub struct RunningIoc {
     metrics: Option<Page>,
     reccaster: Option<RecCaster>,
     surroundings: Surroundings,
-    /// None as long as nothing is to be saved.
+    /// `None` until something must be saved.
     saver: Option<Saver>,
     log: Log,
     n_records: usize,
@@ -273,10 +273,10 @@ pub struct RunningIoc {
 }
 
 impl RunningIoc {
-    /// Reads the access file again and has its rules hold, for clients that are connected as well.
+    /// Reads the access file again and applies its rules, also to connected clients.
     ///
-    /// Returns what in it has no effect, as lines. When it cannot be read or understood, what held before goes on to hold.
-    /// Without an access file nothing happens.
+    /// Returns warnings about parts that have no effect, one line each. If the file cannot be read or contains errors,
+    /// the previous rules stay in force. Without an access file this does nothing.
     pub fn reload_access(&self) -> Result<Vec<String>, IocError> {
         let read = self.crank.guard().read_again(self.crank.database());
         let Some(mut rules) = read? else { return Ok(Vec::new()) };
@@ -285,7 +285,7 @@ impl RunningIoc {
         Ok(warnings)
     }
 
-    /// Has RecCeivers that announce themselves told of its records. What goes wrong is told to `log`.
+    /// Sends the records to RecCeivers that announce themselves. Errors are reported to `log`.
     pub fn tell_receivers(&mut self, told: Told, log: Log) -> Result<(), IocError> {
         let (port, config) = (told.port, told.config(self.address));
         let inventory = told.inventory(self.crank.clone(), &self.surroundings, self.tcp_port());
@@ -294,27 +294,27 @@ impl RunningIoc {
         Ok(())
     }
 
-    /// Where its metrics are read.
+    /// The address of the metrics page.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(Page::address)
     }
 
-    /// How many records it has.
+    /// The number of records.
     pub fn n_records(&self) -> usize {
         self.n_records
     }
 
-    /// The first address it serves on; the unspecified one for all.
+    /// The first address it serves on; the unspecified address means all interfaces.
     pub fn address(&self) -> Ipv4Addr {
         self.address
     }
 
-    /// Every client there is now; waits half a second at most for each of the server's threads.
+    /// All connected clients. Waits at most half a second for each server thread.
     pub fn clients(&self) -> Vec<ClientStatus> {
         self.server.as_ref().map_or(Vec::new(), |server| server.observer().clients())
     }
 
-    /// What saves values; starts it.
+    /// The autosave thread; starts it on the first call.
     fn saver(&mut self) -> std::io::Result<&Saver> {
         let saver = match self.saver.take() {
             Some(saver) => saver,
@@ -327,17 +327,17 @@ impl RunningIoc {
         self.crank.clone()
     }
 
-    /// The TCP port of the circuits.
+    /// The TCP port for circuits.
     pub fn tcp_port(&self) -> u16 {
         self.server.as_ref().map_or(0, Server::tcp_port)
     }
 
-    /// The UDP port of the searches.
+    /// The UDP port for searches.
     pub fn udp_port(&self) -> u16 {
         self.server.as_ref().map_or(0, Server::udp_port)
     }
 
-    /// Stops serving and scanning and saves a last time; returns when all has ended.
+    /// Stops serving and scanning and saves values one last time; returns when all threads have ended.
     pub fn stop(mut self) -> Result<(), NotSaved> {
         self.end()
     }
@@ -349,10 +349,10 @@ impl RunningIoc {
         self.server.take();
         self.crank.stop();
         if let Some(scans) = self.scans.take() {
-            // A scan thread that panicked has said so on stderr.
+            // A panic of the scan thread is already on stderr.
             let _ = scans.join();
         }
-        // Nothing changes any more: what has changed is saved a last time.
+        // No value changes after this point, so the last save is complete.
         match self.saver.take().map_or(0, Saver::finish) {
             0 => Ok(()),
             n_sets => Err(NotSaved { n_sets }),
@@ -362,7 +362,7 @@ impl RunningIoc {
 
 impl Drop for RunningIoc {
     fn drop(&mut self) {
-        // Whoever wants to know whether all is saved calls `stop`.
+        // A caller who needs the result calls `stop`.
         let _ = self.end();
     }
 }

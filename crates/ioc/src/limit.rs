@@ -1,79 +1,80 @@
-//! Every bound of this crate, with its reason.
+//! All limits of this crate, each with its reason.
 
 use std::time::Duration;
 
-/// Posts kept for the subscriptions of a scalar: short pulses survive a busy moment.
+/// Posts kept for the subscriptions of a scalar, so that short pulses are not lost when the server is briefly busy.
 pub const SCALAR_POSTS: usize = 8;
 
-/// The same for arrays, whose snapshots cost memory.
+/// Posts kept for the subscriptions of an array; fewer, because each snapshot costs memory.
 pub const ARRAY_POSTS: usize = 2;
 
-/// How often the scan thread lets others run between two slices.
+/// Maximum number of times that the scan thread yields between two slices.
 pub const YIELDS: usize = 100;
 
-/// Scripts that may run one another; plants nest three or four.
+/// Maximum nesting depth of scripts; real installations nest three or four.
 pub const SCRIPT_DEPTH_MAX: usize = 20;
 
-/// Names that are offered for the beginning of one: more than a person reads.
+/// Maximum number of completions offered: more than a person reads.
 pub const COMPLETIONS_MAX: usize = 500;
 
-/// Names of records that are compared with a wrong one to suggest the right one: some milliseconds.
+/// Record names compared with an unknown name to find a suggestion; takes some milliseconds.
 pub const COMPARED_NAMES_MAX: usize = 5000;
 
-/// Request files that may include one another; synApps' own nest three deep.
+/// Maximum include depth of request files; those of synApps nest three deep.
 pub const REQUEST_DEPTH_MAX: usize = 20;
 
-/// Lines of a request file and all that it includes: a plant saves some ten thousand PVs of one IOC.
+/// Maximum number of lines of a request file and its includes; a large IOC saves some ten thousand PVs.
 pub const REQUEST_LINES_MAX: usize = 1_000_000;
 
-/// Mistakes that are told of one request file.
+/// Maximum number of errors reported for one request file.
 pub const REQUEST_ERRORS_MAX: usize = 100;
 
-/// Values of one save file that are told not to be restored, one by one; the rest is counted.
+/// Unrestored values of one save file that are reported individually; the rest are only counted.
 pub const RESTORE_ERRORS_MAX: usize = 20;
 
-/// Bytes of a file that a command line, a script or another file names: eight times a database of a million records.
+/// Maximum size of a file named by a command line, a script or another file: eight times a database of a million
+/// records.
 pub const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes of a save file that are read: a hundred megapixels as text. What is longer is no save file.
+/// Maximum size of a save file: a hundred megapixels as text. A larger file is not a save file.
 pub const SAVE_FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Copies of a save file that are kept in turn, as in synApps: their names end in one digit.
+/// Maximum number of sequence files, as in synApps: their names end in one digit.
 pub const SEQUENCE_FILES_MAX: usize = 10;
 
-/// How often the PV that triggers a save is looked at: faster than a person, slower than it costs anything.
+/// How often a trigger PV is checked: faster than a person acts, but slow enough to cost nothing.
 pub const TRIGGER_PERIOD: Duration = Duration::from_millis(200);
 
-/// The shortest time between two saves: a disk is to be kept busy by nobody's mistake.
+/// The shortest save period, so that a wrong period does not keep the disk busy.
 pub const SAVE_PERIOD_MIN: Duration = Duration::from_secs(1);
 
-/// The longest: what is due later is due when nobody remembers why, and clocks end somewhere.
+/// The longest save period: a year, so that adding it to an `Instant` cannot overflow.
 pub const SAVE_PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Bytes that may wait in the circuit to another IOC before what links write next waits here, where the newest value of
-/// a link replaces the one before.
+/// Unsent bytes of a circuit to another IOC above which further link puts are held back in the IOC, where a newer value
+/// of a link replaces the older one.
 pub const UNSENT_BYTES: usize = 64 * 1024;
 
-/// How soon a link whose circuit takes nothing is looked at again; at most as many links wait as there are.
+/// The delay before a link with a full circuit is retried; the number of waiting links is at most that of all links.
 pub const RETRY: Duration = Duration::from_millis(10);
 
-/// The priority of the circuits of links, as in Base: below nobody's but those of its own tools.
+/// The priority of link circuits, as in Base: below no circuit except those of its own tools.
 pub const LINK_PRIORITY: u8 = 80;
 
-/// How often the records that show how saving goes are written, as in synApps.
+/// The update period of the autosave status records, as in synApps.
 pub const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
-/// Sets that have records which show how saving goes: as many as save_restoreStatus.db of synApps has.
+/// Maximum number of sets with status records: as many as save_restoreStatus.db of synApps has.
 pub const STATUS_SETS_MAX: usize = 8;
 
-/// Bytes that are read at once of what a program of `system` prints, as a pipe gives them.
+/// Bytes of output of a `system` program that are read at once; a pipe delivers about this many.
 pub const PROGRAM_CHUNK_BYTES: usize = 8 * 1024;
 
-/// Such chunks that may wait to be shown, before the program waits.
+/// Maximum number of chunks waiting to be printed; when it is reached, the program blocks.
 pub const PROGRAM_CHUNKS_WAITING: usize = 16;
 
-/// How often it is looked whether a program of `system` has ended while it prints nothing.
+/// How often a silent `system` program is checked for its end.
 pub const PROGRAM_PERIOD: Duration = Duration::from_millis(50);
 
-/// How long the last output of a program that has ended is shown, when what it left in the background goes on printing.
+/// How long output is still printed after a program has ended, when a background process of it keeps printing.
 pub const PROGRAM_LAST_OUTPUT: Duration = Duration::from_secs(2);

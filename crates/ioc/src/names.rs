@@ -1,10 +1,10 @@
-//! Names of fields, and what to say when one is wrong.
+//! Looks up field names and suggests similar names.
 
 use fodo_db::{Database, FieldRef, closest};
 
 use crate::limit::COMPARED_NAMES_MAX;
 
-/// The field of a name, or what to say.
+/// Looks up a field by name; the error is a message with a suggestion.
 pub fn field_of(database: &Database, name: &str) -> Result<FieldRef, String> {
     if let Some(field) = database.field(name) {
         return Ok(field);

@@ -1,7 +1,7 @@
-//! Links to other IOCs: a Channel Access client of the IOC's own.
+//! Links to other IOCs, through the IOC's own Channel Access client.
 //!
-//! Processing leaves errands here and goes on; one thread runs them, and updates come on the callback thread of the
-//! client. Of what a link writes the newest waits, and of what it reads: neither queue can grow.
+//! Processing queues requests here and continues. One thread executes them, and updates arrive on the callback thread
+//! of the client. Only the newest value that a link writes or reads is queued, so the queues are bounded.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -19,25 +19,25 @@ use fodo_net::{Channel, ChannelState, Context, Detail, Monitor, MonitorEvent, Mo
 use crate::limit;
 use crate::turn::Crank;
 
-/// What wants a PV of another IOC.
+/// The user of a PV of another IOC.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Wish {
     /// A link of a record.
     Link(OutsideLink),
-    /// The input of access rules that has this name.
+    /// The input of access rules with this PV name.
     Input(Arc<str>),
 }
 
-/// How many of a link's values later ones replaced.
+/// How many values of a link were replaced by later ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// Updates that came faster than records process.
+    /// Updates that arrived faster than records process.
     pub updates: u64,
-    /// Puts that came faster than the server takes them, or when it had just gone.
+    /// Puts that were made faster than the server accepts them, or after the server had disconnected.
     pub puts: u64,
 }
 
-/// What processing wants of the network, until the thread has seen to it.
+/// The queued network requests of links and access rules.
 #[derive(Debug, Default)]
 pub struct Errands {
     state: Mutex<State>,
@@ -47,22 +47,22 @@ pub struct Errands {
 #[derive(Debug, Default)]
 struct State {
     wishes: HashMap<Wish, Errand>,
-    /// Each at most once.
+    /// The queue; contains each wish at most once.
     ready: VecDeque<Wish>,
     is_stopped: bool,
 }
 
-/// What is wanted for one wish.
+/// The pending requests of one wish.
 #[derive(Debug, Default)]
 struct Errand {
-    /// The name to open a channel to, and for what.
+    /// The name of the channel to open, and its use.
     open: Option<(String, Use)>,
     is_over: bool,
-    /// The newest value, and the number of the put if somebody waits for its end.
+    /// The newest value, and the number of the put if its completion is awaited.
     put: Option<(Value, Option<u64>)>,
     is_ready: bool,
     merged: Merged,
-    /// Who had the PV when it was connected last.
+    /// The server of the last connection.
     server: Option<SocketAddr>,
 }
 
@@ -71,7 +71,7 @@ impl Errands {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects.
+    /// Requests a connection.
     pub fn open(&self, wish: Wish, name: &str, usage: Use) {
         let mut state = self.lock();
         let errand = state.wishes.entry(wish.clone()).or_default();
@@ -79,12 +79,13 @@ impl Errands {
         self.tell(state, wish);
     }
 
-    /// Gives the channel up.
+    /// Requests that the channel is closed.
     pub fn close(&self, wish: Wish) {
         let mut state = self.lock();
         let Some(errand) = state.wishes.get_mut(&wish) else { return };
         if errand.open.is_some() {
-            // The thread has not come to it, and may be busy for long: links that change again and again take no room.
+            // The thread has not seen the request and may be busy for long. Removing both keeps memory bounded when a
+            // link changes repeatedly.
             state.wishes.remove(&wish);
             state.ready.retain(|other| *other != wish);
             return;
@@ -93,25 +94,25 @@ impl Errands {
         self.tell(state, wish);
     }
 
-    /// Writes as soon as the server takes it, unless a later value comes first.
+    /// Requests a put; a later put replaces it if it has not been sent yet.
     pub fn put(&self, link: OutsideLink, value: Value, number: Option<u64>) {
         let mut state = self.lock();
         let wish = Wish::Link(link);
         let Some(errand) = state.wishes.get_mut(&wish) else { return };
         let before = errand.put.take();
         errand.merged.puts += u64::from(before.is_some());
-        // Whoever waits for the value that is replaced waits for this one.
+        // A put that waits for the replaced value now waits for this one.
         let number = number.or(before.and_then(|(_, number)| number));
         errand.put = Some((value, number));
         self.tell(state, wish);
     }
 
-    /// How many of a link's values were merged.
+    /// How many values of a link were merged.
     pub fn merged(&self, link: OutsideLink) -> Merged {
         self.lock().wishes.get(&Wish::Link(link)).map(|errand| errand.merged).unwrap_or_default()
     }
 
-    /// The server that a link is connected to, or was last.
+    /// The current or last server of a link.
     pub fn server(&self, link: OutsideLink) -> Option<SocketAddr> {
         self.lock().wishes.get(&Wish::Link(link)).and_then(|errand| errand.server)
     }
@@ -122,7 +123,7 @@ impl Errands {
         }
     }
 
-    /// The thread ends; what is left is not done.
+    /// Stops the thread; pending requests are dropped.
     fn stop(&self) {
         self.lock().is_stopped = true;
         self.changed.notify_all();
@@ -135,7 +136,7 @@ impl Errands {
         }
     }
 
-    /// There is something to do for a wish.
+    /// Queues a wish for the thread.
     fn call(&self, wish: &Wish) {
         self.tell(self.lock(), wish.clone());
     }
@@ -149,8 +150,8 @@ impl Errands {
         }
     }
 
-    /// The next wish with something to do, and what; `None` when it is time to look after those that wait, or, with
-    /// nobody waiting, to end.
+    /// Waits for the next wish with pending requests. Returns `None` when stopped, or, with `has_waiting`, when it is
+    /// time to retry the waiting links.
     fn next(&self, has_waiting: bool) -> Option<(Wish, Errand)> {
         let mut state = self.lock();
         loop {
@@ -183,7 +184,7 @@ impl Errands {
         self.lock().is_stopped
     }
 
-    /// A value that could not be sent yet, unless there is a later one by now.
+    /// Returns a value that could not be sent, unless there is already a later one.
     fn put_back(&self, wish: &Wish, value: Value, number: Option<u64>) {
         let mut state = self.lock();
         let Some(errand) = state.wishes.get_mut(wish) else { return };
@@ -197,7 +198,7 @@ impl Errands {
     }
 }
 
-/// Wakes the thread for one wish.
+/// A waker that queues one wish.
 struct Call {
     errands: Weak<Errands>,
     wish: Wish,
@@ -211,7 +212,7 @@ impl Wake for Call {
     }
 }
 
-/// The client of an IOC; everything of it ends when dropped, without waiting for any server.
+/// The Channel Access client of an IOC. Dropping it closes everything without waiting for a server.
 #[derive(Debug)]
 pub struct Outside {
     errands: Arc<Errands>,
@@ -219,7 +220,7 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Begins to see to errands.
+    /// Starts the thread.
     pub fn start(crank: &Arc<Crank>, context: Context) -> io::Result<Outside> {
         let errands = crank.errands().clone();
         let mut runner = Runner { crank: crank.clone(), context: context.clone(), doors: HashMap::new() };
@@ -236,25 +237,25 @@ impl Drop for Outside {
     }
 }
 
-/// The thread.
+/// The state of the thread.
 struct Runner {
     crank: Arc<Crank>,
     context: Context,
     doors: HashMap<Wish, Door>,
 }
 
-/// What is open for a wish.
+/// The open channel of a wish.
 struct Door {
     channel: Channel,
-    /// Keeps the subscription.
+    /// Keeps the subscription alive.
     _monitor: Monitor,
-    /// A put whose end somebody waits for, and its number.
+    /// A put whose completion is awaited, and its number.
     writing: Option<(u64, Operation<()>)>,
 }
 
 impl Runner {
     fn run(&mut self, errands: &Arc<Errands>) {
-        // Those whose circuits take nothing now.
+        // Links whose circuits are full.
         let mut waiting: Vec<Wish> = Vec::new();
         while !errands.is_stopped() {
             let Some((wish, errand)) = errands.next(!waiting.is_empty()) else {
@@ -279,7 +280,7 @@ impl Runner {
         }
     }
 
-    /// A name that no server can have is never connected.
+    /// Opens a channel; `None` if the name is invalid, so that it can never connect.
     fn open(&self, errands: &Arc<Errands>, wish: &Wish, name: &str, usage: Use) -> Option<Door> {
         let channel = self.context.channel_at(name, limit::LINK_PRIORITY).ok()?;
         let (crank, callback_wish, callback_errands) = (self.crank.clone(), wish.clone(), Arc::downgrade(errands));
@@ -288,7 +289,7 @@ impl Runner {
         Some(Door { channel, _monitor: monitor, writing: None })
     }
 
-    /// Sends a value; false when it has to wait.
+    /// Sends a value; returns false if it must wait.
     fn put(&mut self, errands: &Errands, wish: &Wish, value: Value, number: Option<u64>) -> bool {
         let Some(door) = self.doors.get_mut(wish) else { return true };
         if door.channel.state() != ChannelState::Active {
@@ -302,23 +303,23 @@ impl Runner {
         }
         match number {
             Some(number) => door.writing = Some((number, door.channel.start_put(value))),
-            // It is sent by now, or its channel was lost this moment.
+            // Unconfirmed: the result only reports whether the channel was lost at this moment.
             None => drop(door.channel.start_put_unconfirmed(value)),
         }
         true
     }
 
-    /// Tells of the end of a put, and has itself called at that.
+    /// Reports the end of a put; if it has not ended, registers a waker for it.
     fn look_after(&mut self, errands: &Arc<Errands>, wish: &Wish) {
         let Some(door) = self.doors.get_mut(wish) else { return };
         let Some((number, operation)) = &mut door.writing else { return };
         let number = *number;
         let waker = Waker::from(Arc::new(Call { errands: Arc::downgrade(errands), wish: wish.clone() }));
         let has_ended = Pin::new(operation).poll(&mut TaskContext::from_waker(&waker)).is_ready();
-        // A put that was not sent before its channel was lost must not be when that comes back.
+        // A put that was not sent before the channel was lost must not be sent after a reconnect.
         let is_lost = !matches!(door.channel.state(), ChannelState::Active | ChannelState::Unresponsive);
         if has_ended || is_lost {
-            // Whether it went well is the server's affair, as in Base.
+            // The result of the put is ignored, as in Base.
             door.writing = None;
             self.written(wish, Some(number));
         }
@@ -331,8 +332,8 @@ impl Runner {
     }
 }
 
-/// Only the newest update waits. A link that writes is told of its connection; the subscription that brings this has
-/// one element, and only when labels or limits change.
+/// The monitor options of a link; only the newest update is queued. A link that writes subscribes only to follow the
+/// connection, so it requests one element, and updates only when labels or limits change.
 fn options(usage: Use) -> MonitorOptions {
     match usage {
         Use::Reads => MonitorOptions {
@@ -347,7 +348,7 @@ fn options(usage: Use) -> MonitorOptions {
     }
 }
 
-/// An event of a subscription, on the callback thread.
+/// Handles an event of a subscription, on the callback thread.
 fn tell(crank: &Crank, errands: &Weak<Errands>, wish: &Wish, event: MonitorEvent) {
     if let Some(errands) = errands.upgrade() {
         match &event {
@@ -404,7 +405,7 @@ mod tests {
 
     use super::*;
 
-    /// What a database calls a link of its own.
+    /// A link identifier from a database.
     fn link() -> OutsideLink {
         let mut loader = Loader::default();
         let db = br#"record(ao, "a") { field(OUT, "far") }"#;

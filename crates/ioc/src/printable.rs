@@ -1,9 +1,9 @@
-//! Text from files, scripts and clients, made safe to print.
+//! Makes text from files, scripts and clients safe to print.
 
 use std::borrow::Cow;
 
-/// The text with its control characters escaped, as `\u{1b}`, so that a terminal shows them and does not obey them.
-/// Tabs and ends of lines stay.
+/// Escapes control characters, for example as `\u{1b}`, so that a terminal does not interpret them. Tabs and line ends
+/// are kept.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let is_safe = |character: char| !character.is_control() || matches!(character, '\n' | '\t');
     if text.chars().all(is_safe) {

@@ -1,4 +1,4 @@
-//! Record fields as PVs.
+//! Serves record fields as PVs.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -14,14 +14,14 @@ use crate::turn::Crank;
 #[derive(Debug)]
 pub struct Records {
     crank: Arc<Crank>,
-    /// One object for each field that somebody has a channel to.
+    /// One object for each field that has a channel.
     open: Mutex<Open>,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     pvs: ByField<Weak<RecordPv>>,
-    /// At this size those that nobody holds any more are dropped.
+    /// At this size, unused objects are removed.
     prune_at: usize,
 }
 
@@ -39,7 +39,7 @@ impl Source for Records {
     fn open(&self, name: &str) -> Option<Arc<dyn Pv>> {
         let Channel { field, filters } = self.crank.database().channel(name).ok()?;
         let pv = self.open_field(field);
-        // Filters remember what has passed, each channel's its own.
+        // Filters have state, so each channel with filters needs its own PV.
         Some(if filters.is_empty() { pv } else { RecordPv::filtered(pv, filters) })
     }
 
@@ -67,7 +67,7 @@ impl Records {
     }
 }
 
-/// One field of one record, or one channel to it whose name has filters.
+/// A field of a record, or one channel to it with filters.
 #[derive(Debug)]
 pub struct RecordPv {
     crank: Arc<Crank>,
@@ -75,18 +75,18 @@ pub struct RecordPv {
     posts: Posts,
     me: Weak<RecordPv>,
     filtered: Option<Box<Filtered>>,
-    /// The channels with filters that somebody listens to; they get what this gets.
+    /// Subscribed channels with filters, which receive the same posts.
     fed: OnceLock<Mutex<Vec<Arc<RecordPv>>>>,
 }
 
-/// What a channel with filters has besides.
+/// The additional state of a channel with filters.
 #[derive(Debug)]
 struct Filtered {
-    /// The field without them.
+    /// The PV without filters.
     of: Arc<RecordPv>,
     facts: Facts,
     chain: Mutex<Chain>,
-    /// The kinds of changes that were subscribed to: filters do not see others.
+    /// The event masks of all subscriptions; filters see only these events.
     wanted: AtomicU8,
 }
 
@@ -94,7 +94,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Posts that are kept for the subscriptions of a PV with up to so many elements.
+/// The number of posts to keep for a PV with up to `count_max` elements.
 fn n_posts(count_max: u32) -> usize {
     if count_max == 1 { limit::SCALAR_POSTS } else { limit::ARRAY_POSTS }
 }
@@ -126,7 +126,8 @@ impl RecordPv {
         self.posts.has_listeners() || self.fed.get().is_some_and(|fed| !lock(fed).is_empty())
     }
 
-    /// The PV that is to be watched for this one: itself, or the one that feeds it from now on, or no longer.
+    /// Returns the PV to watch for this one. For a channel with filters that is the PV without filters; also registers
+    /// this channel there if it has listeners, and removes it otherwise.
     pub fn fed_by(self: &Arc<RecordPv>) -> &Arc<RecordPv> {
         let Some(filtered) = &self.filtered else { return self };
         let mut fed = lock(filtered.of.fed.get_or_init(Mutex::default));
@@ -144,7 +145,7 @@ impl RecordPv {
         self.posts.push(post);
     }
 
-    /// Posts what the filters of this channel make of a change.
+    /// Posts the result of this channel's filters for a change.
     fn feed(&self, mask: EventMask, reading: &Reading) {
         let Some(filtered) = &self.filtered else { return };
         let mask = EventMask(mask.0 & filtered.wanted.load(Ordering::Relaxed));
@@ -179,7 +180,7 @@ impl Pv for RecordPv {
     fn meta(&self) -> Arc<Meta> {
         let meta = self.crank.database().meta(self.field);
         match &self.filtered {
-            // Whole numbers of a time stamp have no digits after the point, whatever the record says.
+            // An integer time stamp has no decimals, regardless of the record's PREC.
             Some(filtered) if filtered.facts.kind == Kind::U32 => {
                 Arc::new(Meta { precision: 0, text_digits: None, ..(*meta).clone() })
             }
@@ -200,7 +201,7 @@ impl Pv for RecordPv {
     }
 
     fn acknowledge(&self, transient: Option<bool>, severity: Option<Severity>) -> Result<(), PutRefusal> {
-        // As with rsrv, a channel that nobody writes through takes no acknowledgement either.
+        // As in rsrv, a read-only channel rejects acknowledgements too.
         if self.crank.database().facts(self.field).is_read_only {
             return Err(PutRefusal::ReadOnly);
         }
@@ -230,7 +231,7 @@ impl Pv for RecordPv {
     }
 }
 
-/// As the network says it.
+/// Converts an error of the database to an error of the server.
 pub fn refusal(error: PutError) -> PutRefusal {
     match error {
         PutError::ReadOnly => PutRefusal::ReadOnly,

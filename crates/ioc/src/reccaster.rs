@@ -1,4 +1,4 @@
-//! What a RecCeiver is told of an IOC: its environment, its records with their aliases, descriptions and info items.
+//! The data sent to a RecCeiver: the environment and the records with their aliases, descriptions and info items.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -13,22 +13,22 @@ use crate::shell::matches;
 use crate::stats::{Surroundings, VERSION};
 use crate::turn::Crank;
 
-/// What is told, and when.
+/// The configuration of the announcements to RecCeivers.
 #[derive(Clone, Debug)]
 pub struct Told {
     /// The UDP port of announcements.
     pub port: u16,
-    /// Variables of the environment beside those that every IOC tells.
+    /// Environment variables to send in addition to the standard ones.
     pub variables: Vec<String>,
-    /// Records with names like these are kept back; `*` and `?` stand for anything.
+    /// Patterns of record names that are not sent; `*` and `?` are wildcards.
     pub kept_back: Vec<String>,
-    /// After an announcement for up to so long nothing is done.
+    /// The maximum delay between an announcement and the connection.
     pub hold_off_max: Duration,
-    /// A connection may take so long to open; a server that has said nothing for four times as long is given up.
+    /// The timeout for opening a connection; a server that is silent for four times as long is disconnected.
     pub answer: Duration,
 }
 
-/// What every IOC tells of its environment, as recsync does.
+/// The environment variables that every IOC sends, as in recsync.
 const VARIABLES: [&str; 15] = [
     "HOSTNAME",
     "EPICS_BASE",
@@ -48,15 +48,15 @@ const VARIABLES: [&str; 15] = [
 ];
 
 impl Told {
-    /// Where an IOC that serves on this address listens for announcements: one that nobody but its host reaches, on its host
-    /// only.
+    /// The configuration for an IOC that serves on this address. An IOC that serves only its own host listens for
+    /// announcements only there.
     pub fn config(&self, address: Ipv4Addr) -> RecCasterConfig {
         let interface = if address.is_loopback() { address } else { Ipv4Addr::UNSPECIFIED };
         let patience = Patience { hold_off_max: self.hold_off_max, answer: self.answer };
         RecCasterConfig { interface, port: self.port, patience }
     }
 
-    /// All there is to tell of an IOC that serves on this TCP port.
+    /// The data to send for an IOC that serves on this TCP port.
     pub fn inventory(self, crank: Arc<Crank>, surroundings: &Surroundings, tcp_port: u16) -> Inventory {
         let variables = self.environment(surroundings, tcp_port);
         let kept_back: Arc<[String]> = self.kept_back.into();
@@ -71,7 +71,7 @@ impl Told {
         for name in VARIABLES.into_iter().chain(self.variables.iter().map(String::as_str)) {
             let value = match (surroundings.variable(name), name) {
                 ("", "HOSTNAME") => process::host_name(),
-                // The port of the environment is only where it begins to look for a free one.
+                // The variable is only the first port that the server tries.
                 (_, "RSRV_SERVER_PORT") => tcp_port.to_string(),
                 (value, _) => value.to_owned(),
             };
@@ -83,7 +83,7 @@ impl Told {
     }
 }
 
-/// One record after the other, each read when it is told.
+/// Iterates over the records; each is read when it is sent.
 fn records(crank: Arc<Crank>, kept_back: Arc<[String]>) -> Items {
     let mut aliases: HashMap<Text, Vec<String>> = HashMap::new();
     for (alias, record) in crank.database().aliases() {

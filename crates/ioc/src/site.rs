@@ -1,4 +1,4 @@
-//! Where the IOC runs: its environment and time zone, and what its records print.
+//! The site of the IOC: its environment, time zone and output streams.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -9,14 +9,14 @@ use fodo_db::{Site, Stream, Zone};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Variables that a shell sets while records read them.
+/// Environment variables of a shell, shared with records that read them.
 pub type Environment = Arc<Mutex<HashMap<String, String>>>;
 
-/// This process.
+/// The site of this process.
 #[derive(Debug)]
 pub struct Process {
     zone: TimeZone,
-    /// What counts instead of the process's environment.
+    /// Replaces the environment of the process.
     environment: Option<Environment>,
 }
 
@@ -29,11 +29,11 @@ impl Process {
 impl Site for Process {
     fn variable(&self, name: &str) -> Option<Text> {
         if let Some(environment) = &self.environment {
-            // A thread that panicked meanwhile has left whole variables.
+            // A panic cannot leave a variable half written.
             let environment = environment.lock().unwrap_or_else(PoisonError::into_inner);
             return environment.get(name).map(|value| value.as_str().into());
         }
-        // The system panics at names that cannot be.
+        // `var_os` may panic on such names.
         if name.is_empty() || name.contains(['=', '\0']) {
             return None;
         }
@@ -47,11 +47,11 @@ impl Site for Process {
     }
 }
 
-/// Writes a line of the device support stdio.
+/// Writes a line for the stdio device support.
 pub fn print(stream: Stream, line: &Text) {
     let mut bytes = line.as_bytes().to_vec();
     bytes.push(b'\n');
-    // A stream that nobody reads any more is no reason to stop processing.
+    // Processing continues if the stream is closed.
     let _ = match stream {
         Stream::Out => std::io::stdout().write_all(&bytes),
         Stream::Error | Stream::Log => std::io::stderr().write_all(&bytes),

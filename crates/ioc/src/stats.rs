@@ -1,7 +1,7 @@
-//! What an IOC says of itself under the names of iocStats, which screens know; beside the server's own status.
+//! IOC statistics with the PV names of iocStats, which existing screens use.
 //!
-//! Facts only: what iocStats has for writing (`SYSRESET`, `READACF`, `ACCESS`, the `..._UPD_TIME`) would be a door for
-//! everybody who reaches the IOC, beside its access security. A record of one of these names comes before it.
+//! All PVs are read-only: the writable PVs of iocStats (`SYSRESET`, `READACF`, `ACCESS`, the `..._UPD_TIME`) would let
+//! every client bypass access security. A record with one of these names takes precedence.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,34 +16,34 @@ use jiff::Zoned;
 
 use crate::pv::Records;
 
-/// What an IOC calls itself where others tell the version of EPICS Base.
+/// The version that an IOC reports in place of the version of EPICS Base.
 pub const VERSION: &str = concat!("Fodo ", env!("CARGO_PKG_VERSION"));
 
-/// Where an IOC stands: what it tells of the place it was started in.
+/// Host facts that an IOC publishes: where it was started.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// Its folder.
+    /// The folder.
     pub folder: PathBuf,
-    /// The variables of its environment.
+    /// The environment variables.
     pub variables: HashMap<String, String>,
 }
 
 impl Surroundings {
-    /// Those of this process.
+    /// The folder and environment of this process.
     pub fn of_process() -> Surroundings {
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
-        // A folder that has been taken away has no name any more.
+        // A deleted folder has no path.
         Surroundings { folder: std::env::current_dir().unwrap_or_default(), variables }
     }
 
-    /// What a variable says; nothing where it is not set.
+    /// The value of a variable; empty if it is not set.
     pub fn variable(&self, name: &str) -> &str {
         self.variables.get(name).map_or("", String::as_str)
     }
 }
 
-/// The records of an IOC, and its stats.
+/// A source of the records of an IOC and its statistics.
 pub struct Stats {
     prefix: String,
     records: Records,
@@ -52,7 +52,7 @@ pub struct Stats {
     before: Mutex<Before>,
 }
 
-/// What loads are the difference to, and the heartbeat.
+/// The previous sample, for computing loads, and the heartbeat.
 struct Before {
     at: Instant,
     cpu_used: Duration,
@@ -60,10 +60,10 @@ struct Before {
     n_beats: u32,
 }
 
-/// Bytes of a text in Channel Access, without the end of it.
+/// Bytes of a Channel Access string without its terminating zero.
 const TEXT_BYTES: usize = 39;
 
-/// Numbers with their units. All are doubles, as the records of iocStats are.
+/// Numeric PVs with their units. All are doubles, as in iocStats.
 const NUMBERS: [(&str, &str); 17] = [
     ("CA_CLNT_CNT", ""),
     ("CA_CONN_CNT", ""),
@@ -85,8 +85,8 @@ const NUMBERS: [(&str, &str); 17] = [
 ];
 
 impl Stats {
-    /// `prefix`: of the names, without the colon. `n_records`: how many there are; `n_omitted`: how many errors of their
-    /// files left something out.
+    /// `prefix`: the prefix of the names, without the colon. `n_records`: the number of records. `n_omitted`: the
+    /// number of statements left out because of errors.
     pub fn new(
         prefix: String,
         records: Records,
@@ -102,7 +102,7 @@ impl Stats {
             pvs.insert(name, Arc::new(StatusPv::new(Value::from(text.as_str()), 1, Meta::default())));
         }
         for (name, text) in long_texts(surroundings) {
-            // As many characters as there are, and the end that clients in C want.
+            // Exactly as long as the text plus the terminating zero for clients in C.
             let bytes = [text.as_bytes(), b"\0"].concat();
             let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             pvs.insert(name, Arc::new(StatusPv::new(Value::from(bytes), count, Meta::default())));
@@ -110,7 +110,7 @@ impl Stats {
         let process = ProcessFacts::now();
         let before =
             Before { at: Instant::now(), cpu_used: process.cpu_used, worked: HostFacts::now().worked, n_beats: 0 };
-        // What never changes is as old as the IOC.
+        // PVs that never change have the start time of the IOC.
         pvs.values().for_each(|pv: &Arc<StatusPv>| pv.post(pv.read().value, SystemTime::now().into()));
         let stats = Stats { prefix, records, pvs, started: Instant::now(), before: Mutex::new(before) };
         stats.post("RECORD_CNT", n_records as f64);
@@ -124,7 +124,7 @@ impl Stats {
         self.pvs.get(name.strip_prefix(&self.prefix)?.strip_prefix(':')?)
     }
 
-    /// A new value, if it is one.
+    /// Posts a value if it has changed.
     fn post(&self, name: &str, value: impl Into<Value>) {
         let value = value.into();
         if let Some(pv) = self.pvs.get(name).filter(|pv| pv.read().value != value) {
@@ -187,21 +187,21 @@ impl fmt::Debug for Stats {
     }
 }
 
-/// Per cent of all processors that this process has had.
+/// The CPU load of this process, in percent of all processors.
 fn own_load(before: &Before, now: &Before, n_processors: usize) -> f64 {
     let (used, passed) = (now.cpu_used.saturating_sub(before.cpu_used), now.at.saturating_duration_since(before.at));
     let all_s = passed.as_secs_f64() * n_processors as f64;
     if all_s > 0.0 { 100.0 * used.as_secs_f64() / all_s } else { 0.0 }
 }
 
-/// Per cent of all processors that anybody has had.
+/// The CPU load of the host, in percent of all processors.
 fn system_load(before: &Before, now: &Before) -> f64 {
     let (Some((worked_before, all_before)), Some((worked, all))) = (before.worked, now.worked) else { return f64::NAN };
     let passed = all.saturating_sub(all_before);
     if passed > 0 { 100.0 * worked.saturating_sub(worked_before) as f64 / passed as f64 } else { 0.0 }
 }
 
-/// As iocStats writes it: `2 days, 03:04:05`.
+/// The up time in the format of iocStats: `2 days, 03:04:05`.
 fn up_time(up: Duration) -> String {
     let s = up.as_secs();
     let days = match s / 86_400 {
@@ -212,12 +212,12 @@ fn up_time(up: Duration) -> String {
     format!("{days}{:02}:{:02}:{:02}", s / 3600 % 24, s / 60 % 60, s % 60)
 }
 
-/// Local time, as iocStats writes it unless it is told otherwise.
+/// The local time in the default format of iocStats.
 fn time_of_day() -> String {
     Zoned::now().strftime("%m/%d/%Y %H:%M:%S").to_string()
 }
 
-/// Texts that are as long as a text may be; of the folder and the script, two each.
+/// Text PVs, limited to the length of a string; the folder and the script have two each.
 fn texts(surroundings: &Surroundings) -> [(&'static str, String); 12] {
     let [folder, script] = [folder(surroundings), script(surroundings)];
     [
@@ -236,7 +236,7 @@ fn texts(surroundings: &Surroundings) -> [(&'static str, String); 12] {
     ]
 }
 
-/// The same without a limit, as arrays of characters.
+/// Text PVs without a length limit, as character arrays.
 fn long_texts(surroundings: &Surroundings) -> [(&'static str, String); 3] {
     [("APP_DIR", folder(surroundings)), ("ST_SCRIPT", script(surroundings)), ("EPICS_VERSION", VERSION.to_owned())]
 }
@@ -249,7 +249,7 @@ fn script(surroundings: &Surroundings) -> String {
     surroundings.variable("IOCSH_STARTUP_SCRIPT").to_owned()
 }
 
-/// As much of a text as goes into one, or of what follows then.
+/// Part `index` of a text split into strings of `TEXT_BYTES`.
 fn part(text: &str, index: usize) -> String {
     let (first, rest) = text.split_at(text.floor_char_boundary(TEXT_BYTES));
     if index == 0 { first.to_owned() } else { part(rest, index - 1) }

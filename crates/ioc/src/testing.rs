@@ -1,9 +1,9 @@
-//! What unit tests share.
+//! Utilities shared by unit tests.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A folder of a test's own, removed when dropped.
+/// A temporary folder for one test, removed when dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -11,7 +11,7 @@ impl Folder {
         static N_FOLDERS: AtomicUsize = AtomicUsize::new(0);
         let number = N_FOLDERS.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("fodo-ioc-{}-{number}", std::process::id()));
-        // A test run that was killed may have left it.
+        // A killed test run may have left the folder.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         Folder(folder)
@@ -24,7 +24,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A test that failed is told of in any case.
+        // A failure to remove the folder must not hide the result of the test.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,5 +1,4 @@
-//! Turning the crank of the database: puts from the network and scans, one at a time, and the
-//! delivery of what comes out.
+//! Drives the database: passes puts, scans and link events to it one at a time, and delivers its events.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,16 +14,16 @@ use crate::limit;
 use crate::outside::{Errands, Wish};
 use crate::pv::{RecordPv, refusal};
 
-/// The database with the one lock around its processing.
+/// The database with the lock that serialises its processing.
 #[derive(Debug)]
 pub struct Crank {
     database: Database,
     guard: Guard,
     turn: Mutex<Turn>,
-    /// The next deadline may be another, or the IOC stops.
+    /// Signals that the next deadline has changed or the IOC must stop.
     changed: Condvar,
     errands: Arc<Errands>,
-    /// How many others want the lock, so that scans which are behind do not keep them waiting.
+    /// The number of threads waiting for the lock, so that late scans can yield to them.
     n_waiting: AtomicUsize,
 }
 
@@ -32,30 +31,30 @@ pub struct Crank {
 struct Turn {
     events: Vec<Event>,
     watched: ByField<Arc<RecordPv>>,
-    /// Fields that rules depend on, and PVs of other IOCs.
+    /// Inputs of access rules: fields, and PVs of other IOCs.
     inputs: Inputs,
     outside_inputs: OutsideInputs,
-    /// What the latter are; those that are lost are not there.
+    /// The current readings of `outside_inputs`; none while disconnected.
     outside_readings: HashMap<Arc<str>, Reading>,
-    /// Tells the server that clients may have other rights.
+    /// Notifies the server that access rights may have changed.
     signal: Option<RightsSignal>,
     puts: HashMap<PutId, Pending>,
-    /// That of the database when it was last looked at; whatever moves it goes through here.
+    /// The last known deadline of the database; every change of it passes through `handle`.
     deadline: Option<Instant>,
-    /// Nothing is scanned for now.
+    /// Whether scanning is paused.
     is_paused: bool,
     is_stopped: bool,
 }
 
-/// A put that has not ended.
+/// A put that has not completed.
 #[derive(Debug)]
 struct Pending {
     completion: Completion,
-    /// What is to be told once it is written, where it waits for its record.
+    /// The log entry to complete after the write, while the put waits for its record.
     written: Option<Written>,
 }
 
-/// What is known of a put before it is written.
+/// The part of a put's log entry that is known before the write.
 #[derive(Debug)]
 struct Written {
     field: FieldRef,
@@ -81,7 +80,7 @@ impl Crank {
         Arc::new(Crank { database, guard, turn, changed, errands: Arc::default(), n_waiting })
     }
 
-    /// What processing wants of other IOCs.
+    /// The queued requests to other IOCs.
     pub fn errands(&self) -> &Arc<Errands> {
         &self.errands
     }
@@ -90,7 +89,7 @@ impl Crank {
         &self.guard
     }
 
-    /// From now on these rules hold, with what their inputs are at this moment.
+    /// Replaces the access rules and sets their inputs to the current readings.
     pub fn set_rules(&self, rules: Rules) {
         let mut turn = self.lock();
         let before = std::mem::replace(&mut turn.inputs, rules.inputs);
@@ -106,7 +105,7 @@ impl Crank {
         turn.tell_rights();
     }
 
-    /// Inputs that rules had before keep their channel and their reading.
+    /// Connects the rule inputs of other IOCs; inputs that existed before keep their channel and reading.
     fn ask_for_inputs(&self, turn: &mut Turn, inputs: OutsideInputs) {
         let before = std::mem::replace(&mut turn.outside_inputs, inputs);
         for name in before.keys().filter(|name| !turn.outside_inputs.contains_key(*name)) {
@@ -121,7 +120,7 @@ impl Crank {
         }
     }
 
-    /// An input of the rules that is a PV of another IOC has this reading now; none when it is lost.
+    /// Updates a rule input from another IOC; `None` when it is disconnected.
     pub fn hear_input(&self, name: &Arc<str>, reading: Option<Reading>) {
         let mut turn = self.lock();
         let Some(inputs) = turn.outside_inputs.get(name) else { return };
@@ -134,20 +133,20 @@ impl Crank {
         };
     }
 
-    /// The network tells of a link to another IOC.
+    /// Handles an event of a link to another IOC.
     pub fn hear(&self, link: OutsideLink, news: News) {
         let mut turn = self.lock();
         if !turn.is_stopped {
-            // Nothing is refused of news.
+            // This input is never refused.
             let _ = self.handle(&mut turn, Input::Outside { link, news });
         }
     }
 
-    /// Whom to tell that clients may have other rights.
+    /// Sets the signal for changed access rights.
     pub fn set_signal(&self, signal: RightsSignal) {
         let mut turn = self.lock();
         turn.signal = Some(signal);
-        // Clients may have come before this.
+        // Clients may have connected before this call.
         turn.tell_rights();
     }
 
@@ -165,7 +164,7 @@ impl Crank {
         turn
     }
 
-    /// Lets those who wait go first; the wait is bounded since they come one after another for ever.
+    /// Yields to waiting threads; bounded, because new threads may arrive continuously.
     fn give_way(&self) {
         for _ in 0..limit::YIELDS {
             if self.n_waiting.load(Ordering::Relaxed) == 0 {
@@ -175,21 +174,21 @@ impl Crank {
         }
     }
 
-    /// Initial values and PINI.
+    /// Sets initial values and processes PINI records.
     pub fn start(&self) {
         let mut turn = self.lock();
-        // Nothing is refused at the start.
+        // This input is never refused.
         let _ = self.handle(&mut turn, Input::Start);
     }
 
-    /// Scans until [`Crank::stop`]. Others get the lock between two slices.
+    /// Scans until [`Crank::stop`]. Other threads can take the lock between two slices.
     pub fn run_scans(&self) {
         let mut turn = self.lock();
         while !turn.is_stopped {
             let now = Instant::now();
             turn = match self.database.deadline().filter(|_| !turn.is_paused) {
                 Some(due) if due <= now => {
-                    // Nothing is refused to a tick.
+                    // This input is never refused.
                     let _ = self.handle(&mut turn, Input::Tick);
                     drop(turn);
                     self.give_way();
@@ -201,7 +200,7 @@ impl Crank {
         }
     }
 
-    /// Nothing is scanned, and nothing that waits for time to pass goes on, until it is paused no more.
+    /// Pauses or resumes scans and all other timers.
     pub fn pause(&self, is_paused: bool) {
         self.lock().is_paused = is_paused;
         self.changed.notify_all();
@@ -212,7 +211,9 @@ impl Crank {
         self.changed.notify_all();
     }
 
-    /// Writes a field and processes what that starts, on this thread. `by`: none for the shell, whose puts nobody notes.
+    /// Writes a field and runs the processing that this triggers, on this thread.
+    ///
+    /// `by`: the client; `None` for the shell, whose puts are not logged.
     pub fn put(
         &self,
         field: FieldRef,
@@ -223,7 +224,7 @@ impl Crank {
         let by = by.filter(|by| self.guard.tells_puts(&self.database, field, by));
         let mut turn = self.lock();
         if by.is_none() && completion.is_none() {
-            // Most puts: nobody notes them, and nobody waits.
+            // The fast path for most puts: neither logged nor awaited.
             return self.handle(&mut turn, Input::Put { field, value, put: None });
         }
         let written = by.map(|by| Written { field, by: by.clone(), old: self.database.read(field).value });
@@ -252,11 +253,11 @@ impl Crank {
         self.guard.tell_put(PutNote { time: now().wall, by, pv, old, new, meta });
     }
 
-    /// Forgets a put, which then does not begin if it still waits for its record.
+    /// Cancels a put; if it still waits for its record, it is not executed.
     pub fn give_up(&self, field: FieldRef, put: PutId) {
         let mut turn = self.lock();
         let is_unwritten = self.database.waits(field, put);
-        // Nothing is refused of that.
+        // This input is never refused.
         let _ = self.handle(&mut turn, Input::GiveUp { field, put });
         let written = turn.puts.remove(&put).and_then(|pending| pending.written);
         if let Some(written) = written.filter(|_| !is_unwritten) {
@@ -264,14 +265,15 @@ impl Crank {
         }
     }
 
-    /// Everything else that goes in.
+    /// Passes any other input to the database.
     pub fn input(&self, input: Input) -> Result<(), PutError> {
         self.handle(&mut self.lock(), input)
     }
 
-    /// A PV's changes are posted as long as somebody listens.
+    /// Posts the changes of a PV while it has listeners.
     ///
-    /// Who comes and who goes may call this in either order, so what holds is looked up here.
+    /// Subscribing and unsubscribing threads may call this in either order, so it queries `has_listeners` for the
+    /// current state.
     pub fn watch(&self, pv: &Arc<RecordPv>) {
         let mut turn = self.lock();
         let pv = pv.fed_by();
@@ -283,23 +285,23 @@ impl Crank {
         self.database.watch(pv.field(), is_watched || turn.inputs.contains_key(&pv.field()));
     }
 
-    /// The fields that clients listen to.
+    /// The fields that clients subscribe to.
     pub fn watched(&self) -> Vec<FieldRef> {
         self.lock().watched.keys().copied().collect()
     }
 
-    /// What filters of a channel to the field need to know.
+    /// The context that filters of a channel to the field need.
     pub fn moment(&self, field: FieldRef) -> Moment<'_> {
         self.database.moment(field, now().wall)
     }
 
-    /// Does something while no change can be posted.
+    /// Calls `work` while no change can be posted.
     pub fn hold(&self, work: &mut dyn FnMut()) {
         let _turn = self.lock();
         work();
     }
 
-    /// Turns the crank once and delivers what comes out, in order.
+    /// Passes one input to the database and delivers its events in order.
     fn handle(&self, turn: &mut Turn, input: Input) -> Result<(), PutError> {
         let mut events = std::mem::take(&mut turn.events);
         let (result, deadline) = self.database.handle_until(input, now(), &mut events);

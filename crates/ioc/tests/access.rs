@@ -1,4 +1,4 @@
-//! Rules of an access file, while clients are connected to the IOC.
+//! Access rules while clients are connected to the IOC.
 #![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,7 +27,7 @@ ASG(LOCKED) { RULE(1, READ) }
 ASG(HERE) { RULE(1, WRITE) { HAG(here) } }
 "#;
 
-/// A folder of its own, with the two files; gone when dropped.
+/// A temporary folder with the two files, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -80,7 +80,7 @@ fn may_write(channel: &Channel) -> bool {
     channel.facts().unwrap().may_write
 }
 
-/// Waits for the server to tell.
+/// Waits until the server reports the rights.
 fn until_may_write(channel: &Channel, wanted: bool) {
     let start = Instant::now();
     while may_write(channel) != wanted {
@@ -161,7 +161,7 @@ fn hosts_go_by_their_addresses_where_that_is_wanted() {
     for ((_running, context), is_allowed) in [(by_name, false), (by_address, true)] {
         let free = channel(&context, "free");
         channel(&context, "free.ASG").put("HERE", PATIENCE).unwrap();
-        // Told where it changes something: a get behind the put comes after it.
+        // The change is reported before the response to a later get.
         let start = Instant::now();
         while may_write(&free) != is_allowed && start.elapsed() < PATIENCE {
             free.get(PATIENCE).unwrap();
@@ -170,7 +170,7 @@ fn hosts_go_by_their_addresses_where_that_is_wanted() {
     }
 }
 
-/// Every put is noted, whoever may put.
+/// A policy that reports every put.
 fn noting() -> (Policy, Arc<Mutex<Vec<PutNote>>>) {
     let notes: Arc<Mutex<Vec<PutNote>>> = Arc::default();
     let kept = notes.clone();
@@ -210,7 +210,7 @@ fn a_put_whose_client_goes_before_its_turn_is_not_noted() {
     other.close();
     let start = Instant::now();
     while running.clients().len() > 1 {
-        assert!(start.elapsed() < PATIENCE, "the client does not go");
+        assert!(start.elapsed() < PATIENCE, "the client does not disconnect");
     }
 
     let notes = notes.lock().unwrap();

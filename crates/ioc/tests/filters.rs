@@ -1,4 +1,4 @@
-//! Channels with filters, from the name that a client asks for to the updates that it gets.
+//! Channels with filters, from the requested name to the received updates.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
 
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ record(waveform, "f:wave") { field(FTVL, "LONG") field(NELM, "8") field(INP, "[1
 
 type Lines = Arc<Mutex<Vec<Line>>>;
 
-/// An IOC with the records, and what it says.
+/// An IOC with the records, and its log.
 fn ioc() -> (RunningIoc, States, Lines) {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     let file = FILE.get_or_init(|| {
@@ -120,7 +120,7 @@ fn a_subscription_that_waits_for_a_state_begins_with_nothing() {
     let ao = context.channel("f:ao").unwrap();
     let waiting = context.channel("f:ao.{sync:{while:'beam'}}").unwrap();
     let monitor = waiting.monitor(MonitorOptions::default());
-    // Answers come in the order of requests, so the subscription is there before the put.
+    // Responses arrive in the order of requests, so the subscription exists before the put.
     assert_eq!(value(&waiting), Value::from(3.0));
 
     for (is_on, number) in [(false, 1.0), (true, 2.0), (false, 4.0), (true, 5.0)] {
@@ -146,7 +146,7 @@ fn a_time_stamp_is_read_as_the_value_and_put_as_the_field() {
     assert_eq!(value(&stamp), Value::from(expected));
 }
 
-/// A connection that has said which version it speaks.
+/// A connection that has sent its protocol version.
 fn raw(ioc: &RunningIoc) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", ioc.tcp_port())).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -156,7 +156,7 @@ fn raw(ioc: &RunningIoc) -> TcpStream {
     stream
 }
 
-/// What a request to create a channel is answered.
+/// The response to a request to create a channel.
 fn created(stream: &mut TcpStream, cid: u32, name: &str) -> Answer {
     let mut bytes = Vec::new();
     let request = Request::CreateChan { cid: Cid(cid), minor: 13 };
@@ -191,7 +191,7 @@ fn row_29_a_bad_filter_fails_its_channel_and_the_log_says_why_once() {
     assert_eq!(lines.len(), bad.len(), "{lines:?}");
     let said: Vec<&str> = lines.iter().map(|line| line.what.as_str()).collect();
     assert!(said[0].starts_with("a channel is refused: expected ',' or '}'"), "{said:?}");
-    assert!(said[1].contains("there is no filter \"nope\""), "{said:?}");
+    assert!(said[1].contains("unknown filter \"nope\""), "{said:?}");
     assert!(said[4].contains("nested too deep"), "{said:?}");
     assert!(matches!(created(&mut gateway, 99, "f:ao.{dbnd:{abs:1}}"), Answer::CreateChan { .. }));
 }

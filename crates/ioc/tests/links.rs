@@ -12,7 +12,7 @@ use fodo_net::{Channel, ClientConfig, Context, ServerConfig, Severity};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A file of its own; gone when dropped.
+/// A temporary file, removed when dropped.
 struct File(PathBuf);
 
 impl File {
@@ -49,12 +49,12 @@ fn at(ports: &[u16]) -> ClientConfig {
     ClientConfig { search_period_max: Duration::from_millis(200), ..ClientConfig::at(places.collect()) }
 }
 
-/// A port for searches that an IOC may have, and have again.
+/// A free port for searches that an IOC can use repeatedly.
 fn port() -> u16 {
     std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// An IOC on that port, whose links look at others.
+/// An IOC on that port, whose links search for PVs on other ports.
 fn serve(db: &str, own: u16, others: &[u16]) -> RunningIoc {
     load(db).linked(at(others)).serve(config(own)).unwrap()
 }
@@ -157,7 +157,7 @@ fn an_output_and_a_forward_link_reach_another_ioc_and_a_put_waits_for_its_proces
     joined("seen", "OUTV");
     let (out, waits) = (channel(&near, "out"), channel(&near, "waits"));
     let ok = |channel: &Channel, value: f64| {
-        // Its own link may be connected a moment later than those that tell of it.
+        // Its own link may connect slightly later than the links that report it.
         until_so(channel, "written", || {
             channel.put(value, PATIENCE).unwrap();
             channel.get(PATIENCE).unwrap().alarm.severity == Severity::None
@@ -230,7 +230,7 @@ fn a_rule_counts_with_a_pv_of_another_ioc_and_not_without_it() {
     until_so(&x, "open", may_write);
     for _ in 0..20 {
         assert!(near.reload_access().unwrap().is_empty());
-        x.put(1.0, PATIENCE).expect("rules that are read again know what their inputs are");
+        x.put(1.0, PATIENCE).expect("reloaded rules know the current values of their inputs");
     }
 
     far.stop().unwrap();
@@ -241,7 +241,7 @@ fn a_rule_counts_with_a_pv_of_another_ioc_and_not_without_it() {
 fn row_57_a_link_that_is_put_in_its_own_callback_again_and_again_leaves_the_others_alone() {
     let far_port = port();
     let far = serve(r#"record(ao, "x") { field(VAL, "1") field(PINI, "YES") } record(ao, "y") {}"#, far_port, &[]);
-    // What `a` follows processes it, that puts the link by which it follows, and the new link brings a value.
+    // The target of `a`'s CP link processes it, which writes that link, and the new link delivers a value.
     let near = serve(
         r#"record(calc, "a") { field(INPA, "x CP") field(CALC, "VAL+1") field(FLNK, "again") }
            record(stringout, "again") { field(VAL, "x CP") field(OUT, "a.INPA") }

@@ -1,4 +1,4 @@
-//! Records that start themselves anew without end: clients are served all the same, and the IOC stops when asked.
+//! Records that trigger themselves endlessly: clients are still served, and the IOC still stops.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

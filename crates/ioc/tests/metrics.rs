@@ -1,4 +1,4 @@
-//! The page of metrics, as Prometheus reads it.
+//! The metrics page.
 #![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
 
 use std::collections::HashMap;
@@ -49,7 +49,7 @@ fn page(address: SocketAddr) -> String {
     answer
 }
 
-/// The numbers of a page, by their names with labels.
+/// The numbers of a page, by name with labels.
 fn numbers(page: &str) -> HashMap<String, f64> {
     let lines = page.lines().filter_map(|line| line.rsplit_once(' '));
     lines.filter_map(|(name, number)| Some((name.to_owned(), number.parse().ok()?))).collect()
@@ -77,7 +77,7 @@ fn what_is_counted_is_on_the_page_with_its_help_and_its_type() {
 
     assert!(page.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{page}");
     for text in [
-        "# HELP fodo_clients Channel Access clients that are connected.\n# TYPE fodo_clients gauge\nfodo_clients 1\n",
+        "# HELP fodo_clients Connected Channel Access clients.\n# TYPE fodo_clients gauge\nfodo_clients 1\n",
         "# TYPE fodo_searches_total counter\n",
         "# TYPE fodo_scan_records gauge\nfodo_scan_records{scan=\"10 second\"} 1\n",
     ] {

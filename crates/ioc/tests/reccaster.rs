@@ -1,4 +1,4 @@
-//! An IOC tells a RecCeiver of its records. The RecCeiver here is written from recsync's own code that takes messages.
+//! An IOC sends its records to a RecCeiver. The RecCeiver here follows the receiving code of recsync.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ record(calc, "r:hidden:x") { field(DESC, "for nobody") alias("r:also") }
 record(stringin, "r:name") {}
 "#;
 
-/// A message of the IOC, as far as it was read.
+/// A parsed message of the IOC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Message {
     Greeting(u32),
@@ -30,7 +30,7 @@ enum Message {
     Done,
 }
 
-/// Where RecCeivers take records.
+/// A RecCeiver.
 struct RecCeiver {
     listener: TcpListener,
     announcing: UdpSocket,
@@ -46,7 +46,7 @@ impl RecCeiver {
         RecCeiver { listener, announcing: UdpSocket::bind(here).unwrap(), announced_to }
     }
 
-    /// Announces itself until the IOC comes.
+    /// Announces itself until the IOC connects.
     fn meet(&self) -> Meeting {
         let port = self.listener.local_addr().unwrap().port();
         let datagram = [&b"RC\0\0\xff\xff\xff\xff"[..], &port.to_be_bytes(), b"\0\0\0\0\0\x63"].concat();
@@ -58,13 +58,13 @@ impl RecCeiver {
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 return Meeting(stream);
             }
-            assert!(start.elapsed() < PATIENCE, "nobody comes");
+            assert!(start.elapsed() < PATIENCE, "no IOC connects");
             std::thread::yield_now();
         }
     }
 }
 
-/// A connection with an IOC.
+/// A connection to an IOC.
 struct Meeting(TcpStream);
 
 impl Meeting {
@@ -95,11 +95,11 @@ impl Meeting {
             3 => Message::Alias(id(), texts(0).1),
             5 => Message::Done,
             6 => Message::Info(id(), texts(body[4].into()).0, texts(body[4].into()).1),
-            other => panic!("{other} is no message of an IOC"),
+            other => panic!("{other} is not a message of an IOC"),
         }
     }
 
-    /// All that comes, from the greeting to the end.
+    /// All messages, from the greeting to the end.
     fn told(&mut self) -> Vec<Message> {
         let mut told = vec![self.next()];
         self.greet();

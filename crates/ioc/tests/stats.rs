@@ -1,4 +1,4 @@
-//! What an IOC with a status prefix tells under the names of iocStats.
+//! The statistics that an IOC with a status prefix serves under the names of iocStats.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
 
 use std::collections::HashMap;
@@ -42,11 +42,11 @@ fn value(context: &Context, name: &str) -> Value {
     context.channel(name).unwrap().get(PATIENCE).unwrap_or_else(|error| panic!("{name}: {error}")).value
 }
 
-/// Reads a number until it is as wanted.
+/// Reads a number until it meets a condition.
 fn number_until(context: &Context, name: &str, is_wanted: impl Fn(f64) -> bool) -> f64 {
     let (channel, start) = (context.channel(name).unwrap(), Instant::now());
     loop {
-        let Value::Scalar(scalar) = channel.get(PATIENCE).unwrap().value else { panic!("{name} is no number") };
+        let Value::Scalar(scalar) = channel.get(PATIENCE).unwrap().value else { panic!("{name} is not a number") };
         let number = scalar.to_f64().unwrap();
         if is_wanted(number) {
             return number;

@@ -1,4 +1,4 @@
-//! `caget`: reads and prints.
+//! `caget`: reads PVs and prints their values.
 
 use std::io;
 
@@ -14,29 +14,29 @@ use crate::local_time::Clock;
 
 pub(super) const FLAGS: &str = "tacnhsSVe:f:g:l:#:d:0:w:p:F:";
 
-/// What `-h` says; the flags are those of the field's tool of the same name.
+/// The text of `-h`; the flags are those of EPICS caget.
 pub(super) const HELP: &str = "
-caget [flags] PV...: read PVs and print their values, in the text of the tool of that name
+caget [flags] PV...: read PVs and print their values, with the output of EPICS caget
 
   -h          this help                -V          version
-  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority of the circuit (0 to 99)
-  -c          ask for as many elements as there are
+  -w SECONDS  timeout (1; 0: none)     -p NUMBER   priority of the circuit (0 to 99)
+  -c          request the current number of elements
   -t          values only              -a          name, time, value, status, severity
-  -d TYPE     ask for a DBR type by name or number and print all of it
-  -n          enums as numbers         -s          floating point numbers as the server prints them
-  -# COUNT    elements to ask for      -S          arrays of char as a string
+  -d TYPE     request a DBR type by name or number and print all its fields
+  -n          enums as numbers         -s          floating point numbers as strings from the server
+  -# COUNT    elements to request      -S          arrays of char as a string
   -eN -fN -gN floating point as %e %f %g with N digits
   -lx -lo -lb floating point rounded, hexadecimal, octal, binary
-  -0x -0o -0b whole numbers hexadecimal, octal, binary
-  -F CHAR     between fields
+  -0x -0o -0b integers hexadecimal, octal, binary
+  -F CHAR     field separator
 
-Environment: EPICS_CA_ADDR_LIST and its kin, EPICS_CLI_TIMEOUT (see fodo get --help)
-Exit codes: 0 read, 1 not found or wrong flags
+Environment: EPICS_CA_ADDR_LIST and related variables, EPICS_CLI_TIMEOUT (see fodo get --help)
+Exit codes: 0 read, 1 not found or invalid flags
 
 Example: caget -a -f8 my:channel another:channel
 ";
 
-/// What is printed for each PV.
+/// The output format for each PV.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Plain,
@@ -45,7 +45,7 @@ enum Layout {
     Specified(Dbr),
 }
 
-/// The flags, understood.
+/// The parsed flags.
 struct Options {
     common: Common,
     layout: Layout,
@@ -90,7 +90,7 @@ pub fn run(arguments: &[String], plant: &mut dyn Plant, clock: &Clock, outlet: &
     Ok(0)
 }
 
-/// How many elements to ask for; 0 for as many as there are.
+/// How many elements to request; 0 for the current number.
 pub fn count(asked: u32, facts: &Facts, as_there_are: bool) -> u32 {
     match (asked, as_there_are) {
         (0, true) => 0,
@@ -108,7 +108,7 @@ fn print(
     layout: Layout,
     out: &mut dyn io::Write,
 ) -> io::Result<()> {
-    // Before an answer the tools go by the number they asked for.
+    // Without a response the tools use the requested count.
     let n_elements = reading.as_ref().map_or(count as usize, |reading| reading.value.len());
     match (layout, reading) {
         (Layout::Plain | Layout::Terse, reading) => {
@@ -131,7 +131,7 @@ fn print(
     }
 }
 
-/// The flags, or the exit code to end with at once.
+/// Parses the flags; the inner `Err` is the exit code to end with immediately.
 fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<Result<Options, u8>> {
     let common = Common::new("caget", clock, outlet.err)?;
     let mut options = Options { common, layout: Layout::Plain, floats_as_text: false, counts_as_there_are: false };
@@ -158,7 +158,7 @@ fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result
             letter => {
                 let had_base = std::mem::take(&mut options.common.integer_base_given);
                 options.common.take(letter, value, outlet.err)?;
-                // A base for whole numbers asks for whole numbers, where a type was asked for before it.
+                // With `-d` before it, an integer base changes the requested type to LONG.
                 if options.common.integer_base_given && matches!(options.layout, Layout::Specified(_)) {
                     options.layout = Layout::Specified(Dbr::LONG);
                 }

@@ -1,4 +1,4 @@
-//! `cainfo`: what a server says of channels.
+//! `cainfo`: prints the server, type and access rights of channels.
 
 use std::io;
 
@@ -13,16 +13,16 @@ use crate::local_time::Clock;
 
 pub(super) const FLAGS: &str = "hVw:s:p:";
 
-/// What `-h` says.
+/// The text of `-h`.
 pub(super) const HELP: &str = "
-cainfo [flags] PV...: print server, type and rights of PVs, in the text of the tool of that name
+cainfo [flags] PV...: print server, type and access rights of PVs, with the output of EPICS cainfo
 
   -h          this help                -V          version
-  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority of the circuit (0 to 99)
-  -s LEVEL    refused: it prints the inside of a library that is not used here
+  -w SECONDS  timeout (1; 0: none)     -p NUMBER   priority of the circuit (0 to 99)
+  -s LEVEL    not supported: it prints internals of libca, which is not used here
 
-Environment: EPICS_CA_ADDR_LIST and its kin, EPICS_CLI_TIMEOUT (see fodo get --help)
-Exit codes: 0 printed, 1 not found or wrong flags
+Environment: EPICS_CA_ADDR_LIST and related variables, EPICS_CLI_TIMEOUT (see fodo get --help)
+Exit codes: 0 printed, 1 not found or invalid flags
 
 Example: cainfo my:channel another:channel
 ";
@@ -40,7 +40,7 @@ pub fn run(arguments: &[String], plant: &mut dyn Plant, outlet: &mut Outlet<'_>)
             's' => match leading_whole(value) {
                 Some(0) => {}
                 Some(_) => {
-                    writeln!(outlet.err, "cainfo: -s prints the inside of libca, which is not used here")?;
+                    writeln!(outlet.err, "cainfo: -s is not supported, because it prints internals of libca")?;
                     return Ok(1);
                 }
                 None => {

@@ -1,4 +1,4 @@
-//! `camonitor`: prints updates until it is stopped.
+//! `camonitor`: prints updates until stopped.
 
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
@@ -20,39 +20,39 @@ use crate::watch::{Happening, Watch};
 
 pub(super) const FLAGS: &str = "nhVm:sSe:f:g:l:#:0:w:t:p:F:";
 
-/// What `-h` says.
+/// The text of `-h`.
 pub(super) const HELP: &str = "
-camonitor [flags] PV...: print updates until it is stopped, in the text of the tool of that name
+camonitor [flags] PV...: print updates until stopped, with the output of EPICS camonitor
 
   -h          this help                -V          version
-  -w SECONDS  time until PVs are reported missing (1)
+  -w SECONDS  time after which PVs are reported as not found (1)
   -p NUMBER   priority of the circuit (0 to 99)
-  -m LETTERS  what counts as an update: v value, a alarm, l archive, p property (va)
-  -t LETTERS  stamps of s server, c client, n none; r since the start, i since the update
-              before, I since the same PV's
-  -n          enums as numbers         -s          floating point numbers as the server prints them
-  -# COUNT    elements to ask for      -S          arrays of char as a string
+  -m LETTERS  events to subscribe to: v value, a alarm, l archive, p property (va)
+  -t LETTERS  time stamps: s server, c client, n none; relative: r to the start, i to the
+              previous update, I to the previous update of the same PV
+  -n          enums as numbers         -s          floating point numbers as strings from the server
+  -# COUNT    elements to request      -S          arrays of char as a string
   -eN -fN -gN floating point as %e %f %g with N digits
   -lx -lo -lb floating point rounded, hexadecimal, octal, binary
-  -0x -0o -0b whole numbers hexadecimal, octal, binary
-  -F CHAR     between fields
+  -0x -0o -0b integers hexadecimal, octal, binary
+  -F CHAR     field separator
 
-Environment: EPICS_CA_ADDR_LIST and its kin, EPICS_CLI_TIMEOUT (see fodo get --help)
-Exit codes: 1 wrong flags; else it runs until a signal ends it
+Environment: EPICS_CA_ADDR_LIST and related variables, EPICS_CLI_TIMEOUT (see fodo get --help)
+Exit codes: 1 invalid flags; otherwise it runs until a signal ends it
 
 Example: camonitor -f8 my:channel another:channel
 ";
 
-/// The flags, understood.
+/// The parsed flags.
 pub(super) struct Options {
-    /// What other tools have as well.
+    /// Flags common to the tools.
     pub common: Common,
     mask: EventMask,
     floats_as_text: bool,
 }
 
 impl Options {
-    /// What to subscribe to.
+    /// The options of the subscription.
     pub fn ask(&self, facts: &Facts) -> MonitorOptions {
         let style = &self.common.style;
         let count = count(style.count_asked, facts, true);
@@ -61,7 +61,7 @@ impl Options {
     }
 }
 
-/// The flags, and the PVs to watch.
+/// The flags and the PVs to monitor.
 pub(super) struct Wanted {
     pub options: Options,
     pub stamps: Stamps,
@@ -110,7 +110,7 @@ pub fn run(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_>) -> io::
     }
 }
 
-/// What has been printed, as far as later lines depend on it.
+/// Prints lines and keeps the state that later lines depend on.
 pub struct Lines<'a> {
     names: &'a [String],
     style: &'a Style,
@@ -118,7 +118,7 @@ pub struct Lines<'a> {
     pvs: Vec<Seen>,
 }
 
-/// What was seen of one PV.
+/// The state of one PV.
 #[derive(Clone, Default)]
 struct Seen {
     was_connected: bool,
@@ -126,7 +126,7 @@ struct Seen {
 }
 
 impl<'a> Lines<'a> {
-    /// Before anything was seen.
+    /// Creates the state before the first event.
     pub fn new(names: &'a [String], style: &'a Style, stamps: Stamps) -> Lines<'a> {
         Lines { names, style, stamps, pvs: vec![Seen::default(); names.len()] }
     }
@@ -150,8 +150,8 @@ impl<'a> Lines<'a> {
                 let stamp = self.stamps.stamp(pv, reading.time, now, &self.style.clock);
                 writeln!(out, "{}{}", self.style.name(name, reading.value.len()), self.style.wide(&stamp, reading))
             }
-            // libca calls a silent server disconnected, and asks again for the value when it is heard. Of updates that
-            // were merged, and of rights, camonitor says nothing.
+            // libca reports a silent server as disconnected, and reads the value again when it responds. camonitor
+            // prints nothing for merged updates and access rights.
             MonitorEvent::Responsive | MonitorEvent::Merged(_) | MonitorEvent::Rights(_) => Ok(()),
             MonitorEvent::Disconnected | MonitorEvent::Unresponsive | MonitorEvent::Closed => {
                 self.complain(name, pv, "*** disconnected", now, out)
@@ -165,7 +165,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The lines of the PVs that have never been connected.
+    /// The lines for PVs that have never been connected.
     pub fn missing(&self) -> String {
         let missing = self.names.iter().zip(&self.pvs).filter(|(_, seen)| !seen.was_connected);
         missing.map(|(name, _)| format!("{}*** Not connected (PV not found)\n", self.style.name(name, 0))).collect()
@@ -177,7 +177,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// What the arguments want, or the exit code to end with at once.
+/// Parses the arguments; the inner `Err` is the exit code to end with immediately.
 pub(super) fn wanted(arguments: &[String], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<Result<Wanted, u8>> {
     let (flags, names) = getopt::parse(arguments, FLAGS, false);
     let mut stamps = Stamps::new(names.len(), SystemTime::now().into());

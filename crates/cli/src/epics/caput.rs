@@ -1,4 +1,4 @@
-//! `caput`: writes, and prints the value before and after.
+//! `caput`: writes a PV and prints its value before and after.
 
 use std::io;
 
@@ -17,26 +17,26 @@ use crate::local_time::Clock;
 
 pub(super) const FLAGS: &str = "cnlhatsVS#:w:p:F:";
 
-/// What `-h` says.
+/// The text of `-h`.
 pub(super) const HELP: &str = "
-caput [flags] PV VALUE...: write a PV and print it before and after, in the text of the tool of that name
+caput [flags] PV VALUE...: write a PV and print it before and after, with the output of EPICS caput
 caput -a [flags] PV N VALUE...: the same for an array; N is ignored
 
   -h          this help                -V          version
-  -w SECONDS  time-out (1; 0: none)    -p NUMBER   priority of the circuit (0 to 99)
+  -w SECONDS  timeout (1; 0: none)     -p NUMBER   priority of the circuit (0 to 99)
   -c          wait until the record's processing is complete
   -t          print only the new value -l          name, time, value, status, severity
   -n          enums are numbers        -s          enums are strings
-  -a          an array                 -S          a string as an array of char
-  -F CHAR     between fields           -# COUNT    taken and forgotten
+  -a          write an array           -S          write a string as an array of char
+  -F CHAR     field separator          -# COUNT    ignored
 
-Environment: EPICS_CA_ADDR_LIST and its kin, EPICS_CLI_TIMEOUT (see fodo get --help)
-Exit codes: 0 written, 1 not found, not written or wrong flags
+Environment: EPICS_CA_ADDR_LIST and related variables, EPICS_CLI_TIMEOUT (see fodo get --help)
+Exit codes: 0 written, 1 not found, not written or invalid flags
 
 Example: caput my:channel 1.2
 ";
 
-/// What is printed of a value.
+/// The output format of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Plain,
@@ -44,7 +44,7 @@ enum Layout {
     Long,
 }
 
-/// How the values of an enum are given.
+/// How enum values are interpreted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum States {
     Either,
@@ -62,7 +62,7 @@ struct Options {
 
 /// Runs the tool; returns its exit code.
 pub fn run(arguments: &[String], plant: &mut dyn Plant, clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<u8> {
-    // A value may begin with a dash, so the first argument that is no flag ends the flags.
+    // A value may begin with a dash, so the first argument that is not a flag ends the flags.
     let (flags, words) = getopt::parse(arguments, FLAGS, true);
     let options = match options(&flags, clock, outlet)? {
         Ok(options) => options,
@@ -99,7 +99,7 @@ fn write(
         print(name, facts, options, plant, outlet)?;
         outlet.out.flush()?;
     }
-    // The tools find both before they send anything.
+    // The tools check both before they send a request.
     let fault = match () {
         () if !facts.may_write => Some("Write access denied"),
         () if value.is_empty() || value.len() > facts.count_max as usize => Some("Invalid element count requested"),
@@ -128,7 +128,7 @@ fn write(
     Ok(0)
 }
 
-/// The tools colour this word even where it does not go to a terminal.
+/// The tools colour this word even if the output is not a terminal.
 fn error_mark() -> &'static str {
     "\x1b[31;1mERROR\x1b[0m"
 }
@@ -178,7 +178,7 @@ fn head(name: &str, options: &Options, layout: Layout, reading: &Reading) -> Str
     if layout == Layout::Terse { String::new() } else { options.common.style.name(name, reading.value.len()) }
 }
 
-/// What to write; `None` after a complaint.
+/// The value to write; `None` after an error has been printed.
 fn value(
     words: &[String],
     facts: &Facts,
@@ -206,7 +206,7 @@ fn texts(words: &[String]) -> Value {
     }
 }
 
-/// Labels or numbers, as the flags and the enum's states will have it.
+/// Interprets words as labels or numbers, according to the flags and the states of the enum.
 fn enum_value(
     words: &[String],
     options: &Options,
@@ -251,7 +251,7 @@ fn enum_value(
     }))
 }
 
-/// The flags, or the exit code to end with at once.
+/// Parses the flags; the inner `Err` is the exit code to end with immediately.
 fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result<Result<Options, u8>> {
     let common = Common::new("caput", clock, outlet.err)?;
     let mut options = Options { common, layout: Layout::Plain, states: States::Either, is_array: false, waits: false };
@@ -271,7 +271,7 @@ fn options(flags: &[Flag], clock: &Clock, outlet: &mut Outlet<'_>) -> io::Result
             _ => {}
         }
         match letter {
-            // A count is taken and forgotten: the number of values counts.
+            // A valid count is ignored, because the number of values determines the count.
             '#' if super::options::leading_whole(value).is_some() => {}
             'n' | 's' => options.common.style.enums_as_numbers = letter == 'n',
             'S' | 'a' => options.common.style.chars_as_text = letter == 'S',

@@ -1,8 +1,8 @@
-//! The names and numbers of DBR types as the tools show and take them.
+//! The names and numbers of DBR types in the input and output of the tools.
 
 use fodo_net::{Detail, Kind, Request};
 
-/// The kinds in the order of their DBF numbers, with the names they print as.
+/// The kinds in the order of their DBF numbers, with their names.
 const KINDS: [(&str, Kind); 7] = [
     ("STRING", Kind::Text),
     ("SHORT", Kind::I16),
@@ -13,7 +13,7 @@ const KINDS: [(&str, Kind); 7] = [
     ("DOUBLE", Kind::F64),
 ];
 
-/// The levels in the order of their numbers, with what stands before the kind's name.
+/// The detail levels in the order of their DBR numbers, with their name prefix.
 const LEVELS: [(&str, Detail); 5] = [
     ("DBR_", Detail::Value),
     ("DBR_STS_", Detail::Alarm),
@@ -24,7 +24,7 @@ const LEVELS: [(&str, Detail); 5] = [
 
 const N_PLAIN: usize = KINDS.len() * LEVELS.len();
 
-/// A type to ask for: 0 to 34, 37 or 38.
+/// The number of a DBR type that can be requested: 0 to 34, 37 or 38.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dbr(usize);
 
@@ -35,7 +35,7 @@ impl Dbr {
     /// `DBR_LONG`
     pub const LONG: Dbr = Dbr(5);
 
-    /// From `-d`: a number, or a name with or without `DBR_`, `INT` being `SHORT`.
+    /// Parses the value of `-d`: a number, or a name with or without `DBR_`; `INT` means `SHORT`.
     pub fn parse(text: &str) -> Option<Dbr> {
         let dbr = match super::options::leading_whole(text) {
             Some(number) => Dbr(usize::try_from(number).ok()?),
@@ -51,7 +51,7 @@ impl Dbr {
         Self::all().find(|&known| known == dbr)
     }
 
-    /// Of a kind as it stands on the wire, at a level.
+    /// The type for a kind, converted to its wire kind, and a detail level.
     pub fn of(kind: Kind, detail: Detail) -> Dbr {
         let kind = KINDS.iter().position(|&(_, known)| known == on_the_wire(kind)).unwrap_or_default();
         match (LEVELS.iter().position(|&(_, known)| known == detail), detail) {
@@ -61,7 +61,7 @@ impl Dbr {
         }
     }
 
-    /// `DBR_CTRL_DOUBLE` and the like.
+    /// The name, for example `DBR_CTRL_DOUBLE`.
     pub fn name(self) -> String {
         match (LEVELS.get(self.0 / KINDS.len()), KINDS.get(self.0 % KINDS.len())) {
             (Some((level, _)), Some((kind, _))) => format!("{level}{kind}"),
@@ -70,12 +70,12 @@ impl Dbr {
         }
     }
 
-    /// The request for `count` elements of it.
+    /// A request for `count` elements of this type.
     pub fn request(self, count: u32) -> Request {
         Request { kind: Some(self.kind()), detail: self.detail(), count }
     }
 
-    /// The kind of an element; strings for the two special ones.
+    /// The kind of an element; strings for the two special types.
     pub fn kind(self) -> Kind {
         if self.0 >= N_PLAIN {
             return Kind::Text;
@@ -83,7 +83,7 @@ impl Dbr {
         KINDS.get(self.0 % KINDS.len()).map_or(Kind::Text, |&(_, kind)| kind)
     }
 
-    /// What stands around the value.
+    /// The detail level.
     pub fn detail(self) -> Detail {
         match LEVELS.get(self.0 / KINDS.len()) {
             Some(&(_, detail)) => detail,
@@ -97,14 +97,14 @@ impl Dbr {
     }
 }
 
-/// `DBF_DOUBLE` and the like, of a kind as it stands on the wire.
+/// The DBF name of the wire kind, for example `DBF_DOUBLE`.
 pub fn native_name(kind: Kind) -> String {
     let wire = on_the_wire(kind);
     let name = KINDS.iter().find(|&&(_, known)| known == wire).map_or("NO_ACCESS", |&(name, _)| name);
     format!("DBF_{name}")
 }
 
-/// The kind that carries `kind` in Channel Access.
+/// The kind that represents `kind` in Channel Access.
 fn on_the_wire(kind: Kind) -> Kind {
     match kind {
         Kind::I8 | Kind::U8 => Kind::U8,

@@ -1,8 +1,8 @@
-//! Strings with backslashes, as the field's tools print and read them.
+//! Escapes in strings, as the EPICS tools print and read them.
 
 use std::fmt::Write as _;
 
-/// Printable ASCII as it is, except quotes and the backslash; the rest as `\n`, `\x7f` and the like.
+/// Escapes quotes, backslashes and everything except printable ASCII, for example as `\n` or `\x7f`.
 pub fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -26,10 +26,10 @@ pub fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that a text with backslashes stands for, at most `bytes_max` of them.
+/// Decodes the escapes of a text into at most `bytes_max` bytes.
 ///
-/// `\x` takes one or two digits; other octal numbers than `\0` are not known, measured on
-/// EPICS Base 7.0.10. A backslash before anything else is dropped.
+/// `\x` takes one or two digits. `\0` is the only octal escape, as observed with EPICS Base 7.0.10. A backslash before
+/// any other character is dropped.
 pub fn raw(text: &str, bytes_max: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.bytes().peekable();

@@ -1,4 +1,4 @@
-//! Readings as the field's tools print them.
+//! Formats readings like the EPICS tools.
 
 use std::fmt::{self, Display};
 
@@ -10,13 +10,13 @@ use super::printf::{self, Notation};
 use super::status;
 use crate::local_time::Clock;
 
-/// States that an enum can have in Channel Access.
+/// Maximum number of states of an enum in Channel Access.
 const STATES_MAX: u16 = 16;
 
-/// The base in which whole numbers are written.
+/// The base in which integers are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// As they are.
+    /// Decimal.
     Decimal,
     /// `0xFF`
     Hexadecimal,
@@ -27,7 +27,7 @@ pub enum Base {
 }
 
 impl Base {
-    /// From the value of `-l` and `-0`.
+    /// Parses the value of `-l` or `-0`.
     pub fn of(letter: &str) -> Option<Base> {
         match letter.bytes().next() {
             Some(b'x') => Some(Base::Hexadecimal),
@@ -47,29 +47,29 @@ impl Base {
     }
 }
 
-/// How values look.
+/// The output format of values.
 #[derive(Clone, Debug)]
 pub struct Style {
     /// Floating point numbers (`-e`, `-f`, `-g`).
     pub notation: Notation,
-    /// Floating point numbers rounded to whole ones, unless decimal (`-l`).
+    /// The base for floating point numbers rounded to integers (`-l`); decimal means no rounding.
     pub float_base: Base,
-    /// Whole numbers (`-0`).
+    /// The base for integers (`-0`).
     pub integer_base: Base,
-    /// Enums by number (`-n`).
+    /// Enums as numbers (`-n`).
     pub enums_as_numbers: bool,
     /// Arrays of char as one string (`-S`).
     pub chars_as_text: bool,
-    /// Elements asked for (`-#`); 0 when not given.
+    /// The requested number of elements (`-#`); 0 if not given.
     pub count_asked: u32,
-    /// Between fields (`-F`).
+    /// The field separator (`-F`).
     pub separator: char,
-    /// Where time stamps are.
+    /// The clock for time stamps.
     pub clock: Clock,
 }
 
 impl Style {
-    /// Without flags.
+    /// The format without flags.
     pub fn new(clock: Clock) -> Style {
         Style {
             notation: Notation::General(6),
@@ -83,7 +83,7 @@ impl Style {
         }
     }
 
-    /// The name with what separates it: in a column of 30 before a single element.
+    /// The name and its separator; padded to 30 characters before a single element.
     pub fn name(&self, name: &str, n_elements: usize) -> String {
         let separator = self.separator;
         if n_elements <= 1 && separator == ' ' {
@@ -93,8 +93,8 @@ impl Style {
         }
     }
 
-    /// The type to ask for where none was given: the channel's own with time stamps, enums as
-    /// strings or short numbers, floating point numbers as strings when `floats_as_text`.
+    /// The type to request without `-d`: the native type with time stamps, but enums as strings or shorts, and floating
+    /// point numbers as strings with `floats_as_text`.
     pub fn request_type(&self, native: Kind, floats_as_text: bool) -> Dbr {
         let dbr = Dbr::of(native, Detail::Time);
         let kind = match dbr.kind() {
@@ -106,8 +106,9 @@ impl Style {
         Dbr::of(kind, Detail::Time)
     }
 
-    /// The elements, with their number before them when there may be several. Written element by element, as everything here
-    /// that holds a value: the text of an array takes several times the memory of its values.
+    /// The elements, preceded by their number if there may be several.
+    ///
+    /// Elements are written one by one, because the text of a whole array needs several times the memory of its values.
     pub fn counted_value<'a>(&'a self, value: &'a Value) -> impl Display + 'a {
         fmt::from_fn(move |f| {
             if let Some(text) = self.as_text(value) {
@@ -120,7 +121,7 @@ impl Style {
         })
     }
 
-    /// `timestamp value status severity` of a wide line, after the name.
+    /// The part of a wide line after the name: `timestamp value status severity`.
     pub fn wide<'a>(&'a self, stamp: &'a str, reading: &'a Reading) -> impl Display + 'a {
         fmt::from_fn(move |f| {
             let separator = self.separator;
@@ -131,7 +132,7 @@ impl Style {
                     if self.is_counted(&reading.value) {
                         write!(f, "{separator}{}", reading.value.len())?;
                     }
-                    // An empty array leaves nothing at all, not even its separator.
+                    // For an empty array, not even a separator is printed.
                     if !reading.value.is_empty() {
                         write!(f, "{separator}")?;
                         self.write_elements(&reading.value, None, f)?;
@@ -203,7 +204,7 @@ impl Style {
         self.count_asked > 0 || value.len() > 1
     }
 
-    /// An array of char as one string, where that is asked for.
+    /// An array of char as one string, if requested.
     fn as_text(&self, value: &Value) -> Option<String> {
         if !self.chars_as_text || !self.is_counted(value) || !matches!(value.kind(), Kind::U8 | Kind::I8) {
             return None;
@@ -234,7 +235,7 @@ impl Style {
             Scalar::Text(text) => escaped(text.as_bytes()),
             Scalar::F32(number) => self.float(f64::from(*number)),
             Scalar::F64(number) => self.float(*number),
-            // C's char is signed where these tools run, though the wire's is not.
+            // The tools print DBR_CHAR as C's char, which is signed on their platforms.
             Scalar::U8(number) => number.cast_signed().to_string(),
             Scalar::I16(number) => self.integer_base.write(i32::from(*number)),
             Scalar::I32(number) => self.integer_base.write(*number),
@@ -251,13 +252,13 @@ impl Style {
             return printf::number(number, self.notation);
         }
         let rounded = if number > 0.0 { number + 0.5 } else { number - 0.5 };
-        // What does not fit becomes the smallest number, as the processor's own conversion does.
+        // Out-of-range numbers become the smallest integer, as in the processor's own conversion.
         let fits = rounded > f64::from(i32::MIN) - 1.0 && rounded < f64::from(i32::MAX) + 1.0;
         self.float_base.write(if fits { rounded as i32 } else { i32::MIN })
     }
 }
 
-/// What the tools print instead of a value that was not read.
+/// The text that the tools print instead of a value that could not be read.
 pub fn complaint(error: &Error) -> String {
     match error {
         Error::Refused { refusal: Refusal::ReadAccess, .. } => "*** no read access".to_owned(),

@@ -1,10 +1,10 @@
-//! Single-letter flags as POSIX `getopt` takes them, which the field's habits rely on:
-//! `-tc`, `-#10`, `-0x`, `-e5`, `-F ,`. Clap knows no flag `-0x` with a value.
+//! Parses single-letter flags like POSIX `getopt`, which users of the EPICS tools rely on: `-tc`, `-#10`, `-0x`, `-e5`,
+//! `-F ,`. Clap does not support a flag `-0x` with a value.
 
-/// One flag, or what is wrong with it.
+/// One flag, or an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flag {
-    /// A flag; its value is empty when it takes none.
+    /// A flag and its value, which is empty if the flag takes none.
     Set(char, String),
     /// A flag that does not exist.
     Unknown(char),
@@ -12,10 +12,10 @@ pub enum Flag {
     ValueMissing(char),
 }
 
-/// The flags and the other arguments, each in their order.
+/// Separates flags and other arguments, keeping their order.
 ///
-/// `known`: the letters; a colon after one means that it takes a value. `flags_first`: the first
-/// argument that is no flag ends the flags, as caput wants it so that `-5` can be a value.
+/// `known`: the letters; a colon after a letter means that it takes a value. `flags_first`: the first argument that is
+/// not a flag ends the flags, so that `-5` can be a value of caput.
 pub fn parse(arguments: &[String], known: &str, flags_first: bool) -> (Vec<Flag>, Vec<String>) {
     let mut flags = Vec::new();
     let mut others = Vec::new();

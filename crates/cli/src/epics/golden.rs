@@ -1,9 +1,9 @@
-//! The text of the field's own tools, captured, against what these verbs print for the same plant.
+//! Compares the output of these tools with captured output of the EPICS tools for the same PVs.
 //!
-//! The plant here holds the readings that softIoc gave for `tests/golden/golden.db`; the captured
-//! files say how they were made. What the originals do was learned from these and from reading their
-//! published source; of their text there is only what they print. Not compared: the text of `-h` and `-V`, which is our own; the
-//! report that libca prints to stderr when a write without completion fails.
+//! The PVs here have the readings that softIoc returned for `tests/golden/golden.db`; the captured files describe how
+//! they were made. The behaviour of the originals was learned from these files and from their published source; only
+//! their output is reproduced. Not compared: the text of `-h` and `-V`, which is our own, and the report that libca
+//! prints to stderr when a write without completion fails.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ mod captured;
 
 const STAMP: TimeStamp = TimeStamp { unix_s: 1_795_000_000, nanos: 123_456_000 };
 
-/// A PV as a server has it.
+/// The state of a PV on the server.
 #[derive(Clone)]
 struct Served {
     value: Value,
@@ -38,7 +38,7 @@ struct Served {
     meta: Meta,
     class_name: &'static str,
     may_write: bool,
-    /// The value as a string, where the server's form is not the usual one.
+    /// The value as a string, if the server formats it unusually.
     text: Option<&'static str>,
 }
 
@@ -178,7 +178,7 @@ fn waveforms(pvs: &mut BTreeMap<String, Served>) {
     pvs.extend(all.map(|(name, served)| (name.to_owned(), served)));
 }
 
-/// softIoc with golden.db.
+/// A simulation of softIoc with golden.db.
 struct Golden {
     pvs: BTreeMap<String, Served>,
     connected: Vec<String>,
@@ -215,12 +215,12 @@ impl Golden {
         Reading { value, alarm: served.alarm, time: served.time, meta: Some(Arc::new(served.meta.clone())) }
     }
 
-    /// Writes as softIoc does: limits to the kind, high and major alarms of `g:ao`.
+    /// Writes like softIoc: converts to the type, and sets the HIGH and HIHI alarms of `g:ao`.
     fn put(&mut self, name: &str, value: &Value) -> bool {
         let served = self.pvs.get_mut(name).unwrap();
         let kind = served.value.kind();
         let is_array = served.count_max > 1;
-        // Where a number is wanted, softIoc reads the start of a text and forgives what follows.
+        // For a number softIoc parses the start of a text and ignores the rest.
         let numbers: Option<Vec<f64>> = match (kind, value.clone().into_array()) {
             (Kind::Text | Kind::Enum, _) => None,
             (_, Array::Text(texts)) => texts.iter().map(|text| leading_f64(&text.to_str())).collect(),
@@ -258,7 +258,7 @@ fn converted(served: &Served, kind: Kind) -> Value {
     served.value.to_kind(kind, Some(&served.meta)).unwrap()
 }
 
-/// As many elements as were asked for, the missing ones empty.
+/// Truncates or pads to the requested number of elements.
 fn padded(value: Value, kind: Kind, count: u32) -> Value {
     let count = count as usize;
     if count == 0 || (count == 1 && value.len() == 1) {
@@ -300,7 +300,7 @@ impl Plant for Golden {
     fn write(&mut self, pv: usize, value: Value, confirmed: bool, _: Duration) -> Result<(), Error> {
         let name = self.connected[pv].clone();
         let server = SocketAddr::from(([127, 0, 0, 1], 5064));
-        // A write without completion that fails is heard of by nobody.
+        // The client does not learn that a write without completion failed.
         if self.put(&name, &value) || !confirmed {
             return Ok(());
         }

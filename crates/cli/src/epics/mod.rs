@@ -1,5 +1,5 @@
-//! caget, caput, camonitor and cainfo as scripts of the field know them: the same flags, the same
-//! text, the same exit codes. Compared with text captured from the originals in `tests/golden`.
+//! caget, caput, camonitor and cainfo, compatible with EPICS for existing scripts: the same flags, output and exit
+//! codes. Tests compare them with captured output of the originals in `tests/golden`.
 
 pub mod caget;
 pub mod cainfo;
@@ -22,14 +22,14 @@ use std::io::{self, Write};
 
 use crate::local_time::Clock;
 
-/// The names under which the program, or its verb, behaves as one of the field's tools.
+/// The program names or commands that select an EPICS tool.
 pub const NAMES: [&str; 4] = ["caget", "caput", "camonitor", "cainfo"];
 
-/// Where text goes.
+/// Output streams.
 pub struct Outlet<'a> {
     /// Results.
     pub out: &'a mut dyn Write,
-    /// Complaints.
+    /// Errors and warnings.
     pub err: &'a mut dyn Write,
 }
 

@@ -1,4 +1,4 @@
-//! The plant on the network.
+//! The implementation of `Plant` for the network.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use super::plant::Plant;
 use crate::local_time::Clock;
 use crate::notices;
 
-/// PVs found by Channel Access, configured by the EPICS_CA_* variables.
+/// Channel Access PVs; configured by the EPICS_CA_* variables.
 #[derive(Default)]
 pub struct Network {
     channels: Vec<Channel>,

@@ -1,5 +1,4 @@
-//! Flags that several of the tools have, read with the tools' own forgiveness: a wrong value is
-//! complained about and ignored.
+//! Flags common to several tools. As in the originals, an invalid value is reported and ignored.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -13,14 +12,14 @@ use super::printf::Notation;
 use crate::limit;
 use crate::local_time::Clock;
 
-/// Digits that a double can have at most.
+/// Maximum number of digits of a double.
 const DIGITS_MAX: i64 = 18;
 
-/// What the text of `-V` says; the protocol version is what this implementation speaks.
+/// The text of `-V`, with the protocol version of this implementation.
 const VERSION: &str = concat!("Fodo ", env!("CARGO_PKG_VERSION"), ", CA Protocol version 4.13");
 
-/// The letter and the value of a flag that is the tool's own, else the exit code to end with: help, the version and flags
-/// that are wrong are the same for all.
+/// Handles help, version and invalid flags, which are the same for all tools, and returns the exit code to end with.
+/// For any other flag it returns the letter and value.
 pub fn own<'a>(
     flag: &'a Flag,
     tool: &str,
@@ -40,22 +39,22 @@ pub fn own<'a>(
     }
 }
 
-/// What the flags common to the tools set.
+/// The options set by flags common to the tools.
 pub struct Common {
-    /// The tool's name, for complaints.
+    /// The name of the tool, for messages.
     pub tool: &'static str,
-    /// How values look.
+    /// The output format of values.
     pub style: Style,
-    /// How long to wait, in seconds; 0 for ever.
+    /// The timeout in seconds; 0 means none.
     timeout_s: f64,
-    /// Of the circuits.
+    /// The priority of the circuits.
     pub priority: Priority,
-    /// `-0` and a letter that is understood was seen.
+    /// Whether `-0` with a valid letter was given.
     pub integer_base_given: bool,
 }
 
 impl Common {
-    /// Without flags; `EPICS_CLI_TIMEOUT` counts.
+    /// The options without flags, with the timeout of `EPICS_CLI_TIMEOUT`.
     pub fn new(tool: &'static str, clock: &Clock, err: &mut dyn Write) -> io::Result<Common> {
         let mut timeout_s = 1.0;
         if let Ok(text) = std::env::var("EPICS_CLI_TIMEOUT") {
@@ -71,7 +70,7 @@ impl Common {
         Ok(Common { tool, style: Style::new(clock.clone()), timeout_s, priority: 0, integer_base_given: false })
     }
 
-    /// How long to wait.
+    /// The timeout.
     pub fn timeout(&self) -> Duration {
         if self.timeout_s <= 0.0 {
             return limit::FOREVER;
@@ -79,7 +78,7 @@ impl Common {
         Duration::try_from_secs_f64(self.timeout_s).map_or(limit::FOREVER, |timeout| timeout.min(limit::FOREVER))
     }
 
-    /// Takes a flag that is common; complains about its value.
+    /// Applies a common flag; reports an invalid value.
     pub fn take(&mut self, letter: char, value: &str, err: &mut dyn Write) -> io::Result<()> {
         let tool = self.tool;
         match letter {
@@ -137,7 +136,7 @@ impl Common {
     }
 }
 
-/// `scanf("%d")`: the whole number at the start, whatever follows.
+/// `scanf("%d")`: the integer at the start of a text.
 pub fn leading_whole(text: &str) -> Option<i64> {
     let text = text.trim_start();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -146,7 +145,7 @@ pub fn leading_whole(text: &str) -> Option<i64> {
     Some(if text.starts_with('-') { -number } else { number })
 }
 
-/// The number that the whole text stands for; none for an empty one.
+/// Parses the whole text as a number; `None` if it is empty.
 fn parse_f64(text: &str) -> Option<f64> {
     if text.trim().is_empty() {
         return None;
@@ -154,7 +153,7 @@ fn parse_f64(text: &str) -> Option<f64> {
     fodo_data::parse_f64(&text.into()).ok()
 }
 
-/// `strtod`: the number at the start of a text, whatever follows.
+/// `strtod`: the number at the start of a text.
 pub fn leading_f64(text: &str) -> Option<f64> {
     let text = text.trim_start();
     let mut end = text.len().min(64);

@@ -1,4 +1,4 @@
-//! What the tools need of a client: the network, or a made-up plant in tests.
+//! The client interface that the tools need: the network, or a simulation in tests.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use fodo_net::{Error, Facts, Priority, Reading, Request, Value};
 
 use super::options::Common;
 
-/// PVs by their place in the list that was connected.
+/// A client; PVs are identified by their index in the list passed to `connect`.
 pub trait Plant {
-    /// Takes hold of these PVs. One answer each, in their order, all within `timeout`.
+    /// Connects these PVs. Returns one result each, in order, within `timeout`.
     fn connect(&mut self, names: &[String], priority: Priority, timeout: Duration) -> Vec<Result<Facts, Error>>;
 
-    /// Reads all of these at once; one answer each, in their order, all within `timeout`.
+    /// Reads all these PVs concurrently. Returns one result each, in order, within `timeout`.
     fn read(&mut self, asked: &[(usize, Request)], timeout: Duration) -> Vec<Result<Reading, Error>>;
 
-    /// Writes, and waits for the end of processing when `confirmed`.
+    /// Writes a PV; with `confirmed` waits for the end of processing.
     fn write(&mut self, pv: usize, value: Value, confirmed: bool, timeout: Duration) -> Result<(), Error>;
 }
 
-/// Connects all PVs or says, as the field does, that it could not; then `None`.
+/// Connects all PVs; otherwise prints the error of the EPICS tools and returns `None`.
 pub fn connect_all(
     plant: &mut dyn Plant,
     names: &[String],

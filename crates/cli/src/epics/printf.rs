@@ -1,6 +1,6 @@
-//! Numbers as C's `printf` writes them.
+//! Formats numbers like C's `printf`.
 
-/// How a floating point number is written.
+/// The notation of a floating point number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
     /// `%.Ne`
@@ -11,7 +11,7 @@ pub enum Notation {
     General(usize),
 }
 
-/// A number in a notation.
+/// Formats a number.
 pub fn number(value: f64, notation: Notation) -> String {
     if value.is_nan() {
         return if value.is_sign_negative() { "-nan".into() } else { "nan".into() };
@@ -26,7 +26,7 @@ pub fn number(value: f64, notation: Notation) -> String {
     }
 }
 
-/// `%g` alone, as limits are printed.
+/// `%g`, the format of limits.
 pub fn short(value: f64) -> String {
     number(value, Notation::General(6))
 }

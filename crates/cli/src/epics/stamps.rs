@@ -1,30 +1,30 @@
-//! The time stamps of camonitor's lines: whose clock, and since when.
+//! The time stamps in the output of camonitor: of which clock, and relative to what.
 
 use fodo_net::TimeStamp;
 
 use crate::local_time::Clock;
 
-/// What a stamp counts from.
+/// The reference of a time stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Since {
-    /// From nothing: it is a date.
+    /// None: an absolute time.
     Ever,
     /// The start of the program (client's clock), or the first update (server's).
     Start,
-    /// The update before it, of any PV.
+    /// The previous update of any PV.
     Update,
-    /// The update before it, of the same PV.
+    /// The previous update of the same PV.
     SamePv,
 }
 
-/// A moment on both clocks.
+/// The time of an update on both clocks.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     server: TimeStamp,
     client: TimeStamp,
 }
 
-/// Which stamps are printed, and what has been seen so far.
+/// The selected time stamps, and the state that relative ones need.
 #[derive(Debug)]
 pub struct Stamps {
     server: bool,
@@ -38,7 +38,7 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// The server's dates, for `n_pvs`; the program started at `now`.
+    /// Absolute server time stamps, for `n_pvs` PVs and a program started at `now`.
     pub fn new(n_pvs: usize, now: TimeStamp) -> Stamps {
         Stamps {
             server: true,
@@ -51,7 +51,7 @@ impl Stamps {
         }
     }
 
-    /// Takes the value of `-t`; returns the letters that mean nothing.
+    /// Applies the value of `-t`; returns invalid letters.
     pub fn choose(&mut self, keys: &str) -> Vec<char> {
         self.server = false;
         self.client = false;
@@ -70,13 +70,13 @@ impl Stamps {
         unknown
     }
 
-    /// The stamp of an update of PV number `pv`, which carried `server` and came at `client`.
+    /// The stamp of an update of PV number `pv` with time stamp `server`, received at `client`.
     pub fn stamp(&mut self, pv: usize, server: TimeStamp, client: TimeStamp, clock: &Clock) -> String {
         let now = Moment { server, client };
         let first = *self.first.get_or_insert(server);
         let last_of_pv = self.of_pv.get_mut(pv).and_then(|last| last.replace(now));
         let previous = self.previous.replace(now);
-        // The first line of a PV always has a date.
+        // The first line of a PV always has an absolute time.
         let reference = match (self.since, last_of_pv) {
             (Since::Ever, _) | (_, None) => None,
             (Since::Start, _) => Some(Moment { server: first, client: self.started }),

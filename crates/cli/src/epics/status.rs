@@ -1,9 +1,8 @@
-//! Status codes in the words that the field's tools print.
+//! The texts that the EPICS tools print for status codes.
 
 use fodo_ca::eca::Eca;
 
-/// Message numbers (a status code without its three bits of severity) that servers answer with, and
-/// the words of libca 7.0.10 for them.
+/// Message numbers (status codes without their three severity bits) that servers send, with the texts of libca 7.0.10.
 const MESSAGES: [(u32, &str); 13] = [
     (6, "Unable to allocate additional dynamic memory"),
     (9, "The requested data transfer is greater than available memory or EPICS_CA_MAX_ARRAY_BYTES"),
@@ -20,7 +19,7 @@ const MESSAGES: [(u32, &str); 13] = [
     (50, "No reasonable data conversion between client and server types"),
 ];
 
-/// What the tools say of a status.
+/// The text of a status.
 pub fn message(status: Eca) -> String {
     let known = MESSAGES.iter().find(|&&(number, _)| number == status.0 >> 3);
     known.map_or_else(|| format!("status {}", status.0), |&(_, words)| words.to_owned())

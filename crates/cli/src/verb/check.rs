@@ -1,4 +1,4 @@
-//! `fodo check`: what is wrong with files, without starting anything.
+//! `fodo check`: checks files without starting anything.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,25 +14,25 @@ use crate::exit::Exit;
 use crate::json;
 use crate::sort::Sort;
 
-/// Tell what is wrong with databases, substitutions, scripts, access files and autosave's request files
+/// Check databases, substitutions, scripts, access security files and autosave request files
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Databases, .substitutions, scripts that end in .cmd or .iocsh, .acf for access, .req for autosave
+    /// Databases, .substitutions, scripts (.cmd or .iocsh), access security (.acf), autosave requests (.req)
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Macros for all of them, and the environment of scripts: "P=x:,R=1"; may be given several times
+    /// Macros for all files, and environment variables for scripts: "P=x:,R=1"; may be repeated
     #[arg(short = 'm', long, value_name = "MACROS")]
     macros: Vec<String>,
-    /// One JSON object per finding
+    /// Print one JSON object per finding
     #[arg(long)]
     json: bool,
-    /// Errors only
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// A warning counts as an error
+    /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
-    /// Record types and devices (DTYP) that are not here are no error, as for fodo ioc --simulate
+    /// Accept unknown record types and devices (DTYP), as fodo ioc --simulate does
     #[arg(long)]
     simulate: bool,
 }
@@ -44,19 +44,20 @@ Examples:
   fodo check -m P=x:,R=1 motor.db
   fodo check --json plant.db motors.substitutions | jq .message
 
-The databases and .substitutions files given are looked at as one set, as an IOC would load them: a link
-to a record of none of them is a warning, and so is all that is wrong with a .req file. Files that they include are
-looked for in EPICS_DB_INCLUDE_PATH as well. A script (st.cmd, st.cmd.linux, or any file that begins with a command)
-is followed with everything it loads, from the folder in which fodo is called; nothing is served, written or run. Every finding has its file, line and column,
-and the last line counts errors, warnings and notes. What follows from an error that is reported is not reported as well: a
-link to a record of an unknown type, the address of a device that is not here. With errors the exit code is 1, with
---strict with warnings as well, with notes alone it is 0. With --simulate a note tells for each type and DTYP that is
-not here how many records do nothing for it.
+Databases and .substitutions files are checked together, as an IOC would load them: a link to a
+record in none of them is a warning, and so is every error in a .req file. Included files are also
+searched for in EPICS_DB_INCLUDE_PATH. A script (st.cmd, st.cmd.linux, or any file that begins with
+a command) is followed, with everything it loads, from the current folder; nothing is served,
+written or run. Every finding has its file, line and column, and the last line counts errors,
+warnings and notes. Consequences of a reported error are not reported: a link to a record of an
+unknown type, the address of an unknown device. The exit code is 1 if there are errors, with
+--strict also if there are warnings; notes do not change it. With --simulate, a note for each
+unknown type and DTYP reports how many records do nothing because of it.
 
-JSON keys: level (error, warning or note), file, line, column (null where it concerns the whole file),
-message, source (the line), wanted_by (the places that wanted the file, innermost first).";
+JSON keys: level (error, warning or note), file, line, column (null for a whole file), message,
+source (the line), wanted_by (the lines that load or include the file, innermost first).";
 
-/// Does it.
+/// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let macros = arguments.macros.join(",");
     let findings = match findings(&arguments.files, &macros, arguments.simulate) {
@@ -83,7 +84,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     Ok(if is_wrong { Exit::Other } else { Exit::Done })
 }
 
-/// What is wrong with files, in their order: databases and substitutions as one set, every script for itself.
+/// The findings in files, in order: databases and substitutions are checked together, each script separately.
 fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Finding>, String> {
     let variables = fodo_db::Macros::parse(macros)?;
     let mut found = Vec::new();
@@ -126,19 +127,19 @@ fn findings(files: &[PathBuf], macros: &str, simulates: bool) -> Result<Vec<Find
     found.extend(inert.map(|error| Finding { weight: Weight::Note, error }));
     found.extend(loader.remarks().into_iter().map(|error| Finding { weight: Weight::Warning, error }));
     if !requests.is_empty() {
-        // Without records it is unknown which PVs there should be.
+        // Without a database it is unknown which PVs exist.
         let missing = loader.missing().clone();
         let database = loader.finish().ok().filter(|_| n_databases > 0);
         let wrong = requests.iter().flat_map(|name| mistakes_in_request(name, &variables, database.as_ref(), &missing));
         found.extend(wrong.map(|error| Finding { weight: Weight::Warning, error }));
     }
-    // Hundreds of instances of a template have the same mistake.
+    // Hundreds of instances of a template have the same error.
     let mut told = HashSet::new();
     found.retain(|Finding { error, .. }| told.insert((error.place(), error.message.clone())));
     Ok(found)
 }
 
-/// A file as it is named, else from the folders of a path, separated by ':'.
+/// Reads a file by its name, or from the folders of a path, which are separated by ':'.
 fn along_the_path(path: &str, name: &str) -> io::Result<Vec<u8>> {
     let folders = path.split(':').filter(|folder| !folder.is_empty());
     let mut result = fodo_ioc::file::read(name);
@@ -153,7 +154,7 @@ fn along_the_path(path: &str, name: &str) -> io::Result<Vec<u8>> {
     result
 }
 
-/// What is wrong with an access security file by itself.
+/// The findings in an access security file.
 fn understood(name: &str, macros: &str) -> Vec<Finding> {
     match AccessFile::load(name, macros, &mut |name| fodo_ioc::file::read(name)) {
         Ok(file) => {
@@ -164,7 +165,7 @@ fn understood(name: &str, macros: &str) -> Vec<Finding> {
     }
 }
 
-/// What is wrong with a script and with all that it loads.
+/// The findings in a script and everything it loads.
 fn followed(script: &Path, variables: &fodo_db::Macros, simulates: bool) -> Vec<Finding> {
     let own = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
@@ -178,7 +179,7 @@ fn followed(script: &Path, variables: &fodo_db::Macros, simulates: bool) -> Vec<
     if simulates {
         shell.simulate();
     }
-    // How it ended is among what was found.
+    // Errors that end the script are among the findings.
     let _ = shell.run_script(&script.to_string_lossy());
     shell.into_findings()
 }

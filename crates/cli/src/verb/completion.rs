@@ -1,4 +1,4 @@
-//! `fodo completion`: the script that makes a shell complete verbs and flags.
+//! `fodo completion`: prints a completion script for a shell.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use clap::Command;
 use crate::epics::Outlet;
 use crate::exit::Exit;
 
-/// Print the script that makes a shell complete verbs and flags
+/// Print a script for completing commands and flags in a shell
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The shell
@@ -21,7 +21,7 @@ Examples:
   fodo completion zsh > \"${fpath[1]}/_fodo\"
   fodo completion fish > ~/.config/fish/completions/fodo.fish";
 
-/// Does it.
+/// Runs the command.
 pub fn run(arguments: &Arguments, program: &mut Command, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, program, "fodo", &mut script);

@@ -1,4 +1,4 @@
-//! `fodo config`: the environment as Fodo understands it.
+//! `fodo config`: shows the environment variables and their values in effect.
 
 use std::io;
 
@@ -9,10 +9,10 @@ use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
 
-/// Show every environment variable of Channel Access, what counts, and where it comes from
+/// Show every Channel Access environment variable, its value in effect, and the origin of the value
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// One JSON object per line, for programs
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -28,18 +28,18 @@ Examples:
   fodo config
   EPICS_CA_CONN_TMO=5 fodo config --json
 
-A line for each variable: its name, the value that counts, where that comes from (the environment,
-another variable, or the default), and whatever is not as one would expect. A variable that cannot
-be understood is told with what is expected, and the exit code is 1, as then nothing starts. Names
-that are set and look like these, but are none of them, follow at the end.
+One line for each variable: its name, the value in effect, the origin of the value (the environment,
+another variable, or the default), and remarks. For an invalid value the expected form is shown,
+and the exit code is 1, because no command starts with it. Environment variables with similar names
+that are not Channel Access variables follow at the end.
 
-JSON keys: variable, value (null when it cannot be understood), origin (environment, variable,
-default, unknown for what looks like a variable and is none), from (the other variable, or null),
-remark, error (null when there is none).";
+JSON keys: variable, value (null if it is invalid), origin (environment, variable, default, or
+unknown for a similar name that is not a variable), from (the other variable, or null), remark,
+error (null if there is none).";
 
-const VARIABLES: &str = "Variables, and in brackets what holds without them:";
+const VARIABLES: &str = "Variables, with their defaults in parentheses:";
 
-/// Does it.
+/// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let settings = config::settings();
     let strangers = config::strangers();
@@ -64,7 +64,7 @@ fn lines(settings: &[Setting], strangers: &[String]) -> String {
     let mut text = String::new();
     for setting in settings {
         let remark = match (&setting.value, &setting.remark) {
-            (Err(error), _) => format!("; WRONG: expected {}", error.expected),
+            (Err(error), _) => format!("; INVALID: expected {}", error.expected),
             (Ok(_), Some(remark)) => format!("; {remark}"),
             (Ok(_), None) => String::new(),
         };
@@ -77,10 +77,10 @@ fn lines(settings: &[Setting], strangers: &[String]) -> String {
     text
 }
 
-/// Longer values do not push the others' origins to the right.
+/// A longer value does not widen the column.
 const WIDTH_MAX: usize = 40;
 
-const STRANGER: &str = "no variable of Channel Access: is its name misspelt?";
+const STRANGER: &str = "not a Channel Access variable; check the spelling";
 
 fn origin(origin: Origin) -> String {
     match origin {

@@ -1,4 +1,4 @@
-//! `fodo expand`: templates and `.substitutions` files as the databases they mean, as `msi` does it.
+//! `fodo expand`: expands templates and `.substitutions` files to databases, like `msi`.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -10,31 +10,31 @@ use fodo_ioc::{file, printable};
 use crate::epics::Outlet;
 use crate::exit::Exit;
 
-/// Replace the macros of templates and .substitutions files
+/// Expand the macros of templates and .substitutions files
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Templates, or files that end in .substitutions or .subs; without any, stdin is a template
+    /// Templates, or substitutions files (.substitutions or .subs); without files, stdin is a template
     #[arg(value_name = "FILE")]
     files: Vec<String>,
-    /// Macros: "P=x:,R=1"; may be given several times
+    /// Macros: "P=x:,R=1"; may be repeated
     #[arg(short = 'M', long = "macros", value_name = "MACROS")]
     macros: Vec<String>,
-    /// Folders to look for templates of substitutions and included files in, separated by ':'; may be given several times
+    /// Folders with templates and included files, separated by ':'; may be repeated
     #[arg(short = 'I', long = "path", value_name = "FOLDERS")]
     paths: Vec<String>,
-    /// A substitutions file, whatever its name ends in. A template given beside it takes the place of those it names
+    /// A substitutions file with any extension. A template given as FILE replaces those it names
     #[arg(short = 'S', long, value_name = "FILE")]
     substitutions: Vec<String>,
-    /// Write here instead of stdout; the file appears when every file could be read
+    /// Write to this file instead of stdout; it is written only if every input file could be read
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A macro that is not defined is an error: it is reported, printed as $(NAME,undefined), and the exit code is 1
+    /// Treat undefined macros as errors: report them, print them as $(NAME,undefined), and end with code 1
     #[arg(short = 'V', long)]
     verify: bool,
-    /// Macros of one row of a substitutions file hold for the rows after it
+    /// Macros of a row of a substitutions file also apply to the following rows
     #[arg(short = 'g', long)]
     global: bool,
-    /// Print the files that are read as a rule for make, with the name of -o as its target, and not their text
+    /// Print a make rule instead, with the name of -o as target and the input files as prerequisites
     #[arg(short = 'D', long)]
     dependencies: bool,
 }
@@ -48,15 +48,16 @@ Examples:
   fodo expand -V -I db:lib/db -M P=x: plant.substitutions -o plant.db
   fodo expand -D -o plant.db plant.substitutions
 
-It takes msi's flags and prints msi's text. A macro that is not defined is printed as $(NAME). With -I files
-are looked for in these folders alone, but for those that the command line names. Macros in the name of a
-template stand for variables of the environment.
+Flags and output are those of msi. An undefined macro is printed as $(NAME). With -I, files are
+searched for only in these folders, except those named on the command line. Macros in the name of
+a template are environment variables.
 
-It differs from msi in this: messages have file, line and column; with -V the exit code is 1 and not 2; when a file cannot be read or understood
-nothing is printed, and the exit code is 1; several files may be given; P=$(P)x means what P was before and is not
-a recursion; comments may stand anywhere in a substitutions file; and long lines and values are not cut.";
+Differences to msi: messages contain file, line and column; with -V the exit code is 1 instead of
+2; if a file cannot be read or parsed, nothing is printed and the exit code is 1; several files may
+be given; P=$(P)x uses the previous value of P and is not a recursion; comments may appear anywhere
+in a substitutions file; long lines and values are not truncated.";
 
-/// Does it.
+/// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let mut work = Work { arguments, read: Vec::new(), out: ExpandedTemplate::default() };
     let target = arguments.output.as_ref().map(|path| path.to_string_lossy().into_owned());
@@ -93,18 +94,18 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
 
 struct Work<'a> {
     arguments: &'a Arguments,
-    /// The files that were read, each once.
+    /// The files that were read, without duplicates.
     read: Vec<String>,
     out: ExpandedTemplate,
 }
 
 impl Work<'_> {
-    /// Returns what is no error.
+    /// Expands all files; returns warnings.
     fn all(&mut self) -> Result<Vec<LoadError>, LoadError> {
         let arguments = self.arguments;
         let mut macros = Macros::default();
         for list in &arguments.macros {
-            // As for msi, a name without a value is a macro that is not defined.
+            // As in msi, a name without a value is an undefined macro.
             let _ = macros.add(list);
         }
         let is_substitutions = |file: &&String| file.ends_with(".substitutions") || file.ends_with(".subs");
@@ -126,11 +127,11 @@ impl Work<'_> {
         Ok(warnings)
     }
 
-    /// The templates that a substitutions file names, or that the command line names in their place.
+    /// Expands the templates of a substitutions file, or the template given on the command line instead.
     fn table(&mut self, file: &str, templates: &[&String], macros: &mut Macros) -> Result<Vec<LoadError>, LoadError> {
         let fail = |message: String| LoadError::of_file(file, message);
         if let [_, second, ..] = templates {
-            return Err(fail(format!("it is for one template, and \"{second}\" is another one")));
+            return Err(fail(format!("only one template can be given with it; \"{second}\" is a second one")));
         }
         let mut environment = Macros::default();
         std::env::vars().for_each(|(name, value)| environment.define(&name, &value));
@@ -145,7 +146,7 @@ impl Work<'_> {
                 TemplateSet::Instance { template, macros, place } => (template, macros, place),
             };
             let named = templates.first().map(|name| (*name).clone()).or(template);
-            let name = named.ok_or_else(|| LoadError::of_file(&place, "no template is named for this row".into()))?;
+            let name = named.ok_or_else(|| LoadError::of_file(&place, "this row names no template".into()))?;
             let mut own = macros.clone();
             let scope = if self.arguments.global { &mut *macros } else { &mut own };
             let _ = scope.add(&list);
@@ -177,19 +178,19 @@ impl Work<'_> {
     }
 }
 
-/// Where a file is looked for.
+/// Where to search for a file.
 #[derive(Clone, Copy)]
 enum Folders {
-    /// It is what stdin gives.
+    /// Stdin.
     Stdin,
-    /// In the folder in hand.
+    /// Only the current folder.
     None,
-    /// In those of -I, if there are any.
+    /// The folders of -I, if there are any.
     All,
 }
 
 impl Folders {
-    /// The name that the file was found under, and its bytes.
+    /// The path of the file that was found, and its bytes.
     fn open(self, paths: &[String], name: &str) -> io::Result<(String, Vec<u8>)> {
         let folders: Vec<&str> = paths.iter().flat_map(|path| path.split(':')).collect();
         match self {

@@ -1,4 +1,4 @@
-//! `fodo get`: reads PVs, all of them at once.
+//! `fodo get`: reads PVs concurrently.
 
 use std::io;
 
@@ -30,10 +30,10 @@ Examples:
   fodo get --meta x:motor.VAL
   fodo get --json x:wave | jq '.value | length'
 
-All PVs are read at once, under one time-out, and printed in the order given. One that fails is
-told on stderr, the others are printed all the same.";
+All PVs are read concurrently, with one timeout, and printed in the order given. A PV that fails is
+reported on stderr; the others are still printed.";
 
-/// Does it.
+/// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let deadline = Deadline::after(arguments.client.timeout);
     let context = match context(outlet)? {
@@ -75,7 +75,7 @@ fn print(
     Ok(exit)
 }
 
-/// The readings in columns, each with what it means below it where that is wanted.
+/// Writes the readings in columns, each followed by its metadata if requested.
 fn write_table(rows: &[(&String, &Reading)], look: &Look, out: &mut dyn io::Write) -> io::Result<()> {
     let cells: Vec<Vec<Cell<'_>>> = rows
         .iter()

@@ -1,4 +1,4 @@
-//! `fodo info`: what a server says of PVs.
+//! `fodo info`: shows the server, type and access rights of PVs.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
 
-/// Show who serves PVs, of which type, with which rights
+/// Show the server, type and access rights of PVs
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Names, such as `x:motor` or `x:motor.RBV`
@@ -26,12 +26,12 @@ Examples:
   fodo info x:motor
   fodo info --json x:motor x:wave
 
-JSON keys: pv, server, kind, count_max, read, write, record_type (null when the server does not
-tell); error as for get.";
+JSON keys: pv, server, kind, count_max, read, write, record_type (null if the server does not
+report it); error as for get.";
 
 const RECORD_TYPE: Request = Request { kind: None, detail: Detail::ClassName, count: 1 };
 
-/// Does it.
+/// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let deadline = Deadline::after(arguments.client.timeout);
     let context = match context(outlet)? {
@@ -43,7 +43,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let mut exit = Exit::Done;
     for (pv, started) in arguments.pvs.iter().zip(started) {
         let known = started.and_then(|(channel, (connecting, class))| Ok((channel, deadline.wait(connecting)?, class)));
-        // The channel is given up when it is dropped, so it is kept until the last answer.
+        // Dropping the channel closes it, so it is kept until the last response.
         let (_channel, facts, class) = match known {
             Ok(known) => known,
             Err(error) => {
@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
                 continue;
             }
         };
-        // A server that has no record types refuses this, which is no failure.
+        // A server without record types refuses this request; that is not an error.
         let class = deadline.wait(class).ok().and_then(|reading| reading.value.first());
         let class = class.map(|name| name.to_text(None).to_str().into_owned()).filter(|name| !name.is_empty());
         let text = match arguments.client.json {

@@ -25,89 +25,90 @@ use crate::put_log::PutLog;
 use crate::sort::Sort;
 use crate::terminal;
 
-/// Serve the records of .db files, run st.cmd scripts
+/// Serve the records of .db files and run st.cmd scripts
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A database, as softIoc takes it
+    /// A database, as for softIoc
     #[arg(short = 'd', long = "database", value_name = "FILE")]
     databases: Vec<PathBuf>,
-    /// Macros for the databases that follow, or, behind the last one, for those without any: "P=x:,R=1"
+    /// Macros for the following databases; after the last database, for those without macros: "P=x:,R=1"
     #[arg(short = 'm', long, value_name = "MACROS")]
     macros: Vec<String>,
-    /// More databases; what ends in .substitutions names templates, what ends in .cmd or .iocsh is a script
+    /// Further databases, substitutions files (.substitutions) and scripts (.cmd or .iocsh)
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Who may do what: an access security file of EPICS (.acf), with the macros as for a database. Read again at SIGHUP
+    /// EPICS access security file (.acf), with macros as for a database; reloaded on SIGHUP
     #[arg(short = 'a', long, value_name = "FILE")]
     access: Option<PathBuf>,
-    /// Tell hosts apart by the address they connect from, not by the name they give themselves (asCheckClientIP)
+    /// Identify hosts by the address they connect from, not by the name they send (asCheckClientIP)
     #[arg(long)]
     check_client_ip: bool,
-    /// No client may write anything
+    /// Allow no client to write
     #[arg(long)]
     read_only: bool,
-    /// Append every put that went through to this file, a JSON object per line; with an access file those under TRAPWRITE
+    /// Append successful puts to this file, one JSON object per line; with an access file only those under TRAPWRITE
     #[arg(long, value_name = "FILE")]
     put_log: Option<PathBuf>,
-    /// Keep the fields that info(autosaveFields, "...") names in this folder, and restore them at the start
+    /// Save the fields named in info(autosaveFields, "...") in this folder, and restore them at the start
     #[arg(long, value_name = "FOLDER")]
     autosave: Option<PathBuf>,
-    /// UDP port of searches, and TCP port where it is free; 0 for any. Instead of EPICS_CAS_SERVER_PORT
+    /// UDP port for searches, and TCP port if it is free; 0: any. Overrides EPICS_CAS_SERVER_PORT
     #[arg(long, value_name = "N")]
     port: Option<u16>,
-    /// Serve on this address only; may be given several times. Instead of EPICS_CAS_INTF_ADDR_LIST
+    /// Serve on this address only; may be repeated. Overrides EPICS_CAS_INTF_ADDR_LIST
     #[arg(long, value_name = "ADDRESS")]
     interface: Vec<Ipv4Addr>,
-    /// Serve what the server knows of itself and its clients as PREFIX:CLIENTS and so on, see `fodo top`
+    /// Serve the status of the server and its clients as PREFIX:CLIENTS etc.; see `fodo top`
     #[arg(long, value_name = "PREFIX")]
     status_prefix: Option<String>,
-    /// Serve what is counted over HTTP, for Prometheus: ADDRESS:PORT, or a port for 127.0.0.1 only
+    /// Serve metrics for Prometheus over HTTP on ADDRESS:PORT, or on a port of 127.0.0.1
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
     metrics: Option<SocketAddr>,
-    /// Tell RecCeivers that announce themselves (on UDP 5049, or this port) of the records: recsync, for ChannelFinder
+    /// Send the records to RecCeivers that announce themselves on UDP 5049, or this port (recsync, for ChannelFinder)
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = RECSYNC_PORT)]
     reccaster: Option<u16>,
-    /// Let go of a client that takes nothing it is sent, or answers no probe, for so long
+    /// Disconnect a client that reads nothing, or does not answer a probe, for this time
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     client_silence: Duration,
-    /// Serve PREFIX:exit, which ends the IOC when it is processed, with code 1 when its field A is not 0, and PREFIX:BaseVersion
+    /// Serve PREFIX:BaseVersion, and PREFIX:exit, which ends the IOC when processed, with code 1 if its A is not 0
     #[arg(short = 'x', long, value_name = "PREFIX")]
     exit_prefix: Option<String>,
     #[command(flatten)]
     log: LogFlags,
-    /// Read no commands from stdin
+    /// Do not read commands from stdin
     #[arg(short = 'S', long)]
     no_shell: bool,
-    /// Show the commands that the arguments mean
+    /// Show the shell commands that correspond to the arguments
     #[arg(short, long)]
     verbose: bool,
-    /// Load records of types and devices (DTYP) that are not here as well; they keep what is put to them and do nothing
+    /// Load records with unknown types or devices (DTYP) as well; they store what is written and do nothing else
     #[arg(long)]
     simulate: bool,
-    /// Serve what is right in the databases given, and leave out and report what is wrong, as scripts do
+    /// Report and leave out whatever is invalid in the given databases, and serve the rest, as scripts do
     #[arg(long)]
     keep_going: bool,
-    /// An error ends a script, as after `on error break`; nothing that is wrong is left out
+    /// End a script at the first error, as after `on error break`; nothing invalid is left out
     #[arg(long, conflicts_with = "keep_going")]
     strict: bool,
-    /// A .dbd file, read before the databases: the scan rates of a site (menuScan) and breakpoint tables. The rest is built in
+    /// A .dbd file with site-specific scan rates (menuScan) and breakpoint tables, read before the databases
     #[arg(short = 'D', value_name = "FILE")]
     descriptions: Vec<PathBuf>,
-    /// Read commands, which it does anyway
+    /// Read commands, which is the default
     #[arg(short = 's', hide = true)]
     shell: bool,
-    /// Do not print the lines that tell when it serves
+    /// Do not print the lines that report that it serves
     #[arg(short, long)]
     quiet: bool,
 }
 
-/// How soon an access file is read again after there was no descriptor for it: the rules before it may allow too much.
+/// The delay before an access file is read again after a lack of descriptors. It is short, because the previous rules
+/// may allow too much.
 const ACCESS_RETRY: Duration = Duration::from_secs(1);
 
-/// Where RecCeivers announce themselves unless a plant has chosen another port.
+/// The default port for announcements of RecCeivers.
 const RECSYNC_PORT: &str = "5049";
 
-/// What EPICS Base writes when iocInit has ended; programs that start an IOC wait for it.
+/// The line that EPICS Base writes at the end of iocInit; programs that start an IOC wait for it.
 const COMPLETE: &str = "iocRun: All initialization complete";
 
 /// The end of the help.
@@ -122,77 +123,78 @@ Examples:
   fodo ioc -d plant.db -a plant.acf --put-log puts.json
   fodo ioc --autosave /var/lib/plant plant.db
 
-When it serves it prints one line on stdout, which scripts may wait for:
+When it starts to serve, it prints one line on stdout, for which scripts may wait:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA)
-or, where searches have another port than the circuits:
+or, if searches use another port than circuits:
   fodo ioc: serving 102 records on 127.0.0.1:40001 (CA, searches on UDP 5064)
-Right before it `iocRun: All initialization complete` is written to stderr, with --log-format json as the
-key what of a line of the log.
-With --read-only the brackets end in \", read-only)\", and with --metrics in the address of these:
+Directly before it, `iocRun: All initialization complete` is written to stderr; with --log-format
+json as the key what of a log line.
+With --read-only the parentheses end with \", read-only)\", and with --metrics with their address:
   fodo ioc: serving 102 records on 127.0.0.1:5064 (CA, metrics on http://127.0.0.1:9464/metrics)
-SIGINT and SIGTERM stop it cleanly, with exit code 0, or 1 when values of autosave or lines of the
-put log could not be written.
+SIGINT and SIGTERM stop it cleanly, with exit code 0, or 1 if autosave values or put log lines could
+not be written.
 
-Databases are served at once. A script says iocInit itself; its lines are shown as they are read, but
-those that start with #-. fodo check st.cmd tells beforehand what is wrong with it.
+Databases are served immediately. A script must contain iocInit itself; its lines are echoed, except
+those that begin with #-. Use fodo check st.cmd to check a script beforehand.
 
 Then commands are read from stdin, with history and completion at a terminal; help lists them. exit
-stops it, with a code if one is given, and at a terminal so do Ctrl-D and Ctrl-C. The end of any other
-input stops nothing: with /dev/null as stdin, in the background, or with -S it serves until a signal.
-When a script cannot be read, was ended by `on error break`, or input ends before iocInit, the code is 1.
+stops the IOC, with an optional exit code, and so do Ctrl-D and Ctrl-C at a terminal. The end of any
+other input does not stop it: with /dev/null as stdin, in the background, or with -S, it serves
+until a signal. The exit code is 1 if a script cannot be read or was ended by `on error break`, or
+if the input ends before iocInit.
 
-A database named here that has an error stops the start, as with softIoc -d. In a script, and with
---keep-going, what is right in it is served: a wrong field keeps its default, a record of an unknown type
-is not there, one of an unknown DTYP does nothing and is INVALID, and nothing is read behind a syntax
-error. Every error is reported, and their number is in PREFIX:LOAD_ERROR_CNT and in the metrics. With
---strict an error ends a script.
+An error in a database named here stops the start, as with softIoc -d. In a script, and with
+--keep-going, the valid part is served: an invalid field keeps its default, a record of an unknown
+type is left out, a record with an unknown DTYP does nothing and is INVALID, and the rest of a file
+after a syntax error is ignored. Every error is reported, and their number is available in
+PREFIX:LOAD_ERROR_CNT and in the metrics. With --strict an error ends a script.
 
-With --simulate a record of a DTYP that is not here is as one of Soft Channel, but INP and OUT lead nowhere;
-one of a type that is not here has the common fields, VAL, and as texts the fields that its file sets. What
-is put to them stays, nothing else happens, SCAN I/O Intr never comes. How many there are is told on
-stderr when it starts, a line for each type and DTYP.
+With --simulate, a record with an unknown DTYP behaves like Soft Channel, but its INP and OUT do not
+connect. A record of an unknown type has the common fields, VAL, and as strings the fields set in
+its file. These records store what is written and do nothing else; SCAN I/O Intr never triggers. At
+the start, their number is reported on stderr, one line for each type and DTYP.
 
-What happens meanwhile is told on stderr: errors of this host, warnings of clients that send what
-they must not, with --log-level info clients that come and go, with debug channels that are refused.
-A host has the same text told once a minute; the next line says how many were left out. JSON keys:
-time (RFC 3339 in UTC), level, what, peer, pv (both null where there is none), left_out.
+Events are logged on stderr: errors of this host, warnings about invalid requests of clients; with
+--log-level info also connecting and disconnecting clients, with debug also refused channels. The
+same message about a host is logged once a minute; the next line reports how many were left out.
+JSON keys: time (RFC 3339 in UTC), level, what, peer, pv (both null if there is none), left_out.
 
-Without --access everybody may do everything. With it, or with asSetFilename in a script, clients are
-told at once when rules, their inputs or the ASG of a record change. SIGHUP has the file of --access
-read again, asInit that of either; when something is wrong in it, that is told and the rules before
-hold on. Host names are compared without case.
+Without --access every client may do everything. With it, or with asSetFilename in a script, clients
+are notified immediately when rules, their inputs or the ASG of a record change. SIGHUP reloads the
+file of --access, and asInit reloads either file; if it contains errors, they are reported and the
+previous rules stay in force. Host names are compared ignoring case.
 
-With --autosave FOLDER, fields that a record names in info(autosaveFields, \"VAL PREC\") are saved within 5 s
-of a change and when it stops, to FOLDER/info_settings.sav, and have their values back at the next start.
-Those of autosaveFields_pass0 (info_positions.sav) are restored only before the records are initialised,
-those of autosaveFields_pass1 (info_pass1.sav) only after. A file takes the place of the one before when
-it is on the disk; that one is kept as .savB, and used when the newer one is damaged. Scripts have the
-commands of synApps autosave for the same and more; files are the same in both directions.
+With --autosave FOLDER, the fields that a record names in info(autosaveFields, \"VAL PREC\") are
+saved to FOLDER/info_settings.sav within 5 s of a change and when the IOC stops, and are restored at
+the next start. Fields in autosaveFields_pass0 (info_positions.sav) are restored only before record
+initialisation, those in autosaveFields_pass1 (info_pass1.sav) only after it. A new file replaces
+the previous one only when it is on the disk; the previous one is kept as .savB and is used if the
+new one is damaged. Scripts can use the commands of synApps autosave; the file formats are the same.
 
-JSON keys of --put-log: time (RFC 3339 in UTC), user and host (as the client says), peer (where
-it connects from), pv (record and field), old, new (the field before and after; of an array the
-first 100 elements), count (of new), left_out: puts that are missing in the file and that no line
-before has counted, because they came faster than they could be written, or the disk was full.
-A line without pv at the end counts the last of them. A line that is no JSON was cut by a full
-disk; its put is counted as missing. That the file cannot be written is reported on stderr, and
-the exit code is 1. FILE may be a device, or a pipe that a program reads; processing never waits.";
+JSON keys of --put-log: time (RFC 3339 in UTC), user and host (as sent by the client), peer (the
+address it connects from), pv (record and field), old, new (the value before and after; at most 100
+elements of an array), count (of new), left_out: puts missing from the file that no previous line
+has counted, because they arrived faster than they could be written, or because the disk was full.
+A last line without pv counts the remaining ones. A line that is not valid JSON was truncated by a
+full disk; its put is counted as missing. If the file cannot be written, this is reported on stderr
+and the exit code is 1. FILE may be a device, or a pipe with a reader; processing never waits.";
 
 /// The section of the help on the environment.
 pub fn environment() -> String {
     let variables = config::help(|_| true);
     format!(
-        "Environment, and in brackets what holds without it (fodo config shows what does); EPICS_CA_ADDR_LIST and what\n\
-         belongs to it say where links look for PVs of other IOCs:\n{variables}"
+        "Environment, with defaults in parentheses (fodo config shows values in effect). EPICS_CA_ADDR_LIST\n\
+         and related variables configure links to PVs of other IOCs:\n{variables}"
     )
 }
 
-/// The databases and scripts in the order given, each with the macros that were last given before it; those that
-/// stand behind every file count for the files without any.
+/// The databases and scripts in the order given, each with the last macros given before it. Macros after the last file
+/// apply to files without macros.
 fn files(matches: &ArgMatches) -> Vec<(PathBuf, String)> {
     files_of(matches, &["databases", "files"])
 }
 
-/// Likewise, those of some arguments.
+/// The same for the files of the given arguments.
 fn files_of(matches: &ArgMatches, arguments: &[&str]) -> Vec<(PathBuf, String)> {
     let placed = |id: &str| -> Vec<usize> { matches.indices_of(id).into_iter().flatten().collect() };
     let macros: Vec<(usize, String)> =
@@ -209,28 +211,30 @@ fn files_of(matches: &ArgMatches, arguments: &[&str]) -> Vec<(PathBuf, String)> 
     files.into_iter().map(|(place, file)| (file, macros_of(place).unwrap_or_default())).collect()
 }
 
-/// Why it ends, or goes on otherwise.
+/// An event that ends the IOC or changes how it continues.
 enum End {
     Signal,
-    /// The access file is to be read again.
+    /// The access file must be reloaded.
     Hangup,
     /// `exit`, or the end of input at a terminal.
     Exit(u8),
-    /// Nothing is read any more, and what serves goes on.
+    /// No more commands are read, and a running IOC continues.
     Silence,
-    /// It does not start; it is told why.
+    /// It does not start; the reason has been reported.
     Failed,
 }
 
-/// Does it and gives the exit code, which a script may choose. `matches` tells the order in which the arguments came.
+/// Runs the command and returns the exit code, which a script may choose.
+///
+/// `matches`: contains the order of the arguments.
 pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>) -> io::Result<u8> {
     let files = files(matches);
-    // A descriptor for each client, and for each server that links lead to.
+    // Each client and each server of a link needs a descriptor.
     process::raise_descriptor_limit();
-    // Asked for first, so that a signal during a long load stops it cleanly as well.
+    // Registered first, so that a signal during a long load also stops it cleanly.
     let (sender, ends) = mpsc::channel();
     let by_signal = sender.clone();
-    // It fails only when nobody waits any more, and then it is stopping already.
+    // It fails only if the receiver is gone, that is, when the program is already stopping.
     crate::stop::on_signal(move || by_signal.send(End::Signal).unwrap_or_default())?;
     if arguments.access.is_some() {
         let by_hangup = sender.clone();
@@ -274,11 +278,11 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     };
     std::thread::Builder::new().name("fodo-shell".into()).spawn(move || {
         let end = work.run(&mut shell, &files).unwrap_or_else(|error| {
-            // Nothing is left to do when stderr fails as well.
+            // There is no other place to report that stderr failed.
             let _ = writeln!(io::stderr(), "fodo ioc: {error}");
             End::Failed
         });
-        // Nobody waits any more when a signal came first.
+        // It fails if a signal has ended the wait first.
         let _ = sender.send(end);
     })?;
     let code = wait_for_the_end(&ends, &place, arguments);
@@ -288,13 +292,13 @@ pub fn run(arguments: &Arguments, matches: &ArgMatches, outlet: &mut Outlet<'_>)
     let logged = put_log.map_or(Ok(()), PutLog::finish);
     let lost: Vec<String> = [saved, logged].into_iter().filter_map(Result::err).collect();
     lost.iter().try_for_each(|what| writeln!(outlet.err, "fodo ioc: {what}"))?;
-    // A code that a script has chosen is not changed, unless it means success.
+    // An exit code chosen by a script is kept, unless it is 0.
     Ok(if lost.is_empty() || code != Exit::Done.code() { code } else { Exit::Other.code() })
 }
 
-/// The exit code, once it is to end.
+/// Waits for the end; returns the exit code.
 fn wait_for_the_end(ends: &mpsc::Receiver<End>, place: &Place, arguments: &Arguments) -> u8 {
-    // A Hangup that is to be tried again.
+    // Whether a reload must be retried.
     let mut again = false;
     loop {
         let end = match again {
@@ -308,7 +312,7 @@ fn wait_for_the_end(ends: &mpsc::Receiver<End>, place: &Place, arguments: &Argum
                 let running = running.iter().filter_map(|place| place.as_ref());
                 again = running.fold(false, |_, running| read_access_again(running, arguments, again));
             }
-            // An error would mean that nobody can ask it to stop any more.
+            // An error means that no event can arrive any more, so it stops as well.
             Ok(End::Signal) | Err(RecvTimeoutError::Disconnected) => return 0,
             Ok(End::Exit(code)) => return code,
             Ok(End::Failed) => return Exit::Other.code(),
@@ -316,7 +320,7 @@ fn wait_for_the_end(ends: &mpsc::Receiver<End>, place: &Place, arguments: &Argum
     }
 }
 
-/// Ends the IOC a moment later, so that whoever has asked for it hears that it is done.
+/// Ends the IOC after a short delay, so that the client that requested it still receives the response.
 fn exit_later(sender: mpsc::Sender<End>) -> impl Fn(u8) + Send + Sync {
     const MOMENT: Duration = Duration::from_millis(100);
     let is_ending = AtomicBool::new(false);
@@ -327,17 +331,17 @@ fn exit_later(sender: mpsc::Sender<End>) -> impl Fn(u8) + Send + Sync {
         let (later, now) = (sender.clone(), sender.clone());
         let waiting = std::thread::Builder::new().name("fodo-exit".into()).spawn(move || {
             std::thread::sleep(MOMENT);
-            // It ends already when nobody waits for it any more.
+            // It fails only if the program is already stopping.
             let _ = later.send(End::Exit(code));
         });
         if waiting.is_err() {
-            // Likewise.
+            // The same.
             let _ = now.send(End::Exit(code));
         }
     }
 }
 
-/// Where commands come from after the arguments.
+/// The source of commands after the arguments.
 enum Input {
     None,
     /// A pipe or a file.
@@ -345,15 +349,15 @@ enum Input {
     Person,
 }
 
-/// What the shell's thread does.
+/// The work of the shell thread.
 struct Work {
     is_verbose: bool,
     descriptions: Vec<PathBuf>,
-    /// Databases with errors are served without what is wrong in them.
+    /// Whether databases with errors are served without their invalid parts.
     keeps_going: bool,
-    /// With its macros.
+    /// The access file and its macros.
     access: Option<(PathBuf, String)>,
-    /// There are records besides those of the files.
+    /// Whether there are records that are not in files.
     has_records: bool,
     input: Input,
 }
@@ -369,13 +373,13 @@ impl Work {
             Input::Person => self.person(shell)?,
         };
         if matches!(end, End::Silence) && !shell.is_running() {
-            let hint = if files.is_empty() { "; name a database or a script, see fodo ioc --help" } else { "" };
-            return self.refuse(&format!("iocInit never came, so nothing is served{hint}"));
+            let hint = if files.is_empty() { "; give a database or a script, see fodo ioc --help" } else { "" };
+            return self.refuse(&format!("iocInit was never run, so nothing is served{hint}"));
         }
         Ok(end)
     }
 
-    /// Loads the .dbd files and the databases, starts them, then runs the scripts; tells the end, if that is one.
+    /// Loads the .dbd files and databases, starts them and runs the scripts; returns the end, if this ends the IOC.
     fn files(&self, shell: &mut Shell, files: &[(PathBuf, String)]) -> io::Result<Option<End>> {
         if let Some((access, macros)) = &self.access {
             self.command(shell, &["asSetFilename", &access.to_string_lossy()])?;
@@ -427,7 +431,7 @@ impl Work {
         Ok(false)
     }
 
-    /// Tells why it does not serve, a line for every reason.
+    /// Reports why it does not serve, one line for each reason.
     fn refuse(&self, reasons: &str) -> io::Result<End> {
         for reason in printable(reasons).lines() {
             writeln!(io::stderr(), "fodo ioc: {reason}")?;
@@ -444,7 +448,9 @@ impl Work {
                 return Ok(End::Silence);
             }
             if n_bytes as u64 == COMMAND_BYTES_MAX && !line.ends_with(b"\n") {
-                self.refuse(&format!("a line of the input has more than {COMMAND_BYTES_MAX} bytes; no more is read"))?;
+                self.refuse(&format!(
+                    "a line of the input has more than {COMMAND_BYTES_MAX} bytes; the rest is not read"
+                ))?;
                 return Ok(End::Silence);
             }
             match shell.run_line(String::from_utf8_lossy(&line).trim_end_matches('\n')) {
@@ -513,19 +519,19 @@ fn shell(arguments: &Arguments, put_log: Option<&PutLog>) -> io::Result<Shell> {
     Ok(shell)
 }
 
-/// Returns whether it is to be tried again later. `is_retry`: that it was tried before, which is logged already.
+/// Reloads the access file; returns whether to retry later. `is_retry`: the lack of descriptors is already logged.
 fn read_access_again(running: &RunningIoc, arguments: &Arguments, is_retry: bool) -> bool {
     match running.reload_access() {
         Ok(warnings) => {
             warnings.iter().for_each(|what| arguments.log.say(Level::Warning, what));
-            arguments.log.say(Level::Info, "the access file was read again");
+            arguments.log.say(Level::Info, "the access file was reloaded");
             false
         }
         Err(IocError::NoDescriptors(_)) if is_retry => true,
         Err(error) => {
             let lacks_descriptors = matches!(error, IocError::NoDescriptors(_));
-            let later = if lacks_descriptors { " until it can be read, which is tried every second" } else { "" };
-            let what = format!("the access file is not used, what held before goes on{later}: {error}");
+            let later = if lacks_descriptors { ", and reading is retried every second" } else { "" };
+            let what = format!("cannot reload the access file; the previous rules stay in force{later}: {error}");
             what.lines().for_each(|line| arguments.log.say(Level::Error, line));
             lacks_descriptors
         }
@@ -543,7 +549,7 @@ fn ready(running: &RunningIoc, is_read_only: bool) -> String {
     })
 }
 
-/// What the line about it tells.
+/// The contents of the ready line.
 struct Served {
     n_records: usize,
     address: Ipv4Addr,
@@ -561,7 +567,7 @@ fn ready_line(served: &Served) -> String {
     format!("fodo ioc: serving {n_records} records on {address}:{tcp_port} (CA{searches}{read_only}{metrics})\n")
 }
 
-/// Where metrics are served; nobody but this host reads them unless an address says so.
+/// Parses the address for metrics; a port without an address means loopback.
 fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|_| text.parse()).map_err(|_| format!("\"{text}\" is neither a port nor ADDRESS:PORT"))

@@ -1,12 +1,12 @@
-//! `fodo lab`: the performance laboratory, which understands its own words.
+//! `fodo lab`: runs the performance laboratory, which parses its own arguments.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// The words after `fodo lab`, when that is what is wanted.
+/// The arguments after `fodo lab`, if that is the command.
 ///
-/// It is asked before clap is: the laboratory starts this program again for every process under
-/// test, and a timed client should not first build the command line of all verbs.
+/// It is called before clap, because the laboratory starts this program for every process under test, and a timed
+/// client should not first build the command line of all commands.
 pub fn words(arguments: &[OsString]) -> Option<&[OsString]> {
     match arguments {
         [_, verb, words @ ..] if verb == "lab" => Some(words),
@@ -14,7 +14,7 @@ pub fn words(arguments: &[OsString]) -> Option<&[OsString]> {
     }
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(words: &[OsString]) -> ExitCode {
     fodo_lab::run(words.iter().cloned())
 }

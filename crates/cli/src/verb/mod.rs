@@ -1,4 +1,4 @@
-//! One file per verb: its flags, its help, what it does.
+//! One file per command, with its flags, help and implementation.
 
 pub mod check;
 pub mod completion;
@@ -23,7 +23,7 @@ use crate::epics::Outlet;
 use crate::exit::{Exit, explain};
 use crate::{json, notices};
 
-/// A context, or the failure that is told already.
+/// Creates a context; on failure reports the error and returns the exit code.
 fn context(outlet: &mut Outlet<'_>) -> io::Result<Result<Context, Exit>> {
     match Context::from_env() {
         Ok(context) => {
@@ -37,7 +37,7 @@ fn context(outlet: &mut Outlet<'_>) -> io::Result<Result<Context, Exit>> {
     }
 }
 
-/// Tells of a PV that failed: on stderr, and in its place among the JSON lines.
+/// Reports the failure of a PV on stderr and, with JSON output, on stdout.
 fn fail(pv: &str, error: &Error, with_json: bool, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     if with_json {
         outlet.out.write_all(json::line(json::failure(pv, error)).as_bytes())?;
@@ -46,10 +46,10 @@ fn fail(pv: &str, error: &Error, with_json: bool, outlet: &mut Outlet<'_>) -> io
     Ok(Exit::of(error))
 }
 
-/// The channel of a PV, and what was started on it.
+/// The channel of a PV and the operation started on it.
 type Started<T> = Result<(Channel, T), Error>;
 
-/// Takes hold of every PV and starts something on it, before anything is waited for.
+/// Creates a channel for every PV and starts an operation on it, without waiting.
 fn start_all<T>(context: &Context, pvs: &[String], start: impl Fn(&Channel) -> T) -> Vec<Started<T>> {
     let start_one = |pv: &String| {
         let channel = context.channel(pv)?;

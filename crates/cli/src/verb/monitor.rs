@@ -1,4 +1,4 @@
-//! `fodo monitor`: prints updates as they come.
+//! `fodo monitor`: prints updates as they arrive.
 
 use std::io;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::mask;
 use crate::show::Look;
 use crate::watch::{Happening, Watch};
 
-/// Watch PVs and print their updates
+/// Print updates of PVs
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Names, such as `x:motor` or `x:motor.RBV`
     #[arg(required = true, value_name = "PV")]
     pvs: Vec<String>,
-    /// End after N updates, of all PVs together
+    /// End after N updates of all PVs together
     #[arg(long, value_name = "N")]
     events: Option<u64>,
     /// End after this time
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
     duration: Option<Duration>,
-    /// What counts as an update: v value, a alarm, l archive, p property
+    /// Events to subscribe to: v value, a alarm, l archive, p property
     #[arg(long, value_name = "LETTERS", default_value = "va", value_parser = mask_of)]
     mask: EventMask,
-    /// Updates of one PV that may wait; beyond, the newest replaces the last and is counted
+    /// Maximum number of queued updates per PV; in a full queue the newest replaces the last one and is counted
     #[arg(long, value_name = "N", default_value_t = 1024)]
     queue: usize,
-    /// At the end, tell how many updates went where, on stderr; with --json as objects like the others
+    /// Print statistics of updates at the end, on stderr; with --json as objects on stdout
     #[arg(long)]
     stats: bool,
     #[command(flatten)]
@@ -50,18 +50,18 @@ Examples:
   fodo monitor --events 1 --mask a x:alarm
   fodo monitor --json --for 60 --stats x:wave > wave.ndjson
 
-It ends at a signal (Ctrl-C), after --events or --for. A PV that is not found within --timeout is
-reported on stderr, with the server that claimed it if one did, and watched for all the same; it decides the exit
-code when it never came. A line that
-begins with --- behind the name marks a gap: updates that were merged, or a time without a server. With
---stats, `received` came from the server, `merged` were replaced by later ones because this program
-was too slow, `delivered` were printed; the rest was waiting when it ended.";
+It ends on a signal (Ctrl-C), or after --events or --for. A PV that is not connected within
+--timeout is reported on stderr, with the server that claimed it if one did, and is still watched;
+if it never connects, it determines the exit code. A line with --- after the name marks a gap:
+merged updates, or a time without a server. With --stats, `received` updates came from the server,
+`merged` were replaced by later ones because this program was too slow, and `delivered` were
+printed; the others were still queued at the end.";
 
 fn mask_of(letters: &str) -> Result<EventMask, String> {
-    mask::parse(letters).ok_or_else(|| format!("\"{letters}\" is not of the letters v, a, l, p"))
+    mask::parse(letters).ok_or_else(|| format!("\"{letters}\" must consist of the letters v, a, l and p"))
 }
 
-/// What is known of one PV.
+/// The state of one PV.
 #[derive(Default)]
 struct Known {
     was_connected: bool,
@@ -72,7 +72,7 @@ struct Known {
     n_printed: u64,
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let options = MonitorOptions {
         request: arguments.value.request(),
@@ -110,7 +110,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     Ok(ends.fold(end, Exit::and))
 }
 
-/// What became of a PV's updates: a line for people, or an object for scripts.
+/// The statistics of a PV's updates, as a line of text or a JSON object.
 fn stats(pv: &str, counts: &Counts, n_printed: u64, as_json: bool) -> String {
     let gap_s = counts.longest_gap.as_secs_f64();
     if !as_json {
@@ -183,7 +183,7 @@ fn watch_all(
 }
 
 impl Known {
-    /// Prints an event. An update may be large, so its text is never held as a whole.
+    /// Prints an event. An update may be large, so its text is never stored as a whole.
     fn print(
         &mut self,
         pv: &str,
@@ -214,7 +214,7 @@ impl Known {
         }
     }
 
-    /// What is printed of an event that is not an update; nothing for a connection that is as expected.
+    /// The text of an event other than an update; empty for the first connection.
     fn text(&mut self, pv: &str, width: usize, event: MonitorEvent, as_json: bool) -> String {
         let head = |name: &str| {
             let mut object = Map::new();
@@ -266,22 +266,22 @@ impl Known {
                 json::line(object)
             }
             MonitorEvent::Merged(n) => {
-                said(&format!("--- {n} updates merged into the next: they came faster than they are taken"))
+                said(&format!("--- {n} updates merged into the next: they arrived faster than they were printed"))
             }
-            MonitorEvent::Unresponsive => plain("unresponsive", "its server is silent; the last value may be stale"),
-            MonitorEvent::Responsive => plain("responsive", "its server is heard again"),
+            MonitorEvent::Unresponsive => plain("unresponsive", "the server is silent; the last value may be stale"),
+            MonitorEvent::Responsive => plain("responsive", "the server responds again"),
             MonitorEvent::Disconnected if as_json => json::line(head("disconnected")),
             MonitorEvent::Disconnected => {
                 self.lost_at = Some(Instant::now());
-                said("--- disconnected; looking for it")
+                said("--- disconnected; searching")
             }
             MonitorEvent::Closed => plain("closed", "closed"),
             MonitorEvent::Refused(refusal) => {
                 self.is_refused = true;
-                reported("refused", format!("its server {}", explain_refusal(&refusal)))
+                reported("refused", format!("the server {}", explain_refusal(&refusal)))
             }
             MonitorEvent::WrongReply(reply) => {
-                reported("wrong_reply", format!("--- its server sent {reply}, which was dropped"))
+                reported("wrong_reply", format!("--- the server sent {reply}, which was dropped"))
             }
         }
     }
@@ -323,7 +323,7 @@ mod tests {
             [
                 "",
                 "x:y    2027-01-15 08:00:00.000000 +00:00  2.5\n",
-                "x:y    --- disconnected; looking for it\n",
+                "x:y    --- disconnected; searching\n",
                 "x:y    --- connected again after 0.0 s, to 127.0.0.1:5064\n",
             ]
         );
@@ -343,7 +343,7 @@ mod tests {
         let mark = known.text("x:y", 3, MonitorEvent::Merged(7), false);
         let object = known.text("x:y", 3, MonitorEvent::Merged(7), true);
 
-        assert_eq!(mark, "x:y  --- 7 updates merged into the next: they came faster than they are taken\n");
+        assert_eq!(mark, "x:y  --- 7 updates merged into the next: they arrived faster than they were printed\n");
         assert_eq!(object, "{\"pv\":\"x:y\",\"event\":\"merged\",\"n\":7}\n");
         assert_eq!(
             stats("x:y", &counts, 2, false),

@@ -20,16 +20,16 @@ pub struct Arguments {
     /// The name, such as `x:motor` or `x:motor.DESC`
     #[arg(value_name = "PV")]
     pv: String,
-    /// The value; several make an array. An enum takes a label or a number
+    /// The value; several values make an array. An enum accepts a label or a number
     #[arg(required_unless_present = "from_json", value_name = "VALUE", allow_negative_numbers = true)]
     values: Vec<String>,
     /// The value as JSON: 1.5, "text", [1, 2, "nan"]
     #[arg(long, value_name = "JSON", conflicts_with = "values")]
     from_json: Option<String>,
-    /// Do not wait for the end of processing, and hear of no refusal
+    /// Do not wait for the end of processing; a refusal is not reported
     #[arg(long)]
     no_wait: bool,
-    /// Print nothing; the exit code tells
+    /// Print nothing; the exit code reports the result
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -48,13 +48,13 @@ Examples:
   fodo put -S x:text.VAL$ 'a text longer than 39 bytes, as an array of char'
   fodo put x:offset -- -inf
 
-It waits until the record and what it sets off have been processed, then prints the value before
-and after. Numbers may be hexadecimal (0x1f). A value that does not fit is refused here, before
-anything is sent.
+It waits until the record and all records it triggers have been processed, then prints the value
+before and after. Numbers may be hexadecimal (0x1f). A value that is invalid or out of range is
+rejected before anything is sent.
 
 JSON keys: pv, old, new (each as for get), seconds (how long the put took).";
 
-/// Does it.
+/// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let context = match context(outlet)? {
         Ok(context) => context,
@@ -88,7 +88,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The reading before and after, when they are wanted, and how long the put took.
+/// Writes the value; returns the readings before and after, unless `--quiet`, and the duration of the put in seconds.
 fn write(arguments: &Arguments, channel: &Channel) -> Result<(Option<Reading>, Option<Reading>, f64), Error> {
     let deadline = Deadline::after(arguments.client.timeout);
     let read = |meta: &Option<std::sync::Arc<Meta>>| -> Option<Reading> {
@@ -137,10 +137,10 @@ fn write_lines(
     rows.iter().try_for_each(|row| columns.write(row, out))
 }
 
-/// The value to send, of the PV's own kind; or why it cannot be.
+/// Converts the arguments to the native type of the PV.
 fn value(arguments: &Arguments, facts: &Facts, meta: Option<&Meta>) -> Result<Value, String> {
     if !facts.may_write {
-        // The server would say the same, after a round trip; asking it keeps the exit code its own.
+        // The server refuses the put, so that the exit code is that of a refusal.
         return Ok(Value::from(""));
     }
     let is_text =
@@ -154,7 +154,7 @@ fn value(arguments: &Arguments, facts: &Facts, meta: Option<&Meta>) -> Result<Va
         let texts: Vec<String> = given.iter().map(|scalar| scalar.to_text(None).to_str().into_owned()).collect();
         let mut bytes = texts.join(" ").into_bytes();
         bytes.push(0);
-        return fits(bytes.len(), n_max, "bytes with its end").map(|()| bytes.into());
+        return fits(bytes.len(), n_max, "bytes including the terminating zero").map(|()| bytes.into());
     }
     fits(given.len(), n_max, "elements")?;
     let kind = arguments.value.kind.map_or(facts.kind, crate::client::Asked::kind);
@@ -169,20 +169,20 @@ fn value(arguments: &Arguments, facts: &Facts, meta: Option<&Meta>) -> Result<Va
 }
 
 fn fits(n: usize, n_max: usize, what: &str) -> Result<(), String> {
-    if n <= n_max { Ok(()) } else { Err(format!("the value has {n} {what}, the PV holds {n_max}")) }
+    if n <= n_max { Ok(()) } else { Err(format!("the value has {n} {what}, but the PV holds at most {n_max}")) }
 }
 
 fn convert(scalar: &Scalar, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, String> {
     if let (Scalar::Text(text), false) = (scalar, kind == Kind::Text)
         && text.to_str().trim().is_empty()
     {
-        return Err(format!("\"{text}\" is no {}", kind_name(kind)));
+        return Err(format!("\"{text}\" is not a valid {}", kind_name(kind)));
     }
     if let Scalar::Text(text) = scalar
         && !is_whole_number_text(&text.to_str(), kind)
     {
         let hint = if text.to_str().starts_with('[') {
-            "; write the elements as words, 1 2 3, or say --from-json"
+            "; write the elements as separate words, 1 2 3, or use --from-json"
         } else {
             ""
         };
@@ -197,8 +197,8 @@ fn convert(scalar: &Scalar, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, S
     })?;
     match &converted {
         Scalar::Text(text) if text.len() > limit::STRING_BYTES => Err(format!(
-            "a string holds {} bytes, this has {}: write to the field's name with a $ behind it, \
-             with --string",
+            "a string holds at most {} bytes, this one has {}: append $ to the name of the field and use \
+             --string",
             limit::STRING_BYTES,
             text.len()
         )),
@@ -206,7 +206,9 @@ fn convert(scalar: &Scalar, kind: Kind, meta: Option<&Meta>) -> Result<Scalar, S
     }
 }
 
-/// Whether all of a text is the number that servers would read at its start; other kinds always.
+/// Whether a whole text is a number of this kind; always true for strings and enums.
+///
+/// Servers parse only the start of a text, so it is checked here.
 fn is_whole_number_text(text: &str, kind: Kind) -> bool {
     let text = text.trim();
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -250,17 +252,17 @@ fn array(scalars: Vec<Scalar>, kind: Kind) -> Array {
 
 /// The elements of a JSON value: a number, a string, true or false, or an array of those.
 fn from_json(text: &str) -> Result<Vec<Scalar>, String> {
-    let json: Json = serde_json::from_str(text).map_err(|error| format!("{text} is no JSON: {error}"))?;
+    let json: Json = serde_json::from_str(text).map_err(|error| format!("{text} is not valid JSON: {error}"))?;
     let elements = match json {
         Json::Array(elements) => elements,
         element => vec![element],
     };
     let element = |json: Json| match json {
         Json::String(text) => Ok(Scalar::Text(Text::from(text))),
-        // By way of its text, which is converted with the checks that words get.
+        // Converted through its text, so that it passes the same checks as an argument.
         Json::Number(number) => Ok(Scalar::Text(Text::from(number.to_string()))),
         Json::Bool(is_true) => Ok(Scalar::Text(if is_true { "1" } else { "0" }.into())),
-        other => Err(format!("{other} is no value of a PV")),
+        other => Err(format!("{other} is not a PV value")),
     };
     elements.into_iter().map(element).collect()
 }
@@ -302,16 +304,16 @@ mod tests {
         assert_eq!(put(&["--from-json", "[1, 2.0]"], Kind::F32, 5), Ok(vec![1.0_f32, 2.0].into()));
         assert_eq!(put(&["--from-json", "\"On\""], Kind::Enum, 1), Ok(Value::Scalar(Scalar::Enum(1))));
         assert_eq!(put(&["--from-json", "[]"], Kind::I32, 5), Ok(Vec::<i32>::new().into()));
-        assert!(put(&["--from-json", "[1"], Kind::F64, 5).unwrap_err().contains("no JSON"));
-        assert!(put(&["--from-json", "{}"], Kind::F64, 5).unwrap_err().contains("no value"));
+        assert!(put(&["--from-json", "[1"], Kind::F64, 5).unwrap_err().contains("not valid JSON"));
+        assert!(put(&["--from-json", "{}"], Kind::F64, 5).unwrap_err().contains("not a PV value"));
     }
 
     #[test]
     fn what_does_not_fit_is_refused_with_the_reason() {
         assert!(put(&["1.5"], Kind::I32, 1).unwrap_err().contains("the PV is of type long"));
-        assert!(put(&["70000"], Kind::I16, 1).unwrap_err().contains("does not fit"));
+        assert!(put(&["70000"], Kind::I16, 1).unwrap_err().contains("is out of range"));
         assert!(put(&["Ajar"], Kind::Enum, 1).unwrap_err().contains("the states are \"Off\", \"On\""));
-        assert!(put(&["1", "2"], Kind::F64, 1).unwrap_err().contains("the PV holds 1"));
+        assert!(put(&["1", "2"], Kind::F64, 1).unwrap_err().contains("the PV holds at most 1"));
         assert!(put(&[""], Kind::F64, 1).is_err());
         assert!(put(&[&"x".repeat(40)], Kind::Text, 1).unwrap_err().contains("39 bytes"));
     }

@@ -1,4 +1,4 @@
-//! `fodo repeater`: hands the beacons that reach this host to all of its clients.
+//! `fodo repeater`: forwards beacons received by this host to all its clients.
 
 use std::io;
 use std::sync::mpsc;
@@ -9,13 +9,13 @@ use fodo_net::{ClientConfig, Repeater};
 use crate::epics::Outlet;
 use crate::exit::Exit;
 
-/// Hand the beacons of servers to every client of this host
+/// Forward the beacons of servers to all clients on this host
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// UDP port; EPICS_CA_REPEATER_PORT or 5065 by default
+    /// UDP port; default: EPICS_CA_REPEATER_PORT or 5065
     #[arg(long, value_name = "N")]
     port: Option<u16>,
-    /// Do not print the line that tells when it runs
+    /// Do not print the line that reports the start
     #[arg(short, long)]
     quiet: bool,
 }
@@ -26,20 +26,20 @@ Examples:
   fodo repeater
   fodo repeater --port 5065 --quiet
 
-Servers tell with beacons that they have started, to one port of every host. Clients look again at
-once for the names that nobody had, instead of up to five minutes later. One program of a host has
-that port: this one, caRepeater, or the first client, if there is neither. So this verb is needed
-only where clients come and go and one should always be there. A link to fodo with the name
-caRepeater is started by programs with libca when they need it.
+Servers announce their start with beacons to one port of every host. Clients then search again
+immediately for names without a server, instead of up to five minutes later. One program on a host
+uses that port: this one, caRepeater, or otherwise the first client. So this command is needed only
+where clients start and stop and one repeater should always run. Programs with libca start
+caRepeater when they need it; that name may be a link to fodo.
 
 When it runs it prints one line on stdout: fodo repeater: on UDP 5065
-SIGINT and SIGTERM stop it cleanly, with exit code 0. When another repeater has the port it says so
-and ends with code 1.
+SIGINT and SIGTERM stop it cleanly, with exit code 0. If another repeater uses the port, it reports
+this and ends with code 1.
 
 Environment:
   EPICS_CA_REPEATER_PORT  the same as --port";
 
-/// Does it.
+/// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let port = match (arguments.port, ClientConfig::from_env()) {
         (Some(port), _) => port,
@@ -50,12 +50,12 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
         }
     };
     let (sender, stop) = mpsc::channel();
-    // It fails only when nobody waits any more, and then it is stopping already.
+    // It fails only if the receiver is gone, that is, when the program is already stopping.
     crate::stop::on_signal(move || sender.send(()).unwrap_or_default())?;
     let repeater = match Repeater::start(port) {
         Ok(repeater) => repeater,
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            writeln!(outlet.err, "fodo repeater: UDP port {port} is taken: this host has a repeater already")?;
+            writeln!(outlet.err, "fodo repeater: UDP port {port} is in use: this host already has a repeater")?;
             return Ok(Exit::Other);
         }
         Err(error) => {
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
         writeln!(outlet.out, "fodo repeater: on UDP {}", repeater.port())?;
         outlet.out.flush()?;
     }
-    // An error would mean that nobody can ask it to stop any more.
+    // An error means that no signal can arrive any more, so it stops as well.
     let _ = stop.recv();
     Ok(Exit::Done)
 }

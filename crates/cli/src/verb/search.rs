@@ -1,4 +1,4 @@
-//! `fodo search`: who answers for a name, and who asks for what.
+//! `fodo search`: searches for names, and watches the searches of all clients.
 
 use std::collections::HashSet;
 use std::io;
@@ -17,13 +17,13 @@ use crate::exit::Exit;
 use crate::json;
 use crate::limit;
 
-/// Ask which servers have a name, or hear who asks for what
+/// Find the servers of a name, or watch the searches of all clients
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Names to ask for
+    /// Names to search for
     #[arg(required_unless_present = "watch", value_name = "PV")]
     pvs: Vec<String>,
-    /// Hear the searches of all clients and the beacons of all servers, until a signal or --for
+    /// Watch the searches of all clients and the beacons of all servers, until a signal or --for
     #[arg(long, conflicts_with = "pvs")]
     watch: bool,
     /// Seconds between two reports of --watch
@@ -32,10 +32,10 @@ pub struct Arguments {
     /// End --watch after this time
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, requires = "watch")]
     duration: Option<Duration>,
-    /// Rows of names in a report of --watch at most
+    /// Maximum number of names in a report of --watch
     #[arg(long, value_name = "N", default_value_t = 40, requires = "watch")]
     rows: usize,
-    /// One JSON object per line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -47,22 +47,23 @@ Examples:
   fodo search --watch
   fodo search --watch --for 60 --json | jq 'select(.state == \"dead\")'
 
-With names it asks for them as clients do and lists every server that answers; only UDP is asked, no
-name server. A name that nobody answers within 2 s is told, and the exit code is 3.
+With names it searches for them like a client and lists every server that responds. It uses only
+UDP, not name servers. A name without a server after 2 s is reported, and the exit code is 3.
 
-With --watch it hears searches at the ports of EPICS_CA_ADDR_LIST and EPICS_CA_SERVER_PORT. It tells
-how often each name is asked for, by which clients, and who has it: a name that nobody has is dead,
-and costs every server of the network time for as long as somebody asks; a name that two servers
-have goes to whichever is faster. As answers are not overheard, it asks by itself for every name
-it hears of, some times within 2 s, and again after a minute. On a host with servers it hears
-broadcasts and multicasts only: what is sent to the host itself reaches a server and nobody else.
-Servers are listed by their beacons, which come by the repeater.
+With --watch it listens for searches on the ports of EPICS_CA_ADDR_LIST and EPICS_CA_SERVER_PORT. It
+reports how often each name is searched for, by which clients, and which servers have it. A name
+without a server is dead, and costs every server on the network time as long as a client searches
+for it; a name with two servers connects to whichever responds first. Because it cannot receive the
+responses to other clients, it also searches for every name it sees, several times within 2 s, and
+again after a minute. On a host with servers it receives only broadcasts and multicasts, because
+unicasts to the host are delivered to only one program. Servers are listed by their beacons, which
+are received through the repeater.
 
-JSON keys: event (name, server), then of a name: pv, asked, per_s, clients (address, asked), state
-(awaited, claimed, dead), servers; of a server: server, beacons, restarts. With --watch, a report is
-a line for every name and server, and per_s counts since the start.";
+JSON keys: event (name, server); for a name: pv, asked, per_s, clients (address, asked), state
+(awaited, claimed, dead), servers; for a server: server, beacons, restarts. With --watch, a report
+has one line for each name and server, and per_s is the mean since the start.";
 
-/// Does it.
+/// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let started = ClientConfig::from_env().map_err(|error| error.to_string()).and_then(|config| {
         let bystander = if arguments.watch { Bystander::hearing(&config) } else { Bystander::asking(&config) };
@@ -104,7 +105,7 @@ fn watch(arguments: &Arguments, mut bystander: Bystander, outlet: &mut Outlet<'_
     let stop = is_stopped.clone();
     crate::stop::on_signal(move || stop.store(true, Ordering::Release))?;
     let heard_at: Vec<String> = bystander.heard_at().iter().map(SocketAddr::to_string).collect();
-    writeln!(outlet.err, "fodo search: hearing {}", heard_at.join(", "))?;
+    writeln!(outlet.err, "fodo search: listening on {}", heard_at.join(", "))?;
     let start = Instant::now();
     let end = arguments.duration.map(|duration| start + duration);
     let mut report_at = start + arguments.every;
@@ -140,7 +141,7 @@ fn claimed_by(name: &NameTraffic) -> String {
     let servers: Vec<String> = name.servers.iter().map(SocketAddr::to_string).collect();
     match (name.state, servers.as_slice()) {
         (NameState::Awaited, _) => "?".to_owned(),
-        (NameState::Dead, _) | (_, []) => "NOBODY".to_owned(),
+        (NameState::Dead, _) | (_, []) => "NO SERVER".to_owned(),
         (_, [server]) => server.clone(),
         (_, several) => format!("{} SERVERS: {}", several.len(), several.join(" ")),
     }
@@ -150,7 +151,7 @@ fn per_s(n: u64, elapsed: Duration) -> f64 {
     n as f64 / elapsed.as_secs_f64().max(0.001)
 }
 
-/// What is worth a look first: dead names, then those of several servers, each asked most often first.
+/// The names by urgency: dead names, then names with several servers, then the others; each most requested first.
 fn in_order(traffic: &Traffic) -> Vec<&NameTraffic> {
     let urgency = |name: &NameTraffic| match (name.state, name.servers.len()) {
         (NameState::Dead, _) => 0,
@@ -167,7 +168,7 @@ fn report(traffic: &Traffic, elapsed: Duration, n_rows: usize) -> String {
         traffic.names().iter().flat_map(|name| &name.clients).map(|client| client.address).collect();
     let is_dead = |name: &&NameTraffic| name.state == NameState::Dead;
     let mut text = format!(
-        "{:.0} s: {} searches for {} names by {} clients, {} dead names, {} servers heard\n",
+        "{:.0} s: {} searches for {} names by {} clients, {} dead names, {} servers seen\n",
         elapsed.as_secs_f64(),
         traffic.n_searches(),
         traffic.names().len(),
@@ -189,7 +190,7 @@ fn report(traffic: &Traffic, elapsed: Duration, n_rows: usize) -> String {
         text += &format!("  and {} more names (--rows)\n", names.len() - n_rows);
     }
     if traffic.n_left_out() > 0 {
-        text += &format!("  and {} searches for names that there was no room for\n", traffic.n_left_out());
+        text += &format!("  and {} searches for names beyond the limit\n", traffic.n_left_out());
     }
     for server in traffic.servers() {
         let restarts = if server.n_restarts > 0 { format!(", {} restarts", server.n_restarts) } else { String::new() };
@@ -198,7 +199,7 @@ fn report(traffic: &Traffic, elapsed: Duration, n_rows: usize) -> String {
     text
 }
 
-/// The clients, the busiest first, as many as are read at a glance.
+/// The busiest clients, and the number of the others.
 fn asked_by(name: &NameTraffic) -> String {
     const SHOWN: usize = 3;
     let mut clients: Vec<_> = name.clients.iter().collect();
@@ -256,7 +257,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// A client asks for both names, two servers have the first, and nobody has the other.
+    /// A client searches for both names; two servers have the first, and no server has the other.
     fn heard() -> Traffic {
         let start = Now::for_test();
         let (mut client, mut traffic) = (Searcher::new(1), Traffic::new(1));
@@ -283,9 +284,9 @@ mod tests {
 
         assert_eq!(
             text,
-            "10 s: 2 searches for 2 names by 1 clients, 1 dead names, 0 servers heard\n  \
+            "10 s: 2 searches for 2 names by 1 clients, 1 dead names, 0 servers seen\n  \
              NAME       ASKED    PER S  ANSWER, ASKED BY\n  \
-             no:such        1     0.10  NOBODY, 10.0.0.2:4000\n  \
+             no:such        1     0.10  NO SERVER, 10.0.0.2:4000\n  \
              x:twice        1     0.10  2 SERVERS: 10.0.0.1:5064 10.0.0.1:6064, 10.0.0.2:4000\n"
         );
     }

@@ -1,4 +1,4 @@
-//! `fodo top`: the clients of a server, the one that keeps it waiting first.
+//! `fodo top`: shows the clients of a server, the slowest first.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -13,19 +13,19 @@ use crate::epics::Outlet;
 use crate::exit::Exit;
 use crate::json;
 
-/// Show the clients of a server, and which of them is slow
+/// Show the clients of a server, the slowest first
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// What the server's --status-prefix says
+    /// The --status-prefix of the server
     #[arg(value_name = "PREFIX")]
     prefix: String,
-    /// Seconds between two looks
+    /// Seconds between two reports
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     every: Duration,
-    /// One look, then end
+    /// Print one report, then end
     #[arg(long)]
     once: bool,
-    /// Clients to show at most
+    /// Maximum number of clients to show
     #[arg(long, value_name = "N", default_value_t = 30)]
     rows: usize,
     #[command(flatten)]
@@ -40,29 +40,29 @@ Examples:
   fodo top --once --json x:ioc | jq '.list[0]'
 
 It reads the PV PREFIX:STATUS, which a server with a status prefix refreshes every second: totals
-and the clients, those first for whom something waits, longest first. A client that reads what it is
-sent has no WAITING; one whose WAITING grows does not, and MERGED counts the updates that it lost to
-later ones. The totals are PVs of their own: PREFIX:CLIENTS, CHANNELS, SUBSCRIPTIONS, QUEUED_BYTES,
-UPDATES_POSTED (for subscriptions), and of these UPDATES_SENT, UPDATES_MERGED and UPDATES_DROPPED
-(waited for a subscription when it ended), the rest waits; SEARCHES, REFUSED (what went beyond the
-bounds of a client or its host), FLAWED (datagrams that are cut or ask for what is no name), CPU
-(per cent of a core), MEM_RSS (bytes).
+and the clients, those with the longest waiting data first. WAITING is - for a client that reads
+its data; it grows for a client that does not, and MERGED counts the updates that were replaced by
+later ones. The totals are also PVs: PREFIX:CLIENTS, CHANNELS, SUBSCRIPTIONS, QUEUED_BYTES,
+UPDATES_POSTED (for subscriptions), UPDATES_SENT, UPDATES_MERGED and UPDATES_DROPPED (queued when
+their subscription ended); posted updates that are in none of these three are still queued.
+Further: SEARCHES, REFUSED (requests beyond the limits of a client or its host), FLAWED (truncated
+datagrams and invalid names), CPU (percent of a core), MEM_RSS (bytes).
 
 JSON keys: the names of these PVs in lower case, and list: address, user, host, channels,
-subscriptions, queued_bytes, pvs_waiting (with updates that are not among these bytes), sent,
-merged, waiting_s (null when nothing waits). error as for get.";
+subscriptions, queued_bytes, pvs_waiting (with updates not included in queued_bytes), sent, merged,
+waiting_s (null if nothing waits); error as for get.";
 
-/// Clears a terminal and goes to its upper left corner.
+/// The escape sequence that clears a terminal and moves to its upper left corner.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Does it.
+/// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let context = match context(outlet)? {
         Ok(context) => context,
         Err(exit) => return Ok(exit),
     };
     let (sender, stopped) = mpsc::channel();
-    // It fails only when nobody waits any more, and then it is stopping already.
+    // It fails only if the receiver is gone, that is, when the program is already stopping.
     crate::stop::on_signal(move || sender.send(()).unwrap_or_default())?;
     let pv = format!("{}:STATUS", arguments.prefix);
     let channel = match context.channel(&pv) {
@@ -84,7 +84,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
             }
             Err(error) => fail(&pv, &error, arguments.client.json, outlet)?,
         };
-        // A server that has gone may come back; one that was never there will not be watched for.
+        // A lost server may return; a server that was never found is not waited for.
         let ends = arguments.once || matches!(exit, Exit::NotFound | Exit::BadValue | Exit::Refused);
         if ends || stopped.recv_timeout(arguments.every) != Err(RecvTimeoutError::Timeout) {
             return Ok(exit);
@@ -94,7 +94,7 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
 
 fn parsed(pv: &str, text: &str) -> Result<Map<String, Json>, Error> {
     serde_json::from_str(text)
-        .map_err(|error| Error::Misuse { pv: pv.to_owned(), reason: format!("is no status of a server: {error}") })
+        .map_err(|error| Error::Misuse { pv: pv.to_owned(), reason: format!("is not a server status: {error}") })
 }
 
 fn table(status: &Map<String, Json>, n_rows: usize) -> String {
@@ -128,7 +128,7 @@ fn table(status: &Map<String, Json>, n_rows: usize) -> String {
 }
 
 fn row(client: &Json) -> String {
-    // A client can call itself anything; a terminal is to show it, not to obey.
+    // A client can send any name, so control characters are escaped for the terminal.
     let word = |key: &str| client[key].as_str().unwrap_or("?").escape_debug().to_string();
     let number = |key: &str| client[key].as_u64().unwrap_or(0);
     let waiting = client["waiting_s"].as_f64().map_or("-".to_owned(), |waiting| format!("{waiting:.1} s"));
@@ -175,6 +175,6 @@ mod tests {
     fn what_is_no_status_is_an_error_that_says_so() {
         let error = parsed("x:STATUS", "hello").unwrap_err();
 
-        assert!(error.to_string().contains("is no status of a server"), "{error}");
+        assert!(error.to_string().contains("is not a server status"), "{error}");
     }
 }

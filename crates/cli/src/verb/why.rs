@@ -1,4 +1,4 @@
-//! `fodo why`: which step towards a PV fails, and what to do.
+//! `fodo why`: finds out which step of connecting to a PV fails, and what to do.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::exit::{Exit, explain_refusal};
 use crate::json;
 use crate::show::Look;
 
-/// Tell why a PV is not connected: which step fails, and what to do
+/// Find out why a PV does not connect: which step fails, and what to do
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Names, such as `x:motor` or `x:motor.RBV`
@@ -28,14 +28,15 @@ Examples:
   fodo why x:motor
   fodo why --json x:motor | jq '.verdict'
 
-Every step is taken by itself: the search at each address, the claims of all servers, the connection to
-each of them, the channel, its rights, its value. Nothing is written. A PV that no server claims takes the
-whole --timeout, since a slow server may still answer.
+Every step is tested separately: the search at each address, the claims of all servers, the
+connection to each server, the channel, its access rights, its value. Nothing is written. For a PV
+without a server it takes the whole --timeout, because a slow server may still respond.
 
-JSON keys: pv, searched (address, outcome: sent nobody_listens not_sent, reason), claims (server, after_s,
-outcome: not_connected silent lost refused channel, and what belongs to it), verdict, advice, code.";
+JSON keys: pv, searched (address, outcome: sent nobody_listens not_sent, reason), claims (server,
+after_s, outcome: not_connected silent lost refused channel, and its details), verdict, advice,
+code.";
 
-/// What is wrong, what to do, and how the program ends.
+/// The result of a diagnosis: what is wrong, what to do, and the exit code.
 #[derive(Debug, PartialEq)]
 struct Verdict {
     exit: Exit,
@@ -43,7 +44,7 @@ struct Verdict {
     advice: String,
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
     let config = match ClientConfig::from_env() {
         Ok(config) => config,
@@ -62,14 +63,14 @@ pub fn run(arguments: &Arguments, outlet: &mut Outlet<'_>) -> io::Result<Exit> {
             false => block(&diagnosis, &verdict),
         };
         outlet.out.write_all(text.as_bytes())?;
-        // The next PV may take its time.
+        // The next PV may take long.
         outlet.out.flush()?;
         exit = exit.and(verdict.exit);
     }
     Ok(exit)
 }
 
-/// Whether the record of a field that nobody claims is there: then it is the field's name that is wrong.
+/// Whether a server claims the record of a field that no server claims; then the field name is wrong.
 fn has_record(pv: &str, config: &ClientConfig, arguments: &Arguments) -> io::Result<bool> {
     match pv.split_once('.') {
         Some((record, _field)) if !record.is_empty() => {
@@ -94,8 +95,8 @@ fn judge(diagnosis: &Diagnosis, is_record_there: bool) -> Verdict {
             verdict(
                 first.map_or(Exit::Done, |verdict| verdict.exit),
                 format!("{} servers claim the name: {}", servers.len(), servers.join(", ")),
-                "clients take whichever answers first, and may change over at every reconnect; stop one of them, or \
-                 rename its records (is a test IOC with the same database running?)",
+                "a client connects to the first that responds, and may switch at every reconnect; stop one of them, or \
+                 rename its records (perhaps a test IOC with the same database is running)",
             )
         }
     }
@@ -106,37 +107,37 @@ fn judge_search(diagnosis: &Diagnosis, is_record_there: bool) -> Verdict {
     if is_record_there {
         return verdict(
             Exit::NotFound,
-            "the record is there, the field is not",
-            "look up the fields of its record type; `fodo info` on the record names the type",
+            "the record exists, but the field does not",
+            "check the fields of its record type; `fodo info` on the record shows the type",
         );
     }
     if diagnosis.searched.is_empty() {
         return verdict(
             Exit::NotFound,
-            "nobody was asked",
+            "no search was sent",
             "EPICS_CA_ADDR_LIST and EPICS_CA_NAME_SERVERS are empty and EPICS_CA_AUTO_ADDR_LIST is NO; set one of them",
         );
     }
     if all(|asked| matches!(asked, Asked::NotSent { .. })) {
         return verdict(
             Exit::Other,
-            "this host could send the search nowhere",
-            "is an interface up, is there a route to these addresses, and does a firewall here block UDP?",
+            "this host could not send the search to any address",
+            "check that an interface is up, that these addresses have a route, and that no local firewall blocks UDP",
         );
     }
     if all(|asked| matches!(asked, Asked::NobodyListens)) {
         return verdict(
             Exit::NotFound,
             "no server runs at any of the addresses",
-            "start the IOC, or mend EPICS_CA_ADDR_LIST and EPICS_CA_SERVER_PORT (an IOC says at its start where it \
-             listens)",
+            "start the IOC, or correct EPICS_CA_ADDR_LIST and EPICS_CA_SERVER_PORT (an IOC prints its address at the \
+             start)",
         );
     }
     verdict(
         Exit::NotFound,
         format!("no server claimed the name within {:.1} s", diagnosis.waited.as_secs_f64()),
-        "is the name spelled as in the database (capitals count), does its IOC run, and is the broadcast address of its \
-         subnet, or its own address, among those above? UDP has to pass in both directions",
+        "check that the name is spelled as in the database (case matters), that its IOC is running, and that the \
+         addresses above contain its host or the broadcast address of its network; UDP must pass in both directions",
     )
 }
 
@@ -146,28 +147,28 @@ fn judge_server(claimed: &Claimed) -> Verdict {
         Found::NotConnected { is_refused: true, .. } => verdict(
             Exit::Refused,
             format!("{server} answered the search but refuses the connection"),
-            "the IOC has just ended, or an address translation between here and there passes UDP but not TCP",
+            "the IOC has just ended, or a network address translation passes UDP but not TCP",
         ),
         Found::NotConnected { reason, is_refused: false } => verdict(
             Exit::NoAnswer,
             format!("{server} answered the search but cannot be connected to: {reason}"),
-            "does a firewall block this TCP port? An IOC beside another one on its host takes a random one, unless \
-             EPICS_CAS_SERVER_PORT says otherwise",
+            "check that no firewall blocks this TCP port; a second IOC on a host uses a random port, unless \
+             EPICS_CAS_SERVER_PORT is set",
         ),
         Found::Silent { after } => verdict(
             Exit::NoAnswer,
-            format!("{server} took the connection, then said nothing for {:.1} s", after.as_secs_f64()),
-            "its IOC hangs or is suspended; look at its console, or restart it",
+            format!("{server} accepted the connection but did not respond for {:.1} s", after.as_secs_f64()),
+            "its IOC hangs or is suspended; check its console, or restart it",
         ),
         Found::Lost { reason } => verdict(
             Exit::NoAnswer,
-            format!("the connection to {server} broke: {reason}"),
-            "the IOC has ended, or what listens there is no Channel Access server; look at its console",
+            format!("the connection to {server} was lost: {reason}"),
+            "the IOC has ended, or the program on this port is not a Channel Access server; check its console",
         ),
         Found::Refused => verdict(
             Exit::Refused,
             format!("{server} claims the name but refuses the channel"),
-            "a name server or gateway may answer for an IOC that is gone; on an IOC, its filter or field may be wrong",
+            "a name server or gateway may respond for an ended IOC; on an IOC, the filter or field may be wrong",
         ),
         Found::Channel { facts, value, .. } => judge_value(facts, value.as_ref()),
     }
@@ -178,24 +179,24 @@ fn judge_value(facts: &Facts, value: Option<&Result<Box<Reading>, Refusal>>) -> 
     match value {
         None => verdict(
             Exit::NoAnswer,
-            format!("{server} has the channel but does not answer a get"),
-            "the record may be locked by processing that does not end; look at the IOC's console",
+            format!("{server} has the channel but does not respond to a get"),
+            "the record may be locked by processing that does not end; check the IOC's console",
         ),
         Some(Err(refusal)) => verdict(
             Exit::Refused,
             format!("{server} {}", explain_refusal(refusal)),
-            "the IOC's access security decides by user and host; both are told by this client as the system knows them",
+            "the IOC's access security decides by user and host; this client sends both as known to the system",
         ),
         Some(Ok(reading)) if reading.alarm.severity == Severity::Invalid => verdict(
             Exit::Done,
             format!("connected; the value is INVALID, status {}", reading.alarm.status),
             match reading.alarm.status.to_string().as_str() {
                 "UDF" => "the record has never been processed: give it a scan, PINI, or a value",
-                _ => "the connection is well; the record says that its value cannot be trusted",
+                _ => "the connection works; the record reports that its value cannot be trusted",
             },
         ),
         Some(Ok(_)) if !facts.may_write => {
-            verdict(Exit::Done, "nothing is wrong; writing is not allowed", "access security, or a read-only field")
+            verdict(Exit::Done, "nothing is wrong; no write access", "access security, or a read-only field")
         }
         Some(Ok(_)) => verdict(Exit::Done, "nothing is wrong", ""),
     }
@@ -208,8 +209,8 @@ fn block(diagnosis: &Diagnosis, verdict: &Verdict) -> String {
         let outcome = match (&searched.outcome, searched.way) {
             (Asked::Sent, Way::Datagram) => String::new(),
             (Asked::Sent, Way::NameServer) => "name server".into(),
-            (Asked::NobodyListens, Way::Datagram) => "nobody listens there".into(),
-            (Asked::NobodyListens, Way::NameServer) => "name server; nobody listens there".into(),
+            (Asked::NobodyListens, Way::Datagram) => "no server on this port".into(),
+            (Asked::NobodyListens, Way::NameServer) => "name server; no server on this port".into(),
             (Asked::NotSent { reason }, Way::Datagram) => format!("not sent: {reason}"),
             (Asked::NotSent { reason }, Way::NameServer) => format!("name server; not asked: {reason}"),
         };
@@ -239,7 +240,7 @@ fn outcome_of(found: &Found) -> String {
         Found::Refused => "connected, channel refused".into(),
         Found::Channel { facts, after, value } => {
             let value = match value {
-                None => "no answer to a get".to_owned(),
+                None => "no response to a get".to_owned(),
                 Some(Err(refusal)) => refusal.to_string(),
                 Some(Ok(reading)) => Look::of_stdout().value(reading).to_string(),
             };
@@ -255,7 +256,7 @@ fn rights_of(facts: &Facts) -> &'static str {
         (true, true) => "read, write",
         (true, false) => "read only",
         (false, true) => "write only",
-        (false, false) => "no rights",
+        (false, false) => "no access",
     }
 }
 

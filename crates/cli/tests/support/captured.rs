@@ -1,14 +1,14 @@
-//! Captured commands: what was typed, and what came of it.
+//! Captured commands and their output.
 
 /// One captured command.
 pub struct Captured {
-    /// As it was typed.
+    /// The command line.
     pub command: String,
     /// Its stdout.
     pub out: String,
     /// Its stderr.
     pub err: String,
-    /// Its exit code, or that it has none.
+    /// Its exit code, or a note that it has none.
     pub end: String,
 }
 
@@ -34,7 +34,7 @@ pub fn commands(text: &str) -> Vec<Captured> {
 }
 
 impl Captured {
-    /// Words as a shell makes them of the captured commands.
+    /// The words of the command line, split as by a shell.
     pub fn words(&self) -> Vec<String> {
         let mut words = vec![String::new()];
         let mut is_quoted = false;
@@ -52,7 +52,7 @@ impl Captured {
         words
     }
 
-    /// Its stderr without the report of libca about a write that failed, which is libca's own.
+    /// Its stderr without libca's report about a failed write.
     pub fn err_without_report(&self) -> String {
         let mut is_report = false;
         let mut kept = String::new();

@@ -1,4 +1,4 @@
-//! The built program as processes: everything on loopback, everything bounded in time.
+//! Runs the built program as processes, on loopback only and with timeouts.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::UdpSocket;
@@ -8,24 +8,23 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// After this a process counts as hung, and the test fails.
+/// The timeout after which a process counts as hung and the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The line on stderr when iocInit has ended.
+/// The line on stderr at the end of iocInit.
 pub const COMPLETE: &str = "iocRun: All initialization complete\n";
 
-/// A file beside the tests.
+/// A file in the test folder.
 pub fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// A UDP port of loopback where nobody listens, at the moment.
+/// A UDP port of loopback that is currently unused.
 pub fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// The program, searching only at `port` of loopback, and nothing of the caller's environment that
-/// would change what it prints.
+/// The program, searching only at `port` of loopback, without environment variables that would change its output.
 pub fn fodo(port: u16) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fodo"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("EPICS_")) {
@@ -42,13 +41,13 @@ pub fn fodo(port: u16) -> Command {
     command
 }
 
-/// Runs to the end, which must come in time.
+/// Runs to the end, with a timeout.
 pub fn run(command: &mut Command) -> Output {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     end_of(child)
 }
 
-/// The end of a process whose streams are pipes.
+/// Waits for the end of a process whose streams are pipes.
 pub fn end_of(mut child: Child) -> Output {
     let mut out = child.stdout.take().unwrap();
     let mut err = child.stderr.take().unwrap();
@@ -65,7 +64,7 @@ pub fn end_of(mut child: Child) -> Output {
     });
     let Ok(stdout) = receiver.recv_timeout(PATIENCE) else {
         child.kill().unwrap();
-        panic!("it hangs");
+        panic!("the process hangs");
     };
     Output { status: wait(&mut child), stdout, stderr: reading.join().unwrap() }
 }
@@ -79,19 +78,19 @@ pub fn wait(child: &mut Child) -> ExitStatus {
         }
         if start.elapsed() > PATIENCE {
             child.kill().unwrap();
-            panic!("it does not end");
+            panic!("the process does not end");
         }
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Sends a signal by its name.
+/// Sends a signal by name.
 pub fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
     assert!(status.success());
 }
 
-/// The lines of a running process, each of which must come in time.
+/// The lines of a running process, each with a timeout.
 pub struct Lines(mpsc::Receiver<String>);
 
 impl Lines {
@@ -112,11 +111,11 @@ impl Lines {
     }
 
     pub fn next(&self) -> String {
-        self.0.recv_timeout(PATIENCE).expect("a line comes in time")
+        self.0.recv_timeout(PATIENCE).expect("a line arrives in time")
     }
 }
 
-/// The UDP port of searches that a ready line names.
+/// The UDP port for searches in a ready line.
 pub fn search_port(ready: &str) -> u16 {
     match ready.rsplit_once("searches on UDP ") {
         Some((_, port)) => port.trim_end_matches(')').parse().unwrap(),
@@ -124,11 +123,11 @@ pub fn search_port(ready: &str) -> u16 {
     }
 }
 
-/// `fodo ioc`, serving; killed when it goes.
+/// A running `fodo ioc`, killed when dropped.
 pub struct Ioc {
     pub child: Child,
     pub ready: String,
-    /// The UDP port of its searches.
+    /// Its UDP port for searches.
     pub port: u16,
 }
 
@@ -139,7 +138,7 @@ impl Ioc {
         Ioc::with(|command| command.arg("-d").arg(&database))
     }
 
-    /// The same with arguments of the caller's.
+    /// The same with additional arguments.
     pub fn with(arguments: impl FnOnce(&mut Command) -> &mut Command) -> Ioc {
         let mut command = fodo(free_port());
         command.args(["ioc", "--interface", "127.0.0.1", "--port", "0"]);
@@ -149,13 +148,13 @@ impl Ioc {
         Ioc { child, ready, port }
     }
 
-    /// The TCP port of its circuits, from the ready line.
+    /// Its TCP port, from the ready line.
     pub fn tcp_port(&self) -> u16 {
         let (_, rest) = self.ready.split_once("127.0.0.1:").unwrap();
         rest.split(' ').next().unwrap().parse().unwrap()
     }
 
-    /// A verb against it.
+    /// A command that uses this IOC.
     pub fn fodo(&self, arguments: &[&str]) -> Output {
         run(fodo(self.port).args(arguments))
     }
@@ -163,13 +162,13 @@ impl Ioc {
 
 impl Drop for Ioc {
     fn drop(&mut self) {
-        // It may have ended already, as some tests want it to.
+        // It may already have ended, as some tests intend.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The text of a stream.
+/// The output of a stream as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
@@ -182,7 +181,7 @@ pub fn ioc(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs to its end with these lines as its input.
+/// Runs to the end with these lines as input.
 pub fn fed(folder: &Path, arguments: &[&str], input: &str) -> Output {
     let mut child = ioc(folder, arguments).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();

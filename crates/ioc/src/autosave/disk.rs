@@ -1,8 +1,8 @@
-//! Save files on the disk: how they are written so that a good one is always there, and how that one is found.
+//! Writes save files so that a complete one always exists, and finds the newest complete one.
 //!
-//! A file is written under another name, flushed to the disk, and then takes the place of the last one, which is kept
-//! as `.savB`; the folder is flushed as well. Whatever ends the IOC, or the power, and whenever: the last file that was
-//! written to its end is there under one of the two names.
+//! A file is written under a temporary name, flushed to the disk and then renamed. The previous file is kept as
+//! `.savB`, and the folder is flushed as well. Whenever the IOC or the power fails, the last complete file exists under
+//! one of the two names.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -15,16 +15,16 @@ use super::format::{self, Saved};
 use crate::file;
 use crate::limit::{SAVE_FILE_BYTES_MAX, SEQUENCE_FILES_MAX};
 
-/// The file's name with something behind it.
+/// The path with a suffix appended to the file name.
 pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// Puts a file in the place of the last one, which is kept beside it: as `.savB` when it was good, else as `.sav.bad`.
+/// Replaces a save file and keeps the previous one: as `.savB` if that was good, else as `.sav.bad`.
 ///
-/// When it fails, the last one is still there, under its name or as `.savB`.
+/// On failure the previous file still exists, under its own name or as `.savB`.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     with_fresh(path, text.as_bytes(), |fresh| {
         match read_whole(path) {
@@ -40,22 +40,22 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     flush_folder(path)
 }
 
-/// Copies a file that was written.
+/// Copies a save file.
 pub fn copy(path: &Path, to: &Path) -> io::Result<()> {
     replace_plainly(to, &read_whole(path)?)
 }
 
-/// Puts a file in the place of the last one, which goes.
+/// Replaces a file without keeping the previous one.
 pub fn replace_plainly(path: &Path, bytes: &[u8]) -> io::Result<()> {
     with_fresh(path, bytes, |fresh| std::fs::rename(fresh, path))
 }
 
-/// Writes a file under another name and has it put in its place; a file that does not get there is removed.
+/// Writes a temporary file and calls `exchange` to move it into place; removes it when that fails.
 fn with_fresh(path: &Path, bytes: &[u8], exchange: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let fresh = beside(path, ".tmp");
     let written = write_through(&fresh, bytes).and_then(|()| exchange(&fresh));
     if written.is_err() && fresh.is_file() {
-        // What little was written only takes room; that it cannot be removed changes nothing.
+        // A leftover temporary file only takes space, so a failure to remove it does not matter.
         let _ = std::fs::remove_file(&fresh);
     }
     written
@@ -67,11 +67,11 @@ fn write_through(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Has the names in a file's folder survive a loss of power.
+/// Flushes the folder of a file, so that its names survive a loss of power.
 fn flush_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match File::open(folder)?.sync_all() {
-        // Some network file systems know no such thing, and keep names at once.
+        // Some network file systems do not support this; they store names immediately.
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
         result => result,
     }
@@ -81,7 +81,7 @@ fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
     file::read_up_to(path, SAVE_FILE_BYTES_MAX)
 }
 
-/// What is behind the header of a good file; `None` when there is none.
+/// The contents of a good file after its header; `None` if there is no good file.
 pub fn body(path: &Path) -> Option<String> {
     let bytes = read_whole(path).ok()?;
     format::check(&bytes).ok()?;
@@ -89,25 +89,25 @@ pub fn body(path: &Path) -> Option<String> {
     text.split_once('\n').map(|(_, body)| body.to_owned())
 }
 
-/// What is found where a save file should be.
+/// The result of looking for a save file.
 #[derive(Debug)]
 pub enum Found {
     /// A good file.
     Good {
-        /// Which of the files it is.
+        /// The path of the file, which may be a copy.
         path: PathBuf,
-        /// What it holds.
+        /// Its contents.
         saved: Saved,
-        /// Why files that are newer are not used.
+        /// Why newer files are not used.
         passed_over: Vec<String>,
     },
-    /// No file at all, as at the first start.
+    /// No file exists, as at the first start.
     Nothing,
-    /// Files, and none of them can be used; why.
+    /// Files exist, but none can be used; the reasons.
     Bad(Vec<String>),
 }
 
-/// Looks for the newest good file: the last, the one before, and those that are kept in turn.
+/// Looks for the newest good file: the current one, then the previous one, then the sequence files.
 pub fn find(path: &Path, macros: Option<&Macros>) -> Found {
     let mut candidates = vec![path.to_owned(), beside(path, "B")];
     let mut kept: Vec<(SystemTime, PathBuf)> = (0..SEQUENCE_FILES_MAX)

@@ -1,8 +1,8 @@
-//! Save files: the values of PVs, a line each, as synApps autosave writes and reads them.
+//! Save files: the values of PVs, one line each, in the format of synApps autosave.
 //!
 //! Source: the documentation of synApps autosave, "About save files", and how release 5.11 reads them: a name, one
-//! blank, the value up to the end of the line with C escapes; arrays as `@array@ { "1" "2" }`, perhaps over several
-//! lines; `<END>` at the end of a file that was written whole.
+//! space, and the value with C escapes up to the end of the line. Arrays are written as `@array@ { "1" "2" }`, possibly
+//! over several lines. `<END>` marks the end of a complete file.
 
 use std::borrow::Cow;
 
@@ -12,32 +12,32 @@ use fodo_db::{Macros, unescaped};
 const END: &[u8] = b"<END>";
 const ARRAY: &[u8] = b"@array@";
 
-/// What a save file holds.
+/// The contents of a save file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Saved {
     /// In the order of the file.
     pub values: Vec<SavedValue>,
-    /// How many PVs had no value when it was written.
+    /// The number of PVs that had no value when the file was written.
     pub n_missing: usize,
-    /// Lines that say nothing that can be understood: number and why.
+    /// Invalid lines: line number and reason.
     pub flaws: Vec<(usize, &'static str)>,
 }
 
 /// The value of one PV.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SavedValue {
-    /// As the file names it: `rec`, `rec.FIELD`, `rec.FIELD$`.
+    /// The name as written in the file: `rec`, `rec.FIELD`, `rec.FIELD$`.
     pub pv: String,
-    /// What it was.
+    /// The saved value.
     pub value: Content,
-    /// The line it begins on, counted from 1.
+    /// The line on which it begins, counted from 1.
     pub line: usize,
 }
 
 /// A value in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
-    /// A text or number, or the number of a state.
+    /// A text, a number, or a state number.
     Scalar(Text),
     /// The elements of an array, each as a text.
     Array(Vec<Text>),
@@ -46,9 +46,9 @@ pub enum Content {
 /// Why a file is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// There is not a byte in it.
+    /// It contains no bytes, or only white space.
     Empty,
-    /// It does not end as a file ends that was written whole.
+    /// It lacks the end mark of a complete file.
     Truncated,
 }
 
@@ -56,14 +56,14 @@ impl std::fmt::Display for Unusable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Unusable::Empty => "it is empty",
-            Unusable::Truncated => "it does not end with <END>, so it was not written to its end",
+            Unusable::Truncated => "it does not end with <END>, so it is incomplete",
         })
     }
 }
 
-/// Whether a file was written to its end. One that begins with no comment is somebody's own, and needs no end.
+/// Checks that a file is complete. A file that does not begin with a comment was written by hand and needs no end mark.
 ///
-/// Source: synApps autosave 5.11, checkFile; files of releases before 1.8 have no end either.
+/// Source: synApps autosave 5.11, checkFile; files of releases before 1.8 have no end mark either.
 pub fn check(bytes: &[u8]) -> Result<(), Unusable> {
     if bytes.trim_ascii().is_empty() {
         return Err(Unusable::Empty);
@@ -85,7 +85,7 @@ fn version(bytes: &[u8]) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Reads a file; `macros`, when there are any, count in its lines.
+/// Parses a save file. `macros`, if given, are expanded in its lines.
 pub fn read(bytes: &[u8], macros: Option<&Macros>) -> Result<Saved, Unusable> {
     check(bytes)?;
     let mut saved = Saved::default();
@@ -102,7 +102,7 @@ pub fn read(bytes: &[u8], macros: Option<&Macros>) -> Result<Saved, Unusable> {
         }
         let name_end = start.iter().position(u8::is_ascii_whitespace).unwrap_or(start.len());
         let (name, value) = start.split_at_checked(name_end).unwrap_or((start, &[]));
-        // One blank ends the name; more of them belong to the value.
+        // One space ends the name; further spaces belong to the value.
         let value = value.get(1..).unwrap_or_default();
         let number = rest.number;
         let content = match value.strip_prefix(ARRAY) {
@@ -119,19 +119,19 @@ pub fn read(bytes: &[u8], macros: Option<&Macros>) -> Result<Saved, Unusable> {
         match (std::str::from_utf8(name), content) {
             (Ok(name), Ok(value)) => saved.values.push(SavedValue { pv: name.to_owned(), value, line: number }),
             (_, Err(why)) => saved.flaws.push((number, why)),
-            (Err(_), _) => saved.flaws.push((number, "this is no name of a PV")),
+            (Err(_), _) => saved.flaws.push((number, "not a valid PV name")),
         }
     }
     Ok(saved)
 }
 
-/// The number in `! 7 channel(s) not connected`; a line that begins so and has none tells of one.
+/// The number in `! 7 channel(s) not connected`. A line without a number counts as one.
 fn missing(first: &[u8], rest: &[u8]) -> usize {
     let word = if first.is_empty() { rest.split(u8::is_ascii_whitespace).next().unwrap_or_default() } else { first };
     std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()).unwrap_or(1)
 }
 
-/// C escapes replaced by what they stand for. A text that is not UTF-8 stays as it is: nobody escaped it.
+/// Replaces C escapes. Text that is not UTF-8 is returned unchanged, since no writer escaped it.
 fn unescaped_bytes(bytes: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(bytes) {
         Ok(text) => unescaped(text),
@@ -145,7 +145,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// A line without its end.
+    /// The next line without its line end.
     fn next(&mut self) -> Option<&'a [u8]> {
         if self.bytes.is_empty() {
             return None;
@@ -157,7 +157,7 @@ impl<'a> Lines<'a> {
         Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
-    /// The elements of an array whose line goes on with `first`: `{ "1" "2" }`, perhaps over more lines.
+    /// Parses array elements: `first` is the rest of the line, `{ "1" "2" }`; the list may continue on further lines.
     fn elements(&mut self, first: &[u8]) -> Result<Vec<Text>, &'static str> {
         let mut elements = Vec::new();
         let mut open: Option<Vec<u8>> = None;
@@ -179,7 +179,7 @@ impl<'a> Lines<'a> {
                     (None, _) => {}
                 }
             }
-            // What follows belongs to the array as long as it has neither ended nor the file.
+            // The array continues until `}` or the end of the file.
             if self.bytes.trim_ascii_start().starts_with(END) {
                 return Err("an array is not closed by '}'");
             }
@@ -188,14 +188,14 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The first line of a file that is written at `date` (`261121-152500`).
+/// The first line of a file written at `date` (`261121-152500`).
 pub fn header(date: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    // The first R of the line is what synApps looks for: it takes this for its own release 5.11.
+    // synApps reads the release after the first R of the line, so it takes this file for one of its release 5.11.
     format!("# autosave R5.11 (fodo ioc {version})\tAutomatically generated - DO NOT MODIFY - {date}\n")
 }
 
-/// What tells that PVs have no value; nothing when all have.
+/// The line that reports how many PVs have no value; empty if all have one.
 pub fn missing_line(n_missing: usize) -> String {
     match n_missing {
         0 => String::new(),
@@ -206,12 +206,12 @@ pub fn missing_line(n_missing: usize) -> String {
 /// The last line.
 pub const LAST_LINE: &str = "<END>\n";
 
-/// A PV that has no value.
+/// The line for a PV that has no value.
 pub fn absent_line(pv: &str) -> String {
     format!("#{pv} Search Issued\n")
 }
 
-/// A PV with its value, in one line. A long string (`rec.FIELD$`) is a text, whatever array of characters it is.
+/// The line for a PV with its value. A long string (`rec.FIELD$`) is written as text, not as an array of characters.
 pub fn value_line(pv: &str, value: &Value) -> String {
     let mut line = format!("{pv} ");
     match value {
@@ -229,7 +229,7 @@ pub fn value_line(pv: &str, value: &Value) -> String {
     line
 }
 
-/// A text that is not to be taken for an array.
+/// Escapes a leading `@`, so that a text is not read as an array.
 fn plain(text: &str) -> Cow<'_, str> {
     match text.strip_prefix('@') {
         Some(rest) => format!("\\100{rest}").into(),
@@ -238,11 +238,11 @@ fn plain(text: &str) -> Cow<'_, str> {
 }
 
 fn element(array: &Array, index: usize) -> String {
-    // Quotes would end it.
+    // An unescaped quote would end the element.
     array.scalar(index).map_or(String::new(), |scalar| shown(&scalar, "\""))
 }
 
-/// Numbers with all their digits, states as numbers: their names may not be known yet when they are restored.
+/// A scalar as text: numbers with all digits, states as numbers, because their names may be unknown at restore time.
 fn shown(scalar: &Scalar, special: &str) -> String {
     match scalar {
         Scalar::Text(text) => escaped(text, special),
@@ -253,14 +253,14 @@ fn shown(scalar: &Scalar, special: &str) -> String {
     }
 }
 
-/// Whichever is not a row of zeros; synApps takes lines of bounded length.
+/// Uses the exponent form for very large and very small numbers, because synApps limits the length of a line.
 fn number_text(number: f64, plain: String, exponent: String) -> String {
     let is_long = number != 0.0 && number.is_finite() && !(1e-5..1e15).contains(&number.abs());
     if is_long { exponent } else { plain }
 }
 
-/// What is not plain is written as the number of its byte, which all readers understand alike; synApps unescapes
-/// elements of arrays twice.
+/// Escapes special characters as octal bytes, which every reader decodes the same way. Other escapes are ambiguous,
+/// because synApps unescapes array elements twice.
 fn escaped(text: &Text, special: &str) -> String {
     let mut out = String::new();
     for chunk in text.as_bytes().utf8_chunks() {
@@ -285,7 +285,7 @@ mod tests {
         SavedValue { pv: pv.into(), value: Content::Scalar(text.into()), line }
     }
 
-    /// After the example of synApps' documentation.
+    /// Based on the example in the synApps documentation.
     const FILE: &str = "# save/restore V4.9\tAutomatically generated - DO NOT MODIFY - 060720-154526\n\
         ! 1 channel(s) not connected - or not all gets were successful\n\
         xxx:SR_ao.DISP 0\n\

@@ -1,7 +1,7 @@
-//! Values that outlive the IOC: saved in files while it runs, restored around the initialisation of the records.
+//! Autosave: saves values to files while the IOC runs and restores them around record initialisation.
 //!
-//! Request files and save files are those of synApps autosave, so that those of a running plant can be used, and ours
-//! by it. What reads them, [`request`] and [`format`], does no IO.
+//! Request files and save files have the format of synApps autosave, so files can be exchanged with an existing
+//! installation in both directions. The parsers, [`request`] and [`format`], do no IO.
 
 pub(crate) mod disk;
 pub mod format;
@@ -15,34 +15,34 @@ use std::time::Duration;
 
 use fodo_db::Database;
 
-/// The info item of fields that are restored before and after the records are initialised.
+/// The info item that lists fields to restore before and after record initialisation.
 pub(crate) const BOTH: &str = "autosaveFields";
-/// Of those that are restored before.
+/// The info item that lists fields to restore before record initialisation.
 pub(crate) const EARLY: &str = "autosaveFields_pass0";
-/// Of those that are restored after.
+/// The info item that lists fields to restore after record initialisation.
 pub(crate) const LATE: &str = "autosaveFields_pass1";
 
-/// How often the sets are saved that are made of info items by themselves.
+/// The save period of the sets created from info items.
 pub(crate) const OWN_PERIOD: Duration = Duration::from_secs(5);
 
-/// What holds for all sets.
+/// Settings of all sets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
-    /// Whether a set is saved and restored some of whose PVs are not there.
+    /// Whether sets with missing PVs are saved and restored.
     pub(crate) takes_incomplete: bool,
-    /// Whether the copy of what is restored has the date in its name.
+    /// Whether the copy of a restored file has the date in its name.
     pub(crate) dates_copies: bool,
-    /// How many copies of a file are kept in turn.
+    /// The number of sequence files: copies that are overwritten in rotation.
     pub(crate) n_sequence: usize,
-    /// How long the youngest of them stays the youngest.
+    /// The time between two sequence files.
     pub(crate) sequence_period: Duration,
-    /// How long a save that failed waits for its next attempt.
+    /// The delay before a failed save is retried.
     pub(crate) retry: Duration,
 }
 
 impl Default for Settings {
-    /// As synApps, but for three of them: no copies are kept in turn and none with a date, which fill a disk unless
-    /// somebody looks after them, and a local disk is tried again sooner than a file server.
+    /// The defaults of synApps, with three exceptions: no sequence files and no dated copies, because dated copies fill
+    /// the disk over time; and a shorter retry delay, because a local disk recovers sooner than a file server.
     fn default() -> Settings {
         Settings {
             takes_incomplete: true,
@@ -54,7 +54,7 @@ impl Default for Settings {
     }
 }
 
-/// The PVs that info items of this name list, in the order of the records; and those that are none, with a reason.
+/// The PVs listed in info items of this name, in record order, and a message for each name that is not a field.
 pub(crate) fn listed(database: &Database, info: &str) -> (Vec<String>, Vec<String>) {
     let (mut pvs, mut strangers) = (Vec::new(), Vec::new());
     for record in database.record_names() {
@@ -69,7 +69,7 @@ pub(crate) fn listed(database: &Database, info: &str) -> (Vec<String>, Vec<Strin
                 }
                 let guess = crate::names::meant(fodo_db::closest(field, database.field_names(record)));
                 strangers
-                    .push(format!("info({info}) of {record} names \"{field}\", which is none of its fields{guess}"));
+                    .push(format!("info({info}) of {record} names \"{field}\", which is not a field of it{guess}"));
             }
         }
     }

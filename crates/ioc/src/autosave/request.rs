@@ -1,4 +1,4 @@
-//! Request files: which PVs are to be saved.
+//! Request files, which list the PVs to save.
 //!
 //! Source: the documentation of synApps autosave, "Write request files".
 
@@ -9,25 +9,25 @@ use fodo_db::{LoadError, Macros, OpenFile};
 
 use crate::limit::{REQUEST_DEPTH_MAX, REQUEST_ERRORS_MAX, REQUEST_LINES_MAX};
 
-/// A PV that is to be saved.
+/// A PV to save.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
-    /// As the file names it: `rec`, `rec.FIELD`, `rec.FIELD$`.
+    /// The name as written in the file: `rec`, `rec.FIELD`, `rec.FIELD$`.
     pub pv: String,
-    /// The line that asks for it, with an empty message.
+    /// The line that requests it, with an empty message.
     pub at: LoadError,
 }
 
-/// What a request file and those that it includes ask for.
+/// The contents of a request file and the files it includes.
 #[derive(Debug, Default)]
 pub struct Request {
-    /// In the order of the lines, each PV once.
+    /// The PVs in the order of the lines, without duplicates.
     pub wanted: Vec<Wanted>,
-    /// Lines that ask for nothing that can be understood; the others count.
+    /// Errors in lines; the other lines are used.
     pub errors: Vec<LoadError>,
 }
 
-/// Reads a request file with its macros. `open` gives the bytes of a file; fails when there is not this one.
+/// Parses a request file and expands its macros. `open` returns the bytes of a file. Fails if `file` cannot be opened.
 pub fn read(file: &str, macros: &Macros, open: &mut OpenFile) -> io::Result<Request> {
     let bytes = open(file)?;
     let mut reader = Reader { open, request: Request::default(), known: HashSet::new(), within: vec![], n_lines: 0 };
@@ -39,7 +39,7 @@ struct Reader<'a, 'f> {
     open: &'a mut OpenFile<'f>,
     request: Request,
     known: HashSet<String>,
-    /// The files that are read, outermost first, each with the place that is looked at.
+    /// The stack of files being read, outermost first, each with its current position.
     within: Vec<(String, String)>,
     n_lines: usize,
 }
@@ -83,10 +83,10 @@ impl Reader<'_, '_> {
             return self.include(name, line, rest, macros);
         }
         if !word.starts_with(|first: char| first.is_alphanumeric() || "_$(:{[<-+".contains(first)) {
-            return self.tell(name, line, column, format!("\"{word}\" is no name of a PV"));
+            return self.tell(name, line, column, format!("\"{word}\" is not a valid PV name"));
         }
         if !rest.is_empty() && !rest.starts_with('#') {
-            self.tell(name, line, column, format!("a line names one PV; \"{rest}\" behind it does not count"));
+            self.tell(name, line, column, format!("a line names one PV; \"{rest}\" after it is ignored"));
         }
         if self.known.insert(word.to_owned()) {
             let at = self.at(name, line, column, String::new());
@@ -94,13 +94,13 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// `file NAME P=x:,M=m1`: quotes do not count, and blanks separate macros as commas do.
+    /// `file NAME P=x:,M=m1`: quotes are ignored, and macros are separated by spaces or commas.
     fn include(&mut self, name: &str, line: (usize, &str), rest: &str, macros: &Macros) {
         let column = line.1.find("file").unwrap_or(0);
         let rest = rest.replace('"', "");
         let mut words = rest.split(|c: char| c.is_whitespace() || c == ',').filter(|word| !word.is_empty());
         let Some(file) = words.next() else {
-            return self.tell(name, line, column, "file is to be followed by the name of a request file".into());
+            return self.tell(name, line, column, "file must be followed by the name of a request file".into());
         };
         let list = words.collect::<Vec<_>>().join(",");
         let mut inner = macros.clone();
@@ -125,7 +125,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// `column`: in bytes of the line, from 0.
+    /// Makes an error. `column` is a byte offset in the line, from 0.
     fn at(&self, name: &str, (index, source): (usize, &str), column: usize, message: String) -> LoadError {
         let outer = self.within.iter().rev().skip(1);
         LoadError {
@@ -177,11 +177,11 @@ mod tests {
         assert_eq!(names(&request), ["x.VAL", "last"]);
         let told: Vec<String> =
             request.errors.iter().map(|error| format!("{} {}", error.line, error.message)).collect();
-        assert_eq!(told[0], "1 a line names one PV; \"y.VAL\" behind it does not count");
+        assert_eq!(told[0], "1 a line names one PV; \"y.VAL\" after it is ignored");
         assert!(told[1].starts_with("2 ") && told[1].contains('Q'), "{told:?}");
-        assert_eq!(told[2], "3 file is to be followed by the name of a request file");
+        assert_eq!(told[2], "3 file must be followed by the name of a request file");
         assert!(told[3].starts_with("4 \"none.req\" cannot be read"), "{told:?}");
-        assert_eq!(told[4], "5 \"!!\" is no name of a PV");
+        assert_eq!(told[4], "5 \"!!\" is not a valid PV name");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Values of save files become those of records again.
+//! Restores record fields from save files.
 
 use std::path::PathBuf;
 
@@ -11,46 +11,46 @@ use super::status::{Health, Status};
 use crate::limit::RESTORE_ERRORS_MAX;
 use crate::names::field_of;
 
-/// When a file is restored.
+/// The point during start-up at which a file is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Before the records are initialised: device support and records find the values as if a `.db` file had them.
+    /// Before record initialisation: records and device support see the values as if a `.db` file contained them.
     Early,
-    /// After that, and before any record processes: what initialisation decided is overwritten.
+    /// After record initialisation and before any record processes: overwrites the values set by initialisation.
     Late,
 }
 
-/// A file that is to be restored.
+/// A file to restore.
 #[derive(Clone, Debug)]
 pub struct RestoreFile {
-    /// Where it is.
+    /// The path of the save file.
     pub path: PathBuf,
-    /// Macros for its lines; most often none.
+    /// Macros to expand in its lines; usually none.
     pub macros: Option<Macros>,
-    /// When.
+    /// When to restore it.
     pub pass: Pass,
-    /// Whether it is worth a word that there is no such file.
+    /// Whether a missing file is reported.
     pub is_expected: bool,
-    /// How it went, for `dbrestoreShow`.
+    /// The result, for `dbrestoreShow`.
     pub outcome: String,
-    /// Likewise, for the records that show it.
+    /// The result, for the status records.
     pub health: Health,
 }
 
-/// What a file that is restored holds, and which one was used.
+/// The save file that was found, and its contents.
 #[derive(Debug)]
 pub struct Source {
     /// The file.
     pub path: PathBuf,
-    /// What it holds.
+    /// Its contents.
     pub saved: Saved,
 }
 
-/// What went wrong, in words; something else goes on in spite of it.
+/// Messages about values that could not be restored; the restore continues.
 pub type Complaints = Vec<String>;
 
 impl RestoreFile {
-    /// How it went, for the records that show it.
+    /// The result, for the status records.
     pub fn status(&self) -> Status {
         match self.health {
             Health::Good => Status::good(),
@@ -58,7 +58,7 @@ impl RestoreFile {
         }
     }
 
-    /// Finds the newest good file and says which newer ones are passed over.
+    /// Finds the newest good file and reports newer files that cannot be used.
     pub fn find(&mut self, takes_incomplete: bool) -> (Option<Source>, Complaints) {
         match disk::find(&self.path, self.macros.as_ref()) {
             Found::Good { path, saved, mut passed_over } => {
@@ -67,7 +67,7 @@ impl RestoreFile {
                 }
                 if saved.n_missing > 0 && !takes_incomplete {
                     let n = saved.n_missing;
-                    let why = format!("{n} PVs had no value when it was saved, and IncompleteSetsOk(0) wants all");
+                    let why = format!("{n} PVs had no value when it was saved, and IncompleteSetsOk(0) requires all");
                     passed_over.push(format!("{} is not restored: {why}", path.display()));
                     self.outcome = "not restored: incomplete".to_owned();
                     self.health = Health::Failure;
@@ -79,15 +79,16 @@ impl RestoreFile {
                 (Some(Source { path, saved }), passed_over)
             }
             Found::Nothing => {
-                self.outcome = "there is no such file yet".to_owned();
+                self.outcome = "the file does not exist yet".to_owned();
                 self.health = if self.is_expected { Health::Failure } else { Health::Good };
-                let told = format!("{} is not there yet: nothing is restored from it", self.path.display());
+                let told = format!("{} does not exist yet: nothing is restored from it", self.path.display());
                 (None, if self.is_expected { vec![told] } else { vec![] })
             }
             Found::Bad(mut why) => {
                 self.outcome = "no good file".to_owned();
                 self.health = Health::Failure;
-                why.push(format!("nothing is restored from {}: the IOC starts without", self.path.display()));
+                let path = self.path.display();
+                why.push(format!("nothing is restored from {path}: the IOC starts without its values"));
                 (None, why)
             }
         }
@@ -95,7 +96,7 @@ impl RestoreFile {
 }
 
 impl Source {
-    /// Sets the fields before the records are initialised. What only a database takes that is ready comes back.
+    /// Sets fields before record initialisation. Returns the values that can only be set after it.
     pub fn restore_early(&self, loader: &mut Loader) -> (Vec<SavedValue>, Complaints) {
         let (mut later, mut complaints) = (Vec::new(), Complaints::new());
         for value in &self.saved.values {
@@ -106,7 +107,7 @@ impl Source {
             match result {
                 Ok(()) => {}
                 Err(RestoreError::NotYet) => later.push(value.clone()),
-                // To find out what was meant takes time; the first ones will do.
+                // The search for similar names is slow, so only the first errors get a suggestion.
                 Err(RestoreError::Unknown) if complaints.len() < RESTORE_ERRORS_MAX => {
                     complaints.push(self.complaint(value, &loader.stranger(&value.pv)));
                 }
@@ -116,10 +117,10 @@ impl Source {
         (later, counted(complaints))
     }
 
-    /// Sets fields after the records were initialised, `values` or all.
+    /// Sets fields after record initialisation: `values`, or all values of the file.
     pub fn restore_late(&self, database: &Database, values: Option<&[SavedValue]>) -> Complaints {
         let now = Now { monotonic: std::time::Instant::now(), wall: std::time::SystemTime::now().into() };
-        // Nobody listens before the start.
+        // There are no subscribers before the start.
         let mut unheard = Vec::new();
         let mut put = |field, value| {
             let result = database.handle(Input::Restore { field, value }, now, &mut unheard);
@@ -128,7 +129,7 @@ impl Source {
         self.put_all(database, values.unwrap_or(&self.saved.values), &mut put)
     }
 
-    /// Writes all values as a client would.
+    /// Writes all values like a client, through `put`.
     pub fn put_back(
         &self,
         database: &Database,
@@ -152,7 +153,7 @@ impl Source {
                 continue;
             };
             let result = wanted(database, field, value).and_then(|wanted| put(field, wanted));
-            // What cannot be written now may have been restored before: links, and fields that never change later.
+            // A field that cannot be written now may have been restored before initialisation, for example a link.
             if let Err(why) = result
                 && !holds(database, field, value)
             {
@@ -167,7 +168,7 @@ impl Source {
     }
 }
 
-/// The first complaints, and how many more there are.
+/// Limits the number of complaints and adds the number of the others.
 fn counted(mut complaints: Complaints) -> Complaints {
     let n_more = complaints.len().saturating_sub(RESTORE_ERRORS_MAX);
     complaints.truncate(RESTORE_ERRORS_MAX);
@@ -177,17 +178,17 @@ fn counted(mut complaints: Complaints) -> Complaints {
     complaints
 }
 
-/// What a field is to be set to.
+/// Converts a saved value to the value to write to a field.
 fn wanted(database: &Database, field: FieldRef, saved: &SavedValue) -> Result<Value, String> {
     let facts = database.facts(field);
     let state = |text: &Text| {
         let number = text.to_str().trim().parse::<u16>();
-        number.map_err(|_| format!("\"{text}\" is no number of a state"))
+        number.map_err(|_| format!("\"{text}\" is not a state number"))
     };
     let is_array = matches!(database.read(field).value, Value::Array(_)) && !saved.pv.ends_with('$');
     let texts = match &saved.value {
         Content::Array(texts) if is_array => texts.clone(),
-        // synApps writes arrays of no and one element so.
+        // synApps writes arrays of zero or one element as scalars.
         Content::Scalar(text) if is_array && text.is_empty() => Vec::new(),
         Content::Scalar(text) if is_array => vec![text.clone()],
         Content::Array(texts) => {
@@ -203,7 +204,7 @@ fn wanted(database: &Database, field: FieldRef, saved: &SavedValue) -> Result<Va
     }
 }
 
-/// Whether a field holds what was saved already.
+/// Whether a field already has the saved value.
 fn holds(database: &Database, field: FieldRef, saved: &SavedValue) -> bool {
     let Content::Scalar(text) = &saved.value else { return false };
     let line = format::value_line("x", &database.read(field).value);
@@ -275,7 +276,7 @@ mod tests {
     fn a_record_that_is_restored_late_is_scanned_once_a_period() {
         let (source, loader) = (source("n.SCAN 9\nn.INPA 1\n"), loader());
         let database = loader.finish().unwrap();
-        // The link is another than the one in the database, and too late.
+        // The saved link differs from the one in the database, and links cannot be restored late.
         assert_eq!(source.restore_late(&database, None).len(), 1);
 
         let now = Now::for_test();
@@ -298,7 +299,7 @@ mod tests {
 
         assert_eq!(early[0], "a.sav:1: \"y\" is not restored: there is no record \"y\"");
         assert_eq!((early.len(), late.len()), (4, 4));
-        assert_eq!(late[3], "a.sav:4: \"m\" is not restored: \"on\" is no number of a state");
+        assert_eq!(late[3], "a.sav:4: \"m\" is not restored: \"on\" is not a state number");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The thread that saves. It takes values under the small locks of their records, so no record waits for a disk.
+//! The autosave thread. It reads values under the records' read locks, so no record waits for a disk.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use super::set::{Note, Set};
 use super::status::StatusRecords;
 use crate::turn::Crank;
 
-/// Saves sets of PVs until it is dropped; then what has changed is saved a last time.
+/// Saves sets of PVs until it is dropped; then saves changed values one last time.
 pub struct Saver {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<usize>>,
@@ -23,7 +23,7 @@ struct Shared {
     crank: Arc<Crank>,
     log: Log,
     work: Mutex<Work>,
-    /// There are other sets, or it stops.
+    /// Signals that the sets have changed or the thread must stop.
     changed: Condvar,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Debug for Saver {
 }
 
 impl Saver {
-    /// Starts the thread; fails when the system gives none.
+    /// Starts the thread; fails if the system cannot create one.
     pub fn start(crank: Arc<Crank>, log: Log) -> io::Result<Saver> {
         let shared = Arc::new(Shared { crank, log, work: Mutex::default(), changed: Condvar::new() });
         let ours = shared.clone();
@@ -50,18 +50,18 @@ impl Saver {
         Ok(Saver { shared, thread: Some(thread) })
     }
 
-    /// From now on these hold.
+    /// Replaces the settings.
     pub fn set_settings(&self, settings: Settings) {
         self.shared.lock().settings = settings;
     }
 
-    /// From now on these records show how saving goes.
+    /// Sets the status records to update; `None` stops updating.
     pub fn set_status(&self, status: Option<StatusRecords>) {
         self.shared.lock().status = status;
         self.shared.changed.notify_all();
     }
 
-    /// Takes a set, in the place of one that has its name. Refused with the name of another that has its file.
+    /// Adds a set and replaces one of the same name. Fails with the name of another set that uses the same file.
     pub fn add(&self, set: Set) -> Result<(), String> {
         let mut work = self.shared.lock();
         if let Some(other) = work.sets.iter().find(|other| other.path == set.path && other.name != set.name) {
@@ -74,7 +74,7 @@ impl Saver {
         Ok(())
     }
 
-    /// Gives a set up; whether there was one.
+    /// Removes a set; returns whether it existed.
     pub fn remove(&self, name: &str) -> bool {
         let mut work = self.shared.lock();
         let n_before = work.sets.len();
@@ -82,24 +82,24 @@ impl Saver {
         work.sets.len() < n_before
     }
 
-    /// Does something with the set of a name; `None` without one.
+    /// Calls `visit` with the set of this name; `None` if there is none.
     pub fn with<T>(&self, name: &str, visit: impl FnOnce(&mut Set) -> T) -> Option<T> {
         self.shared.lock().sets.iter_mut().find(|set| set.name == name).map(visit)
     }
 
-    /// Saves a set now, on this thread; gives what is to be told. `None` without such a set.
+    /// Saves a set now, on this thread; returns a message to report. The outer `None` means that there is no such set.
     pub fn save(&self, name: &str) -> Option<Option<Note>> {
         let mut work = self.shared.lock();
         let Work { sets, settings, .. } = &mut *work;
         let set = sets.iter_mut().find(|set| set.name == name)?;
         let note = set.save(self.shared.crank.database(), settings, Instant::now(), false);
         drop(work);
-        // One that failed is tried again.
+        // The thread retries a failed save.
         self.shared.changed.notify_all();
         Some(note)
     }
 
-    /// Saves a last time what has changed and ends the thread; returns how many sets could not be saved.
+    /// Saves changed values one last time and stops the thread; returns how many sets could not be saved.
     pub fn finish(mut self) -> usize {
         self.end()
     }
@@ -108,7 +108,7 @@ impl Saver {
         self.shared.lock().is_stopped = true;
         self.shared.changed.notify_all();
         let Some(thread) = self.thread.take() else { return 0 };
-        // A thread that panicked has said so on stderr, and has saved nothing at the end.
+        // A panic is already on stderr; after it no set was saved at the end.
         thread.join().unwrap_or_else(|_| self.shared.lock().sets.len())
     }
 
@@ -117,7 +117,7 @@ impl Saver {
         self.shared.lock().sets.iter().map(|set| set.name.clone()).collect()
     }
 
-    /// A line for every set.
+    /// One line for each set, and with `is_long` for each PV.
     pub fn shown(&self, is_long: bool) -> String {
         self.shared.lock().sets.iter().map(|set| set.shown(is_long)).collect()
     }
@@ -125,7 +125,7 @@ impl Saver {
 
 impl Drop for Saver {
     fn drop(&mut self) {
-        // Whoever wants to know whether all is saved calls `finish`.
+        // A caller who needs the result calls `finish`.
         let _ = self.end();
     }
 }
@@ -135,7 +135,7 @@ impl Shared {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Saves until it is stopped; returns how many sets could not be saved at the end.
+    /// Saves until stopped; returns how many sets could not be saved at the end.
     fn run(&self) -> usize {
         let mut work = self.lock();
         while !work.is_stopped {

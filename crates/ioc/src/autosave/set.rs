@@ -1,4 +1,4 @@
-//! A set of PVs that are saved together in one file.
+//! A set of PVs saved together in one file.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,31 +13,31 @@ use super::status::{Health, Status, time_text};
 use super::{Settings, disk, format};
 use crate::limit::TRIGGER_PERIOD;
 
-/// What has a set saved.
+/// What triggers a save.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum When {
-    /// A value that is another than the one in the file, looked for once a period.
+    /// A value that differs from the one in the file, checked once per period.
     Changed(Duration),
-    /// Time.
+    /// Time: once per period.
     Every(Duration),
-    /// The PV that triggers it was processed or written.
+    /// Processing of, or a write to, the trigger PV.
     Triggered(FieldRef),
-    /// `manual_save` alone.
+    /// `manual_save` only.
     Asked,
 }
 
-/// How saving goes.
+/// The state of saving.
 #[derive(Clone, Debug, PartialEq)]
 enum State {
-    /// Nothing was to be saved yet.
+    /// Nothing has been saved yet.
     New,
-    /// The file holds what it should.
+    /// The file is up to date.
     Good,
-    /// What should be in the file, or in a copy of it, is not, for so many attempts.
+    /// The last `n_attempts` attempts to write the file or a sequence file failed.
     Failing { trouble: Trouble, n_attempts: usize },
 }
 
-/// Why a set is not saved.
+/// The reason why a set is not saved.
 #[derive(Clone, Debug, PartialEq)]
 struct Trouble {
     health: Health,
@@ -54,44 +54,44 @@ impl Trouble {
 #[derive(Debug)]
 struct Member {
     pv: String,
-    /// None for a PV that this IOC does not have.
+    /// `None` if this IOC does not have the PV.
     field: Option<FieldRef>,
 }
 
 /// A set of PVs; see the module.
 #[derive(Debug)]
 pub struct Set {
-    /// The name that commands give it: that of its request file.
+    /// The name used in commands: that of its request file.
     pub name: String,
-    /// Where it is saved.
+    /// The path of the save file.
     pub path: PathBuf,
     when: When,
     members: Vec<Member>,
     due: Instant,
-    /// What the file holds behind its header; none when that is not known.
+    /// The contents of the file after its header; `None` if unknown.
     written: Option<String>,
-    /// What the trigger was when it was last looked at, and since when.
+    /// The trigger's time stamp and value at the last check.
     trigger: Option<(TimeStamp, String)>,
     state: State,
-    /// When the file was last written, for a person.
+    /// When the file was last written, as text.
     saved_at: Option<String>,
-    /// What was last done, until somebody asks.
+    /// The last action, until `take_recent` takes it.
     recent: Option<String>,
     sequence: Sequence,
 }
 
-/// Which copy is the next one in turn.
+/// The number of the next sequence file, and when the last one was written.
 #[derive(Debug, Default)]
 struct Sequence {
     number: usize,
     last: Option<Instant>,
 }
 
-/// A line to tell about a set.
+/// A log message about a set.
 pub type Note = (Level, String);
 
 impl Set {
-    /// A set that begins now.
+    /// Creates a set that is first due after one period.
     pub fn new(name: &str, path: PathBuf, when: When, wanted: &[Wanted], database: &Database) -> Set {
         let member = |wanted: &Wanted| Member { pv: wanted.pv.clone(), field: database.field(&wanted.pv) };
         let mut set = Set {
@@ -114,7 +114,7 @@ impl Set {
         set
     }
 
-    /// Has it saved to another file from now on.
+    /// Changes the file that the set is saved to.
     pub fn move_to(&mut self, path: PathBuf) {
         self.written = disk::body(&path);
         self.path = path;
@@ -128,17 +128,17 @@ impl Set {
         }
     }
 
-    /// Whether its file lacks what should be in it.
+    /// Whether the last save failed.
     pub fn is_failing(&self) -> bool {
         matches!(self.state, State::Failing { .. })
     }
 
-    /// When it wants to be looked at.
+    /// When `tick` must be called next.
     pub fn due(&self) -> Option<Instant> {
         (self.period().is_some() || self.is_failing()).then_some(self.due)
     }
 
-    /// Saves what is to be saved by now; gives what is to be told.
+    /// Saves if a save is due; returns a message to report.
     pub fn tick(&mut self, database: &Database, settings: &Settings, now: Instant) -> Option<Note> {
         if self.due().is_none_or(|due| now < due) {
             return None;
@@ -163,14 +163,14 @@ impl Set {
         note
     }
 
-    /// Saves a last time, what has changed since.
+    /// Saves changed values one last time.
     pub fn finish(&mut self, database: &Database, settings: &Settings) -> Option<Note> {
         let is_wanted = self.is_failing() || matches!(self.when, When::Changed(_) | When::Every(_));
         if is_wanted { self.save(database, settings, Instant::now(), true) } else { None }
     }
 
-    /// Saves it; `is_lazy`: only if something is to be written. Gives what is to be told: what has begun to fail, or
-    /// fails otherwise, or works again.
+    /// Saves the set; with `is_lazy` only if its contents changed. Returns a message when saving starts to fail, fails
+    /// for another reason, or works again.
     pub fn save(&mut self, database: &Database, settings: &Settings, now: Instant, is_lazy: bool) -> Option<Note> {
         let (body, n_missing) = self.body(database);
         if is_lazy && self.written.as_ref() == Some(&body) {
@@ -178,7 +178,7 @@ impl Set {
         }
         let result = match n_missing {
             n if n > 0 && !settings.takes_incomplete => {
-                let why = format!("{n} of its PVs are not there, and save_restoreSet_IncompleteSetsOk(0) wants all");
+                let why = format!("{n} of its PVs do not exist, and save_restoreSet_IncompleteSetsOk(0) requires all");
                 Err(Trouble::of_file(why))
             }
             _ => {
@@ -192,13 +192,13 @@ impl Set {
         if result.is_ok() {
             self.saved_at = Some(time_text());
         }
-        // What half of a failed exchange of files has left is looked at no more.
+        // After a failure the contents of the file are unknown, so the next save always writes.
         self.written = result.is_ok().then_some(body);
         let copied = if result.is_ok() { self.copy_in_turn(settings, now) } else { Ok(()) };
         self.settle(result.and(copied))
     }
 
-    /// The file behind its header, and how many PVs have no value.
+    /// The contents of the file after its header, and how many PVs have no value.
     fn body(&self, database: &Database) -> (String, usize) {
         let n_missing = self.n_missing();
         let mut body = format::missing_line(n_missing);
@@ -216,7 +216,7 @@ impl Set {
         self.members.iter().filter(|member| member.field.is_none()).count()
     }
 
-    /// How saving goes, in the words of synApps.
+    /// The status with the texts of synApps.
     pub fn status(&self) -> Status {
         match (&self.state, self.n_missing()) {
             (State::New, _) => Status::new(Health::Unknown, "Initialized"),
@@ -230,17 +230,17 @@ impl Set {
         }
     }
 
-    /// The name of its file without the ending.
+    /// The file name without its extension.
     pub fn short_name(&self) -> String {
         self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// When its file was last written.
+    /// When the file was last written.
     pub fn saved_at(&self) -> Option<&str> {
         self.saved_at.as_deref()
     }
 
-    /// What was last done, once.
+    /// Takes the text about the last action.
     pub fn take_recent(&mut self) -> Option<String> {
         self.recent.take()
     }
@@ -261,10 +261,9 @@ impl Set {
         let path = self.path.display();
         match result {
             Ok(()) => match std::mem::replace(&mut self.state, State::Good) {
-                State::Failing { n_attempts, .. } => Some((
-                    Level::Warning,
-                    format!("autosave: {path} is saved again; attempts that failed: {n_attempts}"),
-                )),
+                State::Failing { n_attempts, .. } => {
+                    Some((Level::Warning, format!("autosave: {path} is saved again; failed attempts: {n_attempts}")))
+                }
                 _ => None,
             },
             Err(trouble) => {
@@ -273,14 +272,14 @@ impl Set {
                     _ => (None, 0),
                 };
                 let is_told = before == Some(&trouble);
-                let text = format!("autosave: {path} cannot be saved, what was saved before stays: {}", trouble.why);
+                let text = format!("autosave: cannot save {path}; the previous file is kept: {}", trouble.why);
                 self.state = State::Failing { trouble, n_attempts: n_attempts + 1 };
                 (!is_told).then_some((Level::Error, text))
             }
         }
     }
 
-    /// A line for a person; with `is_long` one for every PV as well.
+    /// One line of text about the set; with `is_long` also one for each PV.
     pub fn shown(&self, is_long: bool) -> String {
         let when = match self.when {
             When::Changed(period) => format!("after changes, every {period:?}"),
@@ -295,14 +294,11 @@ impl Set {
         };
         let n_missing = self.n_missing();
         let n_there = self.members.len() - n_missing;
-        let mut text = format!(
-            "{}: {n_there} PVs, {n_missing} not there, {when}, to {}: {state}\n",
-            self.name,
-            self.path.display()
-        );
+        let mut text =
+            format!("{}: {n_there} PVs, {n_missing} missing, {when}, to {}: {state}\n", self.name, self.path.display());
         if is_long {
             for member in &self.members {
-                let absent = if member.field.is_none() { " (not there)" } else { "" };
+                let absent = if member.field.is_none() { " (missing)" } else { "" };
                 text += &format!("  {}{absent}\n", member.pv);
             }
         }
@@ -310,14 +306,14 @@ impl Set {
     }
 }
 
-/// What tells that a field was written or its record processed. Its value as a text: NaN is not what it is.
+/// A snapshot that differs after a write or processing. The value is text because NaN does not equal itself.
 fn glance(database: &Database, field: FieldRef) -> (TimeStamp, String) {
     let reading = database.read(field);
     (reading.time, format::value_line("", &reading.value))
 }
 
 impl When {
-    /// Whether a file that holds the same already is left alone.
+    /// Whether the file is written only if its contents changed.
     fn is_lazy(self) -> bool {
         matches!(self, When::Changed(_))
     }

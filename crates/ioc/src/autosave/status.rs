@@ -1,4 +1,4 @@
-//! Records that show how saving goes, with the names and values that synApps autosave gives them.
+//! Status records of autosave, with the names and values of synApps autosave.
 //!
 //! Source: synApps autosave 5.11, save_restore.c and save_restoreStatus.db.
 
@@ -13,21 +13,21 @@ use super::set::Set;
 use crate::limit::{STATUS_PERIOD, STATUS_SETS_MAX};
 use crate::turn::Crank;
 
-/// How saving or restoring goes; the worst first. The numbers are those of autosave.
+/// The status of saving or restoring; the worst first. The numbers are those of synApps autosave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
-    /// Nothing is known yet.
+    /// The status is not known yet.
     Unknown = 0,
-    /// The file is not written, or cannot be used.
+    /// The file cannot be written or cannot be used.
     Failure = 1,
     /// Some values are missing.
     Warning = 2,
-    /// The file is written, one of the copies kept in turn is not.
+    /// The file is written, but a sequence file is not.
     SequenceFailure = 3,
     Good = 4,
 }
 
-/// A health with words, as long as a text of Channel Access may be.
+/// A health with a text that fits a Channel Access string.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     health: Health,
@@ -35,7 +35,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// `words` are cut where they are too long.
+    /// Creates a status; truncates `words` to 39 bytes.
     pub fn new(health: Health, words: &str) -> Status {
         const BYTES_MAX: usize = 39;
         let (words, _) = words.split_at(words.floor_char_boundary(BYTES_MAX));
@@ -46,23 +46,23 @@ impl Status {
         Status::new(Health::Good, "Ok")
     }
 
-    /// The first of the worst; good when there is none.
+    /// The first of the worst statuses; good if there are none.
     pub fn worst(all: impl Iterator<Item = Status>) -> Status {
         all.min_by_key(|status| status.health).unwrap_or(Status::good())
     }
 }
 
-/// Local time, as autosave writes it.
+/// The local time in the format of synApps autosave.
 pub fn time_text() -> String {
     Zoned::now().strftime("%a %b %d %H:%M:%S").to_string()
 }
 
-/// The records of one prefix, written once a period.
+/// The status records of one prefix, written once per period.
 #[derive(Debug)]
 pub struct StatusRecords {
-    /// Those that are there, by their names without the prefix.
+    /// The fields of existing records, by record name without the prefix.
     fields: HashMap<String, FieldRef>,
-    /// What was written last.
+    /// The values written last.
     written: HashMap<String, Value>,
     due: Instant,
     heartbeat: i32,
@@ -71,7 +71,9 @@ pub struct StatusRecords {
 }
 
 impl StatusRecords {
-    /// Those of the prefix that are there; none when no record of it is there. `restored`: how `iocInit` restored files.
+    /// Finds the records of a prefix; `None` if no such record exists.
+    ///
+    /// `restored`: the status of the restore by `iocInit`.
     pub fn find(database: &Database, prefix: &str, restored: Status) -> Option<StatusRecords> {
         let general =
             ["status", "statusStr", "heartbeat", "recentlyStr", "rebootStatus", "rebootStatusStr", "rebootTime"];
@@ -90,12 +92,12 @@ impl StatusRecords {
         })
     }
 
-    /// When it wants to be called.
+    /// When `tick` must be called next.
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// Writes what is new, when it is due.
+    /// Writes changed values if due.
     pub fn tick(&mut self, crank: &Crank, sets: &mut [Set], now: Instant) {
         if now < self.due {
             return;
@@ -120,7 +122,7 @@ impl StatusRecords {
             let time = set.and_then(Set::saved_at).unwrap_or("Not yet saved");
             self.put(crank, &format!("{index}_Name"), name.as_str().into());
             self.put(crank, &format!("{index}_Status"), (status.health as i32).into());
-            // What it waits for: here nothing ever waits.
+            // The state names what the set waits for; here no set ever waits.
             self.put(crank, &format!("{index}_State"), 0.into());
             self.put(crank, &format!("{index}_StatusStr"), status.words.as_str().into());
             self.put(crank, &format!("{index}_Time"), time.into());
@@ -129,7 +131,7 @@ impl StatusRecords {
 
     fn put(&mut self, crank: &Crank, name: &str, value: Value) {
         let Some(field) = self.fields.get(name).filter(|_| self.written.get(name) != Some(&value)) else { return };
-        // A record that takes no value, as one with DISP, shows that by itself.
+        // A record that rejects the value, for example with DISP set, simply keeps its old value.
         let _ = crank.put(*field, value.clone(), None, None);
         self.written.insert(name.to_owned(), value);
     }

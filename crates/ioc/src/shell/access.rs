@@ -1,4 +1,4 @@
-//! Commands on access security: the file, its macros, and loading it again.
+//! Commands for access security: set the file and its macros, and reload it.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::guard::{Guard, Policy};
 
 type Outcome = Result<Flow, Failure>;
 
-/// The variable that has hosts told apart by their addresses.
+/// The variable that makes hosts be identified by address.
 pub(super) const CHECKS_ADDRESS: &str = "asCheckClientIP";
 
 /// `asSetFilename("plant.acf")`
 pub(super) fn set_file(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     is_early(shell)?;
-    // Access security that is asked for must not be missing: a name that is empty is one that iocInit cannot read.
+    // Requested access security must not be missing silently: iocInit fails to read an empty name.
     shell.access_file = Some(shell.path(call.argument(1).unwrap_or_default()));
     call.needed(1, "an access security file")?;
     Ok(Flow::Next)
@@ -30,20 +30,18 @@ pub(super) fn set_macros(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 fn is_early(shell: &Shell) -> Result<(), Failure> {
     match shell.stage {
         Stage::Loading(_) => Ok(()),
-        _ => {
-            Err("access security is chosen before iocInit; after it asInit loads the same file again".to_owned().into())
-        }
+        _ => Err("access security must be set before iocInit; asInit can only reload the same file".to_owned().into()),
     }
 }
 
 /// `asInit`
 pub(super) fn load_again(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     if matches!(shell.stage, Stage::Loading(_)) {
-        shell.remark("iocInit loads the access security file; asInit does so again after it".to_owned());
+        shell.remark("asInit has no effect before iocInit, which loads the access security file".to_owned());
         return Ok(Flow::Next);
     }
     if shell.access_file.is_none() {
-        return Err("there is no access security file; asSetFilename names one before iocInit".to_owned().into());
+        return Err("there is no access security file; set one with asSetFilename before iocInit".to_owned().into());
     }
     let place = shell.place();
     let reloaded = lock(&place).as_ref().map_or(Ok(Vec::new()), crate::RunningIoc::reload_access);
@@ -53,14 +51,14 @@ pub(super) fn load_again(shell: &mut Shell, _: &Call<'_>) -> Outcome {
 }
 
 impl Shell {
-    /// What clients may do, from now on.
+    /// The policy with the access file and variables of the shell.
     pub(super) fn policy(&self, given: Policy) -> Policy {
         let access_file = self.access_file.clone().map(|file| (file, self.access_macros.clone()));
         let checks_address = self.variables.get(CHECKS_ADDRESS).is_some_and(|value| *value != 0);
         Policy { access_file, goes_by_address: given.goes_by_address || checks_address, ..given }
     }
 
-    /// In a check: what is wrong with the access file, for these records. No host is looked up.
+    /// In a check: reports errors of the access file for these records. No host name is resolved.
     pub(super) fn look_at_rules(&mut self) {
         let Stage::Checked(database) = &self.stage else { return };
         let policy = Policy { goes_by_address: false, ..self.policy(Policy::default()) };
@@ -69,7 +67,7 @@ impl Shell {
                 let mut names: Vec<Arc<str>> = rules.outside_inputs.into_keys().collect();
                 names.sort_unstable();
                 let outside = names.iter().map(|name| {
-                    format!("the input \"{name}\" is no record here: no CALC with it is true unless another IOC has it")
+                    format!("the input \"{name}\" is not a record here; a CALC with it needs another IOC to serve it")
                 });
                 rules.warnings.into_iter().chain(outside).for_each(|warning| self.remark(warning));
             }

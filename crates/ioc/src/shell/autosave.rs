@@ -1,4 +1,4 @@
-//! Commands on values that outlive the IOC, with the names that synApps autosave has given them.
+//! Autosave commands, with the names of synApps autosave.
 
 use std::collections::HashSet;
 use std::io;
@@ -21,27 +21,27 @@ use crate::{Ioc, RunningIoc};
 
 type Outcome = Result<Flow, Failure>;
 
-/// What is known of autosave before `iocInit`, and what holds after.
+/// The autosave configuration set by commands.
 #[derive(Default)]
 pub(super) struct Plan {
     request_folders: Vec<PathBuf>,
     save_folder: Option<PathBuf>,
     files: Vec<RestoreFile>,
     settings: Settings,
-    /// Sets that were asked for before there were records.
+    /// Sets requested before `iocInit`, when there are no records yet.
     asked: Vec<Order>,
-    /// Where values are kept without a word in any script.
+    /// The folder of `--autosave`, which needs no command in a script.
     own_folder: Option<PathBuf>,
-    /// Of the names of records that show how saving goes.
+    /// The name prefix of the status records.
     status_prefix: String,
     leaves_status_alone: bool,
-    /// Something that was to be restored is not.
+    /// Some values were not restored.
     has_complaints: bool,
-    /// In a check: request files that commands would have written.
+    /// In a check: request files that commands would write.
     made: Vec<(PathBuf, String)>,
 }
 
-/// A set that is to be saved.
+/// A requested set.
 #[derive(Clone)]
 struct Order {
     request: String,
@@ -49,7 +49,7 @@ struct Order {
     when: Timing,
 }
 
-/// When; fields are names still.
+/// The trigger of a set, with field names that are not resolved yet.
 #[derive(Clone)]
 enum Timing {
     Changed(Duration),
@@ -58,7 +58,7 @@ enum Timing {
     Asked,
 }
 
-/// A file that was found and what of it is to be restored late: all, or what an early pass has left.
+/// A save file and the values to restore late: all, or those that the early pass could not restore.
 pub(super) struct Restored {
     source: Source,
     left: Option<Vec<crate::autosave::format::SavedValue>>,
@@ -78,7 +78,7 @@ pub(super) fn add_request_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome 
 pub(super) fn set_save_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let folder = folder(shell, call)?;
     if !folder.is_dir() {
-        shell.remark(format!("there is no folder \"{}\": nothing can be saved until there is", folder.display()));
+        shell.remark(format!("there is no folder \"{}\": nothing can be saved until it exists", folder.display()));
     }
     shell.autosave.save_folder = Some(folder);
     Ok(Flow::Next)
@@ -89,7 +89,7 @@ fn folder(shell: &Shell, call: &Call<'_>) -> Result<PathBuf, Failure> {
     if first.is_empty() && second.is_empty() {
         call.needed(1, "a folder")?;
     }
-    // As in synApps the second is below the first, even if it begins with a slash.
+    // As in synApps, the second folder is inside the first, even if it begins with a slash.
     let below = if first.is_empty() { second } else { second.trim_start_matches('/') };
     Ok(shell.path(first).join(below))
 }
@@ -107,7 +107,7 @@ pub(super) fn restore_after(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 fn add_file(shell: &mut Shell, call: &Call<'_>, pass: Pass) -> Outcome {
     let name = call.needed(1, "a save file")?;
     if !matches!(shell.stage, Stage::Loading(_)) {
-        return Err("files are restored by iocInit, so this must come before it; fdbrestore does it later"
+        return Err("iocInit restores files, so this command must precede it; use fdbrestore afterwards"
             .to_owned()
             .into());
     }
@@ -115,7 +115,7 @@ fn add_file(shell: &mut Shell, call: &Call<'_>, pass: Pass) -> Outcome {
         Some(list) => Some(Macros::parse(list).map_err(|message| Failure::Word(2, message))?),
         None => None,
     };
-    // The folder may be named later.
+    // The folder may be set later.
     let (path, outcome) = (PathBuf::from(name), "not restored yet".to_owned());
     shell.autosave.files.push(RestoreFile { path, macros, pass, is_expected: true, outcome, health: Health::Unknown });
     Ok(Flow::Next)
@@ -146,7 +146,7 @@ pub(super) fn set_by_hand(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     add_set(shell, call, 2, request, Timing::Asked)
 }
 
-/// None where a script starts synApps' thread by naming no file.
+/// `None` without a file name, which in synApps only starts the thread.
 fn request_name<'a>(call: &Call<'a>) -> Option<&'a str> {
     call.argument(1).filter(|name| !name.is_empty())
 }
@@ -162,11 +162,11 @@ fn add_set(shell: &mut Shell, call: &Call<'_>, macros_at: usize, request: &str, 
     let list = call.argument(macros_at).unwrap_or_default();
     let macros = Macros::parse(list).map_err(|message| Failure::Word(macros_at, message))?;
     if ["SAVENAMEPV", "SAVEPATHPV"].iter().any(|name| macros.value(name).is_some()) {
-        shell.remark("SAVENAMEPV and SAVEPATHPV do not count: no PV says where a set is saved".to_owned());
+        shell.remark("SAVENAMEPV and SAVEPATHPV are ignored: PVs cannot set the name of a save file".to_owned());
     }
     let order = Order { request: request.to_owned(), macros, when };
     if matches!(shell.stage, Stage::Loading(_)) {
-        // There are no records to ask yet.
+        // There are no records yet.
         shell.autosave.asked.push(order);
         return Ok(Flow::Next);
     }
@@ -201,7 +201,7 @@ pub(super) fn rename(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 
 fn no_set(name: &str, names: &[String]) -> Failure {
     let guess = super::table::closest(name, names.iter().map(String::as_str));
-    Failure::Word(1, format!("no set is saved for \"{name}\"{guess}"))
+    Failure::Word(1, format!("there is no autosave set \"{name}\"{guess}"))
 }
 
 /// `save_restoreShow [level]`
@@ -227,7 +227,7 @@ pub(super) fn show_restored(shell: &mut Shell, _: &Call<'_>) -> Outcome {
 pub(super) fn put_back(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let path = shell.save_path(call.needed(1, "a save file")?);
     let Stage::Running(crank) = &shell.stage else {
-        return Err("iocInit has not come yet; set_pass0_restoreFile has it restore a file".to_owned().into());
+        return Err("iocInit has not run yet; use set_pass0_restoreFile to restore a file".to_owned().into());
     };
     let crank = crank.clone();
     let outcome = String::new();
@@ -285,7 +285,7 @@ pub(super) fn set_dates(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 pub(super) fn set_sequence(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let number = number(call, "a number of files")? as usize;
     if number > SEQUENCE_FILES_MAX {
-        return Err(Failure::Word(1, format!("{SEQUENCE_FILES_MAX} copies are possible")));
+        return Err(Failure::Word(1, format!("at most {SEQUENCE_FILES_MAX} sequence files are possible")));
     }
     shell.change_settings(|settings| settings.n_sequence = number)
 }
@@ -304,7 +304,7 @@ pub(super) fn set_retry(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 
 /// `save_restoreSet_status_prefix("x:")`
 pub(super) fn set_status_prefix(shell: &mut Shell, call: &Call<'_>) -> Outcome {
-    call.needed(1, "the beginning of the names of records")?.clone_into(&mut shell.autosave.status_prefix);
+    call.needed(1, "the prefix of the status records")?.clone_into(&mut shell.autosave.status_prefix);
     // iocInit looks for the records.
     if matches!(shell.stage, Stage::Loading(_)) { Ok(Flow::Next) } else { shell.show_status() }
 }
@@ -326,7 +326,7 @@ fn period(call: &Call<'_>) -> Result<Duration, Failure> {
 }
 
 impl Shell {
-    /// Has the fields that info items name for autosave kept in a folder, without any command.
+    /// Saves the fields named in autosave info items in a folder, without any command.
     pub fn keep_values_in(&mut self, folder: &Path) {
         let folder = self.path(&folder.to_string_lossy());
         let file = |name: &str, pass| {
@@ -358,18 +358,18 @@ impl Shell {
 
     fn saver<T>(&self, visit: impl FnOnce(&Saver) -> T) -> Result<T, Failure> {
         let mut place = lock(&self.place);
-        let running = place.as_mut().ok_or_else(|| Failure::from("iocInit has not come yet".to_owned()))?;
+        let running = place.as_mut().ok_or_else(|| Failure::from("iocInit has not run yet".to_owned()))?;
         let saver = RunningIoc::saver(running);
-        saver.map(visit).map_err(|error| format!("the operating system gives no thread: {error}").into())
+        saver.map(visit).map_err(|error| format!("cannot create a thread: {error}").into())
     }
 
-    /// Restores the files of the early pass, and finds those of the late one.
+    /// Restores the files of the early pass and finds the files of the late pass.
     pub(super) fn restore_early(&mut self, loader: &mut Loader) -> Vec<Restored> {
         let takes_incomplete = self.autosave.settings.takes_incomplete;
         let mut restored: Vec<Restored> = Vec::new();
         let mut complaints = Complaints::new();
         let mut files = std::mem::take(&mut self.autosave.files);
-        // The early pass comes first, whatever the order of the commands.
+        // The early pass runs first, regardless of the order of the commands.
         files.sort_by_key(|file| file.pass == Pass::Late);
         for file in &mut files {
             file.path = self.save_path(&file.path);
@@ -379,7 +379,7 @@ impl Shell {
             let Some((file, rest)) = rest.split_first_mut() else { break };
             let (source, told) = file.find(takes_incomplete);
             let is_second = before.iter().any(|other| other.path == file.path);
-            // What is wrong with the file itself was told at the first pass.
+            // Errors of the file itself were already reported in the first pass.
             complaints.extend(if is_second { Vec::new() } else { told });
             let Some(source) = source else { continue };
             if !is_second {
@@ -389,7 +389,7 @@ impl Shell {
             if file.pass == Pass::Early {
                 let (later, told) = source.restore_early(loader);
                 left = Some(later);
-                // What a later pass restores all the same, or finds to be so, is no matter.
+                // If the same file also has a late pass, that pass reports what cannot be restored.
                 let has_late = rest.iter().any(|other| (&other.path, other.pass) == (&file.path, Pass::Late));
                 complaints.extend(if has_late { Vec::new() } else { told });
             }
@@ -401,17 +401,17 @@ impl Shell {
         restored
     }
 
-    /// A copy of a file as it was restored, beside it, as synApps makes one.
+    /// Makes a backup copy of a restored file next to it, as synApps does.
     fn copy(&self, source: &Source, path: &Path) -> Complaints {
         let date = jiff::Zoned::now().strftime("_%y%m%d-%H%M%S").to_string();
         let suffix = if self.autosave.settings.dates_copies { date } else { ".bu".to_owned() };
         match disk::copy(&source.path, &disk::beside(path, &suffix)) {
             Ok(()) => Vec::new(),
-            Err(error) => vec![format!("{} cannot be copied beside itself: {error}", source.path.display())],
+            Err(error) => vec![format!("cannot make a backup copy of {}: {error}", source.path.display())],
         }
     }
 
-    /// Restores the files of the late pass, and what the early one has left.
+    /// Restores the files of the late pass and the values that the early pass could not restore.
     pub(super) fn restore_late(&mut self, ioc: &Ioc, restored: &[Restored]) {
         for Restored { source, left } in restored {
             let complaints = source.restore_late(&ioc.database, left.as_deref());
@@ -419,17 +419,17 @@ impl Shell {
         }
     }
 
-    /// The same value of the same file that neither pass can restore is told of once.
+    /// Reports a value once that neither pass can restore.
     fn remark_once(&mut self, complaint: String) {
         let subject = complaint.split_once(" is not restored").map_or(complaint.as_str(), |(subject, _)| subject);
         self.autosave.has_complaints = true;
         if self.told.insert(subject.to_owned()) {
-            // It has its own place; that of iocInit says nothing more.
+            // The message contains its own position, so that of iocInit is left out.
             self.deliver(check::Weight::Warning, LoadError { message: complaint, ..LoadError::default() });
         }
     }
 
-    /// Now that there are records, begins the sets that were asked for.
+    /// Creates the requested sets after the records exist.
     pub(super) fn save_from_now_on(&mut self) {
         if let Some(folder) = self.autosave.own_folder.take() {
             self.keep_infos(&folder);
@@ -444,7 +444,7 @@ impl Shell {
         }
     }
 
-    /// Has the records of the status prefix written from now on, or no longer.
+    /// Starts or stops updating the records of the status prefix.
     fn show_status(&mut self) -> Outcome {
         if self.autosave.status_prefix.is_empty() {
             return Ok(Flow::Next);
@@ -456,8 +456,7 @@ impl Shell {
         }
         let found = StatusRecords::find(self.database()?, prefix, restored);
         if found.is_none() {
-            let message =
-                format!("there is no record {prefix}SR_status: save_restoreStatus.db of autosave is to be loaded");
+            let message = format!("there is no record {prefix}SR_status; load save_restoreStatus.db of autosave");
             self.remark(message);
         }
         let shown = found.filter(|_| !self.autosave.leaves_status_alone);
@@ -467,10 +466,10 @@ impl Shell {
         Ok(Flow::Next)
     }
 
-    /// The sets that info items make by themselves.
+    /// Creates the sets of `--autosave` from info items.
     fn keep_infos(&mut self, folder: &Path) {
         if let Err(error) = std::fs::create_dir_all(folder) {
-            self.remark(format!("\"{}\" cannot be made, so nothing can be saved there: {error}", folder.display()));
+            self.remark(format!("cannot create \"{}\", so nothing can be saved there: {error}", folder.display()));
         }
         let mut n_sets = 0;
         for (info, file) in [(EARLY, "info_positions.sav"), (BOTH, "info_settings.sav"), (LATE, "info_pass1.sav")] {
@@ -488,11 +487,11 @@ impl Shell {
             }
         }
         if n_sets == 0 {
-            self.remark(format!("no record has info({BOTH}, \"...\") or its like, so --autosave keeps nothing"));
+            self.remark(format!("no record has an info item {BOTH}, {EARLY} or {LATE}, so --autosave saves nothing"));
         }
     }
 
-    /// Reads a request file and begins its set; in a check, says what is wrong with it.
+    /// Reads a request file and creates its set; in a check, only reports errors.
     fn begin(&mut self, order: &Order) -> Outcome {
         let database = self.database()?;
         let when = match &order.when {
@@ -532,10 +531,10 @@ impl Shell {
             saver.set_settings(settings);
             saver.add(set)
         })?;
-        added.map(|()| Flow::Next).map_err(|other| format!("{shown} is the file of the set \"{other}\" already").into())
+        added.map(|()| Flow::Next).map_err(|other| format!("{shown} is already the file of the set \"{other}\"").into())
     }
 
-    /// Opens request files: as the shell's folder means them as long as no other folder is named.
+    /// Opens request files in the folders of `set_requestfile_path`, or in the shell's folder if there are none.
     fn open_request(&self) -> impl FnMut(&str) -> io::Result<Vec<u8>> + use<> {
         let named = &self.autosave.request_folders;
         let folders = if named.is_empty() { vec![self.folder.clone()] } else { named.clone() };
@@ -556,8 +555,8 @@ impl Shell {
     }
 }
 
-/// What is wrong with a request file: in itself and, with a database, PVs that it does not have. Included files are
-/// looked for in the folder in hand. PVs of `missing` records, which errors have left out, are no mistakes.
+/// The errors of a request file and, with a database, the PVs that it does not contain. Included files are opened
+/// relative to the current folder. PVs of `missing` records, which were left out because of errors, are not reported.
 pub fn mistakes_in_request(
     file: &str,
     macros: &Macros,
@@ -572,10 +571,10 @@ pub fn mistakes_in_request(
     request.errors.into_iter().chain(unknown).collect()
 }
 
-/// The PVs that no record of the database has, each with its place; of many the first ones.
+/// Errors for PVs that do not exist in the database, each with its position; limited in number.
 fn strangers(database: &Database, wanted: &[Wanted], missing: &HashSet<String>) -> Vec<LoadError> {
     let is_missing = |wanted: &Wanted| wanted.pv.split('.').next().is_some_and(|record| missing.contains(record));
-    // What fields a simulated type has, no file says.
+    // The fields of a simulated record type are unknown.
     let is_inert = |wanted: &Wanted| {
         let record = wanted.pv.split('.').next().and_then(|record| database.field(record));
         record.is_some_and(|record| !record_types().any(|known| known == database.facts(record).record_type))
@@ -589,7 +588,7 @@ fn strangers(database: &Database, wanted: &[Wanted], missing: &HashSet<String>) 
     };
     let mut errors: Vec<LoadError> = unknown.iter().take(REQUEST_ERRORS_MAX).filter_map(told).collect();
     if let Some(next) = unknown.get(REQUEST_ERRORS_MAX) {
-        let message = format!("here and below {} more PVs are not there", unknown.len() - REQUEST_ERRORS_MAX);
+        let message = format!("from here on, {} more PVs do not exist", unknown.len() - REQUEST_ERRORS_MAX);
         errors.push(LoadError { message, ..next.at.clone() });
     }
     errors

@@ -1,23 +1,23 @@
-//! What a check found.
+//! The findings of a check.
 
 use fodo_db::LoadError;
 
-/// How much something matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// Nothing is wrong, and it is not as it will be.
+    /// Not an error, but different from the final system, such as a simulated record.
     Note,
-    /// It works, and probably not as it is meant.
+    /// It works, but probably not as intended.
     Warning,
-    /// It does not load, or does nothing.
+    /// It does not load or has no effect.
     Error,
 }
 
-/// Something that is wrong.
+/// A problem found by a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How much it matters.
+    /// The severity.
     pub weight: Weight,
-    /// What, and where.
+    /// The message and its position.
     pub error: LoadError,
 }

@@ -1,4 +1,4 @@
-//! How a line goes on: commands, records, fields.
+//! Completion of commands, records and fields.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,18 +6,18 @@ use super::{lock, table};
 use crate::limit::COMPLETIONS_MAX;
 use crate::turn::Crank;
 
-/// Completes what a person types; may be asked from any thread.
+/// Completes typed lines; may be used from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Completer(Arc<Mutex<Option<Arc<Crank>>>>);
 
 impl Completer {
-    /// From now on there are records.
+    /// Sets the records to complete, after `iocInit`.
     pub(super) fn learn(&self, crank: Arc<Crank>) {
         *lock(&self.0) = Some(crank);
     }
 
-    /// Where the word before `position` (in bytes) starts, and how it may go on: the whole word each time, at most
-    /// some hundred.
+    /// Completes the word before `position` (in bytes). Returns where the word starts and the candidates as whole
+    /// words, at most some hundred.
     pub fn complete(&self, line: &str, position: usize) -> (usize, Vec<String>) {
         let before = line.get(..position).unwrap_or(line);
         let start = before.rfind([' ', '\t', ',', '(', '"', '\'']).map_or(0, |separator| separator + 1);

@@ -1,4 +1,4 @@
-//! Commands on the shell itself: environment, folder, variables, pauses, other programs.
+//! Commands for the shell itself: environment, folder, variables, pauses and scripts.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::stats::VERSION;
 
 type Outcome = Result<Flow, Failure>;
 
-/// Variables of C programs that scripts set, and what they are at first. Only the first four have a meaning here.
+/// Variables of C programs that scripts set, with their initial values. Only the first four have an effect here.
 pub(super) fn variables() -> BTreeMap<&'static str, i64> {
     BTreeMap::from([
         (RECORDS_ONCE_ONLY, 0),
@@ -88,8 +88,8 @@ pub(super) fn change_folder(shell: &mut Shell, call: &Call<'_>) -> Outcome {
             shell.folder = folder;
             Ok(Flow::Next)
         }
-        Ok(_) => Err(Failure::Word(1, format!("\"{name}\" is no folder"))),
-        Err(error) => Err(Failure::Word(1, format!("\"{name}\" is no folder to go to: {error}"))),
+        Ok(_) => Err(Failure::Word(1, format!("\"{name}\" is not a folder"))),
+        Err(error) => Err(Failure::Word(1, format!("cannot change to the folder \"{name}\": {error}"))),
     }
 }
 
@@ -120,19 +120,19 @@ pub(super) fn var(shell: &mut Shell, call: &Call<'_>) -> Outcome {
         shell.say(&line);
         return Ok(Flow::Next);
     };
-    let value = whole(text).ok_or_else(|| Failure::Word(2, format!("\"{text}\" is no whole number")))?;
+    let value = whole(text).ok_or_else(|| Failure::Word(2, format!("\"{text}\" is not an integer")))?;
     shell.variables.insert(known, value);
     if known == RECORDS_ONCE_ONLY {
         if let super::Stage::Loading(loader) = &mut shell.stage {
             loader.allow_records_once(value != 0);
         }
     } else if ![CHECKS_ADDRESS, HOLD_OFF_MAX_S.0, ANSWER_S.0].contains(&known) {
-        shell.remark(format!("the variable {name} is kept, and nothing here is governed by it"));
+        shell.remark(format!("the variable {name} is stored but has no effect"));
     }
     Ok(Flow::Next)
 }
 
-/// Some variables are floating-point numbers in C, so scripts write `5.0`.
+/// Parses an integer; accepts `5.0`, because some of these variables are floating-point numbers in C.
 fn whole(text: &str) -> Option<i64> {
     let (number, decimals) = text.split_once('.').unwrap_or((text, ""));
     number.parse().ok().filter(|_| decimals.bytes().all(|digit| digit == b'0'))
@@ -170,7 +170,7 @@ pub(super) fn pause(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 
 pub(super) fn exit(_: &mut Shell, call: &Call<'_>) -> Outcome {
     let code = match call.argument(1) {
-        Some(text) => text.parse().map_err(|_| Failure::Word(1, format!("\"{text}\" is no exit code")))?,
+        Some(text) => text.parse().map_err(|_| Failure::Word(1, format!("\"{text}\" is not a valid exit code")))?,
         None => 0,
     };
     Ok(Flow::Exit(code))
@@ -180,7 +180,7 @@ pub(super) fn help(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let mut text = String::new();
     match call.argument(1) {
         None => {
-            text += "Type help and a name for more. Commands:\n";
+            text += "Type help NAME for details. Commands:\n";
             for command in table::COMMANDS {
                 text += &format!("  {:<34} {}\n", command.name, command.help);
             }
@@ -191,7 +191,7 @@ pub(super) fn help(shell: &mut Shell, call: &Call<'_>) -> Outcome {
                 text += &format!("{}\n  {}\n", command.usage, command.help);
             }
             if text.is_empty() && table::is_without_meaning(pattern) {
-                text = format!("{pattern}\n  Accepted; it sets up what is built in or not needed here\n");
+                text = format!("{pattern}\n  Accepted without effect: what it sets up is built in or not needed\n");
             } else if let Some(why) = table::not_supported(pattern).filter(|_| text.is_empty()) {
                 text = format!("{pattern}\n  Reported once and ignored: {why}\n");
             }
@@ -205,7 +205,7 @@ pub(super) fn help(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// `iocshLoad("script", "A=1,B=2")`: the macros hold for that script.
+/// `iocshLoad("script", "A=1,B=2")`: the macros apply to that script only.
 pub(super) fn load_script(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let name = call.needed(1, "a script")?;
     with_macros(shell, call.argument(2).unwrap_or_default(), |shell| shell.inner(name))

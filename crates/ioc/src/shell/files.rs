@@ -1,4 +1,4 @@
-//! Commands that load files, and the one that starts.
+//! Commands that load files and start the IOC.
 
 use std::io;
 
@@ -33,7 +33,7 @@ fn load(
     let mut open = shell.open_along(path);
     let wanted_by = shell.places();
     let Stage::Loading(loader) = &mut shell.stage else {
-        return Err("records can be loaded before iocInit only".to_owned().into());
+        return Err("records can only be loaded before iocInit".to_owned().into());
     };
     loader.say_who_wants(wanted_by);
     load(loader, &mut open).map_err(Failure::Files)?;
@@ -46,10 +46,9 @@ pub(super) fn load_description(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let path = call.argument(2).unwrap_or_default();
     let macros = call.argument(3).unwrap_or_default();
     match shell.open_along(path)(file) {
-        // Not an error: most of what such a file contains is built in.
+        // Not an error, because most of the contents of such a file is built in.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let message =
-                format!("\"{file}\" cannot be read ({error}); if it has scan rates of the site, they are missing");
+            let message = format!("\"{file}\" cannot be read ({error}); scan rates that it defines are missing");
             shell.remark(message);
             Ok(Flow::Next)
         }
@@ -57,7 +56,7 @@ pub(super) fn load_description(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     }
 }
 
-/// `iocRun`: goes on after `iocPause`, or after `iocBuild`, which does nothing, as `iocInit`.
+/// `iocRun`: continues after `iocPause`. Before `iocInit` it is the same as `iocInit`, since `iocBuild` has no effect.
 pub(super) fn run(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     match &shell.stage {
         Stage::Loading(_) => return start(shell, call),
@@ -89,7 +88,7 @@ pub(super) fn run_afterwards(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 /// `iocInit`
 pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     if !matches!(shell.stage, Stage::Loading(_)) {
-        return Err("iocInit has come already".to_owned().into());
+        return Err("iocInit has already run".to_owned().into());
     }
     if shell.is_check() {
         shell.look_at_records();
@@ -103,7 +102,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     }
     misfits.into_iter().for_each(|error| shell.deliver(check::Weight::Error, error));
     if loader.omitted().total() > 0 {
-        shell.complain(&format!("{}; fodo check says which", loader.omitted()));
+        shell.complain(&format!("{}; run fodo check for details", loader.omitted()));
     }
     let Purpose::Run(start) = &mut shell.purpose else { return Ok(Flow::Next) };
     let given = std::mem::take(&mut start.policy);
@@ -143,7 +142,7 @@ pub(super) fn start(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     if !complete.is_empty() {
         shell.complain(&complete);
     }
-    // The last line: whoever waits for it finds the one above on stderr.
+    // Printed last, so that a program that waits for this line finds the line above on stderr.
     shell.say(&ready);
     for line in std::mem::take(&mut shell.afterwards) {
         let flow = shell.run_line(&line);
@@ -162,14 +161,14 @@ pub(super) fn failure(error: IocError) -> Failure {
 }
 
 impl Shell {
-    /// What an IOC that this shell starts tells of the place it stands in.
+    /// The host facts of an IOC started by this shell.
     fn surroundings(&self) -> Surroundings {
         let names = self.macros.names().into_iter();
         let variables = names.map(|name| (name.to_owned(), self.variable(name).unwrap_or_default().to_owned()));
         Surroundings { folder: self.folder.clone(), variables: variables.collect() }
     }
 
-    /// In a check: what is odd in the records that were loaded; from now on they can be asked for.
+    /// In a check: reports errors and warnings of the loaded records, and makes the records available to commands.
     pub(super) fn look_at_records(&mut self) {
         if !matches!(self.stage, Stage::Loading(_)) {
             return;

@@ -1,7 +1,7 @@
-//! The shell of a soft IOC: the commands of `st.cmd` files, read from files or from a person.
+//! The shell of a soft IOC: runs the commands of `st.cmd` files, from files or typed by a user.
 //!
-//! It has an environment and a folder of its own, so that a script changes nothing in the process. With
-//! [`Purpose::Check`] it follows a script without starting, writing or running anything, and collects what is wrong.
+//! It has its own environment and folder, so that a script changes nothing in the process. With [`Purpose::Check`] it
+//! follows a script without starting, writing or running anything, and collects the findings.
 
 mod access;
 mod autosave;
@@ -44,52 +44,52 @@ pub use script::Flow;
 pub use table::is_command;
 use words::Word;
 
-/// Looks a variable of the environment up.
+/// Looks up an environment variable.
 pub type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// What `iocInit` needs of whoever runs the shell.
+/// The configuration that `iocInit` needs from the caller.
 pub struct Start {
-    /// The configuration that the shell's environment means, and what else counts.
-    #[expect(clippy::type_complexity, reason = "said once")]
+    /// Makes the server configuration from the shell's environment and the caller's own options.
+    #[expect(clippy::type_complexity, reason = "used once")]
     pub configure: Box<dyn Fn(&Lookup) -> Result<ServerConfig, ConfigError> + Send>,
-    /// What clients may do, besides what the access file of the shell says.
+    /// The access policy; commands of the shell add the access file.
     pub policy: Policy,
-    /// The policy's puts go to a log.
+    /// Whether the policy's puts are written to a log.
     pub has_put_log: bool,
-    /// The line on stdout that tells that it serves; empty for none.
+    /// The line on stdout that reports that the IOC serves; empty for none.
     pub ready: Box<dyn Fn(&RunningIoc) -> String + Send>,
-    /// The line on stderr that tells that `iocInit` has ended; empty for none.
+    /// The line on stderr that reports the end of `iocInit`; empty for none.
     pub complete: Box<dyn Fn() -> String + Send>,
-    /// The time on the wall as a `strftime` format wants it.
+    /// The current time in a `strftime` format.
     pub date: Box<dyn Fn(&str) -> String + Send>,
-    /// What happens on the network is told to this.
+    /// The log for network events.
     pub log: Option<Log>,
-    /// Where what is counted is read over HTTP, with what counts the lines that a put log leaves out.
+    /// The address for metrics over HTTP, and the counter of puts missing from the put log.
     pub metrics: Option<(SocketAddr, Option<LeftOut>)>,
-    /// The UDP port where announcements of RecCeivers are heard, who are told the records; none: nobody is told.
+    /// The UDP port for announcements of RecCeivers, which then receive the records; `None` for none.
     pub reccaster: Option<u16>,
 }
 
-/// What the shell is for.
+/// The purpose of a shell.
 pub enum Purpose {
-    /// Commands do what they say.
+    /// Commands are executed.
     Run(Box<Start>),
-    /// Commands are checked.
+    /// Commands are only checked.
     Check,
 }
 
-/// Where an IOC that serves is found, by the shell that started it and by whoever stops it.
+/// The running IOC, shared by the shell that started it and the caller who stops it.
 pub type Place = Arc<Mutex<Option<RunningIoc>>>;
 
-/// What is loaded, and whether it runs.
+/// The stage of the IOC.
 enum Stage {
     /// Records may be loaded.
     Loading(Box<Loader>),
-    /// `iocInit` has begun to serve.
+    /// `iocInit` has started the server.
     Running(Arc<Crank>),
-    /// `iocInit` came, and only a check goes on.
+    /// `iocInit` was reached in a check.
     Checked(Box<Database>),
-    /// `iocInit` failed: there are no records any more.
+    /// `iocInit` failed, so there are no records.
     Failed,
 }
 
@@ -97,7 +97,7 @@ enum Stage {
 pub struct Shell {
     purpose: Purpose,
     macros: Macros,
-    /// The variables among them, for records that read one.
+    /// The environment variables, for records that read them.
     environment: Environment,
     folder: PathBuf,
     stage: Stage,
@@ -106,24 +106,24 @@ pub struct Shell {
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     variables: BTreeMap<&'static str, i64>,
-    /// Commands whose absence is told already.
+    /// Messages that have already been reported.
     told: HashSet<String>,
-    /// The access security file that `iocInit` is to load, and its macros.
+    /// The access security file that `iocInit` loads, and its macros.
     access_file: Option<PathBuf>,
     access_macros: String,
-    /// An error ends a script, unless it says otherwise.
+    /// An error ends a script, unless `on error` changes this.
     is_strict: bool,
-    /// Records that errors have left out: what names them is no further error.
+    /// Records left out because of errors; references to them are not reported as further errors.
     missing: HashSet<String>,
-    /// Lines on records that are simulated, once `iocInit` has come.
+    /// Lines about simulated records, after `iocInit`.
     inert: Option<String>,
-    /// Commands that wait for `iocInit`.
+    /// Commands to run after `iocInit`.
     afterwards: Vec<String>,
     autosave: autosave::Plan,
-    /// What scripts want RecCeivers to be told, or not.
+    /// The RecCeiver configuration set by scripts.
     recsync: reccaster::Wishes,
     findings: Vec<Finding>,
-    /// The scripts that are read, innermost last.
+    /// The stack of running scripts, innermost last.
     within: Vec<script::Within>,
 }
 
@@ -133,19 +133,19 @@ impl fmt::Debug for Shell {
     }
 }
 
-/// Why a command did not do what it says.
+/// Why a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// A word of the line is wrong; 0 is the command.
+    /// A word of the line is invalid; 0 is the command.
     Word(usize, String),
-    /// Files are wrong, each in its places.
+    /// Files contain errors.
     Files(Vec<LoadError>),
 }
 
 impl Failure {
-    /// There are no records yet that one could ask.
+    /// The command needs records, which do not exist yet.
     fn too_early() -> Failure {
-        Failure::Word(0, "iocInit has not come yet, and this works behind it".into())
+        Failure::Word(0, "iocInit has not run yet; this command works only after it".into())
     }
 }
 
@@ -155,7 +155,7 @@ impl From<String> for Failure {
     }
 }
 
-/// A command with its words, the first of which is its name.
+/// A command line; the first word is the name of the command.
 struct Call<'a> {
     words: &'a [Word],
 }
@@ -166,7 +166,7 @@ impl<'a> Call<'a> {
         self.words.get(index).map(|word| word.text.as_str())
     }
 
-    /// One that must be there.
+    /// A required argument.
     fn needed(&self, index: usize, what: &str) -> Result<&'a str, Failure> {
         self.argument(index).filter(|text| !text.is_empty()).ok_or_else(|| {
             let name = self.argument(0).unwrap_or_default();
@@ -177,7 +177,7 @@ impl<'a> Call<'a> {
 }
 
 impl Shell {
-    /// A shell in a folder, with the variables of an environment. Output goes to `out`, complaints to `err`.
+    /// Creates a shell in a folder with the given environment variables. Output is written to `out`, messages to `err`.
     pub fn new(
         purpose: Purpose,
         folder: &Path,
@@ -220,22 +220,22 @@ impl Shell {
         }
     }
 
-    /// From now on a record type or a DTYP that is not here is no error; `iocInit` tells how many records are inert for it.
+    /// Accepts unknown record types and DTYPs; `iocInit` reports how many records are inert because of them.
     pub fn simulate(&mut self) {
         if let Stage::Loading(loader) = &mut self.stage {
             loader.simulate();
         }
     }
 
-    /// From now on an error ends a script, as after `on error break`, and so does a link that cannot be what it says.
+    /// Makes every error end a script, as after `on error break`, including invalid links.
     pub fn be_strict(&mut self) {
         self.is_strict = true;
     }
 
-    /// Serves the records of softIoc's `-x`: `PREFIX:exit`, a sub whose processing calls `exit` with the code 0, or 1 when
-    /// its A is not 0, and `PREFIX:BaseVersion`, a stringin with the version. Fails when a name is invalid.
+    /// Loads the records of softIoc's `-x`: `PREFIX:exit`, a sub record whose processing calls `exit` with code 0, or
+    /// 1 if its A is not 0, and `PREFIX:BaseVersion`, a stringin record with the version. Fails if a name is invalid.
     ///
-    /// `exit` is called inside the processing, so it must not wait for the IOC to end.
+    /// `exit` is called during record processing, so it must not wait for the IOC to end.
     pub fn serve_exit(
         &mut self,
         prefix: &str,
@@ -254,7 +254,7 @@ impl Shell {
         loader.load("softIocExit.db", &format!("IOC={prefix}"), &mut |_| Ok(records.clone().into_bytes()))
     }
 
-    /// The loader of this IOC, to register routines with. `None` from `iocInit` on.
+    /// The loader of this IOC, for registering routines; `None` after `iocInit`.
     pub fn loader(&mut self) -> Option<&mut Loader> {
         match &mut self.stage {
             Stage::Loading(loader) => Some(loader),
@@ -262,22 +262,22 @@ impl Shell {
         }
     }
 
-    /// Where the IOC is found once it serves. Who takes it out stops it.
+    /// The shared slot that contains the IOC while it runs. Dropping the IOC taken from it stops it.
     pub fn place(&self) -> Place {
         self.place.clone()
     }
 
-    /// What a variable of the shell's environment says.
+    /// The value of an environment variable of the shell.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.macros.value(name)
     }
 
-    /// What completes a line for a person.
+    /// A completer for typed lines.
     pub fn completer(&self) -> Completer {
         self.completer.clone()
     }
 
-    /// Whether `iocInit` has come and succeeded.
+    /// Whether `iocInit` has run successfully.
     pub fn is_running(&self) -> bool {
         matches!(self.stage, Stage::Running(_))
     }
@@ -295,13 +295,13 @@ impl Shell {
         }
     }
 
-    /// A file name as the shell's folder means it.
+    /// Resolves a file name relative to the shell's folder.
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Reads files for a loader: from the shell's folder, else from the folders that `path` and then
-    /// EPICS_DB_INCLUDE_PATH name, separated by ':'.
+    /// Opens files for a loader in the shell's folder, then in the folders of `path` and EPICS_DB_INCLUDE_PATH, which
+    /// are separated by ':'.
     fn open_along(&self, path: &str) -> impl FnMut(&str) -> io::Result<Vec<u8>> + use<> {
         let variable = self.macros.value("EPICS_DB_INCLUDE_PATH").unwrap_or_default();
         let named = path.split(':').chain(variable.split(':')).filter(|folder| !folder.is_empty());
@@ -322,9 +322,9 @@ impl Shell {
         self.say_as_it_is(printable(text).as_bytes());
     }
 
-    /// Control characters that a script means stay.
+    /// Writes bytes without escaping control characters.
     fn say_as_it_is(&mut self, bytes: &[u8]) {
-        // Nothing is left to do when the output fails.
+        // There is no other place to report that the output failed.
         let _ = self.out.write_all(bytes);
         let _ = self.out.flush();
     }
@@ -340,7 +340,7 @@ impl Shell {
     }
 }
 
-/// A thread that panicked while it held the lock has left what is in it whole.
+/// Locks a mutex, ignoring poisoning: no critical section leaves inconsistent contents.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! `system`: programs that a script runs.
+//! `system`: runs programs.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,16 +9,16 @@ use super::script::Flow;
 use super::{Call, Failure, Shell};
 use crate::limit::{PROGRAM_CHUNK_BYTES, PROGRAM_CHUNKS_WAITING, PROGRAM_LAST_OUTPUT, PROGRAM_PERIOD};
 
-/// Something that a program has printed.
+/// A piece of output of a program.
 enum Printed {
     Out(Vec<u8>),
     Err(Vec<u8>),
 }
 
-/// A line for the system's own shell, in this one's folder and with its environment. Who may write `st.cmd` may run
-/// programs anyway, and nothing from the network comes here.
+/// Runs a line in the system's shell, with the folder and environment of this shell.
 ///
-/// What it prints is passed on as it comes, so that it may be more than fits into memory.
+/// This is no additional risk: a user who can write `st.cmd` can run programs anyway, and no network input gets here.
+/// Output is forwarded in chunks, so it may be larger than memory.
 pub(super) fn system(shell: &mut Shell, call: &Call<'_>) -> Result<Flow, Failure> {
     let line = call.needed(1, "a line for the system's shell")?;
     let names = shell.macros.names();
@@ -26,14 +26,14 @@ pub(super) fn system(shell: &mut Shell, call: &Call<'_>) -> Result<Flow, Failure
     let mut command = Command::new("sh");
     command.args(["-c", line]).current_dir(&shell.folder).env_clear().envs(variables);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("the system's shell cannot be started: {error}"))?;
-    let printed = printed_by(&mut child).map_err(|error| format!("the operating system gives no thread: {error}"))?;
+    let mut child = command.spawn().map_err(|error| format!("cannot start the system's shell: {error}"))?;
+    let printed = printed_by(&mut child).map_err(|error| format!("cannot create a thread: {error}"))?;
     let status = shell.pass_on(&mut child, &printed);
-    let status = status.map_err(|error| format!("the end of the program is unknown: {error}"))?;
+    let status = status.map_err(|error| format!("cannot wait for the end of the program: {error}"))?;
     if status.success() { Ok(Flow::Next) } else { Err(format!("the program ended with {status}").into()) }
 }
 
-/// What a program prints, until all that have its streams have ended.
+/// Receives the output of a program until all processes that hold its streams have ended.
 fn printed_by(child: &mut Child) -> io::Result<Receiver<Printed>> {
     let (sender, printed) = sync_channel(PROGRAM_CHUNKS_WAITING);
     read_on(child.stdout.take(), sender.clone(), Printed::Out)?;
@@ -41,7 +41,7 @@ fn printed_by(child: &mut Child) -> io::Result<Receiver<Printed>> {
     Ok(printed)
 }
 
-/// Reads a stream to its end on a thread of its own.
+/// Reads a stream to its end on a separate thread.
 fn read_on(
     stream: Option<impl Read + Send + 'static>,
     sender: SyncSender<Printed>,
@@ -54,8 +54,8 @@ fn read_on(
         while let Ok(n_bytes) = stream.read(&mut buffer)
             && n_bytes > 0
         {
-            // Nobody waits for what a program prints in the background. It is read all the same: the program would be
-            // ended by a stream that nobody reads.
+            // After the shell has stopped receiving, output of a background program is still read: a closed stream
+            // would end the program.
             let _ = sender.send(as_printed(buffer.iter().take(n_bytes).copied().collect()));
         }
     };
@@ -63,7 +63,7 @@ fn read_on(
 }
 
 impl Shell {
-    /// Shows what a program prints until it has ended; one that it leaves in the background is not waited for.
+    /// Prints the output of a program until it has ended; does not wait for its background processes.
     fn pass_on(&mut self, child: &mut Child, printed: &Receiver<Printed>) -> io::Result<ExitStatus> {
         let mut ended: Option<(ExitStatus, Instant)> = None;
         loop {

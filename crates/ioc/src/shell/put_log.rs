@@ -1,4 +1,4 @@
-//! Commands of the caPutLog module: which puts are logged. They go to the log that the IOC was started with.
+//! Commands of the caPutLog module, which select the puts that are written to the log of `--put-log`.
 
 use super::script::Flow;
 use super::{Call, Failure, Purpose, Shell, Stage};
@@ -33,7 +33,7 @@ pub(super) fn change(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 pub(super) fn show(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     let Stage::Running(crank) = &shell.stage else { return Err(Failure::too_early()) };
     let text = match (shell.has_put_log(), crank.guard().logged()) {
-        (false, _) => "puts are not logged: there is no --put-log\n",
+        (false, _) => "puts are not logged: fodo ioc was started without --put-log\n",
         (true, Logged::Nothing) => "puts are not logged\n",
         (true, Logged::Changes) => "puts that change a value are logged\n",
         (true, Logged::Everything) => "all puts are logged\n",
@@ -42,7 +42,7 @@ pub(super) fn show(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// The numbers are those of caPutLog; there is no filter of bursts, so 1 and 2 mean the same.
+/// Parses an option of caPutLog; 1 and 2 mean the same, because bursts are not filtered.
 fn option(call: &Call<'_>, index: usize) -> Result<Logged, Failure> {
     match call.argument(index).unwrap_or("0") {
         "-1" => Ok(Logged::Nothing),

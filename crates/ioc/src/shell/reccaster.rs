@@ -1,4 +1,4 @@
-//! Commands of recsync: what RecCeivers are told beside the records, and which records they are not.
+//! Commands of recsync, which add environment variables to the data sent to RecCeivers and exclude records from it.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::Told;
 
 type Outcome = Result<Flow, Failure>;
 
-/// Variables of recsync, in seconds, and what they are unless a script says otherwise.
+/// Variables of recsync in seconds, with their defaults.
 pub(super) const HOLD_OFF_MAX_S: (&str, i64) = ("reccastMaxHoldoff", 10);
 pub(super) const ANSWER_S: (&str, i64) = ("reccastTimeout", 20);
 
-/// What scripts have said of RecCeivers.
+/// The RecCeiver configuration set by scripts.
 #[derive(Debug, Default)]
 pub(super) struct Wishes {
     variables: Vec<String>,
@@ -40,17 +40,17 @@ pub(super) fn keep_back(shell: &mut Shell, call: &Call<'_>) -> Outcome {
 fn is_early(shell: &Shell) -> Result<(), Failure> {
     match shell.stage {
         Stage::Loading(_) => Ok(()),
-        _ => Err("what RecCeivers are told is chosen before iocInit".to_owned().into()),
+        _ => Err("the data for RecCeivers must be set before iocInit".to_owned().into()),
     }
 }
 
 impl Shell {
-    /// What RecCeivers are to be told that announce themselves on a port; told to nobody, it is remarked that a script
-    /// has chosen something.
+    /// The configuration for RecCeivers that announce themselves on a port. Without a port it warns if a script has set
+    /// something.
     pub(super) fn told(&mut self, port: Option<u16>) -> Option<Told> {
         let Wishes { variables, kept_back } = std::mem::take(&mut self.recsync);
         if port.is_none() && !(variables.is_empty() && kept_back.is_empty()) {
-            self.remark("no RecCeiver is told anything; for that fodo ioc has --reccaster".to_owned());
+            self.remark("nothing is sent to RecCeivers; start fodo ioc with --reccaster".to_owned());
         }
         let seconds = |(name, usual)| {
             let s = self.variables.get(name).copied().unwrap_or(usual);

@@ -1,4 +1,4 @@
-//! Commands on records.
+//! Commands for records.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -14,12 +14,12 @@ use crate::outside::Merged;
 
 type Outcome = Result<Flow, Failure>;
 
-/// Elements of an array that are shown.
+/// Maximum number of array elements shown.
 const ELEMENTS_SHOWN_MAX: usize = 10;
-/// How far a period may be from the one that `scanppl` asks for, in seconds, as in Base.
+/// Maximum difference between a scan period and the one requested by `scanppl`, in seconds, as in Base.
 const PERIOD_TOLERANCE_S: f64 = 0.05;
 
-/// Whether a name is what a pattern says: `*` for any characters, `?` for one.
+/// Whether a name matches a pattern; `*` matches any characters, `?` exactly one.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut place) = (0, 0);
@@ -35,7 +35,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
                 place += 1;
             }
             _ => match star {
-                // The last star takes one more.
+                // The last star matches one more byte.
                 Some((after, taken)) => {
                     star = Some((after, taken + 1));
                     (at, place) = (after, taken + 1);
@@ -47,7 +47,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     pattern.get(at..).is_none_or(|rest| rest.iter().all(|byte| *byte == b'*'))
 }
 
-/// A value as text: labels of states, all digits of a number, the first elements of an array.
+/// A value as text: state labels, numbers with all digits, the first elements of an array.
 pub(super) fn shown(database: &Database, field: FieldRef) -> String {
     let value = database.read(field).value;
     let meta = database.meta(field);
@@ -64,7 +64,7 @@ pub(super) fn shown(database: &Database, field: FieldRef) -> String {
     value.first().map_or(String::new(), one)
 }
 
-/// A label of a state, all digits of a number.
+/// A scalar as text: the state label, or a number with all digits.
 pub(super) fn scalar_text(scalar: &Scalar, meta: &Meta) -> String {
     match scalar {
         Scalar::F64(number) if is_long(*number) => format!("{number:e}"),
@@ -75,7 +75,7 @@ pub(super) fn scalar_text(scalar: &Scalar, meta: &Meta) -> String {
     }
 }
 
-/// Whether a number would be a row of zeros without an exponent.
+/// Whether a number would need many zeros without an exponent.
 fn is_long(number: f64) -> bool {
     number != 0.0 && number.is_finite() && !(1e-5..1e15).contains(&number.abs())
 }
@@ -109,7 +109,7 @@ pub(super) fn show_field(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// Kind and value as Base shows them: states are texts, texts are quoted, whole numbers are hexadecimal as well.
+/// Type and value in the format of Base: states as strings, strings quoted, integers also in hexadecimal.
 fn field_line(database: &Database, field: FieldRef) -> String {
     let value = database.read(field).value;
     let (kind, text) = (value.kind(), shown(database, field));
@@ -138,7 +138,7 @@ fn field_line(database: &Database, field: FieldRef) -> String {
     format!("{label:<19} {text}\n")
 }
 
-/// In quotes, and what would end them or command a terminal as an escape.
+/// Quotes a text; escapes quotes, backslashes and control characters.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {
@@ -175,7 +175,7 @@ pub(super) fn put_field(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     show_field(shell, call)
 }
 
-/// What could have been meant by a text that is none of a field's states.
+/// A suggestion for a text that is not a state of a field.
 fn choices(kind: Kind, meta: &Meta, text: &str) -> String {
     if kind != Kind::Enum || meta.labels.is_empty() {
         return String::new();
@@ -183,7 +183,7 @@ fn choices(kind: Kind, meta: &Meta, text: &str) -> String {
     let labels: Vec<String> = meta.labels.iter().map(Text::to_string).collect();
     match closest(text, labels.iter().map(String::as_str)) {
         Some(label) => meant(Some(label)),
-        None => format!("; there are \"{}\"", labels.join("\", \"")),
+        None => format!("; valid choices are \"{}\"", labels.join("\", \"")),
     }
 }
 
@@ -198,7 +198,7 @@ pub(super) fn put(shell: &Shell, field: FieldRef, value: Value) -> Result<(), St
     }
 }
 
-/// What a text means for a field: characters for an array of characters, `[1, 2]` for one of numbers.
+/// Converts a text to a value for a field: characters for a character array, `[1, 2]` for an array of numbers.
 fn value_of(database: &Database, field: FieldRef, text: &str) -> Result<Value, String> {
     let facts = database.facts(field);
     if facts.count_max > 1 && matches!(facts.kind, Kind::I8 | Kind::U8) && !text.starts_with('[') {
@@ -210,7 +210,7 @@ fn value_of(database: &Database, field: FieldRef, text: &str) -> Result<Value, S
         return Ok(Value::from(text));
     };
     let Some(inside) = inside.strip_suffix(']') else {
-        return Err("the closing ']' is missing; what has commas in it needs quotes, \"[1,2,3]\"".into());
+        return Err("the closing ']' is missing; put a value with commas in quotes, \"[1,2,3]\"".into());
     };
     let elements = inside.split(',').map(str::trim).filter(|element| !element.is_empty());
     if facts.kind == Kind::Text {
@@ -218,11 +218,11 @@ fn value_of(database: &Database, field: FieldRef, text: &str) -> Result<Value, S
         return Ok(Value::from(texts));
     }
     let numbers: Result<Vec<f64>, String> =
-        elements.map(|element| element.parse().map_err(|_| format!("\"{element}\" is no number"))).collect();
+        elements.map(|element| element.parse().map_err(|_| format!("\"{element}\" is not a number"))).collect();
     numbers.map(Value::from)
 }
 
-/// `dbl [type] ["FIELD FIELD"]`: records, each with its aliases behind it.
+/// `dbl [type] ["FIELD FIELD"]`: records, each followed by its aliases.
 pub(super) fn list(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
     let fields = fields_wanted(call);
@@ -248,7 +248,7 @@ pub(super) fn list(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// A name with the values of its record's fields behind it, as `dbl` and `dbgrep` list them.
+/// A name followed by the values of the given fields, for `dbl` and `dbgrep`.
 fn listed(database: &Database, name: &str, fields: &[&str]) -> String {
     let values = fields.iter().map(|field| {
         let field = database.field(&format!("{name}.{field}"));
@@ -311,7 +311,7 @@ pub(super) fn count(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// `dbcar [record] [level]`: links to other IOCs. With 1 those that are not connected, with 2 all and their servers.
+/// `dbcar [record] [level]`: links to other IOCs. Level 1 lists those not connected, level 2 all with their servers.
 pub(super) fn outside_links(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
     let level = level(call, 2)?;
@@ -321,7 +321,7 @@ pub(super) fn outside_links(shell: &mut Shell, call: &Call<'_>) -> Outcome {
         for link in database.links(record) {
             let (said, is_connected) = match &link.leads_to {
                 LeadsTo::Record(_) => continue,
-                LeadsTo::Nowhere => ("leads to no field".to_owned(), false),
+                LeadsTo::Nowhere => ("target is not a field".to_owned(), false),
                 LeadsTo::Outside(status) => (totals.add(shell, status), status.facts.is_some()),
             };
             totals.n_links += 1;
@@ -338,7 +338,7 @@ pub(super) fn outside_links(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// What is told of all links to other IOCs together.
+/// Totals for all links to other IOCs.
 #[derive(Default)]
 struct LinkTotals {
     n_links: u64,
@@ -348,7 +348,7 @@ struct LinkTotals {
 }
 
 impl LinkTotals {
-    /// Counts a link in, and says how it does.
+    /// Adds a link to the totals and describes its state.
     fn add(&mut self, shell: &Shell, status: &OutsideStatus) -> String {
         let (merged, server) = match &shell.stage {
             Stage::Running(crank) => (crank.errands().merged(status.link), crank.errands().server(status.link)),
@@ -362,9 +362,9 @@ impl LinkTotals {
             Some(facts) => {
                 let denied = match (facts.may_read, facts.may_write) {
                     (true, true) => "",
-                    (true, false) => ", may not be written",
-                    (false, true) => ", may not be read",
-                    (false, false) => ", may be neither read nor written",
+                    (true, false) => ", no write access",
+                    (false, true) => ", no read access",
+                    (false, false) => ", no read or write access",
                 };
                 let server = server.map_or(String::new(), |address| format!(" to {address}"));
                 format!("connected{server}{denied}")
@@ -374,7 +374,7 @@ impl LinkTotals {
     }
 }
 
-/// `dblsr [record]`: records that links join; a record alone is left out.
+/// `dblsr [record]`: sets of records joined by links; single records are left out.
 pub(super) fn joined(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let wanted = call.argument(1).filter(|name| !name.is_empty() && *name != "*");
     let database = shell.database()?;
@@ -389,7 +389,7 @@ pub(super) fn joined(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// Records in sets that no link leaves, in the order of loading.
+/// Sets of records without links between them, in load order.
 fn sets(database: &Database) -> Vec<Vec<&str>> {
     let names: Vec<&str> = database.record_names().collect();
     let numbers: HashMap<&str, usize> = names.iter().enumerate().map(|(number, name)| (*name, number)).collect();
@@ -464,7 +464,7 @@ pub(super) fn clients(shell: &mut Shell, call: &Call<'_>) -> Outcome {
                 );
                 if is_long {
                     text += &format!(
-                        "    {} bytes wait for it; {} updates sent, {} merged\n",
+                        "    {} bytes queued; {} updates sent, {} merged\n",
                         client.queued_bytes, client.updates.sent, client.updates.merged
                     );
                 }

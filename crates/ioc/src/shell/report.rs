@@ -1,4 +1,4 @@
-//! Commands that show what is the matter with records: who waits for what, in which scan list, under which rules.
+//! Commands that show details of records: addresses, conversions, subscriptions, scan lists, states and access rules.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(super) fn address(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// `dbtgf record.field`: the value as every kind.
+/// `dbtgf record.field`: the value converted to every type.
 pub(super) fn show_kinds(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let name = call.needed(1, "the name of a field")?;
     let database = shell.database()?;
@@ -63,7 +63,7 @@ pub(super) fn put_and_show_kinds(shell: &mut Shell, call: &Call<'_>) -> Outcome 
     if shell.is_check() { Ok(Flow::Next) } else { show_kinds(shell, call) }
 }
 
-/// `dbel [record]`: fields that clients listen to.
+/// `dbel [record]`: fields that clients subscribe to.
 pub(super) fn listened(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let wanted = call.argument(1).unwrap_or("*");
     let Stage::Running(crank) = &shell.stage else { return Err(Failure::too_early()) };
@@ -71,7 +71,7 @@ pub(super) fn listened(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     names.retain(|name| name.rsplit_once('.').is_some_and(|(record, _)| matches(wanted, record)));
     names.sort_unstable();
     let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
-    shell.say(&format!("{lines}clients listen to {} fields\n", names.len()));
+    shell.say(&format!("{lines}clients subscribe to {} fields\n", names.len()));
     Ok(Flow::Next)
 }
 
@@ -99,7 +99,7 @@ pub(super) fn by_interrupt(shell: &mut Shell, _: &Call<'_>) -> Outcome {
     list_scanned(shell, "I/O Intr", |_, _| Some(String::new()))
 }
 
-/// Records whose SCAN is this, in groups.
+/// Lists the records with this SCAN choice, in groups.
 fn list_scanned(shell: &mut Shell, scan: &str, group: impl Fn(&Database, &str) -> Option<String>) -> Outcome {
     let database = shell.database()?;
     let mut lists: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -148,7 +148,7 @@ fn turn_state(shell: &Shell, call: &Call<'_>, is_on: bool) -> Outcome {
     let name = call.needed(1, "the name of a state")?;
     match shell.states()?.find(name) {
         Some(state) => state.set(is_on),
-        None => return Err(Failure::Word(1, format!("nothing has made a state \"{name}\""))),
+        None => return Err(Failure::Word(1, format!("there is no state \"{name}\"; create it with dbStateCreate"))),
     }
     Ok(Flow::Next)
 }
@@ -191,11 +191,11 @@ fn rules(shell: &mut Shell, call: &Call<'_>, part: AccessPart) -> Outcome {
     let pattern = call.argument(1).unwrap_or("*");
     let Stage::Running(crank) = &shell.stage else { return Err(Failure::too_early()) };
     let text = crank.guard().shown(part, &|name| matches(pattern, name));
-    shell.say(&text.unwrap_or_else(|| "there is no access security file: everybody may do everything\n".to_owned()));
+    shell.say(&text.unwrap_or_else(|| "there is no access security file: every client may do everything\n".to_owned()));
     Ok(Flow::Next)
 }
 
-/// `aspmem [group]`: the records of each group.
+/// `aspmem [group]`: the records of each access security group.
 pub(super) fn members(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let pattern = call.argument(1).unwrap_or("*");
     let database = shell.database()?;
@@ -228,10 +228,10 @@ pub(super) fn hardware(shell: &mut Shell, _: &Call<'_>) -> Outcome {
 pub(super) fn create_alias(shell: &mut Shell, call: &Call<'_>) -> Outcome {
     let (record, alias) = (call.needed(1, "a record")?, call.needed(2, "another name")?);
     if [record, alias].iter().any(|name| name.contains(['"', '\\', '$'])) {
-        return Err(Failure::Word(0, "names contain neither quotes nor macros".into()));
+        return Err(Failure::Word(0, "names must not contain quotes, backslashes or macros".into()));
     }
     let Stage::Loading(loader) = &mut shell.stage else {
-        return Err("names can be added before iocInit only".to_owned().into());
+        return Err("aliases can only be created before iocInit".to_owned().into());
     };
     let statement = format!("alias(\"{record}\", \"{alias}\")");
     let loaded = loader.load("dbCreateAlias", "", &mut |_| Ok(statement.clone().into_bytes()));

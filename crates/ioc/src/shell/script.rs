@@ -1,4 +1,4 @@
-//! Reading commands: one line, a whole script, what an error does to it.
+//! Runs lines and scripts, and handles their errors.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use super::words::{self, Line, Redirect, Stream, Word};
 use super::{Call, Failure, Shell, table};
 use crate::limit::SCRIPT_DEPTH_MAX;
 
-/// What a line or a script means for what comes after it.
+/// How execution continues after a line or script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// It goes on.
+    /// Continue with the next line.
     Next,
-    /// `on error break` has ended the script.
+    /// `on error break` ended the script.
     Broken,
-    /// `on error halt`: nothing is read any more, and what serves goes on.
+    /// `on error halt`: no further lines are read; a running IOC continues to serve.
     Halted,
-    /// `exit`, with the code it wants.
+    /// `exit`, with its exit code.
     Exit(u8),
 }
 
-/// What an error does to a script.
+/// The effect of an error on a script.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum OnError {
     Continue,
@@ -32,10 +32,10 @@ enum OnError {
     Wait(Duration),
 }
 
-/// Where a stream goes.
+/// The destination of a stream.
 type Writer = Box<dyn Write + Send>;
 
-/// A script that is read.
+/// A running script.
 pub(super) struct Within {
     name: String,
     number: usize,
@@ -44,9 +44,9 @@ pub(super) struct Within {
 }
 
 impl Shell {
-    /// Runs a script of this name, every line shown as it is read, its macros replaced. `Broken` when it cannot be read, too.
+    /// Runs a script and echoes each line with its macros expanded. Returns `Broken` also if the script cannot be read.
     ///
-    /// As in EPICS Base, the variable IOCSH_STARTUP_SCRIPT tells its name from now on.
+    /// As in EPICS Base, sets the variable IOCSH_STARTUP_SCRIPT to the name of the script.
     pub fn run_script(&mut self, name: &str) -> Flow {
         self.macros.define("IOCSH_STARTUP_SCRIPT", name);
         match self.script(name) {
@@ -58,7 +58,7 @@ impl Shell {
         }
     }
 
-    /// Runs one line, as a person types it.
+    /// Runs one typed line.
     pub fn run_line(&mut self, line: &str) -> Flow {
         match self.line(line, false) {
             Ok(flow) => flow,
@@ -69,7 +69,7 @@ impl Shell {
         }
     }
 
-    /// Runs one command, its words as they are, and gives what is wrong instead of telling it.
+    /// Runs one command given as words, and returns its errors instead of printing them.
     pub fn attempt(&mut self, words: &[&str]) -> Result<(), Vec<LoadError>> {
         let word = |text: &&str| Word { text: (*text).to_owned(), column: 1 };
         let line = Line { words: words.iter().map(word).collect(), redirects: Vec::new() };
@@ -80,10 +80,10 @@ impl Shell {
         }
     }
 
-    /// Reads a script to its end, or until an error or `exit` ends it.
+    /// Runs a script to its end, or until an error or `exit` ends it.
     pub(super) fn script(&mut self, name: &str) -> Result<Flow, Failure> {
         if self.within.len() >= SCRIPT_DEPTH_MAX {
-            return Err(format!("scripts run one another without end; this is number {SCRIPT_DEPTH_MAX}").into());
+            return Err(format!("scripts are nested too deeply; the limit is {SCRIPT_DEPTH_MAX}").into());
         }
         let bytes =
             crate::file::read(self.path(name)).map_err(|error| format!("\"{name}\" cannot be read: {error}"))?;
@@ -109,7 +109,7 @@ impl Shell {
                 Err((failure, columns)) => {
                     self.tell(failure, &columns);
                     match self.within.last().map_or(OnError::Continue, |within| within.on_error) {
-                        // A check looks for more.
+                        // A check continues to find further errors.
                         _ if self.is_check() => {}
                         OnError::Continue => {}
                         OnError::Break => return Flow::Broken,
@@ -122,7 +122,7 @@ impl Shell {
         Flow::Next
     }
 
-    /// One line; a failure comes with the column of each word as it was written.
+    /// Runs one line; a failure includes the column of each word in the source line.
     fn line(&mut self, text: &str, is_shown: bool) -> Result<Flow, (Failure, Vec<usize>)> {
         let is_comment = |text: &str| text.trim().is_empty() || text.trim_start().starts_with('#');
         let column = |position: usize| text.get(..position).map_or(0, |before| before.chars().count()) + 1;
@@ -164,10 +164,10 @@ impl Shell {
         result
     }
 
-    /// A script that another runs: `exit` in it ends it alone, as in Base.
+    /// Runs a script from another script; `exit` in it ends only itself, as in Base.
     pub(super) fn inner(&mut self, name: &str) -> Result<Flow, Failure> {
         match self.script(name)? {
-            Flow::Broken => Err(format!("an error has ended \"{name}\"").into()),
+            Flow::Broken => Err(format!("\"{name}\" was stopped by an error").into()),
             Flow::Exit(_) | Flow::Next => Ok(Flow::Next),
             Flow::Halted => Ok(Flow::Halted),
         }
@@ -187,14 +187,14 @@ impl Shell {
             (Some("error"), Some(_)) => return Err(Failure::Word(2, USAGE.into())),
             _ => return Err(USAGE.to_owned().into()),
         };
-        // A person who types sees the error and decides.
+        // Without a script, the user sees the error and decides.
         if let Some(within) = self.within.last_mut() {
             within.on_error = wanted;
         }
         Ok(Flow::Next)
     }
 
-    /// Puts files in the place of the outputs; gives back what was there.
+    /// Redirects outputs to files; returns the previous writers.
     fn redirect(&mut self, redirects: &[Redirect]) -> Result<Vec<(Stream, Writer)>, Failure> {
         let mut before = Vec::new();
         for redirect in redirects {
@@ -217,7 +217,7 @@ impl Shell {
         std::mem::replace(place, writer)
     }
 
-    /// A name that is no command here.
+    /// Handles a name that is not a command.
     fn stranger(&mut self, name: &str) -> Result<Flow, Failure> {
         if table::is_without_meaning(name) {
             return Ok(Flow::Next);
@@ -225,21 +225,21 @@ impl Shell {
         let Some(why) = table::not_supported(name) else {
             return Err(format!("there is no command \"{name}\"{}", table::hint(name)).into());
         };
-        // In a script once for all commands that are missing for the same reason; who types hears it each time.
+        // In a script, once for all commands missing for the same reason; for a typed command, each time.
         if self.told.insert(why.to_owned()) || self.within.is_empty() {
             self.remark(format!("{name}: {why}"));
         }
         Ok(Flow::Next)
     }
 
-    /// A remark that is made once, however often a script gives the reason.
+    /// A remark that is printed once, even if a script repeats its cause.
     pub(super) fn remark_reason(&mut self, why: &str) {
         if self.told.insert(why.to_owned()) || self.within.is_empty() {
             self.remark(why.to_owned());
         }
     }
 
-    /// Something that does not stop anything, with the place of the line in hand.
+    /// Reports a warning with the position of the current line.
     pub(super) fn remark(&mut self, message: String) {
         let error = self.at(0, message);
         self.deliver(Weight::Warning, error);
@@ -262,12 +262,12 @@ impl Shell {
         }
     }
 
-    /// The lines in hand, of the innermost script first.
+    /// The current line of each running script, innermost first.
     pub(super) fn places(&self) -> Vec<String> {
         self.within.iter().rev().map(|within| format!("{}:{}", within.name, within.number)).collect()
     }
 
-    /// `column` 0: the line as a whole.
+    /// Makes an error at a column of the current line; 0 means the whole line.
     fn at(&self, column: usize, message: String) -> LoadError {
         match self.within.last() {
             Some(innermost) => LoadError {
@@ -290,14 +290,14 @@ impl Shell {
         self.complain(&error.to_string());
     }
 
-    /// What a check found so far, in the order of the lines; what a script never came to `iocInit` for is looked at now.
+    /// The findings of a check, in the order of the lines. Records of a script without `iocInit` are checked now.
     pub fn into_findings(mut self) -> Vec<Finding> {
         self.look_at_records();
         self.findings
     }
 }
 
-/// The columns of the words as they were written, when the macros in them have not changed how many there are.
+/// The columns of the words in the source line, unless macro expansion changed the number of words.
 fn columns(text: &str, line: &Line) -> Vec<usize> {
     let of = |line: &Line| line.words.iter().map(|word| word.column).collect::<Vec<_>>();
     match words::split(&text.replace("$(", "__").replace("${", "__").replace('}', "_")) {
@@ -306,8 +306,8 @@ fn columns(text: &str, line: &Line) -> Vec<usize> {
     }
 }
 
-/// A duration in seconds.
+/// Parses a duration in seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    number.ok_or_else(|| format!("\"{text}\" is no number of seconds"))
+    number.ok_or_else(|| format!("\"{text}\" is not a valid number of seconds"))
 }

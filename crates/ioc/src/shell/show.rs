@@ -1,4 +1,4 @@
-//! The fields of a record as `dbpr` shows them: those of a level and below, laid out as EPICS Base does.
+//! `dbpr` and `dbtr`: show the fields of a record up to an interest level, in the layout of EPICS Base.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,10 @@ use crate::names::field_of;
 /// The level at which `dbtr` shows a record.
 const LEVEL_OF_TRIAL: u8 = 3;
 
-/// From this level on the time stamp is shown.
+/// The lowest level at which the time stamp is shown.
 const LEVEL_OF_TIME: u8 = 2;
 
-/// Characters of a line, and of the columns in which fields begin.
+/// The width of a line, and of a column, in characters.
 const LINE: usize = 80;
 const COLUMN: usize = 20;
 
@@ -41,10 +41,10 @@ pub(super) fn process(shell: &mut Shell, call: &Call<'_>) -> Result<Flow, Failur
     show(shell, call, LEVEL_OF_TRIAL)
 }
 
-/// An argument that says how much to show; 0 where it is left out.
+/// Parses the level argument; 0 if it is omitted.
 pub(super) fn level(call: &Call<'_>, index: usize) -> Result<u8, Failure> {
     let Some(text) = call.argument(index).filter(|text| !text.is_empty()) else { return Ok(0) };
-    text.parse().map_err(|_| Failure::Word(index, format!("\"{text}\" is no level; 0 shows least, 4 most")))
+    text.parse().map_err(|_| Failure::Word(index, format!("\"{text}\" is not a level; use 0 (least) to 4 (most)")))
 }
 
 fn show(shell: &mut Shell, call: &Call<'_>, level: u8) -> Result<Flow, Failure> {
@@ -62,7 +62,7 @@ fn show(shell: &mut Shell, call: &Call<'_>, level: u8) -> Result<Flow, Failure> 
     Ok(Flow::Next)
 }
 
-/// Fields with their values; a link says as well whether it leads to a record of this IOC or of another.
+/// Fields with their values; for a link also whether its target is a record of this IOC or of another one.
 fn fields(database: &Database, record: &str, level: u8) -> Vec<(&'static str, String)> {
     let links: HashMap<&str, &str> = database
         .links(record)
@@ -81,18 +81,18 @@ fn fields(database: &Database, record: &str, level: u8) -> Vec<(&'static str, St
     names.filter_map(|name| Some((name, value(name)?))).collect()
 }
 
-/// A time stamp on the clock of this place.
+/// A time stamp as local time.
 fn moment(at: TimeStamp) -> String {
     if at == TimeStamp::NEVER {
         return "<undefined>".to_owned();
     }
     match Timestamp::new(at.unix_s, at.nanos as i32) {
         Ok(moment) => moment.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S.%9f").to_string(),
-        Err(_) => "beyond the calendar".to_owned(),
+        Err(_) => "out of range".to_owned(),
     }
 }
 
-/// Each cell takes as many whole columns as it needs.
+/// Lays out cells in columns; a long cell takes several whole columns.
 fn in_columns(cells: impl Iterator<Item = String>) -> String {
     let (mut text, mut at) = (String::new(), 0);
     for cell in cells {

@@ -1,15 +1,15 @@
-//! A line of the shell as words: quotes, escapes, brackets and redirections.
+//! Splits a line of the shell into words: quotes, escapes, parentheses and redirections.
 //!
-//! Source: EPICS Base 7.0, iocsh.cpp, as its users know it: blanks, commas and brackets separate words.
+//! Source: EPICS Base 7.0, iocsh.cpp: spaces, commas and parentheses separate words.
 
-/// A word and where it starts, in characters from 1.
+/// A word and the column where it starts, in characters from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     pub(crate) text: String,
     pub(crate) column: usize,
 }
 
-/// Where output goes, or where commands come from.
+/// A stream that can be redirected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     /// `<`
@@ -24,22 +24,22 @@ pub(crate) enum Stream {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) stream: Stream,
-    /// `>>`: behind what the file holds.
+    /// Whether the output is appended, `>>`.
     pub(crate) appends: bool,
     pub(crate) file: Word,
 }
 
-/// A line taken apart.
+/// A parsed line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) words: Vec<Word>,
     pub(crate) redirects: Vec<Redirect>,
 }
 
-/// What is wrong, and at which column.
+/// The column and the message of an error.
 pub(crate) type LineError = (usize, String);
 
-/// Takes a line apart whose macros are replaced already.
+/// Parses a line whose macros are already expanded.
 pub(crate) fn split(text: &str) -> Result<Line, LineError> {
     let mut line = Line::default();
     let mut pending: Option<(Stream, bool, usize)> = None;
@@ -52,7 +52,7 @@ pub(crate) fn split(text: &str) -> Result<Line, LineError> {
         if let Some(stream) = redirection(character) {
             characters.next();
             let appends = stream != Stream::Commands && characters.next_if(|&(_, next)| next == '>').is_some();
-            // A word `2` right before `>` says which stream; one with a blank between is an argument.
+            // A `2` directly before `>` selects stderr; with a space between, it is an argument.
             let is_second = |word: &Word| word.text == "2" && word.column + 1 == column;
             let stream = if stream == Stream::Out && line.words.last().is_some_and(is_second) {
                 line.words.pop();
@@ -98,7 +98,7 @@ fn word(
     let mut quote: Option<(usize, char)> = None;
     while let Some(&(column, character)) = characters.peek() {
         match (character, quote) {
-            // Inside quotes it is a character like others, as in Base.
+            // Inside quotes a backslash is an ordinary character, as in Base.
             ('\\', None) => {
                 characters.next();
                 match characters.peek() {

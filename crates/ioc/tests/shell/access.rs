@@ -59,7 +59,7 @@ Access group:  free, level 0
 fn without_an_access_file_everybody_may_do_everything() {
     let mut terminal = Terminal::serving("record(ai, a) {}");
     for command in ["asprules", "aspuag", "asphag"] {
-        assert_eq!(terminal.run(command), "there is no access security file: everybody may do everything\n");
+        assert_eq!(terminal.run(command), "there is no access security file: every client may do everything\n");
     }
     terminal.assert_goes("> aspmem\nDEFAULT: 1 records\n  a\n> aspmem x*\n");
 }
@@ -95,7 +95,7 @@ all puts are logged
     Terminal::serving("").assert_goes(
         r#"
 > caPutLogShow
-puts are not logged: there is no --put-log
+puts are not logged: fodo ioc was started without --put-log
 > caPutLogInit
 ! puts are not logged: fodo ioc --put-log FILE logs them to a file
 "#,
@@ -107,7 +107,7 @@ fn clients_are_shown_with_what_they_do() {
     let mut terminal = Terminal::serving("record(ai, a) {}\nrecord(ai, b) {}");
     let none = terminal.run("casr");
     assert!(none.starts_with("Channel Access on TCP ") && none.ends_with(": 0 clients\n"), "{none}");
-    assert_eq!(terminal.run("dbel"), "clients listen to 0 fields\n");
+    assert_eq!(terminal.run("dbel"), "clients subscribe to 0 fields\n");
 
     let udp_port = terminal.shell.place().lock().unwrap().as_ref().unwrap().udp_port();
     let context = Context::new(ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))]));
@@ -121,9 +121,9 @@ fn clients_are_shown_with_what_they_do() {
     let short = terminal.run("casr");
     let long = terminal.run("casr 1");
     assert!(short.contains(": 1 clients\n") && short.ends_with(": 2 channels, 2 subscriptions\n"), "{short}");
-    assert!(long.ends_with("    0 bytes wait for it; 1 updates sent, 0 merged\n"), "{long}");
+    assert!(long.ends_with("    0 bytes queued; 1 updates sent, 0 merged\n"), "{long}");
     assert_eq!(terminal.run("casr 0"), short);
     terminal.assert_goes(
-        "> dbel\na.VAL\nb.DESC\nclients listen to 2 fields\n> dbel b\nb.DESC\nclients listen to 1 fields\n",
+        "> dbel\na.VAL\nb.DESC\nclients subscribe to 2 fields\n> dbel b\nb.DESC\nclients subscribe to 1 fields\n",
     );
 }

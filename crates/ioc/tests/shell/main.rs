@@ -1,4 +1,4 @@
-//! The shell of an IOC: what each command prints, as a person who types it reads it.
+//! The shell of an IOC: the output of each command, as a user at a terminal sees it.
 #![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
 
 mod access;
@@ -21,7 +21,7 @@ use fodo_net::ServerConfig;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a shell has written since it was last read.
+/// The output of a shell since it was last read.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -41,7 +41,7 @@ impl Write for Written {
     }
 }
 
-/// A shell in a folder of its own, which is removed when it ends.
+/// A shell in its own folder, which is removed at the end.
 struct Terminal {
     shell: Shell,
     out: Written,
@@ -80,7 +80,7 @@ impl Terminal {
             metrics: None,
             reccaster: None,
         };
-        // Its links search where no IOC is, and take their beacons from no other program.
+        // Its links search where there is no IOC, and receive no beacons of other programs.
         let free = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let variables = [
             ("EPICS_CA_ADDR_LIST", free().to_string()),
@@ -110,14 +110,14 @@ impl Terminal {
         std::fs::read_to_string(self.folder.join(name)).unwrap()
     }
 
-    /// What a line prints; of complaints every line begins with `! `.
+    /// The output of a line; every line of stderr begins with `! `.
     fn run(&mut self, line: &str) -> String {
         self.shell.run_line(line);
         let complaints: String = self.err.take().lines().map(|line| format!("! {line}\n")).collect();
         self.out.take() + &complaints
     }
 
-    /// Runs the lines that begin with `> ` and compares everything that is printed with the text.
+    /// Runs the lines that begin with `> ` and compares the complete output with the text.
     #[track_caller]
     fn assert_goes(&mut self, text: &str) {
         let commands = text.lines().filter_map(|line| line.strip_prefix("> "));
@@ -129,7 +129,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A leftover folder spoils no other test.
+        // A leftover folder does not affect other tests.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,4 +1,4 @@
-//! What is shown of records, their links, scans and events.
+//! Commands that show records, their links, scans and events.
 
 use crate::Terminal;
 use crate::values::KINDS;
@@ -110,7 +110,7 @@ AMSG:               ASG :               DESC:               DISA: 0
 DISV: 1             NAME: x:in          NAMSG:              SEVR: INVALID
 STAT: UDF           SVAL: 7             TPRO: 0             VAL :
 > dbpr x:in many
-! "many" is no level; 0 shows least, 4 most
+! "many" is not a level; use 0 (least) to 4 (most)
 > dbpr x:on
 ! there is no record "x:on"; did you mean "x:in"?
 "#,
@@ -127,7 +127,7 @@ STAT: UDF           SVAL: 7             TPRO: 0             VAL :
     assert_eq!(first_with("TIME: <undefined>"), Some(2));
     assert_eq!(first_with("PROC: "), Some(3));
 
-    // Processing gives it a time, and takes the text.
+    // Processing sets the time stamp and applies the text.
     let tried = terminal.run("dbtr x:in");
     assert!(tried.contains("VAL : text") && tried.contains("PROC: "), "{tried}");
     let year = tried.split("TIME: ").nth(1).and_then(|time| time.split('-').next()).unwrap();
@@ -222,13 +222,13 @@ record(ai, "e") { field(INP, "d.NOPE CA") }
 2 links lead to other IOCs, 0 are connected; lost 0 times, 0 updates and 0 puts merged
 > dbcar * 1
 d.INP "far CP NMS": not connected, lost 0 times, 0 updates and 0 puts merged
-e.INP "d.NOPE CA NMS": leads to no field
+e.INP "d.NOPE CA NMS": target is not a field
 2 links lead to other IOCs, 0 are connected; lost 0 times, 0 updates and 0 puts merged
 > dbcar d 1
 d.INP "far CP NMS": not connected, lost 0 times, 0 updates and 0 puts merged
 1 links lead to other IOCs, 0 are connected; lost 0 times, 0 updates and 0 puts merged
 > dbcar d x
-! "x" is no level; 0 shows least, 4 most
+! "x" is not a level; use 0 (least) to 4 (most)
 "#,
     );
 }
@@ -241,7 +241,7 @@ fn named_states_are_made_turned_and_shown() {
 > dbStateCreate green
 > dbStateSet green
 > dbStateSet blue
-! nothing has made a state "blue"
+! there is no state "blue"; create it with dbStateCreate
 > dbStateShowAll
 red is off
 green is on

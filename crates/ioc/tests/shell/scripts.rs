@@ -38,7 +38,7 @@ fn what_needs_records_says_before_ioc_init_that_it_is_too_early() {
         "iocPause",
     ];
     for command in early {
-        assert_eq!(terminal.run(command), "! iocInit has not come yet, and this works behind it\n", "{command}");
+        assert_eq!(terminal.run(command), "! iocInit has not run yet; this command works only after it\n", "{command}");
     }
     terminal.assert_goes(
         r#"
@@ -48,7 +48,7 @@ fn what_needs_records_says_before_ioc_init_that_it_is_too_early() {
 > dbStateShow
 red is on
 > asInit
-! iocInit loads the access security file; asInit does so again after it
+! asInit has no effect before iocInit, which loads the access security file
 > dbLoadRecords b.db
 ! b.db: cannot be read: No such file or directory (os error 2)
 > dbLoadRecords a.db
@@ -56,14 +56,14 @@ red is on
 > dbCreateAlias c d
 ! there is no record "c"
 > dbCreateAlias a "b$"
-! names contain neither quotes nor macros
+! names must not contain quotes, backslashes or macros
 > dbLoadDatabase any.dbd
-! "any.dbd" cannot be read (No such file or directory (os error 2)); if it has scan rates of the site, they are missing
+! "any.dbd" cannot be read (No such file or directory (os error 2)); scan rates that it defines are missing
 > afterIocRunning "echo and then"
 > iocRun
 serving 1 records
 and then
-! left out because of errors: 2 other statements; fodo check says which
+! left out because of errors: 2 other statements; run fodo check for details
 > dbStateShow
 red is on
 "#,
@@ -76,21 +76,21 @@ fn what_belongs_before_ioc_init_says_after_it_that_it_is_too_late() {
     terminal.assert_goes(
         r#"
 > iocInit
-! iocInit has come already
+! iocInit has already run
 > dbLoadRecords a.db
-! records can be loaded before iocInit only
+! records can only be loaded before iocInit
 > dbCreateAlias a b
-! names can be added before iocInit only
+! aliases can only be created before iocInit
 > asSetFilename a.acf
-! access security is chosen before iocInit; after it asInit loads the same file again
+! access security must be set before iocInit; asInit can only reload the same file
 > asSetSubstitutions
-! access security is chosen before iocInit; after it asInit loads the same file again
+! access security must be set before iocInit; asInit can only reload the same file
 > asInit
-! there is no access security file; asSetFilename names one before iocInit
+! there is no access security file; set one with asSetFilename before iocInit
 > addReccasterEnvVars A
-! what RecCeivers are told is chosen before iocInit
+! the data for RecCeivers must be set before iocInit
 > addReccasterExcludePattern A
-! what RecCeivers are told is chosen before iocInit
+! the data for RecCeivers must be set before iocInit
 > afterIocRunning "echo at once"
 at once
 > dbhcr
@@ -115,7 +115,7 @@ fn after_an_ioc_init_that_failed_there_are_no_records() {
 > dbl
 ! iocInit has failed, so there are no records
 > iocInit
-! iocInit has come already
+! iocInit has already run
 "#,
     );
     assert!(!terminal.shell.is_running());
@@ -183,7 +183,7 @@ mark
 "#,
     );
     let endless = terminal.run("< self.cmd");
-    assert!(endless.contains("! self.cmd:1:1: scripts run one another without end; this is number 20\n"), "{endless}");
+    assert!(endless.contains("! self.cmd:1:1: scripts are nested too deeply; the limit is 20\n"), "{endless}");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn an_error_does_to_its_script_what_the_script_wants() {
 > on error wait
 ! the number of seconds is missing
 > on error wait x
-! "x" is no number of seconds
+! "x" is not a valid number of seconds
 > on error stop
 ! usage: on error continue|break|halt|wait SECONDS
 > on error break
@@ -225,8 +225,11 @@ fn exit_gives_its_code_and_an_inner_break_or_halt_reaches_the_outer_script() {
     assert_eq!([flow_of("exit"), flow_of("exit 7"), flow_of("exit x")], [Flow::Exit(0), Flow::Exit(7), Flow::Next]);
     assert_eq!([flow_of("< broken.cmd"), flow_of("< halted.cmd")], [Flow::Next, Flow::Halted]);
     let told = terminal.err.take();
-    assert!(told.contains("an error has ended \"broken.cmd\"\n"), "{told}");
-    assert!(told.starts_with("\"x\" is no exit code\nbroken.cmd:2:1: there is no command \"nonsense\""), "{told}");
+    assert!(told.contains("\"broken.cmd\" was stopped by an error\n"), "{told}");
+    assert!(
+        told.starts_with("\"x\" is not a valid exit code\nbroken.cmd:2:1: there is no command \"nonsense\""),
+        "{told}"
+    );
 }
 
 #[test]
@@ -238,7 +241,7 @@ fn output_goes_to_files_and_back() {
 > echo two >> out.txt
 > errlog three 2> err.txt
 > nonsense > other.txt
-! there is no command "nonsense"; those of modules and drivers are C code, which cannot be loaded
+! there is no command "nonsense"; commands of modules and drivers are C code, which cannot be loaded
 > echo four
 four
 > echo five > no/out.txt

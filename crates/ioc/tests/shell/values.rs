@@ -60,9 +60,9 @@ fn dbpf_writes_and_shows_what_is_there_then() {
 > dbpf x:bo Open
 DBF_STRING:         "Open"
 > dbpf x:bo.SCAN Pasive
-! "x:bo.SCAN": "Pasive" names no state; did you mean "Passive"?
+! "x:bo.SCAN": "Pasive" is not a valid state; did you mean "Passive"?
 > dbpf x:bo 7
-! "x:bo": "7" names no state; there are "Shut", "Open"
+! "x:bo": "7" is not a valid state; valid choices are "Shut", "Open"
 > dbpf x:bo
 ! a value is missing; usage: dbpf("record.field", "value")
 > dbpf x:bo.RTYP a
@@ -96,9 +96,9 @@ DBF_DOUBLE[10]:     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
 > dbpf x:numbers "[1,2,3,4,5,6,7,8,9,10,11]"
 DBF_DOUBLE[11]:     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...]
 > dbpf x:numbers "[1,a]"
-! "a" is no number
+! "a" is not a number
 > dbpf x:numbers [1, 2]
-! the closing ']' is missing; what has commas in it needs quotes, "[1,2,3]"
+! the closing ']' is missing; put a value with commas in quotes, "[1,2,3]"
 > dbpf x:numbers 7
 DBF_DOUBLE[1]:      [7]
 > dbpf x:numbers []
@@ -161,7 +161,7 @@ DBF_INT64:    "up" is not a number
 DBF_UINT64:   "up" is not a number
 DBF_FLOAT:    "up" is not a number
 DBF_DOUBLE:   "up" is not a number
-DBF_ENUM:     "up" names no state
+DBF_ENUM:     "up" is not a valid state
 > dbtpf x:text
 ! a value is missing; usage: dbtpf("record.field", "value")
 > dbtgf x:numbers

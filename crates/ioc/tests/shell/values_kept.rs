@@ -1,4 +1,4 @@
-//! Values that outlive the IOC: the commands of autosave.
+//! Autosave commands.
 
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ fn running() -> Terminal {
     terminal
 }
 
-/// What a save file holds, `pv=value` each; nothing while it is not whole.
+/// The contents of a save file as `pv=value`; empty while it is incomplete.
 fn saved(terminal: &Terminal, name: &str) -> Vec<String> {
     let Ok(bytes) = std::fs::read(terminal.folder.join(name)) else { return Vec::new() };
     let Ok(saved) = format::read(&bytes, None) else { return Vec::new() };
@@ -55,12 +55,12 @@ fn a_set_is_saved_when_asked_and_its_file_is_put_back() {
         r#"
 > create_manual_set s.req
 > save_restoreShow
-s.req: 3 PVs, 0 not there, by manual_save, to FOLDER/s.sav: not saved yet
+s.req: 3 PVs, 0 missing, by manual_save, to FOLDER/s.sav: not saved yet
 > manual_save s.req
 > save_restoreShow 0
-s.req: 3 PVs, 0 not there, by manual_save, to FOLDER/s.sav: saved
+s.req: 3 PVs, 0 missing, by manual_save, to FOLDER/s.sav: saved
 > save_restoreShow 1
-s.req: 3 PVs, 0 not there, by manual_save, to FOLDER/s.sav: saved
+s.req: 3 PVs, 0 missing, by manual_save, to FOLDER/s.sav: saved
   x:a.VAL
   x:w
   x:m
@@ -92,7 +92,7 @@ DBF_DOUBLE[2]:      [1, 2]
 > dbgf x:m
 DBF_STRING:         "on"
 > fdbrestore nofile
-! FOLDER/nofile is not there yet: nothing is restored from it
+! FOLDER/nofile does not exist yet: nothing is restored from it
 "#,
     );
 }
@@ -104,26 +104,26 @@ fn sets_are_named_moved_and_removed_by_their_request_files() {
     terminal.assert_goes(
         r#"
 > manual_save t.req
-! no set is saved for "t.req"; did you mean "s.req"?
+! there is no autosave set "t.req"; did you mean "s.req"?
 > set_savefile_name t.req other.sav
-! no set is saved for "t.req"; did you mean "s.req"?
+! there is no autosave set "t.req"; did you mean "s.req"?
 > set_savefile_name s.req other.sav
 > manual_save s.req
 > save_restoreShow
-s.req: 3 PVs, 0 not there, by manual_save, to FOLDER/other.sav: saved
+s.req: 3 PVs, 0 missing, by manual_save, to FOLDER/other.sav: saved
 > create_triggered_set trig.req x:nope
 ! there is no record "x:nope"
 > create_triggered_set s.req x:go
 > save_restoreShow
-s.req: 3 PVs, 0 not there, when triggered, to FOLDER/s.sav: not saved yet
+s.req: 3 PVs, 0 missing, when triggered, to FOLDER/s.sav: not saved yet
 > reload_periodic_set s.req 0.1
 > save_restoreShow
-s.req: 3 PVs, 0 not there, every 1s, to FOLDER/s.sav: not saved yet
+s.req: 3 PVs, 0 missing, every 1s, to FOLDER/s.sav: not saved yet
 > reload_monitor_set s.req 1e12
 > save_restoreShow
-s.req: 3 PVs, 0 not there, after changes, every 31622400s, to FOLDER/s.sav: not saved yet
+s.req: 3 PVs, 0 missing, after changes, every 31622400s, to FOLDER/s.sav: not saved yet
 > remove_data_set t.req
-! no set is saved for "t.req"; did you mean "s.req"?
+! there is no autosave set "t.req"; did you mean "s.req"?
 > remove_data_set s.req
 > save_restoreShow
 > create_monitor_set s.req
@@ -150,22 +150,22 @@ fn a_set_some_of_whose_pvs_are_not_there_is_saved_unless_that_is_forbidden() {
         r#"
 > manual_save bad.req
 > save_restoreShow 1
-bad.req: 1 PVs, 2 not there, by manual_save, to FOLDER/bad.sav: saved
+bad.req: 1 PVs, 2 missing, by manual_save, to FOLDER/bad.sav: saved
   x:a
-  x:b (not there)
-  x:a.NOPE (not there)
+  x:b (missing)
+  x:a.NOPE (missing)
 > save_restoreSet_IncompleteSetsOk 0
 > manual_save bad.req
-! autosave: FOLDER/bad.sav cannot be saved, what was saved before stays: 2 of its PVs are not there, and save_restoreSet_IncompleteSetsOk(0) wants all
+! autosave: cannot save FOLDER/bad.sav; the previous file is kept: 2 of its PVs do not exist, and save_restoreSet_IncompleteSetsOk(0) requires all
 > save_restoreShow
-bad.req: 1 PVs, 2 not there, by manual_save, to FOLDER/bad.sav: NOT SAVED: 2 of its PVs are not there, and save_restoreSet_IncompleteSetsOk(0) wants all
+bad.req: 1 PVs, 2 missing, by manual_save, to FOLDER/bad.sav: NOT SAVED: 2 of its PVs do not exist, and save_restoreSet_IncompleteSetsOk(0) requires all
 > fdbrestore bad.sav
-! FOLDER/bad.sav is not restored: 2 PVs had no value when it was saved, and IncompleteSetsOk(0) wants all
+! FOLDER/bad.sav is not restored: 2 PVs had no value when it was saved, and IncompleteSetsOk(0) requires all
 > save_restoreSet_IncompleteSetsOk 1
 > fdbrestore bad.sav
 > manual_save bad.req
 > save_restoreShow
-bad.req: 1 PVs, 2 not there, by manual_save, to FOLDER/bad.sav: saved
+bad.req: 1 PVs, 2 missing, by manual_save, to FOLDER/bad.sav: saved
 "#,
     );
 }
@@ -212,11 +212,11 @@ fn settings_that_are_wrong_are_reported() {
         r#"
 > save_restoreSet_NumSeqFiles 10
 > save_restoreSet_NumSeqFiles 11
-! 10 copies are possible
+! at most 10 sequence files are possible
 > save_restoreSet_NumSeqFiles x
 ! "x" is not a number of files
 > save_restoreSet_RetrySeconds x
-! "x" is no number of seconds
+! "x" is not a valid number of seconds
 > save_restoreSet_SeqPeriodInSeconds
 ! the number of seconds is missing; usage: save_restoreSet_SeqPeriodInSeconds seconds
 > save_restoreSet_DatedBackupFiles x
@@ -224,27 +224,27 @@ fn settings_that_are_wrong_are_reported() {
 > save_restoreSet_IncompleteSetsOk
 ! 0 or 1 is missing; usage: save_restoreSet_IncompleteSetsOk 0|1
 > save_restoreSet_status_prefix
-! the beginning of the names of records is missing; usage: save_restoreSet_status_prefix("x:")
+! the prefix of the status records is missing; usage: save_restoreSet_status_prefix("x:")
 > save_restoreSet_UseStatusPVs x
 ! "x" is not 0 or 1
 > set_requestfile_path
 ! a folder is missing; usage: set_requestfile_path("folder", "folder")
 > set_requestfile_path "" nowhere
-! there is no folder "FOLDER/nowhere"
+! there is not a folder "FOLDER/nowhere"
 > set_savefile_path nowhere
-! there is no folder "FOLDER/nowhere/": nothing can be saved until there is
+! there is not a folder "FOLDER/nowhere/": nothing can be saved until it exists
 > create_periodic_set s.req 5 P
 ! "P" is not a macro definition: expected NAME=value
 > create_manual_set s.req "P=x:,SAVEPATHPV=x:p"
-! SAVENAMEPV and SAVEPATHPV do not count: no PV says where a set is saved
+! SAVENAMEPV and SAVEPATHPV are ignored: PVs cannot set the name of a save file
 > set_pass0_restoreFile a.sav P
 ! "P" is not a macro definition: expected NAME=value
 > manual_save s.req
-! iocInit has not come yet
+! iocInit has not run yet
 > save_restoreShow
-! iocInit has not come yet
+! iocInit has not run yet
 > fdbrestore s.sav
-! iocInit has not come yet; set_pass0_restoreFile has it restore a file
+! iocInit has not run yet; use set_pass0_restoreFile to restore a file
 "#,
     );
 }
@@ -282,7 +282,7 @@ none.sav after initialisation: not restored yet
         "early.sav:4: \"x:gone\" is not restored: there is no record \"x:gone\"",
         "late.sav:4: \"x:m.NOPE\" is not restored: record \"x:m\" has no field \"NOPE\"",
         "cut.sav is not used: it does not end with <END>",
-        "none.sav is not there yet: nothing is restored from it",
+        "none.sav does not exist yet: nothing is restored from it",
     ] {
         assert_eq!(told.matches(part).count(), 1, "{part} is not once in\n{told}");
     }
@@ -292,14 +292,14 @@ none.sav after initialisation: not restored yet
 FOLDER/saved/early.sav before initialisation: 3 values of FOLDER/saved/early.sav
 FOLDER/saved/late.sav after initialisation: 3 values of FOLDER/saved/late.sav
 FOLDER/saved/cut.sav after initialisation: no good file
-FOLDER/saved/none.sav after initialisation: there is no such file yet
+FOLDER/saved/none.sav after initialisation: the file does not exist yet
 > dbl "" "VAL DESC"
 x:a, "4", "as chosen"
 x:w, "[1, 2]", ""
 x:go, "", ""
 x:m, "on", ""
 > set_pass1_restoreFile a.sav
-! files are restored by iocInit, so this must come before it; fdbrestore does it later
+! iocInit restores files, so this command must precede it; use fdbrestore afterwards
 > manual_save r.req
 "#,
     );
@@ -315,11 +315,11 @@ fn request_files_are_made_of_info_items() {
         r#"
 > makeAutosaveFileFromDbInfo infos autosaveFields
 > makeAutosaveFileFromDbInfo early.req autosaveFields_pass0
-! info(autosaveFields_pass0) of x:a names "NOPE", which is none of its fields; did you mean "NAME"?
+! info(autosaveFields_pass0) of x:a names "NOPE", which is not a field of it; did you mean "NAME"?
 > makeAutosaveFileFromDbInfo infos
 ! the name of an info item is missing; usage: makeAutosaveFileFromDbInfo("file.req", "info")
 > makeAutosaveFiles
-! info(autosaveFields_pass0) of x:a names "NOPE", which is none of its fields; did you mean "NAME"?
+! info(autosaveFields_pass0) of x:a names "NOPE", which is not a field of it; did you mean "NAME"?
 > makeAutosaveFileFromDbInfo no/infos autosaveFields
 ! "no/infos.req" cannot be written: No such file or directory (os error 2)
 "#,

@@ -88,11 +88,11 @@ dbRecordsOnceOnly = 1
 > var reccastTimeout
 reccastTimeout = 5
 > var exprDebug 5.0
-! the variable exprDebug is kept, and nothing here is governed by it
+! the variable exprDebug is stored but has no effect
 > var exprDebug 5.5
-! "5.5" is no whole number
+! "5.5" is not an integer
 > var exprDebug x
-! "x" is no whole number
+! "x" is not an integer
 > var
 CASDEBUG = 0
 asCheckClientIP = 1
@@ -146,15 +146,15 @@ FOLDER
 > pwd
 FOLDER/below
 > cd nowhere
-! "nowhere" is no folder to go to: No such file or directory (os error 2)
+! "nowhere" is not a folder to go to: No such file or directory (os error 2)
 > cd ../plain
-! "../plain" is no folder
+! "../plain" is not a folder
 > pwd
 FOLDER/below
 > cd
 ! a folder is missing; usage: cd folder
 > epicsThreadSleep x
-! "x" is no number of seconds
+! "x" is not a valid number of seconds
 > epicsThreadSleep 0
 > "unclosed
 ! the closing " is missing
@@ -176,18 +176,18 @@ dbgf record.field
 dbgf record.field
   Show a value
 dbtgf record.field
-  Show a value as every type there is
+  Show a value converted to every type
 > help require
 require
-  Reported once and ignored: modules of C code cannot be loaded; what is not built in is missing
+  Reported once and ignored: modules of C code cannot be loaded; only built-in features are available
 > help errlogInit
 errlogInit
-  Accepted; it sets up what is built in or not needed here
+  Accepted without effect: what it sets up is built in or not needed
 > help dbfg
 ! there is no command "dbfg"; did you mean "dbgf"?
 > help x_registerRecordDeviceDriver
 x_registerRecordDeviceDriver
-  Accepted; it sets up what is built in or not needed here
+  Accepted without effect: what it sets up is built in or not needed
 "#,
     );
     let all = terminal.run("help");
@@ -205,31 +205,31 @@ fn commands_that_are_not_here_say_why() {
 > dbgff
 ! there is no command "dbgff"; did you mean "dbgf"?
 > nonsense
-! there is no command "nonsense"; those of modules and drivers are C code, which cannot be loaded
+! there is no command "nonsense"; commands of modules and drivers are C code, which cannot be loaded
 > require a
-! require: modules of C code cannot be loaded; what is not built in is missing
+! require: modules of C code cannot be loaded; only built-in features are available
 > require b
-! require: modules of C code cannot be loaded; what is not built in is missing
+! require: modules of C code cannot be loaded; only built-in features are available
 > ld a
-! ld: libraries of C code cannot be loaded; what is not built in is missing
+! ld: libraries of C code cannot be loaded; only built-in features are available
 > seq a
-! seq: sequences of the state notation language are C code, which cannot be loaded
+! seq: programs of the state notation language are C code, which cannot be loaded
 > startPVAServer
 ! startPVAServer: PV Access is not served yet; clients use Channel Access
 > dbb x
-! dbb: there are no breakpoints; dbtr processes a record and shows it
+! dbb: there are no breakpoints; use dbtr to process a record and show it
 > dbDumpRecord
-! dbDumpRecord: it shows how EPICS Base is at work, and nothing here is made like that
+! dbDumpRecord: it shows internals of EPICS Base that do not exist here
 > taskwdShow
-! taskwdShow: it shows how EPICS Base is at work, and nothing here is made like that
+! taskwdShow: it shows internals of EPICS Base that do not exist here
 > drvAsynIPPortConfigure L0
-! drvAsynIPPortConfigure: drivers are C code, which cannot be loaded; what they drive is not served
+! drvAsynIPPortConfigure: drivers are C code, which cannot be loaded; their devices are not served
 > XpsCreateController
-! XpsCreateController: drivers are C code, which cannot be loaded; what they drive is not served
+! XpsCreateController: drivers are C code, which cannot be loaded; their devices are not served
 > autosaveBuild
-! autosaveBuild: request files are not made of the names of databases; info items and makeAutosaveFiles do better
+! autosaveBuild: request files are not built from database names; use info items and makeAutosaveFiles
 > save_restoreSet_FilePermissions
-! save_restoreSet_FilePermissions: save files have the permissions that the umask leaves, and copies with dates are made at the start
+! save_restoreSet_FilePermissions: the umask sets the permissions of save files, and dated copies are made only at the start
 "#,
     );
 }
