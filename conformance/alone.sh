@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command on a network with nothing but loopback: alone.sh COMMAND ARGUMENT...
+# Runs a command in a network with loopback only: alone.sh COMMAND ARGUMENT...
 #
-# What runs inside can neither disturb nor reach anybody, and whatever it leaves running ends with it.
+# The command can neither disturb nor reach other hosts, and all its processes end with it.
 # Exits with 77 where namespaces are not permitted.
 set -euo pipefail
 
@@ -14,11 +14,11 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
 "; fi'
 
 for flags in "--net" "--net --map-root-user"; do
-    # The flags are words.
+    # The flags must be split into words.
     # shellcheck disable=SC2086
     if unshare $flags bash -c "$loopback_up" 2>/dev/null; then
         exec unshare $flags --pid --fork --kill-child bash -c "$loopback_up"' && exec "$@"' alone "$@"
     fi
 done
-echo "network namespaces are not permitted here" >&2
+echo "network namespaces are not permitted on this host" >&2
 exit 77

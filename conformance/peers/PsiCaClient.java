@@ -28,11 +28,11 @@ import org.epics.ca.data.GraphicEnum;
 import org.epics.ca.data.Metadata;
 import org.epics.ca.data.Timestamped;
 
-/** PSI's {@code org.epics.ca}, driven by lines of JSON; {@code lines.py} has the manner. */
+/** PSI's {@code org.epics.ca}, driven by lines of JSON as described in {@code lines.py}. */
 public final class PsiCaClient {
     private static final String[] KINDS = {"STRING", "INT", "FLOAT", "ENUM", "CHAR", "LONG", "DOUBLE"};
 
-    /** Of one element; a field of several is an array of it. */
+    /** The class of one element; several elements are an array of it. */
     private static final Class<?>[] CLASSES =
         {String.class, Short.class, Float.class, Short.class, Byte.class, Integer.class, Double.class};
 
@@ -52,9 +52,9 @@ public final class PsiCaClient {
 
     public static void main(String[] arguments) throws IOException {
         PrintStream output = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
-        // What the library prints is not an answer.
+        // Prints of the library are not answers.
         System.setOut(System.err);
-        // Its default of 16 threads does not keep the order of one subscription.
+        // The default of 16 threads does not keep the order of a subscription's updates.
         System.setProperty("CA_MONITOR_NOTIFIER_IMPL", "BlockingQueueSingleWorkerMonitorNotificationServiceImpl");
         PsiCaClient client = new PsiCaClient();
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -70,7 +70,7 @@ public final class PsiCaClient {
             output.println(Json.text(answer));
             output.flush();
         }
-        // Its threads would keep the process alive.
+        // The library's threads would keep the process alive.
         Runtime.getRuntime().halt(0);
     }
 
@@ -146,7 +146,7 @@ public final class PsiCaClient {
         updates.add(queue);
         @SuppressWarnings("unchecked")
         Channel<Object> channel = (Channel<Object>) nativeChannel(request);
-        // It hands out one object again and again, so it is copied at once.
+        // The library reuses one object for all updates, so it is copied at once.
         monitors.add(channel.<Timestamped<Object>>addMonitor(
             Timestamped.class, update -> queue.add(sample(update)), request.number("mask").intValue()));
         return Map.of("monitor", updates.size() - 1);
@@ -183,7 +183,7 @@ public final class PsiCaClient {
         return channel;
     }
 
-    /** What the server has, an enum as its number. */
+    /** A channel of the server's type; an enum as its number. */
     private Channel<?> nativeChannel(Request request) throws Exception {
         return channel(request, nativeClass(request));
     }
@@ -307,7 +307,7 @@ public final class PsiCaClient {
         }
     }
 
-    /** As much of JSON as requests and answers have. */
+    /** The part of JSON that requests and answers use. */
     private static final class Json {
         private final String text;
         private int at;
@@ -346,7 +346,7 @@ public final class PsiCaClient {
         private Map<String, Object> members() {
             Map<String, Object> members = new HashMap<>();
             while (next() != '}') {
-                // A comma or the quotation mark of the first key was taken.
+                // A comma or the quotation mark of the first key has been consumed.
                 if (text.charAt(at - 1) == ',') {
                     next();
                 }
@@ -389,7 +389,7 @@ public final class PsiCaClient {
                 String letters = value.toString().replace("\\", "\\\\").replace("\"", "\\\"");
                 return "\"" + letters.replaceAll("\\p{Cntrl}", " ") + "\"";
             }
-            // A float as its double, so that both print the same number.
+            // Converts a float to a double, so that both print the same number.
             return String.valueOf(value instanceof Float number ? (Object) number.doubleValue() : value);
         }
     }

@@ -28,7 +28,7 @@ class Client:
         return sample(await aioca.caget(pv, datatype=datatype, format=layout, timeout=timeout))
 
     async def put(self, pv: str, value: Any, wait: bool, timeout: float) -> dict[str, Any]:
-        # For a name with a dollar aioca wants a text unless told otherwise, and sends it as one string.
+        # For a name with a dollar aioca expects text by default, and sends it as one string.
         datatype = aioca.DBR_CHAR if pv.endswith("$") else None
         await aioca.caput(pv, value, datatype=datatype, wait=wait, timeout=timeout)
         return {}
@@ -84,7 +84,7 @@ async def main() -> None:
         verb = getattr(client, request.pop("do"))
         try:
             answer(await verb(**request))
-        except Exception as error:  # Whatever went wrong is the answer.
+        except Exception as error:  # Any error is the answer.
             answer(failure(error))
     os._exit(0)
 

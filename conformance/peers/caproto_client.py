@@ -25,12 +25,12 @@ def send_with_patience(sock: socket.socket, content: bytes, flags: int = 0) -> N
             pass
 
 
-# caproto 1.3.0 sends all at once on a socket that must not block, and fails when the socket's buffer is full.
+# caproto 1.3.0 sends everything at once on a non-blocking socket, and fails when the socket's buffer is full.
 socket.socket.sendall = send_with_patience
 
 CONTEXT = Context()
 PVS: dict[str, PV] = {}
-#: Held, since caproto keeps only weak references to callbacks.
+#: Kept here, because caproto keeps only weak references to callbacks.
 MONITORS: list[tuple[queue.Queue, Any, Any]] = []
 
 
@@ -65,7 +65,7 @@ def put(pv: str, value: Any, wait: bool, timeout: float) -> dict[str, Any]:
     if kind is not None:
         values = [text.encode() for text in values]
     response = channel(pv, timeout).write(values, data_type=kind, wait=wait, notify=wait, timeout=timeout)
-    # Its write returns in peace with a refusal.
+    # Its write returns without an exception when the put is rejected.
     if wait and not response.status.success:
         raise PermissionError(f"{pv}: {response.status.description}")
     return {}
@@ -84,7 +84,7 @@ def monitor(pv: str, mask: int, timeout: float) -> dict[str, Any]:
     def update(_subscription: Any, response: Any) -> None:
         updates.put(sample(response, is_array))
 
-    # The native count, which caproto asks for by itself, would pad an array that holds less.
+    # The native count, caproto's default, would pad a shorter array.
     subscription = found.subscribe(data_type="time", data_count=0, mask=mask)
     MONITORS.append((updates, update, subscription))
     subscription.add_callback(update)

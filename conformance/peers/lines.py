@@ -1,7 +1,7 @@
-"""What every client script has in common: one JSON request per line in, one JSON answer per line out.
+"""Common code of the client scripts: one JSON request per line in, one JSON answer per line out.
 
-A request names its verb in ``do``; an answer holds what was asked for, or ``error``. The script ends
-when its standard input does, so it never outlives the test that started it.
+A request has its verb in ``do``; an answer contains the result, or ``error``. The script exits at the end of
+its standard input, so it never outlives the test that started it.
 """
 
 import json
@@ -46,7 +46,7 @@ def shown(value: Any) -> Any:
 
 
 def long_text(characters: list[int]) -> str:
-    """Characters up to the first that is none."""
+    """The characters up to the first zero."""
     return bytes(characters).split(b"\0", 1)[0].decode("latin-1")
 
 
@@ -56,7 +56,7 @@ def requests() -> Iterator[dict[str, Any]]:
 
 
 def finite(content: Any) -> Any:
-    """The same with numbers that JSON does not know as texts."""
+    """The same content with infinities and NaN as texts, which JSON does not support as numbers."""
     if isinstance(content, dict):
         return {key: finite(value) for key, value in content.items()}
     if isinstance(content, list):
@@ -76,11 +76,11 @@ def failure(error: BaseException) -> dict[str, Any]:
 
 
 def serve(verbs: dict[str, Callable[..., dict[str, Any]]]) -> None:
-    """Answers requests until the input ends, then leaves without waiting for any thread."""
+    """Answers requests until the end of the input, then exits without waiting for threads."""
     for request in requests():
         verb = verbs[request.pop("do")]
         try:
             answer(verb(**request))
-        except Exception as error:  # Whatever went wrong is the answer.
+        except Exception as error:  # Any error is the answer.
             answer(failure(error))
     os._exit(0)

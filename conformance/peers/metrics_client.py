@@ -1,4 +1,4 @@
-"""Reads the metrics of an IOC as Prometheus does: a line of JSON with the headers and every sample.
+"""Reads the metrics of an IOC as Prometheus does, and prints a line of JSON with the content type and every sample.
 
 Usage: metrics_client.py URL
 """

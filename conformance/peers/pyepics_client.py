@@ -52,7 +52,7 @@ def get(pv: str, shape: str, timeout: float) -> dict[str, Any]:
 def put(pv: str, value: Any, wait: bool, timeout: float) -> dict[str, Any]:
     done = channel(pv, timeout).put(value, wait=wait, timeout=timeout)
     if wait and done != 1:
-        raise TimeoutError(f"{pv}: put gave {done}")
+        raise TimeoutError(f"{pv}: put returned {done}")
     return {}
 
 
@@ -66,7 +66,7 @@ def monitor(pv: str, mask: int, timeout: float) -> dict[str, Any]:
     def update(**found: Any) -> None:
         updates.put(sample(found))
 
-    # Said in so many words, auto_monitor also monitors arrays that pyepics would leave alone by itself.
+    # If set explicitly, auto_monitor also monitors arrays that pyepics does not monitor by default.
     MONITORS.append((epics.PV(pv, form="time", auto_monitor=mask, callback=update), updates))
     return {"monitor": len(MONITORS) - 1}
 

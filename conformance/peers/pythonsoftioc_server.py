@@ -1,6 +1,6 @@
 """pythonSoftIOC with its Python device support: ``pythonsoftioc_server.py PREFIX ACCESS_FILE``.
 
-Its In records take no puts from clients, by design.
+Its input records reject puts from clients, by design.
 """
 
 import asyncio

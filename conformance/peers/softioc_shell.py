@@ -1,4 +1,4 @@
-"""A script in the shell of EPICS' IOC: ``softioc_shell.py SCRIPT``. What it prints is the shell's."""
+"""Runs a script in the shell of EPICS' IOC: ``softioc_shell.py SCRIPT``. All output is the shell's."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ ioc.registerRecordDeviceDriver(ioc.pdbbase)
 iocsh = ioc.Com.iocsh
 iocsh.argtypes = [ctypes.c_char_p]
 iocsh(sys.argv[1].encode())
-# Whatever C has buffered goes out before the end without a farewell.
+# Flushes C's buffers before the exit, which skips all cleanup.
 ioc.Com.iocshCmd(b"echo")
 ctypes.CDLL(None).fflush(None)
 os._exit(0)

@@ -1,4 +1,4 @@
-//! Clients under test, all driven the same way.
+//! Clients under test, all driven through the same trait.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::process::{Process, confine};
 use crate::server::Server;
 use crate::{Failure, ours, place};
 
-/// How long any single operation may take.
+/// Maximum time of any single operation.
 pub const OPERATION_DURATION_MAX: Duration = Duration::from_secs(15);
 
-/// How much longer the script that does it may take to say so.
+/// Additional time for a client script to report the result.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Which program or library is the client.
+/// The program or library of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientKind {
     /// Our Rust API, in the test's own process.
@@ -32,11 +32,11 @@ pub enum ClientKind {
 }
 
 impl ClientKind {
-    /// All of them.
+    /// All clients.
     pub const ALL: [ClientKind; 5] =
         [ClientKind::Fodo, ClientKind::Aioca, ClientKind::Pyepics, ClientKind::Caproto, ClientKind::PsiCa];
 
-    /// As the reference shows it.
+    /// The name in the reference.
     pub fn text(self) -> &'static str {
         match self {
             ClientKind::Fodo => "Fodo",
@@ -48,53 +48,53 @@ impl ClientKind {
     }
 }
 
-/// How a client is told where names are.
+/// How a client finds servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// The server's own address is searched by UDP.
+    /// It searches by UDP at the server's own address.
     Unicast,
-    /// Every server of the network is searched by UDP.
+    /// It searches by UDP broadcast.
     Broadcast,
-    /// The server is asked by TCP, and UDP leads nowhere.
+    /// It searches by TCP; no server is reachable by UDP.
     NameServer,
 }
 
-/// In what shape a value is asked for.
+/// The form in which a value is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// As the channel's own kind, with alarm and time.
     Value,
-    /// As a string that the server makes.
+    /// As a string formatted by the server.
     Text,
-    /// With units, limits, precision, labels.
+    /// With units, limits, precision and labels.
     Control,
     /// An array of characters as one text.
     LongText,
 }
 
-/// What a client learns when it connects.
+/// Properties of a channel, known after connecting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
-    /// The kind of an element, by its Channel Access name: `DOUBLE`.
+    /// The kind of an element, by its Channel Access name, such as `DOUBLE`.
     pub kind: String,
-    /// How many elements it can hold.
+    /// Maximum number of elements.
     pub count: u64,
-    /// Whether it may be written.
+    /// Whether it is writable.
     pub may_write: bool,
 }
 
-/// A value as the client gave it.
+/// A value as the client returns it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// The value; more than 1000 elements are described as [`described`] does.
+    /// The value; more than 1000 elements are summarized as by [`described`].
     pub value: Json,
     /// Alarm severity.
     pub severity: Option<u64>,
     /// Nanoseconds since 1970.
     pub time_ns: Option<i128>,
-    /// Units, as they came.
+    /// Units as received.
     pub units: Option<String>,
-    /// Digits to show.
+    /// Number of digits to show.
     pub precision: Option<i64>,
     /// Names of states.
     pub labels: Option<Vec<String>>,
@@ -102,7 +102,7 @@ pub struct Sample {
     pub limits: Option<Json>,
 }
 
-/// What every client can do. Every call ends within a bounded time.
+/// The operations of every client. Every call ends within a bounded time.
 pub trait Client {
     /// Connects.
     fn connect(&mut self, pv: &str) -> Result<About, Failure>;
@@ -113,13 +113,13 @@ pub trait Client {
     /// Writes; with `wait`, returns after processing.
     fn put(&mut self, pv: &str, value: &Json, wait: bool) -> Result<(), Failure>;
 
-    /// Writes and waits: an array of `count` elements of the pattern that begins with `first`.
+    /// Writes an array of `count` elements of the pattern that begins with `first`, and waits.
     fn put_pattern(&mut self, pv: &str, first: i32, count: usize) -> Result<(), Failure>;
 
-    /// Starts a subscription to these changes and gives its number.
+    /// Subscribes to these changes and returns the subscription's number.
     fn monitor_masked(&mut self, pv: &str, mask: EventMask) -> Result<usize, Failure>;
 
-    /// Starts a subscription to changes of value and alarm, and gives its number.
+    /// Subscribes to changes of value and alarm, and returns the subscription's number.
     fn monitor(&mut self, pv: &str) -> Result<usize, Failure> {
         self.monitor_masked(pv, EventMask::VALUE | EventMask::ALARM)
     }
@@ -127,11 +127,11 @@ pub trait Client {
     /// Ends all subscriptions.
     fn end_monitors(&mut self) -> Result<(), Failure>;
 
-    /// The next updates of a subscription: `count` of them, or as many as come in `timeout`.
+    /// The next `count` updates of a subscription, or those received within `timeout`.
     fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, Failure>;
 }
 
-/// A client that finds this server that way.
+/// Starts a client that finds this server by `way`.
 pub fn start(kind: ClientKind, server: &Server, way: Way) -> Result<Box<dyn Client>, Failure> {
     let mut command = match kind {
         ClientKind::Fodo => return Ok(Box::new(ours::Ours::new(server.address(), way))),
@@ -162,7 +162,7 @@ fn python(script: &str) -> Command {
 
 fn java(source: &str) -> Command {
     let mut command = Command::new("java");
-    // What lives for seconds is best left to the quick compiler. Its repeater would be a second Java machine.
+    // The quick compiler suits processes that live for seconds. The client's repeater would be a second Java process.
     command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-DCA_REPEATER_DISABLE=true", "-cp"]);
     command.arg(place::psi_ca().unwrap_or_default().join("*")).arg(place::script(source));
     command
@@ -173,12 +173,12 @@ pub fn pattern(first: i32, index: usize) -> i32 {
     (index as i32).wrapping_mul(7919).wrapping_add(first)
 }
 
-/// How a long array of the pattern that begins with `first` is described.
+/// The summary of a long array with the pattern that begins with `first`.
 pub fn described(first: i32, count: usize) -> Json {
     json!({ "count": count, "first": first, "n_wrong": 0 })
 }
 
-/// A script that takes requests and gives answers, one JSON text per line.
+/// A script that receives requests and sends answers, one JSON text per line.
 struct Peer {
     process: Process,
 }
@@ -186,7 +186,7 @@ struct Peer {
 impl Peer {
     fn ask(&mut self, request: Json, timeout: Duration) -> Result<Json, Failure> {
         self.process.write_line(&request.to_string())?;
-        // Libraries print on their own account; answers are the lines that are JSON.
+        // Libraries print lines of their own; answers are the JSON lines.
         let line = self.process.line_that_begins("{", timeout + GRACE)?;
         let answer: Json = serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
         match answer.get("error").and_then(Json::as_str) {

@@ -1,8 +1,9 @@
-//! The gate: softIoc and `fodo ioc` serve the same database, the same is done to both, and both must tell the same.
+//! The gate: softIoc and `fodo ioc` serve the same database, receive the same requests, and must report the same.
 //!
-//! Nobody writes down what is expected; softIoc says it. A [`scenario`] is a file: a database and steps. A [`random`]
-//! one is made from a seed. After every step every field of every record is compared, and every event of what is
-//! watched. What differs on purpose stands in `docs/reference/differences.md`, which [`differences`] reads.
+//! No expected values are written down; softIoc provides them. A [`scenario`] is a file with a database and steps. A
+//! [`random`] one is generated from a seed. After every step every field of every record is compared, and every event
+//! of the watched fields. Intended differences are listed in `docs/reference/differences.md`, which [`differences`]
+//! reads.
 
 pub mod differences;
 pub mod domain;
@@ -22,38 +23,38 @@ pub struct Record {
     pub record_type: String,
 }
 
-/// A database and what is done to it.
+/// A database and the steps to do with it.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What a report calls it.
+    /// Its name in reports.
     pub name: String,
     /// The text of a `.db` file in which names begin with `$(P)`.
     pub database: String,
     /// The records in it.
     pub records: Vec<Record>,
-    /// What is done, in order.
+    /// The steps, in order.
     pub steps: Vec<step::Step>,
 }
 
-/// The first step after which both do not tell the same.
+/// The first step after which the two servers differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How many steps were done, the one that told them apart among them.
+    /// Number of steps done, including the one that shows the difference.
     pub n_steps: usize,
-    /// What differs.
+    /// The differences.
     pub differences: Vec<Difference>,
 }
 
-/// One thing that both tell differently.
+/// One difference between the two servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// `TYPE.FIELD` of a record; `TYPE.FIELD events` where it is the events that differ; `put` where one refuses.
+    /// `TYPE.FIELD` of a record; `TYPE.FIELD events` if the events differ; `answer` if the results of the step differ.
     pub what: String,
-    /// The record, and what each tells.
+    /// The record, and what each server reports.
     pub detail: String,
 }
 
-/// The names of a type's fields that channels lead to, the common ones among them.
+/// The names of a type's fields that are channels, including the common ones.
 pub fn fields_of(record_type: &str) -> Vec<String> {
     let list = std::fs::read_to_string(crate::place::database("fields.txt")).unwrap_or_default();
     let lines = list.lines().filter_map(|line| line.split_once(' '));

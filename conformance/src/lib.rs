@@ -1,12 +1,11 @@
-//! The same scenario for every pair of client and server, as real processes.
+//! Runs the same scenario for every pair of client and server, as real processes.
 //!
-//! A [`server::Server`] is a process that serves the records of `db/records.db`, or as many of them
-//! as its kind can; a [`client::Client`] reads, writes and monitors; a [`scenario`] is what they do
-//! together, written once. Everything stays on loopback, on ports and under names of its own, and
-//! every process ends with the test that started it.
+//! A [`server::Server`] is a process that serves the records of `db/records.db`, or as many of them as its kind
+//! supports. A [`client::Client`] reads, writes and monitors. A [`scenario`] is what they do together, written once.
+//! Everything stays on loopback, with separate ports and names, and every process ends with the test that started it.
 //!
-//! The peers come from `cargo xtask peers`; the program from `cargo build --release -p fodo-cli`,
-//! or from where `FODO_BIN` says.
+//! `cargo xtask peers` installs the peers; `cargo build --release -p fodo-cli` builds the program, unless `FODO_BIN`
+//! names another one.
 #![forbid(unsafe_code)]
 
 pub mod client;
@@ -18,10 +17,10 @@ pub mod process;
 pub mod scenario;
 pub mod server;
 
-/// What goes wrong, in words for the one who reads the test's report.
+/// A failure, as text for the test's report.
 pub type Failure = String;
 
-/// The Rust blocks of the README compile.
+/// Compiles the Rust blocks of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;

@@ -1,7 +1,7 @@
-//! Which client does what with which server, and why not where it cannot.
+//! Which client supports what with which server, and the reason where it does not.
 //!
-//! [`ROWS`] is the whole of it: whatever no line excepts is run by `tests/pairs.rs`, and `docs/reference/conformance.md`
-//! is made of it.
+//! [`ROWS`] is the complete list: `tests/pairs.rs` runs every combination without an exception, and
+//! `docs/reference/conformance.md` is generated from it.
 
 use std::fmt::Write as _;
 
@@ -10,35 +10,35 @@ use crate::client::{self, Client, ClientKind, Way};
 use crate::scenario::{self, life, search};
 use crate::server::{Server, ServerKind};
 
-/// What a scenario needs, and does.
+/// The kind of a scenario, by what it needs.
 #[derive(Clone, Copy)]
 pub enum Run {
-    /// The two as they are.
+    /// A client and a server.
     Meet(fn(&mut dyn Client, &Server) -> Result<(), Failure>),
-    /// A server to start again.
+    /// A client, and a server that the scenario restarts.
     Restart(fn(&mut dyn Client, &mut Server) -> Result<(), Failure>),
-    /// Clients of its own.
+    /// A server; the scenario starts its own clients.
     Find(fn(ClientKind, &Server) -> Result<(), Failure>),
 }
 
 /// A scenario.
 pub struct Row {
-    /// What holds after it, in words.
+    /// What the scenario tests.
     pub title: &'static str,
-    /// How it is shown.
+    /// The function that tests it.
     pub run: Run,
-    /// Where it cannot be.
+    /// The pairs for which it is not possible.
     pub exceptions: &'static [Exception],
 }
 
-/// Pairs for which a scenario is not possible.
+/// Clients and servers for which a scenario is not possible, with the reason.
 pub struct Exception(&'static [ClientKind], &'static [ServerKind], &'static str);
 
 const ANY_CLIENT: &[ClientKind] = &ClientKind::ALL;
 const ANY_SERVER: &[ServerKind] = &ServerKind::ALL;
 const CAPROTO: &[ServerKind] = &[ServerKind::Caproto];
 
-/// Every scenario, in the order in which a pair does them.
+/// All scenarios, in the order in which a pair runs them.
 pub const ROWS: &[Row] = &[
     Row {
         title: "connect by unicast; get, as value and as text",
@@ -58,13 +58,13 @@ pub const ROWS: &[Row] = &[
             Exception(
                 &[ClientKind::Aioca, ClientKind::Pyepics],
                 CAPROTO,
-                "libca puts a VERSION with a sequence number before every search, which the server takes for another \
-                 priority of the circuit; it answers nothing more",
+                "libca sends a VERSION with a sequence number before every search; the server takes it for another \
+                 priority of the circuit and sends no further replies",
             ),
         ],
     },
     Row {
-        title: "put with completion, every kind of value, strings of 39 characters among them",
+        title: "put with completion, every kind of value, including strings of 39 characters",
         run: Run::Meet(scenario::every_record_is_written),
         exceptions: &[],
     },
@@ -87,12 +87,12 @@ pub const ROWS: &[Row] = &[
     Row {
         title: "monitor with the masks VALUE and LOG",
         run: Run::Meet(life::value_and_log_have_their_own_deadbands),
-        exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server tells every change, whatever the deadband")],
+        exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server posts every change, whatever the deadband")],
     },
     Row {
         title: "monitor with the masks ALARM and PROPERTY",
         run: Run::Meet(life::alarm_and_property_are_told_alone),
-        exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server's values have neither limits that alarm nor fields")],
+        exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server's values have neither alarm limits nor fields")],
     },
     Row {
         title: "alarms with the value",
@@ -112,7 +112,7 @@ pub const ROWS: &[Row] = &[
         exceptions: &[],
     },
     Row {
-        title: "a string as an array of characters, by `$`",
+        title: "a string as an array of characters, with `$`",
         run: Run::Meet(life::strings_are_long_with_a_dollar),
         exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server's values have no fields")],
     },
@@ -122,18 +122,18 @@ pub const ROWS: &[Row] = &[
         exceptions: &[Exception(ANY_CLIENT, CAPROTO, "the server's values have no fields")],
     },
     Row {
-        title: "a field that nobody may write",
+        title: "a read-only field",
         run: Run::Meet(life::a_field_that_is_fixed_refuses_puts),
         exceptions: &[
             Exception(ANY_CLIENT, CAPROTO, "the server's values have no fields"),
             Exception(
                 &[ClientKind::Pyepics],
                 &[ServerKind::SoftIoc, ServerKind::PythonSoftIoc],
-                "the client tells that a put has ended, not that it was refused",
+                "the client reports that a put has ended, not that it was refused",
             ),
         ],
     },
-    Row { title: "rights", run: Run::Meet(life::rights_are_told_and_kept), exceptions: &[] },
+    Row { title: "access rights", run: Run::Meet(life::rights_are_told_and_kept), exceptions: &[] },
     Row {
         title: "fifty counters at 10 Hz for ten seconds, without a gap",
         run: Run::Meet(scenario::counters_at_10_hz_leave_no_gap),
@@ -142,7 +142,7 @@ pub const ROWS: &[Row] = &[
             Exception(
                 &[ClientKind::PsiCa],
                 ANY_SERVER,
-                "the client writes every update into one object: of two that wait, it shows the later one twice",
+                "the client writes every update into one object: of two queued updates, it shows the later one twice",
             ),
         ],
     },
@@ -154,14 +154,14 @@ pub const ROWS: &[Row] = &[
 ];
 
 impl Row {
-    /// Why it is not possible for this pair; `None`: it is.
+    /// Why it is not possible for this pair; `None` if it is possible.
     pub fn why_not(&self, client: ClientKind, server: ServerKind) -> Option<&'static str> {
         let excepts = |exception: &&Exception| exception.0.contains(&client) && exception.1.contains(&server);
         self.exceptions.iter().find(excepts).map(|exception| exception.2)
     }
 }
 
-/// Does all that is possible for this pair, and tells every failure.
+/// Runs all scenarios that are possible for this pair, and reports every failure.
 pub fn meet(client_kind: ClientKind, server_kind: ServerKind) -> Result<(), Failure> {
     let mut server = Server::start(server_kind)?;
     let mut client = client::start(client_kind, &server, Way::Unicast)?;
@@ -174,14 +174,14 @@ pub fn meet(client_kind: ClientKind, server_kind: ServerKind) -> Result<(), Fail
         };
         if let Err(why) = done.and_then(|()| client.end_monitors()) {
             failures.push(format!("{}: {why}", row.title));
-            // The next scenario is not to suffer for this one.
+            // The next scenario must not be affected by this one.
             client = client::start(client_kind, &server, Way::Unicast)?;
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n\n")) }
 }
 
-/// A table for each server, and below it why not.
+/// A table for each server, followed by the reasons for exceptions.
 pub fn page() -> String {
     let mut text = String::new();
     for server in ServerKind::ALL {

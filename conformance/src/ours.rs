@@ -1,4 +1,4 @@
-//! Our client, in the test's own process.
+//! Our client, in the process of the test.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// Finds this server that way and no other.
+    /// A client that finds only this server, by `way`.
     pub fn new(server: SocketAddr, way: Way) -> Ours {
         let config = match way {
             Way::Unicast => ClientConfig::at(vec![server]),
@@ -92,13 +92,13 @@ impl Client for Ours {
     }
 
     fn take(&mut self, monitor: usize, count: usize, timeout: Duration) -> Result<Vec<Sample>, Failure> {
-        let monitor = self.monitors.get(monitor).and_then(Option::as_ref).ok_or("no such monitor")?;
+        let monitor = self.monitors.get(monitor).and_then(Option::as_ref).ok_or("unknown monitor")?;
         let deadline = Instant::now() + timeout;
         let mut taken = Vec::new();
         while taken.len() < count {
             match monitor.next(deadline.saturating_duration_since(Instant::now())) {
                 Some(MonitorEvent::Update(reading)) => taken.push(sample(&reading, Shape::Value)),
-                // No other client says so in its stream of updates.
+                // Other clients do not report these in their stream of updates.
                 Some(MonitorEvent::Connected(_) | MonitorEvent::Disconnected) => {}
                 Some(other) => return Err(format!("{other:?}")),
                 None => break,
@@ -153,7 +153,7 @@ fn json_of(value: &Value) -> Json {
     }
 }
 
-/// Characters up to the first that is none.
+/// The characters up to the first zero.
 fn long_text(characters: &Json) -> String {
     let characters = characters.as_array().into_iter().flatten().filter_map(Json::as_u64);
     characters.take_while(|code| *code != 0).filter_map(|code| char::from_u32(code as u32)).collect()
@@ -182,9 +182,9 @@ fn json_of_scalar(scalar: &Scalar) -> Json {
     }
 }
 
-/// What a user would pass for it: whole numbers as integers, others as doubles.
+/// The value that a user would pass: integers as integers, other numbers as doubles.
 fn value_of(json: &Json) -> Result<Value, Failure> {
-    let unknown = || format!("{json} cannot be put");
+    let unknown = || format!("unsupported value {json}");
     match json {
         Json::String(text) => Ok(text.as_str().into()),
         Json::Number(number) => match number.as_i64().and_then(|n| i32::try_from(n).ok()) {

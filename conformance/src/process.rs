@@ -1,4 +1,4 @@
-//! Children that end with their owner.
+//! Child processes that end with their owner.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,10 +13,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::Failure;
 
-/// How many of a child's last lines are kept for the report.
+/// Number of last output lines of a child that are kept for reports.
 const KEPT_LINES_MAX: usize = 60;
 
-/// Everything that could reach beyond loopback is turned off, and what has a port gets one of its own.
+/// Restricts a command to loopback, and gives it its own ports.
 pub fn confine(command: &mut Command, port: u16) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("EPICS_") {
@@ -47,24 +47,24 @@ pub fn confine(command: &mut Command, port: u16) {
     }
     command.env("EPICS_CA_SERVER_PORT", port.to_string());
     command.env("EPICS_CAS_SERVER_PORT", port.to_string());
-    // What old clients need to take 4 MB; newer ones have no limit.
+    // Old clients need this for 4 MB; newer ones have no limit.
     command.env("EPICS_CA_MAX_ARRAY_BYTES", "20000000");
 }
 
-/// A running child with a group of its own; the whole group is killed when this is dropped.
+/// A running child in its own process group; the whole group is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     last_words: Arc<Mutex<VecDeque<String>>>,
-    /// Disconnected once all of its complaints are kept.
+    /// Disconnected after the end of standard error, when all of its lines are kept.
     complaints: Receiver<()>,
     name: String,
 }
 
 impl Process {
-    /// Starts it. Its output is read line by line, its complaints are kept for reports.
+    /// Starts the command. Standard output is read line by line; standard error is kept for reports.
     pub fn start(name: &str, command: &mut Command) -> Result<Process, Failure> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|error| format!("{name}: {command:?}: {error}"))?;
@@ -95,20 +95,20 @@ impl Process {
         Ok(Process { child, input, lines, last_words, complaints, name: name.to_string() })
     }
 
-    /// The next line of its output.
+    /// The next line of its standard output.
     pub fn line(&mut self, timeout: Duration) -> Result<String, Failure> {
         match self.lines.recv_timeout(timeout) {
             Ok(line) => Ok(line),
-            Err(RecvTimeoutError::Timeout) => Err(self.failure(&format!("said nothing for {timeout:?}"))),
+            Err(RecvTimeoutError::Timeout) => Err(self.failure(&format!("printed nothing for {timeout:?}"))),
             Err(RecvTimeoutError::Disconnected) => {
-                // Its last words may still be under way; children of its own may keep the pipe open.
+                // Its last lines may still be in the pipe; its own children may keep the pipe open.
                 let _ = self.complaints.recv_timeout(Duration::from_secs(1));
                 Err(self.failure("has ended"))
             }
         }
     }
 
-    /// Waits for a line that begins so, and gives it.
+    /// Waits for a line that starts with `beginning`, and returns it.
     pub fn line_that_begins(&mut self, beginning: &str, timeout: Duration) -> Result<String, Failure> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -119,16 +119,17 @@ impl Process {
         }
     }
 
-    /// Writes a line to its input.
+    /// Writes a line to its standard input.
     pub fn write_line(&mut self, line: &str) -> Result<(), Failure> {
         let written = match &mut self.input {
             Some(input) => writeln!(input, "{line}").and_then(|()| input.flush()),
-            None => return Err(self.failure("takes no input any more")),
+            None => return Err(self.failure("has closed its input")),
         };
         written.map_err(|error| self.failure(&error.to_string()))
     }
 
-    /// Where the kernel tells of it. `/proc` may be that of another namespace than ours, in which it has another number.
+    /// Its folder in `/proc`. `/proc` may belong to another PID namespace than ours, where the process has another
+    /// number.
     pub fn account(&self) -> Option<PathBuf> {
         let namespace = |of: &Path| std::fs::read_link(of.join("ns/pid")).ok();
         let (ours, id) = (namespace(Path::new("/proc/self")), self.child.id().to_string());
@@ -141,13 +142,13 @@ impl Process {
         all.find(is_it)
     }
 
-    /// Sends a signal to it alone.
+    /// Sends a signal to the process only, not to its group.
     pub fn signal(&self, signal: Signal) -> Result<(), Failure> {
         let id = Pid::from_child(&self.child);
         rustix::process::kill_process(id, signal).map_err(|error| self.failure(&error.to_string()))
     }
 
-    /// The same, and waits for its end.
+    /// Sends a signal and waits for the exit.
     pub fn stop(mut self, signal: Signal, timeout: Duration) -> Result<std::process::ExitStatus, Failure> {
         self.signal(signal)?;
         let deadline = Instant::now() + timeout;
@@ -157,20 +158,20 @@ impl Process {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Err(self.failure(&format!("did not end within {timeout:?} of {signal:?}")))
+        Err(self.failure(&format!("did not exit within {timeout:?} after {signal:?}")))
     }
 
-    /// Ends it and its group at once, without a chance to say goodbye.
+    /// Kills the process and its group.
     pub fn kill(&mut self) {
-        // It may have gone by itself; then there is nothing to end.
+        // An error means that it has already exited.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
     }
 
-    /// What happened, with the child's last words.
+    /// A failure message with the child's last output lines.
     pub fn failure(&self, what: &str) -> Failure {
         let words = self.last_words.lock().map(|words| words.iter().cloned().collect::<Vec<_>>()).unwrap_or_default();
-        format!("{} {what}; its last words:\n{}", self.name, words.join("\n"))
+        format!("{} {what}; its last output:\n{}", self.name, words.join("\n"))
     }
 }
 
@@ -189,7 +190,7 @@ fn keep(kept: &Mutex<VecDeque<String>>, line: &str) {
     }
 }
 
-/// Runs a command to its end and gives what it printed, or why not within `timeout`.
+/// Runs a command to its end and returns its standard output, or an error if it fails or takes longer than `timeout`.
 pub fn printed_by(name: &str, command: &mut Command, timeout: Duration) -> Result<String, Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(|error| format!("{name}: {command:?}: {error}"))?;
@@ -204,7 +205,7 @@ pub fn printed_by(name: &str, command: &mut Command, timeout: Duration) -> Resul
         }
     };
     if status.is_none() {
-        // It may have gone by itself in this very moment.
+        // It may have exited at this very moment.
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
         let _ = child.wait();
     }
@@ -221,7 +222,7 @@ fn read_all(output: Option<impl Read + Send + 'static>) -> std::thread::JoinHand
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut output) = output {
-            // What was read before an error is still worth showing.
+            // Data read before an error is still worth showing.
             let _ = output.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
@@ -241,10 +242,10 @@ mod tests {
 
         drop(process);
 
-        // The kernel ends the killed in its own time.
+        // The kernel may take a moment to remove killed processes.
         let deadline = Instant::now() + Duration::from_secs(5);
         while is_running(grandchild) {
-            assert!(Instant::now() < deadline, "the grandchild lives on");
+            assert!(Instant::now() < deadline, "the grandchild is still running");
             std::thread::yield_now();
         }
     }

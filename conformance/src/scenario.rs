@@ -1,4 +1,4 @@
-//! What a client and a server do together, once for all pairs.
+//! Scenarios of a client and a server, written once for all pairs.
 
 pub mod life;
 pub mod search;
@@ -11,13 +11,13 @@ use crate::Failure;
 use crate::client::{Client, Sample, Shape, described};
 use crate::server::{Server, ServerKind};
 
-/// How long updates that must come may take.
+/// Maximum time until an expected update arrives.
 const UPDATE_DURATION_MAX: Duration = Duration::from_secs(30);
 
-/// For how long the 10 Hz counters are watched.
+/// Number of updates that are checked for each 10 Hz counter.
 const COUNTED_TICKS: usize = 100;
 
-/// How many elements 4 MB of LONG are.
+/// Number of LONG elements in 4 MB.
 const BIG_COUNT: usize = 1_000_000;
 
 /// One record of the common set.
@@ -25,11 +25,11 @@ struct Record {
     name: &'static str,
     kind: &'static str,
     count: u64,
-    /// Value at the start.
+    /// Initial value.
     value: Json,
-    /// The same as a string; for arrays of the first element.
+    /// The initial value as a string; for arrays, of the first element.
     text: &'static str,
-    /// What is written to it, one after the other, and read back.
+    /// Values that are written one after the other, and read back.
     writes: Vec<Json>,
 }
 
@@ -83,7 +83,7 @@ fn records_of(kind: ServerKind) -> Vec<Record> {
     records().into_iter().filter(is_there).collect()
 }
 
-/// Connecting tells kind and count of every record, reading its value and its text.
+/// Connecting reports kind and count of every record; reading returns its value and its text.
 pub fn every_record_is_read(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     for record in records_of(server.kind) {
         let pv = server.pv(record.name);
@@ -91,7 +91,7 @@ pub fn every_record_is_read(client: &mut dyn Client, server: &Server) -> Result<
         expect(&pv, "kind", &about.kind.as_str(), &record.kind)?;
         expect(&pv, "count", &about.count, &record.count)?;
 
-        // caproto's server has no array without an element.
+        // caproto's server does not support empty arrays.
         let is_bare_array = record.count > 1 && server.kind == ServerKind::Caproto;
         if !is_bare_array {
             let sample = client.get(&pv, Shape::Value)?;
@@ -105,11 +105,11 @@ pub fn every_record_is_read(client: &mut dyn Client, server: &Server) -> Result<
     Ok(())
 }
 
-/// What is written and waited for is read back, by every kind of record.
+/// A value written with completion is read back, for every kind of record.
 pub fn every_record_is_written(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     for record in records_of(server.kind) {
         let pv = server.pv(record.name);
-        // pythonSoftIOC's In records refuse puts, by design.
+        // pythonSoftIOC's In records reject puts, by design.
         if server.kind == ServerKind::PythonSoftIoc && ["ai", "bi", "longin", "stringin", "mbbi"].contains(&record.name)
         {
             continue;
@@ -122,7 +122,7 @@ pub fn every_record_is_written(client: &mut dyn Client, server: &Server) -> Resu
     Ok(())
 }
 
-/// A monitor of every kind of record tells the present value, then every write, in order.
+/// A monitor of every kind of record reports the present value, then every write, in order.
 pub fn every_record_is_monitored(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     for record in records_of(server.kind) {
         let pv = server.pv(record.name);
@@ -149,12 +149,12 @@ pub fn every_record_is_monitored(client: &mut dyn Client, server: &Server) -> Re
     Ok(())
 }
 
-/// States are told with their labels, and written by label as well as by index.
+/// States are reported with their labels, and are written by label or by index.
 pub fn enums_go_by_label_and_by_index(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     for (name, labels) in [("bo", vec!["off", "on"]), ("mbbo", vec!["zero", "one", "two"])] {
         let pv = server.pv(name);
         let told = client.get(&pv, Shape::Control)?.labels.unwrap_or_default();
-        // pythonSoftIOC and softIoc differ in how many unnamed states follow.
+        // pythonSoftIOC and softIoc differ in the number of unnamed states that follow.
         let told: Vec<&str> = told.iter().map(String::as_str).take(labels.len()).collect();
         expect(&pv, "labels", &told, &labels)?;
 
@@ -169,7 +169,7 @@ pub fn enums_go_by_label_and_by_index(client: &mut dyn Client, server: &Server) 
     Ok(())
 }
 
-/// Units, precision and limits come with a request for them.
+/// Units, precision and limits are returned on request.
 pub fn units_precision_and_limits_are_told(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     let pv = server.pv("ai");
     let sample = client.get(&pv, Shape::Control)?;
@@ -185,7 +185,7 @@ pub fn units_precision_and_limits_are_told(client: &mut dyn Client, server: &Ser
     Ok(())
 }
 
-/// A put that is waited for ends after the whole chain behind it has processed.
+/// A put with completion ends after the whole chain of records has processed.
 pub fn a_put_ends_after_the_chain_behind_it(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     for n in 1..=20 {
         client.put(&server.pv("chain"), &json!(n), true)?;
@@ -195,7 +195,7 @@ pub fn a_put_ends_after_the_chain_behind_it(client: &mut dyn Client, server: &Se
     Ok(())
 }
 
-/// Limits make alarms, and a monitor tells them with the value.
+/// Limits raise alarms, and a monitor reports them with the value.
 pub fn alarms_come_with_the_value(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     let pv = server.pv("alarmed");
     let monitor = client.monitor(&pv)?;
@@ -211,7 +211,7 @@ pub fn alarms_come_with_the_value(client: &mut dyn Client, server: &Server) -> R
     Ok(())
 }
 
-/// Fields of a record are channels too, menus and units among them.
+/// Fields of a record are channels, including menus and units.
 pub fn fields_are_channels(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     let field = |name: &str| server.pv(name);
 
@@ -234,7 +234,7 @@ pub fn fields_are_channels(client: &mut dyn Client, server: &Server) -> Result<(
     client.put(&field("ao.PROC"), &json!(1), true)
 }
 
-/// A put without waiting arrives as well, and puts of one client keep their order.
+/// A put without completion arrives as well, and puts of one client keep their order.
 pub fn puts_without_waiting_arrive_in_order(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     let pv = server.pv("longout");
     for n in 1..=50 {
@@ -263,7 +263,7 @@ pub fn four_megabytes_go_both_ways(client: &mut dyn Client, server: &Server) -> 
     expect(&pv, "shorter value", &client.get(&pv, Shape::Value)?.value, &described(5, 2000))
 }
 
-/// Fifty counters at 10 Hz for ten seconds: no value is missing, twice, or out of order, and time goes forward.
+/// Fifty counters at 10 Hz for ten seconds: no value is missing, duplicate or out of order, and time increases.
 pub fn counters_at_10_hz_leave_no_gap(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     let names: Vec<String> = (0..50).map(|n| server.pv(&format!("count{n:02}"))).collect();
     let monitors = names.iter().map(|name| client.monitor(name)).collect::<Result<Vec<_>, _>>()?;
@@ -275,10 +275,10 @@ pub fn counters_at_10_hz_leave_no_gap(client: &mut dyn Client, server: &Server) 
         for pair in updates.windows(2) {
             let values = (pair[0].value.as_f64().unwrap_or(f64::NAN), pair[1].value.as_f64().unwrap_or(f64::NAN));
             if values.0 + 1.0 != values.1 {
-                return Err(format!("{name}: {} is followed by {}", values.0, values.1));
+                return Err(format!("{name}: value {} is followed by {}", values.0, values.1));
             }
             if pair[0].time_ns >= pair[1].time_ns {
-                return Err(format!("{name}: {:?} is followed by the time {:?}", pair[0].time_ns, pair[1].time_ns));
+                return Err(format!("{name}: time {:?} is followed by {:?}", pair[0].time_ns, pair[1].time_ns));
             }
         }
     }
@@ -301,7 +301,7 @@ fn expect_value(pv: &str, sample: &Sample, expected: &Json) -> Result<(), Failur
     expect_close(pv, "value", &sample.value, expected)
 }
 
-/// Whether two JSON values are equal, `2` and `2.0` counting as one.
+/// Checks that two JSON values are equal; `2` and `2.0` count as equal.
 fn expect_close(pv: &str, what: &str, found: &Json, expected: &Json) -> Result<(), Failure> {
     if is_same(found, expected) {
         return Ok(());
@@ -313,7 +313,7 @@ fn is_same(found: &Json, expected: &Json) -> bool {
     match (found, expected) {
         (Json::Number(a), Json::Number(b)) => a.as_f64() == b.as_f64(),
         (Json::Array(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b)),
-        // An array of one element is a scalar to some clients.
+        // Some clients return an array of one element as a scalar.
         (Json::Array(a), b) | (b, Json::Array(a)) if a.len() == 1 => is_same(&a[0], b),
         (a, b) => a == b,
     }

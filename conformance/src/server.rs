@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::process::{Process, confine};
 use crate::{Failure, place};
 
-/// How long a server may take to say that it is ready.
+/// Maximum time until a server is ready.
 const START_DURATION_MAX: Duration = Duration::from_secs(30);
 
-/// Which program serves.
+/// The program of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKind {
     /// `fodo ioc`.
@@ -24,21 +24,21 @@ pub enum ServerKind {
     PythonSoftIoc,
 }
 
-/// Where a server listens.
+/// The interfaces on which a server listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ears {
-    /// On loopback.
+    /// Loopback only.
     Loopback,
-    /// Everywhere, so that broadcasts reach it: only for where [`place::is_alone`].
+    /// All interfaces, so that broadcasts reach it: only if [`place::is_alone`].
     Everywhere,
 }
 
 impl ServerKind {
-    /// All of them.
+    /// All servers.
     pub const ALL: [ServerKind; 4] =
         [ServerKind::Fodo, ServerKind::SoftIoc, ServerKind::Caproto, ServerKind::PythonSoftIoc];
 
-    /// As the reference shows it.
+    /// The name in the reference.
     pub fn text(self) -> &'static str {
         match self {
             ServerKind::Fodo => "`fodo ioc`",
@@ -48,7 +48,7 @@ impl ServerKind {
         }
     }
 
-    /// Whether it serves the whole of `db/records.db`, links, alarms, fields and all.
+    /// Whether it serves all of `db/records.db`, with links, alarms and fields.
     pub fn serves_a_database(self) -> bool {
         matches!(self, ServerKind::Fodo | ServerKind::SoftIoc)
     }
@@ -59,22 +59,22 @@ impl ServerKind {
     }
 }
 
-/// A server that runs; ends when dropped.
+/// A running server; it ends when dropped.
 #[derive(Debug)]
 pub struct Server {
-    /// Which program it is.
+    /// The kind of server.
     pub kind: ServerKind,
     ears: Ears,
-    /// Where it is to be searched.
+    /// The port for searches.
     pub port: u16,
-    /// What every name begins with.
+    /// The prefix of every name.
     pub prefix: String,
     database: PathBuf,
     far: Option<Far>,
     process: Process,
 }
 
-/// The server that links of another lead to.
+/// The server to which another server's links lead.
 #[derive(Clone, Debug)]
 struct Far {
     prefix: String,
@@ -82,23 +82,23 @@ struct Far {
 }
 
 impl Server {
-    /// Starts it with the records and waits until it is ready.
+    /// Starts the server with the common records and waits until it is ready.
     pub fn start(kind: ServerKind) -> Result<Server, Failure> {
         Server::start_with(kind, Ears::Loopback)
     }
 
-    /// Starts one that [serves a database](ServerKind::serves_a_database), on loopback with this one.
+    /// Starts a server that [serves a database](ServerKind::serves_a_database), on loopback with this database.
     pub fn start_on(kind: ServerKind, database: &Path) -> Result<Server, Failure> {
         Server::start_at(kind, Ears::Loopback, database.to_path_buf(), None)
     }
 
-    /// The same, whose links search for the names of another; `$(FAR)` is what these begin with.
+    /// The same; its links search for the names of `far`, whose prefix is the macro `$(FAR)`.
     pub fn start_linked(kind: ServerKind, database: &Path, far: &Server) -> Result<Server, Failure> {
         let far = Far { prefix: far.prefix.clone(), port: far.port };
         Server::start_at(kind, Ears::Loopback, database.to_path_buf(), Some(far))
     }
 
-    /// The same, listening there.
+    /// The same with the common records, listening on these interfaces.
     pub fn start_with(kind: ServerKind, ears: Ears) -> Result<Server, Failure> {
         Server::start_at(kind, ears, place::database("records.db"), None)
     }
@@ -110,46 +110,46 @@ impl Server {
         Ok(Server { kind, ears, port, prefix, database, far, process })
     }
 
-    /// Kills it, and starts it again at the same place.
+    /// Kills the server and restarts it on the same port.
     pub fn restart(&mut self) -> Result<(), Failure> {
         self.kill();
         self.process = start(self.kind, self.ears, self.port, &self.prefix, &self.database, self.far.as_ref())?;
         Ok(())
     }
 
-    /// Ends it without a chance to say goodbye.
+    /// Kills the server.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// The process.
+    /// The server's process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// What happened, with its last words.
+    /// A failure message with the server's last output lines.
     pub fn failure(&self, what: &str) -> Failure {
         self.process.failure(what)
     }
 
-    /// Where searches for its names go.
+    /// The address for searches.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// The whole name of a record or field.
+    /// The full name of a record or field.
     pub fn pv(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// Its memory in use.
+    /// Its resident memory.
     pub fn resident_bytes(&self) -> Option<u64> {
         let status = std::fs::read_to_string(self.process.account()?.join("status")).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1024)
     }
 
-    /// Ends it as a user would, and tells how it ended.
+    /// Stops the server with a signal, as a user would, and returns its exit status.
     pub fn stop(self, signal: rustix::process::Signal) -> Result<std::process::ExitStatus, Failure> {
         self.process.stop(signal, Duration::from_secs(5))
     }

@@ -1,4 +1,4 @@
-//! Every input that fuzzing has kept is fed again; no nightly toolchain is needed for that.
+//! Replays every input that fuzzing has kept; requires no nightly toolchain.
 #![forbid(unsafe_code)]
 
 #[path = "../../fuzz/src/autosave.rs"]
@@ -28,7 +28,7 @@ mod security;
 #[path = "../../fuzz/src/substitutions.rs"]
 mod substitutions;
 
-/// Feeds every input of a target's folder.
+/// Feeds every input in a target's folder.
 fn replay(target: &str, feed: fn(&[u8])) {
     let folder = format!("{}/../fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
     let mut n_inputs = 0;

@@ -1,4 +1,4 @@
-//! The reference pages say what the program says of itself.
+//! Checks that the reference pages contain the program's own help texts.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use fodo_conformance::place::{free_port, own_folder, program};
 use fodo_conformance::process::{Process, confine, printed_by};
 
-/// What prints JSON, or is asked for its help elsewhere.
+/// Commands that print JSON or whose help is quoted in a page.
 const VERBS: [&str; 9] = ["get", "put", "monitor", "info", "search", "top", "why", "config", "ioc"];
 
-/// The blocks in a page's fences marked `text`.
+/// The blocks of a page marked `text`.
 fn blocks(page: &str) -> Vec<String> {
     let path = own_folder().join("../docs/reference").join(page);
-    let text = std::fs::read_to_string(path).expect("the page is there");
+    let text = std::fs::read_to_string(path).expect("the page exists");
     let after_fences = text.split("```text\n").skip(1);
     after_fences.map(|rest| rest.split("```").next().unwrap_or_default().trim_end().to_string()).collect()
 }
@@ -30,7 +30,7 @@ fn the_reference_pages_hold_what_help_prints() {
         let blocks = blocks(page);
         assert!(!blocks.is_empty(), "{page} has no block");
         for block in blocks {
-            assert!(help.contains(&block), "{page} holds\n{block}\nbut --help prints\n{help}");
+            assert!(help.contains(&block), "{page} contains\n{block}\nbut --help prints\n{help}");
         }
     }
 }

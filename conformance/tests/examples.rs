@@ -1,4 +1,4 @@
-//! Every database that stands beside the project loads, and every IOC there does what its page says.
+//! Checks that every example database loads, and that every example IOC behaves as its page describes.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use fodo_conformance::place::{free_port, own_folder, program, python, script};
 use fodo_conformance::process::{Process, confine, printed_by};
 use fodo_db::Loader;
 
-/// How long a program on a busy host may take for what it does at once elsewhere.
+/// Maximum time, on a busy host, for operations that normally take an instant.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const EXAMPLES: [&str; 6] = ["motors", "temperatures", "vacuum", "bpm", "alarms", "sequence"];
 
-/// The macros a database says it wants to be loaded with: `# macros: P=X:`.
+/// The macros in the comment of a database: `# macros: P=X:`.
 fn macros(text: &str) -> &str {
     text.lines().find_map(|line| line.strip_prefix("# macros: ")).unwrap_or_default()
 }
 
 fn databases(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("the folder is there") {
-        let path = entry.expect("its entries can be read").path();
+    for entry in std::fs::read_dir(folder).expect("the folder exists") {
+        let path = entry.expect("its entries are readable").path();
         match path.extension() {
             _ if path.is_dir() => databases(&path, found),
             Some(extension) if extension == "db" => found.push(path),
@@ -54,7 +54,7 @@ fn started(name: &str) -> Process {
     started_on(free_port(), name)
 }
 
-/// `fodo ioc st.cmd` in its folder, serving.
+/// Starts `fodo ioc st.cmd` in the example's folder, and waits until it serves.
 fn started_on(port: u16, name: &str) -> Process {
     let mut command = Command::new(program());
     confine(&mut command, port);
@@ -64,7 +64,7 @@ fn started_on(port: u16, name: &str) -> Process {
     process
 }
 
-/// What the shell answers to a command with one line.
+/// The shell's answer to a command with one line of output.
 fn answer(process: &mut Process, command: &str) -> String {
     process.write_line("echo answer:").expect("it reads commands");
     process.write_line(command).expect("it reads commands");
@@ -72,7 +72,7 @@ fn answer(process: &mut Process, command: &str) -> String {
     process.line(PATIENCE).expect("it answers with a line")
 }
 
-/// Asks again until the answer is the wanted one.
+/// Repeats the command until the answer is the expected one.
 fn wait_for(process: &mut Process, command: &str, wanted: &str) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -80,7 +80,7 @@ fn wait_for(process: &mut Process, command: &str, wanted: &str) {
         if answered.ends_with(wanted) {
             return;
         }
-        assert!(Instant::now() < deadline, "{command}: {answered}, and not {wanted}");
+        assert!(Instant::now() < deadline, "{command}: {answered}, expected {wanted}");
     }
 }
 
@@ -109,7 +109,7 @@ fn an_axis_of_the_motors_goes_where_it_is_sent_and_stops_where_it_is_told() {
     answer(&mut motors, "dbpf demo:theta:stop 1");
     wait_for(&mut motors, "dbgf demo:theta:moving", "\"Stands\"");
 
-    assert!(!answer(&mut motors, "dbgf demo:theta").ends_with(" 340"), "it stopped on its way");
+    assert!(!answer(&mut motors, "dbgf demo:theta").ends_with(" 340"), "the axis stopped on its way");
     assert!(answer(&mut motors, "dbpf demo:y 99").ends_with(" 10"), "the limit holds");
 }
 
@@ -156,7 +156,7 @@ fn a_client_may_open_the_valve_as_operator_in_mode_access_and_shut_it_always() {
     assert!(put("bob", "demo:mode", "Access"));
 
     assert!(put("ann", "demo:V1", "Close"));
-    assert!(!put("bob", "demo:V1", "Close"), "bob is no operator");
+    assert!(!put("bob", "demo:V1", "Close"), "bob is not an operator");
     assert!(put("bob", "demo:V1:shut.PROC", "1"));
 }
 
@@ -191,8 +191,12 @@ fn an_alarm_goes_up_the_tree_until_maintenance_and_is_kept_until_it_is_acknowled
     answer(&mut alarms, "dbpf demo:cooling:maintenance 1");
     wait_for(&mut alarms, "dbgf demo:state", "\"All is well\"");
     assert!(answer(&mut alarms, "dbgf demo:cooling:flow.ACKS").ends_with("\"MAJOR\""));
-    let page = std::fs::read_to_string(own_folder().join("../docs/tutorials/alarms.md")).expect("the page is there");
-    let acknowledge = page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it says how");
+    let page = std::fs::read_to_string(own_folder().join("../docs/tutorials/alarms.md")).expect("the page exists");
+    let acknowledge = page
+        .split("```python\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("the page has a Python block");
     let mut command = Command::new(python());
     confine(&mut command, port);
     printed_by("caproto", command.args(["-c", acknowledge]), PATIENCE).expect("it acknowledges");
@@ -215,7 +219,7 @@ fn a_sequence_is_over_when_its_last_step_is_and_a_ramp_is_waited_for() {
     wait_for(&mut sequence, "dbgf demo:supply:current", " 0");
 }
 
-/// The names of records that a shell lists after a script of its own has loaded an example.
+/// The record names that a shell lists after a script of its own has loaded an example.
 fn listed(name: &str, command: &mut Command) -> Vec<String> {
     confine(command, free_port());
     let printed = printed_by(name, command.env("USER", "ann"), PATIENCE).expect("the shell runs");
@@ -229,22 +233,22 @@ fn softioc_loads_the_examples_that_are_made_of_the_record_types_of_base() {
     for name in EXAMPLES.into_iter().filter(|name| *name != "sequence") {
         let lists = std::env::temp_dir().join(format!("fodo-example-{name}-{}.cmd", std::process::id()));
         let folder = example(name);
-        std::fs::write(&lists, format!("cd \"{}\"\n< st.cmd\ndbl\n", folder.display())).expect("it can be written");
+        std::fs::write(&lists, format!("cd \"{}\"\n< st.cmd\ndbl\n", folder.display())).expect("the script is written");
 
         let theirs = listed("softIoc", Command::new(python()).arg(script("softioc_shell.py")).arg(&lists));
         let ends = own_folder().join("db/shell/ends.cmd");
         let ours = listed("fodo ioc", Command::new(program()).arg("ioc").arg(&lists).arg(ends));
 
-        std::fs::remove_file(&lists).expect("it is ours");
+        std::fs::remove_file(&lists).expect("the script is removed");
         assert!(ours.len() > 15, "{name}: {ours:?}");
         assert_eq!(ours, theirs, "{name}");
     }
 }
 
-/// What a tutorial shows at the prompt: each command with the lines below it.
+/// The commands in a tutorial's console blocks, each with its output.
 fn conversation(page: &str) -> Vec<(String, Vec<String>)> {
     let path = own_folder().join("../docs/tutorials").join(page);
-    let text = std::fs::read_to_string(&path).expect("the page is there");
+    let text = std::fs::read_to_string(&path).expect("the page exists");
     let mut conversation: Vec<(String, Vec<String>)> = Vec::new();
     for block in text.split("```console\n").skip(1) {
         let mut is_said = false;
@@ -262,7 +266,7 @@ fn conversation(page: &str) -> Vec<(String, Vec<String>)> {
     conversation
 }
 
-/// All that the shell answers to a command.
+/// The complete output of a command.
 fn answers(process: &mut Process, command: &str) -> Vec<String> {
     process.write_line(command).expect("it reads commands");
     process.write_line("echo that is all").expect("it reads commands");
@@ -289,14 +293,14 @@ fn the_tutorials_show_what_the_shell_answers() {
         let mut process = started(example);
         let conversation = conversation(page);
         assert!(!conversation.is_empty(), "{page}");
-        // The rest of the script.
+        // Skip the remaining output of the script.
         answers(&mut process, "");
 
-        // What writes a file would write it beside the example.
+        // Commands that write a file would write it into the example's folder.
         for (command, wanted) in conversation.iter().filter(|(command, _)| !command.contains('>')) {
             let deadline = Instant::now() + PATIENCE;
             let mut answered = answers(&mut process, command);
-            // Who reads needs a moment between two commands, in which records are scanned.
+            // A reader takes a moment between two commands, in which records are scanned.
             while command.starts_with("dbgf") && answered != *wanted && Instant::now() < deadline {
                 answered = answers(&mut process, command);
             }

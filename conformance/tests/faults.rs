@@ -1,4 +1,4 @@
-//! `fodo ioc` and `fodo monitor` as processes that are starved, stopped and stormed. The rows are those of
+//! Runs `fodo ioc` and `fodo monitor` as processes short of resources, stopped, or flooded. The rows are those of
 //! `docs/reference/faults.md`.
 #![forbid(unsafe_code)]
 
@@ -13,13 +13,13 @@ use fodo_conformance::server::{Server, ServerKind};
 use fodo_net::{Channel, ClientConfig, Context, MonitorEvent, MonitorOptions, Value};
 use rustix::process::Signal;
 
-/// How long any step may take.
+/// Maximum time of any step.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long loading a million records may take on a machine that does other things as well.
+/// Maximum time to load a million records on a busy machine.
 const MILLION_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The command for an IOC that may open that many files.
+/// The command of an IOC with a limit of open files.
 fn ioc_with(n_descriptors: u32, port: u16) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n \"$1\"; shift; exec \"$@\"", "sh"]).arg(n_descriptors.to_string());
@@ -29,7 +29,7 @@ fn ioc_with(n_descriptors: u32, port: u16) -> Command {
     command
 }
 
-/// One that serves, and its address.
+/// A running IOC, and its address.
 fn ioc(n_descriptors: u32) -> (Process, SocketAddr) {
     let port = free_port();
     let mut process = Process::start("fodo ioc", &mut ioc_with(n_descriptors, port)).unwrap();
@@ -46,14 +46,14 @@ fn n_open_files(process: &Process) -> usize {
     std::fs::read_dir(process.account().unwrap().join("fd")).unwrap().count()
 }
 
-/// Hundredths of a second that it has run so far.
+/// CPU time so far, in hundredths of a second.
 fn n_ticks(process: &Process) -> u64 {
     let stat = std::fs::read_to_string(process.account().unwrap().join("stat")).unwrap();
     let behind_name = stat.rsplit(") ").next().unwrap();
     behind_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// What it has in memory.
+/// Resident memory in KiB.
 fn n_resident_kib(process: &Process) -> usize {
     let status = std::fs::read_to_string(process.account().unwrap().join("status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -63,7 +63,7 @@ fn n_resident_kib(process: &Process) -> usize {
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "{what}: it never comes to that");
+        assert!(start.elapsed() < PATIENCE, "timeout while waiting until {what}");
         std::thread::yield_now();
     }
 }
@@ -77,17 +77,17 @@ fn row_25_clients_beyond_the_descriptors_are_closed_and_those_within_are_served_
 
     let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(server).unwrap()).collect();
     eventually("clients have half of the descriptors", || n_open_files(&ioc) >= n_before + 16);
-    assert!(n_open_files(&ioc) <= 60, "the rest is kept");
+    assert!(n_open_files(&ioc) <= 60, "the remaining descriptors are reserved");
     (0..20).for_each(|_| assert_eq!(ao.get(PATIENCE).unwrap().value, Value::from(-1.25)));
     let ticks_before = n_ticks(&ioc);
-    // No waiting for anything: how busy it is while nobody asks.
+    // Measures CPU time while no client sends requests.
     std::thread::sleep(Duration::from_secs(1));
     let n_busy = n_ticks(&ioc) - ticks_before;
     drop(crowd);
 
-    assert!(n_busy < 20, "{n_busy} % of a processor for clients that cannot be had");
-    assert_eq!(channel(server, "f:ai").get(PATIENCE).unwrap().value, Value::from(2.5), "a new one");
-    eventually("all descriptors are given back", || n_open_files(&ioc) <= n_before + 1);
+    assert!(n_busy < 20, "{n_busy} % of a CPU for clients that cannot be accepted");
+    assert_eq!(channel(server, "f:ai").get(PATIENCE).unwrap().value, Value::from(2.5), "a new client is served");
+    eventually("all descriptors are closed", || n_open_files(&ioc) <= n_before + 1);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn row_25_clients_that_come_and_go_leave_no_descriptor_behind() {
     }
 
     assert_eq!(ao.get(PATIENCE).unwrap().value, Value::from(-1.25));
-    eventually("all descriptors are given back", || n_open_files(&ioc) == n_before);
+    eventually("all descriptors are closed", || n_open_files(&ioc) == n_before);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn row_75_an_ioc_that_gets_too_few_descriptors_says_so_and_ends() {
     }
 }
 
-/// A command under a limit of bash, whose `-u` counts threads.
+/// The command of an IOC with a limit of bash, whose `-u` counts threads.
 fn ioc_limited(limit: &str, port: u16) -> Command {
     let mut command = Command::new("bash");
     command.args(["-c", "ulimit $1 $2; shift 2; exec \"$@\"", "bash"]).args(limit.split(' '));
@@ -127,10 +127,10 @@ fn ioc_limited(limit: &str, port: u16) -> Command {
 
 #[test]
 fn row_75_an_ioc_that_gets_too_few_threads_says_so_and_ends() {
-    // Nothing limits how many threads root has.
+    // The number of threads of root is not limited.
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
     if !Command::new("setpriv").args(nobody).arg("true").status().is_ok_and(|status| status.success()) {
-        return println!("not tested: no other user can be become here");
+        return println!("not tested: switching to another user is not permitted");
     }
     for n_threads in [1, 2] {
         let limited = ioc_limited(&format!("-u {n_threads}"), free_port());
@@ -158,7 +158,7 @@ fn row_75_an_ioc_that_gets_too_little_memory_serves_or_says_so_and_ends() {
             n_ended += 1;
         }
     }
-    assert!(n_ended > 0, "the limits limit");
+    assert!(n_ended > 0, "some limits are too low");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn row_76_a_monitor_that_is_stopped_while_its_pv_changes_has_the_newest_value_wh
 fn row_19_fodo_clients_that_take_nothing_cost_softioc_no_more_the_longer_they_do() {
     let server = Server::start(ServerKind::SoftIoc).unwrap();
     let longout = channel(server.address(), &server.pv("longout"));
-    // One whose thread reads and whose program does not, and one that does not even read.
+    // The first client reads but does not take its updates; the second does not even read.
     let unread = longout.monitor(MonitorOptions::default());
     let mut stopped = Command::new(program());
     stopped.arg("monitor").args(vec![server.pv("longout"); 50]);
@@ -211,14 +211,14 @@ fn row_19_fodo_clients_that_take_nothing_cost_softioc_no_more_the_longer_they_do
     stopped.signal(Signal::STOP).unwrap();
     let write = |values: std::ops::Range<i32>| values.for_each(|value| longout.put(value, PATIENCE).unwrap());
 
-    // Until the sockets of the second are full: they take some megabytes, and this is twenty of them.
+    // Until the sockets of the second client are full: they hold some megabytes; this is twenty times as much.
     write(0..10_000);
     let before = server.resident_bytes().unwrap();
     write(10_000..30_000);
     let grown = server.resident_bytes().unwrap().saturating_sub(before);
 
-    assert!(grown < 512 * 1024, "{grown} bytes for 50 times 20 000 updates that were not taken");
-    assert!(unread.counts().merged > 0, "it merges here and not there: {:?}", unread.counts());
+    assert!(grown < 512 * 1024, "{grown} bytes for 50 times 20 000 updates that were not read");
+    assert!(unread.counts().merged > 0, "updates are merged in the client, not in the server: {:?}", unread.counts());
     stopped.signal(Signal::CONT).unwrap();
     while !stopped.line_that_begins(&server.pv("longout"), PATIENCE).unwrap().ends_with(" 29999") {}
 }
@@ -230,7 +230,7 @@ fn row_62_a_million_records_are_served() {
     let mut text = String::new();
     for number in 0..RECORDS {
         let next = (number + 1) % RECORDS;
-        // Writing to a text never fails.
+        // Writing to a String never fails.
         let _ = writeln!(
             text,
             "record(calc, m{number}) {{ field(CALC, \"A+1\") field(INPA, m{next}) field(FLNK, m{next}) }}"
@@ -249,6 +249,6 @@ fn row_62_a_million_records_are_served() {
     let last = channel(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), &format!("m{}.INPA", RECORDS - 1));
     assert_eq!(last.get(PATIENCE).unwrap().value, Value::from("m0 NPP NMS"));
     let n_bytes = n_resident_kib(&process) * 1024 / RECORDS;
-    println!("{n_bytes} bytes for each record");
-    assert!(n_bytes < 4096, "{n_bytes} bytes for each record");
+    println!("{n_bytes} bytes per record");
+    assert!(n_bytes < 4096, "{n_bytes} bytes per record");
 }

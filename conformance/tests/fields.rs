@@ -1,4 +1,4 @@
-//! Every field of every record type is told by our IOC as softIoc tells it.
+//! Checks that our IOC reports every field of every record type as softIoc does.
 #![forbid(unsafe_code)]
 
 use fodo_conformance::Failure;
@@ -46,14 +46,14 @@ const RECORDS: &[(&str, &str)] = &[
     ("state", "state"),
 ];
 
-/// Fields that are not compared, and why.
+/// Fields that are not compared, with the reason.
 const LEFT_OUT: [(&str, &str); 3] = [
-    ("longin.DTYP", "softIoc has one of QSRV"),
-    ("waveform.DTYP", "softIoc has two of QSRV"),
-    ("RTYP", "softIoc calls it writable and then refuses"),
+    ("longin.DTYP", "softIoc has an additional choice of QSRV"),
+    ("waveform.DTYP", "softIoc has two additional choices of QSRV"),
+    ("RTYP", "softIoc reports write access and then rejects puts"),
 ];
 
-/// The names of a type's fields, the common ones among them.
+/// The names of a type's fields, including the common ones.
 fn fields_of(record_type: &str) -> Vec<String> {
     let list = std::fs::read_to_string(database("fields.txt")).expect("the list is there");
     let lines = list.lines().filter_map(|line| line.split_once(' '));
@@ -61,7 +61,7 @@ fn fields_of(record_type: &str) -> Vec<String> {
     lines.flat_map(|(_, names)| names.split(' ').map(str::to_string)).collect()
 }
 
-/// What a client can learn of a field, as text; the server's prefix is left out.
+/// All properties of a field that a client sees, as text without the server's prefix.
 fn told(client: &mut Ours, server: &Server, field: &str) -> Result<String, Failure> {
     let pv = server.pv(field);
     let about = client.connect(&pv)?;

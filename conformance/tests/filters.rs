@@ -1,6 +1,6 @@
-//! Channels with filters, and links with filters or JSON, are told by our IOC as softIoc tells them.
+//! Checks that our IOC reports channels with filters, and links with filters or JSON, as softIoc does.
 #![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that stops has said enough")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic is a sufficient failure message in a test")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -16,9 +16,9 @@ use serde_json::{Value as Json, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One of the two servers, and our client to it.
+/// One of the two servers, with our client.
 struct Side {
-    /// Ends with this.
+    /// Ends with this value.
     _process: Process,
     server: SocketAddr,
     prefix: String,
@@ -59,7 +59,7 @@ impl Side {
         self.client.put(&self.pv(name), &value, true).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 
-    /// All that a client learns of a channel but the time, without the prefix.
+    /// All properties of a channel that a client sees, except the time, without the prefix.
     fn told(&mut self, name: &str, shapes: &[Shape]) -> String {
         let pv = self.pv(name);
         let mut text = match self.client.connect(&pv) {
@@ -78,7 +78,7 @@ fn assert_same(what: &str, [theirs, ours]: [String; 2]) {
     assert!(theirs == ours, "{what}:\nsoftIoc {theirs}\nfodo    {ours}");
 }
 
-/// Names whose facts and readings are compared. The values of the records stay as the file has them.
+/// Names whose properties and readings are compared. The records keep the values of the database file.
 const READ: &[&str] = &[
     "ao.{}",
     "ao.[0]",
@@ -135,9 +135,9 @@ fn other_clients_get_what_ours_gets_of_channels_with_filters() {
 
     for kind in [ClientKind::Aioca, ClientKind::Pyepics, ClientKind::Caproto] {
         let mut client = start(kind, &server, Way::Unicast).unwrap();
-        // With channels of its own each time: filters remember what passed.
+        // New channels each time, because filters have state.
         let mut ours = Ours::new(server.address(), Way::Unicast);
-        // caproto reads these names itself, and knows no JSON5 and not every filter.
+        // caproto parses these names itself, and supports neither JSON5 nor all filters.
         for name in [r#"ao.{"dbnd":{"abs":1}}"#, "wf_LONG.[1:2]", r#"wf_LONG.{"arr":{"s":-2}}"#] {
             let pv = server.pv(name);
             let told = |client: &mut dyn Client| {
@@ -150,7 +150,7 @@ fn other_clients_get_what_ours_gets_of_channels_with_filters() {
     }
 }
 
-/// Names that are found and then refused.
+/// Names that are found and then rejected.
 const REFUSED: &[&str] = &[
     "ao.{",
     "ao.{dbnd",
@@ -183,7 +183,7 @@ fn what_softioc_refuses_is_refused() {
         let context = Context::new(ClientConfig::at(vec![side.server]));
         let refused: Vec<_> =
             REFUSED.iter().map(|name| context.channel(&side.pv(name)).unwrap().start_connect()).collect();
-        // Channels that are refused are looked for again; all of them have been answered by then.
+        // A rejected channel is searched again; all channels have been answered by then.
         for (name, result) in REFUSED.iter().zip(fodo_net::many::wait(refused, Duration::from_secs(3))) {
             let is_refused = matches!(&result, Err(Error::Refused { refusal: Refusal::Channel, .. }));
             assert!(is_refused, "{} {name}: {result:?}", side.prefix);
@@ -215,7 +215,7 @@ const MONITORED: &[&str] = &[
     "wave.[2:4]{dec:{n:2}}",
 ];
 
-/// What is put meanwhile.
+/// The puts during monitoring.
 fn puts() -> Vec<(&'static str, Json)> {
     let mut puts = Vec::new();
     let mut all = |name, values: &[f64]| puts.extend(values.iter().map(|value| (name, json!(value))));
@@ -236,11 +236,11 @@ fn filters_pass_the_updates_that_softioc_passes() {
         let sides = Side::pair("filters.db").map(|mut side| {
             let monitors: Vec<usize> =
                 MONITORED.iter().map(|name| side.client.monitor_masked(&side.pv(name), mask).unwrap()).collect();
-            // Each is there before the first put once it has connected and was read.
+            // After it has connected and was read, each monitor exists before the first put.
             MONITORED.iter().for_each(|name| drop(side.client.get(&side.pv(name), Shape::Value).unwrap()));
             puts().iter().for_each(|(name, value)| side.put(name, value));
             let mut take = |monitor, timeout| side.client.take(monitor, usize::MAX, timeout).unwrap();
-            // Nothing tells of the last one.
+            // Nothing marks the last update, so wait for a second.
             let first = take(monitors[0], Duration::from_secs(1));
             let rest = monitors[1..].iter().map(|monitor| take(*monitor, Duration::from_millis(100)));
             [first].into_iter().chain(rest.collect::<Vec<_>>()).collect::<Vec<Vec<Sample>>>()
@@ -276,7 +276,7 @@ fn updates_pass_as_a_state_goes_on_and_off_as_in_softioc() {
             side.client.get(name, Shape::Value).unwrap();
             monitor
         });
-        // A link of the record `sets` has made the state.
+        // A link of the record `sets` has created the state.
         for (is_on, values) in [(0, [2, 3]), (1, [4, 5]), (0, [6, 7]), (1, [8, 9]), (0, [10, 11])] {
             side.put("sets", &json!(is_on));
             values.iter().for_each(|value| side.put("watched", &json!(value)));
@@ -293,7 +293,7 @@ fn updates_pass_as_a_state_goes_on_and_off_as_in_softioc() {
     }
 }
 
-/// The records of `links.db`, in whose file each name stands once.
+/// The records of `links.db`; each name is declared once in the file.
 fn linked() -> Vec<String> {
     let text = std::fs::read_to_string(database("links.db")).unwrap();
     let names = text.lines().filter_map(|line| line.split("$(P)").nth(1)?.split('"').next());
@@ -342,7 +342,7 @@ fn json_links_and_links_with_filters_do_what_they_do_in_softioc() {
     }
 }
 
-/// Both tell the same of a field, once records that scan have had their turn.
+/// Waits until both servers report the same for a field, because scanned records need time.
 fn agree(sides: &mut [Side; 2], field: &str, when: &str) {
     let start = Instant::now();
     loop {

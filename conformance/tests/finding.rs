@@ -1,4 +1,4 @@
-//! Fodo and the field's programs find each other: name servers, beacons, the repeater, multicast.
+//! Tests that Fodo and other EPICS programs find each other: name servers, beacons, the repeater, multicast.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -9,19 +9,19 @@ use fodo_conformance::place::{database, free_port, own_folder, prefix, program, 
 use fodo_conformance::process::{Process, confine, printed_by};
 use fodo_conformance::server::{Server, ServerKind};
 
-/// How long any step may take.
+/// Maximum time of any step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What pyepics does here: prints the value of a PV that it has found, and is quiet about the rest.
+/// Script for pyepics: prints the value of a PV.
 const PYEPICS_GET: &str = "import sys, epics; print('value', epics.caget(sys.argv[1], timeout=8), flush=True)";
 
-/// Searches of this command go nowhere over UDP, and by TCP to this server.
+/// Restricts the searches of a command to TCP, to this server.
 fn by_name_server_only(command: &mut Command, port: u16) {
     confine(command, free_port());
     command.env("EPICS_CA_NAME_SERVERS", format!("127.0.0.1:{port}"));
 }
 
-/// pyepics, getting a PV.
+/// The command that gets a PV with pyepics.
 fn pyepics_get(pv: &str) -> Command {
     let mut command = Command::new(python());
     command.args(["-c", PYEPICS_GET, pv]);
@@ -66,7 +66,7 @@ fn fodo_hears_from_beacons_that_softioc_has_started() {
     monitor.env("EPICS_CA_REPEATER_PORT", &repeater_port);
     let start = Instant::now();
     let mut monitor = Process::start("fodo monitor", &mut monitor).unwrap();
-    // Names are asked for after 8.2 to 10.2 s, and then not before 16.3 s.
+    // The client searches after 8.2 to 10.2 s, and then not before 16.3 s.
     std::thread::sleep(Duration::from_millis(10_300));
 
     let mut ioc = Command::new(python());
@@ -80,7 +80,7 @@ fn fodo_hears_from_beacons_that_softioc_has_started() {
 
     let took = ready.elapsed();
     assert!(start.elapsed() < Duration::from_secs(16), "{:?}: softIoc took too long to start", start.elapsed());
-    // At once, or with the second search when softIoc does not listen yet at its first beacon.
+    // At once, or with the second search if softIoc does not listen yet at its first beacon.
     assert!(took < Duration::from_millis(2500), "{took:?}");
 }
 
@@ -93,7 +93,7 @@ fn libca_registers_with_the_repeater_of_fodo_and_starts_none() {
     let mut repeater = Process::start("fodo repeater", &mut repeater).unwrap();
     let ready = repeater.line_that_begins("fodo repeater: on UDP ", PATIENCE).unwrap();
     let (_, port) = ready.rsplit_once(' ').unwrap();
-    // libca complains when it finds neither a repeater nor the program that is one.
+    // libca prints a warning when it finds neither a repeater nor the repeater program.
     let complaints = |repeater_port: &str| {
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" -c \"$1\" \"$2\" 2>&1"]).arg(python()).args([PYEPICS_SLOW, &server.pv("ao")]);
@@ -103,13 +103,13 @@ fn libca_registers_with_the_repeater_of_fodo_and_starts_none() {
     };
 
     assert!(!complaints(port));
-    assert!(complaints(&free_port().to_string()), "the other way round, so that the first means something");
+    assert!(complaints(&free_port().to_string()), "the warning appears without a repeater");
 }
 
-/// Gives libca the time to miss its repeater.
+/// Gives libca the time to notice a missing repeater.
 const PYEPICS_SLOW: &str = "import sys, time, epics; print(epics.caget(sys.argv[1])); time.sleep(2)";
 
-/// Runs a script on a network with nothing but loopback; `None` where that is not permitted.
+/// Runs a script in a network with loopback only; `None` where that is not permitted.
 fn printed_alone(script: &str) -> Result<Option<String>, Failure> {
     let folder = program().parent().map(|folder| folder.display().to_string()).unwrap_or_default();
     let mut command = Command::new(own_folder().join("alone.sh"));
@@ -117,7 +117,7 @@ fn printed_alone(script: &str) -> Result<Option<String>, Failure> {
     command.env_clear().env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap_or_default()));
     match printed_by("script", &mut command, Duration::from_secs(90)) {
         Err(failure) if failure.contains("exit status: 77") => {
-            eprintln!("skipped: network namespaces are not permitted here");
+            eprintln!("skipped: network namespaces are not permitted on this host");
             Ok(None)
         }
         printed => printed.map(Some),
@@ -139,7 +139,7 @@ fn a_multicast_group_reaches_fodo_and_softioc_from_fodo_and_libca() {
         ip link set lo multicast on; ip route add 224.0.0.0/4 dev lo src 127.0.0.1
         export EPICS_CAS_INTF_ADDR_LIST='127.0.0.1 224.0.2.9' EPICS_CAS_AUTO_BEACON_ADDR_LIST=NO
         fodo ioc one.db > log1 & until_line log1 '^fodo ioc: serving'
-        # softIoc hears groups only where it hears everything.
+        # softIoc receives multicast only if it listens on all interfaces.
         export EPICS_CAS_INTF_ADDR_LIST=224.0.2.9
         fodo ioc three.db > log3 & until_line log3 '^fodo ioc: serving'
         (sleep 60 | {python} {softioc} two.db '' > log2 2>&1) & until_line log2 ready
@@ -163,7 +163,7 @@ fn fodo_and_softioc_that_share_a_port_are_both_found_by_their_hosts_address() {
     let (python, softioc) = (python().display().to_string(), script("softioc_server.py").display().to_string());
     let fodo = "fodo ioc one.db > log1 & until_line log1 '^fodo ioc: serving'";
     let softioc = format!("(sleep 60 | {python} {softioc} two.db '' > log2 2>&1) & until_line log2 ready");
-    // A datagram to one address reaches whichever was last.
+    // Only the server that bound the port last receives a datagram to one address.
     for (first, last) in [(fodo, softioc.as_str()), (softioc.as_str(), fodo)] {
         let Some(printed) = printed_alone(&format!(
             "{ALONE}
@@ -199,7 +199,7 @@ fn row_59_an_interface_that_comes_up_later_is_searched() {
     assert!(printed.contains("one") && printed.contains("11"), "{printed}");
 }
 
-/// A host 10.9.0.1 with servers, and another, from which `asks` asks that address alone.
+/// Sets up a host 10.9.0.1 with servers, and another host on which `asks` searches only at that address.
 fn asked_from_another_host(servers: &str, asks: &str) -> Option<String> {
     printed_alone(&format!(
         "{ALONE}

@@ -1,4 +1,4 @@
-//! `fodo ioc` does what softIoc does, in every scenario and at random.
+//! Compares `fodo ioc` with softIoc, in every scenario and at random.
 #![forbid(unsafe_code)]
 
 use fodo_conformance::gate::differences::Differences;
@@ -6,13 +6,13 @@ use fodo_conformance::gate::pair::{Compare, Pair, report};
 use fodo_conformance::gate::random::Random;
 use fodo_conformance::gate::{Case, Finding, scenario};
 
-/// Seeds that every test tries; `GATE_SEEDS=1000..1200` tries others.
+/// Seeds that every run tests; `GATE_SEEDS=1000..1200` selects others.
 const SEEDS: std::ops::Range<u64> = 0..20;
 
-/// So many cases share their two processes.
+/// Number of cases that share one pair of servers.
 const CASES_PER_PAIR: usize = 20;
 
-/// How often a finding is made smaller.
+/// Maximum number of rounds to shrink a finding.
 const SHRINK_ROUNDS: usize = 40;
 
 #[test]
@@ -30,11 +30,11 @@ fn every_scenario_is_as_on_softioc_and_every_difference_is_meant() {
         }
     }
 
-    println!("{} scenarios; {} differences are meant", cases.len(), meant.len());
+    println!("{} scenarios; {} intended differences", cases.len(), meant.len());
     assert!(!cases.is_empty());
     assert!(findings.is_empty(), "{}\n{} of {} scenarios", findings.join("\n"), findings.len(), cases.len());
     let stale = meant.stale();
-    assert!(stale.is_empty(), "docs/reference/differences.md tells of what does not differ any more: {stale:?}");
+    assert!(stale.is_empty(), "docs/reference/differences.md lists differences that no longer exist: {stale:?}");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn random_records_and_steps_are_as_on_softioc() {
     println!("{} seeds", seeds.len());
     let n_found = found.len();
     let mut reports: Vec<String> = found.iter().map(|(random, finding)| report(&random.case(), finding)).collect();
-    // The one to begin with.
+    // The smallest version of the first finding is the one to start with.
     reports.extend(found.into_iter().next().map(|(random, finding)| smallest(random, finding, &mut meant)));
     assert!(n_found == 0, "{}\n{n_found} of {} seeds", reports.join("\n"), seeds.len());
 }
@@ -61,7 +61,7 @@ fn seeds() -> std::ops::Range<u64> {
     start.parse().unwrap()..end.parse().unwrap()
 }
 
-/// Those of them that tell both apart; of [`Compare::Last`] the first.
+/// The cases that show a difference; with [`Compare::Last`] only the first.
 fn tried(randoms: Vec<Random>, compare: Compare, meant: &mut Differences) -> Vec<(Random, Finding)> {
     let cases: Vec<Case> = randoms.iter().map(Random::case).collect();
     let mut pair = Pair::start(&cases).unwrap();
@@ -73,12 +73,12 @@ fn tried(randoms: Vec<Random>, compare: Compare, meant: &mut Differences) -> Vec
     findings.take(if compare == Compare::Last { 1 } else { usize::MAX }).collect()
 }
 
-/// The report of a finding after much was left out that it does not need.
+/// The report of a finding after removing what it does not need.
 fn smallest(random: Random, finding: Finding, meant: &mut Differences) -> String {
     let (mut random, mut finding) = (random.until(finding.n_steps), finding);
     for _ in 0..SHRINK_ROUNDS {
         let Some((next, found)) = tried(random.smaller(), Compare::Last, meant).pop() else { break };
         (random, finding) = (next.until(found.n_steps), found);
     }
-    format!("the first, made smaller: {}", report(&random.case(), &finding))
+    format!("the first finding, reduced: {}", report(&random.case(), &finding))
 }

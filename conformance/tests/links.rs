@@ -1,4 +1,5 @@
-//! Links between IOCs: every pair of softIoc and `fodo ioc` as the near and the far one, then what only ours promises.
+//! Links between IOCs: every pair of softIoc and `fodo ioc` as the near and the far one, then guarantees of `fodo ioc`
+//! only.
 #![forbid(unsafe_code)]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,10 +12,10 @@ use fodo_conformance::server::{Server, ServerKind};
 use fodo_net::{ClientConfig, Context, Detail, Request, Scalar, Value};
 use rustix::process::Signal;
 
-/// How long any step may take.
+/// Maximum time of any step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One server, and a client of it.
+/// One server with a client.
 struct End {
     server: Server,
     client: Context,
@@ -41,17 +42,17 @@ impl End {
         texts.map(|scalar| format!("{}", Shown(scalar))).collect::<Vec<_>>().join(" ")
     }
 
-    /// Value, SEVR, STAT and AMSG.
+    /// Value, SEVR, STAT and AMSG as text.
     fn state(&self, name: &str) -> String {
         let record = name.split('.').next().unwrap_or(name);
         let [severity, status, message] = ["SEVR", "STAT", "AMSG"].map(|field| self.text(&format!("{record}.{field}")));
-        // What softIoc 7.0.10 makes of a message that Channel Access does not bring; and of an alarm that came twice and
-        // is over the message stays.
+        // softIoc 7.0.10 shows "(null)" for a message that Channel Access does not transfer, and keeps the message of
+        // an alarm that was raised twice and has cleared.
         let message = if severity == "#0" { String::new() } else { message.replace("(null)", "") };
         format!("{} | {severity} {status} {message}", self.text(name)).trim_end().to_owned()
     }
 
-    /// Waits until each record is as it should be.
+    /// Waits until each record has the expected state.
     fn becomes(&self, expected: &[(&str, &str)]) {
         for (name, expected) in expected {
             let start = Instant::now();
@@ -86,7 +87,7 @@ fn pair(near: ServerKind, far: ServerKind) -> (End, End) {
     (End::new(near), End::new(far))
 }
 
-/// Every pair of IOCs does the same; what that is was seen with softIoc at both ends.
+/// Tests a pair of IOCs; the expected behaviour was observed with softIoc at both ends.
 fn links_do_what_base_does(near: ServerKind, far: ServerKind) {
     let (near, mut far) = pair(near, far);
     inputs_follow(&near, &far);
@@ -106,7 +107,7 @@ fn inputs_follow(near: &End, far: &End) {
         ("units", "1.5 | #0 #0"),
         ("disabled", "1 | #0 #0"),
     ]);
-    // softIoc looks at these links for the first time when the record processes.
+    // softIoc checks these links for the first time when the record processes.
     near.put("joined.PROC", 1);
     near.becomes(&[
         ("joined.INAV", "#1 | #3 #14 field INPB"),
@@ -147,7 +148,7 @@ fn outputs_write(near: &End, far: &End) {
     near.put("array_out", vec![4.0, 5.0, 6.0]);
     near.becomes(&[("array", "4 5 6 | #0 #0")]);
     near.put("waits", 2.0);
-    assert_eq!(far.text("done"), "2", "a put through an async output ends when all it starts has");
+    assert_eq!(far.text("done"), "2", "a put through an asynchronous output ends after all that it starts");
 }
 
 fn units_times_and_new_links(near: &End, far: &End) {
@@ -166,13 +167,13 @@ fn units_times_and_new_links(near: &End, far: &End) {
 fn a_restart_is_survived(near: &End, far: &mut End) {
     far.server.kill();
     let looks_lost = |name: &str, expected: &str| {
-        // softIoc 7.0.10 does not process for the loss itself.
+        // softIoc 7.0.10 does not process a record when its link disconnects.
         near.put(&format!("{name}.PROC"), 1);
         near.state(name) == expected
     };
     let start = Instant::now();
     while !looks_lost("ms", "12.25 | #3 #14 field INP") {
-        assert!(start.elapsed() < PATIENCE, "the loss is not noticed");
+        assert!(start.elapsed() < PATIENCE, "the disconnect is not noticed");
     }
     near.becomes(&[("ms", "12.25 | #3 #14 field INP"), ("joined.INAV", "#0 | #3 #14 field INPB")]);
     far.server.restart().unwrap();
@@ -199,7 +200,7 @@ fn fodo_ioc_linked_to_fodo_ioc_is_as_softioc_would_be() {
     links_do_what_base_does(ServerKind::Fodo, ServerKind::Fodo);
 }
 
-/// A database of its own; gone when dropped.
+/// A temporary database file; removed when dropped.
 struct File(std::path::PathBuf);
 
 impl File {
@@ -212,12 +213,12 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // It is in the folder for such files.
+        // A file that remains in the temporary directory does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// What `dbcar` ends with: the totals.
+/// The totals in the last line of `dbcar`.
 fn totals(near: &mut Server) -> Vec<u64> {
     near.process().write_line("dbcar").unwrap();
     loop {
@@ -249,7 +250,7 @@ fn a_server_that_takes_nothing_gets_the_newest_value_and_the_others_are_counted(
     let until = |what: &str, near: &mut End, is_so: &dyn Fn(&[u64]) -> bool| {
         let start = Instant::now();
         while !is_so(&totals(&mut near.server)) {
-            assert!(start.elapsed() < PATIENCE, "{what}: it never comes to that");
+            assert!(start.elapsed() < PATIENCE, "timeout while waiting until {what}");
         }
     };
     until("connected", &mut near, &|totals| totals[1] == 2);
@@ -291,7 +292,7 @@ fn row_58_ctrl_c_and_exit_end_an_ioc_with_links_under_way_at_once() {
         if ending == "exit" {
             near.server.process().write_line("exit").unwrap();
         }
-        // A signal that comes after `exit` changes nothing.
+        // A signal after `exit` has no effect.
         let status = near.server.stop(Signal::INT).unwrap();
 
         assert!(status.success(), "{ending}: {status}");

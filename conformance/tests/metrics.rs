@@ -1,6 +1,6 @@
-//! What an IOC has counted is read by Prometheus' own parser, over Python's own HTTP client.
+//! Checks that Prometheus' own parser, with Python's own HTTP client, reads the metrics of an IOC.
 #![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test that stops has said enough")]
+#![expect(clippy::unwrap_used, reason = "a panic is a sufficient failure message in a test")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An IOC with three records, where its metrics are, and a client to it.
+/// An IOC with three records, the URL of its metrics, a client, and the prefix of the names.
 fn ioc() -> (Process, String, Context, String) {
     let (port, prefix) = (free_port(), place::prefix());
     let database = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("metrics-{port}.db"));
@@ -34,14 +34,14 @@ fn ioc() -> (Process, String, Context, String) {
     (process, url.trim_end_matches(')').to_owned(), context, prefix)
 }
 
-/// The page as Prometheus reads it.
+/// The page as Prometheus parses it.
 fn read(url: &str) -> Json {
     let text =
         printed_by("Prometheus' parser", Command::new(python()).arg(script("metrics_client.py")).arg(url), PATIENCE);
     serde_json::from_str(&text.unwrap()).unwrap()
 }
 
-/// The number of a family, or of one of its labels.
+/// The value of a family, or of one of its labels.
 fn number(page: &Json, family: &str, label: Option<&str>) -> Option<f64> {
     let samples = page["families"][family]["samples"].as_array()?;
     let is_wanted = |sample: &&Json| label.is_none_or(|label| sample[1]["scan"] == label);
@@ -57,12 +57,12 @@ fn every_number_has_a_type_and_a_help_and_the_page_its_version() {
     assert_eq!(page["content_type"], "text/plain; version=0.0.4; charset=utf-8");
     let families = page["families"].as_object().unwrap();
     for (name, family) in families {
-        assert!(!family["help"].as_str().unwrap().is_empty(), "{name} says nothing");
+        assert!(!family["help"].as_str().unwrap().is_empty(), "{name} has no help text");
         assert!(name.starts_with("fodo_") || name.starts_with("process_"), "{name}");
         let is_counter = family["type"] == "counter";
         assert!(is_counter || family["type"] == "gauge", "{name} is {}", family["type"]);
         let samples = family["samples"].as_array().unwrap();
-        assert!(!samples.is_empty(), "{name} has no number");
+        assert!(!samples.is_empty(), "{name} has no sample");
         let ends_so = |sample: &Json| sample[0].as_str().unwrap().ends_with("_total");
         assert!(samples.iter().all(|sample| ends_so(sample) == is_counter), "{name}");
     }
@@ -86,7 +86,7 @@ fn the_reference_page_has_every_name_and_its_sort_and_no_other() {
     for (name, family) in families {
         let end = if family["type"] == "counter" { "_total" } else { "" };
         let beginning = format!("| `{name}{end}` | {} |", family["type"].as_str().unwrap());
-        assert!(reference.contains(&beginning), "the page has no {beginning}");
+        assert!(reference.contains(&beginning), "the page does not contain {beginning}");
     }
     let rows = reference.lines().filter(|line| line.starts_with("| `")).count();
     assert_eq!(rows, families.len());
@@ -112,7 +112,7 @@ fn what_clients_and_records_do_is_counted() {
             && more("fodo_searches", None) >= 2.0
             && more("fodo_updates_sent", None) >= 3.0
             && more("fodo_scan_records_processed", Some(".1 second")) >= 2.0
-            // These, and the two of the put.
+            // Two scanned records, and the two records of the put.
             && more("fodo_records_processed", None) >= 4.0
     };
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Every scenario for every pair of client and server, and the page that says which are possible.
+//! Runs every scenario for every pair of client and server, and checks the page that lists the possible ones.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -30,7 +30,7 @@ macro_rules! pairs {
     };
 }
 
-// Other people's clients on other people's servers say that the scenarios themselves are right.
+// Pairs of other clients with other servers verify the scenarios themselves.
 pairs! {
     fodo_on_fodo: Fodo on Fodo
     fodo_on_softioc: Fodo on SoftIoc
@@ -71,37 +71,34 @@ fn the_page_of_conformance_is_the_matrix_in_the_code() {
     let page = std::fs::read_to_string(&path).expect("the page is there");
     let differs = page.lines().zip(text.lines()).find(|(page, made)| page != made);
 
-    assert!(
-        page == text,
-        "conformance.md is not what the code says; FODO_WRITE_REFERENCE=1 writes it anew: {differs:?}"
-    );
+    assert!(page == text, "conformance.md differs from the code; FODO_WRITE_REFERENCE=1 rewrites it: {differs:?}");
 }
 
 const HEAD: &str = "\
 # Conformance of Channel Access
 
-What each client does with each server. Every `yes` is a test with real processes that `cargo xtask test` runs; a `no`
-has its reason below the table. The versions of the peers are in `conformance/peers/requirements.txt`, PSI's `ca` is 1.3.2.
+This page shows what each client can do with each server. Every `yes` is a test with real processes that
+`cargo xtask test` runs; the reason of a `no` is below its table. The versions of the peers are in
+`conformance/peers/requirements.txt`; PSI's `ca` is 1.3.2.
 
-Made from `conformance/src/matrix.rs`, and compared with it by a test.
+Generated from `conformance/src/matrix.rs`; a test compares this page with the code.
 ";
 
 const TAIL: &str = "
 ## Where peers differ from each other
 
-- **One string put to an array of characters** (`.VAL$`): softIoc reads it as a number and refuses; `fodo ioc` takes it as
-  the text that it is, which is what aioca sends for a `str`.
-- **Characters put without a zero behind them**: softIoc keeps what stood behind them before, `fodo ioc` ends the string
+- **One string put to an array of characters** (`.VAL$`): softIoc parses it as a number and refuses it; `fodo ioc` stores it
+  as text, which is what aioca intends when it sends a `str`.
+- **Characters put without a terminating NUL**: softIoc keeps the characters stored after them, `fodo ioc` ends the string
   there.
-- **Searches over TCP**: libca puts a `VERSION` with a sequence number before each, Fodo does not, since its circuit has told
-  its version already; Fodo's server answers both, caproto's only the latter.
-- **Arrays**: a subscription that asks for 0 elements has as many as there are. libca, Fodo and PSI's `ca` ask so, caproto by
-  itself for as many as there could be, which softIoc and `fodo ioc` pad with zeros.
-- **An array of one element** is a scalar to pyepics.
-- **A refused put with completion**: caproto's client returns the status and raises nothing, so look at it.
-- **A field that nobody may write**: softIoc tells that it may be written and refuses each put, `fodo ioc` tells beforehand
-  that it may not.
-- **In records of pythonSoftIOC** refuse puts by `DISP`, although the rights of their channels allow them.
-- **caproto's server** has none of the arrays of strings, characters, unsigned and 64-bit numbers that the others are asked
-  for here, and formats numbers without their precision; its array without an element has one.
+- **Searches over TCP**: libca sends a `VERSION` with a sequence number before each search. Fodo does not, because its circuit
+  has already sent its version. Fodo's server replies to both, caproto's only to searches without it.
+- **Arrays**: a subscription with a count of 0 receives the current number of elements. libca, Fodo and PSI's `ca` use 0;
+  by default caproto requests the maximum number, for which softIoc and `fodo ioc` pad the array with zeros.
+- **An array of one element** is a scalar in pyepics.
+- **A refused put with completion**: caproto's client returns the status and raises no exception, so check the status.
+- **A read-only field**: softIoc reports it as writable and refuses each put; `fodo ioc` reports it as read-only.
+- **Input records of pythonSoftIOC** refuse puts by `DISP`, although their channels report write access.
+- **caproto's server** lacks some values that these tests use: arrays of strings, characters, unsigned and 64-bit numbers.
+  It formats numbers without their precision, and its empty array has one element.
 ";

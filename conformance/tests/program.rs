@@ -1,4 +1,4 @@
-//! The program as people and scripts start it.
+//! Tests the program as users and scripts run it.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -10,11 +10,11 @@ use fodo_conformance::process::{Process, confine, printed_by};
 use fodo_conformance::server::{Server, ServerKind};
 use rustix::process::Signal;
 
-/// How long a script in its own network may take.
+/// Maximum time of a script in its own network.
 const SCRIPT_DURATION_MAX: Duration = Duration::from_secs(60);
 
-/// Runs a script with an empty environment on a network with nothing but loopback. `None`, with a line
-/// saying so, where that is not permitted.
+/// Runs a script with an empty environment in a network with loopback only. `None`, with a message, where that is not
+/// permitted.
 fn printed_alone(script: &str) -> Result<Option<String>, Failure> {
     let program = program();
     let folder = program.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
@@ -24,7 +24,7 @@ fn printed_alone(script: &str) -> Result<Option<String>, Failure> {
     command.env_clear().env("PATH", search_path);
     match printed_by("script", &mut command, SCRIPT_DURATION_MAX) {
         Err(failure) if failure.contains("exit status: 77") => {
-            eprintln!("skipped: network namespaces are not permitted here");
+            eprintln!("skipped: network namespaces are not permitted on this host");
             Ok(None)
         }
         printed => printed.map(Some),

@@ -1,4 +1,4 @@
-//! The shell of `fodo ioc` answers as that of softIoc.
+//! Tests that the shells of `fodo ioc` and softIoc give the same answers.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +10,8 @@ use fodo_conformance::process::{confine, printed_by};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a program answers to the commands of `db/shell/st.cmd`: kinds with values, names of records, and what is said
-/// to be an answer. The lines of the script, greetings and complaints begin in other ways.
+/// The answers of a program to the commands of `db/shell/st.cmd`: kinds with values, names of records, and lines marked
+/// as answers. Echoed commands, greetings and error messages start differently.
 fn answers(name: &str, command: &mut Command) -> Vec<String> {
     confine(command, free_port());
     command.current_dir(own_folder().join("db").join("shell"));
@@ -21,7 +21,7 @@ fn answers(name: &str, command: &mut Command) -> Vec<String> {
     lines.filter(|line| ["DBF_", "x:", "answer:"].iter().any(|start| line.starts_with(start))).collect()
 }
 
-/// The line without the sequences that colour it at a terminal.
+/// The line without terminal colour sequences.
 fn without_colours(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let mut out = parts.next().unwrap_or_default().to_string();
@@ -43,7 +43,8 @@ fn a_script_gets_the_same_answers_from_both_shells() {
 #[test]
 fn exit_ends_a_script_of_softioc_and_the_whole_of_ours_as_the_page_on_differences_says() {
     let leaves = std::env::temp_dir().join(format!("fodo-exit-{}.cmd", std::process::id()));
-    std::fs::write(&leaves, "echo \"answer: before\"\nexit 3\necho \"answer: behind\"\n").expect("it can be written");
+    std::fs::write(&leaves, "echo \"answer: before\"\nexit 3\necho \"answer: behind\"\n")
+        .expect("the script is written");
     let ended = |command: &mut Command| {
         confine(command, free_port());
         let output = command.stdin(Stdio::null()).output().expect("the shell runs");
@@ -52,16 +53,16 @@ fn exit_ends_a_script_of_softioc_and_the_whole_of_ours_as_the_page_on_difference
         (answers, output.status.code())
     };
 
-    // What calls the shell of softIoc here goes on behind it, and ends well.
+    // softIoc's script ends the shell call only; the caller continues and exits normally.
     let theirs = ended(Command::new(python()).arg(script("softioc_shell.py")).arg(&leaves));
     let ours = ended(Command::new(program()).arg("ioc").arg(&leaves));
 
-    std::fs::remove_file(&leaves).expect("it is ours");
+    std::fs::remove_file(&leaves).expect("the script is removed");
     assert_eq!((theirs, ours), ((1, Some(0)), (1, Some(3))));
 }
 
-/// What `dbpr` shows of each record at each level, behind lines `answer: TYPE LEVEL`: names of fields, which begin in every
-/// twentieth column.
+/// The field names that `dbpr` shows for each record at each level, after lines `answer: TYPE LEVEL`; the names start
+/// in every twentieth column.
 fn shown_at_levels(name: &str, command: &mut Command) -> BTreeMap<String, BTreeSet<String>> {
     confine(command, free_port());
     let printed = printed_by(name, command, PATIENCE).expect("the shell runs");
@@ -91,21 +92,21 @@ fn dbpr_shows_the_fields_of_each_level_as_softioc_does() {
     let beyond_base = ["acalcout", "busy", "scalcout", "sseq", "swait", "transform"];
     let types: Vec<&str> = fodo_db::record_types().filter(|name| !beyond_base.contains(name)).collect();
     let folder = std::env::temp_dir().join(format!("fodo-levels-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("it can be made");
+    std::fs::create_dir_all(&folder).expect("the folder is created");
     let records: String = types.iter().map(|name| format!("record({name}, \"x:{name}\") {{}}\n")).collect();
-    std::fs::write(folder.join("a.db"), records).expect("it can be written");
+    std::fs::write(folder.join("a.db"), records).expect("the database is written");
     let shows = types.iter().flat_map(|name| (0..4).map(move |level| (name, level)));
     let shows = shows.map(|(name, level)| format!("echo \"answer: {name} {level}\"\ndbpr x:{name} {level}\n"));
     let st_cmd = format!("dbLoadRecords(\"a.db\")\niocInit\n{}exit\n", shows.collect::<String>());
-    std::fs::write(folder.join("st.cmd"), st_cmd).expect("it can be written");
+    std::fs::write(folder.join("st.cmd"), st_cmd).expect("the script is written");
 
     let mut softioc = Command::new(python());
     softioc.arg(script("softioc_shell.py")).arg("st.cmd").current_dir(&folder);
     let mut theirs = shown_at_levels("softIoc", &mut softioc);
     let ours = shown_at_levels("fodo ioc", Command::new(program()).args(["ioc", "st.cmd"]).current_dir(&folder));
 
-    std::fs::remove_dir_all(&folder).expect("it is ours");
-    // Break points and addresses of routines do not exist in `fodo ioc`.
+    std::fs::remove_dir_all(&folder).expect("the folder is removed");
+    // `fodo ioc` has no breakpoints and no addresses of routines.
     theirs.values_mut().for_each(|names| {
         assert!(names.remove("BKPT") || !names.contains("SCAN"));
         names.retain(|name| !["SADR", "CADR"].contains(&name.as_str()));

@@ -1,4 +1,4 @@
-//! The laboratory without the rest of `fodo`: enough for the floor and the peers.
+//! The laboratory without the rest of `fodo`: sufficient for the floor and the peers.
 
 use std::process::ExitCode;
 

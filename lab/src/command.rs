@@ -1,4 +1,4 @@
-//! The words after `fodo lab`.
+//! The commands of `fodo lab`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -24,34 +24,34 @@ use crate::worker::Worker;
 use crate::{report, statistics, tables};
 
 const ABOUT: &str = "\
-The performance laboratory: what Fodo and its peers take for the same work, side by side.
+The performance laboratory: compares Fodo and its peers doing the same work.
 
-Everything runs on loopback with free ports of its own; no control network is touched, unless --against and
---allow-net say so. Clients and servers
-are processes pinned to CPUs, and both placements are shown, because they differ more than programs do:
-\"one core\" has client and server on one CPU, \"two cores\" one on each. Next to each number stands the
-floor, a raw socket that moves as many bytes. A number is only printed when every value was checked.";
+Everything runs on loopback with free ports; no control network is accessed without --against and
+--allow-net. Clients and servers
+are processes pinned to CPUs, and both placements are shown, because they differ more than the programs:
+\"one core\" has client and server on one CPU, \"two cores\" one on each. Each result has a floor
+next to it: a raw socket that moves as many bytes. A result is printed only if every value is correct.";
 
 const AFTER_HELP: &str = "\
 Examples:
   fodo lab run quick                          every question of the studies, all clients: two minutes or less
-  fodo lab run quick --json today.json        and every repetition, for programs
+  fodo lab run quick --json today.json        also every repetition, for programs
   fodo lab run quick --question Q16 --client fodo    one question, one client
   fodo lab run full --json full.json          the points of the studies, within 50 minutes
-  fodo lab run full --json full.json --resume goes on where an interrupted run was
-  fodo lab run ioc                            what records and idle clients cost fodo ioc and softIoc
-  fodo lab run --against PV PV --seconds 10   existing PVs of a plant, only reading
-  fodo lab list                               what is measured, and what there is to compare with
+  fodo lab run full --json full.json --resume continues an interrupted run
+  fodo lab run ioc                            cost of records and idle clients in fodo ioc and softIoc
+  fodo lab run --against PV PV --seconds 10   existing PVs of a plant, read-only
+  fodo lab list                               questions, loads and available peers
 
-The first run fetches the peers (EPICS Base out of the Python wheel epicscorelibs, and clients in Python),
-once. Set FODO_PEERS to a Python environment of your own that has them.
+The first run downloads the peers (EPICS Base from the Python wheel epicscorelibs, and clients in Python)
+once. To use your own Python environment with these packages, set FODO_PEERS to its directory.
 
-Rows without a number say why: \"not run\" is a peer that is missing or has no call for it, \"capped\" took longer
-than its point is allowed, \"FAILED\" came out wrong.
+Rows without a result state the reason: \"not run\" means that a peer is missing or does not support it, \"capped\" that
+it exceeded its time limit, \"FAILED\" that a check failed.
 
-Exit status: 0 when every number was taken, 1 when one of Fodo, libca or a raw socket FAILED (with
---require-peers of anybody), 2 when the command was wrong or is not allowed
-without --allow-net, 130 when a run against a plant was interrupted.";
+Exit status: 0 when all is measured, 1 when Fodo, libca or a raw socket FAILED (with
+--require-peers: any client), 2 when the arguments are invalid or not permitted
+without --allow-net, 130 when a run against a plant is interrupted.";
 
 #[derive(Debug, Parser)]
 #[command(name = "fodo lab", bin_name = "fodo lab", about = ABOUT, after_help = AFTER_HELP)]
@@ -62,35 +62,35 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Measure.
+    /// Measure clients and servers.
     Run(RunArguments),
-    /// Loads: what arrives of many updates, how late, and what became of the rest.
+    /// Run loads: throughput, latency and an account of every update.
     #[command(subcommand)]
     Load(LoadVerb),
-    /// Serve a laboratory on another host: measure plants for it from here.
+    /// Serve a laboratory on another host: measure plants for it from this host.
     Agent(AgentVerb),
-    /// What is measured, and what there is to compare with.
+    /// List questions, loads and available peers.
     List,
-    /// What is done with results.
+    /// Commands that read results.
     #[command(flatten)]
     Results(report::verb::Verb),
-    /// What the laboratory starts itself as.
+    /// The laboratory's own worker processes.
     #[command(hide = true, subcommand)]
     Worker(Worker),
 }
 
 #[derive(Debug, clap::Args)]
 struct RunArguments {
-    /// What to measure.
+    /// The suite to measure.
     #[arg(required_unless_present = "against")]
     suite: Option<Chosen>,
-    /// Also write the run to this file, with every repetition; "-" for standard output in place of the tables.
+    /// Also write the run to this file, with every repetition; "-" writes to standard output instead of the tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report, a page of HTML with Markdown and CSV beside it, to this directory in place of a temporary one.
+    /// Write the report, a page of HTML with Markdown and CSV, to this directory instead of a temporary one.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
-    /// How often each number is taken, at least five.
+    /// Number of repetitions, at least five.
     #[arg(long, value_name = "N", default_value_t = REPETITIONS_DEFAULT, value_parser = repetitions)]
     repetitions: usize,
     /// Measure only this client; may be repeated.
@@ -99,36 +99,36 @@ struct RunArguments {
     /// Measure only this server; may be repeated.
     #[arg(long, value_name = "NAME")]
     server: Vec<ServerKind>,
-    /// Leave out arrays of more elements.
+    /// Omit arrays with more elements.
     #[arg(long, value_name = "N", default_value_t = ELEMENTS_MAX)]
     elements_max: usize,
-    /// What decides the random order; a new one each time when it is not given.
+    /// Seed of the random order; default: a new seed for each run.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Ask only this question, such as Q16; may be repeated.
+    /// Measure only this question, such as Q16; may be repeated.
     #[arg(long, value_name = "NAME")]
     question: Vec<String>,
-    /// Go on with an interrupted run that had the same words and --json FILE: what it had done is in FILE.journal.
+    /// Continue an interrupted run that had the same arguments and --json FILE: its progress is in FILE.journal.
     #[arg(long, requires = "json")]
     resume: bool,
-    /// Fail when a peer is missing; without it, its rows say so.
+    /// Fail when a peer is missing; by default its rows report it.
     #[arg(long)]
     require_peers: bool,
-    /// Make our client so much slower for each get, to see whether `compare` finds that out.
+    /// Slow down every get of our client, to test whether `compare` detects it.
     #[arg(long, hide = true, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..1000))]
     slower_per_cent: u32,
     #[command(flatten)]
     plant: PlantWords,
 }
 
-/// The suites by the names that people give.
+/// The suites by the names on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Chosen {
-    /// Every question at a point or two, by every client: two minutes or less.
+    /// Every question at one or two points, by every client: two minutes or less.
     Quick,
     /// Every question at the points of the studies and all loads, by every client from every server: at most 50 minutes.
     Full,
-    /// What records and idle clients cost `fodo ioc` and softIoc: two minutes.
+    /// Cost of records and idle clients in `fodo ioc` and softIoc: two minutes.
     Ioc,
 }
 
@@ -142,21 +142,21 @@ impl Chosen {
     }
 }
 
-/// Servers when none is named.
+/// Default servers.
 const SERVERS: [ServerKind; 2] = [ServerKind::Fodo, ServerKind::SoftIoc];
 
 fn repetitions(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n) if (REPETITIONS_MIN..=REPETITIONS_MAX).contains(&n) => Ok(n),
-        _ => Err(format!("expected {REPETITIONS_MIN} to {REPETITIONS_MAX}: fewer have no spread worth printing")),
+        _ => Err(format!("must be between {REPETITIONS_MIN} and {REPETITIONS_MAX}: fewer have no meaningful spread")),
     }
 }
 
-/// Does what the words after `fodo lab` say, and returns the program's exit status.
+/// Runs `fodo lab` with these arguments, and returns the program's exit status.
 ///
-/// `args`: the words after `fodo lab`, without the program's name. The program must come back here when it
-/// is started as `fodo lab worker ...`: that is how the laboratory starts drivers, and it starts
-/// `fodo ioc ...` as the server under test.
+/// `args`: the arguments after `fodo lab`, without the program's name. The program must call this function when it is
+/// started as `fodo lab worker ...`: the laboratory starts its drivers that way. It starts `fodo ioc ...` as the server
+/// under test.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let words = std::iter::once(OsString::from("fodo lab")).chain(args);
     match Arguments::try_parse_from(words) {
@@ -167,7 +167,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(Arguments { verb: Verb::Results(verb) }) => verb.run(),
         Ok(Arguments { verb: Verb::Worker(worker) }) => worker.run(),
         Err(help_or_misuse) => {
-            // Whoever closed the stream does not want to read it.
+            // A closed stream is no error.
             let _ = help_or_misuse.print();
             ExitCode::from(help_or_misuse.exit_code() as u8)
         }
@@ -197,7 +197,7 @@ fn measure(arguments: RunArguments) -> ExitCode {
         slower_per_cent: arguments.slower_per_cent,
     };
     if let Some(unknown) = unknown_question(&settings.questions) {
-        eprintln!("fodo lab: nothing measures {unknown}; `fodo lab list` says what there is");
+        eprintln!("fodo lab: unknown question {unknown}; `fodo lab list` lists all questions");
         return ExitCode::from(2);
     }
     let needs_python = settings.clients.iter().any(|client| client.needs_python())
@@ -206,13 +206,13 @@ fn measure(arguments: RunArguments) -> ExitCode {
     let keeping = journal.clone().map(|path| Keeping { path, is_resumed: arguments.resume });
     let result = match runner::run(&settings, &peers, keeping.as_ref()) {
         Ok(result) => result,
-        Err(why) => return complain(&format!("the run could not be made: {why}")),
+        Err(why) => return complain(&format!("the run failed: {why}")),
     };
     if !json_only {
         print(&tables::tables(&result));
         let directory = arguments.report.clone().unwrap_or_else(|| std::env::temp_dir().join("fodo-lab-report"));
         match report::verb::pages(&result, settings.suite.text(), &directory) {
-            Ok(pages) => print(&format!("\nThe report, to be read in a browser:\n{pages}")),
+            Ok(pages) => print(&format!("\nReport, for a browser:\n{pages}")),
             Err(why) => return complain(&format!("the report cannot be written: {why}")),
         }
     }
@@ -227,7 +227,7 @@ fn measure(arguments: RunArguments) -> ExitCode {
         }
     }
     if let Some(journal) = journal {
-        // Left behind it would do no harm: it is of a run that is over.
+        // A journal that cannot be removed does no harm: its run is complete.
         let _ = std::fs::remove_file(journal);
     }
     status(&result, arguments.require_peers)
@@ -252,7 +252,7 @@ fn measure_plant(arguments: &RunArguments) -> ExitCode {
 }
 
 fn status(result: &ResultFile, requires_peers: bool) -> ExitCode {
-    // What a client of another language does wrong is told in its row; the run went as it should.
+    // A failure of a client of another language is reported in its row only; the run itself succeeded.
     let externals = Client::ALL.map(|client| (client.text(), client.external().is_some()));
     let is_ours = |row: &&Row| !externals.contains(&(row.client.as_str(), true));
     let has_failed = result.rows.iter().filter(is_ours).any(|row| row.verdict == Verdict::Failed);
@@ -268,7 +268,7 @@ fn unknown_question(questions: &[String]) -> Option<&String> {
     questions.iter().find(|question| !known.contains(question))
 }
 
-/// The seed of the run that a journal is of.
+/// The seed in a journal's header.
 fn seed_of(journal: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(journal).ok()?;
     let header: serde_json::Value = serde_json::from_str(text.lines().next()?).ok()?;
@@ -278,13 +278,13 @@ fn seed_of(journal: &Path) -> Option<u64> {
 fn list() -> ExitCode {
     let scenarios = match Scenario::all() {
         Ok(scenarios) => scenarios,
-        Err(why) => return complain(&format!("a scenario is not understood: {why}")),
+        Err(why) => return complain(&format!("invalid scenario: {why}")),
     };
     let mut text = String::from("What `fodo lab run quick` and, at more points, `fodo lab run full` measure:\n");
     for scenario in scenarios {
         let also: Vec<&str> =
             [&scenario.at_least, &scenario.distinct].into_iter().filter_map(|question| question.as_deref()).collect();
-        let also = if also.is_empty() { String::new() } else { format!(" (answers {} too)", also.join(", ")) };
+        let also = if also.is_empty() { String::new() } else { format!(" (also answers {})", also.join(", ")) };
         text += &format!("\n{}  {}{also}\n", scenario.question, scenario.title);
         text += &format!("     {}\n", scenario.method.trim_end().replace('\n', "\n     "));
         text += &format!("     Before: {}\n     Proof: {}\n", scenario.preconditions, scenario.verification);
@@ -300,9 +300,9 @@ fn list() -> ExitCode {
     }
     let loads = match Load::all() {
         Ok(loads) => loads,
-        Err(why) => return complain(&format!("a load is not understood: {why}")),
+        Err(why) => return complain(&format!("invalid load: {why}")),
     };
-    text += "\nLoads of the same runs (`fodo lab load` makes them of any size):\n";
+    text += "\nLoads of the same runs (`fodo lab load` runs them in any size):\n";
     for load in loads {
         let suites: Vec<&str> = Suite::ALL.into_iter().filter(|suite| load.is_of(*suite)).map(Suite::text).collect();
         text += &format!("\n{}  {} ({})\n", load.question, load.title, suites.join(", "));
@@ -317,18 +317,18 @@ fn peers_text(peers: &Peers) -> String {
     let place = peers.directory.display();
     match &peers.epics {
         Ok(epics) => format!(
-            "\nTo compare with: libca and softIoc of EPICS Base {} in {place}\n  (another place: {PEERS_VARIABLE})\n",
+            "\nPeers: libca and softIoc of EPICS Base {} in {place}\n  (set {PEERS_VARIABLE} for another directory)\n",
             epics.version
         ),
         Err(why) => format!(
-            "\nTo compare with: nothing yet; the first run fetches EPICS Base into {place}\n  (another place: \
+            "\nPeers: none yet; the first run downloads EPICS Base into {place}\n  (for another directory set \
              {PEERS_VARIABLE}). {why}\n"
         ),
     }
 }
 
 fn print(text: &str) {
-    // Whoever closed standard output does not want to read it; the exit status still tells.
+    // A closed standard output is no error; the exit status is still valid.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
@@ -343,7 +343,7 @@ fn or_all<T: Clone>(chosen: Vec<T>, all: &[T]) -> Vec<T> {
 
 fn new_seed() -> u64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Few enough digits to be typed again.
+    // Short enough to be typed again.
     statistics::Random::new(since_1970.as_nanos() as u64).bits() % 1_000_000
 }
 

@@ -1,20 +1,21 @@
-//! Whether two runs differ, row by row, and whether that is the programs' doing or the machine's.
+//! Compares two runs row by row, and separates changes of the programs from those of the machine.
 //!
-//! A row differs when all of this holds:
-//! - its two sets of repetitions differ by both tests of [`crate::significance`], corrected for all rows;
-//! - its median moved by at least `least` (a tenth unless told otherwise): less than that is nobody's concern
-//!   and well within what a machine does between two runs;
-//! - both still hold when the machine's share is taken out: how much the floor, in which nothing of any
-//!   program under test is, moved in the same series.
+//! A row differs when all of these conditions hold:
+//! - Its two sets of repetitions differ by both tests of [`crate::significance`], corrected for all rows.
+//! - Its median changed by at least `least` (a tenth by default): a smaller change is irrelevant and within the
+//!   variation of a machine between two runs.
+//! - Both still hold without the machine's share. That is the change of the floor, which contains no program under
+//!   test, in the same series.
 //!
-//! What hides in single rows shows in all of them together: so a client differs as well when the middle of its rows
-//! moved by `least`, without the machine's share, and chance would move it so far in one of forty runs at most.
+//! Changes hidden in single rows show in all rows together. So a client also differs when the mean over its rows
+//! changed by `least`, without the machine's share, and the probability of such a change by chance is at most one in
+//! forty.
 //!
-//! Rows of runs by different methods (schemas) are compared only where the question means the same in both; the others
-//! are named.
+//! Rows of runs with different methods (schemas) are compared only if the question has the same meaning in both; the
+//! others are listed.
 //!
-//! A row that was measured and now fails or is capped differs too, and so does a load that now loses updates
-//! that nobody can account for. A row that only one of the runs has is told, and does not count.
+//! A row that was measured and now fails or is capped differs, too, and so does a load that now has unexplained
+//! updates. A row that only one of the runs has is reported, but does not count.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -24,19 +25,19 @@ use crate::result::{Key, ResultFile, Row, Verdict, is_same_in_all_schemas};
 use crate::significance::{ALPHA, REPETITIONS_MIN, corrected, delta, ranks_p, welch_p};
 use crate::statistics::{Random, Ratio, Summary, median_of_resample, quantile};
 
-/// A median that moved by less than this share is not a difference.
+/// Minimum relative change of a median that counts as a difference.
 pub const LEAST: f64 = 0.10;
 
-/// What two runs have to do with each other.
+/// Result of comparing two runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Rows that both have, in the order of the first.
+    /// Rows in both runs, in the order of the first.
     pub pairs: Vec<Pair>,
-    /// How the machine moved.
+    /// How the machine's speed changed.
     pub drifts: Vec<Drift>,
-    /// How each client moved, over all of its rows.
+    /// How each client changed, over all of its rows.
     pub clients: Vec<Moved>,
-    /// Questions that both runs measured by different methods, so that no row of them is compared.
+    /// Questions measured in both runs by different methods; their rows are not compared.
     pub other_method: Vec<String>,
     /// The schemas of both runs.
     pub schemas: (String, String),
@@ -44,55 +45,55 @@ pub struct Comparison {
     pub only_before: Vec<String>,
     /// Rows that only the second run measured.
     pub only_after: Vec<String>,
-    /// The share from which on a change is a difference.
+    /// Minimum relative change that counts as a difference.
     pub least: f64,
 }
 
 /// One row in both runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pair {
-    /// What it is the number of.
+    /// The row's key.
     #[serde(flatten)]
     pub key: Key,
-    /// The medians, in `unit`.
+    /// Median of the first run, in `unit`.
     pub before: Option<f64>,
-    /// Of the second run.
+    /// Median of the second run, in `unit`.
     pub after: Option<f64>,
-    /// As in the row.
+    /// The row's unit.
     pub unit: String,
-    /// Second median by first; above 1 is slower for times and faster for rates.
+    /// Second median divided by the first; above 1 is slower for times and faster for rates.
     pub ratio: Option<f64>,
-    /// Its 95 % bootstrap interval, once [`Comparison::fill_intervals`] has been called.
+    /// The ratio's 95 % bootstrap interval, after [`Comparison::fill_intervals`].
     pub interval: Option<(f64, f64)>,
-    /// Of Welch's test, corrected for all rows.
+    /// P-value of Welch's test, corrected for all rows.
     pub p: f64,
-    /// Of the test of ranks, of this row alone; not asked when Welch's test says nothing.
+    /// P-value of the rank test for this row alone; missing when Welch's test is not significant.
     pub p_ranks: Option<f64>,
-    /// Cliff's delta: 1 when every repetition of the second run is above every one of the first.
+    /// Cliff's delta: 1 when every repetition of the second run is above every repetition of the first.
     pub delta: f64,
-    /// What follows.
+    /// The conclusion.
     pub change: Change,
 }
 
-/// What follows from a pair.
+/// The conclusion from a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Nothing: alike, or not to be told apart.
+    /// No difference, or none that can be detected.
     None,
     /// The second run is better.
     Faster,
     /// The second run is worse.
     Slower,
-    /// The second run has no number where the first had one, though it tried.
+    /// The first run has a result, the second one tried and has none.
     Broken,
-    /// The second run has a number where the first had none, though it tried.
+    /// The second run has a result, the first one tried and had none.
     Repaired,
     /// There are too few repetitions for any test.
     TooFew,
 }
 
-/// How a machine moved from one run to the next, in one series.
+/// How the machine's speed changed from one run to the next, in one series.
 #[derive(Clone, Debug, Serialize)]
 pub struct Drift {
     /// Where client and server ran.
@@ -103,23 +104,23 @@ pub struct Drift {
     pub n_rows: usize,
 }
 
-/// How a client moved, over all rows of it that both runs measured.
+/// How a client changed, over all of its rows that both runs measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Moved {
-    /// Who.
+    /// The client.
     pub client: String,
-    /// The geometric mean of how much longer its rows took, without the machine's share.
+    /// Geometric mean of the time ratios of its rows, without the machine's share.
     pub ratio: f64,
-    /// Its 95 % bootstrap interval over the repetitions.
+    /// The ratio's 95 % bootstrap interval over the repetitions.
     pub interval: (f64, f64),
-    /// How many rows.
+    /// Number of rows.
     pub n_rows: usize,
-    /// Whether that is a difference.
+    /// Whether the change counts as a difference.
     pub differs: bool,
 }
 
 impl Comparison {
-    /// Of two runs; a change of less than the share `least` is not one.
+    /// Compares two runs; a relative change below `least` does not count as a difference.
     pub fn of(before: &ResultFile, after: &ResultFile, least: f64) -> Comparison {
         let index_after = index(after);
         let drifts = drifts(before, &index_after);
@@ -160,7 +161,7 @@ impl Comparison {
         }
     }
 
-    /// Adds the interval of each ratio. Takes about a millisecond per pair, so it is left to those who show it.
+    /// Adds the interval of each ratio. Takes about a millisecond per pair, so it is separate for callers that show it.
     pub fn fill_intervals(&mut self, before: &ResultFile, after: &ResultFile) {
         let (before, after) = (index(before), index(after));
         for pair in self.pairs.iter_mut().filter(|pair| pair.ratio.is_some()) {
@@ -175,32 +176,32 @@ impl Comparison {
         self.pairs.iter().filter(|pair| !matches!(pair.change, Change::None | Change::TooFew))
     }
 
-    /// Whether any number stands against another: without one, that nothing differs says nothing.
+    /// Whether any result can be compared: otherwise "no difference" is meaningless.
     pub fn compares(&self) -> bool {
         self.pairs.iter().any(|pair| pair.change != Change::TooFew && (pair.before.is_some() || pair.after.is_some()))
     }
 
-    /// Whether the runs differ, in a row or over all of a client's.
+    /// Whether the runs differ, in a row or over all rows of a client.
     pub fn differ(&self) -> bool {
         self.differences().next().is_some() || self.clients.iter().any(|client| client.differs)
     }
 
-    /// Whether something got worse.
+    /// Whether anything became worse.
     pub fn is_worse(&self) -> bool {
         let is_slower = |client: &Moved| client.differs && client.ratio > 1.0;
         self.regressions().next().is_some() || self.clients.iter().any(is_slower)
     }
 
-    /// The rows that got worse.
+    /// The rows that became worse.
     pub fn regressions(&self) -> impl Iterator<Item = &Pair> {
         self.pairs.iter().filter(|pair| matches!(pair.change, Change::Slower | Change::Broken))
     }
 }
 
-/// What the samples of a pair say.
+/// Statistics of the samples of a pair.
 #[derive(Clone, Copy, Debug)]
 struct Evidence {
-    /// The larger of the two with and without the machine's share.
+    /// The larger of both p-values, with and without the machine's share.
     p: f64,
     p_ranks: Option<f64>,
     delta: f64,
@@ -219,7 +220,7 @@ impl Evidence {
         if !is_testable || before.unit != after.unit || before.per != after.per {
             return Evidence { ratio: Some(ratio), ..nothing };
         }
-        // A machine that got slower makes times longer and rates lower.
+        // A slower machine increases times and decreases rates.
         let share = match (before.depends_on_speed(), before.is_rate()) {
             (false, _) => 1.0,
             (true, true) => drift.recip(),
@@ -240,8 +241,8 @@ impl Evidence {
         self.p <= ALPHA && self.p_ranks.is_some_and(|p| p <= ALPHA)
     }
 
-    /// Whether the medians are at least a factor of 1 + `least` apart, both with and without the machine's
-    /// share and in the same direction.
+    /// Whether the medians differ by at least a factor of 1 + `least`, with and without the machine's share, in the
+    /// same direction.
     fn is_large(&self, least: f64) -> bool {
         let Some(ratio) = self.ratio else { return false };
         let far = (1.0 + least).ln();
@@ -277,7 +278,7 @@ fn pair(before: &Row, after: &Row, evidence: &Evidence, least: f64) -> Pair {
     }
 }
 
-/// How often the repetitions are drawn anew.
+/// Number of bootstrap resamples.
 const N_DRAWS: usize = 200;
 
 fn clients(both: &[(&Row, &Row)], drifts: &[Drift], least: f64) -> Vec<Moved> {
@@ -313,8 +314,8 @@ impl Moved {
     }
 }
 
-/// The geometric mean of how much longer rows took, each without the machine's share: twice as long in one and half
-/// as long in another are no change. `None` without rows.
+/// Geometric mean of the time ratios of the rows, each without the machine's share: twice the time in one row and half
+/// the time in another cancel out. `None` without rows.
 fn longer(rows: &[(&Row, &Row)], shares: &[f64], mut middle: impl FnMut(&Row) -> f64) -> Option<f64> {
     let of_row = |((a, b), share): (&(&Row, &Row), &f64)| {
         let change = (middle(b) / middle(a)).ln();
@@ -358,7 +359,7 @@ mod tests {
     use super::*;
     use crate::report::synthetic::{Noise, comparable};
 
-    /// Of so many pairs of runs with different seeds, how many show a difference.
+    /// How many of `n_seeds` pairs of runs with different seeds show a difference.
     fn n_different(n_seeds: u64, noise: Noise, slow_share: f64, factor: f64) -> usize {
         let is_different = |seed: &u64| {
             let before = comparable(2 * seed, noise, 0.0, 1.0);

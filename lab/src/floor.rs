@@ -1,25 +1,25 @@
-//! The floor: what moving the very bytes of an operation costs between two processes over raw sockets, in as
-//! many round trips, with no protocol, no second thread and no conversion.
+//! The floor: the cost of moving the same number of bytes as an operation between two processes over raw sockets, with
+//! the same number of round trips, without a protocol, a second thread or conversions.
 //!
-//! A request is as long as that of Channel Access and says in its first 16 bytes how many bytes to answer, so
-//! one server serves every size; the answers are as long as those of Channel Access, too.
+//! A request is as long as that of Channel Access. Its first 16 bytes contain the length of the answer, so one server
+//! serves every size. The answers are as long as those of Channel Access, too.
 //!
 //! | what | requests and answers |
 //! |---|---|
 //! | one get | [`REQUEST_BYTES`], [`SCALAR_REPLY_BYTES`] or [`array_reply_bytes`]; blocking |
-//! | n gets, first updates, puts at once | n of [`GET`], [`SUBSCRIBE`], [`PUT`]: written [`CHUNK`] at a time, two of these on their way at most, so that neither side waits for the other for ever |
-//! | n puts without an answer | n of [`PUT_UNCONFIRMED`], then one [`GET`], whose answer says that all were taken |
-//! | gets in flight | n of [`GET`], in halves of what may be in flight |
-//! | connecting one by one | a datagram with one search ([`search_bytes`]) and its answer, then [`create`] on the circuit that is there: two round trips each |
-//! | connecting n at once | the same, searches packed as in Channel Access, [`DATAGRAMS_IN_FLIGHT`] on their way; the requests for the channels of a datagram follow its answer |
+//! | n gets, first updates, puts at once | n of [`GET`], [`SUBSCRIBE`], [`PUT`]: written [`CHUNK`] at a time, at most two chunks in flight, so that the two sides cannot deadlock |
+//! | n puts without a reply | n of [`PUT_UNCONFIRMED`], then one [`GET`], whose answer confirms that all were received |
+//! | gets in flight | n of [`GET`], in chunks of half the limit in flight |
+//! | connecting one by one | a datagram with one search ([`search_bytes`]) and its answer, then [`create`] on the existing circuit: two round trips each |
+//! | connecting n at once | the same, searches packed as in Channel Access, [`DATAGRAMS_IN_FLIGHT`] in flight; the requests for the channels of a datagram follow its answer |
 //!
-//! A context that has no circuit moves no bytes and so has no floor.
+//! A context without a circuit moves no bytes and so has no floor.
 //!
-//! Buffer rules of the client: a small answer is read into a reused buffer. A large one comes in two
-//! ways, both reported: **fresh** reads into a reused buffer of 256 KiB and copies to a destination
-//! allocated for this answer, as a client does that parses what it reads and hands out what it got;
-//! **reused** reads straight into the destination of the answer before, which no value that the user
-//! keeps can do: it is the limit of the wire. Neither swaps bytes; Channel Access has to.
+//! Buffers of the client: a small answer is read into a reused buffer. A large one is measured in two ways, both
+//! reported: **fresh** reads into a reused buffer of 256 KiB and copies to a destination allocated for this answer,
+//! like a client that parses what it reads and hands out the value; **reused** reads directly into the destination of
+//! the previous answer, which is impossible for a value that the user keeps: it is the limit of the wire. Neither swaps
+//! bytes; Channel Access must.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Header of a Channel Access message.
 const HEADER_BYTES: usize = 16;
 
-/// Header of a message whose payload or count does not fit 16 bits.
+/// Header of a message whose payload size or count exceeds 16 bits.
 const EXTENDED_HEADER_BYTES: usize = 24;
 
 /// `DBR_TIME_DOUBLE` of one element: status and severity 4, time stamp 8, padding 4, value 8.
@@ -43,7 +43,7 @@ pub const REQUEST_BYTES: usize = HEADER_BYTES;
 /// The answer to a get of one double with time.
 pub const SCALAR_REPLY_BYTES: usize = HEADER_BYTES + TIME_DOUBLE_BYTES;
 
-/// How much of a large answer is read at once.
+/// Bytes of a large answer that are read at once.
 pub const READ_BYTES: usize = 256 * 1024;
 
 /// The answer to a get of an array of 32-bit integers with time, payload padded to 8.
@@ -53,7 +53,7 @@ pub fn array_reply_bytes(n_elements: usize) -> usize {
     payload + if is_extended { EXTENDED_HEADER_BYTES } else { HEADER_BYTES }
 }
 
-/// What precedes the elements in such an answer.
+/// Bytes before the elements in such an answer.
 pub fn array_prefix_bytes(n_elements: usize) -> usize {
     let payload = (TIME_LONG_PREFIX_BYTES + 4 * n_elements).next_multiple_of(8);
     array_reply_bytes(n_elements) - payload + TIME_LONG_PREFIX_BYTES
@@ -90,51 +90,51 @@ pub fn search_bytes(name: &str) -> usize {
     HEADER_BYTES + text_bytes(name)
 }
 
-/// The claim of one name; VERSION precedes the first in a datagram.
+/// The claim of one name; VERSION precedes the first one in a datagram.
 pub const CLAIM_BYTES: usize = HEADER_BYTES + 8;
 
-/// What precedes searches and claims in a datagram.
+/// Bytes before the searches or claims in a datagram.
 pub const VERSION_BYTES: usize = HEADER_BYTES;
 
-/// A datagram of searches, as the programs of the field limit it.
+/// Maximum size of a datagram of searches: the limit that EPICS programs use.
 const DATAGRAM_BYTES: usize = 1024;
 
-/// How many searches for names of this length a datagram holds.
+/// Number of searches for names of this length in a datagram.
 pub fn searches_per_datagram(name: &str) -> usize {
     ((DATAGRAM_BYTES - VERSION_BYTES) / search_bytes(name)).max(1)
 }
 
-/// A text ends with a zero and is padded to 8.
+/// A text is zero-terminated and padded to 8.
 fn text_bytes(text: &str) -> usize {
     (text.len() + 1).next_multiple_of(8)
 }
 
-/// Requests written at once. Two of these and their answers are less than any system's socket buffers hold.
+/// Requests written at once. Two chunks and their answers fit into the socket buffers of every system.
 pub const CHUNK: usize = 1000;
 
-/// Datagrams under way: at most 48 kilobytes, where the smallest socket buffer in use holds four times that. On a link with a
-/// delay fewer would be the delay's time, not the socket's.
+/// Datagrams in flight: at most 48 kilobytes; the smallest socket buffer in use has four times that size. On a link
+/// with a delay, fewer would measure the delay instead of the sockets.
 pub const DATAGRAMS_IN_FLIGHT: usize = 32;
 
-/// What a request wants of the server.
+/// What a request asks the server to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// The first bytes of its store; zeros while nothing was put.
+    /// Return the first bytes of the store; zeros before the first put.
     Get,
-    /// To store: so many bytes follow, and [`REQUEST_BYTES`] of zeros answer.
+    /// Store the `n_bytes` that follow; the answer is [`REQUEST_BYTES`] zeros.
     Put,
-    /// An answer of so many bytes, which ends with how many of these requests were taken on this circuit;
-    /// see [`exchange_request`].
+    /// Return an answer of `n_bytes` that ends with the number of these requests received on this circuit; see
+    /// [`exchange_request`].
     Count,
 }
 
-/// A request about so many bytes.
+/// Encodes a request for `n_bytes`.
 pub fn request(verb: Verb, n_bytes: usize) -> [u8; REQUEST_BYTES] {
     let [a, b, c, d] = (n_bytes as u32).to_be_bytes();
     [a, b, c, d, verb as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 }
 
-/// A request as long as `exchange` has it.
+/// Encodes a request with the sizes of `exchange`.
 pub fn exchange_request(exchange: Exchange) -> Vec<u8> {
     let payload_bytes = (exchange.request_bytes - REQUEST_BYTES) as u32;
     let mut bytes = request(Verb::Count, exchange.answer_bytes).to_vec();
@@ -143,7 +143,7 @@ pub fn exchange_request(exchange: Exchange) -> Vec<u8> {
     bytes
 }
 
-/// What the answer to such a request ends with.
+/// The counter at the end of the answer to such a request.
 pub fn counted(answer: &[u8]) -> Option<u32> {
     answer.last_chunk().copied().map(u32::from_be_bytes)
 }
@@ -160,7 +160,7 @@ pub fn searches(bytes_each: usize, numbers: std::ops::Range<usize>) -> Vec<u8> {
     bytes
 }
 
-/// The answer to a datagram of searches: a claim with the number of each.
+/// The answer to a datagram of searches: one claim per search, with its number.
 fn claims(datagram: &[u8]) -> Vec<u8> {
     let bytes_each = datagram.first_chunk().map_or(0, |chunk| u32::from_be_bytes(*chunk) as usize);
     let mut claims = vec![0; VERSION_BYTES];
@@ -171,13 +171,13 @@ fn claims(datagram: &[u8]) -> Vec<u8> {
     claims
 }
 
-/// The numbers that a datagram of claims is about.
+/// The channel numbers in a datagram of claims.
 pub fn claimed(datagram: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let claims = datagram.get(VERSION_BYTES..).unwrap_or_default().chunks_exact(CLAIM_BYTES);
     claims.filter_map(|claim| claim.get(12..)?.first_chunk().map(|chunk| u32::from_be_bytes(*chunk) as usize))
 }
 
-/// The names that a datagram of Channel Access searches for.
+/// The names in a Channel Access search datagram.
 pub fn searched(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -190,44 +190,45 @@ pub fn searched(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     .flatten()
 }
 
-/// The command that asks for a name.
+/// Command number of a search.
 const SEARCH: u16 = 6;
 
-/// Listens at that address, tells its port, the same of TCP and UDP, to `announce`, and answers for ever, one
-/// thread and one store of bytes per client, one thread for all searches.
+/// Listens at `host`, passes its port, the same for TCP and UDP, to `announce`, and serves without end: one thread and
+/// one byte store per client, one thread for all searches.
 pub fn serve(host: Ipv4Addr, announce: impl FnOnce(u16) -> std::io::Result<()>) -> std::io::Result<()> {
     let (listener, socket) = both_on_one_port(host)?;
-    // Who finds the queue full tries again after a second, and ten thousand are quicker than a thread for each is made.
+    // A client that finds the queue full retries after a second, and ten thousand clients connect faster than their
+    // threads start.
     rustix::net::listen(&listener, BACKLOG)?;
     announce(listener.local_addr()?.port())?;
     std::thread::spawn(move || {
-        // Without its answers the client's search fails, with the reason that it sees.
+        // Without answers the client's search fails and reports the reason.
         let _ = serve_searches(&socket);
     });
     for stream in listener.incoming() {
-        // Without a file descriptor or a thread for it, it is that client's question that fails, and no other.
+        // Without a file descriptor or a thread, only this client's question fails.
         let Ok(stream) = stream else {
             std::thread::sleep(NO_ROOM);
             continue;
         };
         let _ = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-            // A client that leaves ends its thread; nobody waits for the reason.
+            // A client that disconnects ends its thread; the reason does not matter.
             let _ = serve_one(&stream);
         });
     }
     Ok(())
 }
 
-/// Connections that wait to be accepted; the system has its own limit, 4096 on Linux.
+/// Maximum number of connections waiting to be accepted; the system has its own limit, 4096 on Linux.
 const BACKLOG: i32 = 65_535;
 
-/// Until the next look whether there is room for one more connection.
+/// Interval between attempts to accept when resources are exhausted.
 const NO_ROOM: Duration = Duration::from_millis(10);
 
-/// Of a thread for a connection; there may be ten thousand, and their buffers are not on it.
+/// Stack of a connection's thread; there may be ten thousand, and their buffers are on the heap.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// A port that is free for TCP is mostly free for UDP as well; else the next one is tried.
+/// A port that is free for TCP is usually free for UDP as well; otherwise another port is tried.
 fn both_on_one_port(host: Ipv4Addr) -> std::io::Result<(TcpListener, UdpSocket)> {
     const N_TRIES: usize = 16;
     let mut failed = std::io::Error::from(std::io::ErrorKind::AddrInUse);
@@ -257,7 +258,7 @@ fn serve_one(mut stream: &TcpStream) -> std::io::Result<()> {
     let mut answers: Vec<u8> = Vec::with_capacity(READ_BYTES);
     let mut n_counted: u32 = 0;
     loop {
-        // What is answered goes out before anything is waited for.
+        // Send all answers before blocking on the next request.
         if !answers.is_empty() && (reader.buffer().is_empty() || answers.len() >= READ_BYTES / 2) {
             stream.write_all(&answers)?;
             answers.clear();
@@ -273,7 +274,7 @@ fn serve_one(mut stream: &TcpStream) -> std::io::Result<()> {
                 answers.extend_from_slice(&n_counted.to_be_bytes());
             }
         } else if verb == Verb::Get as u8 {
-            // Asked for more than there is, it answers less, and the client's check finds out.
+            // A request for more bytes than stored returns fewer, which the client's check detects.
             stream.write_all(store.get(..n_bytes).unwrap_or(&store))?;
         } else {
             store.resize(n_bytes, 0);
@@ -283,7 +284,7 @@ fn serve_one(mut stream: &TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// Takes a payload that is of no interest.
+/// Discards a payload.
 fn skip(reader: &mut BufReader<&TcpStream>, mut n_bytes: usize) -> std::io::Result<()> {
     while n_bytes > 0 {
         let n = reader.fill_buf()?.len().min(n_bytes);
@@ -296,7 +297,7 @@ fn skip(reader: &mut BufReader<&TcpStream>, mut n_bytes: usize) -> std::io::Resu
     Ok(())
 }
 
-/// A little more than the largest array takes; a longer one is cut and so found out.
+/// Slightly more than the largest array; a longer one is truncated and thereby detected.
 const STORE_BYTES_MAX: usize = 4 * crate::limit::ELEMENTS_MAX + 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether a run is good enough: limits from a TOML file, or a run of record that nothing may fall behind.
+//! Checks a run against limits from a TOML file.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use crate::result::{ResultFile, Row};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// All of them have to hold.
+    /// All limits must be met.
     #[serde(rename = "limit")]
     pub limits: Vec<Limit>,
 }
 
-/// One limit: which rows, and what they have to keep. A word of the first half that is left out is any.
+/// One limit: a selection of rows, and bounds for them. A missing selector matches any row.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
@@ -27,37 +27,37 @@ pub struct Limit {
     pub variant: Option<String>,
     /// Channels, contexts or elements.
     pub point: Option<u64>,
-    /// Who asked.
+    /// The client.
     pub client: Option<String>,
-    /// Who answered.
+    /// The server.
     pub server: Option<String>,
 
-    /// Median nanoseconds of one operation, at most.
+    /// Maximum median nanoseconds of one operation.
     pub ns_max: Option<f64>,
-    /// How many times the floor, at most: holds on any machine.
+    /// Maximum ratio to the floor: valid on any machine.
     pub to_floor_max: Option<f64>,
-    /// 99th percentile of all single times, at most.
+    /// Maximum 99th percentile of all individual times.
     pub p99_ns_max: Option<f64>,
-    /// Million bytes of values per second, at least.
+    /// Minimum transfer rate, in million bytes of values per second.
     pub megabytes_per_s_min: Option<f64>,
-    /// Updates that nobody can account for, at most: 0.
+    /// Maximum number of unexplained updates: 0.
     pub unexplained_max: Option<u64>,
-    /// How many times what `against` takes for the same, at most: holds on any machine.
+    /// Maximum ratio to the time of `against` for the same row: valid on any machine.
     pub ratio_max: Option<f64>,
-    /// The client that `ratio_max` is about.
+    /// The client that `ratio_max` refers to.
     pub against: Option<String>,
 }
 
-/// A limit that one row did or did not keep.
+/// The result of one limit for one row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Which row, which limit, what was found.
+    /// The row, the limit and the value found.
     pub words: String,
-    /// Whether it was kept.
+    /// Whether the limit is met.
     pub holds: bool,
 }
 
-/// Why a file is not a set of limits.
+/// Why a file of limits is invalid.
 pub type Unreadable = Box<dyn std::error::Error>;
 
 impl Limits {
@@ -66,21 +66,21 @@ impl Limits {
         Limits::parse(&std::fs::read_to_string(path)?)
     }
 
-    /// From TOML text. A limit that limits nothing is refused: it would hold for ever.
+    /// Parses TOML text. A limit without a bound is rejected: it would always be met.
     pub fn parse(text: &str) -> Result<Limits, Unreadable> {
         let limits: Limits = toml::from_str(text)?;
         for (index, limit) in limits.limits.iter().enumerate() {
             if limit.ratio_max.is_some() != limit.against.is_some() {
-                return Err(format!("limit {}: ratio_max and against need each other", index + 1).into());
+                return Err(format!("limit {}: ratio_max and against must be used together", index + 1).into());
             }
             if limit.bounds().is_empty() {
-                return Err(format!("limit {} limits nothing: give one of {BOUNDS}", index + 1).into());
+                return Err(format!("limit {} has no bound: add one of {BOUNDS}", index + 1).into());
             }
         }
         Ok(limits)
     }
 
-    /// What a run makes of them. A limit that no row is under does not hold: nothing was proved.
+    /// Checks a run. A limit that selects no row is not met: nothing was verified.
     pub fn findings(&self, run: &ResultFile) -> Vec<Finding> {
         self.limits.iter().flat_map(|limit| limit.findings(run)).collect()
     }
@@ -88,7 +88,7 @@ impl Limits {
 
 const BOUNDS: &str = "ns_max, to_floor_max, p99_ns_max, megabytes_per_s_min, unexplained_max, ratio_max with against";
 
-/// What a limit asks of one row.
+/// One bound of a limit.
 struct Bound {
     name: &'static str,
     limit: f64,
@@ -110,7 +110,7 @@ impl Limit {
                 |_, row, _| row.ledger.as_ref().map(|ledger| ledger.unexplained.unsigned_abs() as f64),
                 false,
             ),
-            ("times as long as the other", self.ratio_max, Limit::ratio, false),
+            ("times as long as the other client", self.ratio_max, Limit::ratio, false),
         ];
         let given = |(name, limit, found, is_at_least)| Some(Bound { name, limit: limit?, found, is_at_least });
         all.into_iter().filter_map(given).collect()
@@ -139,14 +139,14 @@ impl Limit {
         for bound in self.bounds() {
             findings.extend(rows.iter().filter_map(|row| self.finding(row, &bound, run)));
             if rows.is_empty() {
-                let words = format!("no row is under the limit of {} {}: {}", bound.limit, bound.name, self.words());
+                let words = format!("no row matches the limit of {} {}: {}", bound.limit, bound.name, self.words());
                 findings.push(Finding { words, holds: false });
             }
         }
         findings
     }
 
-    /// `None` for the row that the others are held against.
+    /// `None` for the row of the client that is compared against, and for the floor.
     fn finding(&self, row: &Row, bound: &Bound, run: &ResultFile) -> Option<Finding> {
         if self.against.as_ref() == Some(&row.client) || row.is_floor() {
             return None;
@@ -159,7 +159,11 @@ impl Limit {
                 holds: if bound.is_at_least { found >= limit } else { found <= limit },
             },
             None => Finding {
-                words: format!("{}: {}, so nothing is known of {side} {limit} {name}", row.key(), row.verdict.text()),
+                words: format!(
+                    "{}: {}, so the limit of {side} {limit} {name} cannot be checked",
+                    row.key(),
+                    row.verdict.text()
+                ),
                 holds: false,
             },
         };

@@ -1,23 +1,23 @@
-//! Times as a row keeps them: few buckets, so that a curve can be drawn from the file.
+//! Histograms of times in a row: few buckets, so that a curve can be drawn from the file.
 
-/// Bounds in a decade. From a nanosecond to a minute, more than any row spans, that is less than 200 buckets.
+/// Buckets per decade. From a nanosecond to a minute, more than any row spans, there are fewer than 200.
 const PER_DECADE: f64 = 18.0;
 
 /// Pairs of upper bound in nanoseconds and count, ascending; empty buckets are left out.
 ///
-/// `counts`: times in nanoseconds and how often each was, in any order. Each bound is 10^(1/18), 13.6 %, above
-/// the one before, and what is on a bound counts below it.
+/// `counts`: times in nanoseconds and the number of times each occurred, in any order. Each bound is 10^(1/18), 13.6 %,
+/// above the previous one; a time equal to a bound counts below it.
 pub fn compact(counts: impl Iterator<Item = (u64, u64)>) -> Vec<(f64, u64)> {
     let mut buckets = std::collections::BTreeMap::new();
     for (ns, count) in counts.filter(|(_, count)| *count > 0) {
-        // Rounding may put the bound just below the time that lies on it.
+        // Rounding may put the bound just below a time equal to it.
         let bucket = ((ns.max(1) as f64).log10() * PER_DECADE - 1e-9).ceil() as i32;
         *buckets.entry(bucket).or_insert(0) += count;
     }
     buckets.into_iter().map(|(bucket, count)| (bound(bucket), count)).collect()
 }
 
-/// In tenths, and never below a whole nanosecond that the bucket holds.
+/// In tenths, and never below a whole nanosecond in the bucket.
 fn bound(bucket: i32) -> f64 {
     (10_f64.powf(f64::from(bucket) / PER_DECADE) * 10.0 + 1e-4).floor() / 10.0
 }

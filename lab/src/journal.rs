@@ -1,4 +1,4 @@
-//! What a run has done so far, one JSON object per line, so that an interrupted one can go on.
+//! The progress of a run, one JSON object per line, so that an interrupted run can continue.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -12,29 +12,29 @@ use crate::driver::{Failure, Hello};
 use crate::result::Row;
 use crate::scenario::Measured;
 
-/// What one task of one repetition came to.
+/// The outcome of one task in one repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It was done.
+    /// The task was measured.
     Measured(Measured),
-    /// It was not.
+    /// The task failed.
     Failed(Failure),
 }
 
-/// A line of the file after the first.
+/// A line of the file after the header.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Entry {
-    /// What one task of one repetition came to.
+    /// The outcome of one task in one repetition.
     Task { key: String, outcome: Outcome },
-    /// Who a driver drives.
+    /// A driver's greeting.
     Hello { client: String, hello: Hello },
     /// The rows of a load.
     Load { key: String, rows: Vec<Row> },
 }
 
-/// The file, open to be written to, and what was in it.
+/// The journal file, open for writing, and its previous content.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
@@ -44,8 +44,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// A new one for a run that `header` describes; with `resumed`, the old one goes on, when it is of a run
-    /// with the same header. A line that was cut short by the interruption is passed over.
+    /// Opens a journal for a run described by `header`. With `resumed`, an existing journal continues if it has the
+    /// same header; a truncated last line is ignored.
     pub fn open(path: &Path, header: &str, resumed: bool) -> std::io::Result<Journal> {
         let (mut done, mut hellos, mut loads) = (HashMap::new(), HashMap::new(), HashMap::new());
         if resumed {
@@ -53,7 +53,7 @@ impl Journal {
             let found = lines.next().transpose()?.unwrap_or_default();
             if found != header {
                 return Err(std::io::Error::other(format!(
-                    "{} is of a run with other words or of another build ({}): give the same ones, or leave --resume out",
+                    "{} is from a run with other arguments or another build ({}): use the same ones or omit --resume",
                     path.display(),
                     differences(&found, header)
                 )));
@@ -70,38 +70,38 @@ impl Journal {
         let mut options = OpenOptions::new();
         options.create(true).write(true).append(resumed).truncate(!resumed);
         let mut file = options.open(path)?;
-        // After a line that was cut short, the next one begins anew.
+        // Ends a truncated last line, so that the next one starts on its own line.
         writeln!(file, "{}", if resumed { "" } else { header })?;
         Ok(Journal { file, done, hellos, loads })
     }
 
-    /// What was done before the interruption.
+    /// The outcome of a task before the interruption.
     pub fn done(&self, key: &str) -> Option<&Outcome> {
         self.done.get(key)
     }
 
-    /// Who a driver said it drives, before the interruption.
+    /// A driver's greeting before the interruption.
     pub fn hello(&self, client: &str) -> Option<&Hello> {
         self.hellos.get(client)
     }
 
-    /// The rows of a load that was done before the interruption.
+    /// The rows of a load before the interruption.
     pub fn load(&self, key: &str) -> Option<&Vec<Row>> {
         self.loads.get(key)
     }
 
-    /// Keeps what was just done.
+    /// Records the outcome of a task.
     pub fn keep(&mut self, key: &str, outcome: &Outcome) -> std::io::Result<()> {
         self.write(&Entry::Task { key: key.to_owned(), outcome: outcome.clone() })
     }
 
-    /// Keeps who a driver drives.
+    /// Records a driver's greeting.
     pub fn keep_hello(&mut self, client: &str, hello: &Hello) -> std::io::Result<()> {
         self.hellos.insert(client.to_owned(), hello.clone());
         self.write(&Entry::Hello { client: client.to_owned(), hello: hello.clone() })
     }
 
-    /// Keeps the rows of a load.
+    /// Records the rows of a load.
     pub fn keep_load(&mut self, key: &str, rows: &[Row]) -> std::io::Result<()> {
         self.write(&Entry::Load { key: key.to_owned(), rows: rows.to_vec() })
     }
@@ -116,13 +116,13 @@ fn no_journal(path: &Path, why: &std::io::Error) -> std::io::Error {
     std::io::Error::new(
         why.kind(),
         format!(
-            "there is nothing to go on from: {path}: {why}. A run keeps it beside its --json FILE and removes it at the \
-             end; leave --resume out to begin"
+            "no journal to resume from: {path}: {why}. A run keeps it next to its --json FILE and removes it at the \
+             end; omit --resume to start a new run"
         ),
     )
 }
 
-/// Which settings two headers have different values for, as far as they can be read.
+/// The settings that differ between two headers, as far as they can be parsed.
 fn differences(found: &str, header: &str) -> String {
     let settings = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
     let (found, wanted) = (settings(found), settings(header));
@@ -145,7 +145,7 @@ mod tests {
         let other = Journal::open(&path, r#"{"seed":1,"repetitions":7}"#, true).unwrap_err().to_string();
         std::fs::remove_file(path).unwrap();
 
-        assert!(missing.contains("nothing to go on from") && missing.contains("--resume"), "{missing}");
+        assert!(missing.contains("no journal to resume from") && missing.contains("--resume"), "{missing}");
         assert!(other.contains("repetitions is 7, was 5"), "{other}");
     }
 

@@ -1,12 +1,12 @@
-//! The performance laboratory: what Fodo and its peers take for the same work, side by side.
+//! Performance laboratory: compares Fodo and its peers doing the same work.
 //!
-//! A run starts every server and every client under test as a process of its own, pinned to a CPU,
-//! on loopback. A client is a [`driver`]: it speaks a few JSON lines and does the timed calls itself,
-//! so no number includes the laboratory. [`floor`] is the driver without a protocol: what sockets of
-//! this machine cost for the same sizes. Every number has a twin that proves that the work was done.
+//! A run starts every server and every client under test as a separate process, pinned to a CPU, on loopback. A client
+//! is a [`driver`]: it speaks a protocol of JSON lines and makes the timed calls itself, so no measurement includes the
+//! laboratory. [`floor`] is the driver without a protocol: it measures what this machine's sockets cost for the same
+//! message sizes. Every measurement is paired with a check that the work was done.
 #![deny(unsafe_code)]
 
-// So that `tests/synthetic` compiles here and there.
+// Lets `tests/synthetic` compile both here and as an integration test.
 #[cfg(test)]
 extern crate self as fodo_lab;
 

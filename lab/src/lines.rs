@@ -1,4 +1,4 @@
-//! The rows of a run while it is under way, and the rows and answers of its result.
+//! The rows of a run in progress, and the rows and answers of its result.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::server::ServerKind;
 use crate::statistics::quantile_ns;
 use crate::warm_up::WarmUp;
 
-/// What of all single times is told, and how many there must be for it to mean something.
+/// The reported percentiles, and the minimum number of individual times for each to be meaningful.
 const PERCENTILES: [(f64, usize); 4] = [(50.0, 10), (99.0, 1000), (99.9, 10_000), (99.99, 100_000)];
 
-/// One row under way.
+/// One row in progress.
 #[derive(Debug)]
 struct Line {
     task: usize,
@@ -27,32 +27,32 @@ struct Line {
     row: Row,
     latencies_ns: Vec<u64>,
     answered: Option<Answered>,
-    /// Repetitions that took longer than allowed, or were spared since a smaller point did.
+    /// Repetitions that exceeded the time limit, or were skipped because a smaller point did.
     n_lost: usize,
-    /// The repetition of the last of these.
+    /// The last such repetition.
     spared_in: Option<usize>,
     state: State,
 }
 
-/// How a row stands.
+/// State of a row in progress.
 #[derive(Clone, Debug, PartialEq)]
 enum State {
-    /// Every repetition so far was measured, and every check passed.
+    /// Every repetition so far was measured, and all checks passed.
     Open,
-    /// Something was wrong, so no number is told.
+    /// A check failed, so the row has no result.
     Failed(Failure),
-    /// It took too long.
+    /// The time limit was exceeded.
     Capped(String),
-    /// A peer is not there, or cannot do it.
+    /// A peer is missing, or does not support the request.
     NotRun(String),
 }
 
-/// All rows of a run.
+/// All rows of a run in progress.
 #[derive(Debug)]
 pub struct Lines(Vec<Line>);
 
 impl Lines {
-    /// Empty ones for every task in every place; where a peer is missing they say why.
+    /// Empty rows for every task at every placement; rows of a missing peer contain the reason.
     pub fn new(
         scenarios: &[Scenario],
         tasks: &[Task],
@@ -63,7 +63,7 @@ impl Lines {
         for (index, scenario) in scenarios.iter().enumerate() {
             let of_scenario = tasks.iter().enumerate().filter(|(_, task)| task.scenarios.contains(&index));
             for (task_index, task) in of_scenario {
-                // Making objects moves no bytes: only all of the time has a floor.
+                // Creating objects moves no bytes: only the total time has a floor.
                 let answers =
                     |pair: Pair| pair.answers(task) && (pair.client != Client::Raw || scenario.part == Part::Total);
                 let asked = places.iter().filter(|(pair, placement)| answers(*pair) && task.is_for(*placement));
@@ -88,12 +88,12 @@ impl Lines {
         Lines(lines)
     }
 
-    /// Whether anything is to be measured between two hosts.
+    /// Whether any row requires two hosts.
     pub fn want_hosts(&self) -> bool {
         self.0.iter().any(|line| line.placement.link() != Link::Loopback && line.state == State::Open)
     }
 
-    /// Nothing of a server that does not start can be measured.
+    /// Fails all open rows of a server that does not start.
     pub fn fail_server(&mut self, server: ServerKind, link: Link, failure: &Failure) {
         let is_its = |line: &&mut Line| line.pair.server == server && line.placement.link() == link;
         for line in self.0.iter_mut().filter(is_its).filter(|line| line.state == State::Open) {
@@ -101,7 +101,7 @@ impl Lines {
         }
     }
 
-    /// Nothing can be measured between hosts where there are none.
+    /// Marks all open rows between two hosts as not run.
     pub fn skip_hosts(&mut self, why: &str) {
         let is_apart = |line: &&mut Line| line.placement.link() != Link::Loopback;
         for line in self.0.iter_mut().filter(is_apart).filter(|line| line.state == State::Open) {
@@ -109,30 +109,30 @@ impl Lines {
         }
     }
 
-    /// Whether a task is worth another try: what failed once would only cost time-outs.
+    /// Whether a task is worth another attempt: a task that failed would only cost further timeouts.
     pub fn has_hope(&self, visit: Visit, task: usize) -> bool {
-        // Yes or no is asked once: it has no spread.
+        // A yes-or-no question is asked once: it has no spread.
         let is_open = |line: &Line| {
             line.state == State::Open && line.answered.is_none() && line.spared_in != Some(visit.repetition)
         };
         self.0.iter().any(|line| line.is_of(visit) && line.task == task && is_open(line))
     }
 
-    /// Adds what came of one task of one repetition.
+    /// Adds the outcome of one task in one repetition.
     pub fn record(&mut self, visit: Visit, task_index: usize, tasks: &[Task], outcome: &Outcome) {
         let Some(task) = tasks.get(task_index) else { return };
         for line in self.0.iter_mut().filter(|line| line.is_of(visit) && line.state == State::Open) {
             let Some(own) = tasks.get(line.task) else { continue };
             match outcome {
                 Outcome::Measured(measured) if line.task == task_index => line.add(measured),
-                // What was measured before is kept, and once too slow is no reason to give up, save where each try costs
-                // a process that starts slowly.
+                // Earlier measurements are kept, and a single timeout is no reason to give up, unless each attempt
+                // costs the start of a slow process.
                 Outcome::Failed(Failure::Silent { .. }) if line.has_another_try() && is_spared(own, task) => {
                     line.n_lost += 1;
                     line.spared_in = Some(visit.repetition);
                 }
                 Outcome::Failed(Failure::Silent { after_s, .. }) if is_spared(own, task) => {
-                    let why = format!("not done within {:.0} s at {}", after_s.max(task.cap_s), task.point);
+                    let why = format!("not completed within {:.0} s at {}", after_s.max(task.cap_s), task.point);
                     line.state = State::Capped(why);
                 }
                 Outcome::Failed(failure) if line.task == task_index => {
@@ -143,13 +143,13 @@ impl Lines {
         }
     }
 
-    /// The rows with their statistics, and the answers that follow from them.
+    /// Adds the rows with their statistics to `result`, and the answers that follow from them.
     pub fn finish(self, scenarios: &[Scenario], seed: u64, result: &mut ResultFile) {
         for line in self.0 {
             let scenario = line.scenario;
             let (row, answer) = line.finish(seed);
             if let Some(answer) = answer {
-                // It is asked on one core and on two, and told twice only when that makes a difference.
+                // The question is asked on one core and on two; the answer is listed twice only if they differ.
                 if !result.answers.contains(&answer) {
                     result.answers.push(answer);
                 }
@@ -170,7 +170,7 @@ impl Lines {
     }
 }
 
-/// Whether `own` would take too long as well where `task` did.
+/// Whether `own` would exceed its time limit as well, after `task` did.
 fn is_spared(own: &Task, task: &Task) -> bool {
     own.is_like(task) && own.point >= task.point
 }
@@ -180,7 +180,7 @@ impl Line {
         self.pair == visit.pair && self.placement == visit.placement
     }
 
-    /// Whether a repetition that took too long may be made up for.
+    /// Whether a repetition that exceeded its time limit may be repeated.
     fn has_another_try(&self) -> bool {
         let is_first = self.n_lost == 0 && self.pair.client.external().is_none();
         !self.row.samples.is_empty() || is_first
@@ -195,7 +195,9 @@ impl Line {
         match (self.part, measured.created_ns) {
             (Part::Total, _) => self.row.samples.push(measured.ns),
             (Part::Created, Some(created_ns)) => self.row.samples.push(created_ns),
-            (Part::Created, None) => self.state = State::NotRun("its driver does not tell this part apart".into()),
+            (Part::Created, None) => {
+                self.state = State::NotRun("its driver does not measure this part separately".into())
+            }
         }
         self.latencies_ns.extend(&measured.latencies_ns);
         self.row.warm_up = match (self.row.warm_up, measured.warm_up) {
@@ -218,10 +220,10 @@ impl Line {
         }
         (row.verdict, row.why) = match self.state {
             State::Open if row.samples.is_empty() => {
-                (Verdict::NotRun, Some("the time of the run was over before its turn".into()))
+                (Verdict::NotRun, Some("the time limit of the run was reached before this task".into()))
             }
             State::Open if self.n_lost > 0 => {
-                (Verdict::Measured, Some(format!("{} repetitions took longer than allowed", self.n_lost)))
+                (Verdict::Measured, Some(format!("{} repetitions exceeded the time limit", self.n_lost)))
             }
             State::Open => (Verdict::Measured, row.warm_up.and_then(WarmUp::note)),
             State::Failed(failure) => (Verdict::Failed, Some(failure.to_string())),
@@ -259,8 +261,9 @@ fn row(scenario: &Scenario, task: &Task, pair: Pair, placement: Placement) -> Ro
     }
 }
 
-/// A driver that names the request itself as what failed has no way to do it, and those of other languages say in
-/// words of their own what they cannot; what they did not foresee they tell as the whole request that failed.
+/// A driver that does not support a request reports the request itself as the failed operation. External drivers
+/// describe in their own words what they do not support; for an unexpected error they report the complete request line
+/// as the failed operation.
 fn of_failure(failure: &Failure, request: Request, client: Client) -> State {
     let name = serde_json::to_value(request).unwrap_or_default();
     match failure {
@@ -272,13 +275,13 @@ fn of_failure(failure: &Failure, request: Request, client: Client) -> State {
     }
 }
 
-/// The answers that a row gives beside its number; a larger point replaces a smaller one.
+/// Adds the further answers that follow from a row; a larger point replaces a smaller one.
 fn follow(scenario: &Scenario, row: &Row, answers: &mut Vec<Answer>) {
     if !row.is_measured() || row.is_floor() {
         return;
     }
     let at_least = scenario.at_least.as_ref().map(|question| (question, true, format!("at least {}", row.point)));
-    let words = format!("{} {} at once, none was another", row.point, scenario.points_are);
+    let words = format!("{} {} at the same time, all distinct", row.point, scenario.points_are);
     let shared = scenario.distinct.as_ref().map(|question| (question, false, words));
     for (question, yes, words) in at_least.into_iter().chain(shared) {
         let answer =

@@ -1,45 +1,45 @@
-//! On what, when and with what a run was made: without it a number is only a number.
+//! The environment of a run: machine, time and versions, without which its results are meaningless.
 
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-/// The host and the moment.
+/// The host and the time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// The start of the run, UTC, as in RFC 3339.
     pub date: String,
     /// The operating system and its version.
     pub kernel: String,
-    /// What the processor calls itself.
+    /// The processor's model name.
     pub cpu_model: String,
     /// CPUs this process may use.
     pub n_cpus: usize,
-    /// How the first CPU's frequency is governed, where that is known.
+    /// Frequency governor of the first CPU, where known.
     pub cpu_governor: Option<String>,
     /// Memory of the host, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Processes that wanted to run at the start, on average over the last minute: a quiet machine has nearly none.
+    /// Load average of the last minute at the start: nearly zero on a quiet machine.
     pub load_average: Option<f64>,
-    /// How TCP avoids congestion.
+    /// TCP congestion control algorithm.
     pub tcp_congestion_control: Option<String>,
-    /// Bytes of a circuit's receive buffer: least, first, most.
+    /// Receive buffer of a TCP socket in bytes: minimum, default, maximum.
     pub tcp_rmem: Option<String>,
-    /// Bytes of a circuit's send buffer: least, first, most.
+    /// Send buffer of a TCP socket in bytes: minimum, default, maximum.
     pub tcp_wmem: Option<String>,
-    /// Bytes of any other socket's receive buffer at most, so that of datagrams.
+    /// Maximum receive buffer of any other socket in bytes, including UDP.
     pub rmem_max: Option<String>,
     /// Fodo's version.
     pub fodo_version: String,
     /// Whether this program was compiled with optimizations.
     pub is_optimized: bool,
-    /// The commit of the working tree this was called in, with `-dirty` when it has changes.
+    /// The commit of the working tree that contains the current directory, with `-dirty` if it has changes.
     pub git_commit: Option<String>,
 }
 
 impl Machine {
-    /// This one, now.
+    /// Describes this machine, now.
     pub fn look() -> Machine {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Machine {
@@ -90,7 +90,7 @@ fn git_commit() -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Seconds since 1970-01-01 UTC as a date and a time.
+/// Formats seconds since 1970-01-01 UTC as date and time.
 ///
 /// Source of the calendar: Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
 fn rfc3339(unix_s: u64) -> String {

@@ -1,25 +1,25 @@
-//! Other people's programs: found, or fetched once into an environment of their own.
+//! The peers, other implementations: found, or downloaded once into a separate environment.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-/// What is fetched, with its versions: the conformance tests' list, since both use one environment.
+/// The packages to download, with versions: the list of the conformance tests, which use the same environment.
 const REQUIREMENTS: &str = include_str!("../../conformance/peers/requirements.txt");
 
-/// The list an environment was made of, which `cargo xtask peers` looks for too.
+/// The list from which an environment was created; `cargo xtask peers` reads it, too.
 const STAMP: &str = "fodo-requirements.txt";
 
 /// The environment variable that names the Python environment of the peers.
 pub const PEERS_VARIABLE: &str = "FODO_PEERS";
 
-/// What there is to compare with; for what is missing, why.
+/// The available peers; for a missing one, the reason.
 #[derive(Clone, Debug)]
 pub struct Peers {
-    /// Where they live.
+    /// Their directory.
     pub directory: PathBuf,
-    /// EPICS Base, out of the wheel `epicscorelibs`.
+    /// EPICS Base, from the wheel `epicscorelibs`.
     pub epics: Result<Epics, String>,
 }
 
@@ -32,26 +32,26 @@ pub struct Epics {
     pub python: PathBuf,
     /// The client library.
     pub libca: PathBuf,
-    /// The library it needs.
+    /// The library that the client library depends on.
     pub libcom: PathBuf,
 }
 
-/// The environment of the peers, made when it is missing: a minute the first time, with a message.
+/// The environment of the peers; creates it if missing, which takes a minute and prints a message.
 pub fn environment() -> Peers {
     let directory = directory();
     let mut epics = find_epics(&directory);
     if epics.is_err() || !is_complete(&directory) {
-        eprintln!("fetching the peers into {} (once, about a minute) ...", directory.display());
+        eprintln!("downloading the peers into {} (once, about a minute) ...", directory.display());
         match create(&directory) {
             Ok(()) => epics = find_epics(&directory),
-            // What was there before still serves.
+            // The packages that were installed before still work.
             Err(why) if epics.is_ok() => eprintln!("  some peers are missing: {why}"),
             Err(why) => epics = Err(why),
         }
     }
     if let Err(why) = &epics {
-        eprintln!("EPICS Base is missing, so nothing can be compared with libca and softIoc.\n  {why}");
-        eprintln!("  Set {PEERS_VARIABLE} to a Python environment that has:");
+        eprintln!("EPICS Base is missing: libca and softIoc cannot be measured.\n  {why}");
+        eprintln!("  Set {PEERS_VARIABLE} to a Python environment with:");
         for line in REQUIREMENTS.lines().filter(|line| !line.starts_with('#')) {
             eprintln!("    {line}");
         }
@@ -59,21 +59,22 @@ pub fn environment() -> Peers {
     Peers { directory, epics }
 }
 
-/// What there is now; nothing is fetched and nothing is said.
+/// The peers that are installed; downloads and prints nothing.
 pub fn present() -> Peers {
     let directory = directory();
     let epics = find_epics(&directory);
     Peers { directory, epics }
 }
 
-/// Whether everything of the list is there: an environment that somebody else keeps is taken as it is, one of
-/// ours has the list it was made of inside.
+/// Whether all packages of the list are installed. An environment chosen by the user is taken as it is; our own
+/// contains the list from which it was created.
 fn is_complete(directory: &Path) -> bool {
     let is_named = std::env::var_os(PEERS_VARIABLE).is_some_and(|text| !text.is_empty());
     is_named || std::fs::read_to_string(directory.join(STAMP)).is_ok_and(|made_of| made_of == REQUIREMENTS)
 }
 
-/// `FODO_PEERS`, else `.peers/venv` of the workspace this is called in, else the user's cache.
+/// `FODO_PEERS`, otherwise `.peers/venv` of the workspace that contains the current directory, otherwise the user's
+/// cache.
 fn directory() -> PathBuf {
     if let Some(directory) = std::env::var_os(PEERS_VARIABLE).filter(|text| !text.is_empty()) {
         return PathBuf::from(directory);
@@ -109,7 +110,7 @@ fn find_epics(directory: &Path) -> Result<Epics, String> {
 
 fn create(directory: &Path) -> Result<(), String> {
     let parent = directory.parent().unwrap_or(directory);
-    std::fs::create_dir_all(parent).map_err(|why| format!("cannot make {}: {why}", parent.display()))?;
+    std::fs::create_dir_all(parent).map_err(|why| format!("cannot create {}: {why}", parent.display()))?;
     let list = parent.join("requirements.txt");
     std::fs::write(&list, REQUIREMENTS).map_err(|why| format!("cannot write {}: {why}", list.display()))?;
     let system = if cfg!(windows) { "python" } else { "python3" };
@@ -118,15 +119,15 @@ fn create(directory: &Path) -> Result<(), String> {
     }
     let mut pip = Command::new(python_of(directory));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
-    // The list is complete: what it does not name must not come by itself, and nothing is compiled, not even to
-    // bytecode, most of which nobody would run.
+    // The list is complete: pip must not add packages. Nothing is compiled, not even to bytecode, most of which would
+    // never run.
     pip.args(["--no-deps", "--no-compile", "--only-binary", ":all:", "--requirement"]).arg(&list);
     output_of(&mut pip)?;
     let stamp = directory.join(STAMP);
     std::fs::write(&stamp, REQUIREMENTS).map_err(|why| format!("cannot write {}: {why}", stamp.display()))
 }
 
-/// What a command prints; its last words of complaint when it fails.
+/// Standard output of a command, or the last line of its messages when it fails.
 fn output_of(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|why| format!("{program}: {why}"))?;

@@ -1,33 +1,33 @@
-//! Where processes run: whether client and server share a core decides a round trip's time more than
-//! any code does (a wake-up across cores costs more than the calls), so both cases are measured apart.
+//! Placement of processes: whether client and server share a core affects the time of a round trip more than any code
+//! (a wake-up across cores costs more than the calls), so both cases are measured separately.
 
 use std::io;
 
 use serde::Serialize;
 
-/// Where client and server of a measurement run.
+/// Placement of client and server in a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// Both on one CPU.
+    /// Both on the same CPU.
     OneCore,
-    /// Each on a CPU of its own.
+    /// Each on its own CPU.
     TwoCores,
-    /// Each on a CPU and in a network of its own, see [`crate::hosts`].
+    /// Each on its own CPU and in its own network, see [`crate::hosts`].
     TwoHosts,
     /// The same with a delay between them.
     TwoHostsDelayed,
-    /// The server on one CPU, the client on all: what pinning costs a client with many threads.
+    /// The server on one CPU, the client on all: shows what pinning costs a client with many threads.
     ClientNotPinned,
-    /// Wherever the system puts them; only where pinning is not possible.
+    /// On any CPU; only if pinning is not possible.
     Unpinned,
 }
 
 impl Placement {
-    /// Those that are not on one host.
+    /// The placements on two hosts.
     pub const APART: [Placement; 2] = [Placement::TwoHosts, Placement::TwoHostsDelayed];
 
-    /// What is between client and server.
+    /// The connection between client and server.
     pub fn link(self) -> Link {
         match self {
             Placement::OneCore | Placement::TwoCores | Placement::ClientNotPinned | Placement::Unpinned => {
@@ -38,7 +38,7 @@ impl Placement {
         }
     }
 
-    /// As tables show it.
+    /// The name in tables.
     pub fn text(self) -> &'static str {
         match self {
             Placement::OneCore => "one core",
@@ -51,10 +51,10 @@ impl Placement {
     }
 }
 
-/// What is between a server and its clients.
+/// The connection between a server and its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Link {
-    /// Nothing: both are on the laboratory's host.
+    /// Loopback: both are on the laboratory's host.
     Loopback,
     /// Two network cards.
     Cards,
@@ -65,21 +65,21 @@ pub enum Link {
 /// The CPUs a run uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Seats {
-    /// Where every server runs, and the client when they share a core.
+    /// CPU of every server, and of the client when they share a core.
     pub server_cpu: Option<usize>,
-    /// Where the client runs when they do not; `None` when there is only one CPU.
+    /// CPU of the client otherwise; `None` if there is only one CPU.
     pub other_cpu: Option<usize>,
-    /// Whether the two CPUs are threads of one core, which is worth knowing of "two cores".
+    /// Whether the two CPUs are threads of one core, which affects "two cores".
     pub are_siblings: bool,
 }
 
 impl Seats {
-    /// From the CPUs this process may use.
+    /// Chooses from the CPUs that this process may use.
     pub fn find() -> Seats {
         choose(&allowed_cpus(), siblings_of)
     }
 
-    /// Which placements they allow.
+    /// The placements that these CPUs permit.
     pub fn placements(&self) -> Vec<Placement> {
         match (self.server_cpu, self.other_cpu) {
             (Some(_), Some(_)) => vec![Placement::OneCore, Placement::TwoCores, Placement::ClientNotPinned],
@@ -88,7 +88,7 @@ impl Seats {
         }
     }
 
-    /// Where loads run: client and server each on its own CPU where there are two.
+    /// Placement of loads: client and server each on its own CPU if there are two.
     pub fn apart(&self) -> Placement {
         match (self.server_cpu, self.other_cpu) {
             (Some(_), Some(_)) => Placement::TwoCores,
@@ -97,7 +97,7 @@ impl Seats {
         }
     }
 
-    /// Where the client of a placement runs; `None` for anywhere.
+    /// CPU of the client at a placement; `None` for any.
     pub fn client_cpu(&self, placement: Placement) -> Option<usize> {
         match placement {
             Placement::OneCore => self.server_cpu,
@@ -156,17 +156,17 @@ fn parse_cpu_list(text: &str) -> Vec<usize> {
 pub fn pin(cpu: usize) -> io::Result<()> {
     use rustix::thread::{CpuSet, sched_setaffinity};
     if cpu >= CpuSet::MAX_CPU {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no such cpu"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "CPU number out of range"));
     }
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Pinning is only known on Linux.
+/// Pinning is supported on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub fn pin(_cpu: usize) -> io::Result<()> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "pinning to a cpu is not possible on this system"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "pinning to a CPU is supported on Linux only"))
 }
 
 #[cfg(test)]

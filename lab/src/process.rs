@@ -1,4 +1,4 @@
-//! Processes of a run: pinned, kept to loopback, and gone when their handle is.
+//! Processes of a run: pinned, restricted to loopback, and ended with their handle.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -12,28 +12,28 @@ use std::time::{Duration, Instant};
 use crate::driver::Failure;
 use crate::limit::{EXIT_MAX, OUTPUT_LINES_KEPT};
 
-/// The ports of one server and of those who talk to it, so that nothing else on this host is met.
+/// The ports of one server and its clients, chosen so that they do not reach other programs on this host.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
-    /// Searches and, when it is free, circuits.
+    /// Port for searches and, if it is free, circuits.
     pub server: u16,
-    /// Beacons.
+    /// Port for beacons.
     pub repeater: u16,
-    /// Where the server is.
+    /// Address of the server.
     pub host: Ipv4Addr,
-    /// A process whose network is that of whoever is started with these; `None` for the laboratory's own.
+    /// A process in whose network namespace these programs are started; `None` for the laboratory's own.
     pub network_of: Option<u32>,
 }
 
 impl Ports {
-    /// Ports that were free a moment ago, over TCP and UDP.
+    /// Chooses ports that are free at the moment, for TCP and UDP.
     pub fn free() -> std::io::Result<Ports> {
         let (server, _hold) = free_port()?;
         let (repeater, _hold) = free_port()?;
         Ok(Ports { server, repeater, host: Ipv4Addr::LOCALHOST, network_of: None })
     }
 
-    /// The environment that keeps Channel Access on that host and on these ports.
+    /// The environment variables that restrict Channel Access to this host and these ports.
     fn environment(self) -> Vec<(&'static str, String)> {
         let host = self.host.to_string();
         let server = self.server.to_string();
@@ -68,37 +68,37 @@ fn free_port() -> std::io::Result<(u16, (TcpListener, UdpSocket))> {
     Err(failure.unwrap_or_else(|| std::io::Error::from(std::io::ErrorKind::AddrInUse)))
 }
 
-/// What is to be started.
+/// A process to start.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// Who it is, for messages.
+    /// Its name, for messages.
     pub who: String,
     /// The program.
     pub program: PathBuf,
-    /// Its words.
+    /// Its arguments.
     pub args: Vec<OsString>,
-    /// The CPU it is kept on; `None` for anywhere.
+    /// The CPU to pin it to; `None` for any.
     pub cpu: Option<usize>,
     /// The ports it may use.
     pub ports: Ports,
-    /// Variables on top of those that keep it on loopback.
+    /// Variables in addition to those that restrict it to loopback.
     pub variables: Vec<(&'static str, OsString)>,
 }
 
-/// The command of a launch, in the environment it is allowed.
+/// The command of a launch, with its restricted environment.
 pub fn command(launch: &Launch) -> std::io::Result<Command> {
     let mut command = wrapped(launch)?;
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_epics(name)) {
         command.env_remove(name);
     }
-    // Of a panic the message is wanted, which a backtrace would push out of what is kept.
+    // A backtrace would push the panic message out of the lines that are kept.
     command.env("RUST_BACKTRACE", "0");
     command.envs(launch.ports.environment());
     command.envs(launch.variables.iter().map(|(name, text)| (name, text)));
     Ok(command)
 }
 
-/// A running process; dropping it ends it.
+/// A running process; it ends when dropped.
 #[derive(Debug)]
 pub struct Process {
     who: String,
@@ -109,7 +109,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it. Standard input stays open until the handle is dropped.
+    /// Starts the process. Its standard input stays open until the handle is dropped.
     pub fn start(launch: &Launch) -> Result<Process, Failure> {
         let unavailable = |why: std::io::Error| Failure::Unavailable { who: launch.who.clone(), why: why.to_string() };
         let mut command = command(launch).map_err(unavailable)?;
@@ -126,13 +126,13 @@ impl Process {
         Ok(Process { who: launch.who.clone(), child, stdin, output, last: VecDeque::new() })
     }
 
-    /// Its number, as long as it runs; the launcher has become the program.
+    /// Its process id, while it runs; the launcher has become the program.
     #[cfg(unix)]
     pub fn id(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Its number in text, as the system's accounts name it.
+    /// Its process id as text, for /proc.
     pub fn number(&self) -> String {
         self.child.id().to_string()
     }
@@ -149,7 +149,7 @@ impl Process {
         }
     }
 
-    /// The next line of its output that `accept` turns into something; others are kept to explain an end.
+    /// Waits for an output line that `accept` converts; other lines are kept to explain an exit.
     pub fn wait_for<T>(&mut self, timeout: Duration, accept: impl Fn(&str) -> Option<T>) -> Result<T, Failure> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -180,7 +180,7 @@ impl Process {
         while let Ok(line) = self.output.recv_timeout(EXIT_MAX) {
             self.keep(line);
         }
-        let status = wait_a_moment(&mut self.child).unwrap_or_else(|| "closed its output".into());
+        let status = wait_a_moment(&mut self.child).unwrap_or_else(|| "it closed its output".into());
         let said = self.last.iter().map(String::as_str).collect::<Vec<_>>().join("; ");
         Failure::Ended { who: self.who.clone(), status, said }
     }
@@ -189,7 +189,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.stdin = None;
-        // It may have ended by itself, and then there is nothing to end.
+        // An error means that it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -220,8 +220,8 @@ fn forward_lines(stream: impl Read + Send + 'static, lines: Sender<String>) {
     });
 }
 
-/// The command by way of `fodo lab worker launch`, which pins itself, asks to die with its parent and
-/// becomes the program: all threads of a peer inherit the pin, and no line of unsafe code is needed.
+/// The command through `fodo lab worker launch`, which pins itself, asks the kernel to kill it when its parent exits,
+/// and becomes the program: all threads of a peer inherit the pinning, and no unsafe code is needed.
 #[cfg(target_os = "linux")]
 fn wrapped(launch: &Launch) -> std::io::Result<Command> {
     let this = std::env::current_exe()?;
@@ -241,20 +241,20 @@ fn wrapped(launch: &Launch) -> std::io::Result<Command> {
     Ok(command)
 }
 
-/// Becomes `words` on `cpu`, to be killed when `parent` ends. Comes back only on failure.
+/// Becomes `words` on `cpu`, to be killed when `parent` ends. Returns only on failure.
 #[cfg(target_os = "linux")]
 pub fn become_program(cpu: Option<usize>, parent: u32, words: &[OsString]) -> std::io::Error {
     use rustix::process::{Signal, getppid, set_parent_process_death_signal};
     use std::os::unix::process::CommandExt;
     let Some((program, args)) = words.split_first() else {
-        return std::io::Error::new(std::io::ErrorKind::InvalidInput, "no program to become");
+        return std::io::Error::new(std::io::ErrorKind::InvalidInput, "missing program");
     };
     if let Err(failure) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return failure.into();
     }
-    // The parent may have ended before the line above; nobody would end this process then.
+    // If the parent ended before the call above, nothing would end this process.
     if getppid().is_none_or(|now| now.as_raw_nonzero().get().unsigned_abs() != parent) {
-        return std::io::Error::other("the laboratory has ended");
+        return std::io::Error::other("the laboratory has already ended");
     }
     if let Some(Err(failure)) = cpu.map(crate::placement::pin) {
         return failure;
@@ -262,7 +262,7 @@ pub fn become_program(cpu: Option<usize>, parent: u32, words: &[OsString]) -> st
     Command::new(program).args(args).exec()
 }
 
-/// Only known on Linux.
+/// Supported on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub fn become_program(_cpu: Option<usize>, _parent: u32, _words: &[OsString]) -> std::io::Error {
     std::io::Error::from(std::io::ErrorKind::Unsupported)

@@ -1,8 +1,7 @@
-//! A run as a file: schema `fodo-lab/4`, written by `fodo lab run`, read by `compare`, `gate` and `report`.
+//! Result files: schema `fodo-lab/4`, written by `fodo lab run`, read by `compare`, `gate` and `report`.
 //!
-//! Names of questions, clients and servers are open: a file of tomorrow with a client that this program has
-//! never heard of is read, compared and drawn. Fields that are not known are passed over; a field that is
-//! here never changes its meaning while the schema keeps its number.
+//! The names of questions, clients and servers are open: a future file with a client unknown to this program is read,
+//! compared and drawn. Unknown fields are ignored. A field keeps its meaning as long as the schema keeps its number.
 
 use std::fmt;
 use std::path::Path;
@@ -13,44 +12,44 @@ use serde_json::{Map, Value};
 use crate::statistics::Summary;
 pub use crate::warm_up::WarmUp;
 
-/// What a program that reads the file checks first.
+/// Schema identifier, which readers check first.
 pub const SCHEMA: &str = "fodo-lab/4";
 
-/// The schema before it, which is still read. Its fields are the same, but clients were not warmed up, save by 200 gets
+/// The previous schema, still supported. Its fields are the same, but clients were not warmed up, except by 200 gets
 /// before those of Q17, and loads ran two seconds.
 pub const SCHEMA_COLD: &str = "fodo-lab/3";
 
-/// Whether rows of a question mean the same in [`SCHEMA`] and in [`SCHEMA_COLD`]: commands, which are processes of their
-/// own, servers that come back, idle memory, absent names, and what an IOC costs.
+/// Whether rows of a question have the same meaning in [`SCHEMA`] and [`SCHEMA_COLD`]: commands, which are separate
+/// processes, servers that are restarted, idle memory, absent names, and the cost of an IOC.
 pub fn is_same_in_all_schemas(question: &str) -> bool {
     matches!(question, "P5" | "L3" | "L4" | "L5") || question.starts_with('I')
 }
 
-/// One run.
+/// The result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResultFile {
-    /// [`SCHEMA`], or [`SCHEMA_COLD`] of a file that was read.
+    /// [`SCHEMA`]; [`SCHEMA_COLD`] for a file of that schema.
     pub schema: String,
-    /// What was run: `quick`, `full`.
+    /// The suite, such as `quick` or `full`.
     pub suite: String,
     /// The start of the run, UTC, as in RFC 3339.
     pub started: String,
-    /// How long it took, seconds.
+    /// Duration of the run, in seconds.
     pub duration_s: f64,
-    /// The host: kernel, processor, governor, sysctls, version and commit of Fodo. Scalars, named in words
-    /// joined by `_`; the report prints whatever is here.
+    /// The host: kernel, processor, governor, sysctls, version and commit of Fodo. Scalars whose names are words joined
+    /// by `_`; the report prints all of them.
     #[serde(default)]
     pub machine: Map<String, Value>,
-    /// What was asked for: repetitions, the seed that gives the same order again.
+    /// The settings: repetitions, and the seed that reproduces the order.
     #[serde(default)]
     pub settings: Map<String, Value>,
-    /// Every client and server that took part or is missing.
+    /// Every client and server that was measured or is missing.
     #[serde(default)]
     pub peers: Vec<Peer>,
-    /// The numbers.
+    /// The rows.
     #[serde(default)]
     pub rows: Vec<Row>,
-    /// Questions that are answered with yes or no.
+    /// Answers to yes-or-no questions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Answer>,
 }
@@ -58,25 +57,25 @@ pub struct ResultFile {
 /// A client or a server under test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Peer {
-    /// As in [`Row::client`] and [`Row::server`].
+    /// The name in [`Row::client`] and [`Row::server`].
     pub name: String,
-    /// Its own version.
+    /// Its version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What it runs in, with version: an interpreter, a library below it.
+    /// What it runs on, with versions: an interpreter, an underlying library.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// Why it did not take part.
+    /// Why it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
 
-/// One number: one question, at one point, by one client from one server.
+/// One result: one question, at one point, by one client with one server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// `Q1` to `Q31` of the studies, or `L1` and so on for a load.
     pub question: String,
-    /// What is asked, in one line.
+    /// The question, in one line.
     #[serde(default)]
     pub title: String,
     /// Where client and server ran: `one core`, `two cores`, `two hosts`.
@@ -86,94 +85,95 @@ pub struct Row {
     pub variant: String,
     /// Channels, contexts or elements.
     pub point: u64,
-    /// Who asked; `raw` for the floor.
+    /// The client; `raw` for the floor.
     pub client: String,
-    /// Who answered.
+    /// The server.
     pub server: String,
-    /// Of `samples` and everything derived from them: `ns`, or a rate that ends in `/s`.
+    /// Unit of `samples` and everything derived from them: `ns`, or a rate that ends in `/s`.
     #[serde(default = "nanoseconds")]
     pub unit: String,
-    /// What one sample is the time of.
+    /// What one sample measures.
     #[serde(default)]
     pub per: Per,
-    /// One number per repetition, in the order in which they were made.
+    /// One value per repetition, in the order of measurement.
     #[serde(default)]
     pub samples: Vec<f64>,
-    /// Operations of one repetition.
+    /// Number of operations in one repetition.
     #[serde(default)]
     pub n_operations: u64,
-    /// Bytes of values moved per operation.
+    /// Bytes of values transferred per operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Of the samples.
+    /// Median of the samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median: Option<f64>,
     /// Lower end of the median's 95 % bootstrap interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// Upper end of it.
+    /// Upper end of this interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
-    /// A quarter of the samples is below.
+    /// The lower quartile of the samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub q1: Option<f64>,
-    /// A quarter of the samples is above.
+    /// The upper quartile of the samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub q3: Option<f64>,
     /// The median of the floor of the same kind, series and point, in this row's `unit` and `per`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<f64>,
-    /// Of all single times: pairs of per cent and value, ascending, such as `[99.9, 41000.0]`.
+    /// Percentiles of all individual times: pairs of per cent and value, ascending, such as `[99.9, 41000.0]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub percentiles: Vec<(f64, f64)>,
-    /// Of all single times: pairs of upper bound in nanoseconds and how many lie below it and above the bound
-    /// before; at most 200, their bounds in equal ratios.
+    /// Histogram of all individual times: pairs of an upper bound in nanoseconds and the number of times between the
+    /// previous bound and this one; at most 200 pairs, with bounds in equal ratios.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(f64, u64)>,
-    /// How it came out.
+    /// The outcome.
     pub verdict: Verdict,
-    /// Why there is no number.
+    /// Why there is no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// How the client was warmed up before the samples; `None` where the first work of a fresh process is the question.
+    /// How the client was warmed up before the samples; `None` if the question is about the first work of a fresh
+    /// process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
-    /// What became of every update of a load.
+    /// The account of every update of a load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<Ledger>,
-    /// What a load cost each of its ends.
+    /// Resource usage of each end of a load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resources>,
 }
 
-/// What one sample is the time of.
+/// What one sample measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
-    /// One of the operations.
+    /// The time of one operation.
     #[default]
     Operation,
-    /// All of them together.
+    /// The time of all operations together.
     Total,
 }
 
-/// How a row came out.
+/// The outcome of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Measured, and every check passed.
     Measured,
-    /// Something was wrong, so no number is told.
+    /// A check failed, so there is no result.
     Failed,
-    /// A peer is not there, or cannot do it.
+    /// A peer is missing, or does not support the question.
     #[default]
     NotRun,
-    /// Took longer than its point is allowed to, and was ended.
+    /// The time limit was exceeded, and the work was ended.
     Capped,
 }
 
 impl Verdict {
-    /// For a cell of a table.
+    /// Text for a cell of a table.
     pub fn text(self) -> &'static str {
         match self {
             Verdict::Measured => "measured",
@@ -184,57 +184,58 @@ impl Verdict {
     }
 }
 
-/// What became of every update of a load; `unexplained` is what nobody can account for, and must be 0.
+/// The account of every update of a load; `unexplained` must be 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// By the generator.
+    /// Updates produced by the generator.
     pub produced: u64,
-    /// Replaced by a newer one in the server's queue, by rule.
+    /// Updates replaced by a newer one in the server's queue, as specified.
     pub merged_server: u64,
-    /// By the client's end of the wire.
+    /// Updates received by the client.
     pub received: u64,
-    /// Replaced by a newer one in the client's queue, by rule.
+    /// Updates replaced by a newer one in the client's queue, as specified.
     pub merged_client: u64,
-    /// Left out by rule, and counted.
+    /// Updates dropped as specified, and counted.
     pub dropped: u64,
-    /// To the user.
+    /// Updates delivered to the program.
     pub delivered: u64,
-    /// Not yet there when the load ended.
+    /// Updates not yet delivered when the load ended.
     pub in_flight: i64,
-    /// Lost without a trace.
+    /// Updates missing without an explanation.
     pub unexplained: i64,
-    /// Lost or merged, and a client or server that is not ours does not say which.
+    /// Updates lost or merged by a client or server other than ours, which does not report which.
     #[serde(default)]
     pub unattributed: u64,
     /// Delivered more than once.
     pub duplicates: u64,
     /// Delivered after a newer one.
     pub out_of_order: u64,
-    /// The longest time in which nothing came for one subscription.
+    /// The longest time without an update for one subscription.
     pub longest_gap_ms: f64,
-    /// The longest that a change came after its moment: beyond some milliseconds less was offered than asked for.
+    /// Maximum delay of a change after its scheduled moment: more than some milliseconds means that the offered load
+    /// was lower than requested.
     #[serde(default)]
     pub late_max_ms: f64,
 }
 
-/// What a load cost one of its ends.
+/// Resource usage of one end of a load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
     /// `server` or `client`.
     pub role: String,
-    /// Processor time per million updates delivered.
+    /// CPU time per million delivered updates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_s_per_million: Option<f64>,
-    /// Memory in use at the end.
+    /// Resident memory at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_bytes: Option<u64>,
-    /// Threads.
+    /// Number of threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u64>,
-    /// Context switches.
+    /// Number of context switches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ctx_switches: Option<u64>,
-    /// TCP segments sent, acknowledgements included.
+    /// TCP segments sent, including acknowledgements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets_sent: Option<u64>,
     /// Bytes of the protocol sent.
@@ -242,25 +243,26 @@ pub struct Resources {
     pub bytes_sent: Option<u64>,
 }
 
-/// A question that is answered with yes or no.
+/// The answer to a yes-or-no question.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// `Q1` and so on.
     pub question: String,
-    /// Who was asked.
+    /// The client.
     pub client: String,
-    /// Who answered the client.
+    /// The server.
     #[serde(default)]
     pub server: String,
     /// The answer.
     pub yes: bool,
-    /// What was seen.
+    /// A remark.
     #[serde(default)]
     pub words: String,
 }
 
 impl ResultFile {
-    /// The answers by question, each client's once when it is the same with several servers, whose names are joined.
+    /// The answers sorted by question. If a client's answer is the same with several servers, it is listed once with
+    /// the servers' names joined.
     pub fn answers_by_question(&self) -> Vec<Answer> {
         let mut joined: Vec<Answer> = Vec::new();
         for answer in &self.answers {
@@ -288,20 +290,20 @@ fn nanoseconds() -> String {
     "ns".into()
 }
 
-/// What makes two rows of two files one number: question, series, variant, point, client, server.
+/// Identifies a row across files: question, series, variant, point, client, server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Key {
     /// As in [`Row`], and so are the rest.
     pub question: String,
-    /// Where.
+    /// Placement.
     pub series: String,
     /// Which PVs.
     pub variant: String,
-    /// How many.
+    /// Number of channels, contexts or elements.
     pub point: u64,
-    /// Who asked.
+    /// The client.
     pub client: String,
-    /// Who answered.
+    /// The server.
     pub server: String,
 }
 
@@ -326,27 +328,27 @@ impl Row {
         }
     }
 
-    /// Whether the row has numbers.
+    /// Whether the row has a result.
     pub fn is_measured(&self) -> bool {
         self.verdict == Verdict::Measured && !self.samples.is_empty()
     }
 
-    /// Whether it is a raw socket's.
+    /// Whether it is a raw socket.
     pub fn is_floor(&self) -> bool {
         self.client.starts_with("raw")
     }
 
-    /// Whether a slower machine makes it worse: a time or a rate, not a size.
+    /// Whether a slower machine worsens it: true for times and rates, false for sizes.
     pub fn depends_on_speed(&self) -> bool {
         self.unit == "ns" || self.is_rate()
     }
 
-    /// Whether more is better: a rate, not a time.
+    /// Whether higher is better: true for rates, false for times.
     pub fn is_rate(&self) -> bool {
         self.unit.ends_with("/s")
     }
 
-    /// What turns a sample into nanoseconds per operation.
+    /// Factor from a sample to nanoseconds per operation.
     pub fn per_operation(&self) -> f64 {
         match self.per {
             Per::Operation => 1.0,
@@ -354,12 +356,12 @@ impl Row {
         }
     }
 
-    /// The median per operation, in `unit`; `None` for a row without numbers.
+    /// The median per operation, in `unit`; `None` for a row without a result.
     pub fn median_per_operation(&self) -> Option<f64> {
         Some(self.median.filter(|_| self.is_measured())? * self.per_operation())
     }
 
-    /// The median of all operations of one repetition together, in nanoseconds; `None` for a rate.
+    /// The median of all operations of a repetition together, in nanoseconds; `None` for a rate.
     pub fn total_ns(&self) -> Option<f64> {
         let median = self.median.filter(|_| self.is_measured() && self.unit == "ns")?;
         Some(match self.per {
@@ -368,25 +370,25 @@ impl Row {
         })
     }
 
-    /// MB/s of values, 10^6 bytes each; `None` when the row moves none or is a rate already.
+    /// Transfer rate of values in MB/s (10^6 bytes); `None` for a row that transfers no values or is a rate.
     pub fn megabytes_per_s(&self) -> Option<f64> {
         let ns = self.median_per_operation().filter(|ns| *ns > 0.0 && self.unit == "ns")?;
         Some(self.bytes? as f64 * 1e3 / ns)
     }
 
-    /// How many times the floor; `None` without one. Of rates, the share of the floor.
+    /// Ratio to the floor; `None` without a floor. For rates, the share of the floor.
     pub fn to_floor(&self) -> Option<f64> {
         let floor = self.floor.filter(|floor| *floor > 0.0 && !self.is_floor())?;
         Some(self.median.filter(|_| self.is_measured())? / floor)
     }
 
-    /// The value below which `per_cent` of all single times lie, when the row has it.
+    /// The percentile `per_cent` of all individual times, if the row has it.
     pub fn percentile(&self, per_cent: f64) -> Option<f64> {
         self.percentiles.iter().find(|(known, _)| *known == per_cent).map(|(_, value)| *value)
     }
 
-    /// Fills median, interval and quartiles from `samples`; what decides the bootstrap is `seed`.
-    /// Changes nothing when there are none.
+    /// Computes median, interval and quartiles from `samples`; `seed` determines the bootstrap. Does nothing without
+    /// samples.
     pub fn summarize(&mut self, seed: u64) {
         if let Some(summary) = Summary::of(&self.samples, seed) {
             self.median = Some(summary.median);
@@ -396,16 +398,16 @@ impl Row {
     }
 }
 
-/// Why a file is not a result.
+/// Why a file is not a valid result.
 #[derive(Debug)]
 pub enum Unreadable {
-    /// It is not there, or may not be read.
+    /// The file cannot be read.
     Io(std::io::Error),
-    /// It is not the JSON that this schema says.
+    /// The JSON does not match the schema.
     Json(serde_json::Error),
-    /// It is of another schema.
+    /// The schema is not supported.
     Schema(String),
-    /// A row says that it is measured and has no sample, or one that is not a number above zero.
+    /// A row is marked as measured, but has no samples or invalid ones.
     Row(Box<Key>),
 }
 
@@ -414,8 +416,8 @@ impl fmt::Display for Unreadable {
         match self {
             Unreadable::Io(why) => write!(f, "{why}"),
             Unreadable::Json(why) => write!(f, "not a result of `fodo lab run`: {why}"),
-            Unreadable::Schema(found) => write!(f, "its schema is {found:?}, expected {SCHEMA:?}: measure again"),
-            Unreadable::Row(key) => write!(f, "the row {key} is measured but has no samples, or wrong ones"),
+            Unreadable::Schema(found) => write!(f, "unsupported schema {found:?}, expected {SCHEMA:?}: measure again"),
+            Unreadable::Row(key) => write!(f, "the row {key} is marked as measured but has no samples or invalid ones"),
         }
     }
 }
@@ -423,7 +425,7 @@ impl fmt::Display for Unreadable {
 impl std::error::Error for Unreadable {}
 
 impl ResultFile {
-    /// A run without rows yet.
+    /// A result without rows.
     pub fn new(suite: &str, started: &str) -> ResultFile {
         ResultFile {
             schema: SCHEMA.into(),
@@ -438,7 +440,7 @@ impl ResultFile {
         }
     }
 
-    /// From JSON text, and checked: the schema first, so that an old file is called old and not broken.
+    /// Parses and checks JSON text: the schema first, so that an old file is reported as old, not as broken.
     pub fn parse(text: &str) -> Result<ResultFile, Unreadable> {
         let value: Value = serde_json::from_str(text).map_err(Unreadable::Json)?;
         let schema = value.get("schema").and_then(Value::as_str).unwrap_or_default();
@@ -458,17 +460,17 @@ impl ResultFile {
         Ok(result)
     }
 
-    /// See [`ResultFile::parse`].
+    /// Reads a file, see [`ResultFile::parse`].
     pub fn read(path: &Path) -> Result<ResultFile, Unreadable> {
         ResultFile::parse(&std::fs::read_to_string(path).map_err(Unreadable::Io)?)
     }
 
-    /// As JSON, one line per field, with a line feed at the end.
+    /// JSON text, one line per field, with a line feed at the end.
     pub fn text(&self) -> Result<String, serde_json::Error> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// Writes the file. What was there before is replaced only when the new one is complete.
+    /// Writes the file. Replaces an existing file only after the new one is complete.
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
         let mut unfinished = path.as_os_str().to_owned();
         unfinished.push(".part");
@@ -476,7 +478,7 @@ impl ResultFile {
         std::fs::rename(&unfinished, path)
     }
 
-    /// The row of that key.
+    /// The row with that key.
     pub fn row(&self, key: &Key) -> Option<&Row> {
         self.rows.iter().find(|row| row.key() == *key)
     }
@@ -555,7 +557,7 @@ mod tests {
     fn a_file_of_another_schema_is_refused_by_its_name() {
         let refused = ResultFile::parse(r#"{"schema":"fodo-lab/1","rows":"elsewhere"}"#).unwrap_err();
 
-        assert_eq!(refused.to_string(), r#"its schema is "fodo-lab/1", expected "fodo-lab/4": measure again"#);
+        assert_eq!(refused.to_string(), r#"unsupported schema "fodo-lab/1", expected "fodo-lab/4": measure again"#);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A run: servers up, work in random order, numbers into rows.
+//! A run: starts servers, does the work in random order, and collects rows.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -25,23 +25,23 @@ use crate::scenario::{self, Interview, Request, Scenario, Suite, Task};
 use crate::server::{DatabaseFile, Server, ServerKind};
 use crate::statistics::Random;
 
-/// A client and the server it talks to.
+/// A client and its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pair {
-    /// Who asks.
+    /// The client.
     pub client: Client,
-    /// Who answers.
+    /// The server.
     pub server: ServerKind,
 }
 
 impl Pair {
-    /// The one every ratio is to.
+    /// The floor, to which every ratio refers.
     pub const FLOOR: Pair = Pair { client: Client::Raw, server: ServerKind::Raw };
 
-    /// Ours at both ends, where neither sleeps while the other answers.
+    /// Fodo at both ends, where neither end sleeps while the other replies.
     const SPINNING: Pair = Pair { client: Client::FodoSpin, server: ServerKind::FodoSpin };
 
-    /// Those a run is to measure, in the order of its tables.
+    /// The pairs that a run measures, in the order of its tables.
     fn wanted(settings: &Settings) -> Vec<Pair> {
         let mut pairs = vec![Pair::FLOOR, Pair { client: Client::RawReused, server: ServerKind::Raw }];
         for &client in &settings.clients {
@@ -57,9 +57,9 @@ impl Pair {
         pairs
     }
 
-    /// Whether it answers the question with something of its own: without bytes to move a raw socket has
-    /// nothing to do, nor has it a command, a small answer has no destination to tell fresh from reused, and drivers in other
-    /// languages are not asked what only Fodo and libca are compared by.
+    /// Whether the pair measures this task. A raw socket measures nothing without bytes to move, and no commands.
+    /// Reused memory makes no difference for small answers. External drivers do not measure the requests that compare
+    /// Fodo and libca only.
     pub fn answers(self, task: &Task) -> bool {
         match self.client {
             Client::Raw => !matches!(
@@ -69,7 +69,7 @@ impl Pair {
             Client::RawReused | Client::FodoInto => task.request == Request::MoveArray,
             Client::FodoSpin => task.request == Request::GetScalars && !task.is_cold,
             _ if self.server == ServerKind::Caproto && task.point > CAPROTO_POINT_MAX => false,
-            // A peer has threads for each context and each client: tens of thousands of them.
+            // A peer starts threads for each context and each client: tens of thousands.
             _ if task.request == Request::ContextsAtWork => {
                 self.client == Client::Fodo && self.server == ServerKind::Fodo
             }
@@ -84,12 +84,13 @@ impl Pair {
         }
     }
 
-    /// Whether it is measured there. Programs that take a second to start and tens of microseconds per operation are
-    /// asked on two cores, which is their better case, and with the client on all; caproto's server is asked on two cores.
+    /// Whether it is measured at this placement. Clients that take a second to start and tens of microseconds per
+    /// operation are measured on two cores, which is their better case, and with the client on all CPUs; caproto's
+    /// server is measured on two cores.
     fn is_measured(self, placement: Placement) -> bool {
         let is_external = self.client.external().is_some();
         if self == Pair::SPINNING {
-            // On one core whoever looks keeps the other from answering.
+            // On one core the polling end would keep the other from replying.
             return placement == Placement::TwoCores;
         }
         match placement {
@@ -99,20 +100,20 @@ impl Pair {
         }
     }
 
-    /// Whether one process is asked all repetitions, since it takes longer to start and to become warm than to be asked.
+    /// Whether one process does all repetitions, because starting and warming it up takes longer than measuring.
     fn stays(self) -> bool {
         self.client.external().is_some()
     }
 }
 
-/// What is to be run.
+/// The settings of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
-    /// How much.
+    /// The suite.
     pub suite: Suite,
-    /// How often each number is taken.
+    /// Number of repetitions.
     pub repetitions: usize,
-    /// What decides the order of work and the bootstrap.
+    /// Seed of the order of work and of the bootstrap.
     pub seed: u64,
     /// Elements of the largest array.
     pub elements_max: usize,
@@ -120,56 +121,56 @@ pub struct Settings {
     pub clients: Vec<Client>,
     /// The servers to compare.
     pub servers: Vec<ServerKind>,
-    /// The questions to ask; all when empty.
+    /// The questions to measure; all if empty.
     pub questions: Vec<String>,
-    /// How much slower our client is made, to see whether that is found out.
+    /// Slows our client down, to test whether this is detected.
     pub slower_per_cent: u32,
 }
 
-/// Where a run keeps what it has done.
+/// The journal of a run.
 #[derive(Clone, Debug)]
 pub struct Keeping {
-    /// The journal.
+    /// The path of the journal.
     pub path: PathBuf,
-    /// Whether it goes on.
+    /// Whether the run continues from it.
     pub is_resumed: bool,
 }
 
-/// One process of a driver, which is asked everything once.
+/// One run of a driver process, which receives every request once.
 #[derive(Clone, Copy, Debug)]
 pub struct Visit {
-    /// Who asks whom.
+    /// The client and the server.
     pub pair: Pair,
-    /// Where.
+    /// The placement.
     pub placement: Placement,
-    /// How often it was measured before.
+    /// Number of previous repetitions.
     pub repetition: usize,
 }
 
 impl Visit {
-    /// Whether `other` is of the same client and server at the same place.
+    /// Whether `other` has the same client, server and placement.
     fn is_beside(self, other: Visit) -> bool {
         (self.pair, self.placement) == (other.pair, other.placement)
     }
 }
 
-/// The servers of a run, by what is between them and their clients.
+/// The servers of a run, by kind and by link to their clients.
 type Servers = HashMap<(ServerKind, Link), Server>;
 
-/// What stays the same during a run.
+/// The constant state of a run.
 struct Bench<'a> {
     settings: &'a Settings,
     peers: &'a Peers,
     seats: Seats,
     tasks: Vec<Task>,
     servers: Servers,
-    /// After which no question begins any more.
+    /// Time after which no further question starts.
     questions_until: Instant,
-    /// After which nothing does.
+    /// Time after which no further work starts.
     deadline: Instant,
 }
 
-/// Runs it all. Rows fail one by one; only what concerns all of them fails the run.
+/// Runs all questions and loads. Rows fail individually; only an error that affects all rows fails the run.
 pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std::io::Result<ResultFile> {
     let start = Instant::now();
     let machine = Machine::look();
@@ -229,7 +230,7 @@ pub fn run(settings: &Settings, peers: &Peers, keeping: Option<&Keeping>) -> std
     Ok(result)
 }
 
-/// What a journal begins with: only a run of the same words, build and peers goes on.
+/// The header of a journal: only a run with the same arguments, build and peers may continue it.
 fn header(settings: &Settings, machine: &Machine, peers: &Peers) -> std::io::Result<String> {
     let mut header = map(settings)?;
     let built = std::env::current_exe().and_then(|this| this.metadata()?.modified());
@@ -290,7 +291,7 @@ fn places(pairs: &[Pair], seats: &Seats) -> Vec<(Pair, Placement)> {
         places.extend(pairs.iter().filter(|pair| pair.is_measured(placement)).map(|pair| (*pair, placement)));
     }
     if cfg!(target_os = "linux") {
-        // Those who are compared by floors; the others would only be as slow as on one.
+        // Only pairs that are compared with the floor; the others would be as slow as on one host.
         let is_there = |pair: &&Pair| {
             pair.client.external().is_none() && pair.server != ServerKind::Caproto && **pair != Pair::SPINNING
         };
@@ -301,7 +302,7 @@ fn places(pairs: &[Pair], seats: &Seats) -> Vec<(Pair, Placement)> {
     places
 }
 
-/// Those that the work is asked over, each with its hosts.
+/// The links that the tasks use, each with its hosts.
 fn links<'a>(tasks: &[Task], hosts: Option<&'a Hosts>) -> Vec<(Link, Option<&'a Hosts>)> {
     let apart = Placement::APART.into_iter().filter(|placement| tasks.iter().any(|task| task.is_for(*placement)));
     let apart = apart.filter_map(|placement| Some((placement.link(), Some(hosts?))));
@@ -316,7 +317,7 @@ fn start_servers(
     peers: &Peers,
     lines: &mut Lines,
 ) -> std::io::Result<Servers> {
-    // Gone at the end of this function: every server has read it, and an interrupted run leaves nothing behind.
+    // Removed at the end of this function: every server has read it, and an interrupted run leaves no file behind.
     let database = DatabaseFile::write(n_numbered)?;
     let mut servers = HashMap::new();
     for kind in [ServerKind::Raw, ServerKind::Fodo, ServerKind::FodoSpin, ServerKind::SoftIoc, ServerKind::Caproto] {
@@ -336,8 +337,8 @@ fn start_servers(
     Ok(servers)
 }
 
-/// Repetition by repetition, each in an order of its own, so that drift of the machine hits all alike. Who stays has
-/// all its repetitions together, somewhere among the others.
+/// Repetition by repetition, each in random order, so that drift of the machine affects all equally. A pair whose
+/// process does all repetitions has them together, at a random position.
 fn visits(pairs: &[Pair], seats: &Seats, settings: &Settings) -> Vec<Visit> {
     let mut random = Random::new(settings.seed);
     let of =
@@ -370,7 +371,7 @@ fn progress(n: usize) -> ProgressBar {
     }
 }
 
-/// Kinds of work in random order, but small points before large ones, which they may spare.
+/// Kinds of work in random order, but small points before large ones, which may then be skipped.
 fn order(tasks: &[Task], seed: u64) -> Vec<usize> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (index, task) in tasks.iter().enumerate() {
@@ -387,7 +388,7 @@ fn order(tasks: &[Task], seed: u64) -> Vec<usize> {
 }
 
 impl Bench<'_> {
-    /// What the numbers were taken on.
+    /// The machine of the results.
     fn machine(&self, machine: &Machine, hosts: Option<&Result<Hosts, String>>) -> std::io::Result<Map<String, Value>> {
         let mut words = map(machine)?;
         words.insert("server_cpu".into(), serde_json::to_value(self.seats.server_cpu)?);
@@ -400,7 +401,7 @@ impl Bench<'_> {
         Ok(words)
     }
 
-    /// The rows of each load, made now or known from before an interruption.
+    /// The rows of each load, measured now or before an interruption.
     fn load_rows(
         &self,
         loads: &[Load],
@@ -496,7 +497,7 @@ impl Bench<'_> {
             None => self.begin(visit, server, hellos)?,
         };
         let measured = asked.measure(task, salt);
-        // A driver that is silent may still be busy, and one that has ended cannot be asked again.
+        // A driver that timed out may still be busy, and one that has ended cannot be used again.
         if !matches!(measured, Err(Failure::Silent { .. } | Failure::Ended { .. })) {
             *interview = Some(asked);
         }
@@ -577,7 +578,7 @@ mod tests {
                 let of_aioca: Vec<usize> = (0..visits.len()).filter(|&index| is_there(&visits[index])).collect();
                 assert_eq!((of_aioca.len(), of_aioca[4] - of_aioca[0]), (5, 4));
             }
-            // Of two servers on one core, on two, not pinned, and between two hosts without and with a delay.
+            // Two servers each on one core, on two, not pinned, and between two hosts without and with a delay.
             assert_eq!(places.iter().filter(|(pair, _)| pair.client == Client::Libca).count(), 10);
         }
     }

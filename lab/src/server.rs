@@ -14,18 +14,18 @@ use crate::peers::Peers;
 use crate::placement::Link;
 use crate::process::{Launch, Ports, Process};
 
-/// The database every server loads, so that the laboratory works from anywhere.
+/// The database of every server, embedded so that the laboratory runs from any directory.
 const DATABASE: &str = include_str!("../../examples/db/epics_tests.db");
 
-/// That database as a file of this run; removed when dropped.
+/// The database as a file of this run; removed when dropped.
 #[derive(Debug)]
 pub struct DatabaseFile {
     directory: PathBuf,
 }
 
 impl DatabaseFile {
-    /// Writes it, with `n_numbered` records `lab:000000` and so on that each hold their number, and as many
-    /// `put:000000` up to [`PUT_RECORDS_MAX`], into a new directory of the system's temporary one.
+    /// Writes the file into a new temporary directory, with `n_numbered` records `lab:000000` and so on whose value is
+    /// their number, and as many `put:000000`, at most [`PUT_RECORDS_MAX`].
     pub fn write(n_numbered: usize) -> std::io::Result<DatabaseFile> {
         let directory = std::env::temp_dir().join(format!("fodo-lab-{}", std::process::id()));
         std::fs::create_dir(&directory)?;
@@ -41,7 +41,7 @@ impl DatabaseFile {
         Ok(file)
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> PathBuf {
         self.directory.join("epics_tests.db")
     }
@@ -49,23 +49,23 @@ impl DatabaseFile {
 
 impl Drop for DatabaseFile {
     fn drop(&mut self) {
-        // What cannot be removed is a few kilobytes in a directory for such things.
+        // A file that cannot be removed is a few kilobytes in the temporary directory.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
-/// A server that can be measured.
+/// A server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerKind {
-    /// Ours.
+    /// Fodo's server.
     Fodo,
-    /// Ours, looking for requests before it sleeps.
+    /// Fodo's server, polling for requests before it sleeps.
     #[value(skip)]
     FodoSpin,
-    /// That of EPICS: rsrv over the database of EPICS Base.
+    /// EPICS' server: rsrv with the database of EPICS Base.
     SoftIoc,
-    /// NSLS-II's, all Python, which has the same PVs but no records.
+    /// NSLS-II's server, all Python, with the same PVs but without records.
     Caproto,
     /// A raw socket.
     #[value(skip)]
@@ -73,7 +73,7 @@ pub enum ServerKind {
 }
 
 impl ServerKind {
-    /// As tables and files name it.
+    /// The name in tables and files.
     pub fn text(self) -> &'static str {
         match self {
             ServerKind::Fodo => "fodo",
@@ -84,7 +84,7 @@ impl ServerKind {
         }
     }
 
-    /// What of the peers it needs but is not there.
+    /// Which of its prerequisites is missing.
     pub fn missing(self, peers: &Peers) -> Option<String> {
         match self {
             ServerKind::SoftIoc => peers.epics.as_ref().err().cloned(),
@@ -95,7 +95,7 @@ impl ServerKind {
 }
 
 impl ServerKind {
-    /// Whether it is somebody else's.
+    /// Whether it is another implementation.
     pub fn is_peer(self) -> bool {
         matches!(self, ServerKind::SoftIoc | ServerKind::Caproto)
     }
@@ -115,13 +115,13 @@ impl ServerKind {
 pub struct Server {
     ports: Ports,
     process: Process,
-    /// By way of which its clients reach it, where that is further.
+    /// The delay between it and its clients, if there is one.
     _delay: Option<Process>,
 }
 
 impl Server {
-    /// Starts it on `cpu` with the database at `database`, and waits until it serves: on loopback, or on one of two
-    /// hosts for clients on the other, by way of `link`.
+    /// Starts the server on `cpu` with the database at `database`, and waits until it serves: on loopback, or on one of
+    /// two hosts for clients on the other, through `link`.
     pub fn start(
         kind: ServerKind,
         database: &Path,
@@ -167,7 +167,7 @@ impl Server {
         Ok(Server { ports: Ports { network_of, ..ports }, process, _delay: None })
     }
 
-    /// Where it is reached, and from which network.
+    /// Its ports and address, and the network of its clients.
     pub fn ports(&self) -> Ports {
         self.ports
     }
@@ -178,15 +178,15 @@ impl Server {
     }
 }
 
-/// Has ours look for what comes for a few round trips before it sleeps.
+/// Environment variable that makes Fodo poll for a few round trips before it sleeps.
 pub fn spinning() -> (&'static str, OsString) {
     ("FODO_SPIN_US", "200".into())
 }
 
-/// What caproto's server says once it serves.
+/// Line that caproto's server prints when it serves.
 const CAPROTO_READY: &str = "caproto serves";
 
-/// What the raw server says before its port.
+/// Prefix of the line in which the raw server prints its port.
 pub const RAW_READY: &str = "raw server on port ";
 
 fn fodo_ioc_words(database: &Path, ports: Ports) -> Vec<OsString> {
@@ -196,8 +196,8 @@ fn fodo_ioc_words(database: &Path, ports: Ports) -> Vec<OsString> {
     words
 }
 
-/// A softIoc of rsrv alone: Python only loads the libraries and then waits for its standard input, and
-/// the PVA server that this module adds by default is left out.
+/// A softIoc with rsrv only: Python just loads the libraries and then waits for its standard input; the PVA server that
+/// this module adds by default is omitted.
 fn softioc_words(database: &Path) -> Vec<OsString> {
     let program = "from epicscorelibs.ioc import main; main((), ())";
     vec!["-c".into(), program.into(), "-d".into(), database.into()]

@@ -1,25 +1,26 @@
-//! Whether two sets of repetitions differ, and by how much.
+//! Tests whether two sets of repetitions differ, and by how much.
 //!
-//! Five to seven repetitions are few. A test of ranks alone cannot go below p = 0.008 (5 and 5) or 0.0006
-//! (7 and 7), so among hundreds of rows it could never speak; a test of means alone can be led astray by one
-//! wild repetition. A row therefore differs only when both tests say so: Welch's on logarithms, corrected
-//! for the number of rows, and the exact one of ranks.
+//! Five to seven repetitions are few. A rank test alone cannot go below p = 0.008 (5 and 5) or 0.0006 (7 and 7), so
+//! after correction for hundreds of rows it could never be significant. A test of means alone can be misled by one
+//! outlier. A row therefore differs only if both tests agree: Welch's test on logarithms, corrected for the number of
+//! rows, and the exact rank test.
 
-/// Chance of a false alarm, of all rows of a comparison together.
+/// Probability of a false alarm over all rows of a comparison.
 pub const ALPHA: f64 = 0.05;
 
-/// Below this many repetitions on a side no test of ranks can reach [`ALPHA`].
+/// Minimum number of repetitions per side: with fewer, no rank test can reach [`ALPHA`].
 pub const REPETITIONS_MIN: usize = 4;
 
-/// More repetitions than this, on both sides together, and ranks are taken as normally distributed.
+/// Maximum number of repetitions of both sides together for the exact test; above it ranks are taken as normally
+/// distributed.
 const EXACT_MAX: usize = 60;
 
-/// Terms of the continued fraction; it is good to the last digit long before.
+/// Maximum number of terms of the continued fraction; it converges to the last digit long before.
 const TERMS_MAX: usize = 200;
 
-/// Two-sided p of Welch's test of equal means of the logarithms: of a common factor between the sides.
+/// Two-sided p-value of Welch's test for equal means of the logarithms, that is for a common factor between the sides.
 ///
-/// 1 when a side has fewer than two values. Values below a picosecond count as one.
+/// 1 if a side has fewer than two values. Values below a picosecond count as one.
 ///
 /// Source: Welch, "The generalization of 'Student's' problem when several different population variances are
 /// involved" (1947).
@@ -51,7 +52,7 @@ impl Moments {
     }
 }
 
-/// Two-sided p of `t` under Student's distribution with so many degrees of `freedom`.
+/// Two-sided p-value of `t` under Student's distribution with `freedom` degrees of freedom.
 fn student_p(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5).clamp(0.0, 1.0)
 }
@@ -90,7 +91,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
 
 /// Logarithm of the gamma function, for `x` above zero.
 ///
-/// Source: Stirling's series, Abramowitz and Stegun 6.1.41, after a shift to where it converges.
+/// Source: Stirling's series, Abramowitz and Stegun 6.1.41, after a shift into the range where it converges.
 fn ln_gamma(x: f64) -> f64 {
     let (mut shifted, mut shift) = (x, 0.0);
     while shifted < 12.0 {
@@ -102,7 +103,7 @@ fn ln_gamma(x: f64) -> f64 {
     (shifted - 0.5) * shifted.ln() - shifted + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - shift
 }
 
-/// Two-sided p of the exact test of rank sums, ties by their mean rank. 1 when a side is empty.
+/// Two-sided p-value of the exact rank sum test, ties by their mean rank. 1 if a side is empty.
 ///
 /// Source: Mann and Whitney, "On a test of whether one of two random variables is stochastically larger than
 /// the other" (1947).
@@ -118,7 +119,8 @@ pub fn ranks_p(a: &[f64], b: &[f64]) -> f64 {
     exact_p(&doubled, b.len(), doubled.iter().skip(a.len()).sum())
 }
 
-/// How sure one of `b` is above one of `a`: 1 always, 0 as often as not, -1 never; 0 when a side is empty.
+/// Cliff's delta: 1 if every value of `b` is above every value of `a`, 0 if equally often above and below, -1 if every
+/// one is below; 0 if a side is empty.
 ///
 /// Source: Cliff, "Dominance statistics" (1993).
 pub fn delta(a: &[f64], b: &[f64]) -> f64 {
@@ -126,7 +128,7 @@ pub fn delta(a: &[f64], b: &[f64]) -> f64 {
     a.iter().map(of_pairs).sum::<f64>() / (a.len() * b.len()).max(1) as f64
 }
 
-/// Twice the rank of every value of `a`, then of `b`, in both together: whole numbers, even of ties.
+/// Twice the rank of every value of `a`, then of `b`, among both together: whole numbers, even for ties.
 fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<usize> {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let rank = |value: &f64| {
@@ -137,7 +139,7 @@ fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<usize> {
     all.iter().map(rank).collect()
 }
 
-/// The share of all ways to choose `n_chosen` ranks whose sum is as far from the middle as `sum` is.
+/// The share of all ways to choose `n_chosen` ranks whose sum is at least as far from the middle as `sum`.
 fn exact_p(doubled: &[usize], n_chosen: usize, sum: usize) -> f64 {
     let total: usize = doubled.iter().sum();
     let mut n_ways = vec![vec![0.0_f64; total + 1]; n_chosen + 1];
@@ -162,8 +164,8 @@ fn exact_p(doubled: &[usize], n_chosen: usize, sum: usize) -> f64 {
     (n_as_far / of_all.iter().sum::<f64>()).min(1.0)
 }
 
-/// `p` of each row as if it were the only one: what stays below alpha is, but for that share, no false alarm.
-/// When nothing differs, the chance of any at all is alpha.
+/// Adjusted p-values of all rows: of the rows with an adjusted p-value below alpha, on average at most the share alpha
+/// is a false alarm. When nothing differs, the probability of any false alarm is alpha.
 ///
 /// Source: Benjamini and Hochberg, "Controlling the False Discovery Rate" (1995).
 pub fn corrected(p: &[f64]) -> Vec<f64> {

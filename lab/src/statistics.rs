@@ -1,20 +1,20 @@
-//! Medians, quartiles and bootstrap intervals; the only randomness of the laboratory, seeded.
+//! Medians, quartiles and bootstrap intervals; the only random numbers of the laboratory, seeded.
 
 use serde::Serialize;
 
-/// Resamples of a bootstrap; the interval's ends no longer move by a visible digit beyond this.
+/// Number of bootstrap resamples; with more, the ends of the interval no longer change visibly.
 const N_RESAMPLES: usize = 2000;
 
-/// What repetitions of one number say.
+/// Summary statistics of the repetitions of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many repetitions.
+    /// Number of repetitions.
     pub n: usize,
-    /// Half of them are below.
+    /// The median.
     pub median: f64,
-    /// A quarter of them are below.
+    /// The lower quartile.
     pub quartile_low: f64,
-    /// A quarter of them are above.
+    /// The upper quartile.
     pub quartile_high: f64,
     /// The smallest.
     pub min: f64,
@@ -25,7 +25,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of `samples` in any order; `None` when there are none.
+    /// Summarizes `samples` in any order; `None` without samples.
     pub fn of(samples: &[f64], seed: u64) -> Option<Summary> {
         let sorted = sorted(samples);
         let (&min, &max) = (sorted.first()?, sorted.last()?);
@@ -46,14 +46,14 @@ impl Summary {
 /// The ratio of the medians of two sets of repetitions, with its 95 % bootstrap interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
-    /// Median of the first by median of the second.
+    /// Median of the first set divided by that of the second.
     pub ratio: f64,
     /// Its 95 % bootstrap interval.
     pub interval: (f64, f64),
 }
 
 impl Ratio {
-    /// Of `samples` to `base`; `None` when either is empty or the base's median is zero.
+    /// Compares `samples` with `base`; `None` when either is empty or the base's median is zero.
     pub fn of(samples: &[f64], base: &[f64], seed: u64) -> Option<Ratio> {
         let (samples, base) = (sorted(samples), sorted(base));
         let base_median = quantile(&base, 0.5).filter(|median| *median != 0.0)?;
@@ -98,7 +98,7 @@ fn sorted(samples: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// The median of as many of the samples, drawn with putting back.
+/// The median of a resample of the same size, drawn with replacement.
 pub fn median_of_resample(samples: &[f64], random: &mut Random) -> f64 {
     let mut resample: Vec<f64> =
         (0..samples.len()).filter_map(|_| samples.get(random.below(samples.len())).copied()).collect();
@@ -111,7 +111,7 @@ fn middle_95(mut values: Vec<f64>) -> Option<(f64, f64)> {
     Some((quantile(&values, 0.025)?, quantile(&values, 0.975)?))
 }
 
-/// A seeded source of randomness: the same seed, the same run. For order and resampling, not for secrets.
+/// A seeded pseudorandom generator: the same seed gives the same sequence. For order and resampling, not for secrets.
 ///
 /// Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014), SplitMix.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// From a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Random {
         Random { state: seed }
     }

@@ -1,4 +1,4 @@
-//! The result as tables for the terminal, in the layout of the studies: a question, then one line per point.
+//! Tables of a result for the terminal, in the layout of the studies: a question, then one line per point.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::report::published::Published;
 use crate::result::{Answer, ResultFile, Row, Verdict};
 use crate::scenario::Scenario;
 
-/// The tables.
+/// Formats all tables.
 pub fn tables(result: &ResultFile) -> String {
     let mut text = head(result);
     let mut notes = Notes::default();
@@ -64,7 +64,7 @@ fn head(result: &ResultFile) -> String {
         };
     }
     if of("is_optimized") == "false" {
-        text += "This program was built WITHOUT optimizations: our numbers mean nothing.\n";
+        text += "This program was built WITHOUT optimizations: its results are meaningless.\n";
     }
     if of("other_cpu") == "null" {
         text += "There is only one CPU, or pinning is not possible: \"two cores\" is not measured.\n";
@@ -77,15 +77,15 @@ fn head(result: &ResultFile) -> String {
 
 fn foot(result: &ResultFile, studies: &[Published]) -> String {
     let mut text = String::from(
-        "\nAverage of one operation: the median of the repetitions, and half the distance of its quartiles in per \
-         cent.\np99 is of all single times. Loopback; every value was checked.\n",
+        "\nTime of one operation: the median of the repetitions, and half the distance between the quartiles in per \
+         cent.\np99 is that of all individual times. Loopback; every value was checked.\n",
     );
     let wanted = result.settings.get("repetitions").and_then(serde_json::Value::as_u64).unwrap_or_default();
     let counts = result.rows.iter().filter(|row| row.is_measured()).map(|row| row.samples.len());
     let fewer: Vec<usize> = counts.filter(|n| (*n as u64) < wanted).collect();
     if let Some(least) = fewer.iter().min() {
         let n = fewer.len();
-        let _ = writeln!(text, "{n} numbers have fewer than {wanted} repetitions, {least} at least.");
+        let _ = writeln!(text, "{n} results have fewer than {wanted} repetitions, the fewest {least}.");
     }
     for study in studies {
         let _ = writeln!(text, "{}: {}, another machine, one host, one run.", study.name(), study.title);
@@ -116,7 +116,7 @@ fn grouped(answers: &[Answer]) -> Vec<String> {
     texts
 }
 
-/// What a question that is answered in words asks.
+/// The text of a question that is answered in words.
 fn asked(question: &str) -> String {
     let known = match question {
         "Q3" => "How many contexts can be created?",
@@ -196,10 +196,10 @@ fn table(rows: &[&Row], points_are: &str, studies: &[Published], notes: &mut Not
     title + &aligned(&cells)
 }
 
-/// Clients with their servers that fit beside each other on a screen; more stand below each other.
+/// Maximum number of clients with their servers that are shown as columns; more are shown as rows.
 const SIDE_BY_SIDE_MAX: usize = 6;
 
-/// A line for each client and server, a column for each point; in brackets how many times the floor.
+/// A row for each client and server, a column for each point; in parentheses the ratio to the floor.
 fn by_client(
     rows: &[&Row],
     pairs: &[(&str, &str)],
@@ -236,10 +236,10 @@ fn by_client(
     lines
 }
 
-/// What a line below a point is called, and what it shows of a row.
+/// The label of a detail line below a point, and its value for a row.
 type Detail = (&'static str, fn(&Row) -> Option<String>);
 
-/// Lines below a point, for rows that have such a thing.
+/// Detail lines below a point, for rows that have the value.
 const DETAILS: [Detail; 11] = [
     ("p99", |row| row.percentile(99.0).map(time)),
     ("p99.9", |row| row.ledger.as_ref().and_then(|_| row.percentile(99.9)).map(time)),
@@ -256,7 +256,7 @@ const DETAILS: [Detail; 11] = [
     ("MB/s", |row| row.megabytes_per_s().map(|rate| format!("{rate:.0}"))),
 ];
 
-/// Processor seconds of one end per million updates delivered.
+/// CPU seconds of one end per million delivered updates.
 fn cpu(row: &Row, role: &str) -> Option<String> {
     let used = row.resources.iter().find(|used| used.role == role)?;
     used.cpu_s_per_million.map(|s| format!("{s:.2}"))
@@ -292,7 +292,7 @@ fn time(ns: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// The reasons of a run, each told once below the tables; a cell holds its number there.
+/// The reasons of a run, each listed once below the tables; a cell refers to it by number.
 #[derive(Debug, Default)]
 struct Notes {
     reasons: Vec<String>,
@@ -301,7 +301,7 @@ struct Notes {
 impl Notes {
     fn note(&mut self, row: &Row) -> String {
         let verdict = if row.verdict == Verdict::Failed { "FAILED" } else { row.verdict.text() };
-        let reason = format!("{}: {verdict}: {}", row.client, row.why.as_deref().unwrap_or("no repetition was made"));
+        let reason = format!("{}: {verdict}: {}", row.client, row.why.as_deref().unwrap_or("no repetition was done"));
         verdict.to_owned() + &self.mark(reason)
     }
 
@@ -323,7 +323,7 @@ impl Notes {
     }
 }
 
-/// Columns as wide as they need to be, to the right.
+/// Right-aligned columns of minimal width.
 fn aligned(cells: &[Vec<String>]) -> String {
     let width = |column: usize| {
         cells.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)

@@ -1,6 +1,6 @@
-//! When a client is warm: doing twice as much changes its latency no more.
+//! Warm-up: a client is warm when doubling the number of rounds no longer changes its latency.
 //!
-//! The same rule holds for every client, whatever its language, and for the floor.
+//! The same rule applies to every client, whatever its language, and to the floor.
 
 use std::time::{Duration, Instant};
 
@@ -8,42 +8,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::statistics::median;
 
-/// How a warm-up is bounded; the numbers and their reasons are in [`crate::limit`].
+/// Limits of a warm-up; the numbers and their reasons are in [`crate::limit`].
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Rounds before the first check.
     pub n_rounds_min: usize,
-    /// How far the medians of the two halves of all rounds may be apart, as a share of the first.
+    /// Maximum difference between the medians of the first and the second half of all rounds, as a share of the first.
     pub change_max: f64,
-    /// No round begins after this time.
+    /// No round starts after this time.
     pub time_max: Duration,
 }
 
-/// How a warm-up went.
+/// Outcome of a warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarmUp {
-    /// How many rounds were made.
+    /// Number of rounds.
     pub n_rounds: usize,
-    /// Whether latency was steady at the end; if not, the time was over.
+    /// Whether latency was steady at the end; if not, the time limit was reached.
     pub is_steady: bool,
 }
 
 impl WarmUp {
-    /// What a reader has to know of it; nothing when latency was steady at the end.
+    /// A note for readers; `None` when latency was steady at the end.
     pub fn note(self) -> Option<String> {
         (!self.is_steady).then(|| format!("not steady after {} rounds of warm-up", self.n_rounds))
     }
 
-    /// Of a row that several clients' processes were warmed up for.
+    /// Combines the warm-ups of several client processes for one row.
     pub fn join(self, other: WarmUp) -> WarmUp {
         WarmUp { n_rounds: self.n_rounds.max(other.n_rounds), is_steady: self.is_steady && other.is_steady }
     }
 }
 
-/// Repeats `round`, which returns its latency, until the latency is steady or the time is over.
+/// Repeats `round`, which returns its latency, until the latency is steady or the time limit is reached.
 ///
-/// It is checked after `n_rounds_min` rounds and each time that their number has doubled, so that a plateau on the way,
-/// as between two compilers of a virtual machine, has to last as long as everything before it.
+/// It is checked after `n_rounds_min` rounds and whenever their number has doubled. So an intermediate plateau, such as
+/// between two compilers of a virtual machine, must last as long as all rounds before it.
 pub fn warm_up<E>(bounds: Bounds, mut round: impl FnMut() -> Result<f64, E>) -> Result<WarmUp, E> {
     let start = Instant::now();
     let mut latencies = Vec::new();

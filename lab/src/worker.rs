@@ -1,4 +1,4 @@
-//! What the laboratory starts itself as: launcher, raw server, drivers.
+//! Worker processes of the laboratory: launcher, raw server, drivers.
 
 use std::ffi::OsString;
 use std::io::{Write, stdin, stdout};
@@ -19,10 +19,10 @@ use crate::load::tally::Numbers;
 use crate::plant::{self, Caps};
 use crate::server::RAW_READY;
 
-/// The words after `fodo lab worker`.
+/// Arguments of `fodo lab worker`.
 #[derive(Debug, Subcommand)]
 pub enum Worker {
-    /// Pin to a CPU, ask to end with the laboratory, become another program.
+    /// Pin to a CPU, ask the kernel to end with the laboratory, become another program.
     Launch {
         /// The CPU.
         #[arg(long)]
@@ -30,7 +30,7 @@ pub enum Worker {
         /// The process id of the laboratory.
         #[arg(long)]
         parent: u32,
-        /// The program and its words.
+        /// The program and its arguments.
         #[arg(last = true, required = true)]
         words: Vec<OsString>,
     },
@@ -41,7 +41,7 @@ pub enum Worker {
     },
     /// Drive a raw socket.
     DriveRaw {
-        /// Where the server is.
+        /// Address of the server.
         server: SocketAddrV4,
         /// Read large answers into reused memory.
         #[arg(long)]
@@ -49,16 +49,16 @@ pub enum Worker {
     },
     /// Drive our client.
     DriveFodo {
-        /// How much longer each get is to take, to see whether that is found out.
+        /// Slow down every get by this percentage, to test whether it is detected.
         #[arg(long, default_value_t = 0)]
         slower_per_cent: u32,
         /// Read large answers into reused memory.
         #[arg(long)]
         into: bool,
     },
-    /// Ask a plant, without putting.
+    /// Measure a plant; puts only if allowed.
     DrivePlant {
-        /// Where searches go.
+        /// Search addresses.
         #[arg(long, required = true)]
         search: Vec<SocketAddr>,
         #[command(flatten)]
@@ -66,44 +66,44 @@ pub enum Worker {
     },
     /// Serve counters that change on schedule.
     ServeLoad {
-        /// How many.
+        /// Number of PVs.
         #[arg(long)]
         pvs: u32,
-        /// Searches and circuits.
+        /// Port for searches and circuits.
         #[arg(long)]
         port: u16,
     },
-    /// Put numbers to a server's records on schedule, or let them count.
+    /// Put numbers to a server's records on schedule, or let the records count.
     ProduceLoad {
-        /// How many.
+        /// Number of PVs.
         #[arg(long)]
         pvs: u32,
-        /// How values tell their number: with a check they are put, plain ones count by themselves.
+        /// How values encode their number: checked ones are put, plain ones count by themselves.
         #[arg(long)]
         numbers: Numbers,
-        /// Do one thing wrong.
+        /// Misbehave in one way.
         #[arg(long)]
         double: Option<Double>,
-        /// The number of the server's process.
+        /// Number of the server's process.
         #[arg(long)]
         server: String,
     },
-    /// Subscribe to those counters and count.
+    /// Subscribe to these counters and count updates.
     WatchLoad {
-        /// How values tell their number.
+        /// How values encode their number.
         #[arg(long, default_value = "checked")]
         numbers: Numbers,
-        /// Do one thing wrong.
+        /// Misbehave in one way.
         #[arg(long)]
         double: Option<Double>,
     },
-    /// Subscribe by libca and count.
+    /// Subscribe through libca and count updates.
     WatchLibca {
         /// The library.
         libca: PathBuf,
-        /// The library it needs.
+        /// The library it depends on.
         libcom: PathBuf,
-        /// How values tell their number.
+        /// How values encode their number.
         #[arg(long)]
         numbers: Numbers,
     },
@@ -111,36 +111,36 @@ pub enum Worker {
     DriveLibca {
         /// The library.
         libca: PathBuf,
-        /// The library it needs.
+        /// The library it depends on.
         libcom: PathBuf,
-        /// In place of that get one value, as `caget` does, and print it.
+        /// Instead, get one value, as `caget` does, and print it.
         #[arg(long)]
         get: Option<String>,
     },
-    /// Pass on all that comes, later.
+    /// Forward all data with a delay.
     Delay {
-        /// Where clients connect and search.
+        /// Address at which clients connect and search.
         #[arg(long)]
         at: SocketAddr,
-        /// Where the server is.
+        /// Address of the server.
         #[arg(long)]
         to: SocketAddr,
-        /// How much later, in either direction, in microseconds.
+        /// Delay in either direction, in microseconds.
         #[arg(long)]
         one_way_us: u64,
     },
-    /// Ask the driver of a client everything, on a small scale, and show its answers.
+    /// Send every request to the driver of a client, on a small scale, and print its answers.
     TryDriver {
         /// The client.
         client: Client,
-        /// Of how many channels or contexts.
+        /// Number of channels or contexts.
         #[arg(long, default_value_t = 20)]
         n: usize,
     },
 }
 
 impl Worker {
-    /// Does it.
+    /// Runs the worker.
     pub fn run(self) -> ExitCode {
         let done = match self {
             Worker::Launch { cpu, parent, words } => Err(crate::process::become_program(cpu, parent, &words)),
@@ -186,7 +186,7 @@ impl Worker {
     }
 }
 
-/// Connects, gets, prints.
+/// Connects, gets and prints one value.
 fn print(mut libca: Libca, name: &str) -> Result<(), Failure> {
     libca.open(name, 1)?;
     println!("{name} {}", libca.get_double(0)?);

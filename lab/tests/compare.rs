@@ -1,5 +1,5 @@
-//! Two runs of one client, and one of a double that takes a fifth longer, measured and compared for real. Workers are
-//! the calling program started again, so this test is a program of its own: started as `lab ...` it is the laboratory.
+//! Measures and compares two runs of one client, and a run of a client slowed down by a fifth. Workers are the calling
+//! program started again, so this test is a separate program: started as `lab ...` it is the laboratory.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     let list = lab(&["list".into()]);
     let has_peers = String::from_utf8_lossy(&list.stdout).contains("libca and softIoc of EPICS Base");
     if !has_peers && std::env::var_os("CI").is_none() {
-        println!("not tested: no softIoc here; `cargo xtask test` fetches it, FODO_PEERS names another");
+        println!("not tested: softIoc is missing; `cargo xtask test` installs it, FODO_PEERS selects another");
         return ExitCode::SUCCESS;
     }
     runs_of_one_client_do_not_differ_and_a_fifth_more_time_is_found_out();
@@ -25,7 +25,7 @@ fn lab(words: &[OsString]) -> Output {
     command.arg("lab").args(words).stdin(Stdio::null()).output().expect("this program starts")
 }
 
-/// A run whose numbers are all of gets by our client from softIoc.
+/// A run with gets only, by our client from softIoc.
 fn run(directory: &Path, name: &str, slower_per_cent: u32) -> PathBuf {
     let path = directory.join(name);
     let slower = slower_per_cent.to_string();
@@ -52,8 +52,8 @@ fn runs_of_one_client_do_not_differ_and_a_fifth_more_time_is_found_out() {
     let directory = std::env::temp_dir().join(format!("fodo-lab-compare-{}", std::process::id()));
     std::fs::create_dir(&directory).expect("a directory of its own");
 
-    // A machine that is busy with something else for one of two runs makes them differ, and one that gets faster by a
-    // tenth hides half of what was planted: so there are three tries of each, and both runs of a try follow one another.
+    // A machine that is busy during one of two runs makes them differ, and one that becomes faster by a tenth hides
+    // half of the slowdown: so there are three attempts of each, and both runs of an attempt follow one another.
     let mut same = (None, serde_json::Value::Null);
     for _try in 0..3 {
         if same.0 != Some(0) {
@@ -66,10 +66,10 @@ fn runs_of_one_client_do_not_differ_and_a_fifth_more_time_is_found_out() {
             planted = compare(&run(&directory, "one.json", 0), &run(&directory, "slower.json", 20));
         }
     }
-    std::fs::remove_dir_all(&directory).expect("it is our own");
+    std::fs::remove_dir_all(&directory).expect("the directory is removed");
 
     assert_eq!(same.0, Some(0), "{:#}", same.1);
     assert_eq!(planted.0, Some(1), "{:#}", planted.1);
-    let ratio = planted.1["comparison"]["clients"][0]["ratio"].as_f64().expect("how much longer it took");
+    let ratio = planted.1["comparison"]["clients"][0]["ratio"].as_f64().expect("the ratio of the client");
     assert!((1.1..1.35).contains(&ratio), "{ratio}");
 }

@@ -1,19 +1,19 @@
-//! The drivers, each asked everything once. Workers are the calling program started again,
-//! so this test is a program of its own: started as `lab ...` it is the laboratory, else it runs the tests.
+//! Sends every request once to each driver. Workers are the calling program started again, so this test is a separate
+//! program: started as `lab ...` it is the laboratory, otherwise it runs the tests.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::Value;
 
-/// What a client has to be able to do. `equal` is about channels of their own to one PV.
+/// The abilities that a client must have. `equal` refers to separate channels to one PV.
 struct Abilities {
     client: &'static str,
     has_contexts: bool,
     has_scopes: bool,
     has_equal_channels: bool,
     gets_equal_at_once: bool,
-    /// Also puts without waiting and gets in flight.
+    /// Including puts without waiting and gets in flight.
     is_asked_everything: bool,
 }
 
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     let list = lab(&["list"]).output().expect("this program starts");
     let has_peers = String::from_utf8_lossy(&list.stdout).contains("libca and softIoc of EPICS Base");
     if !has_peers && std::env::var_os("CI").is_none() {
-        println!("not tested: no peers here; `cargo xtask test` fetches them, FODO_PEERS names others");
+        println!("not tested: the peers are missing; `cargo xtask test` installs them, FODO_PEERS selects others");
         return ExitCode::SUCCESS;
     }
     let wanted = words.iter().filter_map(|word| word.to_str()).find(|word| !word.starts_with('-')).unwrap_or("");
@@ -101,7 +101,7 @@ fn every_request_is_answered_right_or_refused_in_words(abilities: &Abilities) {
     assert!(output.status.success(), "{client}: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let hello = lines.next().expect("who it is");
+    let hello = lines.next().expect("a greeting");
     assert_eq!(hello["hello"]["client"], client);
     assert!(hello["hello"]["version"].as_str().is_some_and(|version| version.contains('.')), "{hello}");
     let mut n_answers = 0;
@@ -112,7 +112,7 @@ fn every_request_is_answered_right_or_refused_in_words(abilities: &Abilities) {
     assert_eq!(n_answers, if abilities.is_asked_everything { 26 } else { 22 }, "{client}");
 }
 
-/// The kind of the answer, and of a failure its kind.
+/// The kind of the answer, including the kind of a failure.
 fn verdict(answer: &Value) -> String {
     let (kind, about) = only_member(answer);
     match kind {
@@ -130,7 +130,7 @@ fn expected(asked: &Value, abilities: &Abilities) -> String {
         "open" => false,
         "get_scalars" => return "scalars".into(),
         "move_array" => return "array".into(),
-        // What came is compared with what has to come, so a PV that holds something else must be noticed.
+        // Received values are compared with the expected ones, so a PV with a different value must be detected.
         "get_at_once" | "monitor_at_once" | "get_in_flight" if about["pattern"] == "wrong:{:06}" => {
             return "failed: wrong_value".into();
         }

@@ -1,5 +1,5 @@
-//! Loads and their ledger as processes. The laboratory's workers are the calling program started
-//! again, so this test is a program of its own: started as `lab ...` it is the laboratory.
+//! Loads and their ledger as processes. The laboratory's workers are the calling program started again, so this test is
+//! a separate program: started as `lab ...` it is the laboratory.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The IOC is part of the program `fodo`, which the laboratory takes this program for.
+/// The IOC is part of the program `fodo`; the laboratory takes this program for it.
 fn fodo() -> PathBuf {
     let this = std::env::current_exe().expect("this program has a path");
     let profile = this.ancestors().nth(2).expect("it is two levels below the profile's directory");
@@ -57,34 +57,34 @@ fn become_fodo(_words: &[OsString]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Whether the peers are here; without them what needs them is not tested, save in CI, where it then fails.
+/// Whether the peers are installed. Without them the tests that need them are skipped, except in CI, where they fail.
 fn has_peers() -> bool {
     let mut list = Command::new(std::env::current_exe().expect("this program has a path"));
     let output = list.args(["lab", "list"]).output().expect("this program starts");
     let is_tested = String::from_utf8_lossy(&output.stdout).contains("libca and softIoc of EPICS Base")
         || std::env::var_os("CI").is_some();
     if !is_tested {
-        println!("not tested: no peers here; `cargo xtask test` fetches them, FODO_PEERS names others");
+        println!("not tested: the peers are missing; `cargo xtask test` installs them, FODO_PEERS selects others");
     }
     is_tested
 }
 
-/// Runs a load; gives its row and whether it called itself right.
+/// Runs a load; returns its row, and whether the load reported success.
 fn load(name: &str, words: &[&str]) -> (serde_json::Value, bool) {
     let path = std::env::temp_dir().join(format!("fodo-lab-load-{name}-{}.json", std::process::id()));
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
     command.args(["lab", "load", "fan-out", "--json"]).arg(&path).args(words);
     let output = command.output().expect("this program starts");
     let text = std::fs::read_to_string(&path).expect("the run has written its rows");
-    std::fs::remove_file(&path).expect("it was just read");
-    let file: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    std::fs::remove_file(&path).expect("the file is removed");
+    let file: serde_json::Value = serde_json::from_str(&text).expect("the file is JSON");
     (file["rows"][0].clone(), output.status.success())
 }
 
 fn percentile(row: &serde_json::Value, per_cent: f64) -> f64 {
     let pairs = row["percentiles"].as_array().expect("a load has percentiles");
     let found = pairs.iter().find(|pair| pair[0].as_f64() == Some(per_cent));
-    found.and_then(|pair| pair[1].as_f64()).expect("of that share too")
+    found.and_then(|pair| pair[1].as_f64()).expect("the percentile is present")
 }
 
 fn a_load_that_is_carried_leaves_nothing_unexplained() {
@@ -123,7 +123,7 @@ fn every_double_is_found_out() {
     assert!(percentile(&row, 0.0) >= 5e6, "{row}");
 }
 
-/// Runs a load for what it prints.
+/// Runs a load and returns its output.
 fn printed(words: &[&str]) -> String {
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
     let output = command.args(["lab", "load"]).args(words).output().expect("this program starts");
@@ -154,10 +154,10 @@ fn a_generator_that_falls_behind_says_so() {
     let text = printed(&[&["fan-out"], &words[..]].concat());
 
     assert!(row["ledger"]["late_max_ms"].as_f64() > Some(20.0), "{row}");
-    assert!(text.contains("behind: less was offered"), "{text}");
+    assert!(text.contains("behind: it offered less"), "{text}");
 }
 
-/// Loads `server` with five PVs and four subscriptions by `client` for two seconds, and checks the account.
+/// Runs a load of `server` with five PVs and four subscriptions by `client` for two seconds, and checks the ledger.
 fn check_account(server: &str, client: &str, producer: &str, hz: &str) {
     let words = ["--server", server, "--client", client, "--producer", producer, "--hz", hz];
     let size = ["--pvs", "5", "--subscriptions", "4", "--seconds", "2"];
@@ -170,7 +170,7 @@ fn check_account(server: &str, client: &str, producer: &str, hz: &str) {
     assert_eq!(number("delivered"), number("produced"), "{server}, {client}: {row}");
     assert_eq!((number("unexplained"), number("unattributed")), (0, 0), "{server}, {client}: {row}");
     assert_eq!(number("out_of_order"), 0, "{server}, {client}: {row}");
-    // psi-ca hands out one object, so that a subscription that is behind shows an update twice.
+    // psi-ca hands out a single object, so a subscription that is behind shows an update twice.
     assert!(is_right || (client == "psi-ca" && number("duplicates") > 0), "{server}, {client}: {row}");
     let buckets = row["histogram"].as_array().expect("a row keeps its histogram");
     let n_counted: i64 = buckets.iter().filter_map(|bucket| bucket[1].as_i64()).sum();
@@ -180,7 +180,7 @@ fn check_account(server: &str, client: &str, producer: &str, hz: &str) {
 
 fn every_client_gets_every_update_of_our_ioc() {
     if !fodo().is_file() && std::env::var_os("CI").is_none() {
-        println!("not tested: no {}; `cargo build` makes it", fodo().display());
+        println!("not tested: {} is missing; build it with `cargo build`", fodo().display());
         return;
     }
     check_account("fodo", "fodo", "calc", "10");
@@ -206,7 +206,7 @@ fn watchers_in_every_language_find_out_a_double() {
         assert!(!is_right && why.contains(fault), "{client}, {double}: {row}");
     };
 
-    // C, Python, Java; those in Python share their tally. Two updates at once are one to psi-ca.
+    // C, Python, Java; the Python clients share their tally. psi-ca merges two updates that arrive at once.
     std::thread::scope(|scope| {
         for client in ["libca", "aioca", "psi-ca"] {
             scope.spawn(move || find_out(client, "lie", "values that their PV never had"));
@@ -229,7 +229,7 @@ fn every_update_of_softioc_is_accounted_for() {
     });
 }
 
-/// The one of all clients in Python: the same sequences as in the tests of `tally.rs`.
+/// The tally of all clients in Python: the same sequences as in the tests of `tally.rs`.
 fn the_tally_in_python_tells_faults_apart() {
     const SCRIPT: &str = "
 import watch, time

@@ -1,5 +1,5 @@
-//! A plant is measured without harm. The laboratory's workers are the calling program started again, so
-//! this test is a program of its own: started as `lab ...` it is the laboratory.
+//! Tests that measuring a plant does no harm. The laboratory's workers are the calling program started again, so this
+//! test is a separate program: started as `lab ...` it is the laboratory.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -51,18 +51,18 @@ fn run(search: &str, words: &[&str]) -> Output {
     lab(search, words).output().expect("this program starts")
 }
 
-/// Ended with its owner.
+/// A process that ends with its owner.
 struct Running(Child, Option<ChildStdin>);
 
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.1.take());
-        self.0.kill().expect("it is ours");
-        self.0.wait().expect("it is ours");
+        self.0.kill().expect("the process can be killed");
+        self.0.wait().expect("the process has ended");
     }
 }
 
-/// A server of two counters, and where to search it.
+/// A server of two counters, and the address for searches.
 fn plant() -> (Running, String) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = lab("127.0.0.1", &["worker", "serve-load", "--pvs", "2", "--port", &port.to_string()]);
@@ -75,12 +75,12 @@ fn agent(search: &str) -> (Running, String) {
     let mut child = lab(search, &["agent"]).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let address = lines.map_while(Result::ok).find_map(|line| Some(line.split_once("listening on ")?.1.to_owned()));
-    (Running(child, None), address.expect("it says where it listens"))
+    (Running(child, None), address.expect("it prints its address"))
 }
 
 fn rows(output: &Output) -> Vec<serde_json::Value> {
-    let file: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    file["rows"].as_array().expect("it has rows").clone()
+    let file: serde_json::Value = serde_json::from_slice(&output.stdout).expect("the output is JSON");
+    file["rows"].as_array().expect("the result has rows").clone()
 }
 
 fn stderr(output: &Output) -> String {
@@ -103,7 +103,7 @@ fn a_plant_is_measured() {
 }
 
 fn nothing_is_sent_beyond_loopback_without_the_word_for_it() {
-    // An address for documentation (RFC 5737): nobody is there even if this failed.
+    // An address for documentation (RFC 5737): it reaches no host even if this test fails.
     let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
     listener.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let search = format!("{} 192.0.2.1", listener.local_addr().unwrap());
@@ -112,7 +112,7 @@ fn nothing_is_sent_beyond_loopback_without_the_word_for_it() {
 
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("192.0.2.1") && stderr(&output).contains("--allow-net"), "{}", stderr(&output));
-    // Not even the address that would be allowed was asked: the refusal comes first.
+    // Not even the permitted address received a search: the check comes first.
     assert!(listener.recv_from(&mut [0; 100]).is_err());
 }
 
@@ -127,7 +127,7 @@ fn searches_keep_the_cap_and_a_server_elsewhere_is_not_asked() {
     while start.elapsed() < Duration::from_secs(4) {
         let Ok((n, from)) = listener.recv_from(&mut buffer) else { continue };
         n_searches += 1;
-        // The answer names a server at 192.0.2.1, port 5064.
+        // The reply names a server at 192.0.2.1, port 5064.
         let mut answer = [0; 24];
         answer[..8].copy_from_slice(&[0, 6, 0, 8, 0x13, 0xc8, 0, 0]);
         answer[8..12].copy_from_slice(&[192, 0, 2, 1]);
@@ -139,13 +139,13 @@ fn searches_keep_the_cap_and_a_server_elsewhere_is_not_asked() {
     let output = child.wait_with_output().unwrap();
 
     assert!((1..=20).contains(&n_searches), "{n_searches} searches in 4 s");
-    assert!(stderr(&output).contains("192.0.2.1 answered and is not asked"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("ignored a reply from a server at 192.0.2.1"), "{}", stderr(&output));
 }
 
 fn no_put_reaches_a_plant_without_the_word_for_it() {
     use std::io::Write;
     let (_plant, search) = plant();
-    // The counters refuse puts, so that a put that comes to them is told.
+    // The counters reject puts, so a put that reaches them is reported.
     let asked = |allowed: &[&str]| {
         let mut command = lab(&search, &[&["worker", "drive-plant", "--search", &search], allowed].concat());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -174,7 +174,7 @@ fn an_interrupted_run_shows_what_there_is() {
     let words = ["run", "--against", "load:0", "--seconds", "600", "--json", "-"];
     let child = lab(&search, &words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let id = child.id().to_string();
-    // By then it has asked, and watches; were it slower it would still have to show what there is.
+    // By then the run has measured and watches; were it slower, it would still have to print its results.
     std::thread::sleep(Duration::from_secs(3));
 
     let interrupted = Command::new("kill").args(["-INT", &id]).status().unwrap();
@@ -200,7 +200,7 @@ fn a_second_laboratory_is_refused_while_one_is_served() {
 
     assert!(accepted.contains("accepted"), "{accepted}");
     assert_eq!(second.status.code(), Some(2), "{}", stderr(&second));
-    assert!(stderr(&second).contains("works for somebody else"), "{}", stderr(&second));
+    assert!(stderr(&second).contains("busy with another laboratory"), "{}", stderr(&second));
 }
 
 fn more_pvs_than_the_cap_are_refused() {
@@ -219,7 +219,7 @@ fn an_agent_refuses_a_wrong_key_and_an_unknown_driver() {
     assert!(stderr(&wrong).contains("the key is wrong"), "{}", stderr(&wrong));
 
     let caps = r#"{"allow_net":false,"max_ops_per_second":1,"max_channels":1}"#;
-    // The agent may still be busy with the one it has just refused.
+    // The agent may still be busy with the connection that it has just rejected.
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let mut stream = std::net::TcpStream::connect(&address).unwrap();
@@ -230,7 +230,7 @@ fn an_agent_refuses_a_wrong_key_and_an_unknown_driver() {
         }
         writeln!(stream, r#"{{"open":{{"key":"right","driver":"/bin/sh","caps":{caps}}}}}"#).unwrap();
         let refused = lines.next().unwrap().unwrap();
-        assert!(refused.contains("there is no driver"), "{refused}");
+        assert!(refused.contains("unknown driver"), "{refused}");
         break;
     }
 }

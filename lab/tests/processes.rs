@@ -1,5 +1,5 @@
-//! The laboratory as processes. Its workers are the calling program started again, so this test is a
-//! program of its own: started as `lab ...` it is the laboratory, else it runs the tests below.
+//! The laboratory as processes. Its workers are the calling program started again, so this test is a separate program:
+//! started as `lab ...` it is the laboratory, otherwise it runs the tests below.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// This program as the laboratory; ended when dropped.
+/// This program as the laboratory; it ends when dropped.
 struct Lab(Child);
 
 impl Drop for Lab {
@@ -54,8 +54,8 @@ fn lab(words: &[&str]) -> Command {
 
 fn start(words: &[&str]) -> (Lab, ChildStdin, impl Iterator<Item = String> + use<>) {
     let mut child = lab(words).spawn().expect("this program starts");
-    let stdin = child.stdin.take().expect("it was asked for");
-    let lines = BufReader::new(child.stdout.take().expect("it was asked for")).lines().map_while(Result::ok);
+    let stdin = child.stdin.take().expect("standard input is piped");
+    let lines = BufReader::new(child.stdout.take().expect("standard output is piped")).lines().map_while(Result::ok);
     (Lab(child), stdin, lines)
 }
 
@@ -65,11 +65,11 @@ fn a_driver_speaks_the_protocol_line_by_line() {
     let (_driver, mut asks, mut answers) = start(&["worker", "drive-raw", &format!("127.0.0.1:{port}")]);
     let hello = answers.next();
     let mut ask = |text: &str| -> Value {
-        writeln!(asks, "{text}").expect("the driver listens");
+        writeln!(asks, "{text}").expect("the driver accepts requests");
         serde_json::from_str(&answers.next().expect("an answer")).expect("an answer is JSON")
     };
 
-    let hello = hello.expect("it says who it is");
+    let hello = hello.expect("the driver sends a greeting");
     let opened = ask(r#"{"open":{"pv":"any","n_channels":3}}"#);
     let scalars = ask(r#"{"get_scalars":{"n":10}}"#);
     let moved = ask(r#"{"move_array":{"n_elements":5000,"salt":7,"n_gets":2}}"#);
@@ -82,14 +82,14 @@ fn a_driver_speaks_the_protocol_line_by_line() {
     assert_eq!(nonsense["failed"]["protocol"]["line"], json!("nonsense"));
 }
 
-/// Only Linux lets a process ask for that.
+/// Only Linux supports this.
 fn a_program_that_is_launched_ends_with_who_launched_it() {
     if !cfg!(target_os = "linux") {
         return;
     }
     let parent = std::process::id().to_string();
 
-    // To the kernel, the parent is the thread that started it, which ends once it runs.
+    // For the kernel, the parent is the thread that started the process, which ends once the process runs.
     let starter = std::thread::spawn(move || {
         let words = ["worker", "launch", "--parent", &parent, "--", "sh", "-c", "echo up; sleep 3600"];
         let (launched, _stdin, mut said) = start(&words);
@@ -99,13 +99,13 @@ fn a_program_that_is_launched_ends_with_who_launched_it() {
     let mut launched = starter.join().expect("it starts");
 
     let deadline = Instant::now() + Duration::from_secs(10);
-    while launched.0.try_wait().expect("it is our child").is_none() {
-        assert!(Instant::now() < deadline, "it outlived the thread that started it");
+    while launched.0.try_wait().expect("the child can be polled").is_none() {
+        assert!(Instant::now() < deadline, "the process outlived the thread that started it");
         std::thread::yield_now();
     }
 }
 
-/// This program has no verb `ioc`, so it stands for a server that ends at once.
+/// This program does not support `ioc`, so it serves as a server that ends at once.
 fn a_server_that_cannot_start_fails_its_rows_and_the_run() {
     let words = "run quick --repetitions 5 --client fodo --server fodo --question Q16 --question Q17 --json -";
 
@@ -125,7 +125,7 @@ fn has_peers() -> bool {
     let list = lab(&["list"]).output().expect("this program starts");
     let has_peers = String::from_utf8_lossy(&list.stdout).contains("libca and softIoc of EPICS Base");
     if !has_peers {
-        println!("  not tested: no peers here; `fodo lab run quick` fetches them, FODO_PEERS names others");
+        println!("  not tested: the peers are missing; `fodo lab run quick` installs them, FODO_PEERS selects others");
     }
     has_peers
 }
@@ -143,7 +143,7 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
         json.display()
     );
     let words: Vec<&str> = words.split(' ').collect();
-    // Each task that was done is a line with its key.
+    // Each completed task is a line with its key.
     let tasks = || -> Vec<Value> {
         let text = std::fs::read_to_string(&journal).unwrap_or_default();
         let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -155,17 +155,17 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
     while tasks().iter().filter(|line| line["task"]["key"].as_str().is_some_and(|key| key.contains("libca"))).count()
         < 3
     {
-        assert!(Instant::now() < deadline, "nothing is done");
-        assert!(killed.0.try_wait().expect("it is our child").is_none(), "it was over too soon");
+        assert!(Instant::now() < deadline, "no task is completed");
+        assert!(killed.0.try_wait().expect("the child can be polled").is_none(), "the run ended too early");
         std::thread::sleep(Duration::from_millis(10));
     }
-    killed.0.kill().expect("it runs");
-    killed.0.wait().expect("it is our child");
+    killed.0.kill().expect("the run can be killed");
+    killed.0.wait().expect("the run has ended");
     let before = tasks();
     let resumed = lab(&[words, vec!["--resume"]].concat()).output().expect("this program starts");
 
     assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
-    let run: Value = serde_json::from_slice(&std::fs::read(&json).expect("it is written")).expect("JSON");
+    let run: Value = serde_json::from_slice(&std::fs::read(&json).expect("the result is written")).expect("JSON");
     let samples: Vec<f64> =
         run["rows"].as_array().expect("rows").iter().flat_map(|row| floats(&row["samples"])).collect();
     for line in before.iter().filter(|line| line["task"]["outcome"]["measured"].is_object()) {
@@ -176,7 +176,7 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
         assert!(floats(&row["samples"]).len() == 5 || row["why"].is_string(), "{row}");
     }
     assert!(!journal.exists());
-    std::fs::remove_dir_all(directory).expect("it was just made");
+    std::fs::remove_dir_all(directory).expect("the directory is removed");
 }
 
 fn caprotos_server_is_measured() {
@@ -218,11 +218,11 @@ fn libca_and_softioc_are_measured_and_every_value_is_right() {
         .expect("rows")
         .iter()
         .filter(|row| row["client"] == "libca")
-        // Which may not be permitted here.
+        // Two hosts may not be permitted on this machine.
         .filter(|row| row["series"] != "two hosts");
     for row in of_libca.clone() {
         assert_eq!(row["verdict"], "measured", "{row}");
-        // A repetition that a busy machine made too slow is told.
+        // A repetition that exceeded its time limit on a busy machine is reported.
         assert!(row["samples"].as_array().map(Vec::len) == Some(5) || row["why"].is_string(), "{row}");
     }
     assert!(of_libca.count() > 0);

@@ -1,16 +1,16 @@
-//! The pages of a result, in a real browser.
+//! Tests the pages of a result in a real browser.
 //!
-//! Chromium is looked for as `chromium`, `chromium-browser` or `google-chrome`. Without one, the test fails
-//! where the environment says `CI=true`, and elsewhere says that it did not run.
+//! Chromium is searched as `chromium`, `chromium-browser` or `google-chrome`. Without it, the test fails if the
+//! environment has `CI=true`, and otherwise prints that it did not run.
 
-#![expect(clippy::unwrap_used, reason = "what a test cannot set up fails it")]
+#![expect(clippy::unwrap_used, reason = "a test fails if its setup fails")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 mod synthetic;
 
-/// What keeps a browser to the file it was given.
+/// Arguments that restrict the browser to the given file.
 const QUIET: [&str; 10] = [
     "--headless",
     "--no-sandbox",
@@ -24,7 +24,7 @@ const QUIET: [&str; 10] = [
     "--enable-logging=stderr",
 ];
 
-/// A directory of its own, gone when the test is.
+/// A temporary directory of a test, removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -37,7 +37,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What is left behind lies in the system's directory for such things.
+        // A directory that remains in the temporary directory does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -50,14 +50,14 @@ fn chromium() -> Option<&'static str> {
     };
     let found = names.into_iter().find(answers);
     let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-    assert!(found.is_some() || !is_ci, "no Chromium, which this test needs: apt-get install chromium");
+    assert!(found.is_some() || !is_ci, "this test requires Chromium: apt-get install chromium");
     if found.is_none() {
-        eprintln!("NOT RUN: no Chromium; apt-get install chromium");
+        eprintln!("NOT RUN: Chromium is missing; apt-get install chromium");
     }
     found
 }
 
-/// Writes the result and its pages, and returns the HTML page.
+/// Writes the result and its pages, and returns the path of the HTML page.
 fn report(directory: &Path) -> PathBuf {
     let result = directory.join("whole.json");
     synthetic::whole().write(&result).unwrap();
@@ -66,7 +66,7 @@ fn report(directory: &Path) -> PathBuf {
     directory.join("whole.html")
 }
 
-/// Runs Chromium on the page and returns its two outputs.
+/// Runs Chromium on the page and returns its standard output and standard error.
 fn browse(browser: &str, directory: &Path, page: &Path, arguments: &[&str]) -> (String, String) {
     let mut command = Command::new(browser);
     command.args(QUIET).args(arguments);
@@ -109,7 +109,7 @@ fn a_picture_of_the_page_has_more_than_one_colour_on_a_desk_and_on_a_telephone()
         let wanted = format!("--screenshot={}", picture.display());
         browse(browser, &directory.0, &page, &[size, &wanted]);
 
-        // An empty page of that size is compressed to a few kilobytes.
+        // An empty page of that size compresses to a few kilobytes.
         let n_bytes = std::fs::metadata(&picture).unwrap().len();
         assert!(n_bytes > 40_000, "{size}: {n_bytes} bytes");
         std::fs::remove_file(picture).unwrap();

@@ -1,7 +1,7 @@
-//! What `fodo ioc` does otherwise than softIoc on purpose: the table of `docs/reference/differences.md`.
+//! Intended differences between `fodo ioc` and softIoc: the table of `docs/reference/differences.md`.
 //!
-//! The first cell of each row says where the difference shows, as `SCENARIO: TYPE.FIELD`, `SCENARIO: TYPE.FIELD events`
-//! or `SCENARIO: answer`; a `*` stands for any scenario or any type. What no scenario shows any more is stale.
+//! The first cell of each row lists where the difference shows, as `SCENARIO: TYPE.FIELD`, `SCENARIO: TYPE.FIELD
+//! events` or `SCENARIO: answer`; `*` stands for any scenario or any type. An entry that no scenario shows is stale.
 
 use crate::{Failure, place};
 
@@ -12,7 +12,7 @@ pub struct Differences {
     places: Vec<Place>,
 }
 
-/// Where a difference shows.
+/// A place where a difference shows.
 #[derive(Clone, Debug)]
 struct Place {
     scenario: String,
@@ -21,26 +21,26 @@ struct Place {
 }
 
 impl Differences {
-    /// Reads the page.
+    /// Reads the table from the documentation.
     pub fn read() -> Result<Differences, Failure> {
         let path = place::own_folder().join("../docs/reference/differences.md");
         let page = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Differences::parse(&page)
     }
 
-    /// The rows of a page.
+    /// Parses the table in a page.
     pub fn parse(page: &str) -> Result<Differences, Failure> {
         let mut differences = Differences::default();
         for line in page.lines().filter(|line| line.starts_with("| `")) {
             let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
             let [places, told, reason, effect] = cells.as_slice() else {
-                return Err(format!("four cells are wanted: where, what, why, effect; found\n{line}"));
+                return Err(format!("expected four cells (where, what, why, effect), found\n{line}"));
             };
             if told.is_empty() || reason.is_empty() || effect.is_empty() {
-                return Err(format!("a cell is empty in\n{line}"));
+                return Err(format!("empty cell in\n{line}"));
             }
             for shown in places.split('`').skip(1).step_by(2) {
-                let (scenario, what) = shown.split_once(": ").ok_or_else(|| format!("no scenario in\n{line}"))?;
+                let (scenario, what) = shown.split_once(": ").ok_or_else(|| format!("missing scenario in\n{line}"))?;
                 differences.places.push(Place { scenario: scenario.into(), what: what.into(), is_seen: false });
             }
             differences.n_rows += 1;
@@ -48,7 +48,7 @@ impl Differences {
         Ok(differences)
     }
 
-    /// Whether this is meant; what says so is not stale.
+    /// Whether a difference is intended; marks the entries that allow it as not stale.
     pub fn allow(&mut self, scenario: &str, what: &str) -> bool {
         let mut is_meant = false;
         for place in &mut self.places {
@@ -60,24 +60,24 @@ impl Differences {
         is_meant
     }
 
-    /// How many there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.n_rows
     }
 
-    /// Whether there is none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.n_rows == 0
     }
 
-    /// The places where nothing has shown.
+    /// The entries that no scenario has shown.
     pub fn stale(&self) -> Vec<String> {
         let stale = self.places.iter().filter(|place| !place.is_seen);
         stale.map(|place| format!("{}: {}", place.scenario, place.what)).collect()
     }
 }
 
-/// Whether `TYPE.FIELD` is meant by it or by `*.FIELD`.
+/// Whether `pattern`, `TYPE.FIELD` or `*.FIELD`, matches.
 fn is_like(what: &str, pattern: &str) -> bool {
     match pattern.strip_prefix("*.") {
         Some(field) => what.split_once('.').is_some_and(|(_, other)| other == field),

@@ -1,22 +1,22 @@
-//! What random values a field is given.
+//! Domains of random field values.
 
 /// A field's values.
 #[derive(Clone, Copy, Debug)]
 pub enum Domain {
-    /// It is left alone: it holds time, prints, or nobody may write it.
+    /// The field is not set: its value depends on time, it prints, or it is not writable.
     None,
     /// One of these.
     OneOf(&'static [&'static str]),
     /// A number.
     Number,
-    /// A link with one of these words behind its name.
+    /// A link with one of these modifiers after the name.
     Link(&'static [&'static str]),
 }
 
-/// Numbers around the limits that random databases have.
+/// Numbers around the limits in random databases.
 pub const NUMBERS: [&str; 14] = ["0", "1", "2", "3", "5", "7", "-1", "-3", "10", "15", "100", "0.5", "2.5", "-4.25"];
 
-/// How many of them are whole: a file may say no others to a whole field.
+/// How many of them are integers: a database file may set an integer field only to these.
 pub const N_WHOLE: usize = 11;
 
 /// Numbers beyond the range of some kinds.
@@ -39,7 +39,7 @@ pub const HUGE: [&str; 16] = [
     "inf",
 ];
 
-/// Texts that fit some fields and not others.
+/// Texts that are valid for some fields only.
 pub const WILD: [&str; 48] = [
     "",
     "0",
@@ -93,24 +93,24 @@ pub const WILD: [&str; 48] = [
 
 const SEVERITIES: &[&str] = &["NO_ALARM", "MINOR", "MAJOR", "INVALID"];
 
-/// Events by number and by name.
+/// Event numbers and names.
 pub const EVENTS: &[&str] = &["1", "2", "2", "3", "+0x02", "2.0", " 2", "2.7", "some text", "", "0", "256"];
 
-/// Types whose SIMM may be RAW.
+/// Record types whose SIMM may be RAW.
 const HAS_RAW: [&str; 8] = ["ai", "ao", "bi", "bo", "mbbi", "mbbo", "mbbiDirect", "mbboDirect"];
 
-/// Types that write through SIOL.
+/// Record types that write through SIOL.
 const OUTPUTS: [&str; 9] = ["ao", "bo", "longout", "int64out", "mbbo", "mbboDirect", "stringout", "lso", "aao"];
 
 const IN: &[&str] = &[" NPP", " PP", " NPP", " "];
-/// What stands behind the name in an output link.
+/// Modifiers of an output link.
 pub const OUT: &[&str] = &[" NPP", " PP", " PP", " "];
 const FORWARD: &[&str] = &[""];
 
-/// The values for a field of a record type.
+/// The domain of a field of a record type.
 pub fn domain(record_type: &str, field: &str) -> Domain {
     match field {
-        // One that is broken makes softIoc show what memory holds: see the page on differences.
+        // With a broken SIOL softIoc shows uninitialized memory: see the page on differences.
         "SIOL" if ["waveform", "aai"].contains(&record_type) => Domain::None,
         "SIOL" if OUTPUTS.contains(&record_type) => Domain::Link(OUT),
         "INP" | "DOL" | "SIML" | "SDIS" | "TSEL" | "SIOL" | "SELL" | "NVL" => Domain::Link(IN),
@@ -119,14 +119,14 @@ pub fn domain(record_type: &str, field: &str) -> Domain {
         "LNK0" | "LNK1" | "LNK2" | "LNK3" => Domain::Link(if record_type == "seq" { OUT } else { FORWARD }),
         "OUTA" | "OUTB" | "OUTC" => Domain::Link(OUT),
         "DOL0" | "DOL1" | "DOL2" | "INP0" | "INP1" | "INP2" => Domain::Link(IN),
-        // A pulse of bo and the filter of alarms take time.
+        // A pulse of bo and the alarm filter depend on time.
         "HIGH" if record_type == "bo" => Domain::None,
         "HIHI" | "HIGH" | "LOW" | "LOLO" | "HYST" | "MDEL" | "ADEL" | "DRVH" | "DRVL" | "HOPR" | "LOPR" | "EGUF"
         | "EGUL" | "AOFF" | "ASLO" | "ROFF" | "EOFF" | "ESLO" | "OROC" | "RVAL" | "SVAL" | "IVOV" | "DISV" | "DISA"
         | "PHAS" | "A" | "B" | "C" | "D" | "DO0" | "DO1" | "DO2" | "ILIL" | "IHIL" => Domain::Number,
-        // Of an mbbi it has no effect on softIoc: see the page on differences.
+        // For an mbbi it has no effect on softIoc: see the page on differences.
         "AFTC" if record_type == "mbbi" => Domain::None,
-        // Between these the filter of alarms depends on the time that passes, which is not the same for both.
+        // Between these values the alarm filter depends on elapsed time, which differs between both servers.
         "AFTC" => Domain::OneOf(&["0", "-1", "1e-300", "1e300"]),
         "SELM" if record_type == "sel" => Domain::OneOf(&["Specified", "High Signal", "Low Signal", "Median Signal"]),
         "SELM" => Domain::OneOf(&["All", "Specified", "Mask"]),
@@ -187,7 +187,7 @@ pub fn domain(record_type: &str, field: &str) -> Domain {
     }
 }
 
-/// INPA to INPF; there are more, and they are alike.
+/// INPA to INPF; the further inputs behave the same.
 fn is_input(field: &str) -> bool {
     field.strip_prefix("INP").is_some_and(|letter| ["A", "B", "C", "D", "E", "F"].contains(&letter))
 }

@@ -1,4 +1,4 @@
-//! softIoc and `fodo ioc`, on the same file.
+//! softIoc and `fodo ioc`, with the same database file.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -11,19 +11,19 @@ use super::{Case, Difference, Finding};
 use crate::server::{Server, ServerKind};
 use crate::{Failure, place};
 
-/// How long both may need to tell the same after a step: what a CA link does ends in its own time.
+/// Maximum time for both to report the same after a step: CA links work asynchronously.
 const SETTLE_DURATION_MAX: Duration = Duration::from_millis(400);
 
-/// After which steps both are compared.
+/// After which steps both servers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
-    /// After every one.
+    /// After every step.
     Each,
-    /// After the last: ten times as fast, where a case is known to tell both apart.
+    /// After the last step only: ten times as fast, for a case known to show a difference.
     Last,
 }
 
-/// Both, and the cases that they serve.
+/// Both servers, and the cases that they serve.
 pub struct Pair {
     theirs: Side,
     ours: Side,
@@ -32,13 +32,13 @@ pub struct Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // It stands in the folder for temporary files; what is left there is no harm.
+        // A file that remains in the temporary directory does no harm.
         let _ = std::fs::remove_file(&self.file);
     }
 }
 
 impl Pair {
-    /// Starts both with the databases of all cases; the names of each begin with its number.
+    /// Starts both with the databases of all cases; the record names of each case start with its number.
     pub fn start(cases: &[Case]) -> Result<Pair, Failure> {
         let mut text = FENCE_DATABASE.to_string();
         for (number, case) in cases.iter().enumerate() {
@@ -51,7 +51,7 @@ impl Pair {
         Ok(Pair { theirs, ours, file })
     }
 
-    /// Does the steps of one case, up to the first after which both differ in what is not meant to differ.
+    /// Does the steps of one case, up to the first one that shows an unintended difference.
     pub fn run(
         &mut self,
         number: usize,
@@ -71,7 +71,7 @@ impl Pair {
             let is_compared = compare == Compare::Each && !is_silent || n_steps == case.steps.len();
             let mut differences = if is_compared { self.settle(case, &mut stages)? } else { Vec::new() };
             if told.0 != told.1 {
-                let detail = format!("softIoc tells \"{}\", fodo \"{}\"", told.0, told.1);
+                let detail = format!("softIoc returns \"{}\", fodo \"{}\"", told.0, told.1);
                 differences.push(Difference { what: "answer".into(), detail });
             }
             differences.retain(|difference| !meant.allow(&case.name, &difference.what));
@@ -82,7 +82,7 @@ impl Pair {
         Ok(None)
     }
 
-    /// One step on both, what takes time at the same time; what their clients are told.
+    /// Does one step on both, waits only once, and returns both results.
     fn step(&mut self, stages: &mut (Stage, Stage), step: &Step) -> Result<(String, String), Failure> {
         stages.0.begin();
         stages.1.begin();
@@ -91,14 +91,14 @@ impl Pair {
             return Ok((told.clone(), told));
         }
         if let Step::Acknowledge(..) | Step::Write(_) | Step::Request { .. } = step {
-            // It is sent on a circuit of its own, and is not to overtake what was sent before.
+            // It uses a separate circuit, and must not overtake earlier requests.
             self.theirs.fence()?;
             self.ours.fence()?;
         }
         Ok((self.theirs.run(&mut stages.0, step)?, self.ours.run(&mut stages.1, step)?))
     }
 
-    /// What differs still when both have had time to come to rest.
+    /// The differences that remain after both had time to settle.
     fn settle(&mut self, case: &Case, stages: &mut (Stage, Stage)) -> Result<Vec<Difference>, Failure> {
         let deadline = Instant::now() + SETTLE_DURATION_MAX;
         loop {
@@ -137,23 +137,23 @@ impl Pair {
     }
 }
 
-/// What the names of a case begin with.
+/// The prefix of the record names of a case.
 fn prefix(number: usize) -> String {
     format!("g{number}:")
 }
 
-/// `TYPE.FIELD` of a field's name.
+/// The name of a field as `TYPE.FIELD`.
 fn typed(case: &Case, name: &str) -> String {
     let (record, field) = name.split_once('.').unwrap_or((name, "VAL"));
     let of = case.records.iter().find(|other| other.name == record);
     format!("{}.{field}", of.map_or(record, |record| record.record_type.as_str()))
 }
 
-/// A case and what was found, for the one who is to repair it.
+/// A case and its finding, for whoever repairs it.
 pub fn report(case: &Case, finding: &Finding) -> String {
     let mut text = format!("{}\n{}---\n", case.name, case.database);
     for step in case.steps.iter().take(finding.n_steps) {
-        // Writing to a text never fails.
+        // Writing to a String never fails.
         let _ = writeln!(text, "{}", step.text());
     }
     for difference in &finding.differences {

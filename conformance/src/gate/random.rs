@@ -1,4 +1,4 @@
-//! Databases and steps at random; one seed is one case.
+//! Random databases and steps; each seed gives one case.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::raw::Way;
 use super::step::{Acknowledge, Argument, Step};
 use super::{Case, Record, fields_of};
 
-/// The record types of random databases; a new type is one line.
+/// The record types of random databases.
 const TYPES: [&str; 30] = [
     "ai",
     "ao",
@@ -44,21 +44,21 @@ const TYPES: [&str; 30] = [
     "printf",
 ];
 
-/// The record types of databases about events: those that post them, and those that are easily seen to process.
+/// The record types of databases about events: types that post them, and types whose processing is easy to observe.
 const TYPES_OF_EVENTS: [&str; 9] = ["event", "event", "calcout", "fanout", "fanout", "calc", "calc", "longin", "seq"];
 
-/// The kinds of elements of random arrays.
+/// The element types of random arrays.
 const ELEMENTS: [&str; 12] =
     ["DOUBLE", "LONG", "SHORT", "CHAR", "STRING", "FLOAT", "UCHAR", "USHORT", "ULONG", "INT64", "UINT64", "ENUM"];
 
-/// Large enough for chains and loops, small enough to be read by whoever repairs what is found.
+/// Large enough for chains and loops, small enough for a person to read.
 const RECORDS: usize = 5;
 const STEPS: usize = 24;
 
-/// Of a record's fields, one in so many is set.
+/// One field in this many is set.
 const FIELDS_SET_EVERY: u64 = 7;
 
-/// What a seed makes; kept apart from its text, so that parts of it can be left out.
+/// The case of a seed; kept apart from its text, so that parts of it can be removed.
 #[derive(Clone, Debug)]
 pub struct Random {
     seed: u64,
@@ -67,7 +67,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// The one that belongs to this seed.
+    /// The case of this seed.
     pub fn new(seed: u64) -> Random {
         let mut dice = Dice(seed);
         let is_about_events = dice.below(5) == 0;
@@ -89,11 +89,11 @@ impl Random {
         Random { seed, records, steps }
     }
 
-    /// As both serve and do it.
+    /// The case that both servers execute.
     pub fn case(&self) -> Case {
         let mut database = String::new();
         for (record, fields) in &self.records {
-            // Writing to a text never fails.
+            // Writing to a String never fails.
             let _ = writeln!(database, "record({}, \"$(P){}\") {{", record.record_type, record.name);
             for (field, value) in fields {
                 let quote = if value.starts_with('{') { "" } else { "\"" };
@@ -105,13 +105,13 @@ impl Random {
         Case { name: format!("random {}", self.seed), database, records, steps: self.steps.clone() }
     }
 
-    /// Without what comes after so many steps.
+    /// Removes the steps after the first `n_steps`.
     pub fn until(mut self, n_steps: usize) -> Random {
         self.steps.truncate(n_steps);
         self
     }
 
-    /// The same with less: without a record, half of the steps or of a record's fields, or one of them.
+    /// Smaller variants: without a record, without half of the steps or of a record's fields, or without one of them.
     pub fn smaller(&self) -> Vec<Random> {
         let mut smaller = Vec::new();
         for (record, _) in &self.records {
@@ -136,7 +136,7 @@ impl Random {
                 smaller.push(without);
             }
         }
-        // Leaving out nothing is no progress.
+        // Removing nothing is no progress.
         smaller.retain(|other| other.size() < self.size());
         smaller
     }
@@ -162,7 +162,7 @@ fn is_about(step: &Step, record: &str) -> bool {
 
 fn fields(dice: &mut Dice, record_type: &str) -> Vec<(String, String)> {
     let mut set = Vec::new();
-    // What only a file can set.
+    // Fields that only a database file can set.
     let sizes: &[(&str, &[&str])] = match record_type {
         "waveform" | "aai" | "aao" => &[("FTVL", &ELEMENTS), ("NELM", &["1", "3", "5"])],
         "subArray" => &[("FTVL", &ELEMENTS), ("MALM", &["3", "5"]), ("NELM", &["1", "2", "4"])],
@@ -183,8 +183,8 @@ fn fields(dice: &mut Dice, record_type: &str) -> Vec<(String, String)> {
     set
 }
 
-/// Makes a record post events, or process when some are posted. What processes has no links, and what posts is not scanned, or
-/// an event would post itself for ever.
+/// Makes a record post events, or process on events. A record that processes on events gets no links, and one that
+/// posts events is not scanned; otherwise an event would post itself endlessly.
 fn add_events(dice: &mut Dice, record_type: &str, fields: &mut Vec<(String, String)>) {
     let is_scanned = matches!(record_type, "calc" | "longin");
     fields.retain(|(field, _)| !["SCAN", "VAL", "OEVT", "EVNT", "CALC"].contains(&field.as_str()));
@@ -204,30 +204,30 @@ fn add_events(dice: &mut Dice, record_type: &str, fields: &mut Vec<(String, Stri
     }
 }
 
-/// Where a value is given to a field.
+/// Where a field is set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In the file, which must load.
+    /// In the database file, which must load.
     File,
-    /// In a put, which may be refused.
+    /// In a put, which may be rejected.
     Put,
 }
 
-/// A value for this field; `None` when it is not to be set.
+/// A value for this field; `None` if the field is not set.
 fn value(dice: &mut Dice, record_type: &str, field: &str, place: Place) -> Option<String> {
     match domain(record_type, field) {
         Domain::None => None,
         _ if place == Place::Put && dice.below(8) == 0 => Some(dice.one_of(&WILD).to_string()),
         Domain::Number if place == Place::File => Some(dice.one_of(&NUMBERS[..N_WHOLE]).to_string()),
         Domain::OneOf(choices) => Some(dice.one_of(choices).to_string()),
-        // INAV and its like begin to follow such a link at another time: see the page on differences.
+        // INAV and similar fields begin to follow such a link at another time: see the page on differences.
         Domain::Link(modifiers) if record_type == "calcout" && place == Place::Put => Some(link(dice, modifiers, "")),
         Domain::Link(modifiers) => Some(link(dice, modifiers, "$(P)nobody")),
         Domain::Number => Some(dice.one_of(&NUMBERS).to_string()),
     }
 }
 
-/// `unreached`: one that leads nowhere.
+/// A random link. `unreached`: the name of a PV that does not exist.
 fn link(dice: &mut Dice, modifiers: &[&str], unreached: &str) -> String {
     match dice.below(16) {
         0 | 1 => return dice.one_of(&["", "1", "-2.5", "7", unreached]).to_string(),
@@ -241,24 +241,24 @@ fn link(dice: &mut Dice, modifiers: &[&str], unreached: &str) -> String {
     if modifiers.is_empty() { format!("$(P)r{record}") } else { format!("$(P)r{record}{field}{modifiers}{alarms}") }
 }
 
-/// Whether a field with this name holds a link, whatever the type of the record.
+/// Whether a field with this name is a link, for any record type.
 fn is_link(field: &str) -> bool {
     const NAMES: [&str; 8] = ["FLNK", "SDIS", "TSEL", "SIOL", "SIML", "SELL", "NVL", "SUBL"];
     let is_numbered = |prefix: &str| field.strip_prefix(prefix).is_some_and(|rest| rest.len() <= 1);
-    // INAA to INUU are those of aSub.
+    // INAA to INUU are fields of aSub.
     let is_doubled =
         field.strip_prefix("IN").is_some_and(|rest| rest.len() == 2 && rest.as_bytes()[0] == rest.as_bytes()[1]);
     NAMES.contains(&field) || is_doubled || ["INP", "OUT", "DOL", "LNK"].into_iter().any(is_numbered)
 }
 
-/// A link to something else than a PV; none where a link only processes.
+/// A link to something other than a PV; empty for a link that only processes.
 fn json_link(dice: &mut Dice, modifiers: &[&str]) -> String {
     const CONSTANTS: [&str; 4] = ["{const:5}", "{const:-2.5}", "{const:[1,2,3]}", "{const:\"a text\"}"];
     const FORMULAS: [&str; 2] = ["7", "2*3.5"];
     let is_process_only = modifiers == [""];
     match dice.below(3) {
         _ if is_process_only => String::new(),
-        // The others give values and take none.
+        // The other types are read-only.
         0 | 1 if modifiers == OUT => "{state:\"$(P)s\"}".into(),
         0 => dice.one_of(&CONSTANTS).to_string(),
         1 => format!("{{calc:{{expr:\"{}\"}}}}", dice.one_of(&FORMULAS)),
@@ -266,22 +266,22 @@ fn json_link(dice: &mut Dice, modifiers: &[&str]) -> String {
     }
 }
 
-/// A value of any DBR type, of VAL or of any field.
+/// A request for VAL or another field as any DBR type.
 fn request(dice: &mut Dice, record: &Record) -> Step {
     let field = dice.one_of(&fields_of(&record.record_type)).clone();
     let is_value = dice.below(2) == 0;
     let pv = if is_value { record.name.clone() } else { format!("{}.{field}", record.name) };
     let way = if dice.below(3) == 0 { Way::Subscribe } else { Way::Read };
     let dbr = match dice.below(39) as u16 {
-        // softIoc gives no number for a link: see the page on differences.
+        // softIoc does not return a link as a number: see the page on differences.
         dbr if is_link(&field) && !is_value && dbr < 35 => dbr / 7 * 7,
         dbr => dbr,
     };
     Step::Request { pv, way, dbr: DbrType(dbr), count: *dice.one_of(&[0, 1, 1, 2, 5]) }
 }
 
-/// What may be refused is written without waiting: softIoc processes a record even when it refuses a put that waits,
-/// and from then on both would differ.
+/// A put that may be rejected is written without completion: softIoc processes a record even when it rejects a put with
+/// completion, and both servers would differ from then on.
 fn step(dice: &mut Dice, record: &Record) -> Step {
     let name = &record.name;
     let kinds = [Kind::Text, Kind::Text, Kind::F64, Kind::I32, Kind::I16, Kind::Enum, Kind::F32];
@@ -289,7 +289,7 @@ fn step(dice: &mut Dice, record: &Record) -> Step {
         11.. => request(dice, record),
         0 => {
             let which = *dice.one_of(&[Acknowledge::Transient, Acknowledge::Severity]);
-            // Other numbers for ACKT are on the page on differences.
+            // Other values of ACKT are on the page on differences.
             let n_numbers = if which == Acknowledge::Transient { 2 } else { 4 };
             Step::Acknowledge(name.clone(), which, dice.below(n_numbers) as u16)
         }
@@ -297,12 +297,12 @@ fn step(dice: &mut Dice, record: &Record) -> Step {
             let argument = Argument { pv: format!("{name}.PROC"), kind: Kind::Text, text: "1".into() };
             if dice.below(2) == 0 { Step::Write(argument) } else { Step::Put(argument) }
         }
-        // What is put to VAL of a compress lands where softIoc's ring happens to begin, beside what its memory held.
+        // A put to VAL of a compress is stored where softIoc's ring happens to start, next to old memory contents.
         4..7 if record.record_type != "compress" => {
             let kind = *dice.one_of(&kinds);
             let text = match (record.record_type.as_str(), kind) {
-                // An empty text is a state without a name on softIoc: see the page on differences.
-                // So is a text that begins with a number, for an mbbo.
+                // softIoc treats an empty text as a state without a name: see the page on differences. The same applies
+                // to a text that starts with a number, for an mbbo.
                 ("mbbo", Kind::Text) => dice.one_of(&["0", "1", "2", "5", "-1", "abc", "YES", "300"]).to_string(),
                 ("bi" | "bo" | "mbbi", Kind::Text) => dice.one_of(&WILD[1..]).to_string(),
                 (_, Kind::Text) => dice.one_of(&WILD).to_string(),
@@ -326,13 +326,13 @@ fn step(dice: &mut Dice, record: &Record) -> Step {
     }
 }
 
-/// A number, one in eight beyond the range of some kinds.
+/// A number; one in eight exceeds the range of some kinds.
 fn number(dice: &mut Dice) -> &'static str {
     let choices = if dice.below(8) == 0 { &HUGE[..] } else { &NUMBERS };
     dice.one_of::<&str>(choices)
 }
 
-/// splitmix64: one seed, one sequence.
+/// splitmix64: the same seed gives the same sequence.
 struct Dice(u64);
 
 impl Dice {

@@ -1,5 +1,5 @@
-//! Requests for which the client library has no call, or whose answer it does not hand on: a put without completion that
-//! fails, reads and subscriptions of every DBR type, alarms acknowledged as alarm handlers do it.
+//! Requests that the client library does not offer, or whose reply it does not return: a put without completion that
+//! fails, reads and subscriptions of every DBR type, alarm acknowledgement as alarm handlers do it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ pub enum Way {
     Subscribe,
 }
 
-/// Writes a value without completion and returns what the server answers: nothing, or the status of an ERROR.
+/// Writes a value without completion and returns the server's reply: nothing, or the status of an ERROR.
 pub fn write(server: SocketAddr, pv: &str, dbr: DbrType, value: Value) -> Result<String, Failure> {
     let mut circuit = Circuit::open(server, pv)?;
     let mut payload = Vec::new();
@@ -40,7 +40,7 @@ pub fn write(server: SocketAddr, pv: &str, dbr: DbrType, value: Value) -> Result
     }
 }
 
-/// Requests a value as any DBR type and returns what the server answers; `show` prints the reading.
+/// Requests a value as any DBR type and returns the server's reply; `show` formats the reading.
 pub fn read(
     server: SocketAddr,
     pv: &str,
@@ -55,7 +55,7 @@ pub fn read(
         Way::Read => circuit.send_alone(Request::ReadNotify { dbr, count, sid, ioid: Ioid(1) })?,
         Way::Subscribe => {
             let subscription = SubscriptionId(1);
-            // Three unused numbers, the mask, padding.
+            // Three unused floats, the mask, padding.
             let payload = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
             circuit.send(Request::EventAdd { dbr, count, sid, subscription }, &payload)?;
         }
@@ -75,7 +75,7 @@ pub fn read(
     }
 }
 
-/// A connection with one channel.
+/// A circuit with one channel.
 struct Circuit {
     stream: TcpStream,
     sid: Sid,
@@ -98,7 +98,7 @@ impl Circuit {
                     circuit.sid = sid;
                     return Ok(circuit);
                 }
-                Answer::CreateChFail { .. } => return Err(format!("there is no {pv}")),
+                Answer::CreateChFail { .. } => return Err(format!("{pv} does not exist")),
                 _ => {}
             }
         }
@@ -121,13 +121,13 @@ impl Circuit {
         self.stream.write_all(&bytes).map_err(|error| error.to_string())
     }
 
-    /// The next message.
+    /// Receives the next message.
     fn next(&mut self) -> Result<(Answer, Vec<u8>), Failure> {
         let mut bytes = [0; HEADER_BYTES];
-        self.stream.read_exact(&mut bytes).map_err(|error| format!("no answer: {error}"))?;
-        let (header, _) = Header::decode(&bytes).ok_or("an extended header")?;
+        self.stream.read_exact(&mut bytes).map_err(|error| format!("no reply: {error}"))?;
+        let (header, _) = Header::decode(&bytes).ok_or("unexpected extended header")?;
         let mut payload = vec![0; header.payload_bytes as usize];
-        self.stream.read_exact(&mut payload).map_err(|error| format!("no answer: {error}"))?;
+        self.stream.read_exact(&mut payload).map_err(|error| format!("no reply: {error}"))?;
         Ok((Answer::from_header(&header), payload))
     }
 }

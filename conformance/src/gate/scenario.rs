@@ -1,4 +1,4 @@
-//! Scenario files: a `.db` text, a line `---`, and steps, one a line; `#` begins a comment.
+//! Scenario files: a `.db` text, a line `---`, and steps, one per line; `#` starts a comment.
 //!
 //! ```text
 //! record(ai, "$(P)level") {
@@ -12,8 +12,8 @@
 //! get level as short
 //! ```
 //!
-//! After the start and after every step both must tell the same of every field of every record, and of every event of
-//! what is watched.
+//! After the start and after every step both servers must report the same value for every field of every record, and
+//! the same events for every watched PV.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ use super::step::Step;
 use super::{Case, Record};
 use crate::{Failure, place};
 
-/// All of them, in the order of their names.
+/// All scenarios, in the order of their names.
 pub fn all() -> Result<Vec<Case>, Failure> {
     let folder = place::own_folder().join("gate");
     let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -37,16 +37,16 @@ fn read(path: &Path) -> Result<Case, Failure> {
     parse(&name, &text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// A case out of a scenario's text.
+/// Parses a case from a scenario's text.
 pub fn parse(name: &str, text: &str) -> Result<Case, Failure> {
-    let (database, steps) = text.split_once("---\n").ok_or("there is no line ---")?;
+    let (database, steps) = text.split_once("---\n").ok_or("missing line `---`")?;
     let lines = steps.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let steps = lines.map(Step::parse).collect::<Result<_, _>>()?;
     let records = database.lines().filter_map(record).collect();
     Ok(Case { name: name.to_string(), database: database.to_string(), records, steps })
 }
 
-/// The record that begins with the line `record(TYPE, "$(P)NAME")`.
+/// The record declared by the line `record(TYPE, "$(P)NAME")`.
 fn record(line: &str) -> Option<Record> {
     let (record_type, rest) = line.strip_prefix("record(")?.split_once(", \"$(P)")?;
     let name = rest.split('"').next()?;

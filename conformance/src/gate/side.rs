@@ -13,10 +13,10 @@ use crate::Failure;
 use crate::client::OPERATION_DURATION_MAX;
 use crate::server::Server;
 
-/// How many events of one subscription are kept.
+/// Maximum number of events kept per subscription.
 const EVENTS_MAX: usize = 1024;
 
-/// The masks of events, each with a subscription of its own.
+/// The event masks, each with its own subscription.
 const MASKS: [(&str, EventMask); 4] = [
     ("VALUE", EventMask::VALUE),
     ("LOG", EventMask::LOG),
@@ -24,13 +24,13 @@ const MASKS: [(&str, EventMask); 4] = [
     ("PROPERTY", EventMask::PROPERTY),
 ];
 
-/// Counts up after each step; when its event is here, those of the step are.
+/// A counter incremented after each step; after its event all events of the step have been received.
 const FENCE: &str = "gate:fence";
 
-/// What the fence is made of.
+/// The database of the fence.
 pub const FENCE_DATABASE: &str = "record(longout, \"gate:fence\") {}\n";
 
-/// A server and what is known of it.
+/// A server and its client.
 pub struct Side {
     server: Server,
     context: Context,
@@ -39,12 +39,12 @@ pub struct Side {
     n_fences: i32,
 }
 
-/// The channels and events of one case at one side.
+/// The channels and events of one case on one server.
 pub struct Stage {
     prefix: String,
     fields: Vec<(String, Channel)>,
     watched: Vec<Watched>,
-    /// By subscription, what came since the last step.
+    /// Events since the last step, by subscription.
     events: BTreeMap<String, Vec<String>>,
 }
 
@@ -52,12 +52,12 @@ pub struct Stage {
 struct Watched {
     name: String,
     monitor: Monitor,
-    /// Whether the record has an array, be it of one element.
+    /// Whether the record's value is an array, including one of a single element.
     is_array: bool,
 }
 
 impl Side {
-    /// A server that runs.
+    /// Connects to a running server.
     pub fn new(server: Server) -> Result<Side, Failure> {
         let context = Context::new(ClientConfig::at(vec![server.address()]));
         let fence = context.channel(FENCE).map_err(|error| error.to_string())?;
@@ -80,7 +80,7 @@ impl Side {
         Ok(Stage { prefix: prefix.to_string(), fields, watched: Vec::new(), events: BTreeMap::new() })
     }
 
-    /// Waits until the events of what was done are here, as far as the server keeps their order.
+    /// Waits until all events of previous steps are received, as far as the server keeps their order.
     pub fn fence(&mut self) -> Result<(), Failure> {
         self.n_fences += 1;
         let put = self.fence.put(self.n_fences, OPERATION_DURATION_MAX);
@@ -92,10 +92,10 @@ impl Side {
                 return Ok(());
             }
         }
-        Err(self.server.failure("gives no updates"))
+        Err(self.server.failure("sends no updates"))
     }
 
-    /// Does one step, and gives what the client is told of it.
+    /// Does one step, and returns the result that the client sees.
     pub fn run(&self, stage: &mut Stage, step: &Step) -> Result<String, Failure> {
         let channel = |pv: &str| {
             let channel = self.context.channel(&format!("{}{pv}", stage.prefix));
@@ -110,7 +110,7 @@ impl Side {
                 for (word, mask) in MASKS {
                     let options = MonitorOptions { mask, queue_max: EVENTS_MAX, ..MonitorOptions::default() };
                     let monitor = channel.monitor(options);
-                    first_update(&monitor).ok_or_else(|| self.server.failure(&format!("gives no update of {pv}")))?;
+                    first_update(&monitor).ok_or_else(|| self.server.failure(&format!("sends no update of {pv}")))?;
                     stage.watched.push(Watched { name: format!("{pv} {word}"), monitor, is_array });
                 }
                 Ok(String::new())
@@ -140,25 +140,25 @@ impl Side {
                     Acknowledge::Transient => DbrType::PUT_ACKT,
                     Acknowledge::Severity => DbrType::PUT_ACKS,
                 };
-                // Without completion, which would have to wait for a record that is active.
+                // Without completion, which would wait for an active record.
                 let value = Value::Scalar(Scalar::Enum(*number));
                 raw::write(self.server.address(), &format!("{}{pv}", stage.prefix), dbr, value)
             }
             Step::Wait(seconds) => {
-                // Time is what the step is about.
+                // The step is about elapsed time.
                 std::thread::sleep(Duration::from_secs_f64(*seconds));
                 Ok(String::new())
             }
         }
     }
 
-    /// What every field says, in the order of the case's records and their fields.
+    /// The value of every field, in the order of the case's records and their fields.
     pub fn read(&self, stage: &Stage) -> Result<Vec<String>, Failure> {
         let channels: Vec<Channel> = stage.fields.iter().map(|(_, channel)| channel.clone()).collect();
         let readings = many::get(&channels, Request::default(), OPERATION_DURATION_MAX);
         let readings: Result<Vec<Reading>, Error> = readings.into_iter().collect();
         let readings = readings.map_err(|error| self.server.failure(&error.to_string()))?;
-        // The alarm is the record's; STAT and SEVR tell it.
+        // The alarm is that of the record; STAT and SEVR contain it.
         Ok(readings.iter().map(|reading| shown(&reading.value, &stage.prefix)).collect())
     }
 }
@@ -169,12 +169,12 @@ impl Stage {
         self.fields.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Forgets the events of the step before.
+    /// Drops the events of the previous step.
     pub fn begin(&mut self) {
         self.events.clear();
     }
 
-    /// What came of each subscription since the step began; more may yet come.
+    /// The events of each subscription since the step began; more may follow.
     pub fn events(&mut self) -> &BTreeMap<String, Vec<String>> {
         for Watched { name, monitor, is_array } in &self.watched {
             while let Some(event) = monitor.next(Duration::ZERO) {
@@ -182,8 +182,8 @@ impl Stage {
                 match event {
                     MonitorEvent::Update(reading) => {
                         if reading.value.kind() == Kind::Text || *is_array {
-                            // softIoc copies these when it sends them, and leaves out what is overtaken by then,
-                            // be it the alarm or the value; what they are in the end is compared by their fields.
+                            // softIoc copies these when it sends them, and omits intermediate alarms and values; the
+                            // final ones are compared through their fields.
                             *events = vec!["some".into()];
                         } else {
                             events.push(told(&reading, &self.prefix));
@@ -202,7 +202,7 @@ impl Stage {
     }
 }
 
-/// What a subscription begins with.
+/// The initial update of a subscription.
 fn first_update(monitor: &Monitor) -> Option<Reading> {
     let deadline = Instant::now() + OPERATION_DURATION_MAX;
     loop {
@@ -214,7 +214,7 @@ fn first_update(monitor: &Monitor) -> Option<Reading> {
     }
 }
 
-/// What a client is told of a put.
+/// The result of a put as text; empty on success.
 fn outcome(result: Result<(), Error>) -> String {
     match result {
         Ok(()) => String::new(),
@@ -240,7 +240,7 @@ fn described(reading: &Reading, prefix: &str) -> String {
     text
 }
 
-/// A value; the prefix is left out.
+/// A value without the prefix of names.
 fn shown(value: &Value, prefix: &str) -> String {
     let text = match value {
         Value::Scalar(scalar) => element(scalar),
@@ -265,7 +265,7 @@ fn element(scalar: &Scalar) -> String {
         Scalar::U64(number) => number.to_string(),
         Scalar::F32(number) => format!("{number:?}"),
         Scalar::F64(number) => format!("{number:?}"),
-        // Whether NaN has a sign depends on how it came about.
+        // The sign of NaN depends on how it was computed.
         Scalar::Text(text) => format!("{:?}", text.to_str().replace("-nan", "nan")),
     }
 }

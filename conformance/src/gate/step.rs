@@ -1,4 +1,4 @@
-//! What can be done to both.
+//! The steps that a scenario can do on both servers.
 
 use fodo_ca::dbr::DbrType;
 use fodo_data::{Kind, Value};
@@ -6,47 +6,48 @@ use fodo_data::{Kind, Value};
 use super::raw::Way;
 use crate::Failure;
 
-/// Which of the two is written.
+/// The acknowledgement field to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// ACKT: whether alarms that have gone by themselves still want to be acknowledged.
+    /// ACKT: whether alarms that have cleared by themselves must still be acknowledged.
     Transient,
-    /// ACKS: up to which severity they are.
+    /// ACKS: up to which severity alarms are acknowledged.
     Severity,
 }
 
-/// One step. Names are those of records and fields without the prefix.
+/// One step. Names are those of records and fields, without the prefix.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the names of the fields say it")]
+#[expect(missing_docs, reason = "the field names are self-explanatory")]
 pub enum Step {
-    /// From now on the events of a field are compared, for each of the four masks.
+    /// Compares the events of a field from now on, for each of the four masks.
     Watch(String),
     /// Writes, and waits until processing has ended.
     Put(Argument),
-    /// Writes, and waits for nothing.
+    /// Writes, and does not wait.
     Write(Argument),
-    /// Reads as this kind; the text says how many elements, if not as many as there are.
+    /// Reads as this kind; the text is the number of elements, by default all.
     Get(Argument),
-    /// Requests a value as any DBR type, by a read or by the first update of a subscription; 0: as many elements as there are.
+    /// Requests a value as any DBR type, by a read or by the first update of a subscription; a count of 0 requests all
+    /// elements.
     Request { pv: String, way: Way, dbr: DbrType, count: u32 },
-    /// Acknowledges alarms: ACKT or ACKS, and the number.
+    /// Acknowledges alarms: ACKT or ACKS, and the number to write.
     Acknowledge(String, Acknowledge, u16),
-    /// Time passes, on both at once.
+    /// Waits, for both servers at once.
     Wait(f64),
 }
 
-/// What is written or read.
+/// The value of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Argument {
     /// The record or field.
     pub pv: String,
     /// The kind on the wire.
     pub kind: Kind,
-    /// One text, or numbers with blanks between them.
+    /// One text, or numbers separated by blanks.
     pub text: String,
 }
 
-/// The words for kinds in scenario files.
+/// The names of kinds in scenario files.
 const KINDS: [(&str, Kind); 7] = [
     ("string", Kind::Text),
     ("short", Kind::I16),
@@ -58,10 +59,11 @@ const KINDS: [(&str, Kind); 7] = [
 ];
 
 impl Step {
-    /// Reads `put PV VALUE`, `put PV as KIND VALUE`, the same with `write`, `process RECORD`, `get PV as KIND [COUNT]`,
-    /// `read PV DBR COUNT`, `subscribe PV DBR COUNT`, `watch PV`, `ackt RECORD NUMBER`, `acks RECORD NUMBER` or `wait SECONDS`.
+    /// Parses `put PV VALUE`, `put PV as KIND VALUE`, the same with `write`, `process RECORD`, `get PV as KIND
+    /// [COUNT]`, `read PV DBR COUNT`, `subscribe PV DBR COUNT`, `watch PV`, `ackt RECORD NUMBER`, `acks RECORD NUMBER`
+    /// or `wait SECONDS`.
     pub fn parse(line: &str) -> Result<Step, Failure> {
-        let unknown = || format!("\"{line}\" is no step");
+        let unknown = || format!("unknown step \"{line}\"");
         let (verb, rest) = line.split_once(' ').ok_or_else(unknown)?;
         let (pv, argument) = rest.split_once(' ').unwrap_or((rest, ""));
         let (kind, text) = typed(argument).unwrap_or((Kind::Text, argument));
@@ -88,7 +90,7 @@ impl Step {
         }
     }
 
-    /// The line that [`Step::parse`] reads.
+    /// The line that [`Step::parse`] parses.
     pub fn text(&self) -> String {
         let written = |verb: &str, Argument { pv, kind, text }: &Argument| match kind {
             Kind::Text => format!("{verb} {pv} {text}"),
@@ -117,13 +119,13 @@ fn typed(argument: &str) -> Option<(Kind, &str)> {
     KINDS.iter().find(|(of, _)| *of == word).map(|(_, kind)| (*kind, value))
 }
 
-/// What goes over the wire: one text, or numbers with blanks between them.
+/// The value to send: one text, or numbers separated by blanks.
 pub fn value_of(kind: Kind, text: &str) -> Result<Value, Failure> {
     if kind == Kind::Text {
         return Ok(Value::from(text));
     }
     let numbers: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
-    let numbers = numbers.map_err(|_| format!("\"{text}\" is no list of numbers"))?;
+    let numbers = numbers.map_err(|_| format!("\"{text}\" is not a list of numbers"))?;
     let array = Value::from(numbers).to_kind(kind, None).map_err(|error| error.to_string())?;
     Ok(array.first().filter(|_| array.len() == 1).map_or(array, Value::Scalar))
 }

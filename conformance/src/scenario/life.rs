@@ -1,4 +1,4 @@
-//! What happens to a channel in its life: changes of several kinds, refusals, work that takes time, a lost server.
+//! Events in the life of a channel: event masks, rejected puts, work that takes time, a server that restarts.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use crate::Failure;
 use crate::client::{Client, Shape};
 use crate::server::{Server, ServerKind};
 
-/// How long a value that must come right may take.
+/// Maximum time until a value is correct.
 const SETTLED_DURATION_MAX: Duration = Duration::from_secs(30);
 
-/// A monitor of VALUE or of LOG tells what its own deadband lets pass: 1 and 5.
+/// Monitors of VALUE and of LOG follow their own deadbands: 1 and 5.
 pub fn value_and_log_have_their_own_deadbands(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     let pv = server.pv("masked");
     client.put(&pv, &json!(-100.0), true)?;
@@ -23,7 +23,7 @@ pub fn value_and_log_have_their_own_deadbands(client: &mut dyn Client, server: &
     let log = client.monitor_masked(&pv, EventMask::LOG)?;
     all_tell(client, &pv, &[value, log], 0.0)?;
 
-    // An update too many would stand before the next that is awaited.
+    // An extra update would be received before the next expected one.
     for (written, told) in
         [(0.5, [].as_slice()), (2.0, &[value]), (7.0, &[value, log]), (9.0, &[value]), (20.0, &[value, log])]
     {
@@ -33,7 +33,7 @@ pub fn value_and_log_have_their_own_deadbands(client: &mut dyn Client, server: &
     Ok(())
 }
 
-/// A monitor of ALARM tells of severities that change, one of PROPERTY of units, and neither of anything else.
+/// A monitor of ALARM reports changes of severity only, one of PROPERTY changes of units only.
 pub fn alarm_and_property_are_told_alone(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     let pv = server.pv("masked");
     client.put(&pv, &json!(0.0), true)?;
@@ -63,7 +63,7 @@ fn updates_are(client: &mut dyn Client, pv: &str, monitor: usize, values: &[f64]
     expect(pv, "updates", &told, &values)
 }
 
-/// An array has as many elements as were put last, whether that is more or fewer than before.
+/// An array has as many elements as the last put, whether more or fewer than before.
 pub fn arrays_grow_and_shrink(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     let pv = server.pv("wf_DOUBLE");
     client.put(&pv, &json!([0.5, 0.5]), true)?;
@@ -81,7 +81,7 @@ pub fn arrays_grow_and_shrink(client: &mut dyn Client, server: &Server) -> Resul
     Ok(())
 }
 
-/// A string is an array of characters by the name with `$`, read and written.
+/// With `$` after the name a string is an array of characters, for reading and writing.
 pub fn strings_are_long_with_a_dollar(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     let (plain, long) = (server.pv("stringout"), server.pv("stringout.VAL$"));
     let longest = "all thirty-nine letters of one string..";
@@ -97,7 +97,7 @@ pub fn strings_are_long_with_a_dollar(client: &mut dyn Client, server: &Server) 
     expect_value(&plain, &client.get(&plain, Shape::Value)?, &json!("written as characters"))
 }
 
-/// A put that is waited for ends when work that takes 0.3 s has ended.
+/// A put with completion ends after work that takes 0.3 s.
 pub fn a_put_ends_after_work_that_takes_time(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     let (pv, done) = (server.pv("slow"), server.pv("slow:done"));
     for n in 1..=3 {
@@ -107,7 +107,7 @@ pub fn a_put_ends_after_work_that_takes_time(client: &mut dyn Client, server: &S
     Ok(())
 }
 
-/// A PV that this user may not write is told as such, is read, and refuses what is put.
+/// A PV that this user may not write is reported as not writable, can be read, and rejects puts.
 pub fn rights_are_told_and_kept(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     let pv = server.pv("locked");
     expect(&pv, "may be written", &client.connect(&pv)?.may_write, &false)?;
@@ -119,10 +119,10 @@ pub fn rights_are_told_and_kept(client: &mut dyn Client, server: &Server) -> Res
     expect_value(&pv, &client.get(&pv, Shape::Value)?, &json!(5))
 }
 
-/// A field that nobody may write refuses what is put, and keeps its value.
+/// A field that is not writable rejects puts and keeps its value.
 pub fn a_field_that_is_fixed_refuses_puts(client: &mut dyn Client, server: &Server) -> Result<(), Failure> {
     let pv = server.pv("ao.RTYP");
-    // EPICS' server says that it may be written, and refuses each put.
+    // EPICS' server reports it as writable, and rejects each put.
     if server.kind == ServerKind::Fodo {
         expect(&pv, "may be written", &client.connect(&pv)?.may_write, &false)?;
     }
@@ -134,13 +134,13 @@ pub fn a_field_that_is_fixed_refuses_puts(client: &mut dyn Client, server: &Serv
 
 fn is_refused(client: &mut dyn Client, pv: &str, value: &Json) -> Result<(), Failure> {
     match client.put(pv, value, true) {
-        Ok(()) => Err(format!("{pv}: a put that must be refused went through")),
-        Err(why) if why.contains("said nothing") || why.contains("has ended") => Err(why),
+        Ok(()) => Err(format!("{pv}: a put succeeded that must be rejected")),
+        Err(why) if why.contains("printed nothing") || why.contains("has ended") => Err(why),
         Err(_) => Ok(()),
     }
 }
 
-/// A server that was killed and started again is found again: monitors go on, gets and puts as well.
+/// After a server was killed and restarted, monitors, gets and puts work again.
 pub fn all_comes_back_with_the_server(client: &mut dyn Client, server: &mut Server) -> Result<(), Failure> {
     let pv = server.pv("ao");
     client.put(&pv, &json!(4.5), true)?;
@@ -149,7 +149,7 @@ pub fn all_comes_back_with_the_server(client: &mut dyn Client, server: &mut Serv
 
     server.restart()?;
 
-    // What it has at the start.
+    // The value at the start.
     updates_are(client, &pv, monitor, &[-1.25])?;
     settles(client, &pv, -1.25)?;
     client.put(&pv, &json!(2.25), true)?;
@@ -157,7 +157,7 @@ pub fn all_comes_back_with_the_server(client: &mut dyn Client, server: &mut Serv
     settles(client, &pv, 2.25)
 }
 
-/// A client may have a channel per use, and each comes back in its own time.
+/// A client may have several channels, which reconnect one after the other.
 fn settles(client: &mut dyn Client, pv: &str, value: f64) -> Result<(), Failure> {
     let deadline = Instant::now() + SETTLED_DURATION_MAX;
     loop {

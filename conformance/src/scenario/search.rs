@@ -1,4 +1,4 @@
-//! How a client finds a server. All other scenarios find theirs by unicast.
+//! How a client finds a server. All other scenarios use unicast.
 
 use serde_json::json;
 
@@ -7,15 +7,16 @@ use crate::client::{self, ClientKind, Shape, Way};
 use crate::server::{Ears, Server};
 use crate::{Failure, place};
 
-/// A name server is asked by TCP alone; the server itself is one.
+/// With a name server, searches use TCP only; the server itself is the name server.
 pub fn by_name_server(client: ClientKind, server: &Server) -> Result<(), Failure> {
     finds(client, server, Way::NameServer)
 }
 
-/// A broadcast reaches a server that listens everywhere. Only on a network of its own, where that is nobody else's.
+/// A broadcast reaches a server that listens on all interfaces. Only in an isolated network, where no other host
+/// receives it.
 pub fn by_broadcast(client: ClientKind, server: &Server) -> Result<(), Failure> {
     if !place::is_alone() {
-        eprintln!("skipped: a broadcast would leave this test; conformance/alone.sh gives it a network of its own");
+        eprintln!("skipped: a broadcast would reach other hosts; conformance/alone.sh isolates the test");
         return Ok(());
     }
     finds(client, &Server::start_with(server.kind, Ears::Everywhere)?, Way::Broadcast)

@@ -1,4 +1,4 @@
-//! What a client should not do.
+//! Faults: what a client should not do.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -13,16 +13,16 @@ use crate::ioc::{Ioc, N_DESCRIPTORS, N_ELEMENTS};
 use crate::neighbour::connected_from;
 use crate::raw::{DOUBLE, Raw, bare, create, echo, put, read, subscribe, with};
 
-/// Connections of ill-behaved clients that are held open at once.
+/// Maximum number of connections that misbehaving clients keep open.
 const N_HELD: usize = 40;
 
-/// Bytes of a half-sent put among random faults.
+/// Bytes of a half-sent put, as a random fault.
 const HALF_SENT_BYTES: usize = 4 << 20;
 
-/// A name for the log, and what the hostile client does.
+/// The name of a fault in the log, and its function.
 type Fault = (&'static str, fn(&mut Hostile<'_>));
 
-/// Every fault with its name.
+/// All faults with their names.
 pub const FAULTS: [Fault; 16] = [
     ("another protocol", |hostile| hostile.say(b"GET / HTTP/1.1\r\n\r\n")),
     ("random bytes", |hostile| {
@@ -70,7 +70,7 @@ pub const FAULTS: [Fault; 16] = [
     }),
 ];
 
-/// Numbers that look random and come back with their seed.
+/// A seeded pseudorandom generator.
 pub struct Chance(u64);
 
 impl Chance {
@@ -84,7 +84,7 @@ impl Chance {
     }
 }
 
-/// Whoever does all that, on the host 127.0.0.1 and on another one.
+/// The misbehaving client, on the host 127.0.0.1 and on another one.
 pub struct Hostile<'a> {
     chance: Chance,
     ioc: &'a Ioc,
@@ -98,14 +98,14 @@ impl<'a> Hostile<'a> {
         Hostile { chance: Chance(seed), ioc, server: ioc.server, held: VecDeque::new(), silent: Vec::new() }
     }
 
-    /// Does one thing that a client should not do, and says which. What it leaves open is kept for a while.
+    /// Runs one random fault, and stores its index. Connections that the fault leaves open are kept for a while.
     pub fn misbehave(&mut self, fault: &AtomicUsize) {
         let index = self.chance.below(FAULTS.len());
         fault.store(index, Ordering::Relaxed);
         FAULTS[index].1(self);
     }
 
-    /// Closes everything.
+    /// Closes all connections.
     pub fn go(&mut self) {
         self.held.clear();
         self.silent.clear();
@@ -115,7 +115,7 @@ impl<'a> Hostile<'a> {
         Raw::with_channel(self.server.port(), name)
     }
 
-    /// Says it on a connection of its own.
+    /// Sends bytes on a new connection.
     fn say(&mut self, bytes: &[u8]) {
         self.hold(saying(Raw::connected(self.server.port()), bytes));
     }
@@ -129,12 +129,12 @@ impl<'a> Hostile<'a> {
 
     fn send(&self, datagram: &[u8]) {
         let stray = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
-        // What the system does not take is no fault of the server.
+        // A failed send is not a fault of the server.
         let _ = stray.send_to(datagram, self.server);
     }
 }
 
-/// Says it unless the server does not take it, or has closed: no matter which.
+/// Sends bytes; ignores errors, because the server may reject them or have closed the connection.
 fn saying(mut raw: Raw, bytes: &[u8]) -> Raw {
     raw.stream.set_nonblocking(true).expect("it is a socket");
     let _ = raw.stream.write(bytes);
@@ -158,7 +158,7 @@ fn change_bytes(hostile: &mut Hostile<'_>) {
     hostile.hold(saying(raw, &conversation));
 }
 
-/// Puts without completion to fields of a record that is to switch itself off after no time.
+/// Puts without completion to fields of a record that switches itself off after zero time.
 fn ask_for_no_delay(hostile: &mut Hostile<'_>) {
     let mut raw = hostile.with_channel("f:loop.HIGH");
     raw.say(&[create(1, "f:loop.PROC")]);
@@ -171,7 +171,7 @@ fn ask_for_no_delay(hostile: &mut Hostile<'_>) {
     hostile.hold(raw);
 }
 
-/// Begins a put of 80 MB to channel 0 and sends so many bytes of it.
+/// Starts a put of 80 MB to channel 0 and sends its first `n_bytes`.
 pub fn half_sent(mut raw: Raw, n_bytes: usize) -> Raw {
     let mut header = Vec::new();
     let request = Request::WriteNotify { dbr: DOUBLE, count: N_ELEMENTS, sid: Sid(0), ioid: Ioid(1) };
@@ -180,14 +180,14 @@ pub fn half_sent(mut raw: Raw, n_bytes: usize) -> Raw {
     raw
 }
 
-/// Opens more connections than one host may have, and says nothing on them.
+/// Opens more connections than one host may have, and sends nothing on them.
 fn be_silent(hostile: &mut Hostile<'_>) {
     hostile.silent.clear();
     let own = Ipv4Addr::new(127, 0, 0, 3);
     hostile.silent.extend((0..N_DESCRIPTORS).map(|_| connected_from(own, hostile.server)));
 }
 
-/// Each is refused, and the circuit goes on.
+/// Each subscription is rejected, and the circuit stays open.
 fn subscribe_to_types_for_puts(hostile: &mut Hostile<'_>) {
     let mut raw = hostile.with_channel("f:longout");
     for (id, dbr) in [DbrType::PUT_ACKT, DbrType::PUT_ACKS].into_iter().enumerate() {
@@ -201,7 +201,7 @@ fn subscribe_to_types_for_puts(hostile: &mut Hostile<'_>) {
     hostile.hold(raw);
 }
 
-/// Searches for names that are served, with payloads of two bytes.
+/// Searches for existing names, with misaligned payloads.
 pub fn misaligned_searches() -> Vec<u8> {
     let mut bytes = bare(Request::Version { priority: 0, minor: 13, sequence: 1 });
     for cid in 0..50 {

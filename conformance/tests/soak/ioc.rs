@@ -1,4 +1,4 @@
-//! The IOC that is put to the trials: with few descriptors, access security, autosave, a status and metrics.
+//! The IOC under test: with few file descriptors, access security, autosave, status records and metrics.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,19 +13,19 @@ use rustix::process::Signal;
 
 use crate::{PATIENCE, eventually};
 
-/// Descriptors that it may have.
+/// Maximum number of file descriptors of the IOC.
 pub const N_DESCRIPTORS: usize = 1024;
 
-/// Elements of `f:huge` and `f:guarded`: 80 MB.
+/// Elements of `f:huge` and `f:guarded`: 80 MB each.
 pub const N_ELEMENTS: u32 = 10_000_000;
 
-/// What clients may do at first: anything, but with `f:guarded`.
+/// Initial access rules: everything is writable, except `f:guarded`.
 const RULES: &str = "ASG(DEFAULT) { RULE(1, READ) RULE(1, WRITE) }\nASG(GUARDED) { RULE(1, READ) }\n";
 
-/// The same, when nobody may write any more.
+/// The rules without write access.
 const STRICTER_RULES: &str = "ASG(DEFAULT) { RULE(1, READ) }\nASG(GUARDED) { RULE(1, READ) }\n";
 
-/// Records beside those of `records.db`.
+/// Records in addition to those of `records.db`.
 const RECORDS: &str = r#"
 record(waveform, "f:huge") { field(FTVL, "DOUBLE") field(NELM, "10000000") }
 record(waveform, "f:guarded") { field(FTVL, "DOUBLE") field(NELM, "10000000") field(ASG, "GUARDED") }
@@ -43,7 +43,7 @@ pub struct Ioc {
 }
 
 impl Ioc {
-    /// Starts one with nothing saved. `name`: of its folder.
+    /// Starts an IOC without saved values. `name`: the name of its folder.
     pub fn start(name: &str) -> Ioc {
         let port = free_port();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("soak-{name}-{port}"));
@@ -65,11 +65,11 @@ impl Ioc {
         ]);
         command.args(["--port", &port.to_string()]);
         confine(&mut command, port);
-        // What the huge arrays need.
+        // Required for the huge arrays.
         command.env("EPICS_CA_MAX_ARRAY_BYTES", "100000000");
         let mut process = Process::start("fodo ioc", &mut command).expect("it starts");
         let ready = process.line_that_begins("fodo ioc: serving", PATIENCE).expect("it serves");
-        let (_, url) = ready.split_once("metrics on http://").expect("it tells where its metrics are");
+        let (_, url) = ready.split_once("metrics on http://").expect("it prints the address of its metrics");
         let metrics = url.trim_end_matches("/metrics)").parse().expect("an address");
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut ioc = Ioc { process, server, metrics, folder, n_files_at_start: 0 };
@@ -77,26 +77,26 @@ impl Ioc {
         ioc
     }
 
-    /// A client of it.
+    /// A client of this IOC.
     pub fn context(&self) -> Context {
         let most = ClientConfig::at(vec![self.server]);
         Context::new(ClientConfig { payload_bytes_max: 1 << 30, ..most })
     }
 
-    /// The bytes of memory that it has.
+    /// Its resident memory in bytes.
     pub fn memory(&self) -> u64 {
         let pages = std::fs::read_to_string(self.account().join("statm")).expect("it runs");
         let resident: u64 = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("statm has numbers");
         resident * 4096
     }
 
-    /// The same, once it has no more files open than at the start and those of some clients that behave well.
+    /// The same, after it has closed all files but those open at the start and those of a few well-behaved clients.
     pub fn memory_when_alone(&self) -> u64 {
-        eventually("descriptors are given back", || self.n_files() <= self.n_files_at_start + 8);
+        eventually("descriptors are closed", || self.n_files() <= self.n_files_at_start + 8);
         self.memory()
     }
 
-    /// How many files it has open.
+    /// Number of open files.
     pub fn n_files(&self) -> usize {
         std::fs::read_dir(self.account().join("fd")).expect("it runs").count()
     }
@@ -105,12 +105,12 @@ impl Ioc {
         self.process.account().expect("it runs")
     }
 
-    /// Has it read rules under which nobody may write.
+    /// Makes it load rules without write access.
     pub fn make_rules_stricter(&self) {
         self.replace_rules(|path| std::fs::write(path, STRICTER_RULES).expect("an access file"));
     }
 
-    /// Has it read a pipe in place of its rules, on which nobody writes, and then the rules again.
+    /// Makes it load a pipe without a writer instead of its rules, and then the rules again.
     pub fn offer_a_pipe_as_rules(&self) {
         self.replace_rules(|path| {
             assert!(Command::new("mkfifo").arg(path).status().is_ok_and(|status| status.success()), "a pipe");
@@ -121,23 +121,23 @@ impl Ioc {
     fn replace_rules(&self, make: impl FnOnce(&Path)) {
         let next = self.folder.join("next.acf");
         make(&next);
-        std::fs::rename(next, self.folder.join("soak.acf")).expect("it takes the place of the one before");
+        std::fs::rename(next, self.folder.join("soak.acf")).expect("the access file is replaced");
         self.process.signal(Signal::HUP).expect("it runs");
     }
 
-    /// Whether a save file has this text.
+    /// Whether the save file contains this text.
     pub fn has_saved(&self, text: &str) -> bool {
         std::fs::read_to_string(self.folder.join("saved/info_settings.sav")).is_ok_and(|saved| saved.contains(text))
     }
 
-    /// The page with its metrics, and how long it took.
+    /// The metrics page, and the time to get it.
     pub fn metrics(&self) -> (String, Duration) {
         let start = Instant::now();
         let mut stream = TcpStream::connect(self.metrics).expect("the page");
         stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("the page takes a request");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("the metrics server accepts a request");
         let mut page = String::new();
-        stream.read_to_string(&mut page).expect("the page is answered");
+        stream.read_to_string(&mut page).expect("the metrics server responds");
         (page, start.elapsed())
     }
 
@@ -146,11 +146,11 @@ impl Ioc {
         self.process.failure("")
     }
 
-    /// Ends it as an operator does: with one signal, at once, with exit code 0.
+    /// Stops it as an operator does: one signal stops it at once, with exit code 0.
     pub fn stop(self) {
         let status = self.process.stop(Signal::TERM, PATIENCE).expect("one signal ends it");
         assert!(status.success(), "{status}");
-        // A folder that stays harms nobody.
+        // A folder that remains does no harm.
         let _ = std::fs::remove_dir_all(self.folder);
     }
 }

@@ -1,4 +1,4 @@
-//! A client on another host than the hostile ones, and how long its requests take.
+//! A well-behaved client on a different host than the hostile ones, and the latencies of its requests.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,13 +13,13 @@ use crate::PATIENCE;
 use crate::faults::FAULTS;
 use crate::raw::{Raw, create, read};
 
-/// Gets on one circuit before another one is opened.
+/// Number of gets on one circuit before a new one is opened.
 const GETS: usize = 50;
 
-/// The pause between two gets: so that the measurement is no load.
+/// Pause between two gets, so that the measurement does not load the server.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Connected from another address of this host, which servers take for another host.
+/// Connects from another address of this host, which servers treat as another host.
 pub fn connected_from(own: Ipv4Addr, server: SocketAddr) -> Raw {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from((own, 0)).into()).expect("loopback has many addresses");
@@ -29,31 +29,31 @@ pub fn connected_from(own: Ipv4Addr, server: SocketAddr) -> Raw {
     Raw { stream }
 }
 
-/// The client.
+/// The well-behaved client.
 pub struct Neighbour {
     own: Ipv4Addr,
     server: SocketAddr,
 }
 
-/// How long requests took, by the fault that was under way; in microseconds.
+/// Latencies in microseconds, by the fault active at the time.
 pub struct Latencies {
     gets: Vec<Vec<u32>>,
     connects: Vec<Vec<u32>>,
 }
 
-/// Those of some requests.
+/// Sorted latencies of some requests.
 pub struct Summary {
     gets: Vec<u32>,
     connects: Vec<u32>,
 }
 
 impl Neighbour {
-    /// One at this address.
+    /// A client with this address.
     pub fn at(own: Ipv4Addr, server: SocketAddr) -> Neighbour {
         Neighbour { own, server }
     }
 
-    /// Opens a circuit and a channel; returns how long that took.
+    /// Opens a circuit and a channel; returns the time that it took.
     pub fn connect(&self) -> (Raw, Duration) {
         let start = Instant::now();
         let mut raw = connected_from(self.own, self.server);
@@ -62,7 +62,7 @@ impl Neighbour {
         (raw, start.elapsed())
     }
 
-    /// Gets values, now and then on a new circuit, until it is over.
+    /// Gets values, regularly on a new circuit, until `is_over`.
     pub fn watch(&self, fault: &AtomicUsize, is_over: &AtomicBool) -> Latencies {
         let none = || vec![Vec::new(); FAULTS.len()];
         let mut latencies = Latencies { gets: none(), connects: none() };
@@ -91,7 +91,7 @@ fn micros(duration: Duration) -> u32 {
 }
 
 impl Latencies {
-    /// Those of the requests while one fault was under way.
+    /// Latencies of the requests while one fault was active.
     pub fn of(&self, fault: usize) -> Summary {
         Summary::new(self.gets[fault].clone(), self.connects[fault].clone())
     }
@@ -108,7 +108,7 @@ impl Summary {
         Summary { gets, connects }
     }
 
-    /// What 99 of a hundred gets took at most.
+    /// The 99th percentile of the gets.
     pub fn p99(&self) -> Duration {
         quantile(&self.gets, 99)
     }

@@ -1,4 +1,4 @@
-//! Single trials of what a hostile host can do at most, with numbers.
+//! Trials of the worst that a hostile host can do, with measurements.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -13,22 +13,23 @@ use crate::neighbour::{Latencies, Neighbour, connected_from};
 use crate::raw::{Raw, echo};
 use crate::{Over, PATIENCE, eventually};
 
-/// Where a neighbour is that is not hostile.
+/// Address of a well-behaved client on another host.
 const OTHER_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// How long a new client on another host may take to have a channel. The target is a second; this is for a busy machine.
+/// Maximum time until a new client on another host has a channel. The target is a second; this allows for a busy
+/// machine.
 const SERVED_MAX: Duration = Duration::from_secs(5);
 
-/// Clients that send puts by halves.
+/// Number of clients that send half of a put.
 const N_PUTS: usize = 40;
 
-/// What the clients of a host may cost together.
+/// Maximum memory for all clients of one host.
 const HOST_BYTES: u64 = 2 << 30;
 
-/// What puts of clients that may not write may cost together.
+/// Maximum memory for puts of clients without write access.
 const DRAINED_BYTES_MAX: u64 = 20 << 20;
 
-/// Does something while a neighbour on another host gets values; returns how long those took.
+/// Does `hostile` while a client on another host gets values; returns the latencies of these gets.
 fn beside_a_neighbour(ioc: &Ioc, hostile: impl FnOnce()) -> Latencies {
     let (is_over, fault) = (AtomicBool::new(false), AtomicUsize::new(0));
     let neighbour = Neighbour::at(OTHER_HOST, ioc.server);
@@ -37,12 +38,12 @@ fn beside_a_neighbour(ioc: &Ioc, hostile: impl FnOnce()) -> Latencies {
         let over = Over(&is_over);
         hostile();
         drop(over);
-        neighbour.join().unwrap_or_else(|_| panic!("the neighbour is harmed: {}", ioc.log()))
+        neighbour.join().unwrap_or_else(|_| panic!("the other client failed: {}", ioc.log()))
     })
 }
 
-/// Sends so many puts of 80 MB but for the last 1 MB; returns the most memory that they took, and how long gets of a
-/// neighbour took meanwhile.
+/// Sends `N_PUTS` puts of 80 MB without their last 1 MB; returns the maximum memory that they took, and the latencies
+/// of another client's gets meanwhile.
 fn send_halves(ioc: &Ioc, name: &str) -> (u64, Latencies) {
     let before = ioc.memory();
     let mut most = before;
@@ -102,14 +103,14 @@ fn row_81_silent_connections_leave_room_for_other_hosts_and_for_the_files_of_the
         let latencies = beside_a_neighbour(&ioc, || {
             let connections = addresses.flat_map(|own| (0..N_DESCRIPTORS).map(move |_| own));
             silent.extend(connections.map(|own| connected_from(own, ioc.server)));
-            // As long as it takes the neighbour to ask a few hundred times.
+            // Time for the other client to do a few hundred gets.
             std::thread::sleep(Duration::from_millis(500));
         });
         let (mut late, served_after) = neighbour.connect();
 
         println!("silent connections of {hosts} hosts: served after {served_after:?}; {}", latencies.all());
         assert!(served_after < SERVED_MAX, "{served_after:?}");
-        assert!(ioc.n_files() < N_DESCRIPTORS, "a reserve is left");
+        assert!(ioc.n_files() < N_DESCRIPTORS, "a reserve of descriptors is left");
         let value = f64::from(hosts) + 0.25;
         kept.put(Value::from(value), PATIENCE).expect("a put");
         eventually("autosave saves", || ioc.has_saved(&value.to_string()));

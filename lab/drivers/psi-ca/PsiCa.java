@@ -25,9 +25,9 @@ import org.epics.ca.Monitor;
 import org.epics.ca.Status;
 import org.epics.ca.data.Timestamped;
 
-/** PSI's {@code org.epics.ca} as a driver of the laboratory; {@code lab/src/driver/mod.rs} has the protocol. */
+/** Drives PSI's {@code org.epics.ca} for the laboratory; {@code lab/src/driver/mod.rs} describes the protocol. */
 public final class PsiCa {
-    /** For one operation, or for many started at once. The laboratory ends a driver that takes longer than it may. */
+    /** Maximum time of one operation, or of many concurrent ones. The laboratory ends a slower driver earlier. */
     private static final long OPERATION_S_MAX = 600;
 
     private static final Pattern REQUEST = Pattern.compile("\\s*\\{\\s*\"(\\w+)\"\\s*:\\s*\\{(.*)\\}\\s*\\}\\s*");
@@ -45,7 +45,7 @@ public final class PsiCa {
 
     public static void main(String[] arguments) throws IOException {
         PrintStream output = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
-        // What the library prints is not an answer.
+        // Prints of the library are not answers.
         System.setOut(System.err);
         String version = arguments.length > 0 ? arguments[0] : "";
         String runtime = "Java " + System.getProperty("java.version") + ", " + System.getProperty("java.vm.name");
@@ -55,7 +55,7 @@ public final class PsiCa {
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             say(output, driver.answerLine(line));
         }
-        // Its threads would keep the process alive, and closing 100 000 channels helps nobody now.
+        // The library's threads would keep the process alive, and closing 100 000 channels is pointless now.
         Runtime.getRuntime().halt(0);
     }
 
@@ -70,7 +70,7 @@ public final class PsiCa {
         } catch (Failed failed) {
             return failed.answer;
         } catch (Exception | OutOfMemoryError | StackOverflowError why) {
-            // Whatever went wrong is the answer; no thread to be had comes as an OutOfMemoryError.
+            // Any error is the answer; a failure to create a thread is an OutOfMemoryError.
             return unable(line, why.toString()).answer;
         }
     }
@@ -271,7 +271,7 @@ public final class PsiCa {
         return new Timed(ns, -1, done, closeAll(channels));
     }
 
-    /** By the notification service that is its default: the other two took as long, within their scatter. */
+    /** Uses the default notification service: the other two took the same time, within their scatter. */
     private Timed monitorAtOnce(Request request) throws Exception {
         List<Channel<Double>> channels = connected(context, request.names());
         AtomicReferenceArray<Double> values = new AtomicReferenceArray<>(channels.size());
@@ -378,7 +378,7 @@ public final class PsiCa {
         return quoted.append('"').toString();
     }
 
-    /** Why there is no number: the whole answer. */
+    /** A failure: the complete answer. */
     private static final class Failed extends RuntimeException {
         private static final long serialVersionUID = 1;
         private final String answer;
@@ -389,7 +389,7 @@ public final class PsiCa {
         }
     }
 
-    /** What a request for many things answers; {@code createdNs} is -1 where nothing is created first. */
+    /** The result of a batch; {@code createdNs} is -1 where creation is not measured separately. */
     private record Timed(long ns, long createdNs, int n, long closeNs) {
         private String answer(int expected) {
             if (n != expected) {
@@ -405,13 +405,13 @@ public final class PsiCa {
         private String text(String name) {
             String text = members.get(name);
             if (text == null) {
-                throw new Failed("{\"failed\":{\"protocol\":{\"line\":" + quoted("no " + name) + "}}}");
+                throw new Failed("{\"failed\":{\"protocol\":{\"line\":" + quoted("missing " + name) + "}}}");
             }
             return text;
         }
 
         private int number(String name) {
-            // A salt is of 32 bits without a sign.
+            // A salt is an unsigned 32-bit number.
             return (int) Long.parseLong(text(name));
         }
 
@@ -423,7 +423,7 @@ public final class PsiCa {
             return PLACE.matcher(text("pattern")).find();
         }
 
-        /** What the numbered PV at {@code index} holds: its number. */
+        /** The value of the numbered PV at {@code index}: its number. */
         private double held(int index) {
             return isEqual() ? 0 : index;
         }
@@ -446,7 +446,7 @@ public final class PsiCa {
             return names;
         }
 
-        /** A numbered PV holds its number; any other is a counter, of which only that much is known. */
+        /** The value of a numbered PV must be its number; any other PV is a counter. */
         private void check(List<Double> values) {
             if (values.size() != number("n")) {
                 throw wrongCount(values.size(), number("n"));

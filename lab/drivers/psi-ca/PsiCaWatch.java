@@ -41,9 +41,9 @@ public final class PsiCaWatch {
 
     public static void main(String[] arguments) throws IOException {
         PrintStream output = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
-        // What the library prints is not an answer.
+        // Prints of the library are not answers.
         System.setOut(System.err);
-        // Its default of 16 threads does not keep the order of one subscription.
+        // The default of 16 threads does not keep the order of a subscription's updates.
         System.setProperty("CA_MONITOR_NOTIFIER_IMPL", "BlockingQueueSingleWorkerMonitorNotificationServiceImpl");
         PsiCaWatch watcher = new PsiCaWatch(arguments[0].equals("checked"));
         output.println("load worker ready");
@@ -66,7 +66,7 @@ public final class PsiCaWatch {
                 tallies.forEach(Tally::restart);
                 return "{\"restarted\":{}}";
             }
-            return line.equals("{\"count\":{}}") ? tallied() : failed("a watcher in Java cannot do this");
+            return line.equals("{\"count\":{}}") ? tallied() : failed("this watcher does not support the request");
         } catch (Exception why) {
             return failed(why.toString());
         }
@@ -96,14 +96,14 @@ public final class PsiCaWatch {
         while (tallies.stream().anyMatch(tally -> !tally.hasBegun())) {
             if (System.nanoTime() > deadline) {
                 long begun = tallies.stream().filter(Tally::hasBegun).count();
-                return failed(begun + " of " + tallies.size() + " first updates came");
+                return failed(begun + " of " + tallies.size() + " first updates were received");
             }
             Thread.sleep(5);
         }
         return "{\"watching\":{\"n_subscriptions\":" + tallies.size() + "}}";
     }
 
-    /** It tells nothing of what it merges. */
+    /** Counts; this client does not report what it merges. */
     private String tallied() {
         Tally sums = new Tally(0, isChecked);
         tallies.forEach(sums::take);
@@ -115,7 +115,7 @@ public final class PsiCaWatch {
             + ",\"latencies\":" + pairs + "}}";
     }
 
-    /** What one subscription got; as {@code lab/src/load/tally.rs}. */
+    /** The tally of one subscription, like {@code lab/src/load/tally.rs}. */
     private static final class Tally {
         private final int pv;
         private final boolean isChecked;
@@ -152,7 +152,7 @@ public final class PsiCaWatch {
             hasLastNs = true;
             long number = decode(reading.getValue());
             if (last < 0) {
-                // The first update is the value of before; it only says where counting starts.
+                // The first update is the value before the load; it only sets where counting starts.
                 wrong += number < 0 ? 1 : 0;
                 last = number;
                 return;
@@ -175,12 +175,12 @@ public final class PsiCaWatch {
             Instant now = Instant.now();
             long ns = (now.getEpochSecond() - reading.getSeconds()) * 1_000_000_000L + now.getNano() - reading.getNanos();
             ns = Math.min(Math.max(ns, 1), LATENCY_NS_MAX);
-            // Upper bounds of buckets, of which there are 128 for each power of two.
+            // Upper bounds of buckets: 128 per power of two.
             int shift = Math.max(64 - Long.numberOfLeadingZeros(ns) - 8, 0);
             latencies.merge((((ns >> shift) + 1) << shift) - 1, 1L, Long::sum);
         }
 
-        /** The number that a value tells; -1 for one that its PV never had. */
+        /** The number that a value encodes; -1 for a value that its PV never had. */
         private long decode(double value) {
             if (!(value >= 0 && value < 9e15 && value == Math.rint(value))) {
                 return -1;

@@ -1,4 +1,4 @@
-"""aioca by its three functions, called the fastest way we found."""
+"""aioca through its three functions, called in the fastest way we found."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ SHARED = "one channel, which aioca shares per name"
 
 
 class Aioca:
-    """One context per process, which aioca makes at its first call and ends with the process."""
+    """aioca creates one context per process at its first call and ends it with the process."""
 
     def __init__(self) -> None:
         self.pv = ""
@@ -38,7 +38,7 @@ class Aioca:
         return n_channels, about.count
 
     async def get_scalar(self, _index: int) -> tuple[float, int]:
-        # Without a time-out of its own: with one, aioca makes a task and a timer for every get.
+        # Without aioca's own timeout: with one, aioca creates a task and a timer for every get.
         value = await aioca.caget(self.pv, format=aioca.FORMAT_TIME, timeout=None)
         return value, value.raw_stamp[0]
 
@@ -49,15 +49,15 @@ class Aioca:
         return await aioca.caget(self.pv, timeout=None)
 
     async def create_contexts(self, _n: int, _pv: str) -> Timed:
-        raise unable("making a context", "aioca has one context per process and makes it itself")
+        raise unable("making a context", "aioca creates its single context per process itself")
 
     async def context_close(self, _pv: str, _how: str) -> bool:
-        raise unable("closing a context", "aioca has no call for it; its context ends with the process")
+        raise unable("closing a context", "aioca has no function for it; its context ends with the process")
 
     async def create_channels(self, channels: Channels) -> Timed:
         names = channels.distinct_only("aioca")
         start = now_ns()
-        # One after another: the list form makes a task per name, which here has nothing to wait for.
+        # One after another: the list form creates a task per name, which has nothing to wait for here.
         for name in names:
             await aioca.connect(name, wait=False, timeout=None)
         ns = now_ns() - start
@@ -77,7 +77,7 @@ class Aioca:
         for name in names:
             await aioca.connect(name, wait=False, timeout=None)
         created = now_ns()
-        # In the order of the names: waiting for one lets all others connect too, and needs no task.
+        # In the order of the names: while one is awaited all others connect, and no task is needed.
         for name in names:
             await aioca.connect(name, timeout=None)
         ns = now_ns() - start
@@ -127,7 +127,7 @@ class Aioca:
         return Timed(ns, len(values), created_ns=created - start, close_ns=await self.close(), note=shared(channels))
 
     async def commands(self, channels: Channels) -> Timed:
-        # aioca brings no command.
+        # aioca has no command.
         line = "import asyncio, sys, aioca; print(asyncio.run(aioca.caget(sys.argv[1])))"
         return commands(channels, [sys.executable, "-s", "-c", line])
 
@@ -137,7 +137,7 @@ class Aioca:
         return names
 
     async def close(self) -> int:
-        """aioca closes all its channels or none, so one is made again for the next batch to find a circuit."""
+        """aioca can only close all channels, so one is created again to keep a circuit for the next batch."""
         start = now_ns()
         aioca.purge_channel_caches()
         ns = now_ns() - start

@@ -1,4 +1,4 @@
-"""aioca's ``camonitor`` under a load, with all updates: by default it keeps only the newest."""
+"""aioca's ``camonitor`` under a load, with all updates; by default it keeps only the newest one."""
 
 import aioca
 from watch import Tallier, serve

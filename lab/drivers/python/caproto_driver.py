@@ -1,4 +1,4 @@
-"""caproto's threading client: many at once by ``get_pvs`` and ``Batch``."""
+"""caproto's threading client; batches use ``get_pvs`` and ``Batch``."""
 
 import pathlib
 import sys
@@ -26,8 +26,8 @@ SHARED = "one channel, which caproto shares per name"
 
 
 class Caproto:
-    """A context for each question of connecting, since a context remembers where it found a name; one for all others,
-    since each takes half a second to end."""
+    """A fresh context for each question about connecting, because a context caches search results; one for all other
+    questions, because closing a context takes half a second."""
 
     def __init__(self) -> None:
         self.context: Context | None = None
@@ -35,7 +35,7 @@ class Caproto:
         self.kept = ""
 
     def fresh(self) -> Context:
-        """One that has found nothing yet, but has the circuit to the server of the last ``open``."""
+        """A context without search results, but with the circuit to the server of the last ``open``."""
         self.close_all()
         self.context = Context(timeout=OPERATION_S_MAX)
         if self.kept:
@@ -56,7 +56,7 @@ class Caproto:
         self.pv.write(elements, wait=True, timeout=OPERATION_S_MAX)
 
     async def get_array(self, _n_elements: int) -> np.ndarray:
-        # Counted by the server: caproto's default asks for all the waveform could hold.
+        # The server sets the count: by default caproto requests the maximum count of the waveform.
         return self.pv.read(data_count=0, timeout=OPERATION_S_MAX).data
 
     async def create_contexts(self, n: int, pv: str) -> Timed:
@@ -68,7 +68,7 @@ class Caproto:
         for context in contexts[:1] + contexts[-1:]:
             context.get_pvs(pv)[0].wait_for_connection(timeout=OPERATION_S_MAX)
         start = now_ns()
-        # All together, since caproto takes a second to close one that has found nothing.
+        # In parallel, because caproto takes a second to close a context that has found nothing.
         with ThreadPoolExecutor(max_workers=max(n, 1)) as pool:
             list(pool.map(close, contexts))
         return Timed(ns, n_distinct, close_ns=now_ns() - start)
@@ -151,12 +151,12 @@ class Caproto:
     async def monitor_at_once(self, channels: Channels) -> Timed:
         pvs = self.connect(channels.names())
         readings = Readings(channels.n)
-        # Held by us as well, since caproto keeps only weak references to callbacks.
+        # Kept here, because caproto keeps only weak references to callbacks.
         updaters = [readings.updater(index) for index in range(channels.n)]
         subscriptions = []
         start = now_ns()
         for index, pv in enumerate(pvs):
-            # caproto joins equal subscriptions of a PV; a number that it sends nowhere keeps them apart.
+            # caproto merges equal subscriptions of a PV; a number that is not sent keeps them separate.
             subscription = pv.subscribe(to=float(index)) if channels.is_shared() else pv.subscribe()
             subscription.add_callback(updaters[index])
             subscriptions.append(subscription)
@@ -191,7 +191,7 @@ class Caproto:
 
 
 class Readings:
-    """One response per index, by callbacks of several threads, and a wait until all are there."""
+    """Collects one response per index, from callbacks on several threads, and waits until all have arrived."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -218,7 +218,7 @@ class Readings:
 
 
 def batches(n: int) -> list[range]:
-    """Of a thousand each: answers come while the next is made. One of 20 000 took half as long again and more."""
+    """Batches of a thousand: replies arrive while the next one is built. One of 20 000 took over 1.5 times as long."""
     return [range(first, min(first + 1000, n)) for first in range(0, n, 1000)]
 
 
@@ -227,8 +227,8 @@ def shared(channels: Channels) -> str | None:
 
 
 def close(context: Context) -> None:
-    # Without waiting for its threads, which look only twice a second whether they are still wanted. Its
-    # broadcaster, which nobody shares, goes with it.
+    # Without waiting for its threads, which check only twice a second whether to end. Its broadcaster is not shared and
+    # ends with it.
     context.disconnect(wait=False)
 
 

@@ -1,4 +1,4 @@
-"""caproto's server with the PVs of the laboratory's database: names and values are read from that file."""
+"""caproto's server with the PVs of the laboratory's database: it reads names and values from the file."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ PERIOD_S = 0.1
 
 
 def channels(text: str) -> dict[str, ChannelDouble | ChannelInteger]:
-    """One per record: counters for what calculates, an array of 32-bit integers for a waveform, else the value."""
+    """One channel per record: an array of 32-bit integers for a waveform, otherwise a double with the VAL or 0."""
     made = {}
     for kind, name, fields in RECORD.findall(text):
         if kind == "waveform":
@@ -45,9 +45,9 @@ async def main(path: str) -> None:
     running = set()
 
     async def announce(_library: object) -> None:
-        # Held here, since a task that nobody holds may be collected.
+        # Kept here, because a task without a reference may be garbage-collected.
         running.add(asyncio.create_task(count(counters)))
-        # It listens a moment after this is called.
+        # The server listens shortly after this call.
         await asyncio.sleep(0.2)
         print("caproto serves", flush=True)
 

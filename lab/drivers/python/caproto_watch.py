@@ -1,4 +1,4 @@
-"""caproto's threading client under a load, each monitor a subscription of its own on the wire."""
+"""caproto's threading client under a load; each monitor is a separate subscription on the wire."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from watch import EPICS_EPOCH_S, FIRST_UPDATES_S_MAX, Tallier, serve
 
 
 class Caproto:
-    """Callbacks run in caproto's pool of one thread; it tells nothing of what it merges."""
+    """Callbacks run in caproto's pool of one thread; it does not report merged updates."""
 
     def __init__(self) -> None:
         self.context = Context(timeout=FIRST_UPDATES_S_MAX)
@@ -20,7 +20,7 @@ class Caproto:
             pv.wait_for_connection()
         for pv, of_pv in zip(pvs, talliers):
             for index, tally in enumerate(of_pv):
-                # caproto joins equal subscriptions of a PV; a number that it sends nowhere keeps them apart.
+                # caproto merges equal subscriptions of a PV; a number that is not sent keeps them separate.
                 subscription = pv.subscribe(data_type="time", to=float(index))
                 update = updater(tally)
                 subscription.add_callback(update)

@@ -1,8 +1,8 @@
-"""The laboratory's driver protocol for clients in Python; ``lab/src/driver/mod.rs`` has the table.
+"""The laboratory's driver protocol for clients in Python; ``lab/src/driver/mod.rs`` describes it.
 
-A driver is a class with one coroutine per request. They are coroutines because aioca's calls are; the
-others simply block in them. Only a driver starts and stops a clock, around the calls of its client and
-nothing else; what came is checked here, after the clock has stopped.
+A driver is a class with one coroutine per request. They are coroutines because aioca's calls are; the other
+clients block in them. Only the driver reads the clock, around the calls of its client and nothing else.
+The values are checked here, after the clock has stopped.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-#: For one operation, or for many started at once. The laboratory ends a driver that takes longer than it may.
+#: Maximum time of one operation, or of many concurrent ones. The laboratory ends a slower driver earlier.
 OPERATION_S_MAX = 600.0
 
-#: The requests for many channels.
+#: The requests for batches of channels.
 BATCHES = (
     "create_channels",
     "connect_one_by_one",
@@ -37,7 +37,7 @@ now_ns = time.perf_counter_ns
 
 
 class Failed(Exception):
-    """Why there is no number, in the laboratory's words."""
+    """Why a measurement has no result, as an answer of the protocol."""
 
     def __init__(self, kind: str, **about: Any) -> None:
         super().__init__(f"{kind}: {about}")
@@ -45,19 +45,19 @@ class Failed(Exception):
 
 
 def unable(what: str, why: str) -> Failed:
-    """What a client cannot do, or did not do this time."""
+    """The failure of an operation that the client does not support, or that failed."""
     return Failed("operation", what=what, why=why)
 
 
 def require_one_channel(n: int, client: str) -> None:
-    """For a client that has one channel per name, however many a program asks for."""
+    """For a client that shares one channel per name."""
     if n != 1:
-        raise unable("channels of their own to one PV", f"{client} shares one channel per name")
+        raise unable("separate channels to one PV", f"{client} shares one channel per name")
 
 
 @dataclasses.dataclass(frozen=True)
 class Channels:
-    """Which PVs a request is about."""
+    """The channels of a request."""
 
     pattern: str
     n: int
@@ -70,17 +70,17 @@ class Channels:
         return [self.pattern.format(number) for number in self.numbers()]
 
     def is_shared(self) -> bool:
-        """Whether a client with one channel per name does with one."""
+        """Whether a client with one channel per name has a single channel."""
         return self.n > 1 and (self.variant != "distinct" or "{" not in self.pattern)
 
     def distinct_only(self, client: str) -> list[str]:
-        """The names, for a client that has one channel per name whatever it is asked."""
+        """The names, for a client that shares one channel per name; fails if they are equal."""
         if self.is_shared():
             require_one_channel(self.n, client)
         return self.names()
 
     def check(self, values: list[float]) -> None:
-        """A numbered PV holds its number; any other is a counter, of which only that much is known."""
+        """The value of a numbered PV must be its number; any other PV is a counter."""
         require_count(len(values), self.n)
         for number, value in zip(self.numbers(), values):
             if "{" in self.pattern:
@@ -92,7 +92,7 @@ class Channels:
 
 @dataclasses.dataclass(frozen=True)
 class Timed:
-    """What a request for many things answers; times in nanoseconds."""
+    """The result of a batch; times in nanoseconds."""
 
     ns: int
     n: int
@@ -103,7 +103,7 @@ class Timed:
 
 @dataclasses.dataclass(frozen=True)
 class Hello:
-    """Who the driver drives."""
+    """The driver's greeting: which client it drives."""
 
     client: str
     version: str
@@ -111,13 +111,13 @@ class Hello:
 
 
 def hello(package: str, *libraries: str) -> Hello:
-    """``libraries`` are what it runs on, each ``name version``."""
+    """``libraries``: the libraries it runs on, each as ``name version``."""
     words = [f"Python {platform.python_version()}", *libraries]
     return Hello(package, importlib.metadata.version(package), ", ".join(words))
 
 
 def commands(channels: Channels, words: list[str]) -> Timed:
-    """``words`` and a name, run for each name; the last word has to be the value."""
+    """Runs ``words`` with each name as the last argument; the last word of the output must be the value."""
     ns = 0
     values = []
     for name in channels.names():
@@ -138,7 +138,7 @@ def pattern(n_elements: int, salt: int) -> np.ndarray:
 
 
 def keeper(pv: str) -> str:
-    """Another name for the PV, so that a client with one channel per name can keep a channel beside a batch."""
+    """Another name for the PV, so that a client with one channel per name can keep it open during a batch."""
     return pv if "." in pv else f"{pv}.VAL"
 
 
@@ -214,22 +214,22 @@ async def answer(driver: Any, line: str, about: Hello) -> dict[str, Any]:
 
 async def answer_lines(driver_class: type, about: Hello) -> None:
     output = sys.stdout
-    # What a library prints is not an answer.
+    # Prints of a library are not answers.
     sys.stdout = sys.stderr
     print(json.dumps({"hello": dataclasses.asdict(about)}), file=output, flush=True)
     driver = driver_class()
-    # Nothing else wants this loop between two requests, so it may block for the next.
+    # No other task needs this loop between two requests, so it may block.
     for line in sys.stdin:
         try:
             content = await answer(driver, line, about)
         except Failed as failed:
             content = failed.answer
-        except Exception as error:  # Whatever went wrong is the answer.
+        except Exception as error:  # Any error is the answer.
             content = unable(line.strip()[:200], f"{type(error).__name__}: {error}").answer
         print(json.dumps(content), file=output, flush=True)
 
 
 def serve(driver_class: type, about: Hello) -> None:
-    """Answers requests until the input ends, then leaves without waiting for any thread."""
+    """Answers requests until the end of the input, then exits without waiting for threads."""
     asyncio.run(answer_lines(driver_class, about))
     os._exit(0)

@@ -1,4 +1,4 @@
-"""pyepics by ``epics.ca``, its lower level, which its own documentation names as the faster one."""
+"""pyepics through ``epics.ca``, its lower level, which is faster according to its documentation."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ import epicscorelibs.path
 import epicscorelibs.version
 import numpy as np
 
-# The same libca as all others run on; the one that comes with pyepics is older.
+# The same libca as all other clients; the one bundled with pyepics is older.
 os.environ["PYEPICS_LIBCA"] = epicscorelibs.path.get_lib("ca")
 
 from epics import ca, dbr  # noqa: E402
@@ -32,7 +32,7 @@ SHARED = "one channel, which pyepics shares per name"
 
 
 class Pyepics:
-    """The context that pyepics makes for the thread that loads it."""
+    """Uses the context that pyepics creates for the thread that loads it."""
 
     def __init__(self) -> None:
         ca.initialize_libca()
@@ -57,7 +57,7 @@ class Pyepics:
     async def put_array(self, elements: np.ndarray) -> None:
         done = ca.put(self.chid, elements, wait=True, timeout=OPERATION_S_MAX)
         if done != 1:
-            raise unable("put", f"ca.put gave {done}")
+            raise unable("put", f"ca.put returned {done}")
 
     async def get_array(self, n_elements: int) -> np.ndarray:
         return ca.get(self.chid, count=n_elements, timeout=OPERATION_S_MAX)
@@ -86,7 +86,7 @@ class Pyepics:
 
     async def context_close(self, pv: str, how: str) -> bool:
         if how != "explicit":
-            raise unable("closing a context by its scope", "a context of pyepics is no object that could end")
+            raise unable("closing a context by its scope", "pyepics has no context object with a scope")
         home = ca.current_context()
         ca.detach_context()
         ca.create_context()
@@ -94,7 +94,7 @@ class Pyepics:
             require_connected(pv)
             entry = ca.get_cache(pv)
         finally:
-            # Its channels go with it: libca must not be asked about them any more, so pyepics is.
+            # The context's channels end with it, so libca must not be asked about them any more; pyepics' own cache is.
             ca.destroy_context()
             ca.attach_context(home)
         return not entry.conn
@@ -141,7 +141,7 @@ class Pyepics:
 
     async def get_at_once(self, channels: Channels) -> Timed:
         if channels.is_shared():
-            raise unable("gets at once of one PV", "pyepics joins a get to the one that is under way on its channel")
+            raise unable("concurrent gets of one PV", "pyepics merges a get with the one in flight on its channel")
         self.close_all()
         chids = self.connect(channels.names())
         start = now_ns()
@@ -157,7 +157,7 @@ class Pyepics:
 
     async def put_at_once(self, channels: Channels) -> Timed:
         if channels.is_shared():
-            raise unable("puts at once to one PV", "pyepics completes them by channel, and has one per name")
+            raise unable("concurrent puts to one PV", "pyepics completes puts by channel, and has one channel per name")
         self.close_all()
         chids = self.connect(channels.names())
         countdown = Countdown(channels.n)
@@ -216,7 +216,7 @@ class Pyepics:
         self.chids.update(zip(names, chids))
 
     async def commands(self, channels: Channels) -> Timed:
-        # pyepics brings no command.
+        # pyepics has no command.
         line = "import sys, epics; print(epics.caget(sys.argv[1]))"
         return commands(channels, [sys.executable, "-s", "-c", line])
 
@@ -235,7 +235,7 @@ def require_connected(pv: str) -> None:
 
 
 class Countdown:
-    """Waits until ``n`` callbacks of libca's one thread came; waking once is cheaper than ``ca.poll``."""
+    """Waits for ``n`` callbacks of libca's single thread; one wake-up is cheaper than ``ca.poll``."""
 
     def __init__(self, n: int) -> None:
         self.n_left = n

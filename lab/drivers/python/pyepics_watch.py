@@ -1,4 +1,4 @@
-"""pyepics under a load, by ``epics.ca.create_subscription``: callbacks run in libca's thread."""
+"""pyepics under a load, through ``epics.ca.create_subscription``: callbacks run in libca's thread."""
 
 import os
 import threading
@@ -6,7 +6,7 @@ from typing import Any
 
 import epicscorelibs.path
 
-# The same libca as all others run on; the one that comes with pyepics is older.
+# The same libca as all other clients; the one bundled with pyepics is older.
 os.environ["PYEPICS_LIBCA"] = epicscorelibs.path.get_lib("ca")
 
 from epics import ca, dbr  # noqa: E402
@@ -14,7 +14,7 @@ from watch import FIRST_UPDATES_S_MAX, Tallier, serve  # noqa: E402
 
 
 class Pyepics:
-    """Merges nothing itself, and does not tell what else is lost."""
+    """Merges no updates itself, and does not report lost ones."""
 
     def __init__(self) -> None:
         ca.initialize_libca()
@@ -31,7 +31,7 @@ class Pyepics:
         ca.flush_io()
         for name in names:
             if not connected.acquire(timeout=FIRST_UPDATES_S_MAX):
-                raise TimeoutError(f"{name} or another did not connect")
+                raise TimeoutError(f"not all channels connected, perhaps not {name}")
         for chid, of_pv in zip(chids, talliers):
             for tally in of_pv:
                 update = updater(tally)

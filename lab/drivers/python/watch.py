@@ -1,8 +1,8 @@
-"""The watching end of a load for clients in Python; ``lab/src/load/worker.rs`` has the table of requests.
+"""The watching end of a load for clients in Python; ``lab/src/load/worker.rs`` lists the requests.
 
-A watcher is a class with a coroutine ``watch`` that subscribes to PVs, and a method ``merged`` that tells what
-the client itself has merged so far. All counting is done here, once per update, on whichever thread the client
-calls back.
+A watcher is a class with a coroutine ``watch`` that subscribes to PVs, and a method ``merged`` that returns how
+many updates the client itself has merged so far. This module counts each update, on the thread on which the
+client calls back.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from typing import Any, Protocol
 READY = "load worker ready"
 FIRST_UPDATES_S_MAX = 30.0
 LATENCY_NS_MAX = 60_000_000_000
-#: Seconds from the POSIX epoch to that of EPICS.
+#: Seconds from the POSIX epoch to the EPICS epoch.
 EPICS_EPOCH_S = 631_152_000
 
 Tallier = Callable[[float, int], None]
 
 
 def checked(pv: int, value: float) -> int | None:
-    """The number that a value tells, with a check of eight bits; ``None`` for one that its PV never had."""
+    """The number that a value encodes with eight check bits; ``None`` for a value that its PV never had."""
     number = plain(pv, value)
     if number is None:
         return None
@@ -33,12 +33,12 @@ def checked(pv: int, value: float) -> int | None:
 
 
 def plain(_pv: int, value: float) -> int | None:
-    """The number of a value that is its number."""
+    """The number of a value that is the number itself."""
     return int(value) if 0.0 <= value < 9e15 and value == int(value) else None
 
 
 class Tally:
-    """What one subscription got; as ``lab/src/load/tally.rs``."""
+    """The tally of one subscription, like ``lab/src/load/tally.rs``."""
 
     __slots__ = ("decode", "duplicates", "gap_ns_max", "last", "last_ns", "latencies", "missing", "out_of_order")
     __slots__ += ("pv", "received", "wrong")
@@ -55,7 +55,7 @@ class Tally:
         self.last_ns: int | None = None
 
     def add(self, value: float, stamp_unix_ns: int) -> None:
-        """An update, as it comes, with its time stamp."""
+        """Counts an update on arrival, with its time stamp."""
         latency_ns = min(max(time.time_ns() - stamp_unix_ns, 1), LATENCY_NS_MAX)
         now_ns = time.perf_counter_ns()
         if self.last_ns is not None and now_ns - self.last_ns > self.gap_ns_max:
@@ -64,12 +64,12 @@ class Tally:
         number = self.decode(self.pv, value)
         last = self.last
         if last is None:
-            # The first update is the value of before; it only says where counting starts.
+            # The first update is the value before the load; it only sets where counting starts.
             self.wrong += number is None
             self.last = number
             return
         self.received += 1
-        # Upper bounds of buckets, of which there are 128 for each power of two.
+        # Upper bounds of buckets: 128 per power of two.
         shift = max(latency_ns.bit_length() - 8, 0)
         bound = (((latency_ns >> shift) + 1) << shift) - 1
         self.latencies[bound] = self.latencies.get(bound, 0) + 1
@@ -88,14 +88,14 @@ class Watcher(Protocol):
     """A client that subscribes."""
 
     async def watch(self, names: list[str], talliers: list[list[Tallier]]) -> None:
-        """Subscribes to each name once for each of its talliers, which take a value and its time stamp."""
+        """Subscribes to each name once for each of its talliers, which receive values with time stamps."""
 
     def merged(self) -> int:
-        """Updates that the client has replaced by later ones; 0 for a client that does not tell."""
+        """Updates that the client has replaced by later ones; 0 for a client that does not report them."""
 
 
 class Load:
-    """One load: answers its requests."""
+    """Answers the requests of one load."""
 
     def __init__(self, watcher: Watcher, decode: Callable[[int, float], int | None]) -> None:
         self.watcher = watcher
@@ -113,7 +113,7 @@ class Load:
             return {"restarted": {}}
         if verb == "count":
             return {"tallied": self.tallied()}
-        return {"failed": {"why": f"a watcher in Python cannot {verb}"}}
+        return {"failed": {"why": f"this watcher does not support {verb}"}}
 
     async def watch(self, n_pvs: int, n_subscriptions: int) -> dict[str, Any]:
         tallies = [[Tally(pv, self.decode, self.latencies) for _ in range(n_subscriptions)] for pv in range(n_pvs)]
@@ -124,7 +124,7 @@ class Load:
         while any(tally.last is None for tally in self.tallies):
             if time.monotonic() > deadline:
                 n_begun = sum(tally.last is not None for tally in self.tallies)
-                return {"failed": {"why": f"{n_begun} of {len(self.tallies)} first updates came"}}
+                return {"failed": {"why": f"{n_begun} of {len(self.tallies)} first updates were received"}}
             await asyncio.sleep(0.01)
         return {"watching": {"n_subscriptions": len(self.tallies)}}
 
@@ -145,22 +145,22 @@ class Load:
 
 async def converse(watcher_class: type, decode: Callable[[int, float], int | None]) -> None:
     output = sys.stdout
-    # What a library prints is not an answer.
+    # Prints of a library are not answers.
     sys.stdout = sys.stderr
     load = Load(watcher_class(), decode)
     print(READY, file=output, flush=True)
     loop = asyncio.get_running_loop()
-    # Updates come meanwhile, some of them in this loop.
+    # Updates arrive meanwhile, some of them in this loop.
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         try:
             content = await load.answer(line)
-        except Exception as error:  # Whatever went wrong is the answer.
+        except Exception as error:  # Any error is the answer.
             content = {"failed": {"why": f"{type(error).__name__}: {error}"}}
         print(json.dumps(content), file=output, flush=True)
 
 
 def serve(watcher_class: type) -> None:
-    """Answers requests until the input ends, then leaves without waiting for any thread."""
+    """Answers requests until the end of the input, then exits without waiting for threads."""
     decode = {"checked": checked, "plain": plain}[sys.argv[1]]
     asyncio.run(converse(watcher_class, decode))
     os._exit(0)

@@ -1,4 +1,4 @@
-//! The client's end, sockets and threads with it.
+//! The client's end, including sockets and threads.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use fodo_net::{Channel, ClientConfig, Context, Monitor, MonitorEvent, MonitorOpt
 
 use crate::{N_PVS, peer};
 
-/// For what takes no time but under callgrind.
+/// Timeout; generous because callgrind is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Channels to all PVs of the server at a port of loopback.
+/// Connects to all PVs of the server at a loopback port.
 fn connect(udp_port: u16) -> Vec<Channel> {
     let config = ClientConfig::at(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port))]);
     let context = Context::new(config);
@@ -18,7 +18,7 @@ fn connect(udp_port: u16) -> Vec<Channel> {
     many::connect(&context, &names, PATIENCE).into_iter().map(Result::unwrap).collect()
 }
 
-/// One blocking get after the other.
+/// Blocking gets, one after the other.
 pub fn get(n_rounds: u32) {
     let server = peer::Server::start();
     let channels = connect(server.udp_port);
@@ -27,13 +27,13 @@ pub fn get(n_rounds: u32) {
     }
 }
 
-/// Gets of all channels by one call.
+/// Gets from all channels by one call.
 pub fn get_many(n_rounds: u32) {
     let server = peer::Server::start();
     get_rounds(server.udp_port, n_rounds);
 }
 
-/// Rounds of such gets from the server at a port.
+/// Rounds of gets from all channels, from the server at a port.
 pub fn get_rounds(udp_port: u16, n_rounds: u32) {
     let channels = connect(udp_port);
     for _ in 0..n_rounds {
@@ -42,20 +42,20 @@ pub fn get_rounds(udp_port: u16, n_rounds: u32) {
     }
 }
 
-/// Updates from the socket to the queues of their monitors, and out of these.
+/// Updates from the socket to the queues of their monitors, and out of the queues.
 pub fn dispatch_updates(n_rounds: u32) {
     let server = peer::Server::start();
     monitor_rounds(server.udp_port, n_rounds);
 }
 
-/// Rounds of changes at the server at a port, each seen by its monitor.
+/// Rounds of changes at the server at a port, each received by its monitor.
 pub fn monitor_rounds(udp_port: u16, n_rounds: u32) {
     let channels = connect(udp_port);
     let monitors: Vec<Monitor> = channels.iter().map(|channel| channel.monitor(MonitorOptions::default())).collect();
     monitors.iter().for_each(take_update);
     for _ in 0..n_rounds {
         channels[0].put(0.0, PATIENCE).unwrap();
-        // The last one's update comes last: when it is there, nothing else needs to be waited for.
+        // The update of the last monitor arrives last: after it no other one blocks.
         monitors.iter().rev().for_each(take_update);
     }
     assert!(monitors.iter().all(|monitor| monitor.counts().merged == 0));

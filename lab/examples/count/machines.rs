@@ -1,4 +1,4 @@
-//! What needs no socket: both machines of one circuit, and the ring of posts between a PV and its subscriptions.
+//! Paths without sockets: both state machines of one circuit, and the ring of posts between a PV and its subscriptions.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use fodo_data::{Alarm, EventMask, Now, Reading, TimeStamp, Value};
 
 use crate::N_PVS;
 
-/// What clients ask for most: a double with alarm and time stamp.
+/// The most common request of clients: a double with alarm and time stamp.
 const TIME_DOUBLE: DbrType = DbrType(20);
 const PLAIN_DOUBLE: DbrType = DbrType(6);
 
-/// As many posts as a record keeps.
+/// The number of posts that a record keeps.
 const N_POSTS: usize = 8;
 
-/// As many as there are.
+/// All elements.
 const COUNT: u32 = 0;
 
-/// Two ends that agree on their channels.
+/// Two ends with the same channels.
 struct Pair {
     client: Client,
     server: Server,
@@ -53,7 +53,7 @@ impl Pair {
         pair
     }
 
-    /// With a subscription to every channel.
+    /// A pair with a subscription to every channel.
     fn subscribed() -> Pair {
         let mut pair = Pair::connected();
         for (number, &sid) in (0..).zip(&pair.sids) {
@@ -63,12 +63,12 @@ impl Pair {
         pair
     }
 
-    /// Brings what waits at the client to the server.
+    /// Transfers the client's pending bytes to the server.
     fn deliver_requests(&mut self) {
         self.server.received(&sent_by_client(&mut self.client), self.now, &mut Vec::new());
     }
 
-    /// Brings what waits at the server to the client.
+    /// Transfers the server's pending bytes to the client.
     fn deliver_answers(&mut self) {
         self.client.received(&sent_by_server(&mut self.server), self.now, &mut Vec::new());
     }
@@ -117,12 +117,12 @@ fn reading() -> Reading {
     }
 }
 
-/// Bytes of the messages of one round.
+/// Checks the size of the messages of one round.
 fn assert_messages(bytes: &[u8], message_bytes: usize) {
     assert_eq!(bytes.len(), message_bytes * N_PVS as usize);
 }
 
-/// A client's read request into the outbox, and out of it.
+/// Encodes a client's read requests into the outbox, and takes them out.
 pub fn encode_request(n_rounds: u32) {
     let mut pair = Pair::connected();
     for _ in 0..n_rounds {
@@ -131,7 +131,7 @@ pub fn encode_request(n_rounds: u32) {
     }
 }
 
-/// The same bytes to what the server is asked.
+/// Decodes these requests on the server.
 pub fn decode_request(n_rounds: u32) {
     let mut pair = Pair::connected();
     pair.request();
@@ -144,7 +144,7 @@ pub fn decode_request(n_rounds: u32) {
     }
 }
 
-/// A reading to the bytes of an answer.
+/// Encodes readings as replies.
 pub fn encode_answer(n_rounds: u32) {
     let mut pair = Pair::connected();
     let reading = reading();
@@ -154,7 +154,7 @@ pub fn encode_answer(n_rounds: u32) {
     }
 }
 
-/// The same bytes to the reading that a get gives.
+/// Decodes these replies into the readings that a get returns.
 pub fn decode_answer(n_rounds: u32) {
     let mut pair = Pair::connected();
     pair.answer(&reading());
@@ -167,7 +167,7 @@ pub fn decode_answer(n_rounds: u32) {
     }
 }
 
-/// A reading to the bytes of an update.
+/// Encodes readings as updates.
 pub fn encode_update(n_rounds: u32) {
     let mut pair = Pair::subscribed();
     let reading = reading();
@@ -177,7 +177,7 @@ pub fn encode_update(n_rounds: u32) {
     }
 }
 
-/// The same bytes to the reading of its subscription.
+/// Decodes these updates into readings.
 pub fn decode_update(n_rounds: u32) {
     let mut pair = Pair::subscribed();
     pair.update(&reading());
@@ -190,7 +190,7 @@ pub fn decode_update(n_rounds: u32) {
     }
 }
 
-/// A change into the full ring of its PV.
+/// Pushes a change into the full ring of its PV.
 pub fn post(n_rounds: u32) {
     let mut ring = full_ring();
     for _ in 0..n_rounds * N_PVS {
@@ -198,7 +198,7 @@ pub fn post(n_rounds: u32) {
     }
 }
 
-/// A change out of that ring by a subscription that has had all before it.
+/// Takes a change out of that ring, by a subscription that has received all previous ones.
 pub fn drain(n_rounds: u32) {
     let mut ring = full_ring();
     let mut cursors: Vec<Cursor> = (0..N_PVS).map(|_| ring.cursor(EventMask::VALUE)).collect();

@@ -1,22 +1,22 @@
-//! One hot path, so many rounds of it and nothing else: what `cargo xtask count` runs under callgrind.
+//! Executes a number of rounds of one hot path and nothing else; `cargo xtask count` runs it under callgrind.
 //!
-//! Without arguments it prints the names of the paths; with a name and a number of rounds it prints how many
-//! operations these were. What a round needs beforehand is the same for any number of rounds, so that the difference
-//! of two runs is the path alone. The other end of a socket is a process of its own, which is not counted.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a count that cannot be taken has said enough when it stops")]
+//! Without arguments it prints the names of the paths; with a name and a number of rounds it prints the number of
+//! operations. The setup is the same for any number of rounds, so that the difference between two runs is the path
+//! alone. The other end of a socket is a separate process, which is not counted.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic is a sufficient failure message for a count")]
 
 mod client;
 mod machines;
 mod peer;
 mod server;
 
-/// How many PVs, each a channel of one circuit; the operations of a round, one for each.
+/// Number of PVs, each a channel of one circuit; a round has one operation for each.
 const N_PVS: u32 = 1000;
 
-/// Walks a path so many rounds.
+/// Executes a path for a number of rounds.
 type Path = fn(u32);
 
-/// Every path by its name.
+/// All paths by name.
 const PATHS: [(&str, Path); 13] = [
     ("encode-request", machines::encode_request),
     ("decode-request", machines::decode_request),

@@ -1,19 +1,19 @@
-//! The other end of a socket: this program once more, as a process that callgrind does not follow.
+//! The other end of a socket: this program again, as a process that callgrind does not follow.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use crate::{client, server};
 
-/// A server that is not counted; ends when dropped.
+/// A server that is not counted; it ends when dropped.
 pub struct Server {
     process: Child,
-    /// Where it is searched for.
+    /// The port for searches.
     pub udp_port: u16,
 }
 
 impl Server {
-    /// Waits until it serves.
+    /// Starts a server and waits until it serves.
     pub fn start() -> Server {
         let mut process = this(&["server"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -24,13 +24,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The end of its input is its end, also when this process ends otherwise.
+        // The end of its input ends the process, even if this process ends unexpectedly.
         self.process.stdin.take();
         let _ = self.process.wait();
     }
 }
 
-/// Runs a client that is not counted to its end, which is good.
+/// Runs a client that is not counted, and checks that it succeeds.
 pub fn run_client(what: &str, udp_port: u16, n_rounds: u32) {
     let status = this(&[what, &udp_port.to_string(), &n_rounds.to_string()]).status().unwrap();
     assert!(status.success(), "{status}");
@@ -42,7 +42,7 @@ fn this(words: &[&str]) -> Command {
     command
 }
 
-/// The peer's own process.
+/// Runs the peer in its own process.
 pub fn run(words: &[&str]) {
     match words {
         ["server"] => {
@@ -52,6 +52,6 @@ pub fn run(words: &[&str]) {
         }
         ["get", udp_port, n_rounds] => client::get_rounds(udp_port.parse().unwrap(), n_rounds.parse().unwrap()),
         ["monitor", udp_port, n_rounds] => client::monitor_rounds(udp_port.parse().unwrap(), n_rounds.parse().unwrap()),
-        _ => panic!("no such peer: {words:?}"),
+        _ => panic!("unknown peer: {words:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! The server's end, sockets and threads with it: a PV that is no record, so that the server alone is counted.
+//! The server's end, including sockets and threads: a PV that is not a record, so that only the server is counted.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,17 +11,17 @@ use fodo_net::{
 
 use crate::{N_PVS, peer};
 
-/// As many posts as a record keeps.
+/// The number of posts that a record keeps.
 const N_POSTS: usize = 8;
 
-/// A number; a put of any value to the first changes them all, on the thread that decoded it, as records do.
+/// A number; a put of any value to the first PV changes all of them, on the thread that decoded it, as records do.
 struct Number {
     present: AtomicU32,
     posts: Posts,
     all: Weak<Numbers>,
 }
 
-/// PVs named `pv:0` and so on.
+/// The PVs `pv:0`, `pv:1` and so on.
 pub struct Numbers(Vec<Arc<Number>>);
 
 impl Numbers {
@@ -90,7 +90,7 @@ impl Pv for Number {
     }
 }
 
-/// A server of them on a free port of loopback.
+/// Starts a server of these PVs on a free loopback port.
 pub fn start() -> Server {
     let config = ServerConfig {
         interfaces: vec![Ipv4Addr::LOCALHOST],
@@ -102,13 +102,13 @@ pub fn start() -> Server {
     Server::start(config, Numbers::new()).unwrap()
 }
 
-/// Read requests from the socket to their answers in it; a round comes at once.
+/// Read requests, from the socket to their replies in it; the requests of a round arrive together.
 pub fn serve_reads(n_rounds: u32) {
     let server = start();
     peer::run_client("get", server.udp_port(), n_rounds);
 }
 
-/// Changes of PVs to the bytes of their updates in the socket of the one client that monitors them.
+/// Changes of PVs, to the bytes of their updates in the socket of the single client that monitors them.
 pub fn serve_updates(n_rounds: u32) {
     let server = start();
     peer::run_client("monitor", server.udp_port(), n_rounds);

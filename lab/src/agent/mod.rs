@@ -1,8 +1,8 @@
-//! A worker on another host: one TCP port, one laboratory at a time, drivers known by name, a shared key.
+//! An agent: a worker on another host, behind one TCP port, for one laboratory at a time, with a shared key.
 //!
-//! The agent greets, the laboratory shows the key, names a driver and its caps; when that is accepted the
-//! connection becomes the driver's standard input and output. The key is sent as it is: the port is for
-//! trusted networks.
+//! The agent sends a greeting. The laboratory sends the key, the name of a driver, and its limits. Once accepted, the
+//! connection becomes the driver's standard input and output. The key is sent unencrypted: use the port on trusted
+//! networks only.
 
 use std::io::{BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -18,22 +18,22 @@ use crate::plant::link::{Link, start_worker};
 use crate::plant::worker::bounded_line;
 use crate::plant::{Caps, search_addresses};
 
-/// Changes with what is said on the connection.
+/// Version of the agent protocol.
 const PROTOCOL: &str = "fodo-lab-agent/1";
-/// The only driver so far that may ask a plant.
+/// The only driver so far that supports plants.
 const DRIVER: &str = "fodo";
-/// Where the key is when no file is named.
+/// Variable with the key, when no key file is given.
 pub const KEY_VARIABLE: &str = "FODO_LAB_KEY";
 
-/// The words after `fodo lab agent`.
+/// Arguments of `fodo lab agent`.
 #[derive(Debug, clap::Args)]
 pub struct AgentVerb {
-    /// Where to listen; port 0 takes a free one, which is printed.
+    /// Address to listen at; port 0 selects a free port, which is printed.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     #[command(flatten)]
     caps: Caps,
-    /// A file with the key; without it, that of FODO_LAB_KEY, or a random one, which is printed.
+    /// File with the key; default: FODO_LAB_KEY, or a random key, which is printed.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 }
@@ -47,7 +47,7 @@ enum Said {
     Refused { why: String },
 }
 
-/// The key of the file or of the environment, if there is one.
+/// The key from the file or the environment, if there is one.
 pub fn key(file: Option<&Path>) -> Result<Option<String>, String> {
     let text = match file {
         Some(path) => Some(std::fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))?),
@@ -59,10 +59,13 @@ pub fn key(file: Option<&Path>) -> Result<Option<String>, String> {
     }
 }
 
-/// Serves until it is ended.
+/// Serves until the process ends.
 pub fn serve(verb: &AgentVerb) -> ExitCode {
     if !verb.listen.ip().is_loopback() && !verb.caps.allow_net {
-        eprintln!("fodo lab agent: {} is not loopback: give --allow-net if others are to connect", verb.listen);
+        eprintln!(
+            "fodo lab agent: {} is not loopback: use --allow-net to accept connections from other hosts",
+            verb.listen
+        );
         return ExitCode::from(2);
     }
     match listen(verb) {
@@ -81,7 +84,7 @@ fn listen(verb: &AgentVerb) -> Result<(), String> {
     let key = match given {
         Some(key) => key,
         None => {
-            let key = random_key().map_err(|why| format!("no random key: {why}"))?;
+            let key = random_key().map_err(|why| format!("cannot create a random key: {why}"))?;
             println!("fodo lab agent: key {key}");
             key
         }
@@ -92,7 +95,7 @@ fn listen(verb: &AgentVerb) -> Result<(), String> {
     for stream in listener.incoming() {
         let Ok(stream) = stream else { continue };
         if is_busy.swap(true, Ordering::AcqRel) {
-            refuse(&stream, "this agent works for somebody else");
+            refuse(&stream, "the agent is busy with another laboratory");
             continue;
         }
         let (key, caps, is_busy) = (key.clone(), verb.caps, is_busy.clone());
@@ -106,10 +109,10 @@ fn listen(verb: &AgentVerb) -> Result<(), String> {
     Ok(())
 }
 
-/// One laboratory, until its connection ends.
+/// Serves one laboratory until its connection ends.
 fn attend(stream: &TcpStream, key: &str, caps: Caps) -> Result<(), String> {
     let text = |why: std::io::Error| why.to_string();
-    // The deadline is of each read, so whoever dribbles is held to few bytes by it and by the line's bound.
+    // The timeout applies to each read; together with the limit of a line it bounds a slow peer.
     stream.set_read_timeout(Some(GREETING_MAX)).map_err(text)?;
     say(stream, &Said::Agent { protocol: PROTOCOL.into(), version: env!("CARGO_PKG_VERSION").into() })?;
     let Said::Open { key: shown, driver, caps: wanted } = hear(stream)? else {
@@ -119,27 +122,27 @@ fn attend(stream: &TcpStream, key: &str, caps: Caps) -> Result<(), String> {
         return Err("the key is wrong".into());
     }
     if driver != DRIVER {
-        return Err(format!("there is no driver {driver:?} here, only {DRIVER:?}"));
+        return Err(format!("unknown driver {driver:?}: this agent supports only {DRIVER:?}"));
     }
     let caps = wanted.within(caps);
     let search = search_addresses(caps)?;
     stream.set_read_timeout(None).map_err(text)?;
     say(stream, &Said::Accepted {})?;
     let mut child = start_worker(stream.try_clone().map_err(text)?.into(), &search, caps).map_err(text)?;
-    // It ends when it has read the end of the connection.
+    // The worker exits at the end of the connection.
     child.wait().map_err(text)?;
     let _ = stream.shutdown(Shutdown::Both); // The other end may have done so.
     Ok(())
 }
 
-/// A worker behind the agent at `agent`.
+/// Connects to a worker through the agent at `agent`.
 pub fn connect(agent: &str, key: &str, caps: Caps) -> Result<Link, String> {
     let here = |why: String| format!("the agent at {agent}: {why}");
     let text = |why: std::io::Error| format!("the agent at {agent}: {why}");
     let addresses: Vec<SocketAddr> = agent.to_socket_addrs().map_err(text)?.collect();
-    let address = addresses.first().ok_or_else(|| here("no such host".into()))?;
+    let address = addresses.first().ok_or_else(|| here("unknown host".into()))?;
     if !caps.allow_net && !address.ip().is_loopback() {
-        return Err(here("is not on this host: give --allow-net if it may be asked; nothing was sent".into()));
+        return Err(here("the address is not loopback: use --allow-net to permit it; nothing was sent".into()));
     }
     let stream = TcpStream::connect_timeout(address, GREETING_MAX).map_err(text)?;
     stream.set_nodelay(true).map_err(text)?;
@@ -148,23 +151,25 @@ pub fn connect(agent: &str, key: &str, caps: Caps) -> Result<Link, String> {
         Said::Agent { protocol, version } if protocol == PROTOCOL && version == env!("CARGO_PKG_VERSION") => {}
         Said::Agent { protocol, version } => {
             let ours = env!("CARGO_PKG_VERSION");
-            return Err(here(format!("is fodo {version} ({protocol}), this is {ours} ({PROTOCOL}): take the same")));
+            return Err(here(format!(
+                "version mismatch: agent {version} ({protocol}), laboratory {ours} ({PROTOCOL})"
+            )));
         }
         Said::Refused { why } => return Err(here(why)),
-        _ => return Err(here("is none: it does not greet as one".into())),
+        _ => return Err(here("the peer is not an agent: unexpected greeting".into())),
     }
     say(&stream, &Said::Open { key: key.into(), driver: DRIVER.into(), caps }).map_err(here)?;
     match hear(&stream).map_err(here)? {
         Said::Accepted {} => {}
         Said::Refused { why } => return Err(here(why)),
-        _ => return Err(here("neither accepted nor refused".into())),
+        _ => return Err(here("unexpected answer instead of accepted or refused".into())),
     }
     stream.set_read_timeout(None).map_err(text)?;
     Link::there(agent, stream).map_err(text)
 }
 
 fn refuse(stream: &TcpStream, why: &str) {
-    // Whoever has gone need not be told.
+    // A peer that has disconnected needs no reason.
     let _ = say(stream, &Said::Refused { why: why.into() });
 }
 
@@ -174,12 +179,12 @@ fn say(mut stream: &TcpStream, said: &Said) -> Result<(), String> {
 }
 
 fn hear(stream: &TcpStream) -> Result<Said, String> {
-    // One byte at a time: what follows is for the driver.
+    // Reads one byte at a time: the bytes that follow belong to the driver.
     let line = bounded_line(&mut BufReader::with_capacity(1, stream)).map_err(|why| why.to_string())?;
     serde_json::from_str(&line.ok_or("the connection was closed")?).map_err(|why| why.to_string())
 }
 
-/// In a time that depends on the lengths alone.
+/// Compares in a time that depends on the lengths only.
 fn is_equal(shown: &[u8], key: &[u8]) -> bool {
     shown.len() == key.len() && shown.iter().zip(key).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

@@ -1,4 +1,4 @@
-//! Many channels in one request, and what doing it took.
+//! Batches of channels, and the measured time of a batch.
 
 use std::time::{Duration, Instant};
 
@@ -6,32 +6,32 @@ use serde::{Deserialize, Serialize};
 
 use super::Failure;
 
-/// Channels by name.
+/// A set of channels, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
-    /// The name of each. `{}` or `{:06}` in it stands for the channel's number, counted from 0; a name with
-    /// a number is of a PV whose value is that number.
+    /// The name of each channel. `{}` or `{:06}` in it is replaced by the channel's number, counted from 0; a name with
+    /// a number belongs to a PV whose value is that number.
     pub pattern: String,
-    /// How many channels.
+    /// Number of channels.
     pub n: usize,
-    /// Whether they share one PV.
+    /// Whether the channels share one PV.
     pub variant: Variant,
 }
 
-/// Whether channels share one PV.
+/// Whether the channels of a batch share one PV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Variant {
-    /// All have the name of number 0.
+    /// All channels have the name of number 0.
     Equal,
-    /// Each has a PV of its own.
+    /// Each channel has its own PV.
     Distinct,
-    /// The question has no such thing.
+    /// The question does not distinguish the two.
     None,
 }
 
 impl Variant {
-    /// As result files name it.
+    /// The name in result files.
     pub fn text(self) -> &'static str {
         match self {
             Variant::Equal => "equal",
@@ -47,12 +47,12 @@ impl Batch {
         (0..self.n).map(|index| self.name(index)).collect()
     }
 
-    /// What a get from the channel has to give; `None` for a PV that moves.
+    /// The value that a get from the channel must return; `None` for a PV whose value changes.
     pub fn expected(&self, index: usize) -> Option<f64> {
         self.placeholder().map(|_| self.number(index) as f64)
     }
 
-    /// Whether `value` is what the server has for the channel.
+    /// Checks that `value` is what the server has for the channel.
     pub fn check(&self, index: usize, value: f64) -> Result<(), Failure> {
         match self.expected(index) {
             Some(expected) if value != expected => {
@@ -74,7 +74,7 @@ impl Batch {
         if self.variant == Variant::Distinct { index } else { 0 }
     }
 
-    /// What is before the number, its width, what is after it.
+    /// The text before the number, the number's width, the text after it.
     fn placeholder(&self) -> Option<(&str, usize, &str)> {
         let (before, rest) = self.pattern.split_once('{')?;
         let (format, after) = rest.split_once('}')?;
@@ -83,32 +83,32 @@ impl Batch {
     }
 }
 
-/// What something took, and how much of it was proven to be done.
+/// The measured time of a piece of work, and how much of the work is verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timed {
-    /// All of it.
+    /// Total time.
     pub ns: u64,
-    /// Only making the objects, where that is told apart.
+    /// Time to create the objects alone, where it is measured separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_ns: Option<u64>,
-    /// Giving up what was made, where that is of interest; not part of `ns`.
+    /// Time to close what was created, where it is of interest; not part of `ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close_ns: Option<u64>,
-    /// How many were found to be as they have to be.
+    /// How many passed the check.
     pub n: usize,
-    /// What a reader has to know of how this client does it.
+    /// A note on how this client does the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 impl Timed {
-    /// What was done since `start`.
+    /// Time from `start` until now, for `n` verified objects.
     pub fn since(start: Instant, n: usize) -> Timed {
         Timed { ns: ns(start.elapsed()), n, ..Timed::default() }
     }
 }
 
-/// Nanoseconds.
+/// A duration in nanoseconds.
 pub fn ns(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }

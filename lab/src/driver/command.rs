@@ -1,4 +1,4 @@
-//! Commands that print a value, as somebody at a terminal runs them: each a process, timed from its start to its end.
+//! Commands that print a value, as a user at a terminal runs them: each is a process, timed from its start to its end.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use super::batch::ns;
 use super::{Batch, Failure, Timed};
 
-/// This program, as a command to add words to.
+/// This program, as a command to add arguments to.
 pub fn this_program() -> Result<Command, Failure> {
     std::env::current_exe().map(Command::new).map_err(|why| failed(why.to_string()))
 }
 
-/// Runs what `command` gives for each name, one after the other. The first number that it prints has to be the value.
+/// Runs `command` for each name, one after the other. The first number in each output must be the PV's value.
 pub fn time(batch: &Batch, command: impl Fn(&str) -> Result<Command, Failure>) -> Result<Timed, Failure> {
     let mut took = Duration::ZERO;
     for (index, name) in batch.names().iter().enumerate() {
@@ -25,7 +25,7 @@ pub fn time(batch: &Batch, command: impl Fn(&str) -> Result<Command, Failure>) -
         }
         let printed = String::from_utf8_lossy(&output.stdout);
         let value = printed.split_whitespace().find_map(|word| word.parse().ok());
-        batch.check(index, value.ok_or_else(|| failed(format!("it printed {printed:?}")))?)?;
+        batch.check(index, value.ok_or_else(|| failed(format!("the output contains no number: {printed:?}")))?)?;
     }
     Ok(Timed { ns: ns(took), n: batch.n, ..Timed::default() })
 }

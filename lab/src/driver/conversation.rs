@@ -1,4 +1,4 @@
-//! The laboratory's end of a driver.
+//! The laboratory's end of the protocol with a driver.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use crate::peers::Peers;
 use crate::process::{Launch, Process};
 use crate::server::{Server, spinning};
 
-/// A client that can be measured.
+/// A client under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Client {
-    /// Ours.
+    /// Fodo's client.
     Fodo,
-    /// Ours, reading arrays into reused memory as libca does.
+    /// Fodo's client, reading arrays into reused memory as libca does.
     #[value(skip)]
     FodoInto,
-    /// Ours, looking for answers before it sleeps.
+    /// Fodo's client, polling for replies before it sleeps.
     #[value(skip)]
     FodoSpin,
-    /// That of EPICS.
+    /// EPICS' own client library.
     Libca,
-    /// PSI's, in Java: the one the studies measured.
+    /// PSI's `ca`, in Java: the client that the studies measured.
     PsiCa,
-    /// Diamond's for asyncio.
+    /// Diamond's client for asyncio.
     Aioca,
-    /// GSECARS's.
+    /// The client of GSECARS.
     Pyepics,
-    /// NSLS-II's, all Python.
+    /// NSLS-II's client, all Python.
     Caproto,
     /// A raw socket, reading into fresh memory.
     #[value(skip)]
@@ -43,11 +43,11 @@ pub enum Client {
 }
 
 impl Client {
-    /// Those that a user may choose from.
+    /// The clients that a user may choose from.
     pub const ALL: [Client; 6] =
         [Client::Fodo, Client::Libca, Client::PsiCa, Client::Aioca, Client::Pyepics, Client::Caproto];
 
-    /// As tables and files name it.
+    /// The name in tables and files.
     pub fn text(self) -> &'static str {
         match self {
             Client::Fodo => "fodo",
@@ -63,7 +63,7 @@ impl Client {
         }
     }
 
-    /// The one in a language of its own that it is.
+    /// The external driver of this client, if it has one.
     pub fn external(self) -> Option<External> {
         match self {
             Client::PsiCa => Some(External::PsiCa),
@@ -76,12 +76,12 @@ impl Client {
         }
     }
 
-    /// Whether it runs in Python.
+    /// Whether the client runs in Python.
     pub fn is_python(self) -> bool {
         matches!(self, Client::Aioca | Client::Pyepics | Client::Caproto)
     }
 
-    /// What of the peers it needs but is not there. May start programs.
+    /// Which of its prerequisites is missing. May start programs.
     pub fn missing(self, peers: &Peers) -> Option<String> {
         match self.external() {
             Some(external) => external.missing(peers),
@@ -90,12 +90,12 @@ impl Client {
         }
     }
 
-    /// Whether it or its driver comes with the peers' Python environment.
+    /// Whether the client or its driver is part of the peers' Python environment.
     pub fn needs_python(self) -> bool {
         self == Client::Libca || self.external().is_some_and(|external| external != External::PsiCa)
     }
 
-    /// How its driver is started.
+    /// Command that starts its driver.
     fn launch(
         self,
         server: &Server,
@@ -125,7 +125,7 @@ impl Client {
         }
         let program =
             std::env::current_exe().map_err(|why| Failure::Unavailable { who: who.clone(), why: why.to_string() })?;
-        // libca would start a caRepeater found here, which outlives it. Without one it uses a thread.
+        // libca would start a caRepeater found in PATH, which would outlive libca. Without one it uses a thread.
         let mut variables = vec![("PATH", OsString::new())];
         variables.extend((self == Client::FodoSpin).then(spinning));
         Ok(Launch { who, program, args, cpu, ports: server.ports(), variables })
@@ -140,7 +140,8 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Starts the driver of `client` on `cpu`, to talk to `server`; ours as a double that is so much slower.
+    /// Starts the driver of `client` on `cpu`, connected to `server`. `slower_per_cent` slows our own driver down, to
+    /// test comparisons.
     pub fn start(
         client: Client,
         server: &Server,
@@ -156,12 +157,12 @@ impl Conversation {
         Ok(Conversation { process, hello })
     }
 
-    /// Who the driver says it drives.
+    /// The driver's greeting: client, version, runtime.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 
-    /// Asks and waits for the answer no longer than `cap`; a driver that missed it cannot be asked again.
+    /// Sends a request and waits at most `cap` for the answer; after a timeout the driver cannot be used any more.
     pub fn ask_within(&mut self, ask: &Ask, cap: Duration) -> Result<Answer, Failure> {
         let line = serde_json::to_string(ask).map_err(|why| Failure::Protocol { line: why.to_string() })?;
         self.process.write_line(&line)?;

@@ -1,7 +1,7 @@
-//! Drivers in other languages: found, made ready at first use, started.
+//! Drivers in other languages: finding, preparing at first use, and starting them.
 //!
-//! Their sources are part of this program, which writes them into the environment of the peers, so that the
-//! laboratory runs from anywhere. What speaks Java is compiled there once; its library comes by Maven.
+//! Their sources are embedded in this program, which writes them into the peers' environment, so that the laboratory
+//! runs from any directory. The Java driver is compiled there once; Maven fetches its library.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::load::tally::Numbers;
 use crate::peers::Peers;
 use crate::process::{Launch, Ports};
 
-/// The peers in Python, each at one version.
+/// The peers in Python, with pinned versions.
 const LIST_PATH: &str = "conformance/peers/requirements.txt";
 
-/// What every driver in Python imports.
+/// Imported by every driver in Python.
 const PROTOCOL: (&str, &str) = ("protocol.py", include_str!("../../drivers/python/protocol.py"));
 
-/// What every watcher of a load in Python imports.
+/// Imported by every watcher of a load in Python.
 const WATCH: (&str, &str) = ("watch.py", include_str!("../../drivers/python/watch.py"));
 
-/// What Maven reads to fetch PSI's library and what that needs.
+/// Maven project that fetches PSI's library and its dependencies.
 const POM: (&str, &str) = ("pom.xml", include_str!("../../drivers/psi-ca/pom.xml"));
 
 /// The driver in Java.
@@ -30,7 +30,7 @@ const PSI_CA: (&str, &str) = ("PsiCa.java", include_str!("../../drivers/psi-ca/P
 /// The watcher of a load in Java.
 const PSI_CA_WATCH: (&str, &str) = ("PsiCaWatch.java", include_str!("../../drivers/psi-ca/PsiCaWatch.java"));
 
-/// A client that is driven by a program of its own language.
+/// A client whose driver is a program in the client's own language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum External {
     /// In Python, for asyncio, over libca.
@@ -44,7 +44,7 @@ pub enum External {
 }
 
 impl External {
-    /// As tables show it, and as it calls itself.
+    /// The name in tables, and the name that the driver reports.
     pub fn text(self) -> &'static str {
         match self {
             External::Aioca => "aioca",
@@ -54,7 +54,7 @@ impl External {
         }
     }
 
-    /// What it needs but is not there, and how to get it. Starts programs, so not for inner loops.
+    /// Which prerequisite is missing, and how to install it. Starts programs: do not call it in inner loops.
     pub fn missing(self, peers: &Peers) -> Option<String> {
         match self.python_file() {
             Some(_) => self.missing_package(peers).err(),
@@ -62,14 +62,14 @@ impl External {
         }
     }
 
-    /// How to start it on `cpu` beside the server at `ports`. Makes it ready first: at the first use of PSI's
-    /// library a quarter of a minute, with a message.
+    /// Command that starts the driver on `cpu` for the server at `ports`. Prepares the driver first; the first use of
+    /// PSI's library takes a quarter of a minute and prints a message.
     pub fn launch(self, ports: Ports, cpu: Option<usize>, peers: &Peers) -> Result<Launch, Failure> {
         let (program, args) = self.words(peers).map_err(|why| Failure::Unavailable { who: self.text().into(), why })?;
         Ok(self.launched(program, args, ports, cpu))
     }
 
-    /// How to start it as the watcher of a load, see `load::worker`, else as [`External::launch`].
+    /// Command that starts it as the watcher of a load, see `load::worker`; otherwise the same as [`External::launch`].
     pub fn launch_watch(
         self,
         numbers: Numbers,
@@ -83,7 +83,7 @@ impl External {
     }
 
     fn launched(self, program: PathBuf, args: Vec<OsString>, ports: Ports, cpu: Option<usize>) -> Launch {
-        // Whoever would start a program found here, a repeater say, has to do without.
+        // An empty PATH prevents the driver from starting further programs, such as a repeater.
         let variables = vec![("PATH", OsString::new()), ("PYTHONDONTWRITEBYTECODE", "1".into())];
         Launch { who: format!("the driver of {}", self.text()), program, args, cpu, ports, variables }
     }
@@ -98,7 +98,7 @@ impl External {
         let directory = peers.directory.join("fodo-lab").join("python");
         write_when_different(&directory, PROTOCOL)?;
         let driver = write_when_different(&directory, (name, text))?;
-        // No user's own packages, and answers at once.
+        // No packages of the user's home directory, and unbuffered answers.
         Ok((python_of(peers)?, vec!["-s".into(), "-u".into(), driver.into()]))
     }
 
@@ -133,7 +133,7 @@ impl External {
         }
     }
 
-    /// The version of its package in Python. Starts a program, so not for inner loops.
+    /// The version of its package in Python. Starts a program: do not call it in inner loops.
     pub fn version(self, peers: &Peers) -> Option<String> {
         self.package_version(peers).ok().map(|version| version.trim().to_owned())
     }
@@ -142,7 +142,10 @@ impl External {
         let name = self.text();
         python_of(peers)?;
         self.package_version(peers).map(|_version| ()).map_err(|_why| {
-            format!("{} has no {name}; `pip install --requirement` it from {LIST_PATH}", peers.directory.display())
+            format!(
+                "{name} is not installed in {}; install it with `pip install --requirement {LIST_PATH}`",
+                peers.directory.display()
+            )
         })
     }
 
@@ -152,7 +155,7 @@ impl External {
     }
 }
 
-/// How to start caproto's server with the PVs of the database at this path.
+/// Command that starts caproto's server with the PVs of the database at this path.
 pub fn caproto_server(database: &Path, peers: &Peers) -> Result<(PathBuf, Vec<OsString>), String> {
     External::Caproto.missing_package(peers)?;
     let directory = peers.directory.join("fodo-lab").join("python");
@@ -169,12 +172,12 @@ fn psi_ca_directory(peers: &Peers) -> PathBuf {
     peers.directory.join("fodo-lab").join("psi-ca")
 }
 
-/// Whether PSI's library is there and its driver compiled, from these very sources.
+/// Whether PSI's library is present and the driver is compiled from these sources.
 fn is_ready(directory: &Path) -> bool {
     [POM, PSI_CA, PSI_CA_WATCH].iter().all(|file| is_same(directory, *file)) && directory.join(READY).is_file()
 }
 
-/// Written last, so that an interrupted first use is begun again.
+/// Written last, so that an interrupted preparation starts again.
 const READY: &str = "ready";
 
 fn missing_java(directory: &Path) -> Result<(), String> {
@@ -188,7 +191,7 @@ fn missing_java(directory: &Path) -> Result<(), String> {
     }
 }
 
-/// Java with the class path of PSI's library and what is ours, made ready at first use.
+/// Java with the class path of PSI's library and of our drivers, which are prepared at first use.
 fn java_words(directory: &Path) -> Result<(PathBuf, Vec<OsString>), String> {
     missing_java(directory)?;
     if !is_ready(directory) {
@@ -198,12 +201,12 @@ fn java_words(directory: &Path) -> Result<(PathBuf, Vec<OsString>), String> {
     let java = which("java").ok_or("no `java` in PATH")?;
     let class_path = std::env::join_paths([directory.join("classes"), directory.join("jars").join("*")])
         .map_err(|why| why.to_string())?;
-    // Its repeater would be a second Java machine, listening on all interfaces.
+    // Its repeater would be a second Java process that listens on all interfaces.
     let words: Vec<OsString> = vec!["-DCA_REPEATER_DISABLE=true".into(), "-cp".into(), class_path];
     Ok((java, words))
 }
 
-/// The version of the library that the pom names.
+/// The version of the library in the pom.
 fn psi_ca_version() -> &'static str {
     let after = POM.1.split_once("<artifactId>ca</artifactId>").map_or("", |(_, after)| after);
     let version = after.split_once("<version>").and_then(|(_, rest)| rest.split_once("</version>"));
@@ -211,7 +214,7 @@ fn psi_ca_version() -> &'static str {
 }
 
 fn make_psi_ca(directory: &Path) -> Result<(), String> {
-    // Jars of another version beside these would be on the class path too.
+    // Jars of another version in the same directory would be on the class path too.
     for stale in ["jars", "classes"] {
         match std::fs::remove_dir_all(directory.join(stale)) {
             Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
@@ -234,7 +237,7 @@ fn make_psi_ca(directory: &Path) -> Result<(), String> {
     std::fs::write(&ready, "").map_err(|why| format!("{}: {why}", ready.display()))
 }
 
-/// A program in PATH.
+/// Finds a program in PATH.
 pub fn which(name: &str) -> Option<PathBuf> {
     let name = if cfg!(windows) { format!("{name}.exe") } else { name.to_owned() };
     std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(&name)).find(|path| path.is_file())
@@ -244,7 +247,7 @@ fn is_same(directory: &Path, (name, text): (&str, &str)) -> bool {
     std::fs::read_to_string(directory.join(name)).is_ok_and(|held| held == text)
 }
 
-/// Other drivers may be reading the file, so it is replaced as a whole, and only when it has to be.
+/// Replaces the file atomically, because other drivers may be reading it, and only if its content differs.
 fn write_when_different(directory: &Path, (name, text): (&str, &str)) -> Result<PathBuf, String> {
     let path = directory.join(name);
     if !is_same(directory, (name, text)) {
@@ -257,7 +260,8 @@ fn write_when_different(directory: &Path, (name, text): (&str, &str)) -> Result<
     Ok(path)
 }
 
-/// What a command prints; its first complaint when it fails, which of Maven and javac says what is wrong.
+/// Standard output of a command, or the first line of its messages when it fails: Maven and javac report the cause
+/// there.
 fn output_of(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|why| format!("{program}: {why}"))?;

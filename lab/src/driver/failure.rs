@@ -1,80 +1,80 @@
-//! Why there is no number.
+//! Failures: why a measurement has no result.
 
 use serde::{Deserialize, Serialize};
 
-/// Why there is no number; the variant says where to look.
+/// Why a measurement has no result; the variant indicates where to look.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// A program or library that is not there or cannot start.
+    /// A program or library that is missing or cannot start.
     Unavailable {
-        /// Which.
+        /// Its name.
         who: String,
-        /// What the system says.
+        /// The system's error.
         why: String,
     },
     /// A process that ended.
     Ended {
-        /// Which.
+        /// Its name.
         who: String,
         /// Its exit status.
         status: String,
-        /// Its last lines.
+        /// Its last output lines.
         said: String,
     },
-    /// A process that did not answer.
+    /// A process that did not answer in time.
     Silent {
-        /// Which.
+        /// Its name.
         who: String,
-        /// After so many seconds.
+        /// The timeout in seconds.
         after_s: f64,
     },
-    /// An operation of the client under test that did not succeed.
+    /// An operation of the client under test that failed.
     Operation {
-        /// Which.
+        /// The operation.
         what: String,
-        /// What the client says.
+        /// The client's error.
         why: String,
     },
-    /// A scalar that cannot be what the server had.
+    /// A scalar that differs from the server's value.
     WrongValue {
-        /// The value.
+        /// The value received.
         value: f64,
-        /// What it had to be.
+        /// The value expected.
         expected: String,
     },
-    /// Elements that are missing or too many.
+    /// An array with missing or extra elements.
     WrongCount {
-        /// How many came.
+        /// Elements received.
         n: usize,
-        /// How many had to.
+        /// Elements expected.
         expected: usize,
     },
-    /// An element that is not what was put.
+    /// An array element that differs from the one that was put.
     WrongElement {
         /// Its index.
         index: usize,
-        /// Its value.
+        /// The value received.
         value: i32,
-        /// What was put.
+        /// The value that was put.
         expected: i32,
     },
-    /// A request or an answer that makes no sense.
+    /// A request or an answer that is invalid.
     Protocol {
-        /// What was received.
+        /// The line received.
         line: String,
     },
 }
 
 impl Failure {
-    /// Of a driver that has no way to do what it is asked.
+    /// The driver does not implement `what`.
     pub fn cannot(what: &str) -> Failure {
-        Failure::Operation { what: what.into(), why: "this driver has no way to do it".into() }
+        Failure::Operation { what: what.into(), why: "this driver does not support it".into() }
     }
 
-    /// Of something that is not there.
+    /// The channel is not open.
     pub fn not_open() -> Failure {
-        Failure::Operation { what: "use of a channel".into(), why: "it is not open".into() }
+        Failure::Operation { what: "use of a channel".into(), why: "the channel is not open".into() }
     }
 }
 
@@ -85,12 +85,12 @@ impl std::fmt::Display for Failure {
             Failure::Ended { who, status, said } => write!(f, "{who} ended ({status}): {said}"),
             Failure::Silent { who, after_s } => write!(f, "{who} did not answer for {after_s} s"),
             Failure::Operation { what, why } => write!(f, "{what} failed: {why}"),
-            Failure::WrongValue { value, expected } => write!(f, "the value {value} came, expected {expected}"),
-            Failure::WrongCount { n, expected } => write!(f, "{n} elements came, expected {expected}"),
+            Failure::WrongValue { value, expected } => write!(f, "received the value {value}, expected {expected}"),
+            Failure::WrongCount { n, expected } => write!(f, "received {n} elements, expected {expected}"),
             Failure::WrongElement { index, value, expected } => {
-                write!(f, "element {index} came as {value}, {expected} was put")
+                write!(f, "element {index} is {value}, but {expected} was put")
             }
-            Failure::Protocol { line } => write!(f, "not understood: {line}"),
+            Failure::Protocol { line } => write!(f, "invalid line: {line}"),
         }
     }
 }

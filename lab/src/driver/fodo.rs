@@ -1,4 +1,4 @@
-//! Our client as a user meets it: [`Channel::get`], nothing set but the environment.
+//! Fodo's client in its default use: [`Channel::get`], configured by the environment only.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ pub struct Fodo {
     context: Context,
     channels: Vec<Channel>,
     elements: Arc<Vec<i32>>,
-    /// Whether arrays are read into the memory of the one before.
+    /// Whether arrays are read into the memory of the previous array.
     into: bool,
 }
 
 impl Fodo {
-    /// Configured by the environment, as any program of a user is. `into`: arrays are read by [`Channel::get_into`].
+    /// Configured by the environment, as a user's program is. `into`: arrays are read by [`Channel::get_into`].
     pub fn new(into: bool) -> Result<Fodo, Failure> {
         Ok(Fodo { context: new_context()?, channels: Vec::new(), elements: Arc::default(), into })
     }
@@ -48,7 +48,7 @@ impl Fodo {
         Ok(channels)
     }
 
-    /// Times `put` with values that are not there yet, reads them back, and puts back what was there.
+    /// Times `put` with values that differ from the current ones, reads them back, and restores the previous values.
     fn time_puts(
         &self,
         batch: &Batch,
@@ -108,7 +108,7 @@ fn first_update(monitor: &Monitor, deadline: Instant) -> Result<Reading, Failure
             Some(MonitorEvent::Update(reading)) => return Ok(reading),
             Some(MonitorEvent::Connected(_)) => {}
             other => {
-                let why = other.map_or("no update came".into(), |event| format!("{event:?}"));
+                let why = other.map_or("no update received".into(), |event| format!("{event:?}"));
                 return Err(Failure::Operation { what: "monitor".into(), why });
             }
         }
@@ -185,7 +185,8 @@ impl Driver for Fodo {
             contexts.push(new_context()?);
         }
         let mut timed = Timed::since(start, 0);
-        // A context opens nothing before its first channel, so that every one is tried, not only two.
+        // A context opens no socket before its first channel, so every context is tried, not only the first and the
+        // last.
         let mut channels = Vec::with_capacity(n);
         for context in &contexts {
             channels.push(context.channel(pv).map_err(failed("making a channel"))?);
@@ -214,9 +215,9 @@ impl Driver for Fodo {
             Ending::Explicit => {
                 context.close();
                 match channel.get(OPERATION_MAX) {
-                    Err(Error::Closed { .. }) => Some("a channel that is still held says that it is closed".into()),
+                    Err(Error::Closed { .. }) => Some("a channel that is still held reports that it is closed".into()),
                     other => {
-                        let why = format!("a channel of a closed context gave {other:?}");
+                        let why = format!("a channel of a closed context returned {other:?}");
                         return Err(Failure::Operation { what: "get".into(), why });
                     }
                 }
@@ -229,8 +230,8 @@ impl Driver for Fodo {
         let names = batch.names();
         let start = Instant::now();
         let channels = self.create(&names)?;
-        // Each has its own identity in the protocol; that none is shared is what `Context::channel` promises
-        // and what the client's tests show, and a channel that was not made is missing here.
+        // Each channel has its own id in the protocol: `Context::channel` guarantees that none is shared, and the
+        // client's tests check it. A channel that was not created is missing from the count.
         let mut timed = Timed::since(start, channels.len());
         let start = Instant::now();
         drop(channels);
@@ -298,7 +299,7 @@ impl Driver for Fodo {
             for (channel, value) in channels.iter().zip(new) {
                 channel.put_unconfirmed(*value, BATCH_MAX).map_err(failed("put"))?;
             }
-            // The requests of a circuit are served in order.
+            // The server handles the requests of a circuit in order.
             channels.last().map_or(Ok(()), |last| last.get(BATCH_MAX).map(drop).map_err(failed("get")))
         })
     }
@@ -349,13 +350,13 @@ impl Driver for Fodo {
         timed.created_ns = created_ns;
         let n_more = n_threads()?.saturating_sub(n_threads_before);
         if n_more > 0 {
-            let why = format!("{n_more} more threads");
+            let why = format!("the contexts started {n_more} threads");
             return Err(Failure::Operation { what: "contexts_at_work".into(), why });
         }
         let start = Instant::now();
         drop((channels, contexts));
         timed.close_ns = Some(ns(start.elapsed()));
-        // The next is not to find them still closing.
+        // Sockets that are still closing would disturb the next measurement.
         wait_for_sockets(|n| n <= n_before, BATCH_MAX)?;
         Ok(timed)
     }

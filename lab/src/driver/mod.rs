@@ -1,39 +1,39 @@
-//! Drivers: one process per client under test, which does the timed calls itself.
+//! Drivers: one process per client under test, which makes the timed calls itself.
 //!
 //! # The protocol
 //!
-//! The laboratory writes one JSON object per line to the driver's standard input and reads one per line
-//! from its standard output; other lines there are ignored, and standard error is free for messages. The
-//! driver's first line says who it is; then it answers every request, in order, and ends when its input
-//! does. Times are nanoseconds of a monotonic clock around what the table says, nothing else.
+//! The laboratory writes one JSON object per line to the driver's standard input and reads one per line from its
+//! standard output. It ignores other lines there; standard error is free for messages. The driver's first line is its
+//! greeting. Then it answers every request, in order, and exits at the end of its input. Times are nanoseconds of a
+//! monotonic clock around exactly the work in the table.
 //!
 //! | request | what the driver does | answer |
 //! |---|---|---|
 //! | none; the first line | | `{"hello":{"client":"aioca","version":"2.1","runtime":"Python 3.11.7, libca 7.0.10"}}` |
-//! | `{"open":{"pv":"name","n_channels":1000}}` | connects `n_channels` channels of their own to one PV, and gives up those of the last `open` | `{"opened":{"version":"...","n_channels":1000,"element_count_max":1}}` |
+//! | `{"open":{"pv":"name","n_channels":1000}}` | connects `n_channels` separate channels to one PV, and closes those of the previous `open` | `{"opened":{"version":"...","n_channels":1000,"element_count_max":1}}` |
 //! | `{"get_scalars":{"n":1000}}` | `n` blocking gets of one double with time, one after another, the next one on the next channel; checks each value | `{"scalars":{"latencies_ns":[...],"first":1.0,"last":2.0}}` |
 //! | `{"move_array":{"n_elements":10000,"salt":7,"n_gets":20}}` | `n_gets` times: puts the [`pattern`] untimed, waits until the server has it, gets it once, timed; compares every element | `{"array":{"latencies_ns":[...],"n_elements":10000}}` |
-//! | `{"create_contexts":{"n":100,"pv":"name"}}` | makes `n` contexts and keeps them (`ns`), may prove with `pv` that first and last work, closes them (`close_ns`) | `{"timed":{...}}`, `n`: how many were alive and distinct |
-//! | `{"context_close":{"pv":"name","how":"explicit"}}` | connects one channel in a context of its own, closes the context explicitly, or by the end of a `"scope"`: is the channel closed? | `{"answered":{"yes":true,"words":"optional"}}` |
-//! | `{"create_channels":`[`Batch`]`}` | creates `n` channels without waiting for any connection, then gives them up, untimed | `{"timed":{...}}`, `n`: how many distinct objects |
+//! | `{"create_contexts":{"n":100,"pv":"name"}}` | creates `n` contexts and keeps them (`ns`), may check with `pv` that the first and the last work, closes them (`close_ns`) | `{"timed":{...}}`, `n`: how many were alive and distinct |
+//! | `{"context_close":{"pv":"name","how":"explicit"}}` | connects one channel in a context of its own, closes the context explicitly, or by the end of a `"scope"`; answers whether the channel is closed | `{"answered":{"yes":true,"words":"optional"}}` |
+//! | `{"create_channels":`[`Batch`]`}` | creates `n` channels without waiting for any connection, then closes them, untimed | `{"timed":{...}}`, `n`: how many distinct objects |
 //! | `{"connect_one_by_one":`[`Batch`]`}` | for each channel: creates it, waits until it is connected, then the next | `{"timed":{...}}`, `n`: how many are connected |
 //! | `{"connect_at_once":`[`Batch`]`}` | creates all (`created_ns`), waits until all are connected (`ns`, from the start) | `{"timed":{...}}`, `n`: how many are connected |
-//! | `{"get_at_once":`[`Batch`]`}` | connects untimed; starts `n` gets of a double with time, waits for all; checks each against [`Batch::expected`] | `{"timed":{...}}`, `n`: how many values came and are right |
+//! | `{"get_at_once":`[`Batch`]`}` | connects untimed; starts `n` gets of a double with time, waits for all; checks each against [`Batch::expected`] | `{"timed":{...}}`, `n`: how many values were received and are right |
 //! | `{"monitor_at_once":`[`Batch`]`}` | connects untimed; subscribes to all, waits for the first update of each; then unsubscribes, untimed | `{"timed":{...}}`, `n`: how many distinct subscriptions had an update |
-//! | `{"put_at_once":`[`Batch`]`}` | connects untimed; starts `n` puts with completion, waits for all; reads back, and puts back what was there | `{"timed":{...}}`, `n`: how many read back right |
-//! | `{"put_unconfirmed_at_once":`[`Batch`]`}` | connects untimed; puts `n` times without an answer, then gets from the last channel, whose answer comes after all puts have taken effect; reads back, and puts back what was there | `{"timed":{...}}`, `n`: how many read back right |
-//! | `{"get_in_flight":`[`Batch`]`}` | connects untimed; starts one get after another, a hundred of them under way at most, until each channel has had one; checks as `get_at_once` | `{"timed":{...}}`, `n`: how many values came and are right |
-//! | `{"contexts_at_work":`[`Batch`]`}` | makes `n` contexts (`created_ns`), a channel in each, waits for a first value of each; checks as `get_at_once`; closes them (`close_ns`) | `{"timed":{...}}`, `n`: how many values came and are right, each over a circuit of its own |
+//! | `{"put_at_once":`[`Batch`]`}` | connects untimed; starts `n` puts with completion, waits for all; reads back, and restores the previous values | `{"timed":{...}}`, `n`: how many read back right |
+//! | `{"put_unconfirmed_at_once":`[`Batch`]`}` | connects untimed; puts `n` times without a reply, then gets from the last channel, whose reply is sent after all puts have taken effect; reads back, and restores the previous values | `{"timed":{...}}`, `n`: how many read back right |
+//! | `{"get_in_flight":`[`Batch`]`}` | connects untimed; starts one get after another, at most a hundred of them in flight, until each channel has had one; checks as `get_at_once` | `{"timed":{...}}`, `n`: how many values were received and are right |
+//! | `{"contexts_at_work":`[`Batch`]`}` | creates `n` contexts (`created_ns`), a channel in each, waits for a first value of each; checks as `get_at_once`; closes them (`close_ns`) | `{"timed":{...}}`, `n`: how many values were received and are right, each over its own circuit |
 //! | `{"commands":`[`Batch`]`}` | runs a command that prints a PV's value `n` times, one after the other, each a process that is timed from its start to its end; checks the first number of each | `{"timed":{...}}`, `n`: how many printed the right value |
-//! | any of them | cannot | `{"failed":{...}}`, a [`Failure`] |
+//! | any of them | fails | `{"failed":{...}}`, a [`Failure`] |
 //!
 //! A [`Batch`] is `{"pattern":"lab:{:06}","n":10000,"variant":"distinct"}`, a `timed` is a [`Timed`]:
-//! `{"ns":1200000,"created_ns":300000,"close_ns":1000,"n":10000,"note":"optional words"}`, where all but
-//! `ns` and `n` may be left out. What a batch makes is given up before its answer; the channels of the last
-//! `open` stay connected meanwhile, so that a circuit is there. A driver that takes longer than the
-//! laboratory allows is killed, and the row says so.
+//! `{"ns":1200000,"created_ns":300000,"close_ns":1000,"n":10000,"note":"optional words"}`, where all but `ns` and `n`
+//! are optional. The driver closes what it created for a batch before it answers. The channels of the last `open` stay
+//! connected meanwhile, so that a circuit exists. The laboratory kills a driver that exceeds its time limit and marks
+//! the row.
 //!
-//! A further driver is a program, in any language, that does this. One in this crate implements
+//! A further driver is a program in any language that implements this protocol. A driver in this crate implements
 //! [`Driver`] and leaves the protocol and the checks to [`serve`].
 
 mod batch;
@@ -58,7 +58,7 @@ pub use batch::{Batch, Timed, Variant};
 pub use conversation::{Client, Conversation};
 pub use failure::Failure;
 
-/// What a driver is asked.
+/// A request to a driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
@@ -66,7 +66,7 @@ pub enum Ask {
     Open {
         /// The PV's name.
         pv: String,
-        /// How many channels of their own.
+        /// How many separate channels.
         n_channels: usize,
     },
     /// Get one double many times.
@@ -78,16 +78,16 @@ pub enum Ask {
     MoveArray {
         /// Its length.
         n_elements: usize,
-        /// What makes this repetition's elements differ from the last one's.
+        /// Makes the elements of this repetition differ from those of the last one.
         salt: u32,
         /// How often to put and get it.
         n_gets: usize,
     },
-    /// Make contexts.
+    /// Create contexts.
     CreateContexts {
         /// How many.
         n: usize,
-        /// A PV to try the first and the last with, untimed.
+        /// A PV to try the first and the last context with, untimed.
         pv: String,
     },
     /// Close a context that has a connected channel.
@@ -97,25 +97,25 @@ pub enum Ask {
         /// In which way.
         how: Ending,
     },
-    /// Make channels.
+    /// Create channels.
     CreateChannels(Batch),
-    /// Make and connect channels, each before the next.
+    /// Create and connect channels, each before the next.
     ConnectOneByOne(Batch),
-    /// Make and connect channels, all at once.
+    /// Create and connect channels concurrently.
     ConnectAtOnce(Batch),
-    /// Get from all channels at once.
+    /// Get from all channels concurrently.
     GetAtOnce(Batch),
-    /// Subscribe to all channels at once.
+    /// Subscribe to all channels concurrently.
     MonitorAtOnce(Batch),
-    /// Put to all channels at once.
+    /// Put to all channels concurrently.
     PutAtOnce(Batch),
-    /// Put to all channels without waiting for any.
+    /// Put to all channels without waiting for a reply.
     PutUnconfirmedAtOnce(Batch),
-    /// Get from one channel after the other, with some under way.
+    /// Get from one channel after the other, with several gets in flight.
     GetInFlight(Batch),
-    /// Make contexts, and get from a channel of each.
+    /// Create contexts, and get from a channel of each.
     ContextsAtWork(Batch),
-    /// Run a command for each of some PVs.
+    /// Run a command for each of several PVs.
     Commands(Batch),
 }
 
@@ -123,58 +123,58 @@ pub enum Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// By a call, or whatever comes nearest to it.
+    /// By a call, or the closest equivalent of the client.
     Explicit,
-    /// By leaving the scope it was made in.
+    /// By leaving the scope in which it was created.
     Scope,
 }
 
-/// What a driver answers.
+/// A driver's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Who the driver drives; its first line, before any request.
+    /// The driver's greeting; its first line, before any request.
     Hello(Hello),
     /// The channels are connected.
     Opened(Opened),
     /// The gets were done and their values are right.
     Scalars(Scalars),
-    /// The array went there and came back right.
+    /// The array was put and read back correctly.
     Array(Moved),
-    /// The batch was done, and every check passed.
+    /// The batch is done, and every check passed.
     Timed(Timed),
     /// Yes or no.
     Answered(Answered),
-    /// Why not.
+    /// The request failed.
     Failed(Failure),
 }
 
-/// Who a driver drives.
+/// A driver's greeting: which client it drives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The client's name.
     pub client: String,
-    /// Its version, as it tells it.
+    /// The client's version, as the client reports it.
     pub version: String,
     /// What it runs on: language, libraries.
     #[serde(default)]
     pub runtime: String,
 }
 
-/// An answer in words.
+/// A yes-or-no answer with a remark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
     /// The answer.
     pub yes: bool,
-    /// What is worth knowing beside it.
+    /// An optional remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
 }
 
-/// Channels that are connected.
+/// The result of `open`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Opened {
-    /// The client's version, as it tells it.
+    /// The client's version, as the client reports it.
     pub version: String,
     /// How many channels are connected.
     pub n_channels: usize,
@@ -198,98 +198,97 @@ pub struct Scalars {
 pub struct Moved {
     /// The time of each, in order.
     pub latencies_ns: Vec<u64>,
-    /// How many elements came, all of them as they were put.
+    /// How many elements were received, all equal to those that were put.
     pub n_elements: usize,
 }
 
 /// A client under test. Each call blocks until it is done or has failed.
 pub trait Driver {
-    /// Who it is.
+    /// The driver's greeting.
     fn hello(&self) -> Hello;
 
-    /// Connects `n_channels` channels to `pv`, in place of those there were. Returns its largest count.
+    /// Connects `n_channels` channels to `pv` and closes the previous ones. Returns the PV's maximum element count.
     fn open(&mut self, pv: &str, n_channels: usize) -> Result<usize, Failure>;
 
-    /// One double with its time stamp, by the blocking get of this client. This call is timed.
+    /// One double with its time stamp, by this client's blocking get. This call is timed.
     fn get_scalar(&mut self, channel_index: usize) -> Result<f64, Failure>;
 
-    /// Puts an array and comes back when the server has it. Forgets the elements got before.
+    /// Puts an array and returns when the server has it. Drops the elements of the last get.
     fn put_array(&mut self, elements: &[i32]) -> Result<(), Failure>;
 
     /// Gets `n_elements` and keeps them. This call is timed.
     fn get_array(&mut self, n_elements: usize) -> Result<(), Failure>;
 
-    /// The elements got last; any unpacking that no user of this client would pay for belongs here.
+    /// The elements of the last get. Any conversion that a user of this client would not need belongs here.
     fn elements(&mut self) -> &[i32];
 
-    /// Makes `n` contexts; see the table above for this and what follows.
+    /// Creates `n` contexts; see the table above for this method and the following ones.
     fn create_contexts(&mut self, _n: usize, _pv: &str) -> Result<Timed, Failure> {
         Err(Failure::cannot("create_contexts"))
     }
 
-    /// Whether a context takes its channels along.
+    /// Whether closing a context closes its channels.
     fn context_close(&mut self, _pv: &str, _how: Ending) -> Result<Answered, Failure> {
         Err(Failure::cannot("context_close"))
     }
 
-    /// Makes channels.
+    /// Creates channels.
     fn create_channels(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("create_channels"))
     }
 
-    /// Makes and connects channels, each before the next.
+    /// Creates and connects channels, each before the next.
     fn connect_one_by_one(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("connect_one_by_one"))
     }
 
-    /// Makes and connects channels, all at once.
+    /// Creates and connects channels concurrently.
     fn connect_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("connect_at_once"))
     }
 
-    /// Gets from all channels at once.
+    /// Gets from all channels concurrently.
     fn get_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("get_at_once"))
     }
 
-    /// Subscribes to all channels at once.
+    /// Subscribes to all channels concurrently.
     fn monitor_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("monitor_at_once"))
     }
 
-    /// Puts to all channels at once.
+    /// Puts to all channels concurrently.
     fn put_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("put_at_once"))
     }
 
-    /// Puts to all channels without waiting for any.
+    /// Puts to all channels without waiting for a reply.
     fn put_unconfirmed_at_once(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("put_unconfirmed_at_once"))
     }
 
-    /// Gets from one channel after the other, at most [`IN_FLIGHT_MAX`](crate::limit::IN_FLIGHT_MAX) under way.
+    /// Gets from one channel after the other, with at most [`IN_FLIGHT_MAX`](crate::limit::IN_FLIGHT_MAX) in flight.
     fn get_in_flight(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("get_in_flight"))
     }
 
-    /// Makes contexts, each with a circuit, a channel and a first value.
+    /// Creates contexts, each with a circuit, a channel and a first value.
     fn contexts_at_work(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("contexts_at_work"))
     }
 
-    /// Runs a command for each of some PVs, one after the other.
+    /// Runs a command for each of several PVs, one after the other.
     fn commands(&mut self, _batch: &Batch) -> Result<Timed, Failure> {
         Err(Failure::cannot("commands"))
     }
 }
 
-/// Answers requests until there are none.
+/// Answers requests until the end of the input.
 pub fn serve(driver: impl Driver, input: impl BufRead, output: impl Write) -> std::io::Result<()> {
     serve_slowed(driver, 0, input, output)
 }
 
-/// The same by a double of a client that takes so many per cent longer for each get, to see whether a comparison
-/// of runs finds that out.
+/// The same, but each timed get takes `slower_per_cent` longer, to test whether a comparison of runs detects it.
 pub fn serve_slowed(
     mut driver: impl Driver,
     slower_per_cent: u32,
@@ -346,7 +345,7 @@ fn answer(
     }
 }
 
-/// Does the work; gives what it gave, and how many nanoseconds it took with what a double adds.
+/// Does the work; returns its result and its duration in nanoseconds, including the artificial delay.
 fn timed<T>(slower_per_cent: u32, work: impl FnOnce() -> Result<T, Failure>) -> Result<(T, u64), Failure> {
     let start = Instant::now();
     let given = work()?;
@@ -404,7 +403,7 @@ fn compare(came: &[i32], put: &[i32]) -> Result<(), Failure> {
     if came.len() != put.len() {
         return Err(Failure::WrongCount { n: came.len(), expected: put.len() });
     }
-    // Slices compare at the speed of memory; only a difference is worth the slower search.
+    // Comparing slices is as fast as memory; search for the element only if they differ.
     if came == put {
         return Ok(());
     }
@@ -424,7 +423,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// A driver whose server is its own memory, and may be told to cheat.
+    /// A driver whose server is its own memory, and which can be made to cheat.
     #[derive(Default)]
     struct Double {
         held: Vec<i32>,

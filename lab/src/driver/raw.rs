@@ -12,9 +12,9 @@ use crate::limit::{ELEMENTS_MAX, IN_FLIGHT_MAX, OPERATION_MAX};
 /// Where a large answer is read to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// By way of a reused buffer into memory allocated for it.
+    /// Through a reused buffer into newly allocated memory.
     Fresh,
-    /// Straight into the memory of the answer before.
+    /// Directly into the memory of the previous answer.
     Reused,
 }
 
@@ -23,13 +23,13 @@ pub enum Destination {
 struct Circuit {
     stream: TcpStream,
     searching: UdpSocket,
-    /// How many requests of [`Verb::Count`] were sent, and how many answers were read or not expected.
+    /// How many requests of [`Verb::Count`] were sent, and how many are answered or need no answer.
     n_sent: usize,
     n_done: usize,
     answers: Vec<u8>,
 }
 
-/// One circuit.
+/// The client end of one circuit.
 #[derive(Debug)]
 pub struct Raw {
     server: SocketAddrV4,
@@ -42,7 +42,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// To the server there.
+    /// A driver for the server at `server`.
     pub fn new(server: SocketAddrV4, destination: Destination) -> Raw {
         let buffer = vec![0; READ_BYTES];
         Raw { server, destination, circuit: None, buffer, reply: Vec::new(), n_elements: 0, elements: Vec::new() }
@@ -85,14 +85,14 @@ impl Circuit {
         Ok(Circuit { stream, searching, n_sent: 0, n_done: 0, answers: Vec::new() })
     }
 
-    /// Sends `n` requests, which `requests` begins with.
+    /// Sends the first `n` of the encoded `requests`.
     fn send(&mut self, requests: &[u8], exchange: Exchange, n: usize) -> Result<(), Failure> {
         let bytes = requests.get(..n * exchange.request_bytes).unwrap_or(requests);
         self.n_sent += n;
         self.stream.write_all(bytes).map_err(failed("request"))
     }
 
-    /// Takes `n` answers; each has to end with the number of its request.
+    /// Receives `n` answers; each must end with the number of its request.
     fn take(&mut self, exchange: Exchange, n: usize) -> Result<(), Failure> {
         self.answers.resize(n * exchange.answer_bytes, 0);
         self.stream.read_exact(&mut self.answers).map_err(failed("answer"))?;
@@ -106,7 +106,7 @@ impl Circuit {
         Ok(())
     }
 
-    /// `n` times the same, `chunk` at a time and two of these under way at most.
+    /// Exchanges `n` equal requests, `chunk` at a time and at most two chunks in flight.
     fn exchange(&mut self, exchange: Exchange, n: usize, chunk: usize) -> Result<(), Failure> {
         let requests = floor::exchange_request(exchange).repeat(chunk.min(n));
         let end = self.n_done + n;
@@ -126,7 +126,7 @@ impl Circuit {
         self.searching.send(&floor::searches(bytes_each, numbers)).map(drop).map_err(failed("search"))
     }
 
-    /// The channels that a datagram claims, which follow one another.
+    /// The channels that a datagram claims; their numbers must be consecutive.
     fn take_claims(&self) -> Result<Range<usize>, Failure> {
         let mut datagram = [0; 2048];
         let n = self.searching.recv(&mut datagram).map_err(failed("claim"))?;
@@ -135,11 +135,13 @@ impl Circuit {
         let n_claimed = floor::claimed(claims).count();
         match floor::claimed(claims).eq(first..first + n_claimed) {
             true => Ok(first..first + n_claimed),
-            false => Err(Failure::Protocol { line: "claims of channels that were not searched together".into() }),
+            false => {
+                Err(Failure::Protocol { line: "the datagram claims channels that were not searched together".into() })
+            }
         }
     }
 
-    /// Searches for the channels of these numbers and creates them, with at most so many in a datagram.
+    /// Searches for the channels of these numbers and creates them, with at most `n_datagram` searches in a datagram.
     fn connect(&mut self, name: &str, numbers: Range<usize>, n_datagram: usize) -> Result<(), Failure> {
         let (create, bytes_each) = (floor::create(name), floor::search_bytes(name));
         let requests = floor::exchange_request(create).repeat(n_datagram.min(numbers.len()));
@@ -151,7 +153,7 @@ impl Circuit {
         for index in 0..n_groups.min(floor::DATAGRAMS_IN_FLIGHT) {
             self.search(bytes_each, group(index))?;
         }
-        // Over a network datagrams may overtake each other, and each must come once.
+        // On a network datagrams may overtake each other; each must arrive once.
         let mut is_claimed = vec![false; n_groups];
         let mut last = 0;
         for n_taken in 0..n_groups {
@@ -173,7 +175,7 @@ impl Circuit {
         self.take(create, last)
     }
 
-    /// Searches for so many channels, with as many in a datagram as fit.
+    /// Searches for `n` channels, with as many per datagram as possible.
     fn claim(&self, name: &str, n: usize) -> Result<(), Failure> {
         let (bytes_each, n_datagram) = (floor::search_bytes(name), floor::searches_per_datagram(name));
         for first in (0..n).step_by(n_datagram) {
@@ -183,7 +185,7 @@ impl Circuit {
         Ok(())
     }
 
-    /// `n` of these at once, timed.
+    /// Times `n` concurrent exchanges.
     fn time(&mut self, exchange: Exchange, n: usize, chunk: usize) -> Result<Timed, Failure> {
         let (start, n_before) = (Instant::now(), self.n_done);
         self.exchange(exchange, n, chunk)?;
@@ -196,7 +198,7 @@ fn failed(what: &str) -> impl FnOnce(std::io::Error) -> Failure + '_ {
 }
 
 fn not_open() -> Failure {
-    Failure::Operation { what: "use of the socket".into(), why: "it is not open".into() }
+    Failure::Operation { what: "use of the socket".into(), why: "the socket is not open".into() }
 }
 
 impl Driver for Raw {
@@ -220,7 +222,7 @@ impl Driver for Raw {
     fn put_array(&mut self, elements: &[i32]) -> Result<(), Failure> {
         match self.destination {
             Destination::Fresh => self.reply = Vec::new(),
-            // Memory counts as reused once it has been written to: the first touch of a page is dear.
+            // Memory counts as reused once it has been written to: the first access to a page is expensive.
             Destination::Reused => self.reply.resize(floor::array_reply_bytes(elements.len()), 0),
         }
         let stream = self.stream()?;
@@ -267,7 +269,7 @@ impl Driver for Raw {
 
     fn connect_at_once(&mut self, batch: &Batch) -> Result<Timed, Failure> {
         let circuit = self.circuit()?;
-        // The names of a batch are all as long as the first.
+        // All names of a batch have the same length.
         let Some(name) = batch.names().into_iter().next() else { return Ok(Timed::default()) };
         let (start, n_before) = (Instant::now(), circuit.n_done);
         circuit.connect(&name, 0..batch.n, floor::searches_per_datagram(&name))?;
@@ -294,7 +296,7 @@ impl Driver for Raw {
         let circuit = self.circuit()?;
         let start = Instant::now();
         let n_done = circuit.time(floor::PUT_UNCONFIRMED, batch.n, floor::CHUNK)?.n;
-        // Its answer counts what was taken before it.
+        // The answer to this get counts the requests received before it.
         circuit.exchange(floor::GET, 1, 1)?;
         Ok(Timed::since(start, n_done))
     }
@@ -311,7 +313,7 @@ impl Driver for Raw {
             stream.set_nodelay(true).map_err(failed("connect"))?;
             streams.push(stream);
         }
-        // Requests go out on all circuits before the first answer is waited for.
+        // All circuits send their request before the first answer is awaited.
         for exchange in [floor::create(&name), floor::GET] {
             let request = floor::exchange_request(exchange);
             let mut answer = vec![0; exchange.answer_bytes];
@@ -323,7 +325,8 @@ impl Driver for Raw {
             }
         }
         let timed = Timed::since(start, streams.len());
-        // The next is not to be measured while the server's threads end, of which each closes its stream last.
+        // The server's threads end when they close their streams; wait for that, so that it does not disturb the next
+        // measurement.
         for stream in &streams {
             stream.shutdown(Shutdown::Write).map_err(failed("close"))?;
         }

@@ -1,13 +1,13 @@
-//! The TCP sockets of this process, seen from outside any client: whether a circuit is still there.
+//! TCP sockets of this process, counted independently of any client: whether a circuit still exists.
 
 use std::time::{Duration, Instant};
 
 use super::Failure;
 
-/// How often it is looked.
+/// Polling interval.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// Waits until the number of open TCP sockets of this process is as wanted, and tells it.
+/// Waits until the number of open TCP sockets of this process satisfies `is_wanted`, and returns it.
 pub fn wait_for_sockets(is_wanted: impl Fn(usize) -> bool, at_most: Duration) -> Result<usize, Failure> {
     let deadline = Instant::now() + at_most;
     loop {
@@ -31,7 +31,7 @@ fn n_sockets() -> Result<usize, Failure> {
         table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(9)).collect();
     let mut n = 0;
     for descriptor in std::fs::read_dir("/proc/self/fd").map_err(failed)? {
-        // One that was closed since the directory was read has no target any more.
+        // A descriptor closed since the directory was read no longer has a link target.
         let Ok(target) = descriptor.and_then(|descriptor| std::fs::read_link(descriptor.path())) else { continue };
         let inode = target.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']'));
         n += usize::from(inode.is_some_and(|inode| inodes.contains(inode)));
@@ -39,23 +39,23 @@ fn n_sockets() -> Result<usize, Failure> {
     Ok(n)
 }
 
-/// Only known on Linux.
+/// Supported on Linux only.
 #[cfg(not(target_os = "linux"))]
 fn n_sockets() -> Result<usize, Failure> {
-    Err(Failure::Operation { what: "counting sockets".into(), why: "only known on Linux".into() })
+    Err(Failure::Operation { what: "counting sockets".into(), why: "supported on Linux only".into() })
 }
 
-/// How many threads this process has.
+/// Number of threads of this process.
 #[cfg(target_os = "linux")]
 pub fn n_threads() -> Result<usize, Failure> {
     let failed = |why: std::io::Error| Failure::Operation { what: "counting threads".into(), why: why.to_string() };
     Ok(std::fs::read_dir("/proc/self/task").map_err(failed)?.count())
 }
 
-/// Only known on Linux.
+/// Supported on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub fn n_threads() -> Result<usize, Failure> {
-    Err(Failure::Operation { what: "counting threads".into(), why: "only known on Linux".into() })
+    Err(Failure::Operation { what: "counting threads".into(), why: "supported on Linux only".into() })
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -66,7 +66,7 @@ mod tests {
     fn a_socket_that_is_open_is_counted() {
         let _listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
 
-        // Other tests of this process may open and close their own meanwhile.
+        // Other tests of this process may open and close sockets meanwhile.
         assert!(wait_for_sockets(|n| n >= 1, Duration::ZERO).is_ok());
     }
 }

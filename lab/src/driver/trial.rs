@@ -1,4 +1,5 @@
-//! One driver, asked everything once against softIoc: whether it can be installed and tells the truth.
+//! A trial of one driver: sends every request once against softIoc, to test that it can be installed and answers
+//! correctly.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,13 +11,13 @@ use crate::limit::BATCH_MAX;
 use crate::peers;
 use crate::server::{DatabaseFile, Server, ServerKind};
 
-/// PVs that hold their number.
+/// PVs whose value is their number.
 const NUMBERED: &str = "lab:{:06}";
-/// PVs that only claim to.
+/// PVs whose value differs from their number.
 const MISNUMBERED: &str = "wrong:{:06}";
-/// A PV that moves.
+/// A PV whose value changes.
 const COUNTER: &str = "ca:test:counter01";
-/// A PV with room for millions of elements.
+/// A PV with space for millions of elements.
 const WAVEFORM: &str = "ca:test:rawdata";
 
 /// One line of the output.
@@ -26,7 +27,7 @@ struct Exchange<'a> {
     answer: &'a Answer,
 }
 
-/// Writes who it is and every question with its answer, one JSON object per line.
+/// Writes the driver's greeting, then every request with its answer, one JSON object per line.
 pub fn run(client: Client, n: usize, mut output: impl Write) -> Result<(), Failure> {
     let peers = peers::present();
     if let Some(why) = client.missing(&peers) {

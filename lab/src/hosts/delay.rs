@@ -1,7 +1,7 @@
-//! A way that is longer than it is: what comes is passed on later, in order and unchanged.
+//! A delay: forwards data later, in order and unchanged.
 //!
-//! Datagrams and circuits of one port go to the same port of the server. The kernel that has no queue with a delay
-//! is common, and this one works without any right.
+//! Datagrams and circuits of one port go to the same port of the server. Many kernels lack a queue with a delay; this
+//! one works without privileges.
 
 use std::collections::HashMap;
 use std::io::{Read, Write, stdout};
@@ -14,27 +14,27 @@ use std::time::{Duration, Instant};
 
 use crate::limit::{DELAYED_CLIENTS_MAX, DELAYED_PIECE_BYTES, DELAYED_PIECES_MAX, DELAYED_SEARCHER_MAX};
 
-/// What it says when it listens.
+/// The line it prints when it listens.
 pub const READY: &str = "delay listens";
 
-/// The sockets of searching clients' searches, by their addresses.
+/// A socket per searching client, by the client's address.
 type Searchers = Arc<Mutex<HashMap<SocketAddr, Arc<UdpSocket>>>>;
 
-/// Listens `at` an address, passes everything on `to` the server and what it answers back, each `one_way` later, for
-/// ever.
+/// Listens at `at` and forwards everything to the server at `to` and back, each `one_way` later. Never returns unless
+/// it fails.
 pub fn run(at: SocketAddr, to: SocketAddr, one_way: Duration) -> std::io::Result<()> {
     let (listener, socket) = (TcpListener::bind(at)?, UdpSocket::bind(at)?);
     println!("{READY}");
     stdout().flush()?;
     thread::spawn(move || {
-        // Without it searches are not answered, which their clients tell.
+        // Without this thread searches get no reply, which the clients report.
         let _ = pass_datagrams(&socket, to, one_way);
     });
     pass_circuits(&listener, to, one_way)
 }
 
-/// Keeps each piece until its moment, then has `pass` take it, one after the other; ends when `pass` fails or when
-/// nothing is put in any more.
+/// Keeps each piece until it is due, then calls `pass` with it, one after the other. Ends when `pass` fails or when the
+/// sender is dropped.
 fn line<T: Send + 'static>(
     mut pass: impl FnMut(T) -> std::io::Result<()> + Send + 'static,
 ) -> SyncSender<(Instant, T)> {
@@ -51,27 +51,27 @@ fn line<T: Send + 'static>(
     sender
 }
 
-/// The kernel adds 50 microseconds to every sleep, to wake several sleepers at once, save who asks for less.
+/// The kernel extends every sleep by 50 microseconds, to wake several sleepers together, unless a thread requests less.
 #[cfg(target_os = "linux")]
 fn be_punctual() {
-    // Who may not is later by these.
+    // Without permission for it, the pieces are later by this time.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-/// Only known on Linux.
+/// Supported on Linux only.
 #[cfg(not(target_os = "linux"))]
 fn be_punctual() {}
 
 fn pass_datagrams(socket: &UdpSocket, to: SocketAddr, one_way: Duration) -> std::io::Result<()> {
     let searchers = Searchers::default();
     let there = line(|(onwards, bytes): (Arc<UdpSocket>, Vec<u8>)| {
-        // Of a server that does not listen the kernel tells with the next datagram, which is then sent again.
+        // The kernel reports a server that does not listen as an error of the next send; send that datagram again.
         let _ = onwards.send(&bytes).or_else(|_| onwards.send(&bytes));
         Ok(())
     });
     let back_socket = socket.try_clone()?;
     let back = line(move |(client, bytes): (SocketAddr, Vec<u8>)| {
-        // A client that has gone misses nothing.
+        // A client that has disconnected needs no reply.
         let _ = back_socket.send_to(&bytes, client);
         Ok(())
     });
@@ -87,8 +87,8 @@ fn pass_datagrams(socket: &UdpSocket, to: SocketAddr, one_way: Duration) -> std:
     }
 }
 
-/// The socket from which a client's datagrams go on, so that the answers to them are known to be his; `None` when there
-/// are too many, and he has to search again.
+/// The socket that forwards a client's datagrams, so that replies can be matched to the client. `None` when there are
+/// too many clients; the client then searches again.
 fn socket_of(
     client: SocketAddr,
     to: SocketAddr,
@@ -131,7 +131,7 @@ fn pass_circuits(listener: &TcpListener, to: SocketAddr, one_way: Duration) -> s
         n_open.fetch_add(1, Ordering::Relaxed);
         let n_open = Arc::clone(&n_open);
         thread::spawn(move || {
-            // A circuit that ends is told by its end, which both see.
+            // Both ends see the end of the circuit.
             let _ = pass_circuit(client, to, opened, one_way);
             n_open.fetch_sub(1, Ordering::Relaxed);
         });
@@ -139,8 +139,8 @@ fn pass_circuits(listener: &TcpListener, to: SocketAddr, one_way: Duration) -> s
     Ok(())
 }
 
-/// The client was let in at once, while on a way as long as this the first byte could leave only when the greeting had
-/// gone there and back, and the server could say something when it had gone three times: so they are taken to.
+/// The kernel accepted the client at once. On a real link of this length the client could send its first byte only
+/// after the handshake's round trip, and the server after a further one-way time: so their first pieces are delayed.
 fn pass_circuit(client: TcpStream, to: SocketAddr, opened: Instant, one_way: Duration) -> std::io::Result<()> {
     let server = TcpStream::connect(to)?;
     client.set_nodelay(true)?;
@@ -152,7 +152,7 @@ fn pass_circuit(client: TcpStream, to: SocketAddr, opened: Instant, one_way: Dur
     there.and(back)
 }
 
-/// Until `from` ends, which `to` is then told as late as any byte.
+/// Forwards until `from` ends; the end is forwarded with the same delay as data.
 fn pass_stream(mut from: TcpStream, mut to: TcpStream, open: Instant, one_way: Duration) -> std::io::Result<()> {
     let (gone, is_gone) = sync_channel::<()>(0);
     let closing = from.try_clone()?;
@@ -161,12 +161,12 @@ fn pass_stream(mut from: TcpStream, mut to: TcpStream, open: Instant, one_way: D
         if bytes.is_empty() {
             return to.shutdown(Shutdown::Write);
         }
-        // When one end is gone nobody reads the other any more.
+        // When one end has closed, shut down the other.
         to.write_all(&bytes).or_else(|why| closing.shutdown(Shutdown::Both).and(Err(why)))
     });
     let mut buffer = vec![0; DELAYED_PIECE_BYTES];
     loop {
-        // A circuit that is broken ends for the other side as one that is closed.
+        // A broken circuit ends like a closed one for the other side.
         let n = from.read(&mut buffer).unwrap_or(0);
         let bytes = buffer.get(..n).unwrap_or_default().to_vec();
         if onwards.send((Instant::now().max(open) + one_way, bytes)).is_err() || n == 0 {
@@ -174,7 +174,7 @@ fn pass_stream(mut from: TcpStream, mut to: TcpStream, open: Instant, one_way: D
         }
     }
     drop(onwards);
-    // Disconnected when the last piece has been passed on.
+    // Disconnected after the last piece has been forwarded.
     let _ = is_gone.recv();
     Ok(())
 }
@@ -185,7 +185,7 @@ mod tests {
 
     const ONE_WAY: Duration = Duration::from_millis(20);
 
-    /// The delayed address of a server that sends back what it gets.
+    /// The delayed address of a server that echoes what it receives.
     fn echo() -> SocketAddr {
         let (server, at) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let (to, delayed) = (server.local_addr().unwrap(), at.local_addr().unwrap());

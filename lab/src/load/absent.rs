@@ -1,4 +1,4 @@
-//! What names cost that nobody serves: the laboratory is the only one asked, counts, and stays silent.
+//! The cost of absent names: the laboratory is the only search destination, counts the datagrams, and never replies.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -13,25 +13,25 @@ use crate::floor;
 use crate::placement::{Placement, Seats};
 use crate::process::Ports;
 
-/// What came of searches in one of the times that were counted.
+/// Result of one counting interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Absent {
-    /// Datagrams in a second, those included that came faster than they were read.
+    /// Datagrams per second, including those that the kernel dropped because they arrived faster than they were read.
     pub datagrams_hz: f64,
 }
 
-/// When searches are counted.
+/// The counting intervals.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// From when on.
+    /// Delay before the first interval.
     pub after: Duration,
-    /// For how long.
+    /// Length of an interval.
     pub counted: Duration,
-    /// How often, one after the other.
+    /// Number of consecutive intervals.
     pub n_counts: usize,
 }
 
-/// Has `client` look for `n_names` names; fails when not every one has been asked for in the end.
+/// Lets `client` search for `n_names` names; fails unless each name was searched for at least once.
 pub fn run(
     client: Client,
     n_names: u32,
@@ -64,7 +64,7 @@ pub fn run(
     }
 }
 
-/// Datagrams that come until then.
+/// Counts datagrams until `until`, and adds the names they search for to `names`.
 fn count(socket: &UdpSocket, until: Instant, names: &mut HashSet<Vec<u8>>) -> Result<u64, Failure> {
     let mut n_datagrams = 0;
     let mut buffer = [0; 65_536];
@@ -74,7 +74,7 @@ fn count(socket: &UdpSocket, until: Instant, names: &mut HashSet<Vec<u8>>) -> Re
             return Ok(n_datagrams);
         }
         socket.set_read_timeout(Some(left)).map_err(|why| unavailable("a socket", &why))?;
-        // What does not come in time is the end of it.
+        // A timeout ends the interval.
         if let Ok(n) = socket.recv(&mut buffer) {
             n_datagrams += 1;
             let searched = floor::searched(buffer.get(..n).unwrap_or_default());
@@ -87,7 +87,7 @@ fn count(socket: &UdpSocket, until: Instant, names: &mut HashSet<Vec<u8>>) -> Re
     }
 }
 
-/// How many datagrams to this port the kernel had no room for.
+/// How many datagrams to this port the kernel dropped for lack of buffer space.
 fn dropped(port: u16) -> u64 {
     let text = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
     let own = format!(":{port:04X}");

@@ -1,4 +1,4 @@
-//! What a watcher writes down: a page for each subscription.
+//! The book of a watcher: one page per subscription.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ pub struct Book {
     common: Arc<Common>,
 }
 
-/// What came of one subscription.
+/// The record of one subscription.
 pub struct Page {
     pv: u32,
     subscription: usize,
@@ -26,26 +26,27 @@ pub struct Page {
     common: Arc<Common>,
 }
 
-/// What all pages share.
+/// State shared by all pages.
 struct Common {
     start: Instant,
-    /// That moment by the wall clock of this host, as it was known when counting started: a second look at a clock for each
-    /// update would take as long as all the rest.
+    /// The same moment by this host's wall clock, as known when counting started: reading a second clock for each
+    /// update would take as long as everything else.
     start_unix_ns: AtomicU64,
     latencies: Mutex<Latencies>,
     n_begun: AtomicU64,
     fresh: Mutex<Fresh>,
 }
 
-/// Which subscriptions have had an update since counting started, and when the first and last had.
+/// Which subscriptions have received an update since counting started, and when the first and the last subscription
+/// did.
 #[derive(Debug, Default)]
 pub struct Fresh {
     has_update: Vec<bool>,
-    /// How many have.
+    /// Number of subscriptions that have received an update.
     pub n_fresh: usize,
-    /// When the first had it, by the wall clock of this host.
+    /// When the first of them received it, by this host's wall clock.
     pub first_unix_ns: u64,
-    /// When the last had it.
+    /// When the last of them received it.
     pub last_unix_ns: u64,
 }
 
@@ -66,14 +67,14 @@ impl Fresh {
         self.n_fresh = 0;
     }
 
-    /// Whether all have.
+    /// Whether all subscriptions have received an update.
     pub fn is_complete(&self) -> bool {
         self.n_fresh == self.has_update.len()
     }
 }
 
 impl Book {
-    /// Without pages. A double falsifies what is written into it.
+    /// A book without pages. `double` falsifies what is written into it.
     pub fn new(numbers: Numbers, double: Option<Double>) -> Book {
         let common = Common {
             start: Instant::now(),
@@ -85,7 +86,7 @@ impl Book {
         Book { numbers, double, pages: Vec::new(), common: Arc::new(common) }
     }
 
-    /// The page of a further subscription to a PV.
+    /// Adds the page of another subscription to a PV.
     pub fn page(&mut self, pv: u32) -> Arc<Page> {
         let subscription = self.pages.len();
         let meddler = Meddler::new(self.double, subscription as u64);
@@ -101,12 +102,12 @@ impl Book {
         page
     }
 
-    /// How many subscriptions there are, and how many have had an update.
+    /// Number of subscriptions, and how many of them have received an update.
     pub fn n_begun(&self) -> (u64, u64) {
         (self.pages.len() as u64, self.common.n_begun.load(Ordering::Acquire))
     }
 
-    /// What was written is forgotten, but for where each counter stands.
+    /// Resets all pages, except for the position of each counter.
     pub fn restart(&self) {
         let start_unix_ns = unix_ns().saturating_sub(nanos(self.common.start.elapsed()));
         self.common.start_unix_ns.store(start_unix_ns, Ordering::Relaxed);
@@ -117,7 +118,7 @@ impl Book {
         lock(&self.common.fresh).forget();
     }
 
-    /// Over all pages.
+    /// Sums over all pages.
     pub fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         for page in &self.pages {
@@ -126,19 +127,19 @@ impl Book {
         sums
     }
 
-    /// Over all pages, see [`Latencies::counts`].
+    /// Latencies over all pages, see [`Latencies::counts`].
     pub fn latencies(&self) -> Vec<(u64, u64)> {
         lock(&self.common.latencies).counts()
     }
 
-    /// See [`Fresh`].
+    /// The current [`Fresh`].
     pub fn fresh(&self) -> MutexGuard<'_, Fresh> {
         lock(&self.common.fresh)
     }
 }
 
 impl Page {
-    /// An update came. Called on whichever thread the client calls back.
+    /// Records an update. Called on the thread on which the client calls back.
     pub fn update(&self, value: f64, time: TimeStamp) {
         let at = self.common.start.elapsed();
         let now_unix_ns = self.common.start_unix_ns.load(Ordering::Relaxed) + nanos(at);
@@ -171,7 +172,7 @@ fn nanos(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }
 
-/// From a moment of this host's wall clock to another; zero when it lies ahead.
+/// Time from `then` to `now_unix_ns`, both by this host's wall clock; zero when `then` is later.
 fn since(then: TimeStamp, now_unix_ns: u64) -> Duration {
     let then_unix_ns = i128::from(then.unix_s) * 1_000_000_000 + i128::from(then.nanos);
     u64::try_from(i128::from(now_unix_ns) - then_unix_ns).map_or(Duration::ZERO, Duration::from_nanos)

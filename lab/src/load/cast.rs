@@ -1,4 +1,4 @@
-//! Who plays in a load: the processes of its two ends.
+//! Processes of the two ends of a load.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,20 +16,20 @@ use crate::server::{Server, ServerKind};
 
 const CLIENT: &str = "the load's client";
 
-/// Both ends, ready. All end when it is dropped.
+/// Both ends, ready. All processes end when it is dropped.
 pub struct Cast {
-    /// Takes `produce` and `count`: our server itself, or what makes another one's values change.
+    /// Handles `produce` and `count`: our server itself, or the generator that changes another server's values.
     pub server: Process,
-    /// Takes `watch` and what follows.
+    /// Handles `watch` and the requests that follow.
     pub client: Process,
-    /// Where the client reaches the server it watches.
+    /// Port at which the client reaches the server it watches.
     pub port: u16,
-    /// A server that takes no requests of ours.
+    /// A server that cannot handle our requests.
     _black_box: Option<(Server, Database)>,
 }
 
 impl Cast {
-    /// Starts whoever `load` names.
+    /// Starts the processes that `load` names.
     pub fn start(load: &FanOut, placement: Placement, seats: &Seats) -> Result<Cast, Failure> {
         let numbers = load.numbers();
         if load.producer() == Producer::Schedule {
@@ -44,9 +44,9 @@ impl Cast {
         let mut words: Vec<OsString> = vec!["produce-load".into(), "--pvs".into(), load.n_pvs.to_string().into()];
         words.extend(["--numbers".into(), numbers.text().into()]);
         words.extend(["--server".into(), black_box.process_number().into()]);
-        // Beside a client that is not ours, which cannot be told to do wrong, the generator does.
+        // A client other than ours cannot be made to misbehave, so the generator does.
         words.extend(double_words(load.double.filter(|_| load.client != Client::Fodo)));
-        // Wherever there is time: it belongs to neither end.
+        // On any CPU: it belongs to neither end.
         let server = start("the load's generator", words, None, ports)?;
         let client = watcher(load, numbers, placement, seats, ports)?;
         Ok(Cast { server, client, port: ports.server, _black_box: Some((black_box, file)) })
@@ -54,7 +54,7 @@ impl Cast {
 }
 
 impl FanOut {
-    /// The one asked for, or what suits server and rate.
+    /// The requested producer, or the default for server and rate.
     pub fn producer(&self) -> Producer {
         match self.producer {
             Some(producer) => producer,
@@ -64,7 +64,7 @@ impl FanOut {
         }
     }
 
-    /// How its values tell their number.
+    /// How its values encode their number.
     pub(super) fn numbers(&self) -> Numbers {
         match self.producer() {
             Producer::Calc => Numbers::Plain,
@@ -72,17 +72,18 @@ impl FanOut {
         }
     }
 
-    /// Why there can be no such load.
+    /// Why this load is impossible, if it is.
     pub(super) fn misfit(&self) -> Option<String> {
         match self.producer() {
-            Producer::Schedule if self.server != ServerKind::Fodo => {
-                Some(format!("{} cannot change values on our schedule; take puts or calc", self.server.text()))
-            }
+            Producer::Schedule if self.server != ServerKind::Fodo => Some(format!(
+                "{} cannot change values on our schedule; use `puts` or `calc` as producer",
+                self.server.text()
+            )),
             Producer::Calc if scan_of(self.rate_hz).is_none() => {
-                Some(format!("SCAN has no {} Hz; take puts", self.rate_hz))
+                Some(format!("SCAN does not support {} Hz; use `puts` as producer", self.rate_hz))
             }
             Producer::Schedule | Producer::Calc if self.double.is_some() && self.client != Client::Fodo => {
-                Some("beside a client that is not ours a double is who puts; take puts".into())
+                Some("with another client than fodo the generator misbehaves; use `puts` as producer".into())
             }
             _ => None,
         }
@@ -102,7 +103,7 @@ fn watcher(
     }
 }
 
-/// An honest client of that kind.
+/// A client of that kind that does not misbehave.
 pub(super) fn watcher_of(
     client: Client,
     numbers: Numbers,
@@ -119,13 +120,13 @@ pub(super) fn watcher_of(
         Client::Fodo => fodo(None, numbers, cpu, ports),
         Client::Libca => libca(numbers, cpu, ports, &peers::present()),
         other => {
-            let why = "it has no subscriptions".into();
+            let why = "this client does not support subscriptions".into();
             Err(Failure::Unavailable { who: other.text().into(), why })
         }
     }
 }
 
-/// Our client, or a double of it.
+/// Our client, or one that misbehaves as `double` says.
 pub(super) fn fodo(
     double: Option<Double>,
     numbers: Numbers,
@@ -149,7 +150,7 @@ fn libca(numbers: Numbers, cpu: Option<usize>, ports: Ports, peers: &Peers) -> R
     let mut args: Vec<OsString> = ["lab", "worker", "watch-libca"].map(OsString::from).to_vec();
     args.extend([epics.libca.clone().into(), epics.libcom.clone().into()]);
     args.extend(["--numbers".into(), numbers.text().into()]);
-    // libca would start a caRepeater found here, which outlives it.
+    // libca would start a caRepeater found in PATH, which would outlive libca.
     let variables = vec![("PATH", OsString::new())];
     when_ready(&Launch { who: CLIENT.into(), program, args, cpu, ports, variables })
 }
@@ -160,13 +161,13 @@ fn when_ready(launch: &Launch) -> Result<Process, Failure> {
     Ok(process)
 }
 
-/// The records of a load in a file of its own; removed when dropped.
+/// The database file of a load; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Database(PathBuf);
 
 impl Database {
     pub(super) fn write(records: &str) -> std::io::Result<Database> {
-        // Two loads of one process are told apart by a port that nobody else has now.
+        // Two loads of one process have different names, because a port free now is unused by other processes.
         let name = format!("fodo-lab-load-{}-{}.db", std::process::id(), Ports::free()?.server);
         let file = Database(std::env::temp_dir().join(name));
         std::fs::write(file.path(), records)?;
@@ -180,7 +181,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // What cannot be removed is a few kilobytes in a directory for such things.
+        // A file that cannot be removed is a few kilobytes in the temporary directory.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -14,61 +14,61 @@ use crate::result::{ResultFile, Verdict};
 use crate::server::ServerKind;
 use crate::tables;
 
-/// The words after `fodo lab load`.
+/// Arguments of `fodo lab load`.
 #[derive(Debug, clap::Subcommand)]
 pub enum LoadVerb {
-    /// Many PVs, many subscriptions, a given rate: what arrives, how late, what became of the rest.
+    /// Many PVs and subscriptions at a given rate: throughput, latency, and what became of missing updates.
     #[command(after_help = HELP)]
     FanOut(LoadArguments),
-    /// A fan-out at twice the rate again and again, until no more arrives than before.
+    /// A fan-out whose rate is doubled until no more updates are delivered than before.
     #[command(after_help = HELP)]
     Ladder(LoadArguments),
-    /// The highest rate at which everything arrives in time and nothing is merged.
+    /// The highest rate at which all updates arrive in time and none is merged.
     #[command(after_help = HELP)]
     Sustained {
-        /// What p99 may be at most, in milliseconds.
+        /// Maximum p99 latency in milliseconds.
         #[arg(long, value_name = "MS", default_value_t = 10.0)]
         p99_ms: f64,
         #[command(flatten)]
         load: LoadArguments,
     },
-    /// A fan-out without and with a client beside it that has stopped reading.
+    /// A fan-out without and with a second client that has stopped reading.
     #[cfg(unix)]
     Stalled(LoadArguments),
-    /// A server that is killed and started again: how soon is every subscription back?
+    /// A server that is killed and started again: time until every subscription is restored.
     Reconnect {
-        /// PVs, each with one subscription.
+        /// Number of PVs, each with one subscription.
         #[arg(long, value_name = "N", default_value_t = 1000)]
         pvs: u32,
-        /// How long the server is gone.
+        /// How long the server is down.
         #[arg(long, value_name = "TIME", default_value_t = 0.5)]
         down_seconds: f64,
         #[command(flatten)]
         common: Common,
     },
-    /// What channels and subscriptions take that do nothing.
+    /// Memory of idle channels and subscriptions.
     Idle {
-        /// How many of each.
+        /// Number of channels, and of subscriptions.
         #[arg(long, value_name = "N", default_value_t = 50_000)]
         channels: u32,
-        /// To how many PVs, in turn.
+        /// Number of PVs they connect to, in turn.
         #[arg(long, value_name = "N", default_value_t = 1000)]
         pvs: u32,
         #[command(flatten)]
         common: Common,
     },
-    /// What names cost that nobody serves.
+    /// Search traffic for names that no server has.
     Absent {
-        /// How many.
+        /// Number of names.
         #[arg(long, value_name = "N", default_value_t = 1000)]
         names: u32,
-        /// How long searches go on before they are counted.
+        /// How long searches run before they are counted.
         #[arg(long, value_name = "TIME", default_value_t = 15.0)]
         after_seconds: f64,
-        /// How long they are counted, for each repetition, one after the other.
+        /// How long searches are counted per repetition; the intervals are consecutive.
         #[arg(long, value_name = "TIME", default_value_t = 10.0)]
         for_seconds: f64,
-        /// Who searches.
+        /// Client that searches.
         #[arg(long, value_name = "CLIENT", default_value = "fodo")]
         client: Client,
         #[command(flatten)]
@@ -76,10 +76,10 @@ pub enum LoadVerb {
     },
 }
 
-/// What every load is told.
+/// Arguments of every load.
 #[derive(Debug, clap::Args)]
 pub struct Common {
-    /// How often.
+    /// Number of repetitions.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
     /// Server and client on one core; on two without it.
@@ -90,32 +90,32 @@ pub struct Common {
     json: Option<PathBuf>,
 }
 
-/// How large a load is, and between whom.
+/// Size of a load, and its two ends.
 #[derive(Debug, clap::Args)]
 pub struct LoadArguments {
-    /// How many PVs change.
+    /// Number of PVs that change.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pvs: u32,
-    /// Subscriptions to each of them.
+    /// Subscriptions per PV.
     #[arg(long, value_name = "N", default_value_t = 10)]
     subscriptions: u32,
-    /// Changes of each PV in a second: the first of a ladder, the highest that is tried where the best is looked for.
+    /// Changes of each PV per second: the first rate of a ladder, the highest rate that `sustained` tries.
     #[arg(long, value_name = "RATE", default_value_t = 10.0)]
     hz: f64,
-    /// How long they change.
+    /// Duration of the load.
     #[arg(long, value_name = "TIME", default_value_t = 5.0)]
     seconds: f64,
-    /// Who watches.
+    /// Client that subscribes.
     #[arg(long, value_name = "CLIENT", default_value = "fodo")]
     client: Client,
-    /// Who serves.
+    /// Server of the PVs.
     #[arg(long, value_name = "SERVER", default_value = "fodo")]
     server: ServerKind,
-    /// How values come to change; left out: on schedule by our server, else by the records themselves at a rate
-    /// that SCAN offers, else by puts.
+    /// How values change; default: on schedule by our server, otherwise by the records themselves at a rate that SCAN
+    /// supports, otherwise by puts.
     #[arg(long, value_name = "HOW")]
     producer: Option<Producer>,
-    /// Let the client do one thing wrong, to see that it is found out.
+    /// Makes the client misbehave in one way, to test that this is detected.
     #[arg(long, hide = true)]
     double: Option<Double>,
     #[command(flatten)]
@@ -123,26 +123,26 @@ pub struct LoadArguments {
 }
 
 const HELP: &str = "\
-Values change on schedule, whether or not anybody keeps up, and latency counts from the moment at which a
-value was to change. Every update is accounted for:
+Values change on schedule, whether or not the client keeps up, and latency counts from the moment at which a
+value was scheduled to change. Every update is accounted for:
 
   produced = delivered + merged by the server + merged by the client + unattributed + unexplained
 
-Merged updates were replaced by later ones of the same subscription before they were sent or delivered. Of a client
-or server that is not ours nobody knows whether it lost or merged what did not come: that is unattributed.
+Merged updates were replaced by later ones of the same subscription before they were sent or delivered. Updates that
+another implementation lost or merged cannot be told apart: they are unattributed.
 
 Examples:
   fodo lab load fan-out                                    100 PVs x 10 subscriptions x 10 Hz
-  fodo lab load fan-out --pvs 1000 --subscriptions 1000    10 million updates a second are offered
-  fodo lab load ladder                                     where does it stop to grow?
-  fodo lab load sustained --hz 1000 --seconds 1            what is carried without loss, merge or delay?
+  fodo lab load fan-out --pvs 1000 --subscriptions 1000    offers 10 million updates per second
+  fodo lab load ladder                                     finds the rate at which delivery stops growing
+  fodo lab load sustained --hz 1000 --seconds 1            finds the rate without loss, merge or delay
 
-Exit status: 0 when every update is accounted for and right, 1 when not, 2 when the command was wrong.";
+Exit status: 0 when every update is accounted for and right, 1 otherwise, 2 when the arguments are invalid.";
 
-/// Does it.
+/// Runs a load and prints its result.
 pub fn load(verb: &LoadVerb) -> ExitCode {
     let Some((load, common)) = asked(verb) else {
-        eprintln!("fodo lab load: PVs, subscriptions, rates and times must be above zero");
+        eprintln!("fodo lab load: PVs, subscriptions, rates and times must be greater than zero");
         return ExitCode::from(2);
     };
     let seats = Seats::find();
@@ -160,10 +160,10 @@ pub fn load(verb: &LoadVerb) -> ExitCode {
     told(&result, common.json.as_deref())
 }
 
-/// A load that nobody waits for any longer.
+/// Time limit of a load: a day, as no schedule waits for it.
 const LOAD_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// What a verb asks for; `None` when a number cannot be.
+/// The load that the arguments describe; `None` when a number is invalid.
 fn asked(verb: &LoadVerb) -> Option<(Load, &Common)> {
     let are_positive = |numbers: &[f64]| numbers.iter().all(|number| number.is_finite() && *number > 0.0);
     let fodo = (Client::Fodo, ServerKind::Fodo);
@@ -194,7 +194,7 @@ fn asked(verb: &LoadVerb) -> Option<(Load, &Common)> {
 }
 
 impl LoadArguments {
-    /// `None` when the numbers cannot be.
+    /// `None` when a number is invalid.
     fn offered(&self) -> Option<Offered> {
         let is_time = |number: f64| number.is_finite() && number > 0.0;
         let is_load = self.pvs > 0 && self.subscriptions > 0 && is_time(self.hz) && is_time(self.seconds);

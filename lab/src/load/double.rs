@@ -1,5 +1,5 @@
-//! Doubles: a client that does one thing wrong. The laboratory must find each of them out, or
-//! what it says of others is worth nothing.
+//! Doubles: a client that misbehaves in one way. The laboratory must detect each of them; otherwise its results for
+//! other clients are worthless.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ pub enum Double {
     Drop,
     /// Delivers every update 5 ms late.
     Delay,
-    /// Delivers one in a thousand behind the next.
+    /// Delivers one update in a thousand after the next one.
     Reorder,
-    /// Delivers one in a thousand twice.
+    /// Delivers one update in a thousand twice.
     Duplicate,
-    /// Delivers one in a thousand with another value.
+    /// Delivers one update in a thousand with a wrong value.
     Lie,
 }
 
-/// An update on its way to the tally.
+/// An update before it is counted in the tally.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Update {
     /// The value.
     pub value: f64,
-    /// From the moment at which it was to be sent to now.
+    /// Time since the moment at which it was scheduled to be sent.
     pub latency: Duration,
 }
 
-/// A double at work on one subscription.
+/// A double applied to one subscription.
 #[derive(Debug)]
 pub struct Meddler {
     double: Option<Double>,
@@ -37,17 +37,17 @@ pub struct Meddler {
     held: Option<Update>,
 }
 
-/// One in so many.
+/// The double alters one update of this many.
 const EVERY: u64 = 1000;
 
 impl Meddler {
-    /// `None` does nothing.
+    /// With `None` all updates pass unchanged.
     pub fn new(double: Option<Double>, subscription: u64) -> Meddler {
-        // Subscriptions do not all go wrong at the same update.
+        // Different offsets, so that the subscriptions do not all go wrong at the same update.
         Meddler { double, n_updates: subscription * 7919 % EVERY, held: None }
     }
 
-    /// What becomes of an update.
+    /// Delivers, alters or drops an update.
     pub fn pass(&mut self, update: Update, deliver: &mut dyn FnMut(Update)) {
         self.n_updates += 1;
         let is_chosen = self.n_updates.is_multiple_of(EVERY);

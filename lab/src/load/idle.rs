@@ -1,29 +1,29 @@
-//! What channels and subscriptions take that do nothing.
+//! Memory of idle channels and subscriptions.
 
 use super::{ANSWER_MAX, Answer, Ask, ask, counts, start_client, start_server, tallied, unavailable, unexpected};
 use crate::driver::Failure;
 use crate::placement::{Placement, Seats};
 use crate::process::Ports;
 
-/// Bytes of memory for each, name included, as far as the process's resident memory tells.
+/// Bytes of memory per object, including its name, by the process's resident memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Idle {
-    /// A connected channel, at the client.
+    /// A connected channel in the client.
     pub client_channel: f64,
-    /// The same at the server.
+    /// A connected channel in the server.
     pub server_channel: f64,
-    /// A subscription with its first update delivered, at the client.
+    /// A subscription whose first update is delivered, in the client.
     pub client_subscription: f64,
-    /// The same at the server.
+    /// The same in the server.
     pub server_subscription: f64,
 }
 
-/// Connects `n` channels, then subscribes as often, to `n_pvs` PVs in turn.
+/// Connects `n` channels, then creates as many subscriptions, to `n_pvs` PVs in turn.
 pub fn run(n: u32, n_pvs: u32, placement: Placement, seats: &Seats) -> Result<Idle, Failure> {
     let ports = Ports::free().map_err(|why| unavailable("ports", &why))?;
     let mut server = start_server(n_pvs, seats, ports)?;
     let mut client = start_client(None, placement, seats, ports)?;
-    // A first channel brings sockets, threads and buffers along, which are not counted.
+    // The first channel creates sockets, threads and buffers, which are not counted.
     ask(&mut client, &Ask::Connect { n_channels: 1, n_pvs: 1 }, ANSWER_MAX)?;
     let (client_0, server_0) = (tallied(&mut client)?.usage.rss_bytes, counts(&mut server)?.1.rss_bytes);
     let answer = ask(&mut client, &Ask::Connect { n_channels: n, n_pvs }, ANSWER_MAX)?;

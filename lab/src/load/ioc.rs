@@ -1,7 +1,7 @@
-//! What records cost a soft IOC: memory, loading, scans, chains, puts; and what clients that do nothing cost it.
+//! Cost of records in a soft IOC: memory, loading, scans, chains, puts; and the cost of idle clients.
 //!
-//! Every question starts a server of its own with a database made for it. The client is ours, on a thread of this
-//! process that stays on the client's processor.
+//! Every question starts a separate server with a database made for it. The client is ours, on a thread of this process
+//! pinned to the client's CPU.
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -22,45 +22,45 @@ use crate::placement::{Placement, Seats, pin};
 use crate::process::Ports;
 use crate::server::{Server, ServerKind};
 
-/// Which server, and where both ends run.
+/// The server under test, and where both ends run.
 #[derive(Clone, Copy, Debug)]
 pub struct Bench<'a> {
     /// The server.
     pub server: ServerKind,
-    /// Of the client.
+    /// Placement of the client.
     pub placement: Placement,
     /// The CPUs.
     pub seats: &'a Seats,
 }
 
-/// What a database of many records took.
+/// Cost of a database with many records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loaded {
-    /// Memory for each record, all included.
+    /// Memory per record, all included.
     pub record_bytes: f64,
-    /// From the start of the program until it serves, less the same with a single record.
+    /// Time from the start of the program until it serves, minus the same time with a single record.
     pub time: Duration,
 }
 
-/// What a client takes that has a circuit and a channel, and does nothing.
+/// Cost of a client that has a circuit and a channel and is idle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clients {
-    /// Memory of the server for each.
+    /// Memory of the server per client.
     pub client_bytes: f64,
-    /// Threads of the server for each.
+    /// Threads of the server per client.
     pub client_threads: f64,
 }
 
-/// How long one put with completion took after the other.
+/// Duration of a put with completion, one put after the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RoundTrips {
     /// The median of the puts.
     pub put: Duration,
-    /// The median of as many bytes over a raw socket.
+    /// The median of round trips with as many bytes over a raw socket.
     pub floor: Duration,
 }
 
-/// A server with a database of its own; both end when it is dropped.
+/// A server with its own database; both end when it is dropped.
 struct Started {
     reached: Reached,
     time: Duration,
@@ -68,7 +68,7 @@ struct Started {
     _file: Database,
 }
 
-/// How a server is reached and looked at.
+/// How to reach and inspect a server.
 struct Reached {
     process: String,
     ports: Ports,
@@ -101,7 +101,7 @@ impl Bench<'_> {
         let (few_bytes, few_time) = (few.reached.usage().rss_bytes, few.time);
         drop(few);
         let many = self.start(&numbered("ao", n, ""))?;
-        // The last record is there, so all are.
+        // If the last record exists, all do.
         let reached = &many.reached;
         self.as_client(|| connected(&reached.context(), &name(n.saturating_sub(1))))?;
         let grown = many.reached.usage().rss_bytes.saturating_sub(few_bytes);
@@ -109,7 +109,7 @@ impl Bench<'_> {
         Ok(Loaded { record_bytes: grown as f64 / others, time: many.time.saturating_sub(few_time) })
     }
 
-    /// Connects `n` clients to one record, each with a circuit of its own.
+    /// Connects `n` clients to one record, each with its own circuit.
     pub fn idle_clients(&self, n: u32) -> Result<Clients, Failure> {
         let started = self.start(&numbered("ao", 1, ""))?;
         let reached = &started.reached;
@@ -132,7 +132,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Processor time in each second of `n` records that count ten times a second, while nobody listens.
+    /// CPU time per second of `n` records that count ten times a second, without clients.
     pub fn scans(&self, n: u32, counted: Duration) -> Result<f64, Failure> {
         let started = self.start(&numbered("calc", n, "field(SCAN, \".1 second\") field(CALC, \"VAL+1\")"))?;
         let reached = &started.reached;
@@ -155,8 +155,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Records processed in a second, where one put processes `n` that forward to one another; the puts are with
-    /// completion, one after the other.
+    /// Records processed per second when one put processes `n` records linked by FLNK; the puts are with completion,
+    /// one after the other.
     pub fn chain(&self, n: u32, n_puts: u32) -> Result<f64, Failure> {
         let mut records = String::new();
         for number in 0..n {
@@ -184,7 +184,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Puts with completion to one record, one after the other, beside as many bytes over a raw socket.
+    /// Puts with completion to one record, one after the other, alternating with as many bytes over a raw socket.
     pub fn round_trips(&self, n_puts: u32) -> Result<RoundTrips, Failure> {
         let started = self.start(&numbered("ao", 1, ""))?;
         let raw = Server::start(ServerKind::Raw, Path::new(""), self.seats.server_cpu, None, &peers::present())?;
@@ -212,7 +212,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Does `work` on the client's processor: threads that it starts stay there as well.
+    /// Does `work` on the client's CPU: threads that it starts stay there as well.
     fn as_client<T: Send>(&self, work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
         let cpu = self.seats.client_cpu(self.placement);
         let pinned = || {

@@ -1,20 +1,20 @@
-//! A fan-out at twice the rate again and again, until no more is delivered than before.
+//! A fan-out whose rate is doubled until no more updates are delivered than before.
 
 use super::{FanOut, Outcome};
 use crate::driver::Failure;
 use crate::placement::{Placement, Seats};
 
-/// A load and how it went.
+/// A load and its outcome.
 pub type Step = (FanOut, Outcome);
 
-/// Steps at most: from 10 Hz on the last would be 5 kHz for every PV.
+/// Maximum number of steps: from 10 Hz the last one would be 5 kHz for every PV.
 const STEPS_MAX: usize = 10;
-/// A step that delivers less than this part of the best before has collapsed; one that adds less than a
-/// twentieth has reached the plateau.
+/// A step that delivers less than this share of the best step has collapsed; one that adds less than a twentieth has
+/// reached the plateau.
 const COLLAPSED_BELOW: f64 = 0.8;
 const PLATEAU_BELOW: f64 = 1.05;
 
-/// Every step from `first` on.
+/// Measures all steps, starting with `first`.
 pub fn climb(first: FanOut, placement: Placement, seats: &Seats) -> Result<Vec<Step>, Failure> {
     let mut steps: Vec<Step> = Vec::new();
     let mut next = first;
@@ -25,22 +25,22 @@ pub fn climb(first: FanOut, placement: Placement, seats: &Seats) -> Result<Vec<S
     Ok(steps)
 }
 
-/// The most that was delivered in a second.
+/// The most updates delivered per second.
 pub fn most_hz(steps: &[Step]) -> f64 {
     steps.iter().map(|(_, outcome)| outcome.delivered_hz).fold(0.0, f64::max)
 }
 
-/// What happened at the end.
+/// How the ladder ended.
 pub fn end(steps: &[Step]) -> &'static str {
     let last = steps.last().map_or(0.0, |(_, outcome)| outcome.delivered_hz);
     match (last < most_hz(steps) * COLLAPSED_BELOW, has_plateaued(steps)) {
-        (true, _) => "with more load it collapses",
-        (false, true) => "with more load it stays there",
-        (false, false) => "it had not ended",
+        (true, _) => "more load collapses delivery",
+        (false, true) => "more load does not increase delivery",
+        (false, false) => "the maximum was not reached",
     }
 }
 
-/// Whether the last step brought no more than the one before.
+/// Whether the last step delivered no more than the one before.
 fn has_plateaued(steps: &[Step]) -> bool {
     match steps {
         [.., (_, before), (_, last)] => last.delivered_hz < before.delivered_hz * PLATEAU_BELOW,

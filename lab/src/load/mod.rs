@@ -1,10 +1,10 @@
 //! Loads: many PVs with many subscriptions at a given rate, and an account of every update.
 //!
-//! The load is open: values change on schedule, whatever becomes of them, and latency counts from
-//! the moment at which a value was to change. So a server or client that stalls is charged with
-//! all that waited meanwhile. The account, the ledger, joins what the server did with its posts
-//! and what each subscription got; with Fodo at both ends nothing in it may stay unexplained. Other clients and
-//! servers tell less: of them latency counts from the server's time stamp, and what did not come is unattributed.
+//! The load is open: values change on schedule, whether or not updates are delivered, and latency counts from the
+//! moment at which a value was scheduled to change. So a stall of server or client counts in the latency of every
+//! update that waited meanwhile. The account, the ledger, combines what the server did with its posts and what each
+//! subscription received; with Fodo at both ends every update must be explained. Other clients and servers report less:
+//! with them latency counts from the server's time stamp, and missing updates are unattributed.
 
 mod absent;
 pub mod book;
@@ -45,41 +45,41 @@ use self::traffic::{Sent, Traffic};
 use self::usage::Usage;
 use self::worker::{Answer, Ask, READY};
 
-/// How a fan-out is set up.
+/// Parameters of a fan-out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FanOut {
-    /// PVs.
+    /// Number of PVs.
     pub n_pvs: u32,
     /// Subscriptions to each PV.
     pub n_subscriptions: u32,
-    /// Changes of each PV in a second.
+    /// Changes of each PV per second.
     pub rate_hz: f64,
-    /// How long they change.
+    /// Duration of the load.
     pub duration: Duration,
-    /// A double in place of an honest client; beside a client that is not ours, of an honest generator.
+    /// Makes the client misbehave; with a client other than ours, the generator.
     pub double: Option<Double>,
-    /// Who watches.
+    /// The client that subscribes.
     pub client: Client,
-    /// Who serves.
+    /// The server of the PVs.
     pub server: ServerKind,
-    /// How values come to change; `None` for what suits server and rate.
+    /// How values change; `None` for the default of server and rate.
     pub producer: Option<Producer>,
 }
 
-/// How values come to change.
+/// How values change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Producer {
-    /// Fodo's server changes them itself, each with the time stamp of the moment at which it was to change.
+    /// Fodo's server changes them itself; each time stamp is the moment at which the value was scheduled to change.
     Schedule,
-    /// The records of an IOC count by themselves, at a rate that SCAN offers.
+    /// The records of an IOC count by themselves, at a rate that SCAN supports.
     Calc,
     /// A client of Fodo puts them on schedule, without waiting.
     Puts,
 }
 
 impl Producer {
-    /// What sets its rows apart from those of our own schedule.
+    /// Distinguishes its rows from those of our own schedule.
     fn variant_text(self) -> &'static str {
         match self {
             Producer::Schedule => "",
@@ -88,7 +88,7 @@ impl Producer {
         }
     }
 
-    /// Where latency begins.
+    /// From which moment latency counts.
     pub fn latency_text(self) -> &'static str {
         match self {
             Producer::Schedule => "from the intended moment of each change",
@@ -98,48 +98,48 @@ impl Producer {
     }
 }
 
-/// How a fan-out went.
+/// Outcome of a fan-out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// What became of every update.
+    /// The account of every update.
     pub ledger: Ledger,
-    /// Values that were none of their PV.
+    /// Values that their PV never had.
     pub wrong: u64,
-    /// Numbers that the subscriptions passed over.
+    /// Numbers that the subscriptions skipped.
     pub missing: u64,
-    /// Latencies, see [`Producer::latency_text`]: per cent and nanoseconds.
+    /// Latencies, see [`Producer::latency_text`]: pairs of per cent and nanoseconds.
     pub percentiles: Vec<(f64, f64)>,
     /// All latencies, see [`Row::histogram`].
     pub histogram: Vec<(f64, u64)>,
-    /// The longest that the generator was behind its schedule.
+    /// Maximum lag of the generator behind its schedule.
     pub late_max: Duration,
-    /// Updates delivered in a second.
+    /// Updates delivered per second.
     pub delivered_hz: f64,
-    /// What the server took while values changed.
+    /// Resource usage of the server while values changed.
     pub server: Usage,
-    /// What the client took.
+    /// Resource usage of the client while values changed.
     pub client: Usage,
-    /// What both sent meanwhile; `None` where nobody tells.
+    /// What both sent meanwhile; `None` where it cannot be measured.
     pub traffic: Option<Traffic>,
-    /// How both were warmed up before.
+    /// How both were warmed up before the measurement.
     pub warm_up: Option<WarmUp>,
 }
 
-/// How often it is asked whether everything has come: the error of the time that it took.
+/// Polling interval until all updates have arrived: the error of the measured duration.
 const POLL: Duration = Duration::from_millis(50);
-/// How long nothing may come before everything has come.
+/// Time without a further update after which a complete load counts as settled.
 const QUIET: Duration = Duration::from_millis(300);
-/// The same while the last numbers are missing; nothing but a busy core keeps a compiled client silent.
+/// The same while the last numbers are missing: only a busy core keeps a compiled client silent for so long.
 const QUIET_INCOMPLETE: Duration = Duration::from_secs(1);
-/// The same for a client of another language: one that collects garbage may be silent for a second.
+/// The same for a client of another language: garbage collection may keep it silent for a second.
 const QUIET_COLLECTING: Duration = Duration::from_secs(4);
-/// How long one request may take beside the time that values change.
+/// Maximum time of one request, in addition to the time during which values change.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// A generator further behind than this did not offer the load that it was asked for.
+/// A generator further behind than this did not offer the requested load.
 const LATE_MAX: Duration = Duration::from_millis(20);
 
 impl FanOut {
-    /// Runs it, each end in a process of its own.
+    /// Runs the load, each end in its own process.
     pub fn run(&self, placement: Placement, seats: &Seats) -> Result<Outcome, Failure> {
         if let Some(why) = self.misfit() {
             return Err(Failure::Operation { what: "the load".into(), why });
@@ -148,12 +148,12 @@ impl FanOut {
         self.converse(&mut cast.server, &mut cast.client, cast.port)
     }
 
-    /// How long nothing may come before what is missing is given up.
+    /// Time without a further update after which missing updates are given up.
     fn incomplete_after(&self) -> Duration {
         if self.client.external().is_some() { QUIET_COLLECTING } else { QUIET_INCOMPLETE }
     }
 
-    /// `port`: of the server that the client watches.
+    /// `port`: that of the server to which the client subscribes.
     pub(super) fn converse(&self, server: &mut Process, client: &mut Process, port: u16) -> Result<Outcome, Failure> {
         let watch = Ask::Watch { n_pvs: self.n_pvs, n_subscriptions: self.n_subscriptions };
         ask(client, &watch, ANSWER_MAX)?;
@@ -162,8 +162,8 @@ impl FanOut {
         Ok(Outcome { warm_up, ..counted })
     }
 
-    /// Rounds of the same load, until latency is steady. A double is not warmed up: all that it does wrong has to be
-    /// counted.
+    /// Runs rounds of the same load until latency is steady. A double is not warmed up, because every error that it
+    /// makes must be counted.
     fn warm_up(&self, server: &mut Process, client: &mut Process) -> Result<Option<WarmUp>, Failure> {
         if self.double.is_some() {
             return Ok(None);
@@ -200,7 +200,7 @@ impl FanOut {
         let Produced { n_updates: produced, late_max_ns } = self.produce(server, self.duration)?;
         let settled = settle(server, client, produced, self.incomplete_after())?;
         let Settled { counts: after, server: server_after, client: client_after, quiet } = settled;
-        // The quiet time at the end belongs to nobody.
+        // The quiet time at the end is not part of the measurement.
         let took = start.elapsed().saturating_sub(quiet);
         let traffic = traffic_before.and_then(|before| Some(Traffic::of_port(port)?.since(before)));
         let sums = &client_after.sums;
@@ -208,7 +208,7 @@ impl FanOut {
         let in_flight = 0;
         let explained = merged_server + client_after.merged + sums.received;
         let rest = produced as i64 - explained as i64;
-        // What a peer does not tell can be a loss as well as a merge; that more came than there was is neither.
+        // A missing update may be lost or merged, if a peer does not report which; an extra update is neither.
         let unattributed = if self.tells_all() { 0 } else { rest.max(0) as u64 };
         let ledger = Ledger {
             produced,
@@ -240,7 +240,7 @@ impl FanOut {
         })
     }
 
-    /// Whether both ends count what they merge, so that nothing may stay open.
+    /// Whether both ends count their merged updates, so that every update must be explained.
     fn tells_all(&self) -> bool {
         self.producer() == Producer::Schedule && self.client == Client::Fodo
     }
@@ -257,7 +257,11 @@ impl FanOut {
                 self.n_subscriptions,
                 self.rate_hz,
                 self.producer().latency_text(),
-                if self.tells_all() { "" } else { "; a peer does not say what of the rest is lost and what is merged" }
+                if self.tells_all() {
+                    ""
+                } else {
+                    "; a peer does not report whether missing updates are lost or merged"
+                }
             ),
             series: placement.text().into(),
             variant: format!("{} PVs, {} Hz{}", self.n_pvs, self.rate_hz, self.producer().variant_text()),
@@ -275,7 +279,8 @@ impl FanOut {
             why: failure.or_else(|| {
                 let late_ms = outcome.late_max.as_millis();
                 let is_late = !outcome.kept_schedule();
-                let late = format!("the generator was up to {late_ms} ms behind: less was offered than it says");
+                let late =
+                    format!("the generator was up to {late_ms} ms behind: it offered less than the nominal load");
                 is_late.then_some(late).or(outcome.warm_up.and_then(WarmUp::note))
             }),
             warm_up: outcome.warm_up,
@@ -287,19 +292,19 @@ impl FanOut {
 }
 
 impl Outcome {
-    /// What is wrong with it, in words; `None` when every update is accounted for and right.
+    /// The faults, as text; `None` when every update is accounted for and right.
     pub fn failure(&self) -> Option<String> {
         let ledger = &self.ledger;
         let mut faults = Vec::new();
         if ledger.unexplained != 0 {
             faults.push(format!("{} updates unexplained", ledger.unexplained));
         }
-        // The last number of a PV is never merged, so that what did not come was passed over by a later one.
+        // The last number of a PV is never merged, so a later number follows every missing one.
         let merged = ledger.merged_server + ledger.merged_client + ledger.unattributed;
         match merged.checked_sub(self.missing) {
             Some(0) => {}
-            Some(n_last) => faults.push(format!("{n_last} numbers never came, nor did a later one of their PV")),
-            None => faults.push(format!("{} numbers passed over, {merged} merged or unattributed", self.missing)),
+            Some(n_last) => faults.push(format!("{n_last} numbers are missing without a later number of their PV")),
+            None => faults.push(format!("{} numbers skipped, but {merged} merged or unattributed", self.missing)),
         }
         for (n, what) in [
             (ledger.duplicates, "duplicates"),
@@ -313,7 +318,7 @@ impl Outcome {
         (!faults.is_empty()).then(|| faults.join(", "))
     }
 
-    /// What it cost each end.
+    /// Resource usage of each end.
     fn resources(&self) -> Vec<Resources> {
         let of = |role: &str, usage: &Usage, sent: Option<Sent>| Resources {
             role: role.into(),
@@ -331,30 +336,30 @@ impl Outcome {
         ]
     }
 
-    /// Whether the generator kept its schedule; if not, less was offered than was asked for.
+    /// Whether the generator kept its schedule; if not, it offered less than the requested load.
     pub fn kept_schedule(&self) -> bool {
         self.late_max <= LATE_MAX
     }
 }
 
-/// What a generator has done.
+/// What a generator produced.
 struct Produced {
-    /// For all subscriptions together.
+    /// Sum over all subscriptions.
     n_updates: u64,
     late_max_ns: u64,
 }
 
-/// How it was once nothing more came.
+/// State after the last update arrived.
 struct Settled {
-    /// Updates that the server sent, and those that it merged.
+    /// Updates that the server sent, and updates that it merged.
     counts: (u64, u64),
     server: Usage,
     client: Tallied,
-    /// For how long nothing had come.
+    /// Time since the last update.
     quiet: Duration,
 }
 
-/// What a client tells of its subscriptions.
+/// A client's counts of its subscriptions.
 struct Tallied {
     sums: Sums,
     merged: u64,
@@ -363,8 +368,7 @@ struct Tallied {
     usage: Usage,
 }
 
-/// Waits until all `n_numbers` came or were passed over and nothing more comes, or for long enough that the rest
-/// will not come.
+/// Waits until all `n_numbers` are received or skipped and no further update arrives, or until the rest is given up.
 fn settle(
     server: &mut Process,
     client: &mut Process,

@@ -1,5 +1,5 @@
-//! The producing end of a load beside a server that knows nothing of it: a client of Fodo that puts the values,
-//! or that switches records on which count by themselves.
+//! The producing end of a load for a server that cannot take our requests: a client of Fodo that puts the values, or
+//! that switches on records which count by themselves.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::usage::Usage;
 use super::worker::{Answer, Ask, converse, name_of};
 use crate::limit::BATCH_MAX;
 
-/// Rates of the menu SCAN, with its words.
+/// Rates of the menu SCAN, with their choices.
 const SCANS: [(f64, &str); 7] = [
     (10.0, ".1 second"),
     (5.0, ".2 second"),
@@ -23,12 +23,12 @@ const SCANS: [(f64, &str); 7] = [
     (0.1, "10 second"),
 ];
 
-/// What SCAN calls a rate; `None` when it has none such.
+/// The SCAN choice for a rate; `None` when SCAN does not support it.
 pub fn scan_of(rate_hz: f64) -> Option<&'static str> {
     SCANS.iter().find(|(known, _)| *known == rate_hz).map(|(_, words)| *words)
 }
 
-/// Records whose values have those numbers, as text of a database.
+/// A database of records whose values encode these numbers.
 pub fn database(n_pvs: u32, numbers: Numbers) -> String {
     let record = |pv| match numbers {
         Numbers::Plain => format!("record(calc, \"{}\") {{ field(CALC, \"VAL+1\") }}\n", name_of(pv)),
@@ -39,7 +39,8 @@ pub fn database(n_pvs: u32, numbers: Numbers) -> String {
     (0..n_pvs).map(record).collect()
 }
 
-/// Produces until its input ends. A double puts other things than it says. What the server took is asked of the process of that number.
+/// Produces values until the end of its input. A double puts wrong values. `server`: number of the server's process,
+/// whose resource usage is reported.
 pub fn produce(n_pvs: u32, numbers: Numbers, double: Option<Double>, server: &str) -> std::io::Result<()> {
     let context = Context::from_env().map_err(std::io::Error::other)?;
     let mut generator = Generator { channels: Vec::new(), scans: Vec::new(), meddlers: Vec::new(), number: 0 };
@@ -60,9 +61,9 @@ pub fn produce(n_pvs: u32, numbers: Numbers, double: Option<Double>, server: &st
             };
             produced.unwrap_or_else(|why| Answer::Failed { why })
         }
-        // A server that is not ours does not say what it sent and merged.
+        // A server other than ours does not report what it sent and merged.
         Ask::Count {} => Answer::Counts { sent: 0, merged: 0, usage: Usage::of_process(server) },
-        other => Answer::Failed { why: format!("a generator cannot {other:?}") },
+        other => Answer::Failed { why: format!("a generator does not support {other:?}") },
     })
 }
 
@@ -70,7 +71,7 @@ struct Generator {
     channels: Vec<Channel>,
     scans: Vec<Channel>,
     meddlers: Vec<Meddler>,
-    /// The number that all have now.
+    /// The current number of all PVs.
     number: u64,
 }
 
@@ -90,11 +91,11 @@ impl Generator {
             }
         });
         outcome?;
-        // A circuit serves in order, so that these gets come behind the last puts.
+        // The server handles the requests of a circuit in order, so these gets follow the last puts.
         for (pv, value) in (0..).zip(self.values()?) {
             let expected = tally::encode(pv, self.number);
             if value != expected {
-                return Err(format!("{} holds {value} after {expected} was put", name_of(pv)));
+                return Err(format!("{} has the value {value} after a put of {expected}", name_of(pv)));
             }
         }
         let n_posts = n_rounds * self.channels.len() as u64;
@@ -102,16 +103,16 @@ impl Generator {
     }
 
     fn switch_on(&mut self, period: Duration, n_rounds: u64) -> Result<Answer, String> {
-        let scan = scan_of(1.0 / period.as_secs_f64()).ok_or("SCAN has no such rate")?;
+        let scan = scan_of(1.0 / period.as_secs_f64()).ok_or("SCAN does not support this rate")?;
         let before = self.values()?;
         self.scan(scan)?;
         std::thread::sleep(period * u32::try_from(n_rounds).unwrap_or(u32::MAX));
         self.scan("Passive")?;
-        // A record that waited for its turn when its SCAN was put is processed once more.
+        // A record that was due when its SCAN was changed is processed once more.
         std::thread::sleep(period);
         let after = self.values()?;
         let produced: Vec<u64> = before.iter().zip(&after).map(|(before, after)| (after - before) as u64).collect();
-        // Depending on where in a period both puts fell it may be one more or less.
+        // The count may differ by one, depending on when both puts occurred within a period.
         let n_least = produced.iter().min().copied().unwrap_or(0) + 1;
         let n_short = u32::try_from(n_rounds.saturating_sub(n_least)).unwrap_or(u32::MAX);
         let late_max_ns = (period * n_short).as_nanos() as u64;
@@ -128,7 +129,11 @@ impl Generator {
             self.channels.iter().map(|channel| channel.start_get(Request::default())).collect();
         let value = |get: Operation<Reading>| {
             let reading = get.wait(BATCH_MAX).map_err(|error| error.to_string())?;
-            reading.value.first().and_then(|value| value.to_f64().ok()).ok_or_else(|| "no number came".to_owned())
+            reading
+                .value
+                .first()
+                .and_then(|value| value.to_f64().ok())
+                .ok_or_else(|| "the value is not a number".to_owned())
         };
         gets.into_iter().map(value).collect()
     }

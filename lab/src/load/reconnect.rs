@@ -1,4 +1,4 @@
-//! A server that is killed and started again: how soon has every subscription its first update?
+//! A server that is killed and started again: time until every subscription has received its first update.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,16 +7,16 @@ use crate::driver::Failure;
 use crate::placement::{Placement, Seats};
 use crate::process::Ports;
 
-/// How soon they were back, counted from the moment at which the server took requests again.
+/// Time to recover, counted from the moment at which the server accepts requests again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Back {
     /// The first subscription.
     pub first: Duration,
-    /// All of them.
+    /// All subscriptions.
     pub all: Duration,
 }
 
-/// How long all subscriptions may take.
+/// Maximum time for all subscriptions to recover.
 const PATIENCE: Duration = Duration::from_secs(50);
 
 /// Subscribes to `n_pvs` PVs, kills the server, starts it again after `down`.
@@ -32,7 +32,7 @@ pub fn run(n_pvs: u32, down: Duration, placement: Placement, seats: &Seats) -> R
     let listens_unix_ns = unix_ns();
     let answer = ask(&mut client, &Ask::AwaitFresh { patience_ms: PATIENCE.as_millis() as u64 }, ANSWER_MAX)?;
     let Answer::Fresh { first_unix_ns, all_unix_ns } = answer else { return Err(unexpected(&answer)) };
-    // An update can come before the line that says the server is ready has been read.
+    // An update may arrive before the server's ready line is read.
     let since = |unix_ns: u64| Duration::from_nanos(unix_ns.saturating_sub(listens_unix_ns));
     Ok(Back { first: since(first_unix_ns), all: since(all_unix_ns) })
 }

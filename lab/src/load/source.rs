@@ -1,4 +1,4 @@
-//! The server's side of a load: counters that change on schedule, whatever becomes of it.
+//! The server's side of a load: counters that change on schedule, whether or not the updates are delivered.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,34 +11,34 @@ use fodo_net::{
 
 use super::tally;
 
-/// Posts that each counter keeps: as many as the IOC keeps of a scalar.
+/// Posts that each counter keeps: as many as the IOC keeps for a scalar.
 const POSTS: usize = 8;
 
-/// PVs `load:000000` and so on.
+/// The PVs `load:000000`, `load:000001` and so on.
 pub struct Counters {
     pvs: Vec<Arc<Counter>>,
-    /// The number that all have now.
+    /// The current number of all PVs.
     round: AtomicU64,
 }
 
-/// One PV. Its value is an encoded number, its time stamp the moment at which it was to be sent.
+/// One PV. Its value is an encoded number, its time stamp the moment at which it was scheduled to be sent.
 struct Counter {
     index: u32,
     present: Mutex<Reading>,
     posts: Posts,
 }
 
-/// How a run of the schedule went.
+/// Result of a run of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kept {
     /// Changes of all PVs together.
     pub n_posts: u64,
-    /// The longest that a change came after its moment.
+    /// Maximum delay of a change after its scheduled moment.
     pub late_max: Duration,
 }
 
 impl Counters {
-    /// So many, all at number 0.
+    /// `n_pvs` counters, all at number 0.
     pub fn new(n_pvs: u32) -> Arc<Counters> {
         let counter = |index| {
             let present = Mutex::new(reading(index, 0, TimeStamp::NEVER));
@@ -47,8 +47,8 @@ impl Counters {
         Arc::new(Counters { pvs: (0..n_pvs).map(counter).collect(), round: AtomicU64::new(0) })
     }
 
-    /// Changes all PVs every `period`, `n_rounds` times. What is late is sent at once and keeps the
-    /// stamp of its own moment, so that the delay is charged to it.
+    /// Changes all PVs every `period`, `n_rounds` times. A late change is sent at once and keeps the time stamp of its
+    /// scheduled moment, so that the delay counts in its latency.
     pub fn produce(&self, period: Duration, n_rounds: u64) -> Kept {
         let start_wall = TimeStamp::from(SystemTime::now());
         let late_max = on_schedule(period, n_rounds, |after| {
@@ -59,8 +59,8 @@ impl Counters {
     }
 }
 
-/// Does `change` every `period`, `n_rounds` times, and tells it how long after the start it is due; what is late
-/// is done at once. Returns the longest that a change was done after its moment.
+/// Calls `change` every `period`, `n_rounds` times, with the time after the start at which it is due; a late change is
+/// done at once. Returns the maximum delay after the scheduled moment.
 pub fn on_schedule(period: Duration, n_rounds: u64, mut change: impl FnMut(Duration)) -> Duration {
     let start = Instant::now();
     let mut late_max = Duration::ZERO;

@@ -1,4 +1,4 @@
-//! A fan-out beside a client that has stopped reading: what is that to the others?
+//! A fan-out with a second client that has stopped reading: its effect on the first client.
 
 use rustix::process::{Signal, kill_process};
 
@@ -10,9 +10,9 @@ use crate::process::Ports;
 /// The same load without and with a stalled client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stalled {
-    /// Without.
+    /// The load without a stalled client.
     pub alone: Outcome,
-    /// With; its ledger is the live client's.
+    /// The load with a stalled client; the ledger is that of the live client.
     pub beside: Outcome,
 }
 
@@ -22,7 +22,7 @@ impl Stalled {
         Ok(Stalled { alone: load.run(placement, seats)?, beside: beside(load, placement, seats)? })
     }
 
-    /// How many times its value alone p99 is beside the stalled client.
+    /// Ratio of p99 with the stalled client to p99 without it.
     pub fn ratio_of_p99(&self) -> f64 {
         let p99 = |outcome: &Outcome| {
             outcome.percentiles.iter().find(|(per_cent, _)| *per_cent == 99.0).map_or(f64::NAN, |(_, ns)| *ns)
@@ -42,11 +42,11 @@ fn beside(load: &FanOut, placement: Placement, seats: &Seats) -> Result<Outcome,
         |signal| kill_process(stalled.id(), signal).map_err(|why| unavailable("the stalled client", &why.into()));
     stop(Signal::STOP)?;
     let outcome = load.converse(&mut server, &mut live, ports.server);
-    // It is ended when it goes out of scope, and for that it need not run.
+    // The process is killed when dropped, which does not require it to run; continue it so that it can exit by itself.
     stop(Signal::CONT)?;
     let mut outcome = outcome?;
-    // The server's counts are of both clients, and what it merged for the stalled one hides what it merged for the
-    // live one, of whom therefore every number must come.
+    // The server counts both clients together, and updates merged for the stalled client hide those merged for the live
+    // one. So the live client must receive every number.
     let ledger = &mut outcome.ledger;
     ledger.merged_server = 0;
     ledger.unexplained = ledger.produced as i64 - (ledger.delivered + ledger.merged_client) as i64;

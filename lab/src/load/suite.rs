@@ -1,4 +1,4 @@
-//! The loads of a run: `loads/loads.toml` says which, and here is how each becomes rows.
+//! The loads of a run: `loads/loads.toml` lists them; this module turns each into rows.
 
 use std::time::{Duration, Instant};
 
@@ -14,24 +14,24 @@ use crate::server::ServerKind;
 
 const FILE: &str = include_str!("../../loads/loads.toml");
 
-/// What a run asks of loads.
+/// One load of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// `L1` and so on.
+    /// The question's id: `L1` and so on.
     pub question: String,
-    /// What is asked.
+    /// The question.
     pub title: String,
-    /// What is done and counted.
+    /// What is done and measured.
     pub method: String,
-    /// How it is known that it was done.
+    /// How it is verified that the work was done.
     pub verification: String,
     kind: Kind,
     /// Clients, each with its server.
     pairs: Vec<(Client, ServerKind)>,
     suites: Vec<Suite>,
     repetitions: usize,
-    /// Whether the client has one CPU, as all have unless it is said.
+    /// Whether the client is pinned to one CPU; yes by default.
     #[serde(default = "pinned")]
     is_client_pinned: bool,
 }
@@ -40,7 +40,7 @@ fn pinned() -> bool {
     true
 }
 
-/// What is done.
+/// The kind of work.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Kind {
@@ -66,38 +66,38 @@ pub enum Kind {
     Chain { n: u32, n_puts: u32 },
     /// See [`ioc::Bench::round_trips`].
     RoundTrips { n_puts: u32 },
-    /// The highest rate up to that of `offered` at which all is well.
+    /// The highest rate, up to that of `offered`, without loss, merge or delay.
     Sustained { offered: Offered, p99_ms_max: f64 },
 }
 
-/// How much is offered.
+/// The offered load.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Offered {
     /// As in [`FanOut`], and so are the rest.
     pub n_pvs: u32,
-    /// To each PV.
+    /// Subscriptions to each PV.
     pub n_subscriptions: u32,
-    /// Of each PV.
+    /// Changes of each PV per second.
     pub hz: f64,
-    /// How long.
+    /// Duration.
     pub seconds: f64,
-    /// How values come to change.
+    /// How values change.
     #[serde(default)]
     pub producer: Option<Producer>,
-    /// Who does one thing wrong.
+    /// Makes one end misbehave.
     #[serde(skip)]
     pub double: Option<Double>,
 }
 
-/// Where and until when loads are made.
+/// Where loads run, and until when.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner<'a> {
     /// Where client and server run.
     pub placement: Placement,
     /// The CPUs.
     pub seats: &'a Seats,
-    /// After which nothing begins any more.
+    /// Time after which no further work starts.
     pub deadline: Instant,
 }
 
@@ -107,12 +107,12 @@ struct File {
 }
 
 impl Load {
-    /// All of them, in the order of the tables.
+    /// All loads of the file, in the order of the tables.
     pub fn all() -> Result<Vec<Load>, toml::de::Error> {
         toml::from_str::<File>(FILE).map(|file| file.load)
     }
 
-    /// One that is not in the file, with the words of the first that answers the same question.
+    /// A load that is not in the file, with the texts of the first one that has the same question.
     pub fn asked(question: &str, kind: Kind, pair: (Client, ServerKind), repetitions: usize) -> Option<Load> {
         let known = Load::all().ok()?.into_iter().find(|load| load.question == question)?;
         Some(Load { kind, pairs: vec![pair], repetitions, ..known })
@@ -123,12 +123,12 @@ impl Load {
         self.suites.contains(&suite)
     }
 
-    /// How often anything is done for it, for those of its clients that are among these.
+    /// Number of repetitions of all its pairs whose client is in `clients`.
     pub fn n_repetitions(&self, clients: &[Client]) -> usize {
         self.pairs.iter().filter(|(client, _)| clients.contains(client)).count() * self.repetitions
     }
 
-    /// Does it; rows without a number say why. `told` hears who is asked next.
+    /// Runs the load; rows without a result state the reason. `told` receives the name of each pair before it runs.
     pub fn rows(&self, clients: &[Client], manner: &Manner<'_>, told: &mut dyn FnMut(&str)) -> Vec<Row> {
         let mut rows = Vec::new();
         for &(client, server) in self.pairs.iter().filter(|(client, _)| clients.contains(client)) {
@@ -144,7 +144,7 @@ impl Load {
     }
 }
 
-/// One load of one client and server.
+/// One load for one client and server.
 struct Asked<'a> {
     load: &'a Load,
     client: Client,
@@ -182,7 +182,7 @@ impl Asked<'_> {
         }
     }
 
-    /// As often as wanted and there is time for; stops at the first failure.
+    /// Repeats `work` as often as requested and as time permits; stops at the first failure.
     fn repeat<T>(&self, work: impl Fn() -> Result<T, Failure>) -> (Vec<T>, Option<Failure>) {
         let mut done = Vec::new();
         while done.len() < self.load.repetitions && Instant::now() < self.deadline {
@@ -213,7 +213,7 @@ impl Asked<'_> {
         self.joined(&load, &outcomes.iter().collect::<Vec<_>>(), failure)
     }
 
-    /// The repetitions of one load as a row: the account is of the one that failed, or of the last.
+    /// The repetitions of one load as a row, with the ledger of the one that failed, or of the last.
     fn joined(&self, load: &FanOut, outcomes: &[&Outcome], failure: Option<Failure>) -> Row {
         let rows: Vec<Row> = outcomes.iter().map(|outcome| load.row(self.placement, outcome)).collect();
         let is_failed = |row: &&Row| row.verdict == Verdict::Failed;
@@ -229,7 +229,7 @@ impl Asked<'_> {
         }
     }
 
-    /// A row for each step, in updates delivered at so many offered, and one of the most.
+    /// A row for each step, with updates delivered per updates offered, and a row for the maximum.
     fn ladder(&self, offered: &Offered) -> Vec<Row> {
         let first = self.offered(offered);
         let (climbs, failure) = self.repeat(|| ladder::climb(first, self.placement, self.seats));
@@ -245,7 +245,7 @@ impl Asked<'_> {
                 point: n_offered as u64,
                 unit: "updates/s".into(),
                 samples: outcomes.iter().map(|outcome| outcome.delivered_hz).collect(),
-                // Of latencies, in another unit.
+                // They are those of latencies, in another unit.
                 percentiles: Vec::new(),
                 histogram: Vec::new(),
                 ..self.joined(load, &outcomes, None)
@@ -330,7 +330,7 @@ impl Asked<'_> {
         ]
     }
 
-    /// One client searches; the repetitions are counted one after the other.
+    /// One client searches; the counting intervals of the repetitions are consecutive.
     fn absent(&self, n_names: u32, after: Duration, counted: Duration) -> Row {
         let times = absent::Times { after, counted, n_counts: self.load.repetitions };
         let (found, failure) = match absent::run(self.client, n_names, times, self.placement, self.seats) {
@@ -342,7 +342,7 @@ impl Asked<'_> {
         self.measured(self.row(&variant, u64::from(n_names), "datagrams each second"), samples, None, failure)
     }
 
-    /// The highest rate at which everything is well, to a twentieth: halved until it is, then between.
+    /// The highest rate without loss, merge or delay, to a twentieth: halved until the load is carried, then bisected.
     fn sustained(&self, highest: &Offered, p99_ms_max: f64) -> Row {
         let is_well = |hz: f64| -> Result<bool, Failure> {
             let load = self.offered(&Offered { hz, ..*highest });
@@ -353,7 +353,7 @@ impl Asked<'_> {
             Ok(outcome.failure().is_none() && n_merged == 0 && outcome.kept_schedule() && p99_ms <= p99_ms_max)
         };
         let n = f64::from(highest.n_pvs) * f64::from(highest.n_subscriptions);
-        // What was found once is near where the next search ends.
+        // The next search starts near the last result.
         let start = std::cell::Cell::new(highest.hz);
         let (found, failure) = self.repeat(|| {
             let found = search(start.get(), highest.hz, is_well)?;
@@ -361,11 +361,11 @@ impl Asked<'_> {
             Ok(found)
         });
         let row = self.row(&format!("p99 below {p99_ms_max} ms"), n as u64, "updates/s");
-        let fault = found.contains(&None).then(|| "not even a thousandth of the highest rate is carried so".to_owned());
+        let fault = found.contains(&None).then(|| "no rate down to a thousandth of the highest is carried".to_owned());
         self.measured(row, found.into_iter().flatten().map(|hz| hz * n).collect(), fault, failure)
     }
 
-    /// Latencies alone and beside a client that has stopped reading, and how many times its value alone p99 is there.
+    /// Latencies without and with a client that has stopped reading, and the ratio of both p99.
     #[cfg(unix)]
     fn stalled(&self, offered: &Offered) -> Vec<Row> {
         use super::stalled::Stalled;
@@ -387,7 +387,7 @@ impl Asked<'_> {
 
     #[cfg(not(unix))]
     fn stalled(&self, _offered: &Offered) -> Vec<Row> {
-        let why = "only Unix can stop a client and let it go on".to_owned();
+        let why = "pausing a client is supported on Unix only".to_owned();
         vec![Row { why: Some(why), ..self.row("p99 beside to p99 alone", 0, "x") }]
     }
 
@@ -417,7 +417,7 @@ impl Asked<'_> {
         match why {
             Some(why) => Row { verdict: Verdict::Failed, why: Some(why), samples: Vec::new(), ..row },
             None if row.samples.is_empty() => {
-                Row { why: Some("the time of the run was over before its turn".into()), ..row }
+                Row { why: Some("the time limit of the run was reached before this load".into()), ..row }
             }
             None => Row { verdict: Verdict::Measured, ..row },
         }
@@ -428,15 +428,15 @@ impl Asked<'_> {
     }
 }
 
-/// How close the two ends of a search come.
+/// Ratio of both ends of the interval at which a search ends.
 const CLOSE: f64 = 1.05;
-/// How far above the last rate found the next search begins.
+/// The next search starts at the last rate found times this factor.
 const NEAR: f64 = 1.3;
-/// Halvings before a rate counts as none at all: a thousandth of where it began.
+/// Maximum number of halvings: a rate below a thousandth of the first counts as none.
 const HALVINGS_MAX: usize = 10;
 
-/// The highest rate up to `highest` at which all is well, to a twentieth, looked for from `start` on; `None` when there
-/// is none.
+/// The highest rate up to `highest` for which `is_well` holds, to a twentieth, searching from `start`; `None` when
+/// there is none.
 fn search(start: f64, highest: f64, is_well: impl Fn(f64) -> Result<bool, Failure>) -> Result<Option<f64>, Failure> {
     let (mut good, mut bad) = (start, f64::INFINITY);
     let mut n_halvings = 0;

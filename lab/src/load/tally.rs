@@ -1,31 +1,31 @@
-//! What one subscription got: complete or not, in order or not, how late.
+//! Tally of one subscription: completeness, order and latency of its updates.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The longest latency that is told apart from longer ones.
+/// Maximum latency; longer ones count as this.
 const LATENCY_MAX: Duration = Duration::from_secs(60);
 
-/// A counter's value as it travels: the number of the update, and a check that depends on it and
-/// on the PV, so that neither a value of another PV nor a damaged one passes.
+/// Encodes a counter's value: the number of the update, and a check byte that depends on the number and on the PV, so
+/// that neither a value of another PV nor a damaged one is accepted.
 pub fn encode(pv: u32, sequence: u64) -> f64 {
     (sequence * 256 + u64::from(check(pv, sequence))) as f64
 }
 
-/// How values tell their number.
+/// How values encode their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Numbers {
-    /// With a check, see [`encode`].
+    /// With a check byte, see [`encode`].
     #[default]
     Checked,
-    /// The value is the number: that of a record that counts by itself.
+    /// The value is the number itself: that of a record that counts by itself.
     Plain,
 }
 
 impl Numbers {
-    /// As a driver is told.
+    /// The name in arguments of drivers.
     pub fn text(self) -> &'static str {
         match self {
             Numbers::Checked => "checked",
@@ -33,7 +33,7 @@ impl Numbers {
         }
     }
 
-    /// The number of an update; `None` when the value is not one that this PV had.
+    /// The number of an update; `None` when this PV never had the value.
     pub fn decode(self, pv: u32, value: f64) -> Option<u64> {
         match self {
             Numbers::Checked => decode(pv, value),
@@ -42,7 +42,7 @@ impl Numbers {
     }
 }
 
-/// The number of the update; `None` when the value is not one that this PV had.
+/// The number of the update; `None` when this PV never had the value.
 fn decode(pv: u32, value: f64) -> Option<u64> {
     let whole = whole(value)?;
     (whole % 256 == u64::from(check(pv, whole / 256))).then_some(whole / 256)
@@ -57,7 +57,7 @@ fn check(pv: u32, sequence: u64) -> u8 {
     (mixed >> 56) as u8
 }
 
-/// What the updates of a subscription show.
+/// Counts of the updates of one subscription.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     last: Option<u64>,
@@ -68,27 +68,27 @@ pub struct Tally {
 /// Sums over subscriptions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sums {
-    /// Updates that came, the first of each subscription left out: it is the value of before.
+    /// Updates received, without the first of each subscription, which is the value before the load.
     pub received: u64,
-    /// Numbers passed over between an update and the next.
+    /// Numbers skipped between an update and the next.
     pub missing: u64,
-    /// Updates with the number of the one before.
+    /// Updates with the number of the previous update.
     pub duplicates: u64,
-    /// Updates with a number below the one before.
+    /// Updates with a lower number than the previous update.
     pub out_of_order: u64,
-    /// Values that are no value of their PV.
+    /// Values that their PV never had.
     pub wrong: u64,
-    /// The longest time between an update and the next, in milliseconds.
+    /// The longest time between two consecutive updates, in milliseconds.
     pub longest_gap_ms: f64,
 }
 
 impl Tally {
-    /// An update: its number, `None` for a value that is none, and when it came, by a clock that never steps.
+    /// Adds an update: its number, `None` for an invalid value, and its arrival by a monotonic clock.
     pub fn add(&mut self, sequence: Option<u64>, at: Duration) {
         let gap = self.last_at.replace(at).map_or(Duration::ZERO, |before| at.saturating_sub(before));
         self.sums.longest_gap_ms = self.sums.longest_gap_ms.max(gap.as_secs_f64() * 1e3);
         let Some(last) = self.last else {
-            // The first update is the value of before; it only says where counting starts.
+            // The first update is the value before the load; it only sets where counting starts.
             self.sums.wrong += u64::from(sequence.is_none());
             self.last = sequence;
             return;
@@ -105,30 +105,30 @@ impl Tally {
         }
     }
 
-    /// Counting starts anew behind the update that came last.
+    /// Restarts counting after the last update.
     pub fn restart(&mut self) {
         self.sums = Sums::default();
         self.last_at = None;
     }
 
-    /// Whether an update has come since counting started.
+    /// Whether an update has arrived since counting started.
     pub fn is_fresh(&self) -> bool {
         self.last_at.is_some()
     }
 
-    /// Whether the first update has come.
+    /// Whether the first update has arrived.
     pub fn has_begun(&self) -> bool {
         self.last.is_some()
     }
 
-    /// What it shows so far.
+    /// The counts so far.
     pub fn sums(&self) -> &Sums {
         &self.sums
     }
 }
 
 impl Sums {
-    /// Adds those of another subscription.
+    /// Adds the sums of another subscription.
     pub fn add(&mut self, other: &Sums) {
         self.received += other.received;
         self.missing += other.missing;
@@ -139,7 +139,7 @@ impl Sums {
     }
 }
 
-/// Latencies from the moment an update was to be sent.
+/// Latencies from the moment at which an update was scheduled to be sent.
 #[derive(Debug)]
 pub struct Latencies(Histogram<u64>);
 
@@ -147,12 +147,12 @@ impl Default for Latencies {
     fn default() -> Self {
         match Histogram::new_with_max(LATENCY_MAX.as_nanos() as u64, 3) {
             Ok(histogram) => Latencies(histogram),
-            Err(_) => unreachable!("the bounds are constants that it accepts"),
+            Err(_) => unreachable!("the bounds are valid constants"),
         }
     }
 }
 
-/// What of all latencies is told, and how many there must be for it to mean something.
+/// The reported percentiles, and the minimum number of latencies for each to be meaningful.
 const PERCENTILES: [(f64, u64); 10] = [
     (0.0, 1),
     (10.0, 1),
@@ -167,12 +167,12 @@ const PERCENTILES: [(f64, u64); 10] = [
 ];
 
 impl Latencies {
-    /// One more; what is beyond a minute counts as a minute.
+    /// Adds a latency; more than a minute counts as a minute.
     pub fn add(&mut self, latency: Duration) {
         self.0.saturating_record(latency.as_nanos() as u64);
     }
 
-    /// From what [`Latencies::counts`] gave in another process.
+    /// From the [`Latencies::counts`] of another process.
     pub fn of_counts(counts: &[(u64, u64)]) -> Latencies {
         let mut latencies = Latencies::default();
         for &(ns, count) in counts {
@@ -181,17 +181,17 @@ impl Latencies {
         latencies
     }
 
-    /// Pairs of nanoseconds, to three digits, and how often that was.
+    /// Pairs of nanoseconds, to three digits, and the number of latencies with that value.
     pub fn counts(&self) -> Vec<(u64, u64)> {
         self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_since_last_iteration())).collect()
     }
 
-    /// The median, of however few.
+    /// The median, of any number of latencies.
     pub fn median(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.0.value_at_percentile(50.0) as f64)
     }
 
-    /// Per cent and nanoseconds, up to 99.99 % where there are enough.
+    /// Pairs of per cent and nanoseconds, up to 99.99 % if there are enough latencies.
     pub fn percentiles(&self) -> Vec<(f64, f64)> {
         let told = PERCENTILES.iter().filter(|(_, n_min)| self.0.len() >= *n_min);
         told.map(|(per_cent, _)| (*per_cent, self.0.value_at_percentile(*per_cent) as f64)).collect()

@@ -1,34 +1,35 @@
-//! What the circuits of a server have carried so far, as the kernel counts it for each socket.
+//! Traffic of a server's circuits, from the kernel's counters for each socket.
 
 use std::process::{Command, Stdio};
 
-/// Sums over the circuits that are open, of one end.
+/// Sums over one end of the open circuits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// TCP segments with their acknowledgements. On loopback one may hold 64 KiB, where a network card's hold 1448 bytes.
+    /// TCP segments, including acknowledgements. On loopback a segment may carry 64 KiB; a network card's carry 1448
+    /// bytes.
     pub packets: u64,
     /// Bytes of the protocol.
     pub bytes: u64,
 }
 
 impl Sent {
-    /// What was sent since `before`.
+    /// The difference from `before`.
     pub fn since(self, before: Sent) -> Sent {
         Sent { packets: self.packets.saturating_sub(before.packets), bytes: self.bytes.saturating_sub(before.bytes) }
     }
 }
 
-/// Of both ends.
+/// Traffic of both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// By the server.
+    /// Sent by the server.
     pub server: Sent,
-    /// By its clients.
+    /// Sent by its clients.
     pub client: Sent,
 }
 
 impl Traffic {
-    /// Of the circuits to this port of loopback; `None` where the program `ss` of iproute2 is not there to tell.
+    /// Traffic of the circuits to this port on loopback; `None` without the program `ss` of iproute2.
     pub fn of_port(port: u16) -> Option<Traffic> {
         let mut command = Command::new("ss");
         command.args(["-HOtin", &format!("sport = :{port} or dport = :{port}")]);
@@ -36,7 +37,7 @@ impl Traffic {
         Some(Traffic::of_lines(&String::from_utf8_lossy(&output.stdout), port))
     }
 
-    /// What was sent since `before`.
+    /// The difference from `before`.
     pub fn since(self, before: Traffic) -> Traffic {
         Traffic { server: self.server.since(before.server), client: self.client.since(before.client) }
     }
@@ -82,7 +83,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         let (mut server, _) = listener.accept().unwrap();
-        let Some(before) = Traffic::of_port(port) else { return println!("not tested: there is no ss here") };
+        let Some(before) = Traffic::of_port(port) else { return println!("not tested: the program `ss` is missing") };
 
         client.write_all(&[1; 1000]).unwrap();
         server.read_exact(&mut [0; 1000]).unwrap();

@@ -1,29 +1,29 @@
-//! What a process has taken of the machine so far.
+//! Resource usage of a process.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// Sums since the process began; zeros where the system does not tell.
+/// Sums since the process started; zeros where the system does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Processor time of all threads, in seconds.
+    /// CPU time of all threads, in seconds.
     pub cpu_s: f64,
-    /// Memory in use, in bytes.
+    /// Resident memory, in bytes.
     pub rss_bytes: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// How often it was switched away from, waiting or preempted.
+    /// Number of context switches, voluntary and involuntary.
     pub ctx_switches: u64,
 }
 
 impl Usage {
-    /// Of the process that asks.
+    /// Usage of this process.
     pub fn of_this_process() -> Usage {
         Usage::of_process("self")
     }
 
-    /// Of another of this user, by its number in text.
+    /// Usage of another process of this user, by its number as text.
     pub fn of_process(process: &str) -> Usage {
         let process = Path::new("/proc").join(process);
         let status = std::fs::read_to_string(process.join("status")).unwrap_or_default();
@@ -39,7 +39,7 @@ impl Usage {
         }
     }
 
-    /// What was taken since `before`; memory and threads are as they are now.
+    /// The difference from `before`; memory and threads are the current values.
     pub fn since(self, before: Usage) -> Usage {
         Usage {
             cpu_s: self.cpu_s - before.cpu_s,
@@ -49,7 +49,7 @@ impl Usage {
     }
 }
 
-/// Nanoseconds on a processor of every thread, which `schedstat` has first.
+/// CPU time of all threads: the first number in `schedstat`, in nanoseconds.
 fn cpu_s(process: &Path) -> Option<f64> {
     let mut nanos = 0_u64;
     for task in std::fs::read_dir(process.join("task")).ok()? {

@@ -11,31 +11,32 @@ use super::worker::{Answer, Ask, converse, name_of};
 
 /// A client that can subscribe.
 pub trait Watch {
-    /// Subscribes to a PV once for each of `pages`, and writes every update to its page. Updates may come late
-    /// and on any thread.
+    /// Subscribes to a PV once for each of `pages`, and writes every update to its page. Updates may arrive later, on
+    /// any thread.
     fn subscribe(&mut self, name: &str, pages: Vec<Arc<Page>>) -> Result<(), String>;
 
-    /// Ends what `subscribe` began, where a client collects requests.
+    /// Sends what `subscribe` has queued, if a client queues requests.
     fn flush(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Connects so many channels without subscriptions, to so many PVs in turn; gives how many there are now.
+    /// Connects `n_channels` channels without subscriptions, to `n_pvs` PVs in turn; returns the current number of
+    /// channels.
     fn connect(&mut self, _n_channels: u32, _n_pvs: u32) -> Result<u64, String> {
-        Err("this client has no channels apart from its subscriptions here".into())
+        Err("this client does not support channels without subscriptions".into())
     }
 
-    /// Updates that circuits brought and those replaced before they were delivered, since the start; `None` for
-    /// a client that does not tell.
+    /// Updates received from circuits, and updates replaced before delivery, since the start; `None` for a client that
+    /// does not report them.
     fn counts(&self) -> Option<(u64, u64)> {
         None
     }
 }
 
-/// How long all first updates may take.
+/// Maximum time for all first updates.
 const FIRST_UPDATES_MAX: Duration = Duration::from_secs(30);
 
-/// Subscribes and counts until its input ends.
+/// Subscribes and counts until the end of its input.
 pub fn watch(client: impl Watch, book: Book) -> std::io::Result<()> {
     let mut watcher = Watcher { client, book, n_received_before: 0, n_merged_before: 0 };
     converse(|ask| {
@@ -48,14 +49,14 @@ pub fn watch(client: impl Watch, book: Book) -> std::io::Result<()> {
                 let connected = watcher.client.connect(n_channels, n_pvs);
                 connected.map(|n_channels| Answer::Connected { n_channels, usage: Usage::of_this_process() })
             }
-            other @ Ask::Produce { .. } => Err(format!("a client cannot {other:?}")),
+            other @ Ask::Produce { .. } => Err(format!("a client does not support {other:?}")),
         };
         said.unwrap_or_else(|why| Answer::Failed { why })
     })
 }
 
 struct Watcher<C> {
-    // Ends before the pages that it writes to.
+    // Dropped before the pages that it writes to.
     client: C,
     book: Book,
     n_received_before: u64,
@@ -76,7 +77,7 @@ impl<C: Watch> Watcher<C> {
                 return Ok(Answer::Watching { n_subscriptions });
             }
             if Instant::now() > deadline {
-                return Err(format!("{n_begun} of {n_subscriptions} first updates came"));
+                return Err(format!("only {n_begun} of {n_subscriptions} first updates were received"));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -97,7 +98,7 @@ impl<C: Watch> Watcher<C> {
                 return Ok(Answer::Fresh { first_unix_ns: fresh.first_unix_ns, all_unix_ns: fresh.last_unix_ns });
             }
             if Instant::now() > deadline {
-                return Err(format!("{} of {n_subscriptions} subscriptions came back", fresh.n_fresh));
+                return Err(format!("only {} of {n_subscriptions} subscriptions recovered", fresh.n_fresh));
             }
             drop(fresh);
             std::thread::sleep(Duration::from_millis(1));
@@ -122,7 +123,7 @@ pub struct Fodo {
 }
 
 impl Fodo {
-    /// Without subscriptions.
+    /// A client without subscriptions.
     pub fn new() -> std::io::Result<Fodo> {
         let context = Context::from_env().map_err(std::io::Error::other)?;
         Ok(Fodo { context, monitors: Vec::new(), channels: Vec::new() })

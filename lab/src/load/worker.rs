@@ -1,4 +1,4 @@
-//! The two processes of a load, each in conversation with the laboratory: one JSON object per line.
+//! The two processes of a load. Each exchanges one JSON object per line with the laboratory.
 //!
 //! | to | request | answer |
 //! |---|---|---|
@@ -9,12 +9,12 @@
 //! | client | `{"await_fresh":{"patience_ms":10000}}` | `{"fresh":{"first_unix_ns":..,"all_unix_ns":..}}`, once each has an update since `restart` |
 //! | client | `{"connect":{"n_channels":10000,"n_pvs":1000}}` | `{"connected":{"n_channels":10000}}`, channels without subscriptions |
 //!
-//! Beside a server that takes no requests a generator plays its part: a client of Fodo that puts the values, or
-//! that switches records on which count by themselves, and reads at the end what they hold.
+//! For a server that cannot take these requests a generator replaces it: a client of Fodo that puts the values, or that
+//! switches on records which count by themselves, and reads the final values.
 //!
-//! A client in another language says [`READY`] and answers `watch`, `restart` and `count`; it is told at its start
-//! whether values are `plain` numbers or `checked`, see [`encode`](super::tally::encode). It counts as
-//! [`Tally`](super::tally::Tally) does, and leaves `usage` out. `latencies` may be in buckets, by their upper bound.
+//! A client in another language prints [`READY`] and answers `watch`, `restart` and `count`. Its argument says whether
+//! values are `plain` numbers or `checked`, see [`encode`](super::tally::encode). It counts like
+//! [`Tally`](super::tally::Tally), and omits `usage`. `latencies` may be in buckets, by their upper bound.
 
 use std::io::{BufRead, Write, stdin, stdout};
 use std::net::Ipv4Addr;
@@ -27,43 +27,43 @@ use super::source::Counters;
 use super::tally::Sums;
 use super::usage::Usage;
 
-/// What the laboratory asks.
+/// A request of the laboratory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
     /// Change every PV on schedule.
     Produce {
-        /// Between two changes of a PV.
+        /// Time between two changes of a PV.
         period_ns: u64,
-        /// How many changes of each PV.
+        /// Number of changes of each PV.
         n_rounds: u64,
     },
     /// Subscribe.
     Watch {
-        /// PVs, from the first.
+        /// Number of PVs, from the first.
         n_pvs: u32,
-        /// Subscriptions to each of them.
+        /// Subscriptions to each PV.
         n_subscriptions: u32,
     },
-    /// Forget what was counted.
+    /// Reset the counts.
     Restart {},
-    /// Wait until every subscription has an update since then.
+    /// Wait until every subscription has received an update since `restart`.
     AwaitFresh {
-        /// How long at most.
+        /// Maximum time to wait.
         patience_ms: u64,
     },
     /// Connect channels without subscriptions.
     Connect {
-        /// How many.
+        /// Number of channels.
         n_channels: u32,
-        /// To how many PVs, in turn.
+        /// Number of PVs, in turn.
         n_pvs: u32,
     },
-    /// Say what was counted.
+    /// Report the counts.
     Count {},
 }
 
-/// What the processes answer.
+/// An answer of a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -71,61 +71,61 @@ pub enum Answer {
     Produced {
         /// Changes of all PVs together.
         n_posts: u64,
-        /// The longest that a change came after its moment.
+        /// Maximum delay of a change after its scheduled moment.
         late_max_ns: u64,
     },
-    /// Every subscription has its first update.
+    /// Every subscription has received its first update.
     Watching {
-        /// How many.
+        /// Number of subscriptions.
         n_subscriptions: u64,
     },
     /// Counting starts.
     Restarted {},
-    /// Every subscription has an update.
+    /// Every subscription has received an update.
     Fresh {
-        /// When the first had it, by the wall clock of this host.
+        /// When the first subscription received it, by this host's wall clock.
         first_unix_ns: u64,
-        /// When the last had it.
+        /// When the last subscription received it.
         all_unix_ns: u64,
     },
     /// The channels are connected.
     Connected {
-        /// How many.
+        /// Number of channels.
         n_channels: u64,
-        /// What the process takes with them.
+        /// Resource usage of the process with them.
         usage: Usage,
     },
     /// What the server did with its posts.
     Counts {
         /// Updates handed to circuits.
         sent: u64,
-        /// Updates replaced by later ones before.
+        /// Updates replaced by later ones before they were sent.
         merged: u64,
-        /// What it took.
+        /// Resource usage.
         usage: Usage,
     },
-    /// What the subscriptions got.
+    /// What the subscriptions received.
     Tallied {
-        /// Over all of them.
+        /// Sums over all subscriptions.
         sums: Sums,
         /// Updates that the client replaced by later ones before they were delivered.
         merged: u64,
-        /// Updates that its circuit brought, first ones included.
+        /// Updates received from its circuit, including first ones.
         received: u64,
-        /// Latencies from the time stamp: pairs of nanoseconds and how often that was.
+        /// Latencies from the time stamp: pairs of nanoseconds and the number of latencies with that value.
         latencies: Vec<(u64, u64)>,
-        /// What it took; a client in another language leaves that to the laboratory.
+        /// Resource usage; the laboratory measures it for a client in another language.
         #[serde(default)]
         usage: Usage,
     },
-    /// Cannot.
+    /// The request failed.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// Serves counters until its input ends.
+/// Serves counters until the end of its input.
 pub fn serve(n_pvs: u32, port: u16) -> std::io::Result<()> {
     let counters = Counters::new(n_pvs);
     let config = ServerConfig {
@@ -145,18 +145,18 @@ pub fn serve(n_pvs: u32, port: u16) -> std::io::Result<()> {
             let counts = server.update_counts();
             Answer::Counts { sent: counts.sent, merged: counts.merged, usage: Usage::of_this_process() }
         }
-        other => Answer::Failed { why: format!("a server cannot {other:?}") },
+        other => Answer::Failed { why: format!("a server does not support {other:?}") },
     })
 }
 
-/// Answers requests until there are none.
+/// Answers requests until the end of the input.
 pub(super) fn converse(mut answer: impl FnMut(Ask) -> Answer) -> std::io::Result<()> {
     println!("{READY}");
     for line in stdin().lock().lines() {
         let line = line?;
         let said = match serde_json::from_str(&line) {
             Ok(ask) => answer(ask),
-            Err(error) => Answer::Failed { why: format!("not understood: {error}") },
+            Err(error) => Answer::Failed { why: format!("invalid request: {error}") },
         };
         let mut out = stdout().lock();
         serde_json::to_writer(&mut out, &said)?;
@@ -166,10 +166,10 @@ pub(super) fn converse(mut answer: impl FnMut(Ask) -> Answer) -> std::io::Result
     Ok(())
 }
 
-/// A PV of a load.
+/// The name of a PV of a load.
 pub fn name_of(pv: u32) -> String {
     format!("load:{pv:06}")
 }
 
-/// What both say once they take requests.
+/// The line that both processes print when they are ready for requests.
 pub const READY: &str = "load worker ready";

@@ -17,10 +17,10 @@ use crate::limit::WATCH_MAX;
 use crate::machine::Machine;
 use crate::result::{ResultFile, Row, Verdict};
 
-/// How long before the common start the agents are told of it.
+/// Time between sending the common start to the agents and the start.
 const HEAD_START_NS: u64 = 500_000_000;
 
-/// The words of a run against a plant.
+/// Arguments of a run against a plant.
 #[derive(Debug, clap::Args)]
 pub struct PlantWords {
     /// Measure these existing PVs, by EPICS_CA_ADDR_LIST; only reads unless --allow-puts is given.
@@ -28,13 +28,13 @@ pub struct PlantWords {
     pub against: Vec<String>,
     #[command(flatten)]
     caps: Caps,
-    /// How long to count updates.
+    /// How long to count updates, in seconds.
     #[arg(long, value_name = "S", default_value_t = 5.0, requires = "against", value_parser = seconds)]
     seconds: f64,
-    /// Let a `fodo lab agent` on another host do it; may be repeated, and all count updates at the same time.
+    /// Measure from a `fodo lab agent` on another host; may be repeated; all agents count updates at the same time.
     #[arg(long, value_name = "HOST:PORT", requires = "against")]
     agent: Vec<String>,
-    /// A file with the agents' key; without it, that of FODO_LAB_KEY.
+    /// File with the agents' key; default: FODO_LAB_KEY.
     #[arg(long, value_name = "FILE", requires = "agent")]
     key_file: Option<PathBuf>,
 }
@@ -42,11 +42,11 @@ pub struct PlantWords {
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(s) if s > 0.0 && s <= WATCH_MAX.as_secs_f64() => Ok(s),
-        _ => Err(format!("expected seconds, at most {}", WATCH_MAX.as_secs())),
+        _ => Err(format!("expected a number of seconds greater than 0 and at most {}", WATCH_MAX.as_secs())),
     }
 }
 
-/// Measures. Gives the result to `keep`, whose exit status is that of a run that was not interrupted.
+/// Measures the plant. Passes the result to `keep`, which returns the exit status unless the run is interrupted.
 pub fn measure(words: &PlantWords, n_gets: usize, keep: impl FnOnce(&ResultFile, &str) -> ExitCode) -> ExitCode {
     let start = Instant::now();
     let mut links = match open(words) {
@@ -58,7 +58,7 @@ pub fn measure(words: &PlantWords, n_gets: usize, keep: impl FnOnce(&ResultFile,
     };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // Without it the signal ends the run at once, as it would have before.
+        // If it cannot be registered, the signal ends the run at once, the default behaviour.
         let _ = signal_hook::flag::register(signal, stop.clone());
     }
     let machine = Machine::look();
@@ -82,7 +82,7 @@ pub fn measure(words: &PlantWords, n_gets: usize, keep: impl FnOnce(&ResultFile,
     if is_over() { ExitCode::from(130) } else { kept }
 }
 
-/// Everything that may refuse, before anything is sent to a plant.
+/// Does all checks that can fail before anything is sent to a plant.
 fn open(words: &PlantWords) -> Result<Vec<Link>, String> {
     let (n_pvs, caps) = (words.against.len(), words.caps);
     if n_pvs > caps.max_channels as usize {
@@ -96,7 +96,7 @@ fn open(words: &PlantWords) -> Result<Vec<Link>, String> {
         words.agent.join(", ")
     };
     let key = agent::key(words.key_file.as_deref())?;
-    let key = key.ok_or("an agent wants its key: --key-file FILE or FODO_LAB_KEY")?;
+    let key = key.ok_or("an agent requires its key: use --key-file FILE or FODO_LAB_KEY")?;
     announce(n_pvs, caps, &format!("from each agent ({whose}) by its own search addresses"));
     words.agent.iter().map(|agent| agent::connect(agent, &key, caps)).collect()
 }
@@ -148,7 +148,7 @@ fn survey(
 }
 
 fn unexpected() -> String {
-    "the worker answered something else".into()
+    "unexpected answer from the worker".into()
 }
 
 fn at_once(question: &str, client: &str, answer: Answer) -> Result<Row, String> {
@@ -167,7 +167,7 @@ fn got(client: &str, found: &Found, answer: Result<Answer, String>) -> Result<Ro
             row.point = n_elements;
             row.bytes = (found.count_max > 1).then_some(bytes);
             let is_right = n_elements <= u64::from(found.count_max);
-            let wrong = format!("{n_elements} elements came, announced were {}", found.count_max);
+            let wrong = format!("received {n_elements} elements, but the channel has at most {}", found.count_max);
             let samples = latencies_ns.iter().map(|ns| *ns as f64).collect();
             Ok(rows::with(row, if is_right { Ok(samples) } else { Err(wrong) }))
         }
@@ -186,7 +186,7 @@ fn put_back(client: &str, found: &Found, answer: Result<Answer, String>) -> Resu
     }
 }
 
-/// All links at the same time, from a moment that each is told by its own clock.
+/// Watches through all links at the same time; each receives the start by its own clock.
 fn watch(links: &mut [Link], seconds: f64, is_over: &dyn Fn() -> bool, result: &mut ResultFile) {
     let surveyed = |client: &str| !result.rows.iter().any(|row| row.question == "A0 survey" && row.client == client);
     let able: Vec<&mut Link> = links.iter_mut().filter(|link| surveyed(&link.client)).collect();

@@ -1,7 +1,7 @@
-//! The only way out for searches: known names, within the cap, to and from addresses that are allowed.
+//! The only exit for searches: known names, within the rate limit, to and from allowed addresses.
 //!
-//! The client under test searches at a socket of this process. What it sends is not passed on but written
-//! anew, so that nothing else can leave, whatever the client does.
+//! The client under test searches at a socket of this process. The gate does not forward its datagrams: it writes new
+//! ones, so that nothing else can leave, whatever the client does.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use super::limiter::Limiter;
 
-/// Channel Access: the fixed part of a message, and the number of a search and its answer.
+/// Channel Access: the fixed part of a message, and the command numbers of a search and its reply.
 const HEADER_BYTES: usize = 16;
 const SEARCH: u16 = 6;
-/// "The server is who sent this", in an answer.
+/// Address in a search reply that means "the sender of this datagram".
 const THE_SENDER: u32 = u32::MAX;
-/// VERSION, minor 13, with which a datagram begins.
+/// VERSION, minor 13, the first message of a datagram.
 const VERSION: [u8; HEADER_BYTES] = [0, 0, 0, 0, 0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 0];
-/// A name that was asked for is asked again no earlier: clients are quicker at first.
+/// Minimum interval between unpaid searches for a name: clients search more often at first.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Names that may be searched, and how often at once without further waiting.
+/// Names that may be searched, and how many paid searches each has left.
 #[derive(Debug, Default)]
 struct Names {
     paid: HashMap<Vec<u8>, usize>,
@@ -31,14 +31,15 @@ struct Names {
 /// An open gate; lives as long as the process.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    /// Where the client is to search.
+    /// The address at which the client searches.
     pub address: SocketAddr,
     n_targets: usize,
     names: Arc<Mutex<Names>>,
 }
 
 impl Gate {
-    /// Opens it. Without `is_net_allowed`, its socket cannot leave loopback, and no server elsewhere is let in.
+    /// Opens it. Without `is_net_allowed`, its socket cannot leave loopback, and replies that name a server elsewhere
+    /// are dropped.
     pub fn open(targets: Vec<SocketAddr>, is_net_allowed: bool, limiter: Limiter) -> std::io::Result<Gate> {
         let inner = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         let from = if is_net_allowed { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
@@ -52,19 +53,19 @@ impl Gate {
         Ok(gate)
     }
 
-    /// Lets `pv` be searched once more without a wait, which the caller has had: [`Gate::cost`] operations.
+    /// Allows one more search for `pv` without waiting; the caller has already waited for [`Gate::cost`] operations.
     pub fn pay(&self, pv: &str) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         *names.paid.entry(pv.as_bytes().to_vec()).or_default() += 1;
     }
 
-    /// What one search costs: a datagram to each address.
+    /// Operations per search: one datagram to each address.
     pub fn cost(&self) -> usize {
         self.n_targets
     }
 }
 
-/// Type, size of the payload, field at 4, fields at 8 and 12, payload; stops at what is cut short.
+/// Type, header and payload of each message; stops at a truncated message.
 fn messages(mut bytes: &[u8]) -> Vec<(u16, &[u8], &[u8])> {
     let mut found = Vec::new();
     while let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) {
@@ -86,7 +87,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn send_on(inner: &UdpSocket, outer: &UdpSocket, targets: &[SocketAddr], names: &Mutex<Names>, limiter: &Limiter) {
     let mut buffer = [0; 65_536];
-    // An error is the ICMP message about an earlier answer.
+    // An error is the ICMP message for an earlier reply; ignore it.
     loop {
         let Ok((n, from)) = inner.recv_from(&mut buffer) else { continue };
         for (command, header, payload) in messages(buffer.get(..n).unwrap_or_default()) {
@@ -96,7 +97,7 @@ fn send_on(inner: &UdpSocket, outer: &UdpSocket, targets: &[SocketAddr], names: 
             }
             let datagram = [&VERSION, header, payload].concat();
             for target in targets {
-                // One that cannot be sent is as one that is lost: the client searches again.
+                // A failed send is like a lost datagram: the client searches again.
                 let _ = outer.send_to(&datagram, target);
             }
         }
@@ -138,14 +139,14 @@ fn let_in(outer: &UdpSocket, inner: &UdpSocket, names: &Mutex<Names>, is_net_all
                 continue;
             }
             if !is_net_allowed && !server.is_loopback() {
-                eprintln!("fodo lab: a server at {server} answered and is not asked: that needs --allow-net");
+                eprintln!("fodo lab: ignored a reply from a server at {server}: use --allow-net to allow it");
                 continue;
             }
             let mut datagram = [&VERSION, header, payload].concat();
             if let Some(address) = datagram.get_mut(HEADER_BYTES + 8..HEADER_BYTES + 12) {
                 address.copy_from_slice(&server.octets());
             }
-            // The client may have ended.
+            // The client may have exited.
             let _ = inner.send_to(&datagram, client);
         }
     }

@@ -1,9 +1,9 @@
-//! The one place that says when a plant may be asked.
+//! Rate limiter: the only place that decides when requests may be sent to a plant.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Spends operations at a rate; shared by its clones.
+/// Limits the rate of operations; clones share the rate.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     per_second: u32,
@@ -11,18 +11,18 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// At most so many per second, in the mean.
+    /// On average at most `per_second` operations per second.
     pub fn new(per_second: u32) -> Limiter {
         Limiter { per_second, free_at: Arc::new(Mutex::new(Instant::now())) }
     }
 
-    /// How many may start at once: one second's worth.
+    /// Maximum number of concurrent operations: those of one second.
     pub fn at_once(&self) -> usize {
         self.per_second as usize
     }
 
-    /// Waits as long as `n` operations have to take; after that they may start together. Idle time is not
-    /// saved up: the wait comes before each.
+    /// Waits as long as `n` operations must take; after that they may start together. Idle time is not credited: the
+    /// wait precedes each call's operations.
     pub fn spend(&self, n: usize) {
         let until = {
             let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);

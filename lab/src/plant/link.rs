@@ -1,4 +1,4 @@
-//! The laboratory's end of a worker: here, or by way of an agent.
+//! The laboratory's end of a connection to a worker, on this host or through an agent.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,10 +12,11 @@ use super::worker::{bounded_line, unix_ns};
 use super::{Answer, Ask, Caps};
 use crate::process::{Launch, Ports, command};
 
-/// Round trips from which the best tells how clocks differ.
+/// Number of round trips to measure the clock offset; the fastest one counts.
 const CLOCK_ROUNDS: usize = 9;
 
-/// Starts a worker that talks over `stream`, in the environment of this process as far as it is not about addresses.
+/// Starts a worker that talks over `stream`. It inherits the environment variables of this process, except those for
+/// addresses.
 pub fn start_worker(stream: OwnedFd, search: &[SocketAddr], caps: Caps) -> std::io::Result<Child> {
     let mut args = vec!["lab".into(), "worker".into(), "drive-plant".into()];
     for address in search {
@@ -30,7 +31,7 @@ pub fn start_worker(stream: OwnedFd, search: &[SocketAddr], caps: Caps) -> std::
     let program = std::env::current_exe()?;
     let launch = Launch { who: "the worker".into(), program, args, cpu: None, ports: Ports::free()?, variables };
     let other = stream.try_clone()?;
-    // A group of its own: Ctrl-C is for the laboratory, which then tells what it has.
+    // Its own process group: Ctrl-C goes to the laboratory only, which then prints its results.
     std::os::unix::process::CommandExt::process_group(
         command(&launch)?.stdin(Stdio::from(stream)).stdout(Stdio::from(other)).stderr(Stdio::inherit()),
         0,
@@ -38,7 +39,7 @@ pub fn start_worker(stream: OwnedFd, search: &[SocketAddr], caps: Caps) -> std::
     .spawn()
 }
 
-/// A worker that can be asked; it ends when this is dropped.
+/// A connection to a worker; the worker exits when this is dropped.
 #[derive(Debug)]
 pub struct Link {
     /// `fodo`, or `fodo@HOST:PORT`.
@@ -55,7 +56,7 @@ enum Stream {
 }
 
 impl Link {
-    /// To a worker on this host.
+    /// Connects to a new worker on this host.
     pub fn here(search: &[SocketAddr], caps: Caps) -> std::io::Result<Link> {
         let (ours, theirs) = UnixStream::pair()?;
         let child = start_worker(theirs.into(), search, caps)?;
@@ -63,19 +64,19 @@ impl Link {
         Ok(Link { client: "fodo".into(), stream: Stream::Here(ours), lines, child: Some(child) })
     }
 
-    /// To one behind an agent that has accepted us.
+    /// Connects to a worker through an agent that has accepted us.
     pub fn there(agent: &str, stream: TcpStream) -> std::io::Result<Link> {
         let lines = lines(stream.try_clone()?);
         Ok(Link { client: format!("fodo@{agent}"), stream: Stream::There(stream), lines, child: None })
     }
 
-    /// Asks, and waits for the answer until `is_over` says so.
+    /// Sends a request and waits for the answer until `is_over` returns true.
     pub fn ask(&mut self, ask: &Ask, is_over: &dyn Fn() -> bool) -> Result<Answer, String> {
         self.tell(ask)?;
         self.answer(is_over)
     }
 
-    /// Asks.
+    /// Sends a request.
     pub fn tell(&mut self, ask: &Ask) -> Result<(), String> {
         let line = serde_json::to_string(ask).map_err(|why| why.to_string())? + "\n";
         let written = match &mut self.stream {
@@ -85,7 +86,7 @@ impl Link {
         written.map_err(|why| format!("{}: {why}", self.client))
     }
 
-    /// The answer to what was told.
+    /// Waits for the answer to the last request.
     pub fn answer(&mut self, is_over: &dyn Fn() -> bool) -> Result<Answer, String> {
         loop {
             match self.lines.recv_timeout(Duration::from_millis(100)) {
@@ -100,13 +101,13 @@ impl Link {
         }
     }
 
-    /// By how much the worker's clock is ahead of ours, and how far that may be wrong, both in nanoseconds.
+    /// Offset of the worker's clock from ours, and the maximum error of the offset, both in nanoseconds.
     pub fn clock_offset(&mut self, is_over: &dyn Fn() -> bool) -> Result<(i64, u64), String> {
         let mut best = (0, u64::MAX);
         for _round in 0..CLOCK_ROUNDS {
             let before = unix_ns();
             let Answer::Clock { unix_ns: theirs } = self.ask(&Ask::Clock {}, is_over)? else {
-                return Err("the worker did not tell the time".into());
+                return Err("unexpected answer from the worker to a clock request".into());
             };
             let after = unix_ns();
             let error = after.saturating_sub(before) / 2;
@@ -120,7 +121,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The worker ends when it cannot read any more; that it is gone already is as good.
+        // The worker exits at the end of its input; a worker that has already exited needs nothing.
         let _ = match &self.stream {
             Stream::Here(stream) => stream.shutdown(std::net::Shutdown::Both),
             Stream::There(stream) => stream.shutdown(std::net::Shutdown::Both),

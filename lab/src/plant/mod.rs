@@ -1,10 +1,9 @@
-//! Existing PVs of a real server, measured without harm: nothing is started, and nothing is put unless that is allowed.
+//! Measures existing PVs of a real server without harm: no server is started, and puts require permission.
 //!
-//! A worker process does the timed calls, here or on the host of an [`crate::agent`]. It reads one JSON
-//! object per line and writes one per answer. Its one request that puts is refused unless the worker itself was started
-//! with the word for it. Its client knows one search
-//! address, the [`gate`] in the same process, which sends on only searches for the names that were given,
-//! within the cap, and lets back only servers that may be reached.
+//! A worker process makes the timed calls, on this host or on the host of an [`crate::agent`]. It reads one JSON object
+//! per line and writes one per answer. It rejects its only request that puts, unless it was started with
+//! `--allow-puts`. Its client has a single search address, the [`gate`] in the same process. The gate forwards only
+//! searches for the given names, within the rate limit, and returns only replies of permitted servers.
 
 pub mod command;
 mod gate;
@@ -19,26 +18,26 @@ use std::net::SocketAddr;
 use fodo_net::ClientConfig;
 use serde::{Deserialize, Serialize};
 
-/// How much a plant may be asked, and where.
+/// Limits of a run against a plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 pub struct Caps {
-    /// Allow addresses other than loopback, broadcasts among them.
+    /// Allow addresses other than loopback, including broadcasts.
     #[arg(long)]
     pub allow_net: bool,
-    /// Put each PV's own value back, with completion: its record is processed.
+    /// Put each PV's current value back, with completion: this processes its record.
     #[arg(long)]
     #[serde(default)]
     pub allow_puts: bool,
-    /// Searches, channels, gets, puts and subscriptions together, per second at most.
+    /// Maximum number of searches, channels, gets, puts and subscriptions together, per second.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_ops_per_second: u32,
-    /// PVs at most.
+    /// Maximum number of PVs.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_channels: u32,
 }
 
 impl Caps {
-    /// The narrower of both, in every respect.
+    /// The stricter of both limits, in every respect.
     pub fn within(self, other: Caps) -> Caps {
         Caps {
             allow_net: self.allow_net && other.allow_net,
@@ -49,7 +48,7 @@ impl Caps {
     }
 }
 
-/// Where searches go by this process's EPICS_CA_* variables; refused, in words, when `caps` do not allow it.
+/// The search addresses of this process's EPICS_CA_* variables; an error if `caps` do not allow them.
 pub fn search_addresses(caps: Caps) -> Result<Vec<SocketAddr>, String> {
     let addresses = ClientConfig::from_env().map_err(|why| why.to_string())?.search_addresses;
     let outside: Vec<String> =
@@ -58,146 +57,146 @@ pub fn search_addresses(caps: Caps) -> Result<Vec<SocketAddr>, String> {
         return Ok(addresses);
     }
     Err(format!(
-        "searches would leave this host, to {}: nothing was sent. Give --allow-net if that is what you want, or set \
+        "searches would leave this host, to {}; nothing was sent. Use --allow-net to permit that, or set \
          EPICS_CA_ADDR_LIST=127.0.0.1 and EPICS_CA_AUTO_ADDR_LIST=NO to stay here",
         outside.join(", ")
     ))
 }
 
-/// What a worker is asked.
+/// A request to a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    /// What time is it?
+    /// Return the current time.
     Clock {},
     /// Connect to each PV, one after another, and keep the channels.
     Connect {
         /// The names.
         pvs: Vec<String>,
     },
-    /// Connect to as many of them at once as one second's operations allow, in new channels.
+    /// Connect to as many PVs concurrently as the operations of one second allow, in new channels.
     ConnectAtOnce {},
-    /// Get one PV, blocking, again and again.
+    /// Get one PV repeatedly, blocking.
     Get {
-        /// Its name.
+        /// The PV's name.
         pv: String,
-        /// How often.
+        /// Number of gets.
         n: usize,
     },
-    /// Get one PV and put that value back with completion, again and again; the puts are timed.
+    /// Repeatedly get one PV and put the value back with completion; the puts are timed.
     PutBack {
-        /// Its name.
+        /// The PV's name.
         pv: String,
-        /// How often.
+        /// Number of puts.
         n: usize,
     },
-    /// Get as many at once as one second's operations allow.
+    /// Get as many PVs concurrently as the operations of one second allow.
     GetAtOnce {},
-    /// Subscribe to each, one after another.
+    /// Subscribe to each PV, one after another.
     Subscribe {},
-    /// Count what the subscriptions bring.
+    /// Count the updates of the subscriptions.
     Watch {
-        /// From this moment on, by the clock of the worker's host.
+        /// Start, by the clock of the worker's host.
         start_unix_ns: u64,
-        /// For so long.
+        /// Duration.
         seconds: f64,
     },
 }
 
-/// What a worker answers.
+/// An answer of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The wall clock.
     Clock {
-        /// Since 1970.
+        /// Nanoseconds since 1970.
         unix_ns: u64,
     },
-    /// One for each PV, in their order.
+    /// One entry per PV, in the order of the request.
     Connected(Vec<Found>),
-    /// Done at once.
+    /// A concurrent operation is done.
     AtOnce {
-        /// From the first start to the last answer.
+        /// From the first start to the last reply.
         ns: u64,
-        /// Connected channels or values that came.
+        /// Number of connected channels or received values.
         n: u64,
-        /// How many were asked.
+        /// Number of PVs requested.
         n_asked: u64,
     },
     /// The gets of one PV.
     Got {
-        /// Each.
+        /// The time of each get.
         latencies_ns: Vec<u64>,
-        /// Elements of the last one.
+        /// Elements of the last value.
         n_elements: u64,
-        /// Bytes of its elements.
+        /// Bytes of these elements.
         bytes: u64,
     },
     /// The puts of one PV.
     PutBack {
-        /// Each.
+        /// The time of each put.
         latencies_ns: Vec<u64>,
     },
-    /// One for each connected PV.
+    /// One entry per connected PV.
     Subscribed(Vec<First>),
-    /// One for each subscription.
+    /// One entry per subscription.
     Watched {
-        /// When counting began, by the clock of this host.
+        /// When counting started, by the clock of the worker's host.
         started_unix_ns: u64,
-        /// What came.
+        /// The counts.
         seen: Vec<Seen>,
     },
-    /// Cannot.
+    /// The request failed.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// A PV that was looked for.
+/// The result of connecting to a PV.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// Its name.
+    /// The PV's name.
     pub pv: String,
     /// From the search to the confirmed channel.
     pub ns: u64,
-    /// Who serves it.
+    /// The address of its server.
     pub server: String,
-    /// The kind of its elements, as announced.
+    /// The kind of its elements, as the server reports it.
     pub kind: String,
-    /// How many elements it can hold, as announced.
+    /// Maximum number of elements, as the server reports it.
     pub count_max: u32,
-    /// Why it is not connected.
+    /// Why it is not connected, if so.
     pub failed: Option<String>,
 }
 
 /// The first update of a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct First {
-    /// Of which PV.
+    /// The PV's name.
     pub pv: String,
     /// From the subscription to the update.
     pub ns: u64,
-    /// Why there is none.
+    /// Why there is no update, if so.
     pub failed: Option<String>,
 }
 
-/// What a subscription brought.
+/// The updates of a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Of which PV.
+    /// The PV's name.
     pub pv: String,
-    /// How long it was looked at.
+    /// Duration of counting.
     pub ns: u64,
-    /// Updates that came from the server.
+    /// Updates received from the server.
     pub received: u64,
-    /// Updates that were handed over.
+    /// Updates delivered to the program.
     pub delivered: u64,
     /// Updates replaced by newer ones in our client's queue.
     pub merged: u64,
-    /// Updates with an earlier time stamp than the one before.
+    /// Updates with an earlier time stamp than the previous update.
     pub out_of_order: u64,
-    /// The longest time without an update, start and end of the period included.
+    /// The longest time without an update, including the start and the end of the period.
     pub longest_gap_ns: u64,
     /// How often the channel was lost.
     pub n_lost: u64,

@@ -1,10 +1,10 @@
-//! A worker's answers as rows of a result.
+//! Turns a worker's answers into rows of a result.
 
 use crate::result::{Ledger, Per, Row, Verdict};
 
 use super::{First, Found, Seen};
 
-/// A row that is still without numbers; `variant` is the PV, or `all`.
+/// A row without samples; `variant` is the PV, or `all`.
 pub fn row(question: &str, title: &str, client: &str, variant: &str) -> Row {
     Row {
         question: question.into(),
@@ -21,7 +21,7 @@ pub fn row(question: &str, title: &str, client: &str, variant: &str) -> Row {
     }
 }
 
-/// With its samples, or why there are none.
+/// Adds the samples, or the reason why there are none.
 pub fn with(mut row: Row, samples: Result<Vec<f64>, String>) -> Row {
     match samples {
         Ok(samples) if !samples.is_empty() => {
@@ -29,26 +29,26 @@ pub fn with(mut row: Row, samples: Result<Vec<f64>, String>) -> Row {
             row.verdict = Verdict::Measured;
             row.summarize(0);
         }
-        Ok(_) => row.why = Some("nothing came".into()),
+        Ok(_) => row.why = Some("no samples received".into()),
         Err(why) => (row.verdict, row.why) = (Verdict::Failed, Some(why)),
     }
     row
 }
 
-/// How long the PV took to be found and connected.
+/// Time to search and connect a PV.
 pub fn connected(client: &str, found: &Found) -> Row {
     let row = row("A1 connect", "Search and connect", client, &found.pv);
     with(row, found.failed.clone().map_or(Ok(vec![found.ns as f64]), Err))
 }
 
-/// How long the first update took.
+/// Time until the first update.
 pub fn first(client: &str, first: &First) -> Row {
     let row = row("A5 first update", "Subscribe, until the first update", client, &first.pv);
     with(row, first.failed.clone().map_or(Ok(vec![first.ns as f64]), Err))
 }
 
-/// How many updates came, and the longest time without one. What the plant produced is not known to us, so
-/// the ledger begins with what was received.
+/// Update rate, and the longest time without an update. The number of updates that the plant produced is unknown, so
+/// the ledger starts with those received.
 pub fn watched(client: &str, seen: &Seen) -> [Row; 2] {
     let lost = (seen.n_lost > 0).then(|| format!("the channel was lost {} times", seen.n_lost));
     let mut rate = row("A6 updates", "Updates per second", client, &seen.pv);

@@ -1,10 +1,10 @@
-//! What was measured, one line per number.
+//! Text table of the measurements, one line per row.
 
 use std::fmt::Write;
 
 use crate::result::{Row, Verdict};
 
-/// The table.
+/// Formats the rows.
 pub fn table(rows: &[Row]) -> String {
     let pv = rows.iter().map(|row| row.variant.len()).max().unwrap_or(0);
     let client = rows.iter().map(|row| row.client.len()).max().unwrap_or(0);

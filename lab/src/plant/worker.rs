@@ -1,4 +1,5 @@
-//! The process that asks a plant: it connects, gets and subscribes, and puts only what it got, where that is allowed.
+//! The worker process that talks to a plant: it connects, gets and subscribes; if permitted, it puts values that it
+//! got.
 
 use std::io::{BufRead, Read, Write};
 use std::net::SocketAddr;
@@ -14,10 +15,10 @@ use super::limiter::Limiter;
 use super::{Answer, Ask, Caps, First, Found, Seen};
 use crate::limit::{OPERATION_MAX, PLANT_LINE_BYTES, WATCH_AHEAD_MAX, WATCH_MAX};
 
-/// Answers on standard output what comes on standard input, and ends with it, whatever is going on then.
+/// Answers requests from standard input on standard output. Exits at the end of its input, even during a request.
 pub fn run(search: Vec<SocketAddr>, caps: Caps) -> std::io::Result<()> {
     if !caps.allow_net && search.iter().any(|address| !address.ip().is_loopback()) {
-        return Err(std::io::Error::other("a search address is not loopback, and --allow-net was not given"));
+        return Err(std::io::Error::other("a search address is not loopback: use --allow-net to permit it"));
     }
     let limiter = Limiter::new(caps.max_ops_per_second);
     let gate = Gate::open(search, caps.allow_net, limiter.clone())?;
@@ -32,7 +33,7 @@ pub fn run(search: Vec<SocketAddr>, caps: Caps) -> std::io::Result<()> {
                 break;
             }
         }
-        // Whoever asked is gone: nothing more is to reach the plant.
+        // The laboratory has disconnected: nothing more may reach the plant.
         std::process::exit(0);
     });
     for line in asks {
@@ -47,18 +48,18 @@ pub fn run(search: Vec<SocketAddr>, caps: Caps) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The next line; `None` at the end. A longer one than is allowed is an error.
+/// The next line; `None` at the end. A line longer than `PLANT_LINE_BYTES` is an error.
 pub fn bounded_line(input: &mut impl BufRead) -> std::io::Result<Option<String>> {
     let mut line = String::new();
     let n = input.take(PLANT_LINE_BYTES).read_line(&mut line)?;
     match line.pop() {
         Some('\n') => Ok(Some(line)),
-        Some(_) if n as u64 == PLANT_LINE_BYTES => Err(std::io::Error::other("a line is too long")),
+        Some(_) if n as u64 == PLANT_LINE_BYTES => Err(std::io::Error::other("the line is too long")),
         _ => Ok(None),
     }
 }
 
-/// The wall clock, nanoseconds since 1970.
+/// The wall clock, in nanoseconds since 1970.
 pub fn unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
@@ -86,7 +87,7 @@ impl Worker {
         }
     }
 
-    /// A search and a channel, paid for.
+    /// A paid search and a new channel.
     fn open(&self, pv: &str) -> Result<Channel, String> {
         self.gate.pay(pv);
         self.context.channel(pv).map_err(|why| why.to_string())
@@ -134,7 +135,7 @@ impl Worker {
     }
 
     fn get(&self, pv: &str, n: usize) -> Result<Answer, String> {
-        let channel = self.channels.iter().find(|channel| channel.name() == pv).ok_or("it is not connected")?;
+        let channel = self.channels.iter().find(|channel| channel.name() == pv).ok_or("the PV is not connected")?;
         let (mut latencies_ns, mut n_elements, mut bytes) = (Vec::new(), 0, 0);
         for _get in 0..n {
             self.limiter.spend(1);
@@ -150,7 +151,7 @@ impl Worker {
         if !self.caps.allow_puts {
             return Err("puts are not allowed without --allow-puts".into());
         }
-        let channel = self.channels.iter().find(|channel| channel.name() == pv).ok_or("it is not connected")?;
+        let channel = self.channels.iter().find(|channel| channel.name() == pv).ok_or("the PV is not connected")?;
         let mut latencies_ns = Vec::new();
         for _put in 0..n {
             self.limiter.spend(2);
@@ -189,10 +190,10 @@ impl Worker {
     fn watch(&self, start_unix_ns: u64, seconds: f64) -> Result<Answer, String> {
         let ahead = Duration::from_nanos(start_unix_ns.saturating_sub(unix_ns()));
         if ahead > WATCH_AHEAD_MAX {
-            return Err(format!("the start is {ahead:?} ahead: do the clocks differ so much?"));
+            return Err(format!("the start is {ahead:?} in the future: check that the clocks agree"));
         }
         let period = Duration::try_from_secs_f64(seconds).ok().filter(|period| *period <= WATCH_MAX);
-        let period = period.ok_or_else(|| format!("{seconds} seconds are not a time to watch"))?;
+        let period = period.ok_or_else(|| format!("invalid duration of {seconds} s"))?;
         std::thread::sleep(ahead);
         let (started_unix_ns, start) = (unix_ns(), Instant::now());
         let seen = std::thread::scope(|scope| {
@@ -219,12 +220,12 @@ fn first_update(monitor: &Monitor) -> Result<(), String> {
             Some(MonitorEvent::Update(_)) => return Ok(()),
             Some(MonitorEvent::Refused(why)) => return Err(why.to_string()),
             Some(_) => {}
-            None => return Err("no update came".into()),
+            None => return Err("no update received".into()),
         }
     }
 }
 
-/// What comes until `period` is over. What waited in the queue before `start` is not counted.
+/// Counts updates until `period` is over. Updates queued before `start` are not counted.
 fn seen(monitor: &Monitor, pv: &str, start: Instant, period: Duration) -> Seen {
     while monitor.next(Duration::ZERO).is_some() {}
     let before = monitor.counts();
@@ -261,7 +262,7 @@ fn value_bytes(value: &Value) -> u64 {
         Some(Scalar::I16(_) | Scalar::U16(_) | Scalar::Enum(_)) => 2,
         Some(Scalar::I32(_) | Scalar::U32(_) | Scalar::F32(_)) => 4,
         Some(Scalar::I64(_) | Scalar::U64(_) | Scalar::F64(_)) => 8,
-        // As Channel Access sends it.
+        // Channel Access sends strings of fixed size.
         Some(Scalar::Text(_)) => 40,
     };
     each * value.len() as u64

@@ -1,4 +1,4 @@
-//! What `fodo lab compare` prints.
+//! Text output of `fodo lab compare`.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::number;
 use crate::compare::{Change, Comparison, Pair};
 use crate::result::SCHEMA;
 
-/// The rows that differ, or all of them, and a sentence.
+/// The rows that differ, or all of them, and a summary.
 pub fn text(comparison: &Comparison, with_all: bool) -> String {
     let mut text = String::new();
     for drift in &comparison.drifts {
@@ -47,7 +47,7 @@ pub fn text(comparison: &Comparison, with_all: bool) -> String {
     text + &other_method(comparison) + &sentence(comparison)
 }
 
-/// Which questions the two runs asked by different methods; nothing when there are none.
+/// Which questions the two runs measured by different methods; empty if there are none.
 pub fn other_method(comparison: &Comparison) -> String {
     if comparison.other_method.is_empty() {
         return String::new();
@@ -83,7 +83,7 @@ fn sentence(comparison: &Comparison) -> String {
         ),
     };
     if n_few > 0 {
-        let _ = writeln!(text, "{n_few} rows have too few repetitions to tell.");
+        let _ = writeln!(text, "{n_few} rows have too few repetitions for a comparison.");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! Every row of a result, for spreadsheets.
+//! CSV of every row of a result, for spreadsheets.
 
 use crate::result::{Per, ResultFile, Row};
 
@@ -6,7 +6,7 @@ const COLUMNS: &str = "question,series,variant,point,client,server,verdict,unit,
                        high,q1,q3,floor,median_per_operation,total_ns,megabytes_per_s,to_floor,p99,warm_up_rounds,is_steady,\
                        unexplained,why,samples";
 
-/// One line per row, RFC 4180; samples in one field, with blanks between them.
+/// One line per row, RFC 4180; samples in one field, separated by blanks.
 pub fn text(run: &ResultFile) -> String {
     let mut text = format!("{COLUMNS}\r\n");
     for row in &run.rows {

@@ -1,29 +1,29 @@
-//! On what and how the numbers of a result were taken, in words.
+//! The environment of a result as text: machine, settings, peers and method.
 
 use serde_json::Value;
 
 use crate::result::ResultFile;
 
-/// How the laboratory measures, and what it does not claim.
+/// How the laboratory measures, and its limitations.
 pub const METHOD: [&str; 8] = [
-    "Every client and every server is a process of its own on loopback, pinned to a CPU. \"One core\" has both on \
-     one, \"two cores\" one on each, \"client not pinned\" lets the client run on all; they are never mixed.",
-    "Each number is taken several times, each time by a new client process, with all contenders in a random order \
-     within each repetition, so that drift of the machine hits all alike.",
-    "Every client is warmed up by the same rule for each kind of work: rounds of it are repeated until twice as many no \
-     longer change the median by a tenth, or the time for it is over (\"not steady\"). P6 to P8 ask what the first work of \
-     a fresh process takes. Clients in Python and Java keep one process for all repetitions.",
-    "A number is the median of the repetitions. The interval beside it is the bootstrap's of 95 %.",
-    "The floor is a raw socket that moves as many bytes: what this machine costs without a protocol.",
-    "Every number has a twin that proves the work: channels connected, values compared, updates counted. When it \
-     fails, there is no number.",
-    "The studies' values stand beside ours as they were published: other machines, whole milliseconds, one run. \
-     They say what users know, not who is faster.",
+    "Every client and every server is a separate process on loopback, pinned to a CPU. \"One core\" has both on one, \
+     \"two cores\" one on each, \"client not pinned\" lets the client run on all; their results are never mixed.",
+    "Each measurement is repeated several times, each time by a new client process, with all contenders in a random \
+     order within each repetition, so that drift of the machine affects all equally.",
+    "Every client is warmed up by the same rule for each kind of work: rounds of it are repeated until doubling their \
+     number no longer changes the median by a tenth, or the time limit is reached (\"not steady\"). P6 to P8 measure \
+     the first work of a fresh process. Clients in Python and Java keep one process for all repetitions.",
+    "A result is the median of the repetitions. Its interval is the 95 % bootstrap interval.",
+    "The floor is a raw socket that moves as many bytes: the cost on this machine without a protocol.",
+    "Every measurement is paired with a check of the work: channels connected, values compared, updates counted. If it \
+     fails, there is no result.",
+    "The studies' values are shown next to ours as published: other machines, whole milliseconds, one run. \
+     They show what users are familiar with, not which client is faster.",
     "Loopback has no network card, no switch and no packet loss. Questions of the studies are a closed loop: the \
-     next operation starts when the last has ended; loads (L) are not.",
+     next operation starts when the previous one has ended; loads (L) are an open loop.",
 ];
 
-/// Machine, settings and peers: name and value.
+/// Machine, settings and peers as pairs of name and value.
 pub fn all(run: &ResultFile) -> Vec<(String, String)> {
     let mut all = vec![
         ("suite".to_owned(), run.suite.clone()),
@@ -57,7 +57,7 @@ fn words(value: &Value) -> Option<String> {
     }
 }
 
-/// What a reader has to know before the first number.
+/// Summary of the environment, for the top of a page.
 pub fn in_one_line(run: &ResultFile) -> String {
     let of = |name: &str| run.machine.get(name).and_then(words);
     let cpus = of("n_cpus").map(|n| format!("{n} CPUs"));
@@ -68,8 +68,8 @@ pub fn in_one_line(run: &ResultFile) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" \u{b7} ")
 }
 
-/// Why the numbers must not be quoted, when they must not.
+/// Why the results must not be quoted, if so.
 pub fn warning(run: &ResultFile) -> Option<&'static str> {
     let is_optimized = run.machine.get("is_optimized").and_then(Value::as_bool);
-    (is_optimized == Some(false)).then_some("Fodo was built WITHOUT optimizations: our numbers mean nothing.")
+    (is_optimized == Some(false)).then_some("Fodo was built WITHOUT optimizations: its results are meaningless.")
 }

@@ -1,4 +1,4 @@
-//! One page that needs nothing but itself: no script, no font, no picture from elsewhere.
+//! A self-contained HTML page: no scripts, fonts or images from elsewhere.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::table::{self, Cell, Table};
 use super::{environment, number};
 use crate::result::ResultFile;
 
-/// The server that every client can talk to: clients are compared with it.
+/// The server that every client supports: clients are compared with it.
 const COMMON_SERVER: &str = "soft-ioc";
 
 /// The page of a result.
@@ -52,7 +52,7 @@ fn head(run: &ResultFile, title: &str) -> String {
     format!(
         "<header><p class=\"kicker\">Fodo \u{b7} performance laboratory</p><h1>{}</h1><p class=\"place\">{}</p>{warning}\
          </header>",
-        // A date is not broken at the end of a line.
+        // Prevents a line break within a date.
         escaped(title).replace('-', "\u{2011}"),
         escaped(&environment::in_one_line(run))
     )
@@ -73,13 +73,13 @@ fn contents(sections: &[Section<'_>], run: &ResultFile) -> String {
     format!("<nav aria-label=\"Contents\">{links}<a href=\"#method\">Method</a></nav>")
 }
 
-/// For an address within the page: letters and digits alone.
+/// An anchor within the page: letters and digits only.
 fn anchor(text: &str) -> String {
     let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     text.chars().map(letter).collect()
 }
 
-/// Every question at the point where it is best compared, all clients with one server, by Fodo's time.
+/// Every question at the point where it is best compared, all clients with one server, relative to Fodo's time.
 fn at_a_glance(sections: &[Section<'_>]) -> String {
     let ours = Contender { client: "fodo", server: COMMON_SERVER };
     let mut rows = Vec::new();
@@ -149,7 +149,7 @@ fn answers(run: &ResultFile) -> String {
     format!("<section id=\"answers\"><h2>Yes or no</h2>{}</section>", html(&Table { head, lines }, "Answers"))
 }
 
-/// All series and variants of one question: two cores open, the rest folded.
+/// All series and variants of one question: two cores shown, the others folded.
 fn question(group: &[&Section<'_>], published: &[Published]) -> String {
     let Some(first) = group.first() else { return String::new() };
     let heading =
@@ -236,7 +236,7 @@ fn html(table: &Table, caption: &str) -> String {
         let class = if first.is_some_and(is_text) { " class=\"words\"" } else { "" };
         text += &match head.as_str() {
             "" => "<td></td>".to_owned(),
-            // A client above its server is half as wide.
+            // With the client above its server the column is half as wide.
             head => format!("<th scope=\"col\"{class}>{}</th>", broken(head)),
         };
     }
@@ -251,7 +251,7 @@ fn html(table: &Table, caption: &str) -> String {
     text + "</tbody></table></div>"
 }
 
-/// A head that breaks between a client and its server, and nowhere else.
+/// A column head that breaks between a client and its server only.
 fn broken(head: &str) -> String {
     escaped(head).replace(" \u{2192} ", "<br>\u{2192}\u{a0}").replace('-', "\u{2011}")
 }

@@ -1,4 +1,4 @@
-//! The tables of a result in Markdown, for documentation and for a terminal.
+//! Markdown tables of a result, for documentation and for a terminal.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::published::Published;
 use super::table::{self, Cell, Table};
 use crate::result::ResultFile;
 
-/// The whole result.
+/// The complete result.
 pub fn text(run: &ResultFile, published: &[Published]) -> String {
     let sections = Section::of(run);
     let mut text =
@@ -115,6 +115,6 @@ mod tests {
             n_columns = n;
         }
         assert!(text.contains("| Connecting 10\u{202f}000 channels asynchronously | **"));
-        assert!(text.contains("not &lt;installed>") && text.contains("- failed: 999 first updates came"));
+        assert!(text.contains("not &lt;installed>") && text.contains("- failed: received 999 first updates"));
     }
 }

@@ -1,4 +1,4 @@
-//! What a run says: tables in the terminal, and pages to keep.
+//! Reports of a run: tables in the terminal, and pages to keep.
 
 mod comparison;
 mod csv;
@@ -19,6 +19,6 @@ pub mod verb;
 
 fn print(text: &str) {
     use std::io::Write;
-    // Whoever closed standard output does not want to read it; the exit status still tells.
+    // A closed standard output is no error; the exit status is still valid.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -1,36 +1,36 @@
-//! A result as a reader wants it: by question, with who took part and what each did at each point.
+//! A result arranged for readers: by question, with the contenders and their rows at each point.
 
 use crate::result::{ResultFile, Row};
 
-/// The numbers of one question, in one variant and one series.
+/// The rows of one question, in one variant and one series.
 #[derive(Debug)]
 pub struct Section<'a> {
-    /// `Q16`.
+    /// The question's id, such as `Q16`.
     pub question: &'a str,
-    /// What is asked.
+    /// The question.
     pub title: &'a str,
     /// Where client and server ran.
     pub series: &'a str,
     /// `equal`, `distinct` or `none`.
     pub variant: &'a str,
-    /// Ascending.
+    /// The points, ascending.
     pub points: Vec<u64>,
-    /// In the order of [`rank`].
+    /// The contenders, in the order of [`rank`].
     pub contenders: Vec<Contender<'a>>,
     rows: Vec<&'a Row>,
 }
 
-/// A client and the server it talked to.
+/// A client and its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contender<'a> {
-    /// Who asked.
+    /// The client.
     pub client: &'a str,
-    /// Who answered.
+    /// The server.
     pub server: &'a str,
 }
 
 impl Contender<'_> {
-    /// For a cell, a legend, a label.
+    /// Text for a cell, a legend or a label.
     pub fn text(self) -> String {
         match self.client {
             "raw" => "floor (raw socket)".into(),
@@ -39,13 +39,13 @@ impl Contender<'_> {
         }
     }
 
-    /// Whether nothing but a raw socket is in it.
+    /// Whether it is a raw socket.
     pub fn is_floor(self) -> bool {
         self.client.starts_with("raw")
     }
 }
 
-/// Ours first, then the peers as the laboratory knows them, others, and the floor.
+/// Sort key: Fodo first, then the known peers, others, and the floor.
 fn rank(contender: &Contender<'_>) -> (usize, String, usize) {
     let clients = ["fodo", "libca", "psi-ca", "aioca", "pyepics", "caproto"];
     let known = clients.iter().position(|client| *client == contender.client).unwrap_or(clients.len());
@@ -54,7 +54,7 @@ fn rank(contender: &Contender<'_>) -> (usize, String, usize) {
     (place, contender.client.to_owned(), server)
 }
 
-/// The questions of the studies, then ours, then loads, by their numbers.
+/// Sort key of questions: those of the studies, then ours, then loads, by their numbers.
 fn place_of(question: &str) -> (usize, String, u64) {
     let letters = question.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let number = question.get(letters.len()..).and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX);
@@ -62,14 +62,14 @@ fn place_of(question: &str) -> (usize, String, u64) {
     (place, letters.to_owned(), number)
 }
 
-/// Two cores is what most programs run on.
+/// Sort key of series: two cores first, on which most programs run.
 fn place_of_series(series: &str) -> usize {
     let known = ["two cores", "client not pinned", "one core", "two hosts", "two hosts, 2 ms"];
     known.iter().position(|known| *known == series).unwrap_or(known.len())
 }
 
 impl<'a> Section<'a> {
-    /// Of a run, by the questions' names, two cores first. What nobody has a number for is left out.
+    /// The sections of a run, by question, two cores first. A section without any result is left out.
     pub fn of(run: &'a ResultFile) -> Vec<Section<'a>> {
         let mut sections: Vec<Section<'a>> = Vec::new();
         for row in &run.rows {
@@ -117,12 +117,12 @@ impl<'a> Section<'a> {
         self.rows.iter().find(is_it).copied()
     }
 
-    /// Rows with numbers of one contender, by point.
+    /// The rows of one contender that have a result, by point.
     pub fn measured(&self, contender: Contender<'_>) -> Vec<&'a Row> {
         self.points.iter().filter_map(|point| self.row(contender, *point)).filter(|row| row.is_measured()).collect()
     }
 
-    /// The largest point at which most contenders have a number: where they are best compared.
+    /// The largest point at which most contenders have a result: the best one to compare them.
     pub fn best_point(&self) -> Option<u64> {
         let n_at = |point: u64| {
             let rows = self.contenders.iter().filter_map(|contender| self.row(*contender, point));
@@ -131,23 +131,23 @@ impl<'a> Section<'a> {
         self.points.iter().copied().filter(|point| n_at(*point) > 0).max_by_key(|point| (n_at(*point), *point))
     }
 
-    /// The rows of a point with numbers, in the order of the contenders.
+    /// The rows of a point that have a result, in the order of the contenders.
     pub fn at(&self, point: u64) -> Vec<(Contender<'a>, &'a Row)> {
         let row = |contender: &Contender<'a>| Some((*contender, self.row(*contender, point)?));
         self.contenders.iter().filter_map(row).filter(|(_, row)| row.is_measured()).collect()
     }
 
-    /// Every row.
+    /// All rows.
     pub fn rows(&self) -> &[&'a Row] {
         &self.rows
     }
 
-    /// Whether values are moved, so that MB/s say something.
+    /// Whether the question transfers values, so that MB/s are meaningful.
     pub fn moves_bytes(&self) -> bool {
         self.rows.iter().any(|row| row.bytes.is_some())
     }
 
-    /// "two cores, each channel its own PV".
+    /// Series and variant, such as "two cores, each channel on its own PV".
     pub fn place(&self) -> String {
         let variant = match self.variant {
             "none" => return self.series.to_owned(),
@@ -158,7 +158,7 @@ impl<'a> Section<'a> {
         format!("{}, {variant}", self.series)
     }
 
-    /// What a line of the table is about, in the words that readers of the studies know.
+    /// The label of a table row, in the wording of the studies.
     pub fn line(&self, point: u64) -> String {
         let n = super::number::grouped(point as f64);
         match self.question {

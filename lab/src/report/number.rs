@@ -1,13 +1,13 @@
-//! Numbers for people: three digits and a unit.
+//! Numbers formatted for readers: three digits and a unit.
 
-/// `value` in `unit`; nanoseconds become what is easily read.
+/// `value` in `unit`; nanoseconds are converted to a suitable unit.
 pub fn value(value: f64, unit: &str) -> String {
     if unit == "ns" { time(value) } else { format!("{} {unit}", grouped(value)) }
 }
 
-/// Nanoseconds as ns, us, ms or s.
+/// Nanoseconds as ns, µs, ms or s.
 pub fn time(ns: f64) -> String {
-    // At 999.5 three digits round up to the next unit's 1.00.
+    // From 999.5 on, three digits would round up to 1000, the next unit's 1.00.
     match ns {
         ns if ns < 999.5 => format!("{} ns", digits(ns)),
         ns if ns < 999.5e3 => format!("{} µs", digits(ns / 1e3)),
@@ -16,12 +16,12 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-/// Nanoseconds as milliseconds, as the studies have it, with as many digits as tell something.
+/// Nanoseconds as milliseconds, the unit of the studies, with three significant digits.
 pub fn milliseconds(ns: f64) -> String {
     format!("{} ms", small(ns / 1e6))
 }
 
-/// Three digits that tell something, however small the number is.
+/// Three significant digits, however small the number is.
 pub fn small(value: f64) -> String {
     if value == 0.0 || value.abs() >= 1.0 {
         return digits(value);
@@ -30,7 +30,7 @@ pub fn small(value: f64) -> String {
     format!("{value:.0$}", n_decimals.clamp(0, 9) as usize)
 }
 
-/// Three digits, or all before the point.
+/// Three significant digits, or all digits before the point.
 pub fn digits(value: f64) -> String {
     match value.abs() {
         size if size < 9.995 => format!("{value:.2}"),
@@ -56,7 +56,7 @@ pub fn grouped(value: f64) -> String {
     text
 }
 
-/// A count as short as an axis wants it: 10k, 1M.
+/// A short count for an axis: 10k, 1M.
 pub fn short(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{}M", v / 1e6),
@@ -65,7 +65,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// Times something, such as 2.1x.
+/// A ratio, such as 2.10×.
 pub fn times(ratio: f64) -> String {
     if ratio > 0.0 && ratio < 0.1 {
         return format!("1/{}\u{d7}", digits(ratio.recip()));

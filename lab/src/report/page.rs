@@ -1,5 +1,5 @@
-//! The tables of a result in a page of the documentation, between two comments that name the suite, so that a page never
-//! holds numbers that were copied by hand.
+//! Writes the tables of a result into a page of the documentation, between two comments that name the suite, so that a
+//! page never contains results copied by hand.
 
 use std::fmt::Write;
 
@@ -10,11 +10,11 @@ use super::published::Published;
 use crate::result::{Ledger, ResultFile, Row, Verdict};
 use crate::scenario::Scenario;
 
-/// The page with the tables of `run` in place of those that it had of the same suite. `file` is the result's name.
+/// Replaces the page's tables of the same suite by those of `run`. `file` is the result's name.
 pub fn filled(page: &str, run: &ResultFile, file: &str, published: &[Published]) -> Result<String, String> {
     let (begin, end) = (marker(&run.suite, "begin"), marker(&run.suite, "end"));
     let parts = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
-    let (before, after) = parts.ok_or_else(|| format!("it has no lines {begin} and {end} to write between"))?;
+    let (before, after) = parts.ok_or_else(|| format!("the lines {begin} and {end} are missing"))?;
     Ok(format!("{before}{begin}\n\n{}\n{end}{after}", text(run, file, published).trim_end()))
 }
 
@@ -42,7 +42,8 @@ fn text(run: &ResultFile, file: &str, published: &[Published]) -> String {
             .collect();
         let (updates, others): (Vec<&Row>, Vec<&Row>) =
             of_question.into_iter().partition(|row| row.ledger.is_some() && row.unit == "ns");
-        let title = others.first().map_or("What arrives of many updates, and how late?", |row| row.title.as_str());
+        let title =
+            others.first().map_or("How many of the updates are delivered, and how late?", |row| row.title.as_str());
         let _ = write!(text, "\n### {question}: {}\n", escaped(title));
         text += &arrivals(&updates);
         text += &values(&others);
@@ -50,7 +51,7 @@ fn text(run: &ResultFile, file: &str, published: &[Published]) -> String {
     text
 }
 
-/// Questions of the studies and ours (P); the others are loads.
+/// Questions of the studies and ours (P) are closed loops; the others are loads.
 fn is_closed_loop(question: &str) -> bool {
     question.starts_with(['Q', 'P'])
 }
@@ -60,20 +61,20 @@ fn head(run: &ResultFile, file: &str) -> String {
         format!("{}; it took {:.0} minutes.", escaped(&super::environment::in_one_line(run)), run.duration_s / 60.0);
     let versions = run.peers.iter().filter_map(|peer| Some(format!("{} {}", peer.name, peer.version.as_ref()?)));
     let _ = writeln!(text, " {}.", escaped(&versions.collect::<Vec<_>>().join(", ")));
-    text += "Medians of the repetitions, per operation. A star: the latency was not steady when the time of the warm-up was \
-             over. Empty: a client has no call for it, or it was not asked.\n";
+    text += "Medians of the repetitions, per operation. A star: the latency was not steady at the end of the \
+             warm-up. Empty: the client does not support it, or it was not measured.\n";
     let _ = writeln!(text, "Every repetition is in `lab/results/{file}`.");
     if run.schema != crate::result::SCHEMA {
         let _ = writeln!(
             text,
-            "\n**This run is of an older method ({}): clients were not warmed up, and loads ran two seconds.**",
+            "\n**This run used an older method ({}): clients were not warmed up, and loads ran two seconds.**",
             run.schema
         );
     }
     text
 }
 
-/// A line for each point, a column for each client with its server.
+/// One row per point, one column per client and server.
 fn columns(section: &Section<'_>, published: &[Published]) -> String {
     let of_study = |study: &Published, point: u64| {
         // An array is one operation, whatever its length.
@@ -103,12 +104,12 @@ fn floors_first<'a>(contenders: &[Contender<'a>]) -> Vec<Contender<'a>> {
     [floors, others].concat()
 }
 
-/// What a column is called: the client and its server, always both.
+/// Title of a column: always the client and its server.
 fn column(contender: Contender<'_>) -> String {
     match contender.client {
         "raw" => "floor".into(),
         "raw-reused" => "floor, reused memory".into(),
-        "fodo-spin" => "Fodo, both ends looking".into(),
+        "fodo-spin" => "Fodo, both ends polling".into(),
         _ => format!("{}, {}", client(contender.client), server(contender.server)),
     }
 }
@@ -143,7 +144,7 @@ fn star(row: &Row) -> &'static str {
     if row.warm_up.is_some_and(|warm_up| !warm_up.is_steady) { " \\*" } else { "" }
 }
 
-/// What became of the updates of a load, a line for each client and server.
+/// The account of the updates of a load, one row per client and server.
 fn arrivals(rows: &[&Row]) -> String {
     let head = [
         "load",
@@ -162,7 +163,7 @@ fn arrivals(rows: &[&Row]) -> String {
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for row in rows {
         let mut line = vec![row.variant.clone(), number::grouped(row.point as f64), row.series.clone()];
-        // Our server of a load is one of the laboratory, not of records.
+        // The Fodo server of a load is the laboratory's own, not an IOC.
         line.push(if row.server == "fodo" { "`fodo`".into() } else { server(&row.server) });
         line.push(client(&row.client));
         let share = |count: fn(&Ledger) -> u64| {
@@ -184,7 +185,7 @@ fn arrivals(rows: &[&Row]) -> String {
     if rows.is_empty() { String::new() } else { format!("\n{}", table(&lines)) }
 }
 
-/// A line for each row that has but one number.
+/// One line per row that has a single result.
 fn values(rows: &[&Row]) -> String {
     let head = ["what", "n", "server", "client", "median", "quartiles"];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
@@ -252,7 +253,7 @@ mod tests {
         let text = text(&run, "x.json", &[]);
 
         assert_eq!(text.matches("s \\* |").count(), 1, "{text}");
-        assert!(text.contains("**This run is of an older method (fodo-lab/3)"));
+        assert!(text.contains("**This run used an older method (fodo-lab/3)"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The plots of a page: curves over n, ratios to the floor, all repetitions, latencies by percentile, and
-//! all questions at a glance. Each is a picture of [`super::svg`] and `None` when there is nothing to draw.
+//! The plots of a page: curves over n, ratios to the floor, all repetitions, latencies by percentile, and all questions
+//! at a glance. Each is a picture of [`super::svg`], or `None` when there is nothing to draw.
 
 use super::model::{Contender, Section};
 use super::number;
@@ -7,16 +7,16 @@ use super::published::Published;
 use super::svg::{Anchor, Axis, Shape, band, line, mark, picture, polyline, text, tick_text};
 use crate::result::Row;
 
-/// Units of a plot with two axes; on a telephone a unit is a little less than a pixel.
+/// Size in units of a plot with two axes; on a telephone a unit is a little less than a pixel.
 const SIZE: (f64, f64) = (380.0, 290.0);
 
 /// Left, top, right, bottom of the area between the axes.
 const AREA: (f64, f64, f64, f64) = (56.0, 14.0, 370.0, 246.0);
 
-/// Where the bars and dots of a plot of rows begin and end, and how high a row is.
+/// Start and end of the bars and dots in a plot of rows, and the height of a row.
 const ROWS: (f64, f64, f64) = (128.0, 330.0, 25.0);
 
-/// The class that has the colour of a client.
+/// The CSS class with the colour of a client.
 pub fn colour(client: &str) -> &'static str {
     match client {
         "fodo" => "c-fodo",
@@ -30,7 +30,7 @@ pub fn colour(client: &str) -> &'static str {
     }
 }
 
-/// The class of a line and the shape of its points.
+/// The CSS class of a line and the shape of its points.
 pub fn style(contender: Contender<'_>) -> (String, Shape) {
     let client = colour(contender.client);
     match contender.server {
@@ -40,7 +40,7 @@ pub fn style(contender: Contender<'_>) -> (String, Shape) {
     }
 }
 
-/// A short picture of that style for legends; words stand beside it.
+/// A line sample of this style for legends.
 pub fn swatch(class: &str, shape: Option<Shape>) -> String {
     let dot = shape.map_or(String::new(), |shape| mark(class, shape, (14.0, 6.0), ""));
     let stroke = polyline(&format!("curve {class}"), &[(1.0, 6.0), (27.0, 6.0)]);
@@ -51,9 +51,9 @@ pub fn swatch(class: &str, shape: Option<Shape>) -> String {
 struct Curve {
     class: String,
     shape: Option<Shape>,
-    /// What is marked.
+    /// The marked points.
     points: Vec<Point>,
-    /// What the line goes through, where that is more than what is marked.
+    /// The points of the line, where it has more than the marked ones.
     line: Vec<(f64, f64)>,
 }
 
@@ -64,7 +64,7 @@ struct Point {
     words: String,
 }
 
-/// What one operation takes, over n. `None` with fewer than two points.
+/// Time per operation, over n. `None` with fewer than two points.
 pub fn over_n(section: &Section<'_>, published: &[Published], id: &str) -> Option<String> {
     let mut curves: Vec<Curve> = section.contenders.iter().map(|contender| curve(section, *contender)).collect();
     for (index, study) in published.iter().enumerate() {
@@ -100,7 +100,7 @@ fn curve(section: &Section<'_>, contender: Contender<'_>) -> Curve {
     Curve { class, shape: Some(shape), points, line: Vec::new() }
 }
 
-/// Latency by percentile, to the 99.99th: the whole distribution where a row has it, with its percentiles marked.
+/// Latency by percentile, up to the 99.99th: the complete distribution where a row has it, with its percentiles marked.
 /// `None` when no row has percentiles.
 pub fn percentiles(section: &Section<'_>, point: u64, id: &str) -> Option<String> {
     let mut curves = Vec::new();
@@ -122,7 +122,7 @@ pub fn percentiles(section: &Section<'_>, point: u64, id: &str) -> Option<String
     Some(picture(id, &title, "At 99 %, one in a hundred took longer. Both axes are logarithmic.", SIZE, &body))
 }
 
-/// The share of times below each bound of a row's histogram, as the axis has it, up to its last percentile.
+/// The share of times below each bound of a row's histogram, in the units of the axis, up to its last percentile.
 fn distribution(row: &Row) -> Vec<(f64, f64)> {
     let n: u64 = row.histogram.iter().map(|(_, count)| count).sum();
     let last = row.percentiles.iter().map(|(share, _)| *share).filter(|share| *share < 100.0).fold(0.0, f64::max);
@@ -134,7 +134,8 @@ fn distribution(row: &Row) -> Vec<(f64, f64)> {
     shares.take_while(|(share, _)| *share <= last).map(|(share, bound)| (nines(share), bound)).collect()
 }
 
-/// How rare what lies beyond is: 99 % is 100, 99.9 % is 1000. On a logarithmic axis nines are evenly spaced.
+/// Inverse of the share beyond a percentile: 100 for 99 %, 1000 for 99.9 %. Nines are evenly spaced on a logarithmic
+/// axis.
 fn nines(per_cent: f64) -> f64 {
     100.0 / (100.0 - per_cent).max(1e-6)
 }
@@ -168,7 +169,7 @@ fn curves_body(curves: &[Curve], x_axis: (&str, &str), y_axis: (&str, &str), tic
     }
     body += &text((left + right) / 2.0, bottom + 36.0, Anchor::Middle, "label", x_axis.0);
     body += &text(left, top - 1.0, Anchor::Start, "label above", y_axis.0);
-    // Ours come last and so lie on top.
+    // Fodo is drawn last and so lies on top.
     for curve in curves.iter().rev() {
         body += &curve_body(curve, x, y);
     }
@@ -195,7 +196,7 @@ fn curve_body(curve: &Curve, x: Axis, y: Axis) -> String {
     body
 }
 
-/// How many times the floor each takes, at one point. `None` when nobody has a floor.
+/// Ratio to the floor of each contender, at one point. `None` when no contender has a floor.
 pub fn ratios(section: &Section<'_>, point: u64, id: &str) -> Option<String> {
     let rows: Vec<_> = section.at(point).into_iter().filter_map(|(who, row)| Some((who, row.to_floor()?))).collect();
     let (left, right, step) = ROWS;
@@ -220,7 +221,7 @@ pub fn ratios(section: &Section<'_>, point: u64, id: &str) -> Option<String> {
     }
     body += &line("one", (axis.at(1.0), 6.0), (axis.at(1.0), height));
     let title = format!("Times the floor: {}, n = {point}, {}", section.question, section.place());
-    let words = "1 is a raw socket that moves as many bytes. The axis is logarithmic.";
+    let words = "1 is a raw socket that transfers as many bytes. The axis is logarithmic.";
     Some(picture(id, &title, words, (SIZE.0, height + 40.0), &(body + &below(height, "times the floor"))))
 }
 
@@ -280,15 +281,15 @@ fn below(height: f64, words: &str) -> String {
     text((left + right) / 2.0, height + 34.0, Anchor::Middle, "label", words)
 }
 
-/// One question at a glance: who took how many times as long as Fodo.
+/// One question at a glance: each client's time relative to Fodo's.
 pub struct Glance<'a> {
-    /// `Q16`, with the point.
+    /// The question's id and the point, such as `Q16, 1k`.
     pub name: String,
-    /// Client and its time by Fodo's.
+    /// Client, and its time divided by Fodo's.
     pub ratios: Vec<(&'a str, f64)>,
 }
 
-/// All questions in one picture: Fodo is the line at 1, left of it is less time.
+/// All questions in one picture: Fodo is the line at 1; to the left of it is less time.
 pub fn glance(rows: &[Glance<'_>], words: &str, id: &str) -> Option<String> {
     let all = rows.iter().flat_map(|row| row.ratios.iter().map(|(_, ratio)| *ratio));
     let (left, right, step) = (ROWS.0, SIZE.0 - 12.0, ROWS.2);

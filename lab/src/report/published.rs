@@ -1,17 +1,17 @@
-//! What the studies published for the same questions, as they published it.
+//! Results that the studies published for the same questions.
 
 use serde::Deserialize;
 
-/// Both studies, as files in the program.
+/// Both studies, embedded in the program.
 const FILES: [&str; 2] =
     [include_str!("../../published/study_000.toml"), include_str!("../../published/study_001.toml")];
 
 /// One study.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Published {
-    /// Its number.
+    /// The study's number.
     study: String,
-    /// Which program it measured, and when.
+    /// Which program the study measured, and when.
     pub title: String,
     rows: Vec<PublishedRow>,
 }
@@ -27,18 +27,18 @@ struct PublishedRow {
 }
 
 impl Published {
-    /// All studies that there are.
+    /// All studies.
     pub fn all() -> Vec<Published> {
         FILES.iter().filter_map(|text| toml::from_str(text).ok()).collect()
     }
 
-    /// What it is called beside our numbers.
+    /// The study's name in tables.
     pub fn name(&self) -> String {
         format!("study {}", self.study)
     }
 
-    /// Nanoseconds of all operations together; of several ways to do it, the fastest. Two hosts are only set
-    /// beside two hosts.
+    /// Total nanoseconds of all operations; the fastest, if the study measured several methods. Results on two hosts
+    /// are returned only for two hosts.
     pub fn total_ns(&self, question: &str, series: &str, point: u64) -> Option<f64> {
         let our_series = if series == "two hosts" { 2 } else { 1 };
         self.rows

@@ -1,10 +1,10 @@
-//! Axes, marks and text of a plot, as SVG. Colours and fonts are the page's: every mark has only classes.
+//! Axes, marks and text of a plot, as SVG. The page defines colours and fonts: marks have only classes.
 
 use std::fmt::Write;
 
 use super::number;
 
-/// Text that stands in markup.
+/// Escapes text for markup.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -20,7 +20,7 @@ pub fn escaped(text: &str) -> String {
     escaped
 }
 
-/// A whole picture of so many units, which the page scales to the room there is. `id` is unique in the page.
+/// A complete picture of `size` units, which the page scales to the available width. `id` is unique in the page.
 pub fn picture(id: &str, title: &str, words: &str, size: (f64, f64), body: &str) -> String {
     let (width, height) = size;
     format!(
@@ -31,18 +31,18 @@ pub fn picture(id: &str, title: &str, words: &str, size: (f64, f64), body: &str)
     )
 }
 
-/// Where a text is held.
+/// The anchor of a text.
 #[derive(Clone, Copy, Debug)]
 pub enum Anchor {
-    /// At its start.
+    /// Its start.
     Start,
-    /// In its middle.
+    /// Its middle.
     Middle,
-    /// At its end.
+    /// Its end.
     End,
 }
 
-/// A text at a place.
+/// A text at a position.
 pub fn text(x: f64, y: f64, anchor: Anchor, class: &str, words: &str) -> String {
     let anchor = match anchor {
         Anchor::Start => "start",
@@ -75,7 +75,7 @@ pub fn band(class: &str, upper: &[(f64, f64)], lower: &[(f64, f64)]) -> String {
     format!("<polygon class=\"{class}\" points=\"{}\"/>", list.trim_end())
 }
 
-/// How a point is drawn: the shape tells the server, the colour of the class the client.
+/// How a point is drawn: the shape indicates the server, the colour of the class the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A filled circle.
@@ -86,7 +86,7 @@ pub enum Shape {
     Diamond,
 }
 
-/// A point, with words that are shown when it is pointed at.
+/// A point with a tooltip.
 pub fn mark(class: &str, shape: Shape, (x, y): (f64, f64), words: &str) -> String {
     let outline = match shape {
         Shape::Circle => format!("<circle class=\"full {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.4\">"),
@@ -105,7 +105,7 @@ pub fn mark(class: &str, shape: Shape, (x, y): (f64, f64), words: &str) -> Strin
     format!("{outline}<title>{}</title>{end}", escaped(words))
 }
 
-/// An axis on which a factor is a distance.
+/// A logarithmic axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
     low: f64,
@@ -115,8 +115,8 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// For positive `values`, from place `from` to place `to`; at least half a decade, with some air at the
-    /// ends. `None` when there is no positive value.
+    /// An axis for positive `values`, from position `from` to `to`; spans at least half a decade, with a margin at the
+    /// ends. `None` without a positive value.
     pub fn over(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Option<Axis> {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for logarithm in values.filter(|value| value.is_finite() && *value > 0.0).map(f64::log10) {
@@ -129,13 +129,13 @@ impl Axis {
         Some(Axis { low: low - air, high: high + air, from, to })
     }
 
-    /// The place of a value; values outside are set to the ends.
+    /// The position of a value; values outside are clamped to the ends.
     pub fn at(self, value: f64) -> f64 {
         let share = (value.max(f64::MIN_POSITIVE).log10() - self.low) / (self.high - self.low);
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
 
-    /// Round values, not too many: decades; with 2 and 5 between them when there are few.
+    /// Round values, not too many: decades; with values between them if there are few.
     pub fn ticks(self) -> Vec<f64> {
         let decades = self.high - self.low;
         let steps: &[f64] = match decades {
@@ -167,7 +167,7 @@ pub fn tick_text(value: f64, unit: &str) -> String {
     number::short(value)
 }
 
-/// As few digits as a round number needs.
+/// A number without trailing zeros.
 pub fn trimmed(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

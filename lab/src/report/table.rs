@@ -1,4 +1,4 @@
-//! The tables of the studies, with everybody's numbers side by side; Markdown and HTML say the same.
+//! The tables of the studies, with all contenders side by side; the source of both Markdown and HTML.
 
 use super::model::{Contender, Section};
 use super::number;
@@ -8,47 +8,47 @@ use crate::result::{Resources, ResultFile, Row, Verdict};
 /// A table.
 #[derive(Debug)]
 pub struct Table {
-    /// Of the columns, the first of which names the line.
+    /// The column heads; the first column is the row's name.
     pub head: Vec<String>,
     /// The lines.
     pub lines: Vec<Line>,
 }
 
-/// One line.
+/// One row of a table.
 #[derive(Debug)]
 pub struct Line {
-    /// "Creating 1000 channels".
+    /// Its name, such as "Creating 1000 channels".
     pub name: String,
-    /// One for each further column.
+    /// One cell for each further column.
     pub cells: Vec<Cell>,
 }
 
-/// One number, or why there is none.
+/// One result, or why there is none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// What a reader looks for.
+    /// The result.
     pub main: String,
-    /// What belongs to it.
+    /// Additional detail.
     pub detail: String,
-    /// Why there is no number.
+    /// Why there is no result.
     pub why: Option<String>,
-    /// Whether it must not be.
+    /// Whether it indicates an error.
     pub is_bad: bool,
-    /// Whether it is words, not a number.
+    /// Whether it is text, not a number.
     pub is_text: bool,
-    /// Whether it is the best of its line, floor and studies apart.
+    /// Whether it is the best of its row, not counting floor and studies.
     pub is_best: bool,
 }
 
 impl Cell {
-    /// Words, such as a question.
+    /// A cell with text.
     pub fn words(words: &str) -> Cell {
         Cell { main: words.to_owned(), is_text: true, ..Cell::default() }
     }
 }
 
-/// The studies' layout: how long all operations of a line took, and what one of them took or how much it moved.
-/// A study has a column when it has a number at one of the points.
+/// The layout of the studies: total time of all operations of a row, and the time or the transfer rate of one of them.
+/// A study has a column when it has a value at one of the points.
 pub fn of(section: &Section<'_>, published: &[Published]) -> Table {
     let known = |study: &&Published, point: u64| study.total_ns(section.question, section.series, point);
     let studies: Vec<&Published> =
@@ -106,7 +106,7 @@ fn cell(row: &Row) -> Cell {
     Cell { main, detail, ..Cell::default() }
 }
 
-/// What became of every update of a load. `None` when no row has a ledger.
+/// The account of every update of a load. `None` when no row has a ledger.
 pub fn ledger(section: &Section<'_>) -> Option<Table> {
     let head = [
         "",
@@ -141,7 +141,7 @@ pub fn ledger(section: &Section<'_>) -> Option<Table> {
         ];
         let mut cells: Vec<Cell> =
             counts.iter().map(|count| Cell { main: number::grouped(*count), ..Cell::default() }).collect();
-        // The three that a sound run has not: unexplained, twice, out of order.
+        // The three that must be zero in a correct run: unexplained, twice, out of order.
         cells.iter_mut().skip(8).filter(|cell| cell.main != "0").for_each(|cell| cell.is_bad = true);
         cells.push(Cell { main: number::time(1e6 * ledger.longest_gap_ms), ..Cell::default() });
         Some(Line { name: format!("{}, n = {}", contender.text(), number::grouped(row.point as f64)), cells })
@@ -149,7 +149,7 @@ pub fn ledger(section: &Section<'_>) -> Option<Table> {
     some(&head, section.rows().iter().filter_map(line).collect())
 }
 
-/// What a load cost each end. `None` when no row tells.
+/// Resource usage of each end of a load. `None` when no row has it.
 pub fn resources(section: &Section<'_>) -> Option<Table> {
     let head = ["", "CPU per million updates", "memory", "threads", "context switches", "packets sent", "bytes sent"];
     let lines = section.rows().iter().flat_map(|row| row.resources.iter().map(|used| costs(row, used))).collect();
@@ -172,7 +172,7 @@ fn costs(row: &Row, used: &Resources) -> Line {
     Line { name: format!("{}, n = {n}, the {}", contender.text(), used.role), cells }
 }
 
-/// The single times of one point, as percentiles. `None` when no row has them.
+/// The individual times of one point, as percentiles. `None` when no row has them.
 pub fn percentiles(section: &Section<'_>, point: u64) -> Option<Table> {
     let rows = section.at(point);
     let mut shares: Vec<f64> =
@@ -189,7 +189,7 @@ pub fn percentiles(section: &Section<'_>, point: u64) -> Option<Table> {
     (!shares.is_empty()).then(|| Table { head, lines: rows.iter().map(line).collect() })
 }
 
-/// The spread of one point: median, interval, quartiles, times the floor.
+/// The spread at one point: median, interval, quartiles, ratio to the floor.
 pub fn spread(section: &Section<'_>, point: u64) -> Table {
     let head = ["", "median", "95 %", "quartiles", "times the floor", "repetitions"];
     let line = |(contender, row): (Contender<'_>, &Row)| {
@@ -213,11 +213,11 @@ fn some(head: &[&str], lines: Vec<Line>) -> Option<Table> {
     (!lines.is_empty()).then(|| Table { head: head.iter().map(|word| (*word).to_owned()).collect(), lines })
 }
 
-/// Rows without a number, each with its reason, equal reasons together.
+/// Rows without a result, grouped by reason.
 pub fn reasons(run: &ResultFile) -> Vec<(Verdict, String, Vec<String>)> {
     let mut reasons: Vec<(Verdict, String, Vec<String>)> = Vec::new();
     for row in run.rows.iter().filter(|row| !row.is_measured()) {
-        let why = row.why.clone().unwrap_or_else(|| "no reason was given".into());
+        let why = row.why.clone().unwrap_or_else(|| "no reason reported".into());
         match reasons.iter_mut().find(|(verdict, known, _)| *verdict == row.verdict && *known == why) {
             Some((_, _, keys)) => keys.push(row.key().to_string()),
             None => reasons.push((row.verdict, why, vec![row.key().to_string()])),

@@ -1,4 +1,4 @@
-//! The verbs that read results: `compare`, `gate`, `report`.
+//! Commands that read results: `compare`, `gate`, `report`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -13,25 +13,25 @@ use crate::compare::{Comparison, LEAST};
 use crate::gate::Limits;
 use crate::result::ResultFile;
 
-/// What clap says of a wrong command line, and we of a file that cannot be read.
+/// Exit status for a wrong command line, the same as clap's, and for a file that cannot be read.
 const MISUSE: u8 = 2;
 
 const COMPARE_HELP: &str = "\
-Whether two runs differ, and where.
+Compares two runs and lists the rows that differ.
 
-Rows are paired by question, series, variant, point, client and server. A row differs when its repetitions do
-by two tests (Welch's on logarithms, corrected for the number of rows; the exact one of ranks), its median moved
-by at least a tenth, and the floor of the same series did not move along. Besides, each client is judged over all
-of its rows: what hides in the noise of single rows shows in the middle of many. Two runs of one build on a quiet
-machine show no difference; a fifth more time is found with five repetitions.
+Rows are paired by question, series, variant, point, client and server. A row differs when its repetitions differ
+by two tests (Welch's on logarithms, corrected for the number of rows; the exact rank test), its median changed
+by at least a tenth, and the floor of the same series did not change with it. In addition, each client is judged
+over all of its rows: a change hidden in the noise of single rows shows in their mean. Two runs of one build on a
+quiet machine show no difference; five repetitions detect an increase of a fifth.
 
 Exit status: 0 no difference, 1 a difference (with --regressions: only if something got worse), 2 when the
-command was wrong, a file could not be read or the runs have no number in common.";
+arguments are invalid, a file cannot be read or the runs have no result in common.";
 
 const GATE_HELP: &str = "\
-Whether a run is good enough, for a build that has to stop when it is not.
+Checks a run against limits or a run of record, for a build that must fail when they are not met.
 
---limits names a TOML file. Words that choose rows may be left out; a limit without any row does not hold:
+--limits names a TOML file. Keys that select rows are optional; a limit that selects no row is not met:
 
     [[limit]]
     question = \"Q17\"          # also: series, variant, point, client, server
@@ -41,65 +41,65 @@ Whether a run is good enough, for a build that has to stop when it is not.
     [[limit]]
     question = \"Q16\"
     client = \"fodo\"
-    against = \"libca\"         # what libca takes for the same, with the same server
+    against = \"libca\"         # compare with libca on the same row and server
     ratio_max = 1.0
 
---record names a run of record; nothing may have become slower, as `fodo lab compare` tells.
+--record names a run of record; no row may be slower according to `fodo lab compare`.
 
-Exit status: 0 all is kept, 1 something is not, 2 when the command was wrong or a file could not be read.";
+Exit status: 0 when all limits are met, 1 when not, 2 when the arguments are invalid or a file cannot be read.";
 
 const REPORT_HELP: &str = "\
-Pages to read, from results: for each FILE one HTML page with plots, one Markdown file with the tables of the
-studies, and one CSV file with every row, named as the result. The page needs nothing but itself: no network,
+Writes reports of results: for each FILE one HTML page with plots, one Markdown file with the tables of the
+studies, and one CSV file with every row, named like the result. The page is self-contained: no network,
 no script.
 
 --into writes the same tables to a page of documentation, in place of those between its two comments
-<!-- fodo lab report, full: begin --> and <!-- fodo lab report, full: end --> (or quick, ioc, as the suite of the result).
+<!-- fodo lab report, full: begin --> and <!-- fodo lab report, full: end --> (or quick, ioc, as the result's suite).
 
-Exit status: 0 when all is written, 2 when the command was wrong or a file could not be read or written.";
+Exit status: 0 when all is written, 2 when the arguments are invalid or a file cannot be read or written.";
 
-/// One of them.
+/// A command that reads results.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Whether two runs differ, and where.
+    /// Compares two runs and lists the rows that differ.
     #[command(long_about = COMPARE_HELP)]
     Compare {
-        /// The run before.
+        /// The earlier run.
         before: PathBuf,
-        /// The run after.
+        /// The later run.
         after: PathBuf,
-        /// JSON with every pair, in place of the table.
+        /// Print JSON with every pair instead of the table.
         #[arg(long)]
         json: bool,
-        /// Every pair in the table, also those without a difference.
+        /// List every pair, including those without a difference.
         #[arg(long)]
         all: bool,
-        /// The share by which a median has to move to count.
+        /// Minimum relative change of a median that counts as a difference.
         #[arg(long, value_name = "SHARE", default_value_t = LEAST, value_parser = share)]
         least: f64,
-        /// Exit status 1 only for what got worse.
+        /// Exit status 1 only if something became worse.
         #[arg(long)]
         regressions: bool,
     },
-    /// Whether a run is good enough.
+    /// Checks a run against limits or a run of record.
     #[command(long_about = GATE_HELP, group(ArgGroup::new("against").required(true).multiple(true)))]
     Gate {
-        /// The run.
+        /// The run to check.
         run: PathBuf,
-        /// Limits, a TOML file.
+        /// TOML file with limits.
         #[arg(long, value_name = "FILE", group = "against")]
         limits: Option<PathBuf>,
-        /// A run of record, a JSON file.
+        /// JSON file with a run of record.
         #[arg(long, value_name = "FILE", group = "against")]
         record: Option<PathBuf>,
     },
-    /// Pages to read: HTML with plots, Markdown, CSV.
+    /// Writes reports: HTML with plots, Markdown, CSV.
     #[command(long_about = REPORT_HELP)]
     Report {
-        /// Results, JSON files.
+        /// JSON files with results.
         #[arg(required = true)]
         results: Vec<PathBuf>,
-        /// The directory to write to; made when it is not there.
+        /// Output directory; created if it does not exist.
         #[arg(short, long, value_name = "DIR", required_unless_present = "into")]
         output: Option<PathBuf>,
         /// Write the tables to this Markdown page, between its comments "fodo lab report, SUITE: begin" and "end".
@@ -115,11 +115,11 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Why a verb could not be done.
+/// Why a command failed.
 type Misuse = String;
 
 impl Verb {
-    /// Does it; prints, and returns the exit status that its help tells.
+    /// Runs the command; prints, and returns the exit status described in its help.
     pub fn run(self) -> ExitCode {
         match self.outcome() {
             Ok((text, holds)) => {
@@ -157,7 +157,7 @@ impl Verb {
                     let Some(output) = &output else { continue };
                     let stem = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
                     if stems.contains(&stem) {
-                        return Err(format!("two results are called {stem}: their pages would be one"));
+                        return Err(format!("two results are named {stem}: their pages would overwrite each other"));
                     }
                     text += &report(path, &stem, output)?;
                     stems.push(stem);
@@ -176,7 +176,7 @@ fn compared(before: &ResultFile, after: &ResultFile, least: f64) -> Result<Compa
     let mut comparison = Comparison::of(before, after, least);
     if !comparison.compares() {
         let why = comparison::other_method(&comparison);
-        return Err(format!("nothing can be compared: no row is measured in both often enough\n{why}")
+        return Err(format!("nothing can be compared: no row has enough repetitions in both runs\n{why}")
             .trim_end()
             .into());
     }
@@ -190,7 +190,7 @@ fn gate(run: &ResultFile, limits: Option<&Path>, record: Option<&Path>) -> Resul
     if let Some(path) = limits {
         let limits = Limits::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
         for finding in limits.findings(run) {
-            let verdict = if finding.holds { "kept  " } else { "BROKEN" };
+            let verdict = if finding.holds { "met   " } else { "BROKEN" };
             let _ = writeln!(text, "{verdict}  {}", finding.words);
             all_hold &= finding.holds;
         }
@@ -201,11 +201,11 @@ fn gate(run: &ResultFile, limits: Option<&Path>, record: Option<&Path>) -> Resul
         text += &comparison::text(&comparison, false);
         all_hold &= !comparison.is_worse();
     }
-    let _ = writeln!(text, "{}", if all_hold { "The gate is open." } else { "The gate is SHUT." });
+    let _ = writeln!(text, "{}", if all_hold { "The run passes the gate." } else { "The run FAILS the gate." });
     Ok((text, all_hold))
 }
 
-/// Writes the tables of a result to a page of documentation.
+/// Writes the tables of a result into a page of documentation.
 fn fill(page: &Path, result: &Path) -> Result<(), Misuse> {
     let failed = |why: String| format!("{}: {why}", page.display());
     let text = std::fs::read_to_string(page).map_err(|why| failed(why.to_string()))?;
@@ -218,7 +218,7 @@ fn report(path: &Path, stem: &str, directory: &Path) -> Result<String, Misuse> {
     pages(&read(path)?, stem, directory)
 }
 
-/// Writes the pages of a run; gives their paths, a line each.
+/// Writes the pages of a run; returns their paths, one per line.
 pub fn pages(run: &ResultFile, stem: &str, directory: &Path) -> Result<String, String> {
     let published = Published::all();
     std::fs::create_dir_all(directory).map_err(|why| format!("{}: {why}", directory.display()))?;
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::report::synthetic::{Noise, comparable};
 
-    /// Files of a test, gone when it is.
+    /// Temporary files of a test, removed when dropped.
     struct Files(PathBuf);
 
     impl Files {
@@ -307,7 +307,7 @@ mod tests {
         assert!(gate(&fast, Some(&limits), Some(&slow)).1);
         assert!(!gate(&slow, Some(&limits), None).1);
         assert!(!gate(&slow, None, Some(&fast)).1);
-        assert!(gate(&slow, Some(&limits), None).0.ends_with("The gate is SHUT.\n"));
+        assert!(gate(&slow, Some(&limits), None).0.ends_with("The run FAILS the gate.\n"));
     }
 
     #[test]
@@ -325,6 +325,6 @@ mod tests {
 
         assert!(missing.starts_with("/nowhere: "), "{missing}");
         assert!(nothing.contains("nothing can be compared"), "{nothing}");
-        assert!(twice.unwrap_err().contains("two results are called run"));
+        assert!(twice.unwrap_err().contains("two results are named run"));
     }
 }

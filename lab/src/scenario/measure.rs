@@ -1,4 +1,4 @@
-//! One task with one driver: asked, checked, and told as times per operation.
+//! Measures one task with one driver: request, check, times per operation.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,63 +11,63 @@ use crate::limit::{GETS_MAX, GETS_MIN};
 use crate::statistics::median_ns;
 use crate::warm_up::{Bounds, WarmUp, warm_up};
 
-/// What keeps a circuit open while channels come and go.
+/// PV that keeps a circuit open while channels are created and closed.
 const KEEPING_PV: &str = "ca:test:db_ok";
 
 /// A waveform of ten million 32-bit integers.
 const ARRAY_PV: &str = "ca:test:rawdata";
 
-/// What a task took.
+/// The measurement of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Nanoseconds per operation.
     pub ns: f64,
-    /// Nanoseconds per object made, where that is told apart.
+    /// Nanoseconds per created object, where that is measured separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_ns: Option<f64>,
-    /// How many operations.
+    /// Number of operations.
     pub n_operations: usize,
-    /// Single times, where each was taken.
+    /// Individual times, if each operation is timed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies_ns: Vec<u64>,
-    /// Yes or no.
+    /// The answer to a yes-or-no question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered: Option<Answered>,
-    /// How the client was warmed up for it; `None` where it was to be cold.
+    /// How the client was warmed up for it; `None` for a cold measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
 }
 
-/// A conversation and what its driver has open.
+/// A conversation, and which channels its driver has open.
 #[derive(Debug)]
 pub struct Interview {
     conversation: Conversation,
     opened: Option<(&'static str, usize, usize)>,
     bounds: Bounds,
-    /// What this process has been warmed up for.
+    /// The kinds of work for which this process is warmed up.
     warmed: HashMap<Kind, WarmUp>,
 }
 
 impl Interview {
-    /// With a driver that has nothing open.
+    /// An interview whose driver has no open channel.
     pub fn new(conversation: Conversation, bounds: Bounds) -> Interview {
         Interview { conversation, opened: None, bounds, warmed: HashMap::new() }
     }
 
-    /// Does the task, after a warm-up where there is one. `salt` makes this repetition's arrays differ from others.
+    /// Performs the task, after a warm-up if it has one. `salt` makes this repetition's arrays differ from others.
     pub fn measure(&mut self, task: &Task, salt: u32) -> Result<Measured, Failure> {
         let warm_up = self.warm_up(task)?;
         Ok(Measured { warm_up, ..self.perform(task, salt)? })
     }
 
-    /// Warms this process up for the kind of work that the task is, once.
+    /// Warms this process up for the task's kind of work, once.
     fn warm_up(&mut self, task: &Task) -> Result<Option<WarmUp>, Failure> {
         let Some(round) = task.warm_up_round() else { return Ok(None) };
         let kind = task.kind();
         if let Some(known) = self.warmed.get(&kind) {
             return Ok(Some(*known));
         }
-        // The elements of an array differ from one repetition to the next, so they do within a warm-up.
+        // An array's elements differ between repetitions, so they do within a warm-up as well.
         let mut salt = 0;
         let warmed = warm_up(self.bounds, || {
             salt += 1;
@@ -93,7 +93,7 @@ impl Interview {
         self.conversation.ask_within(ask, deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Returns how many elements the PV can hold.
+    /// Opens channels unless they are open. Returns the PV's maximum element count.
     fn open(&mut self, pv: &'static str, n_channels: usize, deadline: Instant) -> Result<usize, Failure> {
         if let Some((_, _, n_elements)) = self.opened.filter(|(name, n, _)| (*name, *n) == (pv, n_channels)) {
             return Ok(n_elements);
@@ -105,7 +105,10 @@ impl Interview {
             }
             Answer::Opened(opened) if opened.n_channels < n_channels => Err(Failure::Operation {
                 what: "get_scalars".into(),
-                why: format!("{} channels in place of {n_channels}: it shares them by name", opened.n_channels),
+                why: format!(
+                    "{} channels instead of {n_channels}: the client shares channels of the same name",
+                    opened.n_channels
+                ),
             }),
             Answer::Opened(opened) => Err(Failure::WrongCount { n: opened.n_channels, expected: n_channels }),
             other => Err(Failure::Protocol { line: format!("{other:?}") }),
@@ -144,7 +147,7 @@ impl Interview {
         if element_count_max < n_elements {
             return Err(Failure::WrongCount { n: element_count_max, expected: n_elements });
         }
-        // Small ones take so little time that one would be mostly noise.
+        // Small arrays take so little time that a single get would be mostly noise.
         let n_gets = match n_elements {
             0..=50_000 => 20,
             50_001..=500_000 => 10,

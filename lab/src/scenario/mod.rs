@@ -1,6 +1,6 @@
-//! Scenarios: what is asked of a driver, and why. They are data, one file each in `scenarios`.
+//! Scenarios: the questions for drivers, and their reasons. They are data, one file each in `scenarios`.
 //!
-//! The questions keep the names of the published Channel Access studies they come from; P1 and so on are ours.
+//! The questions keep the names of the published Channel Access studies they are from; P1 and so on are ours.
 
 mod measure;
 
@@ -13,16 +13,16 @@ use crate::limit::{WARM_UP_CHANNELS, WARM_UP_ELEMENTS, WARM_UP_ONE_BY_ONE};
 use crate::placement::{Link, Placement};
 pub use measure::{Interview, Measured};
 
-/// One PV for all channels: a counter that goes up ten times a second.
+/// The shared PV of all channels: a counter that increments ten times a second.
 const COUNTER_PV: &str = "ca:test:counter01";
 
-/// PVs that each hold their number.
+/// PVs whose value is their number.
 const NUMBERED_PV: &str = "lab:{:06}";
 
-/// PVs like these that take puts, so that one which is interrupted leaves the numbers of the others alone.
+/// Similar PVs for puts, so that an interrupted put does not change the numbers of the others.
 const PUT_PV: &str = "put:{:06}";
 
-/// The files, in the order of the tables.
+/// The scenario files, in the order of the tables.
 const FILES: [&str; 21] = [
     include_str!("../../scenarios/q1.toml"),
     include_str!("../../scenarios/q2.toml"),
@@ -47,23 +47,23 @@ const FILES: [&str; 21] = [
     include_str!("../../scenarios/first_monitor_at_once.toml"),
 ];
 
-/// How much is measured.
+/// The extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suite {
-    /// Every question at a point or two: less than two minutes.
+    /// Every question at one or two points: less than two minutes.
     Quick,
     /// Every question at the points of the studies: at most an hour.
     Full,
-    /// What records and clients cost a soft IOC: loads alone, no question of the studies.
+    /// The cost of records and clients in a soft IOC: loads only, no question of the studies.
     Ioc,
 }
 
 impl Suite {
-    /// All of them.
+    /// All suites.
     pub const ALL: [Suite; 3] = [Suite::Quick, Suite::Full, Suite::Ioc];
 
-    /// Its name.
+    /// The suite's name.
     pub fn text(self) -> &'static str {
         match self {
             Suite::Quick => "quick",
@@ -77,17 +77,17 @@ impl Suite {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Its name, that of the studies where it is theirs.
+    /// The question's id; that of the studies where the question is theirs.
     pub question: String,
-    /// What is asked.
+    /// The question.
     pub title: String,
-    /// What points count.
+    /// The quantity that points count.
     pub points_are: String,
-    /// What a driver is asked to do.
+    /// The request to the driver.
     pub request: Request,
-    /// How a context is closed, where one is.
+    /// How a context is closed, for questions about that.
     pub how: Option<Ending>,
-    /// Which part of the time is the answer.
+    /// The part of the time that is the result.
     #[serde(default)]
     pub part: Part,
     /// Whether each repetition is the first work of a fresh process, without a warm-up.
@@ -95,24 +95,24 @@ pub struct Scenario {
     cold: bool,
     /// The question that the largest point answers with "at least".
     pub at_least: Option<String>,
-    /// The question whether objects are shared, which every row answers: it counts distinct ones.
+    /// The question whether objects are shared, which every row answers by counting distinct ones.
     pub distinct: Option<String>,
     /// What is done and timed.
     pub method: String,
-    /// What is true before.
+    /// What holds before the measurement.
     pub preconditions: String,
-    /// How it is known that it was done.
+    /// How it is verified that the work was done.
     pub verification: String,
-    /// Which PVs.
+    /// Which PVs it uses.
     pub variants: Vec<Variant>,
-    /// The suites in which it is asked between two hosts as well.
+    /// The suites that also ask it between two hosts.
     #[serde(default)]
     hosts: Vec<Suite>,
     quick: Points,
     full: Points,
 }
 
-/// What a driver is asked to do; the table in [`crate::driver`] says more.
+/// A request to a driver; see the table in [`crate::driver`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -132,43 +132,43 @@ pub enum Request {
     MoveArray,
 }
 
-/// Which part of the time is the answer.
+/// The part of the time that is the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// All of it.
+    /// The total time.
     #[default]
     Total,
-    /// Making the objects.
+    /// The time to create the objects.
     Created,
 }
 
-/// Where a question is asked.
+/// The points at which a question is measured.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Points {
-    /// How many of what is counted, ascending.
+    /// The points, ascending.
     points: Vec<usize>,
-    /// The same with distinct PVs, where these are others.
+    /// The points with distinct PVs, if they differ.
     distinct: Option<Vec<usize>>,
-    /// Those that clients of other languages are asked, of each variant; all of them where nothing is said. Such a
-    /// client takes a second to start and half of one to prepare for each question, whatever the point.
+    /// The points for external clients, by variant; all points if missing. Such a client takes a second to start and
+    /// half a second to prepare for each question, whatever the point.
     external: Option<HashMap<Variant, Vec<usize>>>,
-    /// Clients of other languages that are not asked, since it takes them a second to prepare.
+    /// External clients that are left out, because they take a second to prepare.
     #[serde(default)]
     without: Vec<Client>,
-    /// Those that are asked between two hosts with a delay as well, of every variant that has them.
+    /// The points that are also measured between two hosts with a delay, for every variant that has them.
     #[serde(default)]
     delayed: Vec<usize>,
-    /// Those that are asked with the client on all processors as well, of every variant that has them.
+    /// The points that are also measured with the client on all CPUs, for every variant that has them.
     #[serde(default)]
     not_pinned: Vec<usize>,
-    /// How long a driver may take for one point, with all that is not timed.
+    /// Maximum time of a driver for one point, including untimed work.
     cap_s: f64,
 }
 
 impl Points {
-    /// Those of a variant.
+    /// The points of a variant.
     pub fn of(&self, variant: Variant) -> &[usize] {
         match (&self.distinct, variant) {
             (Some(distinct), Variant::Distinct) => distinct,
@@ -176,7 +176,7 @@ impl Points {
         }
     }
 
-    /// Whether clients of other languages are asked that point.
+    /// Whether external clients are measured at this point.
     fn is_for_external(&self, variant: Variant, point: usize) -> bool {
         let asked = |of: &HashMap<Variant, Vec<usize>>| of.get(&variant).is_some_and(|points| points.contains(&point));
         self.external.as_ref().is_none_or(asked)
@@ -184,12 +184,12 @@ impl Points {
 }
 
 impl Scenario {
-    /// All of them, in the order of the tables.
+    /// All scenarios, in the order of the tables.
     pub fn all() -> Result<Vec<Scenario>, toml::de::Error> {
         FILES.iter().map(|text| toml::from_str(text)).collect()
     }
 
-    /// The points of a suite that asks it.
+    /// The points of a suite, if the suite asks the question.
     pub fn points(&self, suite: Suite) -> Option<&Points> {
         match suite {
             Suite::Quick => Some(&self.quick),
@@ -202,37 +202,37 @@ impl Scenario {
 /// See [`Task::kind`].
 pub type Kind = (Request, Option<Ending>, Variant, bool);
 
-/// One piece of work for a driver; it may answer several questions at once.
+/// One piece of work for a driver; it may answer several questions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// What is asked.
+    /// The request to the driver.
     pub request: Request,
     /// How a context is closed.
     pub how: Option<Ending>,
-    /// Which PVs.
+    /// Which PVs it uses.
     pub variant: Variant,
     /// Whether it is the first work of a fresh process.
     pub is_cold: bool,
-    /// How many.
+    /// The point.
     pub point: usize,
-    /// How long it may take.
+    /// Maximum time, in seconds.
     pub cap_s: f64,
-    /// Whether clients of other languages are asked it as well.
+    /// Whether external clients are measured as well.
     pub is_for_external: bool,
-    /// Which of these are not.
+    /// External clients that are left out.
     pub without: Vec<Client>,
-    /// Whether it is asked between two hosts as well.
+    /// Whether it is also measured between two hosts.
     pub is_for_hosts: bool,
-    /// Whether it is also asked there with a delay.
+    /// Whether it is also measured there with a delay.
     pub is_for_delay: bool,
-    /// Whether it is also asked with the client on all processors.
+    /// Whether it is also measured with the client on all CPUs.
     pub is_for_not_pinned: bool,
     /// The questions it answers, as indices of the scenarios.
     pub scenarios: Vec<usize>,
 }
 
 impl Task {
-    /// Whether it is asked there.
+    /// Whether it is measured at this placement.
     pub fn is_for(&self, placement: Placement) -> bool {
         match placement.link() {
             Link::Loopback => placement != Placement::ClientNotPinned || self.is_for_not_pinned,
@@ -241,13 +241,13 @@ impl Task {
         }
     }
 
-    /// What it has in common with the same at other points.
+    /// What it has in common with the same work at other points.
     pub fn kind(&self) -> Kind {
         (self.request, self.how, self.variant, self.is_cold)
     }
 
-    /// What a client does again and again until it is warm for this; `None` where it is to be cold, or where every
-    /// operation is a process of its own or is not timed.
+    /// The work that a client repeats to warm up for this task; `None` for a cold task, and where every operation is a
+    /// separate process or is not timed.
     fn warm_up_round(&self) -> Option<Task> {
         let point = match self.request {
             _ if self.is_cold => return None,
@@ -260,18 +260,18 @@ impl Task {
         Some(Task { point, ..self.clone() })
     }
 
-    /// Whether `other` is the same but for how many.
+    /// Whether `other` differs only in its point.
     pub fn is_like(&self, other: &Task) -> bool {
         self.kind() == other.kind()
     }
 
-    /// What a journal calls it.
+    /// Its name in a journal.
     pub fn name(&self) -> String {
         let cold = if self.is_cold { " cold" } else { "" };
         format!("{:?} {:?} {:?} {}{cold}", self.request, self.how, self.variant, self.point)
     }
 
-    /// What the driver is asked; `None` for what takes more than one request.
+    /// The request to the driver; `None` for work that takes more than one request.
     fn ask(&self) -> Option<Ask> {
         let pattern = match (self.request, self.variant) {
             (Request::PutAtOnce | Request::PutUnconfirmedAtOnce, _) => PUT_PV,
@@ -299,7 +299,7 @@ impl Task {
     }
 }
 
-/// The work of a suite, each piece once, small points first. Arrays have at most `elements_max`.
+/// The tasks of a suite, without duplicates, small points first. Arrays have at most `elements_max` elements.
 pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
     for (index, scenario) in scenarios.iter().enumerate() {
@@ -343,7 +343,7 @@ pub fn tasks(scenarios: &[Scenario], suite: Suite, elements_max: usize) -> Vec<T
     tasks
 }
 
-/// How many numbered PVs a suite needs, its warm-ups included.
+/// Number of numbered PVs that a suite needs, including its warm-ups.
 pub fn n_numbered(tasks: &[Task]) -> usize {
     let of_task = |task: &Task| task.point.max(task.warm_up_round().map_or(0, |round| round.point));
     tasks.iter().filter(|task| task.variant == Variant::Distinct).map(of_task).max().unwrap_or(0)

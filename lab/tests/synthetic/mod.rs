@@ -1,8 +1,8 @@
-//! Results that nobody measured, for tests of the library and of the pages.
+//! Synthetic results, for tests of the library and of the pages.
 
 use fodo_lab::result::{Answer, Ledger, Peer, Resources, ResultFile, Row, Verdict};
 
-/// Marsaglia's xorshift, for numbers without meaning.
+/// Marsaglia's xorshift pseudorandom generator.
 struct Random(u64);
 
 impl Random {
@@ -20,21 +20,21 @@ impl Random {
     }
 }
 
-/// How repetitions scatter.
+/// The noise of the repetitions.
 #[derive(Clone, Copy, Debug)]
 pub enum Noise {
     /// 4 %, as on a quiet machine.
     Normal,
-    /// 4 %, and one repetition in ten takes half as long again.
+    /// 4 %, and one repetition in ten takes 1.5 times as long.
     Outliers,
-    /// 4 %, and a tail to the long side only.
+    /// 4 %, and a tail towards longer times.
     Skewed,
     /// Whole microseconds, so that many repetitions are equal.
     Ties,
 }
 
 impl Noise {
-    /// All of them.
+    /// All kinds of noise.
     pub const ALL: [Noise; 4] = [Noise::Normal, Noise::Outliers, Noise::Skewed, Noise::Ties];
 
     fn factor(self, random: &mut Random) -> f64 {
@@ -52,7 +52,7 @@ fn share(random: &mut Random) -> f64 {
     random.bits() as f64 / u64::MAX as f64
 }
 
-/// Nearly: the sum of twelve equal distributions.
+/// Approximately normal: the sum of twelve uniform distributions.
 fn normal(random: &mut Random) -> f64 {
     (0..12).map(|_| share(random)).sum::<f64>() - 6.0
 }
@@ -63,8 +63,8 @@ fn median(samples: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
-/// A run of ten questions at ten points with a floor, seven repetitions each; in the first `slow_share` of
-/// the questions Fodo takes `factor` times as long.
+/// A run of ten questions at ten points with a floor, seven repetitions each; in the first `slow_share` of the
+/// questions Fodo takes `factor` times as long.
 pub fn comparable(seed: u64, noise: Noise, slow_share: f64, factor: f64) -> ResultFile {
     let mut random = Random::new(seed.wrapping_mul(7919));
     let mut file = ResultFile::new("quick", "2024-02-29T12:00:00Z");
@@ -90,7 +90,7 @@ pub fn comparable(seed: u64, noise: Noise, slow_share: f64, factor: f64) -> Resu
                     verdict: Verdict::Measured,
                     ..Row::default()
                 };
-                // The bootstrap is slow in a simulation, and a comparison needs the medians alone.
+                // The bootstrap is slow in a simulation, and a comparison only needs the medians.
                 row.median = median(&row.samples);
                 file.rows.push(row);
             }
@@ -99,7 +99,7 @@ pub fn comparable(seed: u64, noise: Noise, slow_share: f64, factor: f64) -> Resu
     file
 }
 
-/// What is asked of whom in [`whole`]: question, title, variant, points, nanoseconds of one operation, bytes.
+/// A question of [`whole`]: question, title, variant, points, nanoseconds per operation, bytes.
 type Question = (&'static str, &'static str, &'static str, &'static [u64], f64, Option<u64>);
 
 const QUESTIONS: [Question; 9] = [
@@ -114,7 +114,7 @@ const QUESTIONS: [Question; 9] = [
     ("Q21", "How fast do large arrays come?", "none", &[10_000, 100_000, 1_000_000, 10_000_000], 40e3, Some(4)),
 ];
 
-/// Client, server, and how many times the floor they take.
+/// Client, server, and ratio to the floor.
 const CONTENDERS: [(&str, &str, f64); 9] = [
     ("raw", "raw", 1.0),
     ("fodo", "fodo", 1.6),
@@ -127,8 +127,8 @@ const CONTENDERS: [(&str, &str, f64); 9] = [
     ("caproto", "soft-ioc", 70.0),
 ];
 
-/// A run with everything in it that a page has to show: curves, single points, arrays, a load, answers, and
-/// rows without numbers for each reason. Its names hold what a page has to escape.
+/// A run with everything that a page shows: curves, single points, arrays, a load, answers, and rows without a result
+/// for each reason. Its names contain characters that a page must escape.
 pub fn whole() -> ResultFile {
     let mut random = Random::new(11);
     let mut file = ResultFile::new("full", "2024-02-29T12:00:00Z");
@@ -188,7 +188,7 @@ fn number(question: &Question, contender: &(&str, &str, f64), point: u64, series
     let (verdict, why) = match (client, name, point) {
         ("caproto", "Q16", 10_000) => (Verdict::Capped, "took longer than 60 s"),
         ("pyepics", "Q4", _) => (Verdict::NotRun, "has one context <only>"),
-        ("aioca", "Q20", 1000) => (Verdict::Failed, "999 first updates came, expected 1000"),
+        ("aioca", "Q20", 1000) => (Verdict::Failed, "received 999 first updates, expected 1000"),
         _ => (Verdict::Measured, ""),
     };
     if verdict != Verdict::Measured {
@@ -238,7 +238,7 @@ fn load(random: &mut Random) -> Vec<Row> {
     rows
 }
 
-/// Without a bootstrap: the ends of the interval are the ends of the samples.
+/// Without a bootstrap: the interval is the range of the samples.
 fn summarize(row: &mut Row) {
     let mut sorted = row.samples.clone();
     sorted.sort_by(f64::total_cmp);

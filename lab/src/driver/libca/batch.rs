@@ -1,9 +1,9 @@
-//! Many channels at once: requests with callbacks, one flush, one wait.
+//! Batches of channels: requests with callbacks, one flush, one wait.
 //!
-//! libca's own threads run the callbacks. They see only [`Slot`]s, which hold nothing but atomics and live
-//! until every channel of their round is cleared: `ca_clear_channel` waits for callbacks that run and starts
-//! no more. A [`Round`] clears its channels when it is dropped, also by a panic, and leaks its slots when libca
-//! does not confirm that each channel is cleared.
+//! libca's own threads run the callbacks. They access only [`Slot`]s, which contain only atomics and live until every
+//! channel of their round is cleared: `ca_clear_channel` waits for running callbacks and starts no more. A [`Round`]
+//! clears its channels when it is dropped, also during a panic. It leaks its slots if libca does not confirm that every
+//! channel is cleared.
 
 use std::collections::HashSet;
 use std::ffi::{c_int, c_long, c_void};
@@ -45,18 +45,18 @@ pub struct Event {
     pub(super) status: c_int,
 }
 
-/// How a connection callback finds its slot: it is given the channel alone.
+/// How a connection callback finds its slot: its only argument is the channel.
 pub type UserOf = unsafe extern "C" fn(ChannelId) -> *mut c_void;
 static USER_OF: OnceLock<UserOf> = OnceLock::new();
 
-/// How many callbacks came, and who waits for them.
+/// How many callbacks have run, and the thread that waits for them.
 struct Arrivals {
     n: AtomicUsize,
     n_wanted: AtomicUsize,
     waiter: Thread,
 }
 
-/// What one callback leaves.
+/// The result of one callback.
 struct Slot {
     has_arrived: AtomicBool,
     status: AtomicI32,
@@ -76,7 +76,7 @@ impl Slot {
     }
 }
 
-/// As many slots as channels, for one kind of callback.
+/// One slot per channel, for one kind of callback.
 struct Slots {
     slots: Vec<Slot>,
     arrivals: Arc<Arrivals>,
@@ -95,7 +95,7 @@ impl Slots {
         Slots { slots: (0..n).map(|_| slot()).collect(), arrivals }
     }
 
-    /// The user pointer of each.
+    /// The user pointer of each slot.
     fn pointers(&self) -> impl Iterator<Item = *mut c_void> + '_ {
         self.slots.iter().map(|slot| std::ptr::from_ref(slot).cast_mut().cast())
     }
@@ -126,7 +126,7 @@ impl Slots {
     }
 }
 
-/// The channels of one request and all that libca may still write to.
+/// The channels of one request, and all memory that libca may still write to.
 pub struct Round {
     channels: Vec<ChannelId>,
     connections: Slots,
@@ -146,12 +146,12 @@ impl Drop for Round {
     fn drop(&mut self) {
         let mut are_cleared = true;
         for channel in self.channels.drain(..) {
-            // SAFETY: the handle came from ca_create_channel and is cleared once, since it is drained; the function
-            // belongs to the `Libca` that made the round, which outlives it.
+            // SAFETY: the handle is from ca_create_channel and is cleared once, because it is drained; the function
+            // belongs to the `Libca` that created the round and outlives it.
             are_cleared &= unsafe { (self.clear_channel)(channel) } == NORMAL;
         }
         if !are_cleared {
-            // A callback may still write to any slot, at any time until the process ends.
+            // A callback may still write to any slot until the process ends.
             std::mem::forget(std::mem::replace(&mut self.connections, Slots::new(0)));
             std::mem::forget(std::mem::take(&mut self.events));
         }
@@ -160,7 +160,7 @@ impl Drop for Round {
 
 unsafe extern "C" fn on_connection(connection: Connection) {
     let Some(user_of) = USER_OF.get().filter(|_| connection.what == UP) else { return };
-    // SAFETY: the channel of a callback is valid during it; its user pointer is that of a `Slot`, set when it
+    // SAFETY: the channel of a callback is valid during it; its user pointer is that of a `Slot`, set when the channel
     // was created, and slots outlive their channels (see the top of this file).
     if let Some(slot) = unsafe { user_of(connection.channel).cast::<Slot>().as_ref() } {
         slot.arrive();
@@ -168,15 +168,15 @@ unsafe extern "C" fn on_connection(connection: Connection) {
 }
 
 unsafe extern "C" fn on_event(event: Event) {
-    // SAFETY: every request that names this function gives a pointer to a `Slot` of its round, which
-    // outlives the channel (see the top of this file); slots are only shared, never borrowed mutably.
+    // SAFETY: every request with this callback passes a pointer to a `Slot` of its round, which outlives the channel
+    // (see the top of this file); slots are only shared, never borrowed mutably.
     let Some(slot) = (unsafe { event.user.cast::<Slot>().as_ref() }) else { return };
     if slot.has_arrived.load(Ordering::Acquire) {
         return;
     }
     slot.status.store(event.status, Ordering::Release);
     if event.status == NORMAL && event.kind == TIME_DOUBLE && event.count == 1 && !event.payload.is_null() {
-        // SAFETY: libca hands out a payload of the kind and count it says, valid during the callback.
+        // SAFETY: libca passes a payload of the kind and count in the event, valid during the callback.
         let double = unsafe { event.payload.cast::<TimeDouble>().read_unaligned() };
         slot.value_bits.store(double.value.to_bits(), Ordering::Release);
     }
@@ -184,13 +184,13 @@ unsafe extern "C" fn on_event(event: Event) {
 }
 
 impl Libca {
-    /// Does `work` with channels of its own, which are cleared after it.
+    /// Does `work` with the round's own channels, and clears them afterwards.
     pub(super) fn round(
         &self,
         batch: &Batch,
         work: fn(&Libca, &Batch, &mut Round) -> Result<Timed, Failure>,
     ) -> Result<Timed, Failure> {
-        // The first round sets it; the function stays the same as long as this process has one libca.
+        // The first round sets it; the function does not change while this process has one libca.
         let _ = USER_OF.set(self.functions.ca_puser);
         let mut round = Round::new(batch.n, self.functions.ca_clear_channel);
         let outcome = work(self, batch, &mut round);
@@ -204,13 +204,13 @@ impl Libca {
     }
 
     pub(super) fn flush(&self) -> Result<(), Failure> {
-        // SAFETY: takes nothing; sends what this thread's context has collected.
+        // SAFETY: takes no argument; sends what this thread's context has collected.
         self.check("ca_flush_io", unsafe { (self.functions.ca_flush_io)() })
     }
 
     fn create(&self, name: &std::ffi::CStr, user: *mut c_void, round: &mut Round) -> Result<(), Failure> {
         let mut channel: ChannelId = std::ptr::null_mut();
-        // SAFETY: the name is copied during the call; the callback and its pointer obey the top of this
+        // SAFETY: the name is copied during the call; the callback and its pointer follow the rules at the top of this
         // file; `channel` is written during the call only.
         let status = unsafe {
             (self.functions.ca_create_channel)(name.as_ptr(), Some(on_connection), user, 0, &raw mut channel)
@@ -231,7 +231,7 @@ impl Libca {
     }
 
     fn n_connected(&self, round: &Round) -> usize {
-        // SAFETY: the handles came from ca_create_channel and are not cleared before the round ends.
+        // SAFETY: the handles are from ca_create_channel and are not cleared before the round ends.
         round.channels.iter().filter(|channel| unsafe { (self.functions.ca_state)(**channel) } == CONNECTED).count()
     }
 
@@ -270,8 +270,8 @@ impl Libca {
         self.gets_with(round, usize::MAX)
     }
 
-    /// One get from each channel, at most so many under way. It flushes only before it waits, and then until
-    /// half of them are back: each flush is a call of the system, each wake-up another.
+    /// Gets from each channel, at most `n_in_flight` at a time. It flushes only before it waits, and then waits until
+    /// half of the gets are complete: each flush is a system call, each wake-up another.
     fn gets_with(&self, round: &mut Round, n_in_flight: usize) -> Result<Vec<f64>, Failure> {
         let slots = Slots::new(round.channels.len());
         let users: Vec<*mut c_void> = slots.pointers().collect();
@@ -281,8 +281,8 @@ impl Libca {
                 self.flush()?;
                 slots.wait(index - n_in_flight / 2, BATCH_MAX)?;
             }
-            // SAFETY: a connected channel; callback and pointer obey the top of this file: the slots are
-            // owned by the round from before the first request on, and moving them moves no slot.
+            // SAFETY: a connected channel; callback and pointer follow the rules at the top of this file: the round
+            // owns the slots from before the first request on, and moving them moves no slot.
             let status = unsafe { (self.functions.ca_array_get_callback)(TIME_DOUBLE, 1, *channel, on_event, user) };
             self.check("ca_array_get_callback", status)?;
         }
@@ -299,7 +299,7 @@ impl Libca {
         round.events.push(slots);
         for ((channel, user), value) in round.channels.iter().zip(users).zip(values) {
             let source = std::ptr::from_ref(value).cast();
-            // SAFETY: the source is one double, copied during the call; else as for the gets above.
+            // SAFETY: the source is one double, copied during the call; otherwise as for the gets above.
             let status = unsafe { (self.functions.ca_array_put_callback)(DOUBLE, 1, *channel, source, on_event, user) };
             self.check("ca_array_put_callback", status)?;
         }
@@ -334,7 +334,7 @@ impl Libca {
         self.time_puts_by(batch, round, Libca::puts_unconfirmed)
     }
 
-    /// Puts without an answer, then gets from the last channel: a circuit's requests are served in order.
+    /// Puts without a reply, then gets from the last channel: the server handles a circuit's requests in order.
     fn puts_unconfirmed(&self, round: &mut Round, values: &[f64]) -> Result<(), Failure> {
         for (channel, value) in round.channels.iter().zip(values) {
             // SAFETY: a connected channel; the source is one double, copied during the call.
@@ -384,8 +384,7 @@ impl Libca {
         let start = Instant::now();
         for (channel, user) in round.channels.iter().zip(users) {
             let mut subscription: SubscriptionId = std::ptr::null_mut();
-            // SAFETY: as for the gets above; `subscription` is written during the call only, and ends with
-            // its channel.
+            // SAFETY: as for the gets above; `subscription` is written during the call only, and ends with its channel.
             let status = unsafe {
                 (self.functions.ca_create_subscription)(
                     TIME_DOUBLE,
@@ -409,20 +408,20 @@ impl Libca {
         Ok(timed)
     }
 
-    /// Makes a context of its own in this thread; the one there was is detached and given back.
+    /// Creates a separate context in this thread and returns it; this thread must have none.
     fn another_context(&self) -> Result<ContextId, Failure> {
-        // SAFETY: both take a number or nothing and concern only what context this thread has.
+        // SAFETY: both take a number or nothing and affect only this thread's context.
         let status = unsafe { (self.functions.ca_context_create)(PREEMPTIVE) };
         self.check("ca_context_create", status)?;
         // SAFETY: as above.
         Ok(unsafe { (self.functions.ca_current_context)() })
     }
 
-    /// Does `work` while this thread has no context, then gives it its own again.
+    /// Does `work` while this thread has no context, then attaches the previous context again.
     fn apart<T>(&self, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-        // SAFETY: takes nothing; this thread has a context since `load`.
+        // SAFETY: takes no argument; this thread has had a context since `load`.
         let own = unsafe { (self.functions.ca_current_context)() };
-        // SAFETY: a context with preemptive callbacks may be detached; it lives on.
+        // SAFETY: a context with preemptive callbacks may be detached; it stays alive.
         unsafe { (self.functions.ca_detach_context)() };
         let outcome = work();
         // SAFETY: `own` is alive, and `work` leaves this thread without a context.
@@ -451,7 +450,7 @@ impl Libca {
             let start = Instant::now();
             let mut n_alive = 0;
             for context in contexts {
-                // SAFETY: made above, attached to no thread, and destroyed once.
+                // SAFETY: created above, attached to no thread, and destroyed once.
                 n_alive += usize::from(unsafe { (self.functions.ca_attach_context)(context) } == NORMAL);
                 // SAFETY: destroys the context just attached, if any.
                 unsafe { (self.functions.ca_context_destroy)() };
@@ -464,7 +463,10 @@ impl Libca {
 
     pub(super) fn close_with_channel(&self, pv: &str, how: Ending) -> Result<Answered, Failure> {
         if how == Ending::Scope {
-            return Err(Failure::Operation { what: "context_close".into(), why: "C has no such scopes".into() });
+            return Err(Failure::Operation {
+                what: "context_close".into(),
+                why: "C does not close a context at the end of a scope".into(),
+            });
         }
         let name = c_name(pv)?;
         let n_before = wait_for_sockets(|_| true, Duration::ZERO)?;
@@ -478,7 +480,7 @@ impl Libca {
             };
             let opened =
                 self.check("connecting", connected).and_then(|()| wait_for_sockets(|n| n > n_before, OPERATION_MAX));
-            // SAFETY: destroys the context made above; its channel's handle is not used any more.
+            // SAFETY: destroys the context created above; its channel's handle is not used afterwards.
             unsafe { (self.functions.ca_context_destroy)() };
             opened?;
             let is_closed = wait_for_sockets(|n| n <= n_before, OPERATION_MAX).is_ok();
@@ -518,7 +520,8 @@ mod tests {
     use crate::driver::libca::tests::doubles;
 
     thread_local! {
-        /// Channels that the doubles below made and have not cleared, and the slots that their callbacks would write to.
+        /// Channels that the functions below created and have not cleared, and the slots that their callbacks would
+        /// write to.
         static CHANNELS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
         static SLOTS: RefCell<Weak<Arrivals>> = const { RefCell::new(Weak::new()) };
     }

@@ -1,12 +1,12 @@
-//! The client library of EPICS itself, `libca`, loaded from a wheel and called as a C program calls it.
+//! EPICS' own client library, `libca`, loaded from a wheel and called as a C program calls it.
 //!
-//! Its blocking get is `ca_array_get` and `ca_pend_io`. Of its ways to do that this driver uses the
-//! fastest we found: see [`PREEMPTIVE`]. Arrays are got into a destination that is reused, which libca
-//! offers and a C program that cares would do.
+//! Its blocking get is `ca_array_get` and `ca_pend_io`. This driver uses the fastest variant we found: see
+//! [`PREEMPTIVE`]. Arrays are read into a reused destination, which libca supports and a performance-minded C program
+//! would use.
 //!
-//! This file and the one below it alone hold unsafe code of the laboratory. The functions and their rules are those of
-//! `cadef.h` of EPICS 7; each block says which rule it leans on and who keeps it.
-#![expect(unsafe_code, reason = "a C library is called")]
+//! In the laboratory only this file and the files below it contain unsafe code. The functions and their rules are those
+//! of `cadef.h` of EPICS 7; each block states which rule it relies on and what upholds it.
+#![expect(unsafe_code, reason = "calls a C library")]
 
 mod batch;
 mod watch;
@@ -22,10 +22,10 @@ pub use self::watch::Watching;
 use super::{Answered, Batch, Driver, Ending, Failure, Hello, Timed, command};
 use crate::limit::OPERATION_MAX;
 
-/// Preemptive callbacks (1): libca's receiving thread stores an answer itself, then wakes who waits. Without
-/// them (0) it also asks the waiting thread for leave: 46 in place of 38 us per get on one core of the
-/// machine this was decided on, and no difference across two. Either way a third thread sends. Getting by
-/// `ca_array_get_callback` and waiting for a semaphore takes as long: 38 and 38 us, in C.
+/// Preemptive callbacks (1): libca's receiving thread stores a reply itself, then wakes the waiting thread. Without
+/// them (0) it first asks the waiting thread for permission: 46 instead of 38 us per get on one core of the machine on
+/// which this was decided, and no difference across two. Either way a third thread sends. Getting by
+/// `ca_array_get_callback` and waiting for a semaphore takes the same time: 38 and 38 us, in C.
 const PREEMPTIVE: c_int = 1;
 
 /// `ECA_NORMAL`.
@@ -47,13 +47,13 @@ struct TimeDouble {
     value: f64,
 }
 
-/// `chid`, a handle that only libca looks into.
+/// `chid`, an opaque handle.
 type ChannelId = *mut c_void;
 
-/// `evid`, likewise.
+/// `evid`, an opaque handle.
 type SubscriptionId = *mut c_void;
 
-/// `struct ca_client_context *`, likewise.
+/// `struct ca_client_context *`, an opaque handle.
 type ContextId = *mut c_void;
 
 /// `caCh *`, which may be null.
@@ -64,7 +64,7 @@ type OnEvent = unsafe extern "C" fn(Event);
 
 macro_rules! functions {
     ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions of libca that are used here. They are valid as long as `_libraries` is.
+        /// The functions of libca used here. They are valid as long as `_libraries`.
         pub(in crate::driver::libca) struct Functions {
             $($name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
             _libraries: (Library, Library),
@@ -74,16 +74,15 @@ macro_rules! functions {
             fn resolve(libraries: (Library, Library)) -> Result<Functions, libloading::Error> {
                 Ok(Functions {
                     $(
-                        // SAFETY: the type is that of the declaration in cadef.h, which libca has kept
-                        // since EPICS 3.14; the pointer is kept no longer than the library, which
-                        // `Functions` owns beside it.
+                        // SAFETY: the type matches the declaration in cadef.h, which libca has kept since EPICS 3.14;
+                        // the pointer does not outlive the library, which `Functions` owns as well.
                         $name: unsafe { *libraries.0.get(concat!(stringify!($name), "\0").as_bytes())? },
                     )*
                     _libraries: libraries,
                 })
             }
 
-            /// Functions that end the test program, for a test to replace those that it calls.
+            /// Functions that abort the test program; a test replaces the ones it calls.
             #[cfg(test)]
             fn uncalled(libraries: (Library, Library)) -> Functions {
                 Functions {
@@ -122,9 +121,9 @@ functions! {
     ca_version() -> *const c_char;
 }
 
-/// A context of libca with its channels. It stays on the thread that made it, as libca wants it.
+/// A context of libca with its channels. It stays on the thread that created it, as libca requires.
 pub struct Libca {
-    // Fields drop in this order, after `drop` below has destroyed the context that writes to them.
+    // Fields drop in this order, after `drop` below has destroyed the context, which writes to them.
     channels: Vec<ChannelId>,
     scalar: Box<TimeDouble>,
     elements: Vec<i32>,
@@ -134,32 +133,32 @@ pub struct Libca {
 }
 
 impl Libca {
-    /// Loads libca and the library it needs, libCom, and makes a context in this thread.
+    /// Loads libca and libCom, which it depends on, and creates a context in this thread.
     ///
     /// # Safety
     /// The files are libca and libCom of EPICS 7: loading runs their initializers, and their functions are called as
     /// `cadef.h` declares them. This thread has no context of libca yet.
     unsafe fn load(libca: &Path, libcom: &Path) -> Result<Libca, Failure> {
         let unavailable = |why: libloading::Error| Failure::Unavailable { who: "libca".into(), why: why.to_string() };
-        // SAFETY: the caller names the two libraries of EPICS Base; their initializers set up C++ statics and nothing
-        // of this process.
+        // SAFETY: the caller passes the two libraries of EPICS Base; their initializers set up C++ statics and do not
+        // affect this process otherwise.
         let libraries = unsafe {
             let libcom = Library::new(libcom).map_err(unavailable)?;
             (Library::new(libca).map_err(unavailable)?, libcom)
         };
         let functions = Functions::resolve(libraries).map_err(unavailable)?;
-        // SAFETY: takes a number; allowed once per thread, which the caller keeps.
+        // SAFETY: takes a number; allowed once per thread, which the caller guarantees.
         let status = unsafe { (functions.ca_context_create)(PREEMPTIVE) };
         let libca = Libca::over(functions);
         libca.check("ca_context_create", status)?;
         Ok(libca)
     }
 
-    /// Loads libca in a worker process, which the laboratory starts for nothing else.
+    /// Loads libca in a worker process, which exists only for this.
     ///
-    /// This is the one safe entry. The rules of [`Libca::load`] hold because the only caller is `main` of a hidden
-    /// `fodo lab worker` command: the laboratory passes it the files of the installed wheel, and it calls this once. The
-    /// process is the isolation: what a wrong library does there ends with the process, and the row fails.
+    /// This is the only safe entry. The rules of [`Libca::load`] hold because the only caller is `main` of a hidden
+    /// `fodo lab worker` command: the laboratory passes it the files of the installed wheel, and it calls this once.
+    /// The process isolates the laboratory: whatever a wrong library does ends with the process, and the row fails.
     pub fn load_in_worker(libca: &Path, libcom: &Path) -> Result<Libca, Failure> {
         // SAFETY: see above.
         unsafe { Libca::load(libca, libcom) }
@@ -180,17 +179,16 @@ impl Libca {
         if status == NORMAL {
             return Ok(());
         }
-        // SAFETY: libca returns a static string for any status, also an unknown one.
+        // SAFETY: libca returns a static string for any status, including unknown ones.
         let why = unsafe { text((self.functions.ca_message)(status.into())) };
         Err(Failure::Operation { what: what.into(), why })
     }
 
-    /// Waits for all gets and connections. After it no get is under way: those it gave up waiting for
-    /// end with their channels.
+    /// Waits for all gets and connections. No get is in flight after it: a get that timed out ends with its channel.
     fn pend_io(&mut self, what: &str) -> Result<(), Failure> {
-        // SAFETY: takes a number and waits in the thread of the context, which is this one. Meanwhile a
-        // thread of libca writes to the destinations of the gets before; they are owned by `self`, not
-        // moved, and not looked at before this call is back.
+        // SAFETY: takes a number and waits in the thread of the context, which is this one. Meanwhile a thread of libca
+        // writes to the destinations of the preceding gets; `self` owns them, and they are neither moved nor read
+        // before this call returns.
         let status = unsafe { (self.functions.ca_pend_io)(OPERATION_MAX.as_secs_f64()) };
         let checked = self.check(what, status);
         if checked.is_err() {
@@ -206,8 +204,8 @@ impl Libca {
     /// Gets one double, with its time if it has one.
     pub fn get_double(&mut self, channel_index: usize) -> Result<f64, Failure> {
         let channel = self.channel(channel_index)?;
-        // SAFETY: the destination is one `dbr_time_double`, whose layout the test below checks. It is
-        // on the heap, owned by `self`, and lives until the context is destroyed.
+        // SAFETY: the destination is one `dbr_time_double`, whose layout the test below checks. It is on the heap,
+        // owned by `self`, and lives until the context is destroyed.
         let status = unsafe { (self.functions.ca_array_get)(TIME_DOUBLE, 1, channel, (&raw mut *self.scalar).cast()) };
         self.check("ca_array_get", status)?;
         self.pend_io("ca_pend_io after ca_array_get")?;
@@ -219,8 +217,8 @@ impl Libca {
         if self.elements.len() < n_elements {
             self.elements.resize(n_elements, 0);
         }
-        // SAFETY: the destination has room for `n_elements` 32-bit integers, ensured just above. It is
-        // neither moved nor freed before the get is over: `pend_io` follows at once and ends it.
+        // SAFETY: the destination has space for `n_elements` 32-bit integers, ensured just above. It is neither moved
+        // nor freed before the get ends: `pend_io` follows immediately and ends it.
         let status = unsafe {
             (self.functions.ca_array_get)(LONG, n_elements as c_ulong, channel, self.elements.as_mut_ptr().cast())
         };
@@ -230,8 +228,8 @@ impl Libca {
 
     fn clear_channels(&mut self) {
         for channel in self.channels.drain(..) {
-            // SAFETY: the handle came from ca_create_channel and is cleared once, since it is drained.
-            // A channel that cannot be cleared is gone with the context.
+            // SAFETY: the handle is from ca_create_channel and is cleared once, because it is drained. A channel that
+            // cannot be cleared ends with the context.
             let _ = unsafe { (self.functions.ca_clear_channel)(channel) };
         }
     }
@@ -241,21 +239,21 @@ fn c_name(pv: &str) -> Result<CString, Failure> {
     CString::new(pv).map_err(|why| Failure::Operation { what: "naming a PV".into(), why: why.to_string() })
 }
 
-/// A copy of a string that libca keeps.
+/// Copies a string that libca owns.
 ///
 /// # Safety
-/// `text` is null or a string that ends with a zero and lives during the call.
+/// `text` is null or a zero-terminated string that lives during the call.
 unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: not null, and the caller keeps the rest.
+    // SAFETY: not null, and the caller guarantees the rest.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 impl Driver for Libca {
     fn hello(&self) -> Hello {
-        // SAFETY: takes nothing and returns a static string.
+        // SAFETY: takes no argument and returns a static string.
         let protocol = unsafe { text((self.functions.ca_version)()) };
         Hello { client: "libca".into(), version: format!("protocol {protocol}"), runtime: "C++".into() }
     }
@@ -265,8 +263,8 @@ impl Driver for Libca {
         self.clear_channels();
         for _index in 0..n_channels {
             let mut channel: ChannelId = std::ptr::null_mut();
-            // SAFETY: the name lives during the call and is copied by libca; without a callback,
-            // ca_pend_io waits for the connection; `channel` is written during the call only.
+            // SAFETY: the name lives during the call and libca copies it; without a callback, ca_pend_io waits for the
+            // connection; `channel` is written during the call only.
             let status = unsafe {
                 (self.functions.ca_create_channel)(name.as_ptr(), None, std::ptr::null_mut(), 0, &raw mut channel)
             };
@@ -275,7 +273,7 @@ impl Driver for Libca {
         }
         self.pend_io("connecting")?;
         let channel = self.channel(0)?;
-        // SAFETY: the handle came from ca_create_channel above.
+        // SAFETY: the handle is from ca_create_channel above.
         Ok(unsafe { (self.functions.ca_element_count)(channel) } as usize)
     }
 
@@ -289,15 +287,15 @@ impl Driver for Libca {
 
     fn put_array(&mut self, elements: &[i32]) -> Result<(), Failure> {
         let channel = self.channel(0)?;
-        // SAFETY: the source holds that many 32-bit integers and is copied or sent during the call.
+        // SAFETY: the source contains that many 32-bit integers and is copied or sent during the call.
         let status = unsafe {
             (self.functions.ca_array_put)(LONG, elements.len() as c_ulong, channel, elements.as_ptr().cast())
         };
         self.check("ca_array_put", status)?;
-        // Requests of one circuit are served in order: this answer comes after the put is done.
+        // The server handles the requests of a circuit in order: this reply is sent after the put is done.
         self.get_longs(1)?;
-        // Written to before the timed get, so that it is reused memory the first time, too; and what is
-        // left of an earlier array cannot pass for this one.
+        // Written to before the timed get, so that the memory counts as reused in the first get too, and so that an
+        // earlier array cannot be mistaken for this one.
         self.elements.clear();
         self.elements.resize(elements.len(), 0);
         Ok(())
@@ -364,7 +362,7 @@ impl Driver for Libca {
 impl Drop for Libca {
     fn drop(&mut self) {
         self.clear_channels();
-        // SAFETY: this is the thread of the context; the call joins libca's threads, which write nowhere after.
+        // SAFETY: this is the thread of the context; the call joins libca's threads, which do not write afterwards.
         unsafe { (self.functions.ca_context_destroy)() };
     }
 }
@@ -397,7 +395,7 @@ pub(super) mod tests {
         std::ptr::null()
     }
 
-    /// Functions of a libca that does nothing; a test replaces those that it calls.
+    /// Functions of a libca that does nothing; a test replaces the ones it calls.
     pub(in crate::driver::libca) fn doubles() -> Functions {
         let libraries = (Library::from(this_program()), Library::from(this_program()));
         let mut functions = Functions::uncalled(libraries);
@@ -408,7 +406,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_library_without_the_functions_is_a_failure_and_no_crash() {
-        // This program itself stands for a library that loads but is not libca.
+        // This program itself serves as a library that loads but is not libca.
         let this = Library::from(this_program());
         let that = Library::from(this_program());
 

@@ -1,6 +1,6 @@
-//! Subscriptions that stay, whose updates a load counts.
+//! Permanent subscriptions, whose updates a load counts.
 //!
-//! One thread of libca runs the callbacks and writes each update to its [`Page`], with nothing between.
+//! One thread of libca runs the callbacks and records each update directly in its [`Page`].
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::load::watch::Watch;
 /// libca with subscriptions.
 pub struct Watching {
     libca: Libca,
-    // Behind `libca`, whose end is the end of all callbacks that write to them.
+    // Dropped after `libca`, whose drop ends all callbacks that write to the pages.
     pages: Vec<Arc<Page>>,
 }
 
@@ -31,7 +31,7 @@ impl Watch for Watching {
     fn subscribe(&mut self, name: &str, pages: Vec<Arc<Page>>) -> Result<(), String> {
         let channel = self.libca.channel_to(name).map_err(|failure| failure.to_string())?;
         for page in pages {
-            // Kept from before the first callback until after the last, at an address that stays.
+            // The page lives from before the first callback until after the last, at a fixed address.
             self.pages.push(page.clone());
             self.libca.subscribe(channel, &page).map_err(|failure| failure.to_string())?;
         }
@@ -47,8 +47,8 @@ impl Libca {
     fn channel_to(&mut self, name: &str) -> Result<ChannelId, Failure> {
         let name = c_name(name)?;
         let mut channel: ChannelId = std::ptr::null_mut();
-        // SAFETY: the name lives during the call and is copied by libca; no callback is named; `channel` is
-        // written during the call only.
+        // SAFETY: the name lives during the call and libca copies it; there is no callback; `channel` is written during
+        // the call only.
         let status = unsafe {
             (self.functions.ca_create_channel)(name.as_ptr(), None, std::ptr::null_mut(), 0, &raw mut channel)
         };
@@ -57,12 +57,12 @@ impl Libca {
         Ok(channel)
     }
 
-    /// libca keeps the request until the channel is connected. The caller keeps the page as long as `self`.
+    /// libca keeps the request until the channel is connected. The caller must keep the page as long as `self`.
     fn subscribe(&self, channel: ChannelId, page: &Arc<Page>) -> Result<(), Failure> {
         let user = Arc::as_ptr(page).cast_mut().cast();
         let mut subscription: SubscriptionId = std::ptr::null_mut();
-        // SAFETY: the channel is one of `self` and not cleared before its end; the page lives as long, which
-        // `Watching` keeps; it is only shared, never borrowed mutably; `subscription` is written during the call.
+        // SAFETY: the channel belongs to `self` and is not cleared before its end; `Watching` keeps the page as long;
+        // the page is only shared, never borrowed mutably; `subscription` is written during the call only.
         let status: c_int = unsafe {
             (self.functions.ca_create_subscription)(
                 TIME_DOUBLE,
@@ -79,15 +79,15 @@ impl Libca {
 }
 
 unsafe extern "C" fn on_update(event: Event) {
-    // SAFETY: every request that names this function gives a pointer to a page that `Watching` keeps until the
-    // context is destroyed, and with it the thread that calls.
+    // SAFETY: every request with this callback passes a pointer to a page that `Watching` keeps until the context is
+    // destroyed, which ends the calling thread.
     let Some(page) = (unsafe { event.user.cast::<Page>().as_ref() }) else { return };
     if event.status != NORMAL || event.kind != TIME_DOUBLE || event.count != 1 || event.payload.is_null() {
-        // No value of its PV.
+        // Not a value that its PV can have.
         page.update(f64::NAN, TimeStamp::NEVER);
         return;
     }
-    // SAFETY: libca hands out a payload of the kind and count it says, valid during the callback.
+    // SAFETY: libca passes a payload of the kind and count in the event, valid during the callback.
     let double = unsafe { event.payload.cast::<TimeDouble>().read_unaligned() };
     page.update(double.value, TimeStamp::from_epics(double.seconds, double.nanos));
 }
