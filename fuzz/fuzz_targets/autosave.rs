@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/autosave.rs`.
+//! `cargo xtask fuzz SECONDS`; the input is processed in `src/autosave.rs`.
 #![no_main]
 
 #[path = "../src/autosave.rs"]

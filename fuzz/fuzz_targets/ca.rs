@@ -1,4 +1,4 @@
-//! Channel Access bytes: `cargo xtask fuzz SECONDS`.
+//! `cargo xtask fuzz SECONDS`; the input is processed in `src/ca.rs`.
 #![no_main]
 
 #[path = "../src/ca.rs"]

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/codec.rs`.
+//! `cargo xtask fuzz SECONDS`; the input is processed in `src/codec.rs`.
 #![no_main]
 
 #[path = "../src/codec.rs"]

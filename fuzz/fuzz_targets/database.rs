@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/database.rs`.
+//! `cargo xtask fuzz SECONDS`; the input is processed in `src/database.rs`.
 #![no_main]
 
 #[path = "../src/database.rs"]

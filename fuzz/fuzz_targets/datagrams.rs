@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/datagrams.rs`.
+//! `cargo xtask fuzz SECONDS`; the input is processed in `src/datagrams.rs`.
 #![no_main]
 
 #[path = "../src/datagrams.rs"]

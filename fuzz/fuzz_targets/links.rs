@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/links.rs`.
+//! `cargo xtask fuzz SECONDS`; the input is processed in `src/links.rs`.
 #![no_main]
 
 #[path = "../src/links.rs"]

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/operations.rs`.
+//! `cargo xtask fuzz SECONDS`; the input is processed in `src/operations.rs`.
 #![no_main]
 
 #[path = "../src/operations.rs"]

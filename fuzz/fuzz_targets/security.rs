@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/security.rs`.
+//! `cargo xtask fuzz SECONDS`; the input is processed in `src/security.rs`.
 #![no_main]
 
 #[path = "../src/security.rs"]

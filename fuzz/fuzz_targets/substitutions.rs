@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz SECONDS`; what is done with the bytes stands in `src/substitutions.rs`.
+//! `cargo xtask fuzz SECONDS`; the input is processed in `src/substitutions.rs`.
 #![no_main]
 
 #[path = "../src/substitutions.rs"]

@@ -1,7 +1,7 @@
-//! Save files and request files of autosave: what was read from a save file is written and read again, and is the
-//! same; records take what they can of it.
+//! Save files and request files of autosave: the contents of a save file must survive writing and reading again, and
+//! records accept the values they support.
 //!
-//! The first byte says which it is; a request file may include, as b and c, what follows the byte 255.
+//! The first byte selects the kind of file. A request file may include the part after the byte 255 as `b` and `c`.
 
 use fodo_data::Value;
 use fodo_db::{Loader, Macros};
@@ -11,7 +11,7 @@ use fodo_ioc::autosave::request;
 const RECORDS: &[u8] = b"record(ao, a) {}\nrecord(calcout, c) {}\nrecord(mbbo, m) {}\nrecord(waveform, w) {}\n\
     record(stringout, s) {}\nrecord(lso, l) {}\nrecord(printf, p) {}\nrecord(transform, t) {}";
 
-/// Feeds one input.
+/// Processes one input.
 pub fn feed(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else { return };
     match which % 3 {
@@ -23,7 +23,7 @@ pub fn feed(bytes: &[u8]) {
 
 fn feed_saved(bytes: &[u8], macros: Option<&Macros>) {
     let Ok(mut saved) = format::read(bytes, macros) else { return };
-    // A long string is no array.
+    // A long string is not an array.
     saved.values.retain(|saved| !(saved.pv.ends_with('$') && matches!(saved.value, Content::Array(_))));
     let mut again = format::header("261121-160000") + &format::missing_line(saved.n_missing);
     for SavedValue { pv, value, .. } in &saved.values {
@@ -33,7 +33,7 @@ fn feed_saved(bytes: &[u8], macros: Option<&Macros>) {
         };
     }
     again += format::LAST_LINE;
-    let twice = format::read(again.as_bytes(), None).expect("what was written is whole");
+    let twice = format::read(again.as_bytes(), None).expect("a written file is complete");
     assert_eq!((twice.n_missing, twice.flaws.len()), (saved.n_missing, 0));
     let values = |saved: Vec<SavedValue>| -> Vec<(String, Content)> {
         saved.into_iter().map(|SavedValue { pv, value, .. }| (pv, value)).collect()
@@ -42,14 +42,14 @@ fn feed_saved(bytes: &[u8], macros: Option<&Macros>) {
     assert_eq!(twice, saved);
 
     let mut loader = Loader::default();
-    loader.load("a.db", "", &mut |_| Ok(RECORDS.to_vec())).expect("the records are right");
+    loader.load("a.db", "", &mut |_| Ok(RECORDS.to_vec())).expect("the records are valid");
     for (pv, value) in saved {
         if let Content::Scalar(text) = value {
-            // Most names are no fields of these records, and most texts no values of them.
+            // Expected to fail for most names and texts, which do not fit these records.
             let _ = loader.restore(&pv, &text);
         }
     }
-    // What a DTYP takes as its address is looked at here; a file may well be wrong in this.
+    // Device addresses are checked here; they may be invalid in an input.
     let _ = loader.finish();
 }
 
@@ -61,8 +61,8 @@ fn feed_request(bytes: &[u8]) {
         ("b" | "c", Some(inner)) => Ok(inner.to_vec()),
         _ => Err(std::io::ErrorKind::NotFound.into()),
     };
-    let macros = Macros::parse("P=x:").expect("these are right");
-    let request = request::read("outer.req", &macros, &mut open).expect("the outer file is there");
+    let macros = Macros::parse("P=x:").expect("the macros are valid");
+    let request = request::read("outer.req", &macros, &mut open).expect("the outer file exists");
     for wanted in &request.wanted {
         assert!(!wanted.pv.is_empty() && !wanted.pv.contains(char::is_whitespace));
         assert!(wanted.at.line > 0);

@@ -1,7 +1,7 @@
-//! What is done with the bytes of an input: both ends of a circuit, both ends of a search, every DBR layout.
+//! Both ends of a circuit, both ends of a search, and every DBR layout.
 //!
-//! The first byte says who is fed, the second how long the pieces are in which a circuit gets the
-//! rest. The fuzz target and the test that replays the corpus both use this file.
+//! The first byte selects the receiver, the second the size of the pieces in which a circuit receives the rest. Used by
+//! the fuzz target and by the test that replays the corpus.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -10,13 +10,13 @@ use fodo_ca::search::{Responder, Searcher};
 use fodo_ca::{Cid, Ioid, Rights, SubscriptionId, client, server};
 use fodo_data::{EventMask, Now, Reading, Value};
 
-/// How often what is ready to be sent is taken after one piece; a circuit that never runs dry would be a defect.
+/// How often ready bytes are taken after one piece; it would be a defect if a circuit always had more to send.
 const SENDS_MAX: usize = 10_000;
 
-/// The largest payload that is accepted; small, so that inputs can reach beyond it.
+/// The largest accepted payload; small, so that inputs can exceed it.
 const PAYLOAD_BYTES_MAX: usize = 1 << 16;
 
-/// Feeds one input.
+/// Processes one input.
 pub fn feed(bytes: &[u8]) {
     let Some((who, rest)) = bytes.split_first() else { return };
     let Some((length, rest)) = rest.split_first() else { return };
@@ -47,7 +47,7 @@ fn feed_server(bytes: &[u8], length: usize) {
                 }
                 server::Event::Write { sid, dbr, ioid, .. } => circuit.write_done(sid, dbr, 1, ioid, Ok(())),
                 server::Event::Subscribe { sid, dbr, count, subscription, .. } => {
-                    // A type that no double can become is refused; the circuit tells the client.
+                    // Fails if a double cannot be converted to the type; the circuit reports it to the client.
                     let _ = circuit.update(sid, dbr, count.min(1000), subscription, Ok(&reading));
                 }
                 server::Event::Reply(answers) => circuit.reply(&answers),
@@ -86,7 +86,7 @@ fn feed_client(bytes: &[u8], length: usize) {
                     next_id += 1;
                     circuit.read(sid, native, count, Ioid(next_id));
                     circuit.subscribe(sid, native, 0, EventMask::VALUE, SubscriptionId(next_id));
-                    // A name may have any type; what cannot be written is refused.
+                    // A channel may have any type; fails if the value cannot be written.
                     let _ = circuit.write(sid, native, &Value::from(1.5), Some(Ioid(next_id + 1000)));
                 }
                 client::Event::Closed(_) => return,
@@ -115,14 +115,14 @@ fn feed_search(bytes: &[u8]) {
     searcher.handle(from, bytes, now, &mut Vec::new());
 }
 
-/// A reading holds no more elements than there were bytes for, and can be asked to be encoded again.
+/// A reading has no more elements than the payload has bytes, and can be encoded again.
 fn feed_dbr(bytes: &[u8]) {
     let [high, low, count, payload @ ..] = bytes else { return };
     let dbr = DbrType(u16::from_be_bytes([*high, *low]) % 40);
     let Ok(reading) = dbr::decode(dbr, u32::from(*count), payload) else { return };
-    // A single string may come without a byte.
+    // A single string may have an empty payload.
     assert!(reading.value.len() <= payload.len().max(1));
-    // Write-only types have no encoding of a reading.
+    // Fails for write-only types.
     let _ = dbr::encode(dbr, u32::from(*count), &reading, &mut Vec::new());
 }
 

@@ -1,6 +1,6 @@
-//! Expressions of every record that has some: compiled, and run with any arguments.
+//! Expressions of every record type that has some: compiled, and evaluated with arbitrary arguments.
 //!
-//! The first line is the expression; the bytes behind it are arguments, eight for each, and texts.
+//! The first line is the expression; the following bytes are arguments, eight for each number, and texts.
 
 use fodo_data::{Now, Value};
 use fodo_db::{Database, Event, Input, Loader};
@@ -13,14 +13,14 @@ record(swait, "swait") {}
 record(transform, "transform") {}
 "#;
 
-/// Every expression of them.
+/// All expression fields of these records.
 const EXPRESSIONS: [&str; 7] =
     ["calc.CALC", "calcout.CALC", "calcout.OCAL", "scalcout.CALC", "scalcout.OCAL", "swait.CALC", "transform.CLCB"];
 
-/// How often an expression runs: assignments and VAL carry over.
+/// How often an expression is evaluated: assignments and VAL carry over.
 const RUNS: usize = 3;
 
-/// Feeds one input.
+/// Processes one input.
 pub fn feed(bytes: &[u8]) {
     let mut halves = bytes.splitn(2, |byte| *byte == b'\n');
     let expression = String::from_utf8_lossy(halves.next().unwrap_or_default());
@@ -49,13 +49,13 @@ pub fn feed(bytes: &[u8]) {
     }
     for field in ["scalcout.SVAL", "scalcout.OSV", "scalcout.AA"] {
         let value = database.field(field).map(|field| database.read(field).value);
-        assert!(value.is_some_and(|value| value.n_bytes() <= 40), "{field} is a text of a client");
+        assert!(value.is_some_and(|value| value.n_bytes() <= 40), "{field} is longer than a string");
     }
 }
 
 fn put(database: &Database, field: &str, value: Value, events: &mut Vec<Event>) {
     let Some(field) = database.field(field) else { unreachable!("there is a field {field}") };
-    // What cannot be compiled is refused, or stays in its field as Base leaves it there.
+    // An invalid expression is rejected, or kept in its field, the same as in Base.
     let _ = database.handle(Input::Put { field, value, put: None }, Now::for_test(), events);
     events.clear();
 }

@@ -1,12 +1,12 @@
-//! Both codecs: what was decoded is encoded and decoded again, and is the same.
+//! Both codecs: a decoded value must survive encoding and decoding again.
 //!
-//! The first byte says whether a header or a value of a type comes.
+//! The first byte selects a header or a value of a type.
 
 use fodo_ca::dbr::{self, DbrType};
 use fodo_ca::message::{Answer, Header, Request};
 use fodo_data::Reading;
 
-/// Feeds one input.
+/// Processes one input.
 pub fn feed(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else { return };
     match which % 2 {
@@ -22,7 +22,7 @@ fn feed_header(bytes: &[u8]) {
     header.encode(&mut again);
     assert_eq!(Header::decode(&again), Some((header, again.len())));
 
-    // What a message says is kept by the words for it, whatever else its header holds.
+    // A decoded message keeps its meaning, whatever else the header contains.
     let (request, answer) = (Request::from_header(&header), Answer::from_header(&header));
     let payload_bytes = header.payload_bytes as usize;
     assert_eq!(Request::from_header(&request.header(payload_bytes)), request);
@@ -36,13 +36,13 @@ fn feed_value(bytes: &[u8]) {
     let count = u32::from(*count);
     let Ok(reading) = dbr::decode(dbr, count, payload) else { return };
     let Some((again, n_bytes)) = encoded(dbr, &reading) else { return };
-    assert!(n_bytes <= payload.len().max(dbr.payload_bytes(1).unwrap_or(0)) + 8, "no larger than it came");
-    // NaN is not what it is, but its bytes are.
+    assert!(n_bytes <= payload.len().max(dbr.payload_bytes(1).unwrap_or(0)) + 8, "no larger than the input");
+    // Compared as text, because NaN is not equal to itself.
     let Some((twice, _)) = encoded(dbr, &again) else { unreachable!("what was encoded once can be encoded again") };
     assert_eq!(format!("{again:?}"), format!("{twice:?}"));
 }
 
-/// A reading after a way over the wire, and how many bytes that took; `None` for types that are only written.
+/// A reading after encoding and decoding, and its encoded size; `None` for write-only types.
 fn encoded(dbr: DbrType, reading: &Reading) -> Option<(Reading, usize)> {
     let mut payload = Vec::new();
     let count = dbr::encode(dbr, 0, reading, &mut payload).ok()?;

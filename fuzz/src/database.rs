@@ -1,10 +1,10 @@
-//! Database files: what is right starts and processes, what is wrong says where.
+//! Database files: valid ones start and process, invalid ones are rejected with a position.
 //!
-//! The file is called `main`; what it may include stands behind lines `%%NAME`.
+//! The file is called `main`; included files follow lines `%%NAME`.
 
 use super::ioc;
 
-/// Feeds one input.
+/// Processes one input.
 pub fn feed(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     ioc::load_and_play(&text, |loader, open| {

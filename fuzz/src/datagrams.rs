@@ -1,8 +1,8 @@
-//! Datagrams from anybody to whoever hears some: searches, answers, beacons, registrations, in the order and at the
-//! moments that the input says.
+//! Datagrams from arbitrary senders to every receiver of datagrams: searches, replies, beacons and registrations, in
+//! the order and at the times that the input gives.
 //!
-//! The input is a row of datagrams, each behind four bytes: who hears it, who sends it, how long after the one before,
-//! and its length in units of eight bytes.
+//! The input is a series of datagrams, each after four bytes: the receiver, the sender, the time since the previous
+//! one, and its length in units of eight bytes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use fodo_ca::traffic::Traffic;
 use fodo_ca::{Cid, limit};
 use fodo_data::Now;
 
-/// Names that are looked for.
+/// The number of names being searched for.
 const NAMES: u32 = 8;
 
-/// Everybody who hears datagrams.
+/// Every receiver of datagrams.
 struct Listeners {
     searcher: Searcher,
     responder: Responder,
@@ -28,7 +28,7 @@ struct Listeners {
     shares: Shares,
 }
 
-/// Feeds one input.
+/// Processes one input.
 pub fn feed(bytes: &[u8]) {
     let mut now = Now::for_test();
     let mut listeners = Listeners {
@@ -44,14 +44,14 @@ pub fn feed(bytes: &[u8]) {
     while let [who, from, pause, length, behind @ ..] = rest {
         let (datagram, next) = behind.split_at((usize::from(*length) * 8).min(behind.len()));
         rest = next;
-        // From nothing to an hour, since periods have many orders of size.
+        // From zero to an hour, because periods span many orders of magnitude.
         now = now + Duration::from_millis(u64::from(*pause).pow(3) / 5);
         listeners.hear(*who, source(*from), datagram, now);
         listeners.check(now);
     }
 }
 
-/// One of a few senders, some of whom cannot be answered.
+/// One of a few senders, including addresses to which no reply is possible.
 fn source(number: u8) -> SocketAddr {
     let ip = match number % 8 {
         0 => Ipv4Addr::LOCALHOST,
@@ -72,7 +72,7 @@ impl Listeners {
                 self.searcher.handle(from, bytes, now, &mut claims);
                 let n_first = claims.iter().filter(|claim| claim.is_first).count();
                 assert_eq!(self.searcher.n_names() + n_first, n_before, "a name is found once");
-                // As when its server is lost again.
+                // The same as if its server were lost again.
                 claims.iter().filter(|claim| claim.is_first).for_each(|claim| {
                     self.searcher.add_lost(claim.cid, "pv".into(), now);
                 });
@@ -80,7 +80,7 @@ impl Listeners {
             1 if self.shares.admits(from.ip(), bytes.len(), now) => {
                 self.responder.handle(from, bytes, &mut |name| name.len() % 2 == 1, &mut out);
                 let n_said: usize = out.iter().map(|datagram| datagram.bytes.len()).sum();
-                assert!(n_said <= bytes.len() + 16, "nobody can use us to shout");
+                assert!(n_said <= bytes.len() + 16, "no amplification");
                 assert!(out.iter().all(|datagram| datagram.bytes.len() <= limit::ANSWER_BYTES));
             }
             2 => {
@@ -92,12 +92,12 @@ impl Listeners {
                 let n_clients = self.repeater.n_clients();
                 self.repeater.handle(from, true, bytes, now, &mut |client| client.port() % 3 != 0, &mut out);
                 let n_messages = bytes.len() / 16 + 1;
-                assert!(out.len() <= n_messages * (n_clients + 1), "one for each client and beacon");
+                assert!(out.len() <= n_messages * (n_clients + 1), "at most one for each client and beacon");
             }
             4 => self.traffic.overheard(from, bytes, now),
             _ => {
                 self.traffic.answered(from, bytes, now);
-                // Whatever it is; that it is looked at without harm is all there is to see.
+                // The result is arbitrary; it must only not panic.
                 let _ = is_confirmation(bytes);
             }
         }
@@ -108,7 +108,7 @@ impl Listeners {
         self.searcher.tick(now, &mut out);
         assert!(out.len() <= limit::SEARCH_BURST && out.iter().all(|sent| sent.bytes.len() <= limit::SEARCH_BYTES));
         assert_eq!(self.searcher.n_names(), NAMES as usize);
-        assert!(self.searcher.deadline().is_some(), "names that are looked for have their moment");
+        assert!(self.searcher.deadline().is_some(), "a name being searched for has a next search time");
         self.traffic.tick(now, &mut out);
         self.responder.tick(now, &mut out);
         assert!(self.repeater.n_clients() <= limit::REPEATER_CLIENTS);

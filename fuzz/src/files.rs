@@ -1,6 +1,6 @@
-//! An input that is several files.
+//! An input that consists of several files.
 
-/// Opens the parts of an input as files: the first is `main`, others stand behind a line `%%NAME`.
+/// Opens the parts of an input as files: the first is `main`, others follow a line `%%NAME`.
 pub fn open(text: &str) -> impl FnMut(&str) -> std::io::Result<Vec<u8>> + use<'_> {
     move |wanted| {
         let (main, others) = text.split_once("\n%%").unwrap_or((text, ""));

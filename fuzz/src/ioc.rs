@@ -1,20 +1,20 @@
-//! What is done with a database that an input made: it starts, processes, and is read in every field.
+//! Runs a database from an input: starts it, processes records and reads every field.
 
 use fodo_data::{Now, Value};
 use fodo_db::{Database, Event, FieldRef, Input, OpenFile, PutId};
 
 use super::files;
 
-/// Records that are processed by hand; what more of them find is found by scans and links.
+/// The number of records processed directly; scans and links reach more.
 const RECORDS_MAX: usize = 24;
 
-/// Turns of the crank for timers, scans and what is deferred.
+/// The maximum number of iterations for timers, scans and deferred work.
 const TURNS_MAX: usize = 48;
 
-/// Bytes of the longest text there is: an lsi or lso may hold as many.
+/// The length of the longest text in bytes, that of an lsi or lso.
 const TEXT_BYTES_MAX: usize = u16::MAX as usize;
 
-/// Starts the database, processes its records, lets time pass, and reads all there is.
+/// Starts the database, processes its records, advances the time, and reads everything.
 pub fn play(database: &Database) {
     let mut player = Player { database, now: Now::for_test(), events: Vec::new(), done: Vec::new() };
     let names: Vec<&str> = database.record_names().take(RECORDS_MAX).collect();
@@ -47,7 +47,7 @@ impl Player<'_> {
     }
 
     fn give(&mut self, input: Input) {
-        // A put may be refused; it is then not complete.
+        // A put may be rejected; then it does not complete.
         let _ = self.database.handle(input, self.now, &mut self.events);
         for event in self.events.drain(..) {
             if let Event::PutDone { put } | Event::PutRefused { put, .. } = event {
@@ -70,7 +70,7 @@ impl Player<'_> {
         for name in fields {
             let field = self.field(record, name);
             let (reading, facts) = (self.database.read(field), self.database.facts(field));
-            assert!(reading.value.len() <= facts.count_max.max(1) as usize, "{record}.{name} holds what it can hold");
+            assert!(reading.value.len() <= facts.count_max.max(1) as usize, "{record}.{name} has too many elements");
             let meta = self.database.meta(field);
             let text = reading.value.first().map(|first| first.to_text(Some(&meta)));
             assert!(text.is_none_or(|text| text.len() <= TEXT_BYTES_MAX), "{record}.{name}");
@@ -79,7 +79,7 @@ impl Player<'_> {
     }
 }
 
-/// Loads with what `load` does, and plays what comes of it.
+/// Loads with `load`, and runs the resulting database.
 pub fn load_and_play(text: &str, load: impl FnOnce(&mut fodo_db::Loader, &mut OpenFile)) {
     let mut loader = fodo_db::Loader::that_keeps_places();
     loader.states().create("on");

@@ -1,6 +1,6 @@
-//! Texts of links, and names of channels with filters.
+//! Texts of links, and channel names with filters.
 //!
-//! The input is lines: `FIELD=TEXT` puts a text to a link and processes, anything else is the name of a channel.
+//! The input is lines: `FIELD=TEXT` writes a text to a link and processes; any other line is a channel name.
 
 use fodo_data::{EventMask, Now, Value};
 use fodo_db::{Chain, Database, Event, Input, Loader};
@@ -15,13 +15,13 @@ record(dfanout, "spread") {}
 record(stringin, "text") { field(INP, "{const:'words'}") }
 "#;
 
-/// Lines of one input. Links in a circle make each of them some thousand rounds of processing.
+/// The maximum number of lines. With links in a loop, each line causes several thousand rounds of processing.
 const LINES_MAX: usize = 20;
 
-/// Records and links that are put to.
+/// The records that have the links and are processed.
 const PROCESSED: [&str; 7] = ["wave", "words", "ai", "ao", "calc", "spread", "text"];
 
-/// Feeds one input.
+/// Processes one input.
 pub fn feed(bytes: &[u8]) {
     let mut loader = Loader::default();
     loader.states().create("on");
@@ -51,12 +51,12 @@ fn process(database: &Database, events: &mut Vec<Event>) {
 }
 
 fn give(database: &Database, input: Input, events: &mut Vec<Event>) {
-    // A text that is no link of this field is refused.
+    // A text that is not a valid link for this field is rejected.
     let _ = database.handle(input, Now::for_test(), events);
     events.clear();
 }
 
-/// What a name says works, or it is refused with a place in the name.
+/// A channel name works, or is rejected with a position in the name.
 fn ask(database: &Database, name: &str) {
     let channel = match database.channel(name) {
         Ok(channel) => channel,
@@ -66,12 +66,12 @@ fn ask(database: &Database, name: &str) {
         }
         Err(_) => return,
     };
-    assert!(database.claims(name), "who has a channel answers to its name");
+    assert!(database.claims(name), "the database claims the name of every channel");
     let mut facts = database.facts(channel.field);
     let mut chain = Chain::new(channel.filters, &mut facts);
     let moment = database.moment(channel.field, Now::for_test().wall);
     let read = chain.read(database.read(channel.field), &moment);
-    assert!(read.value.len() <= facts.count_max as usize, "a filter makes nothing longer");
+    assert!(read.value.len() <= facts.count_max as usize, "a filter does not make a value longer");
     for mask in [EventMask::VALUE, EventMask::LOG, EventMask::PROPERTY] {
         chain.update(mask, database.read(channel.field), &moment);
     }

@@ -1,17 +1,19 @@
-//! Sequences of operations: what clients ask, servers do and wires cut, in any order that the input says.
+//! Sequences of operations: client requests, server actions and splits of the stream, in the order that the input
+//! gives.
 //!
-//! Both ends are ours and behave; what must hold is that every operation ends once and every update is accounted for.
+//! Both ends are Fodo and behave correctly. Every operation must end once, and every update must be accounted
+//! for.
 
 #[path = "../../crates/ca/tests/simulation/world.rs"]
-#[expect(dead_code, reason = "seeds are for the simulation that moves it by chance")]
+#[expect(dead_code, reason = "only the simulation uses seeds")]
 mod world;
 
 use world::{Chance, World};
 
-/// Steps of one input; what is longer finds nothing that shorter ones do not.
+/// The maximum number of steps; longer inputs find nothing that shorter ones do not.
 const STEPS_MAX: usize = 512;
 
-/// Plays one input.
+/// Processes one input.
 pub fn feed(bytes: &[u8]) {
     let mut world = World::new(Chance::Script(bytes.iter().copied().collect()));
     for _ in 0..STEPS_MAX {

@@ -1,8 +1,8 @@
-//! A RecCeiver, or somebody who says that he is one, in all he may send to an IOC: announcements and answers in any
-//! pieces, at the moments that the input says.
+//! Everything that a RecCeiver, or a program that claims to be one, may send to an IOC: announcements and replies in
+//! arbitrary pieces, at the times that the input gives.
 //!
-//! The input is a row of things that come in, each behind two bytes: what it is and how long after the one before, and
-//! how many bytes it has.
+//! The input is a series of events, each after two bytes: the kind of event with the time since the previous one, and
+//! the number of bytes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use fodo_net::reccaster::machine::{Input, Out, RecCasterMachine};
 use fodo_net::reccaster::{Inventory, Item, Patience};
 
-/// More than one slice takes.
+/// More than fit in one slice.
 const RECORDS: usize = 600;
 
 const PATIENCE: Patience = Patience { hold_off_max: Duration::from_secs(10), answer: Duration::from_secs(20) };
 
-/// More than a slice and the answers to the pings that one input holds.
+/// More than a slice and the replies to all pings that one input can contain.
 const SENT_AT_ONCE_MAX: usize = 64 * 1024;
 
-/// Feeds one input.
+/// Processes one input.
 pub fn feed(bytes: &[u8]) {
     let from = SocketAddr::from(([10, 0, 0, 9], 5049));
     let mut machine = RecCasterMachine::new(inventory(), PATIENCE, 1);
@@ -46,8 +46,8 @@ pub fn feed(bytes: &[u8]) {
         let mut out = Out::default();
         machine.handle(input, now, &mut out);
         assert!(out.send.len() < SENT_AT_ONCE_MAX, "{} bytes at once", out.send.len());
-        assert!(!out.close || out.send.is_empty(), "something is sent to whom it lets go of");
-        assert!(machine.deadline().is_none_or(|due| due > now), "what was due is not done");
+        assert!(!out.close || out.send.is_empty(), "bytes are sent on a connection that is being closed");
+        assert!(machine.deadline().is_none_or(|due| due > now), "an action that was due was not performed");
         has_connection = (has_connection && !out.close) || out.connect.is_some();
     }
 }

@@ -1,23 +1,23 @@
-//! Access files: what is read answers, and says when an answer may have become another one.
+//! Access security files: a loaded file grants rights, and reports when rights may have changed.
 //!
-//! What a file may include stands behind lines `%%NAME`.
+//! Included files follow lines `%%NAME`.
 
 use fodo_db::{AccessFile, AccessInput, AccessLevel, Granted, Security};
 
 use super::files;
 
-/// Who asks, and of which group.
+/// The groups, users and hosts for which rights are queried.
 const GROUPS: [&str; 4] = ["DEFAULT", "A", "READONLY", "none"];
 const USERS: [&str; 3] = ["me", "operator", ""];
 const HOSTS: [&str; 3] = ["here", "CONSOLE", "10.0.0.1"];
 
-/// Values of inputs, one after the other.
+/// The values of inputs, in sequence.
 const VALUES: [Option<f64>; 5] = [Some(0.0), Some(1.0), None, Some(f64::NAN), Some(-3.5)];
 
-/// Inputs that are moved; a file may have thousands, each the same.
+/// The maximum number of inputs changed; a file may have thousands, all alike.
 const INPUTS_MAX: usize = 32;
 
-/// Feeds one input.
+/// Processes one input.
 pub fn feed(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut file = match AccessFile::load("main", "P=X:,N=2", &mut files::open(&text)) {
@@ -36,7 +36,7 @@ pub fn feed(bytes: &[u8]) {
         for input in &inputs {
             let before = answers(&security);
             let may_differ = security.set_input(*input, value);
-            assert!(may_differ || answers(&security) == before, "nobody was told of an answer that is another one");
+            assert!(may_differ || answers(&security) == before, "rights changed without being reported");
         }
     }
     answers(&security);

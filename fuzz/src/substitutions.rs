@@ -1,12 +1,12 @@
-//! `.substitutions` files and templates: as databases, and as the text that `fodo expand` makes of them.
+//! `.substitutions` files and templates: as databases, and as the text that `fodo expand` prints.
 //!
-//! The file is called `main`; templates and what is included stand behind lines `%%NAME`.
+//! The file is called `main`; templates and included files follow lines `%%NAME`.
 
 use fodo_db::{Macros, Undefined};
 
 use super::{files, ioc};
 
-/// Feeds one input.
+/// Processes one input.
 pub fn feed(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(macros) = Macros::parse("P=X:,Q=$(P)y,N=2") else { unreachable!("these are macros") };

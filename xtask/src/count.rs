@@ -1,4 +1,4 @@
-//! Instructions of the hot paths, counted by callgrind and compared with those that were recorded.
+//! Counts the instructions of the hot paths with callgrind and compares them with recorded counts.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -6,45 +6,45 @@ use std::process::Command;
 
 use crate::step::{Outcome, output_of};
 
-/// What was recorded, one line per path.
+/// The recorded counts, one line per path.
 const TABLE_PATH: &str = "lab/counts.txt";
 
-/// By how much a path may come to differ. What differs from one run to the next is far below.
+/// By how much a count may differ from the recorded one. Differences between runs are far smaller.
 const TOLERANCE_PERCENT: u64 = 5;
 
-/// How often a path is walked in the two runs whose difference counts: so nothing counts that comes before the first
-/// round. Enough for what the two runs find different beforehand to be lost.
+/// How often each path is executed in the two runs whose difference is the result, so that instructions before the
+/// first round are not counted. Large enough for differences in the start-up of the two runs to be negligible.
 const N_ROUNDS: [u64; 2] = [4, 24];
 
-/// How often both are run before a path counts as different. Where sockets are in it, how the two ends take turns costs
-/// some per cent more now and then, and never less than nothing: the least counts.
+/// How often both runs are repeated before a path counts as changed. With sockets, the scheduling of the two ends
+/// sometimes adds a few per cent; it never saves instructions, so the minimum is used.
 const TRIES: usize = 3;
 
-/// Keeps the C library from choosing functions by the processor it finds.
+/// Keeps the C library from selecting functions according to the processor.
 const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERMS,-FSRM";
 
-/// Instructions per operation of every path, and what compiled them.
+/// The instructions per operation of every path, and the compiler that generated them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Counts {
     compiler: String,
     paths: Vec<(String, u64)>,
 }
 
-/// Where counts and table differ by more than the tolerance: lines for people.
+/// Differences between counts and table beyond the tolerance, as lines for the user.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Differences {
     worse: Vec<String>,
     better: Vec<String>,
 }
 
-/// Counts, and compares with the table.
+/// Counts the instructions and compares them with the table.
 pub fn check(root: &Path) -> Result<Outcome, String> {
     let recorded = std::fs::read_to_string(root.join(TABLE_PATH)).map_err(|error| format!("{TABLE_PATH}: {error}"))?;
     let recorded = Counts::parse(&recorded)?;
     let compiler = compiler(root)?;
     if compiler != recorded.compiler {
-        let why = format!("the counts are those of {}, this is {compiler}", recorded.compiler);
-        return skipped(format!("{why}; where nothing else differs, `cargo xtask count --record` takes them anew"));
+        let why = format!("the counts were recorded with {}, but this is {compiler}", recorded.compiler);
+        return skipped(format!("{why}; if nothing else has changed, run `cargo xtask count --record`"));
     }
     let valgrind = match Valgrind::find(root) {
         Ok(valgrind) => valgrind,
@@ -53,15 +53,15 @@ pub fn check(root: &Path) -> Result<Outcome, String> {
     let counted = count(root, &valgrind, compiler, Some(&recorded))?;
     let Differences { worse, better } = recorded.compare(&counted);
     if !worse.is_empty() {
-        return Err(format!("{}\n`cargo xtask count --record` accepts that", worse.join("\n")));
+        return Err(format!("{}\nto accept this, run `cargo xtask count --record`", worse.join("\n")));
     }
     if !better.is_empty() {
-        return Ok(Outcome::Passed(format!("{}\n`cargo xtask count --record` keeps that", better.join("\n"))));
+        return Ok(Outcome::Passed(format!("{}\nto record this, run `cargo xtask count --record`", better.join("\n"))));
     }
     Ok(Outcome::Passed(format!("{} paths", counted.paths.len())))
 }
 
-/// Counts, and writes the table.
+/// Counts the instructions and writes the table.
 pub fn record(root: &Path) -> Result<(), String> {
     let counted = count(root, &Valgrind::find(root)?, compiler(root)?, None)?;
     let text = counted.text();
@@ -70,7 +70,7 @@ pub fn record(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// On a developer's machine what cannot be counted is no failure; CI has to count.
+/// If counting is not possible, it is skipped on a developer's machine, but fails in CI.
 fn skipped(why: String) -> Result<Outcome, String> {
     match std::env::var_os("CI") {
         Some(_) => Err(why),
@@ -78,14 +78,14 @@ fn skipped(why: String) -> Result<Outcome, String> {
     }
 }
 
-/// The compiler and its target, as both decide about instructions.
+/// The compiler and its target; both influence the instructions.
 fn compiler(root: &Path) -> Result<String, String> {
     let printed = output_of(root, Command::new("rustc").arg("--version").current_dir(root))?;
     Ok(format!("{} for {}", printed.trim(), std::env::consts::ARCH))
 }
 
 fn count(root: &Path, valgrind: &Valgrind, compiler: String, recorded: Option<&Counts>) -> Result<Counts, String> {
-    // Beside the program, as it shares what is compiled with that.
+    // Built together with the program, because they share compiled crates.
     let build = ["build", "--release", "-p", "fodo-cli", "-p", "fodo-lab", "--example", "count"];
     output_of(root, Command::new("cargo").args(build).current_dir(root))?;
     let program = root.join("target").join("release").join("examples").join("count");
@@ -99,7 +99,8 @@ fn count(root: &Path, valgrind: &Valgrind, compiler: String, recorded: Option<&C
     Ok(Counts { compiler, paths })
 }
 
-/// Instructions per operation: as soon as they are what they were before, else the least of some tries.
+/// The instructions per operation: the first result within the tolerance of the recorded count, else the minimum of all
+/// tries.
 fn count_path(before: Option<u64>, run: impl Fn(u64) -> Result<Run, String>) -> Result<u64, String> {
     let mut least = [u64::MAX; 2];
     let mut n = 0;
@@ -115,7 +116,7 @@ fn count_path(before: Option<u64>, run: impl Fn(u64) -> Result<Run, String>) -> 
     Ok(n)
 }
 
-/// How a count stands against the one before; equal within the tolerance.
+/// Compares a count with the previous one; equal within the tolerance.
 fn against(before: u64, now: u64) -> Ordering {
     match now * 100 {
         now if now > before * (100 + TOLERANCE_PERCENT) => Ordering::Greater,
@@ -130,14 +131,14 @@ struct Run {
     n_operations: u64,
 }
 
-/// Where valgrind is, and what it has to be told.
+/// The path of valgrind and of its library.
 struct Valgrind {
     program: PathBuf,
     library: Option<PathBuf>,
 }
 
 impl Valgrind {
-    /// That of the system, or Debian's package beside the peers, which is fetched into there and not installed.
+    /// The installed valgrind, or Debian's package, downloaded to a folder next to the peers without installing it.
     fn find(root: &Path) -> Result<Valgrind, String> {
         let is_there = |program: &Path| output_of(root, Command::new(program).arg("--version")).is_ok();
         let own = PathBuf::from("valgrind");
@@ -152,7 +153,7 @@ impl Valgrind {
         if fetched().program.exists() {
             return Ok(fetched());
         }
-        fetch(root, &folder).map_err(|why| format!("valgrind is not installed, and Debian's cannot be had: {why}"))?;
+        fetch(root, &folder).map_err(|why| format!("valgrind is not installed and cannot be downloaded: {why}"))?;
         Ok(fetched())
     }
 
@@ -164,12 +165,12 @@ impl Valgrind {
             command.env("VALGRIND_LIB", library);
         }
         let printed = output_of(root, &mut command)?;
-        Run::parse(&printed).ok_or_else(|| format!("{path}: callgrind did not count:\n{printed}"))
+        Run::parse(&printed).ok_or_else(|| format!("{path}: no result from callgrind:\n{printed}"))
     }
 }
 
 impl Run {
-    /// Of what callgrind prints, and the program below it.
+    /// Parses the output of callgrind and of the program that it runs.
     fn parse(printed: &str) -> Option<Run> {
         let collected = printed.lines().find_map(|line| line.split_once("Collected : "))?;
         let operations = printed.lines().find(|line| line.starts_with(|first: char| first.is_ascii_digit()))?;
@@ -177,7 +178,7 @@ impl Run {
     }
 }
 
-/// Debian's package, unpacked into a folder.
+/// Downloads Debian's package and unpacks it into a folder.
 fn fetch(root: &Path, folder: &Path) -> Result<(), String> {
     eprintln!("fetching valgrind into {}", folder.display());
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -185,7 +186,7 @@ fn fetch(root: &Path, folder: &Path) -> Result<(), String> {
     let entries = std::fs::read_dir(folder).map_err(|error| error.to_string())?;
     let packages = entries.flatten().map(|entry| entry.path());
     let package = packages.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "deb"));
-    let package = package.ok_or("apt-get has downloaded nothing")?;
+    let package = package.ok_or("apt-get downloaded no package")?;
     output_of(root, Command::new("dpkg").arg("-x").arg(package).arg(folder)).map(|_| ())
 }
 
@@ -199,13 +200,13 @@ impl Counts {
         };
         let paths = lines.into_iter().map(|line| path(line).ok_or_else(|| format!("{TABLE_PATH}: \"{line}\"")));
         Ok(Counts {
-            compiler: compiler.ok_or_else(|| format!("{TABLE_PATH} names no compiler"))?.to_string(),
+            compiler: compiler.ok_or_else(|| format!("{TABLE_PATH} has no compiler version"))?.to_string(),
             paths: paths.collect::<Result<_, _>>()?,
         })
     }
 
     fn text(&self) -> String {
-        let mut text = "# Instructions per operation; docs/explanations/performance.md says of what.\n".to_string();
+        let mut text = "# Instructions per operation; see docs/explanations/performance.md.\n".to_string();
         text += &format!("# Taken with {}\n", self.compiler);
         for (name, n) in &self.paths {
             text += &format!("{name:<16} {n:>6}\n");
@@ -217,12 +218,12 @@ impl Counts {
         self.paths.iter().find(|(known, _)| known == name).map(|(_, n)| *n)
     }
 
-    /// What differs too much in `counted` from this.
+    /// The differences of `counted` from this table beyond the tolerance.
     fn compare(&self, counted: &Counts) -> Differences {
         let mut differences = Differences::default();
         for (name, now) in &counted.paths {
             let Some(before) = self.of(name) else {
-                differences.worse.push(format!("{name}: {now} instructions, and {TABLE_PATH} does not know it"));
+                differences.worse.push(format!("{name}: {now} instructions per operation, not in {TABLE_PATH}"));
                 continue;
             };
             let line = format!("{name}: {now} instructions per operation, were {before}");
@@ -233,7 +234,7 @@ impl Counts {
             }
         }
         let gone = self.paths.iter().filter(|(name, _)| counted.of(name).is_none());
-        differences.worse.extend(gone.map(|(name, _)| format!("{name}: in {TABLE_PATH}, but not counted any more")));
+        differences.worse.extend(gone.map(|(name, _)| format!("{name}: in {TABLE_PATH}, but no longer counted")));
         differences
     }
 }

@@ -1,7 +1,7 @@
-//! Documents that are true: every block marked `sh` in README.md and docs/ runs.
+//! Runs every block marked `sh` in README.md and docs/, so that the documents stay correct.
 //!
-//! The blocks of one page are one script, in an empty folder, in a network namespace with nothing
-//! but loopback, with `fodo` on the path. What cannot run there is marked `console` or `text`.
+//! The blocks of one page form one script. It runs in an empty folder and in a network namespace with only loopback,
+//! with `fodo` on the path. Blocks that cannot run there are marked `console` or `text`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,10 +9,10 @@ use std::process::Command;
 use crate::step::output_of;
 use crate::tidy::repository::Repository;
 
-/// Stops at the first failed command, and shows which it was.
+/// Stops at the first failed command, and prints each command.
 const PREAMBLE: &str = "set -euo pipefail\nset -x\n";
 
-/// Runs them. Needs the release build of `fodo`.
+/// Runs all shell blocks. Requires the release build of `fodo`.
 pub fn run_shell_blocks(root: &Path) -> Result<String, String> {
     let repository = Repository::read(root)?;
     let mut n_blocks = 0;
@@ -48,7 +48,7 @@ fn run_page(root: &Path, blocks: &[String]) -> Result<(), String> {
     output_of(root, &mut command).map(|_| ())
 }
 
-/// The text of each block whose fence says `sh`.
+/// The text of each block with the language `sh`.
 fn shell_blocks(page: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut open: Option<String> = None;
@@ -73,13 +73,13 @@ fn shell_blocks(page: &str) -> Vec<String> {
     blocks
 }
 
-/// A folder of its own, removed with its owner.
+/// A temporary folder, removed on drop.
 struct EmptyFolder(PathBuf);
 
 impl EmptyFolder {
     fn new() -> Result<EmptyFolder, String> {
         let path = std::env::temp_dir().join(format!("fodo-docs-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path); // It is there only when an earlier run was cut short.
+        let _ = std::fs::remove_dir_all(&path); // Exists only if an earlier run was interrupted.
         std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(EmptyFolder(path))
     }
@@ -87,7 +87,7 @@ impl EmptyFolder {
 
 impl Drop for EmptyFolder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0); // What is left in the temporary folder harms nobody.
+        let _ = std::fs::remove_dir_all(&self.0); // Leftovers in the temporary folder are harmless.
     }
 }
 

@@ -1,4 +1,4 @@
-//! Fuzzing with cargo-fuzz, on request only: it needs a nightly toolchain and never ends by itself.
+//! Fuzzing with cargo-fuzz, on request only, because it needs a nightly toolchain and takes unlimited time.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 pub fn run(root: &Path, seconds: &str) -> Result<(), String> {
     let seconds: u32 = seconds.parse().map_err(|_| format!("fuzz {seconds}: expected a number of seconds"))?;
     if !is_installed() {
-        return Err("cargo-fuzz is not installed; `cargo install cargo-fuzz` gets it".into());
+        return Err("cargo-fuzz is not installed; install it with `cargo install cargo-fuzz`".into());
     }
 
     for target in targets(root)? {
         println!("fuzzing {target} for {seconds} s");
-        // New inputs go into the first folder; the corpus in the second is kept by hand.
+        // New inputs go into the first folder; the corpus in the second is maintained by hand.
         let found = format!("fuzz/found/{target}");
         std::fs::create_dir_all(root.join(&found)).map_err(|error| format!("{found}: {error}"))?;
         let corpus = format!("fuzz/corpus/{target}");

@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask test [quick]`, `tidy`, `peers`, `count`, `fuzz SECONDS`, `mutants N`,
+//! The project's tasks: `cargo xtask test [quick]`, `tidy`, `peers`, `count`, `docs`, `fuzz SECONDS`, `mutants N`,
 //! `soak MINUTES`.
 #![forbid(unsafe_code)]
 
@@ -18,21 +18,21 @@ use std::process::ExitCode;
 
 use crate::step::Outcome;
 
-const USAGE: &str = "usage: cargo xtask CHORE
+const USAGE: &str = "usage: cargo xtask TASK
 
-  test          everything: what must hold before a change is merged
-  test quick    the round while working: format, lints, unit tests, tidy
-  tidy          the rules of the house
-  tidy tighten  lowers the lengths in xtask/tidy-giants.txt to what they are now
-  tidy table    writes the table of dependencies in ARCHITECTURE.md anew
-  peers         fetches the peers: a Python environment and PSI's ca, unless they are there already
-  count         counts instructions of the hot paths by callgrind, and compares with lab/counts.txt
-  count --record  writes what it counts there
+  test          runs every check required before a change is merged
+  test quick    runs the checks for use while working: format, lints, unit tests, tidy
+  tidy          checks the project's rules
+  tidy tighten  lowers the lengths in xtask/tidy-giants.txt to the current ones
+  tidy table    regenerates the table of dependencies in ARCHITECTURE.md
+  peers         installs the peers, a Python environment and PSI's ca, unless they are present
+  count         counts the instructions of the hot paths with callgrind and compares them with lab/counts.txt
+  count --record  counts them and writes them to lab/counts.txt
   docs          runs the shell blocks of README.md and docs/
   fuzz SECONDS  fuzzes; needs a nightly toolchain and cargo-fuzz
-  mutants N [SEED]  tries N mutants of the crates against their own tests, and lists those that survive;
+  mutants N [SEED]  tests N mutants with the tests of their own crate and lists the survivors;
                 needs cargo-mutants
-  soak MINUTES  runs faults at random against `fodo ioc`, and sees that nothing grows and nobody else is harmed";
+  soak MINUTES  injects random faults into `fodo ioc`; checks that nothing grows and other clients are unaffected";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How a chore went that is a step of `test` as well.
+/// Prints the outcome of a task that is also a step of `test`.
 fn tell(outcome: Outcome) {
     match outcome {
         Outcome::Passed(said) => println!("{said}"),
@@ -72,7 +72,7 @@ fn tell(outcome: Outcome) {
     }
 }
 
-/// Says where their Python is, and on standard error what cannot be had.
+/// Prints the path of the peers' Python; prints to standard error what is not available.
 fn peers(root: &Path) -> Result<(), String> {
     let python = peers::prepare(root)?;
     if let Outcome::Skipped(why) = peers::prepare_java(root)? {
@@ -82,7 +82,7 @@ fn peers(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The folder that holds the workspace's `Cargo.toml`.
+/// The folder of the workspace's `Cargo.toml`.
 fn workspace_root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent().unwrap_or(own).to_path_buf()

@@ -1,4 +1,4 @@
-//! Mutation testing with cargo-mutants, on request only: a random sample, each mutant tried by its own crate's tests.
+//! Mutation testing with cargo-mutants, on request only: a random sample, each mutant tested by its own crate's tests.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,22 +10,22 @@ use serde_json::Value;
 
 use crate::step::output_of;
 
-/// The crates whose code is mutated. Each gets an equal part of the sample, so that each rate means something.
+/// The crates whose code is mutated. Each gets an equal part of the sample, so that every rate is meaningful.
 const PACKAGES: [&str; 6] = ["fodo-data", "fodo-ca", "fodo-db", "fodo-net", "fodo-ioc", "fodo-cli"];
 
-/// Survivors that no test needs to notice: `FILE: WHAT | WHY`, one per line.
+/// Survivors that no test needs to detect: `FILE: WHAT | WHY`, one per line.
 const EXPLAINED_PATH: &str = "xtask/mutants-explained.txt";
 
 /// Where cargo-mutants writes `mutants.out`, with the log of every mutant.
 const OUTPUT_FOLDER: &str = "target/mutants";
 
-/// What cargo-mutants returns when every mutant was tried: all caught, some missed, some timed out.
+/// Exit codes of cargo-mutants if every mutant was tested: all caught, some missed, some timed out.
 const COMPLETED_CODES: [i32; 3] = [0, 2, 3];
 
-/// Characters that mean something in a regular expression. `<` and `>` must stay bare: escaped they are word boundaries.
+/// Special characters of regular expressions. `<` and `>` must not be escaped: escaped, they are word boundaries.
 const REGEX_CHARACTERS: &str = r"\.+*?()|[]{}^$";
 
-/// What the tests of one crate did about its mutants.
+/// The results for the mutants of one crate.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     n_killed: usize,
@@ -34,9 +34,10 @@ struct Tally {
     survivors: Vec<String>,
 }
 
-/// Tries `sample_size` mutants and prints per crate how many the crate's own tests killed, and which survived.
+/// Tests `sample_size` mutants and prints per crate how many its own tests killed, and which survived.
 ///
-/// `seed`: chooses the sample; without one the clock does. The same seed on the same sources chooses the same sample.
+/// `seed`: selects the sample; without one, the current time does. The same seed with the same sources selects the same
+/// sample.
 pub fn run(root: &Path, sample_size: &str, seed: Option<&str>) -> Result<(), String> {
     let sample_size: usize = number(sample_size, "of mutants")?;
     let seed = match seed {
@@ -44,7 +45,7 @@ pub fn run(root: &Path, sample_size: &str, seed: Option<&str>) -> Result<(), Str
         None => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
     };
     if !is_installed() {
-        return Err("cargo-mutants is not installed; `cargo install cargo-mutants --locked` installs it".into());
+        return Err("cargo-mutants is not installed; install it with `cargo install cargo-mutants --locked`".into());
     }
     println!("{sample_size} mutants, seed {seed}");
 
@@ -69,7 +70,7 @@ fn is_installed() -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// All mutants of all packages: the package and the name of each.
+/// All mutants of all packages: package and name of each.
 fn list(root: &Path) -> Result<Vec<(String, String)>, String> {
     let mut command = Command::new("cargo");
     command.args(["mutants", "--list", "--json"]).args(package_arguments()).current_dir(root);
@@ -84,10 +85,10 @@ fn package_arguments() -> impl Iterator<Item = &'static str> {
 }
 
 fn text(value: &Value, key: &str) -> Result<String, String> {
-    value[key].as_str().map(str::to_string).ok_or_else(|| format!("cargo mutants: a mutant without {key:?}"))
+    value[key].as_str().map(str::to_string).ok_or_else(|| format!("cargo mutants: a mutant has no {key:?}"))
 }
 
-/// An equal part of the sample from every package, chosen by the hash of seed and name.
+/// Selects an equal part of the sample from every package, by the hash of seed and name.
 fn sample(all: &[(String, String)], sample_size: usize, seed: u64) -> Vec<String> {
     let mut chosen = Vec::new();
     for (index, package) in PACKAGES.iter().enumerate() {
@@ -105,7 +106,7 @@ fn hash(seed: u64, name: &str) -> u64 {
     hasher.finish()
 }
 
-/// Runs cargo-mutants on the chosen mutants; it shows its own progress.
+/// Runs cargo-mutants on the selected mutants; it displays its own progress.
 fn try_all(root: &Path, chosen: &[String]) -> Result<(), String> {
     let mut command = Command::new("cargo");
     command.args(["mutants", "--profile", "mutants", "--jobs", "2", "--colors", "never", "--output", OUTPUT_FOLDER]);
@@ -142,14 +143,14 @@ fn explained_names(list: &str) -> Result<HashSet<String>, String> {
         .collect()
 }
 
-/// `crates/data/src/time.rs: WHAT` of `crates/data/src/time.rs:12:5: WHAT`: lines move, explanations stay.
+/// `crates/data/src/time.rs: WHAT` from `crates/data/src/time.rs:12:5: WHAT`: explanations stay valid when lines move.
 fn without_position(name: &str) -> String {
     let (place, what) = name.split_once(": ").unwrap_or((name, ""));
     let file = place.split(':').next().unwrap_or(place);
     format!("{file}: {what}")
 }
 
-/// Sorts the outcomes of cargo-mutants by package.
+/// Groups the outcomes of cargo-mutants by package.
 fn tallies(outcomes: &Value, explained: &HashSet<String>) -> Result<BTreeMap<String, Tally>, String> {
     let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
     for outcome in outcomes["outcomes"].as_array().ok_or("outcomes.json: no outcomes")? {
@@ -170,7 +171,7 @@ fn tallies(outcomes: &Value, explained: &HashSet<String>) -> Result<BTreeMap<Str
     Ok(tallies)
 }
 
-/// The table for people, then the survivors.
+/// The table, followed by the survivors.
 fn report(tallies: &BTreeMap<String, Tally>, seed: u64) -> String {
     let mut text =
         format!("\nseed {seed}\n{:12} {:>6} {:>8} {:>9} {:>9}\n", "crate", "viable", "killed", "explained", "unviable");

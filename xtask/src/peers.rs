@@ -1,17 +1,17 @@
-//! The peers, other people's clients and servers, pinned to exact versions: a Python environment, and jars inside it.
+//! The peers, clients and servers of other projects, pinned to exact versions: a Python environment with jars in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::step::{Outcome, output_of};
 
-/// Names another folder for the environment.
+/// The environment variable that selects another folder for the environment.
 const VARIABLE: &str = "FODO_PEERS";
 
-/// Makes the environment unless it is there with these very requirements. Returns its Python.
+/// Creates the environment unless it exists with exactly these requirements. Returns its Python.
 ///
-/// The folder is `.peers/venv` below the workspace, or what `FODO_PEERS` says. A copy of the
-/// requirements inside it is the stamp: when they differ from the file, everything is made anew.
+/// The folder is `.peers/venv` below the workspace, or the value of `FODO_PEERS`. A copy of the requirements inside it
+/// is the stamp: if it differs from the file, the environment is created again.
 pub fn prepare(root: &Path) -> Result<PathBuf, String> {
     let requirements_path = root.join("conformance").join("peers").join("requirements.txt");
     let requirements = std::fs::read_to_string(&requirements_path)
@@ -23,8 +23,8 @@ pub fn prepare(root: &Path) -> Result<PathBuf, String> {
         return Ok(python);
     }
 
-    // Standard error, so that standard output stays one line: the path.
-    eprintln!("making the peers' Python environment in {}", folder.display());
+    // Printed to standard error, so that standard output has only one line: the path.
+    eprintln!("creating the peers' Python environment in {}", folder.display());
     let creation = output_of(root, Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
     creation.map_err(|error| {
         format!(
@@ -34,7 +34,7 @@ pub fn prepare(root: &Path) -> Result<PathBuf, String> {
     })?;
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--only-binary", ":all:"]);
-    // The list is complete: whatever it does not name must not come in by itself.
+    // The list is complete: pip must not install packages that are not in it.
     pip.args(["--no-deps", "-r"]).arg(&requirements_path);
     output_of(root, &mut pip).map_err(|error| {
         format!(
@@ -47,7 +47,7 @@ pub fn prepare(root: &Path) -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// Fetches PSI's library in Java by Maven into `psi-ca` of the environment, unless it is there from this very pom,
+/// Downloads PSI's Java library with Maven into `psi-ca` of the environment, unless it is there from the current pom,
 /// which is the laboratory's.
 pub fn prepare_java(root: &Path) -> Result<Outcome, String> {
     let pom_path = root.join("lab").join("drivers").join("psi-ca").join("pom.xml");
@@ -58,11 +58,11 @@ pub fn prepare_java(root: &Path) -> Result<Outcome, String> {
         return Ok(Outcome::Passed(String::new()));
     }
     if output_of(root, Command::new("mvn").arg("--version")).is_err() {
-        return Ok(Outcome::Skipped("PSI's ca needs Maven and a JDK; its tests are skipped without".into()));
+        return Ok(Outcome::Skipped("PSI's ca needs Maven and a JDK; without them its tests are skipped".into()));
     }
 
     let jars = psi_ca.join("jars");
-    // Jars of another version beside these would be on the class path too.
+    // Jars of another version in this folder would also be on the class path.
     match std::fs::remove_dir_all(&jars) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(format!("{}: {error}", jars.display()));

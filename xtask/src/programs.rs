@@ -1,11 +1,11 @@
-//! Programs of the system that some tests need: installed in CI, asked for elsewhere.
+//! System programs that some tests need: installed in CI, only suggested elsewhere.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::step::{Outcome, output_of};
 
-/// A program, the flag that makes it tell its version, and the Debian package that has it.
+/// A program, the flag that prints its version, and the Debian package that contains it.
 const NEEDED: [(&str, &str, &str); 6] = [
     ("chromium", "--version", "chromium"),
     ("java", "--version", "openjdk-17-jdk-headless"),
@@ -15,14 +15,14 @@ const NEEDED: [(&str, &str, &str); 6] = [
     ("valgrind", "--version", "valgrind"),
 ];
 
-/// Makes sure that they are there. Only CI installs what is missing: a developer's machine is his own.
+/// Checks that the programs are installed. Installs missing ones only in CI, never on a developer's machine.
 pub fn prepare(root: &Path) -> Result<Outcome, String> {
     let missing = missing(|program, flag| output_of(root, Command::new(program).arg(flag)).is_ok());
     if missing.is_empty() {
         return Ok(Outcome::Passed(String::new()));
     }
     if std::env::var_os("CI").is_none() {
-        return Ok(Outcome::Skipped(format!("`apt-get install {}` lets more tests run", missing.join(" "))));
+        return Ok(Outcome::Skipped(format!("run `apt-get install {}` to enable more tests", missing.join(" "))));
     }
     let apt = |words: &[&str]| {
         output_of(root, Command::new("apt-get").args(words).env("DEBIAN_FRONTEND", "noninteractive")).map(|_| ())
@@ -32,7 +32,7 @@ pub fn prepare(root: &Path) -> Result<Outcome, String> {
     Ok(Outcome::Passed(format!("installed {}", missing.join(" "))))
 }
 
-/// The packages of programs that are not there, each once.
+/// The packages of missing programs, without duplicates.
 fn missing(is_there: impl Fn(&str, &str) -> bool) -> Vec<&'static str> {
     let mut packages = Vec::new();
     for (program, flag, package) in NEEDED {

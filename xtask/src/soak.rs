@@ -1,13 +1,13 @@
-//! Faults at random for as long as one likes, on request only.
+//! Random faults for a given time, on request only.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs them for `minutes` minutes against the release build.
+/// Runs the soak tests for `minutes` minutes against the release build.
 pub fn run(root: &Path, minutes: &str) -> Result<(), String> {
     let _: u64 = minutes.parse().map_err(|_| format!("soak {minutes}: expected a number of minutes"))?;
     cargo(root, minutes, &["build", "--release", "-p", "fodo-cli"])?;
-    // One after the other, since each measures how long requests take.
+    // One test at a time, because each measures response times.
     let all = ["--include-ignored", "--nocapture", "--test-threads=1"];
     cargo(root, minutes, &[["test", "-p", "fodo-conformance", "--test", "soak", "--"].as_slice(), &all].concat())
 }

@@ -1,4 +1,4 @@
-//! Runs the steps of a chore one after the other and tells how each went.
+//! Runs the steps of a task one after another and reports the result of each.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -7,24 +7,24 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many lines of a failed command are shown.
+/// The maximum number of lines shown of a failed command's output.
 const SHOWN_LINES_MAX: usize = 150;
 
-/// How long a command may take; a step that hangs must not hang everything.
+/// The maximum duration of a command, so that a hanging step does not block everything.
 const COMMAND_DURATION_MAX: Duration = Duration::from_secs(20 * 60);
 
-/// Numbers the logs of one process.
+/// Numbers the log files of this process.
 static N_LOGS: AtomicUsize = AtomicUsize::new(0);
 
-/// How a step ended when it did not fail; the text says something worth a line, or nothing.
+/// The outcome of a step that did not fail, with a message that may be empty.
 pub enum Outcome {
-    /// It holds.
+    /// The check passed.
     Passed(String),
-    /// It could not be tried here, and why.
+    /// The check could not run here; contains the reason.
     Skipped(String),
 }
 
-/// The steps so far.
+/// The results of the steps so far.
 pub struct Steps {
     started: Instant,
     n_passed: usize,
@@ -33,12 +33,12 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// No step yet.
+    /// Starts without any steps.
     pub fn new() -> Steps {
         Steps { started: Instant::now(), n_passed: 0, n_skipped: 0, failed: Vec::new() }
     }
 
-    /// Runs one step. A failure is printed and remembered; the next steps run all the same.
+    /// Runs one step. A failure is printed and recorded; the next steps run anyway.
     pub fn run(&mut self, name: &str, step: impl FnOnce() -> Result<Outcome, String>) -> bool {
         println!("---- {name}");
         let started = Instant::now();
@@ -61,7 +61,7 @@ impl Steps {
         self.failed.last().is_none_or(|failed| failed != name)
     }
 
-    /// The last lines, and whether all is well.
+    /// Prints the summary; fails if a step failed.
     pub fn finish(self) -> Result<(), String> {
         let seconds = self.started.elapsed().as_secs_f64();
         println!();
@@ -79,7 +79,7 @@ impl Steps {
     }
 }
 
-/// Runs a command to its end. `Ok` holds what it printed, `Err` its last lines.
+/// Runs a command until it ends. `Ok` contains its output, `Err` the relevant lines of it.
 pub fn output_of(root: &Path, command: &mut Command) -> Result<String, String> {
     let log_path = log_path(root)?;
     let log = File::create(&log_path).map_err(|error| format!("{}: {error}", log_path.display()))?;
@@ -99,13 +99,13 @@ pub fn output_of(root: &Path, command: &mut Command) -> Result<String, String> {
 
     let why = match status {
         Ok(status) if status.success() => {
-            let _ = std::fs::remove_file(&log_path); // Only a copy of what is returned.
+            let _ = std::fs::remove_file(&log_path); // The output is returned.
             return Ok(printed);
         }
         Ok(status) => status.to_string(),
         Err(why) => why,
     };
-    Err(format!("{shown}: {why}\n{}\nall of it is in {}", telling(&printed), log_path.display()))
+    Err(format!("{shown}: {why}\n{}\nfull output: {}", telling(&printed), log_path.display()))
 }
 
 fn log_path(root: &Path) -> Result<PathBuf, String> {
@@ -115,7 +115,7 @@ fn log_path(root: &Path) -> Result<PathBuf, String> {
     Ok(folder.join(format!("{}-{number}.log", std::process::id())))
 }
 
-/// Waits for the end of a child that leads a process group; ends the whole group when it takes too long.
+/// Waits for a child that leads a process group; kills the whole group on timeout.
 fn wait(mut child: Child) -> Result<ExitStatus, String> {
     let deadline = Instant::now() + COMMAND_DURATION_MAX;
     loop {
@@ -123,7 +123,7 @@ fn wait(mut child: Child) -> Result<ExitStatus, String> {
             Ok(Some(status)) => return Ok(status),
             Ok(None) if Instant::now() >= deadline => {
                 end_group(&child);
-                let _ = child.wait(); // It was killed; how it ended says nothing more.
+                let _ = child.wait(); // It was killed, so its exit status is irrelevant.
                 return Err(format!("not finished after {} s", COMMAND_DURATION_MAX.as_secs()));
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(20)),
@@ -134,11 +134,11 @@ fn wait(mut child: Child) -> Result<ExitStatus, String> {
 
 fn end_group(child: &Child) {
     let group = format!("-{}", child.id());
-    // A group that has gone by itself is as good as one that was ended.
+    // Fails if the group has already ended, which is fine.
     let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
 }
 
-/// The lines that tell why it failed: what failed tests printed, else the last ones.
+/// The lines that explain a failure: the output of failed tests, otherwise the last lines.
 fn telling(printed: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     let mut is_failures = false;

@@ -1,13 +1,13 @@
-//! Below `net` nothing touches the world, and in `ca` few files know the order of bytes.
+//! Below `net` no crate does IO, and in the protocol crates only a few modules handle byte order.
 
 use super::Offence;
 use super::repository::{Repository, TextFile};
 use super::source::{self, Path};
 
-/// The crates below the line.
+/// The crates below `net`.
 const WITHOUT_IO: [&str; 6] = ["data", "ca", "pva", "engine", "clu", "db"];
 
-/// Modules and types of the standard library that reach the world.
+/// Modules and types of the standard library that do IO.
 const WORLDLY: [&str; 12] = [
     "std::env",
     "std::fs",
@@ -23,16 +23,16 @@ const WORLDLY: [&str; 12] = [
     "std::net::ToSocketAddrs",
 ];
 
-/// Calls and types that reach the world under whatever path they are named.
+/// Calls and types that do IO, whatever the path before them.
 const WORLDLY_ENDS: [&str; 5] = ["Instant::now", "SystemTime::now", "TcpStream", "TcpListener", "UdpSocket"];
 
-/// The one place below the line where a clock is read: it makes a present for tests.
+/// The only place below `net` where a clock is read: it creates a time for tests.
 const FOR_TESTS: (&str, &str) = ("crates/data/src/time.rs", "Instant::now");
 
 /// Macros that print.
 const PRINTING: [&str; 4] = ["print", "println", "eprint", "eprintln"];
 
-/// Words that put bytes in an order.
+/// Functions that convert byte order.
 const BYTE_ORDER: [&str; 12] = [
     "from_be",
     "from_be_bytes",
@@ -48,13 +48,13 @@ const BYTE_ORDER: [&str; 12] = [
     "BigEndian",
 ];
 
-/// The protocol crates, where the rule about the order of bytes holds.
+/// The protocol crates, to which the rule about byte order applies.
 const PROTOCOLS: [&str; 3] = ["ca", "pva", "clu"];
 
-/// The modules that may know the order of bytes.
+/// The modules that may handle byte order.
 const BYTE_MODULES: [&str; 6] = ["message", "dbr", "body", "outbox", "types", "value"];
 
-/// Checks every source below the line.
+/// Checks every source below `net`.
 pub fn check(repository: &Repository) -> Vec<Offence> {
     let mut offences = Vec::new();
     for file in repository.rust_files() {
@@ -70,7 +70,7 @@ pub fn check(repository: &Repository) -> Vec<Offence> {
     offences
 }
 
-/// `("ca", "search/pace.rs")` of `crates/ca/src/search/pace.rs`.
+/// `("ca", "search/pace.rs")` from `crates/ca/src/search/pace.rs`.
 fn library_file(path: &str) -> Option<(&str, &str)> {
     let (crate_name, rest) = path.strip_prefix("crates/")?.split_once('/')?;
     let module = rest.strip_prefix("src/")?;
@@ -80,19 +80,19 @@ fn library_file(path: &str) -> Option<(&str, &str)> {
 
 fn check_freedom(file: &TextFile, offences: &mut Vec<Offence>) {
     let Some(tokens) = source::product_tokens(&file.text) else {
-        offences.push(Offence::new(&file.path, 0, "is not Rust that can be read"));
+        offences.push(Offence::new(&file.path, 0, "cannot be parsed as Rust"));
         return;
     };
     for path in source::paths(&tokens) {
         if let Some(what) = worldly(&path)
             && (file.path.as_str(), what.as_str()) != FOR_TESTS
         {
-            offences.push(Offence::new(&file.path, path.line, format!("{what}: below net nothing touches the world")));
+            offences.push(Offence::new(&file.path, path.line, format!("{what}: crates below net must not do IO")));
         }
     }
     for pair in tokens.windows(2) {
         if PRINTING.contains(&pair[0].text.as_str()) && pair[1].text == "!" {
-            let what = format!("{}!: below net nothing prints", pair[0].text);
+            let what = format!("{}!: crates below net must not print", pair[0].text);
             offences.push(Offence::new(&file.path, pair[0].line, what));
         }
     }
@@ -111,7 +111,7 @@ fn worldly(path: &Path) -> Option<String> {
 fn check_byte_order(file: &TextFile, offences: &mut Vec<Offence>) {
     for token in source::product_tokens(&file.text).unwrap_or_default() {
         if BYTE_ORDER.contains(&token.text.as_str()) {
-            let what = format!("{}: only {} know the order of bytes", token.text, BYTE_MODULES.join(", "));
+            let what = format!("{}: only the modules {} may handle byte order", token.text, BYTE_MODULES.join(", "));
             offences.push(Offence::new(&file.path, token.line, what));
         }
     }

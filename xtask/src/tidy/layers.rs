@@ -1,16 +1,16 @@
-//! Who may use whom: the table of ARCHITECTURE.md says what cargo says, and arrows point down.
+//! The allowed dependencies between crates: the table in ARCHITECTURE.md must match cargo, and dependencies point down.
 
 use super::Offence;
 use super::metadata::{Member, Metadata};
 use super::repository::Repository;
 
-/// The page that holds the table.
+/// The page that contains the table.
 pub const PAGE: &str = "ARCHITECTURE.md";
 
 /// The line before the table.
 const TABLE_HEADING: &str = "| crate | uses | from outside |";
 
-/// The layers from the bottom up. A crate uses crates of lower layers only, but for [`BESIDE`].
+/// The layers from the bottom up. A crate may use only crates of lower layers, except for [`BESIDE`].
 const LAYERS: [&[&str]; 6] = [
     &["data"],
     &["engine", "clu", "db"],
@@ -20,13 +20,13 @@ const LAYERS: [&[&str]; 6] = [
     &["cli", "web", "python", "java", "lab", "conformance", "xtask"],
 ];
 
-/// Faces that may use a face.
+/// Front ends that may use another front end.
 const BESIDE: [(&str, &str); 3] = [("cli", "lab"), ("cli", "web"), ("python", "cli")];
 
-/// Edges that a higher place does not permit: these see no network, or are tools.
+/// Forbidden although the layers permit them: the protocol crates do not know records.
 const NEVER: [(&str, &str); 2] = [("ca", "db"), ("pva", "db")];
 
-/// Packages that open sockets, run threads or reach the system, banned from the layers below `net`.
+/// Packages that use sockets, threads or the operating system, forbidden below `net`.
 const IO_PACKAGES: [&str; 14] = [
     "async-io",
     "async-std",
@@ -44,7 +44,7 @@ const IO_PACKAGES: [&str; 14] = [
     "tokio",
 ];
 
-/// Checks table and edges.
+/// Checks the table and the dependencies.
 pub fn check(repository: &Repository, metadata: &Metadata) -> Vec<Offence> {
     let mut offences = Vec::new();
     for member in &metadata.members {
@@ -52,7 +52,7 @@ pub fn check(repository: &Repository, metadata: &Metadata) -> Vec<Offence> {
     }
     match repository.text(PAGE) {
         Some(page) => check_table(page, metadata, &mut offences),
-        None => offences.push(Offence::new(PAGE, 0, "is not there")),
+        None => offences.push(Offence::new(PAGE, 0, "missing")),
     }
     offences
 }
@@ -65,14 +65,14 @@ fn check_edges(member: &Member, offences: &mut Vec<Offence>) {
     let name = member.name.as_str();
     let path = format!("crates/{name}/Cargo.toml");
     let Some(own) = layer(name) else {
-        offences.push(Offence::new(PAGE, 0, format!("{name}: a crate without a layer")));
+        offences.push(Offence::new(PAGE, 0, format!("{name}: the crate has no layer")));
         return;
     };
     for used in &member.members {
         let edge = (name, used.as_str());
         let is_down = layer(used).is_some_and(|other| other < own);
         if NEVER.contains(&edge) || !(is_down || BESIDE.contains(&edge)) {
-            offences.push(Offence::new(&path, 0, format!("{name} may not use {used}: arrows point down only")));
+            offences.push(Offence::new(&path, 0, format!("{name} may not use {used}: only lower layers are allowed")));
         }
     }
     if layer("net").is_some_and(|net| own < net) {
@@ -86,21 +86,21 @@ fn check_table(page: &str, metadata: &Metadata, offences: &mut Vec<Offence>) {
     let expected: Vec<String> = metadata.members.iter().map(row).collect();
     let lines: Vec<&str> = page.lines().collect();
     let Some(heading) = lines.iter().position(|line| *line == TABLE_HEADING) else {
-        offences.push(Offence::new(PAGE, 0, format!("lacks the table that starts with {TABLE_HEADING}")));
+        offences.push(Offence::new(PAGE, 0, format!("missing table that starts with {TABLE_HEADING}")));
         return;
     };
     let rows: Vec<&str> = lines.iter().skip(heading + 2).copied().take_while(|line| line.starts_with('|')).collect();
     for (index, row) in rows.iter().enumerate() {
         if !expected.iter().any(|line| line == row) {
-            offences.push(Offence::new(PAGE, heading + 3 + index, "this row is not what cargo metadata says"));
+            offences.push(Offence::new(PAGE, heading + 3 + index, "this row does not match cargo metadata"));
         }
     }
     for line in expected.iter().filter(|line| !rows.contains(&line.as_str())) {
-        offences.push(Offence::new(PAGE, heading + 1, format!("the table lacks this row:\n{line}")));
+        offences.push(Offence::new(PAGE, heading + 1, format!("missing row in the table:\n{line}")));
     }
 }
 
-/// The page with the table that cargo's answer makes, all else unchanged.
+/// The page with its table regenerated from cargo metadata.
 pub fn with_table(page: &str, metadata: &Metadata) -> String {
     let Some((before, after)) = page.split_once(TABLE_HEADING) else { return page.to_string() };
     let rest: Vec<&str> = after.lines().skip(2).skip_while(|line| line.starts_with('|')).collect();
@@ -108,7 +108,7 @@ pub fn with_table(page: &str, metadata: &Metadata) -> String {
     format!("{before}{TABLE_HEADING}\n| --- | --- | --- |\n{}\n{}\n", rows.join("\n"), rest.join("\n"))
 }
 
-/// The row of the table that says what cargo says.
+/// The row of the table for a crate.
 fn row(member: &Member) -> String {
     let list = |names: &[String]| -> String {
         let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();

@@ -1,4 +1,4 @@
-//! Packages from outside come under licences that deny.toml allows.
+//! External packages must have licences that deny.toml allows.
 
 use super::Offence;
 use super::metadata::Metadata;
@@ -6,14 +6,14 @@ use super::repository::Repository;
 
 const LIST_PATH: &str = "deny.toml";
 
-/// Checks every package cargo knows of.
+/// Checks every package in cargo's metadata.
 pub fn check(repository: &Repository, metadata: &Metadata) -> Vec<Offence> {
     let allowed = allowed(repository.text(LIST_PATH).unwrap_or_default());
     let refused = metadata.licences.iter().filter(|(_, licence)| !is_allowed(licence, &allowed));
     refused
         .map(|(package, licence)| {
             let licence = if licence.is_empty() { "no licence" } else { licence };
-            Offence::new(LIST_PATH, 0, format!("{package} comes under {licence}, which is not allowed"))
+            Offence::new(LIST_PATH, 0, format!("{package} has {licence}, which is not allowed"))
         })
         .collect()
 }
@@ -26,7 +26,7 @@ fn allowed(list: &str) -> Vec<&str> {
     names.split('"').skip(1).step_by(2).collect()
 }
 
-/// Whether an SPDX expression can be met: one side of each OR, both of each AND. `/` is an old OR.
+/// Whether an SPDX expression is satisfied: one side of each OR, both of each AND. `/` is the old form of OR.
 fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

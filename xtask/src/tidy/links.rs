@@ -1,9 +1,9 @@
-//! Links of the documents lead somewhere.
+//! Checks that the links in documents have valid targets.
 
 use super::Offence;
 use super::repository::{Repository, TextFile};
 
-/// Checks every link of every Markdown page that does not leave the repository.
+/// Checks every link within the repository in every Markdown page.
 pub fn check(repository: &Repository) -> Vec<Offence> {
     let pages = repository.files.iter().filter(|file| file.path.ends_with(".md"));
     pages.flat_map(|page| check_page(repository, page)).collect()
@@ -17,14 +17,14 @@ fn check_page(repository: &Repository, page: &TextFile) -> Vec<Offence> {
         }
         let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
         let Some(path) = resolved(&page.path, path) else {
-            offences.push(Offence::new(&page.path, line, format!("{target}: leaves the repository")));
+            offences.push(Offence::new(&page.path, line, format!("{target}: points outside the repository")));
             continue;
         };
         let is_folder = repository.paths.iter().any(|known| known.starts_with(&format!("{path}/")));
         if !is_folder && !repository.paths.contains(&path) {
-            offences.push(Offence::new(&page.path, line, format!("{target}: leads nowhere")));
+            offences.push(Offence::new(&page.path, line, format!("{target}: target does not exist")));
         } else if path.ends_with(".rs") && !anchor.is_empty() {
-            // Of a source file it is the name of a function.
+            // In a source file, the anchor is the name of a function.
             let text = repository.text(&path).unwrap_or_default();
             if !["(", "<"].iter().any(|next| text.contains(&format!("fn {anchor}{next}"))) {
                 offences.push(Offence::new(&page.path, line, format!("{target}: no such function")));
@@ -36,7 +36,7 @@ fn check_page(repository: &Repository, page: &TextFile) -> Vec<Offence> {
     offences
 }
 
-/// Line and target of every `[text](target)` outside code.
+/// The line number and target of every `[text](target)` outside code.
 fn links(page: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut is_code = false;
@@ -47,7 +47,7 @@ fn links(page: &str) -> Vec<(usize, &str)> {
         if is_code || line.starts_with("    ") {
             continue;
         }
-        // Text between back quotes is code as well; its links are none.
+        // Text in backquotes is also code; links in it are ignored.
         for (part_index, part) in line.split('`').enumerate() {
             let continues_link = part_index % 2 == 1;
             if continues_link {
@@ -60,7 +60,7 @@ fn links(page: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The target's path from the root; `None` when it leaves the repository.
+/// The target's path relative to the workspace root; `None` if it is outside.
 fn resolved(page: &str, target: &str) -> Option<String> {
     if target.is_empty() {
         return Some(page.to_string());
@@ -79,7 +79,7 @@ fn resolved(page: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// What a page's headings are called in links to them.
+/// The anchors of a page's headings.
 fn anchors(page: &str) -> Vec<String> {
     let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let simplified = headings.map(|heading| {

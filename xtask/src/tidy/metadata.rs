@@ -5,30 +5,30 @@ use serde_json::Value;
 
 use crate::step::output_of;
 
-/// A package of the workspace and what it uses.
+/// A package of the workspace with its dependencies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// Its folder's name: `ca` for the package `fodo-ca`.
+    /// The name of its folder: `ca` for the package `fodo-ca`.
     pub name: String,
-    /// Members it uses, sorted. What only its tests use is left out.
+    /// The workspace members that it uses, sorted. Dev-dependencies are excluded.
     pub members: Vec<String>,
-    /// Packages from outside that it uses, sorted.
+    /// The external packages that it uses, sorted.
     pub outside: Vec<String>,
 }
 
-/// What cargo knows of the workspace.
+/// The relevant part of cargo's metadata.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// The members, sorted by name.
     pub members: Vec<Member>,
-    /// The root sources of libraries and programs, from the workspace's root.
+    /// The root sources of libraries and programs, relative to the workspace root.
     pub roots: Vec<String>,
-    /// `(name version, licence)` of every package from outside.
+    /// `(name version, licence)` of every external package.
     pub licences: Vec<(String, String)>,
 }
 
 impl Metadata {
-    /// Asks cargo.
+    /// Runs `cargo metadata`.
     pub fn read(root: &Path) -> Result<Metadata, String> {
         let mut command = Command::new("cargo");
         command.args(["metadata", "--format-version", "1", "--quiet"]).current_dir(root);

@@ -1,6 +1,7 @@
-//! The rules of the house, as code. Each check has a test that plants a violation and sees it caught.
+//! The project's rules as code. Each check has a test that plants a violation and expects it to be found.
 
 mod freedom;
+mod language;
 mod layers;
 mod licences;
 mod links;
@@ -17,12 +18,12 @@ use std::path::Path;
 use metadata::Metadata;
 use repository::Repository;
 
-/// A place where a rule is broken.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offence {
-    /// The file, from the workspace's root.
+    /// The file, relative to the workspace root.
     pub path: String,
-    /// The line, counted from 1; 0 for the file as a whole.
+    /// The line, counted from 1; 0 for the whole file.
     pub line: usize,
     /// What is wrong and what to do.
     pub what: String,
@@ -43,13 +44,14 @@ impl std::fmt::Display for Offence {
     }
 }
 
-/// Checks everything and tells every offence.
+/// Runs all checks and reports every violation.
 pub fn report(root: &Path) -> Result<(), String> {
     let repository = Repository::read(root)?;
     let metadata = Metadata::read(root)?;
 
     let mut offences = Vec::new();
     offences.extend(words::check(&repository));
+    offences.extend(language::check(&repository));
     offences.extend(links::check(&repository));
     offences.extend(pins::check(&repository));
     offences.extend(freedom::check(&repository));
@@ -62,17 +64,22 @@ pub fn report(root: &Path) -> Result<(), String> {
     }
     offences.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     let lines: Vec<String> = offences.iter().map(ToString::to_string).collect();
-    Err(format!("{}\n{} offences against the rules of the house", lines.join("\n"), lines.len()))
+    Err(format!("{}\n{} violations of the project's rules", lines.join("\n"), lines.len()))
 }
 
-/// Lowers the lengths in the list of giants to what they are now, and takes off it what is no giant any more.
+/// Lowers the lengths in the list of giants to the current ones, and removes entries that are within the limits.
 pub fn tighten(root: &Path) -> Result<(), String> {
     let repository = Repository::read(root)?;
-    let path = root.join(size::GIANTS_PATH);
-    std::fs::write(&path, size::tightened(&repository)).map_err(|error| format!("{}: {error}", path.display()))
+    let write = |path: &str, text: String| {
+        let path = root.join(path);
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    write(size::GIANTS_PATH, size::tightened(&repository))?;
+    write(language::PHRASES_PATH, language::tightened(&repository))
 }
 
-/// Makes the table of dependencies in ARCHITECTURE.md anew; whether it is as it should be, its reader decides.
+/// Regenerates the table of dependencies in ARCHITECTURE.md. Its author must review whether the dependencies are
+/// intended.
 pub fn write_table(root: &Path) -> Result<(), String> {
     let repository = Repository::read(root)?;
     let metadata = Metadata::read(root)?;

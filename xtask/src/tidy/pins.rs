@@ -1,9 +1,9 @@
-//! Peers come at exact versions, the same wherever they are named.
+//! Peers are pinned to exact versions, the same in every list.
 
 use super::Offence;
 use super::repository::Repository;
 
-/// The whole list; other lists hold parts of it.
+/// The complete list; other lists contain parts of it.
 const LIST_PATH: &str = "conformance/peers/requirements.txt";
 
 /// Checks every list of Python packages.
@@ -13,12 +13,12 @@ pub fn check(repository: &Repository) -> Vec<Offence> {
     for file in repository.files.iter().filter(|file| file.path.ends_with("requirements.txt")) {
         for (line, pin) in pins(&file.text) {
             if !pin.contains("==") || pin.contains('*') {
-                offences.push(Offence::new(&file.path, line, format!("{pin}: name one exact version, with ==")));
+                offences.push(Offence::new(&file.path, line, format!("{pin}: pin one exact version with ==")));
             } else if !whole.contains(&pin) {
                 offences.push(Offence::new(
                     &file.path,
                     line,
-                    format!("{pin}: {LIST_PATH} has another version or none"),
+                    format!("{pin}: missing from {LIST_PATH}, or another version there"),
                 ));
             }
         }
@@ -26,7 +26,7 @@ pub fn check(repository: &Repository) -> Vec<Offence> {
     offences
 }
 
-/// Line and text of every requirement.
+/// The line number and text of every requirement.
 fn pins(list: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = list.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))

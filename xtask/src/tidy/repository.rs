@@ -5,22 +5,22 @@ use crate::step::output_of;
 
 /// A text file of the repository.
 pub struct TextFile {
-    /// From the workspace's root, with `/`.
+    /// Relative to the workspace root, with `/`.
     pub path: String,
-    /// All of it.
+    /// The whole contents.
     pub text: String,
 }
 
-/// The text files of the repository as they are in the working tree.
+/// The files of the working tree.
 pub struct Repository {
-    /// In the order of their paths.
+    /// The text files, sorted by path.
     pub files: Vec<TextFile>,
-    /// Paths of all files, text or not.
+    /// The paths of all files, including binary files.
     pub paths: Vec<String>,
 }
 
 impl Repository {
-    /// Reads every file that git knows or would take; binary files give only their path.
+    /// Reads every file that git tracks or would add; of binary files only the path.
     pub fn read(root: &Path) -> Result<Repository, String> {
         let mut command = Command::new("git");
         command.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root);
@@ -31,7 +31,7 @@ impl Repository {
         paths.sort_unstable();
         paths.dedup();
         for path in paths {
-            // What is deleted but not yet committed is listed without being there.
+            // Deleted but uncommitted files are listed but do not exist.
             let Ok(bytes) = std::fs::read(root.join(path)) else { continue };
             repository.paths.push(path.to_string());
             if let Ok(text) = String::from_utf8(bytes) {
@@ -51,7 +51,7 @@ impl Repository {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
 
-    /// A repository of these files, for tests of checks.
+    /// A repository with these files, for tests of checks.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Repository {
         let paths = files.iter().map(|(path, _)| path.to_string()).collect();

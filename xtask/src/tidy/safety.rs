@@ -1,11 +1,11 @@
-//! Unsafe code only in files that are named, and no lint put off for a whole crate.
+//! Unsafe code is allowed only in listed files, and no lint is disabled for a whole crate.
 
 use super::Offence;
 use super::metadata::Metadata;
 use super::repository::Repository;
 use super::source::{self, Token};
 
-/// Names the files that may hold unsafe code.
+/// The list of files that may contain unsafe code.
 const LIST_PATH: &str = "xtask/tidy-unsafe.txt";
 
 /// Checks every source.
@@ -14,7 +14,7 @@ pub fn check(repository: &Repository, metadata: &Metadata) -> Vec<Offence> {
     let mut offences = Vec::new();
     for path in &named {
         if repository.text(path).is_none() {
-            offences.push(Offence::new(LIST_PATH, 0, format!("{path} is not there")));
+            offences.push(Offence::new(LIST_PATH, 0, format!("{path} does not exist")));
         }
     }
     for file in repository.rust_files() {
@@ -22,17 +22,17 @@ pub fn check(repository: &Repository, metadata: &Metadata) -> Vec<Offence> {
         if !named.contains(&file.path.as_str())
             && let Some(token) = tokens.iter().find(|token| token.text == "unsafe")
         {
-            let what = format!("unsafe code in a file that {LIST_PATH} does not name");
+            let what = format!("unsafe code in a file that is not listed in {LIST_PATH}");
             offences.push(Offence::new(&file.path, token.line, what));
         }
         for line in crate_wide(&tokens, "allow") {
-            offences.push(Offence::new(&file.path, line, "a crate-wide allow; expect the lint where it is needed"));
+            offences.push(Offence::new(&file.path, line, "crate-wide allow; use `expect` at the code that needs it"));
         }
         let is_root = metadata.roots.contains(&file.path);
         let folder = file.path.rsplit_once("/src/").map_or("", |(folder, _)| folder);
         let crate_has_unsafe = named.iter().any(|path| path.starts_with(&format!("{folder}/src/")));
         if is_root && !crate_has_unsafe && !forbids_unsafe(&tokens) {
-            offences.push(Offence::new(&file.path, 1, "lacks #![forbid(unsafe_code)]"));
+            offences.push(Offence::new(&file.path, 1, "missing #![forbid(unsafe_code)]"));
         }
     }
     offences

@@ -1,4 +1,4 @@
-//! Functions and files stay short; those that are not are on a list, and may shrink but never grow.
+//! Limits the size of functions and files. Exceptions are on a list; they may shrink but never grow.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::Offence;
 use super::repository::Repository;
 use super::source;
 
-/// The giants: `lines path` for a file, `lines path function` for a function.
+/// The list of exceptions ("giants"): `lines path` for a file, `lines path function` for a function.
 pub const GIANTS_PATH: &str = "xtask/tidy-giants.txt";
 
 const FUNCTION_LINES_MAX: usize = 70;
@@ -17,10 +17,10 @@ const HEADING: &str = "\
 # They may shrink, never grow; `cargo xtask tidy tighten` lowers the numbers.
 ";
 
-/// A file, or a function in a file.
+/// The path of a file, or the path and name of a function.
 type Name = String;
 
-/// What is measured: how long, and where it starts (0 for a file).
+/// A measured item: its length, and the line where it starts (0 for a file).
 struct Measured {
     n_lines: usize,
     line: usize,
@@ -37,27 +37,27 @@ pub fn check(repository: &Repository) -> Vec<Offence> {
         let found = giant.n_lines;
         match listed.get(name) {
             None => {
-                let what = format!("{found} lines: {name} is too long; split it");
+                let what = format!("{name} is too long ({found} lines); split it");
                 offences.push(Offence::new(&giant.path, giant.line, what));
             }
             Some(limit) if found > *limit => {
-                let what = format!("{found} lines: {name} had {limit}; giants may shrink, never grow");
+                let what = format!("{name} has grown from {limit} to {found} lines; listed items may never grow");
                 offences.push(Offence::new(&giant.path, giant.line, what));
             }
             Some(limit) if found < *limit => {
-                let what = format!("{name} has shrunk from {limit} to {found} lines: `cargo xtask tidy tighten`");
+                let what = format!("{name} has shrunk from {limit} to {found} lines; run `cargo xtask tidy tighten`");
                 offences.push(Offence::new(GIANTS_PATH, 0, what));
             }
             Some(_) => {}
         }
     }
     for name in listed.keys().filter(|name| !measured.contains_key(*name)) {
-        offences.push(Offence::new(GIANTS_PATH, 0, format!("{name} is no giant any more: `cargo xtask tidy tighten`")));
+        offences.push(Offence::new(GIANTS_PATH, 0, format!("{name} is short enough; run `cargo xtask tidy tighten`")));
     }
     offences
 }
 
-/// The list as it would be were every number lowered to what it is now.
+/// The list with every number lowered to the current length.
 pub fn tightened(repository: &Repository) -> String {
     let measured = giants(repository);
     let mut text = HEADING.to_string();
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(offences_in(&function_of(80), "80 crates/ca/src/a.rs long\n"), [""; 0]);
         assert!(offences_in(&function_of(81), "80 crates/ca/src/a.rs long\n")[0].contains("never grow"));
         assert!(offences_in(&function_of(79), "80 crates/ca/src/a.rs long\n")[0].contains("tighten"));
-        assert!(offences_in(&function_of(70), "80 crates/ca/src/a.rs long\n")[0].contains("no giant"));
+        assert!(offences_in(&function_of(70), "80 crates/ca/src/a.rs long\n")[0].contains("short enough"));
     }
 
     #[test]

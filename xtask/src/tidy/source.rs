@@ -1,62 +1,62 @@
-//! Rust sources as tokens: comments are gone, and parts for tests only can be left out.
+//! Rust sources as tokens: without comments, and optionally without test code.
 
 use std::str::FromStr;
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// A word or a sign of the source; a group gives its two brackets.
+/// A word or punctuation character; a group yields its two brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// As written; `::` is one token.
+    /// The text as written; `::` is one token.
     pub text: String,
-    /// Counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
 }
 
 /// A function with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name alone.
+    /// The name without its path.
     pub name: String,
-    /// Where it begins.
+    /// The line where it begins.
     pub line: usize,
-    /// From `fn` to the closing brace.
+    /// The number of lines from `fn` to the closing brace.
     pub n_lines: usize,
-    /// Whether the body is one `match` or one literal table, which may be long.
+    /// Whether the body is a single `match` or literal table, which may be long.
     pub is_table: bool,
 }
 
-/// A path as the compiler will see it, `use` trees taken apart: `std::fs`, `Instant::now`.
+/// A path as the compiler sees it, with `use` trees expanded: `std::fs`, `Instant::now`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// `["std", "fs"]`.
+    /// For example `["std", "fs"]`.
     pub segments: Vec<String>,
-    /// Counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
 }
 
-/// The tokens outside `#[cfg(test)]`; `None` when the text is not Rust.
+/// The tokens outside `#[cfg(test)]`; `None` if the text is not valid Rust.
 pub fn product_tokens(text: &str) -> Option<Vec<Token>> {
     let mut tokens = Vec::new();
     flatten(without_tests(TokenStream::from_str(text).ok()?), &mut tokens);
     Some(tokens)
 }
 
-/// All tokens; `None` when the text is not Rust.
+/// All tokens; `None` if the text is not valid Rust.
 pub fn all_tokens(text: &str) -> Option<Vec<Token>> {
     let mut tokens = Vec::new();
     flatten(TokenStream::from_str(text).ok()?.into_iter().collect(), &mut tokens);
     Some(tokens)
 }
 
-/// Every function with a body, inner ones too; `None` when the text is not Rust.
+/// Every function with a body, including inner functions; `None` if the text is not valid Rust.
 pub fn functions(text: &str) -> Option<Vec<Function>> {
     let mut found = Vec::new();
     find_functions(TokenStream::from_str(text).ok()?, &mut found);
     Some(found)
 }
 
-/// How many lines of the file belong to `#[cfg(test)]` parts; `None` when the text is not Rust.
+/// The number of lines in `#[cfg(test)]` parts; `None` if the text is not valid Rust.
 pub fn n_test_lines(text: &str) -> Option<usize> {
     let stream = TokenStream::from_str(text).ok()?;
     let trees: Vec<TokenTree> = stream.into_iter().collect();
@@ -74,7 +74,7 @@ pub fn n_test_lines(text: &str) -> Option<usize> {
     Some(n_lines)
 }
 
-/// Every path among the tokens.
+/// Every path in the tokens.
 pub fn paths(tokens: &[Token]) -> Vec<Path> {
     let mut found = Vec::new();
     let mut index = 0;
@@ -97,7 +97,7 @@ pub fn paths(tokens: &[Token]) -> Vec<Path> {
     found
 }
 
-/// Takes `std::{fs, io::Read}` apart. `prefix` is what stands before the tokens.
+/// Expands `std::{fs, io::Read}`. `prefix` is the path before the tokens.
 fn expand_use(tokens: &[Token], prefix: &mut Vec<String>, found: &mut Vec<Path>) {
     for part in split_at_commas(tokens) {
         let depth = prefix.len();
@@ -143,7 +143,7 @@ fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Leaves out every item that a `#[cfg(test)]` stands before.
+/// Removes every item with the attribute `#[cfg(test)]`.
 fn without_tests(stream: TokenStream) -> Vec<TokenTree> {
     let trees: Vec<TokenTree> = stream.into_iter().collect();
     let mut kept = Vec::new();
@@ -166,7 +166,7 @@ fn without_tests(stream: TokenStream) -> Vec<TokenTree> {
     kept
 }
 
-/// When a `#[cfg(test)]` stands at `index`: where the item after it ends.
+/// If there is a `#[cfg(test)]` at `index`: the index after its item.
 fn end_of_test_item(trees: &[TokenTree], index: usize) -> Option<usize> {
     let TokenTree::Punct(sign) = &trees[index] else { return None };
     let Some(TokenTree::Group(attribute)) = trees.get(index + 1) else { return None };
@@ -234,7 +234,7 @@ fn find_functions(stream: TokenStream, found: &mut Vec<Function>) {
     }
 }
 
-/// Whether a body is nothing but one `match`, one list or one macro call with a list.
+/// Whether a body consists of a single `match`, list or macro call with a list.
 fn is_table(body: &Group) -> bool {
     let trees: Vec<TokenTree> = body.stream().into_iter().collect();
     let starts_with_match = matches!(trees.first(), Some(TokenTree::Ident(word)) if word == "match");

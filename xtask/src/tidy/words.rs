@@ -1,23 +1,23 @@
-//! Words that have no place in the repository.
+//! Words that must not appear in the repository.
 
 use super::Offence;
 use super::repository::{Repository, TextFile};
 
-/// What may not stand anywhere, and why. In two halves, so that this file passes its own check.
+/// Banned words with the reason, each in two halves so that this file passes its own check.
 const BANNED: [(&str, &str); 7] = [
-    (concat!("FIX", "ME"), "mend it or open an issue"),
-    (concat!("todo", "!("), "write it or leave it out"),
+    (concat!("FIX", "ME"), "fix it or open an issue"),
+    (concat!("todo", "!("), "implement it or remove it"),
     (concat!("/", "work/"), "a path of one machine"),
     (concat!("/", "root/"), "a path of one machine"),
     (concat!("/tmp", "/w"), "a path of one machine"),
     (concat!("shared", "/"), "not a folder of this project"),
-    (concat!("pypi", ".org"), "an index is the reader's choice"),
+    (concat!("pypi", ".org"), "the package index is the user's choice"),
 ];
 
-/// Banned too, except where the name is part of a format that others fixed.
+/// Also banned, except in file formats that require the name.
 const REGISTRY: &str = concat!("crates", ".io");
 
-/// Only a CLU has these.
+/// A term reserved for the Grenton CLU.
 const OF_THE_CLU_ALONE: &str = concat!("sess", "ion");
 
 /// Checks every text file.
@@ -36,11 +36,11 @@ fn check_file(file: &TextFile) -> Vec<Offence> {
             }
         }
         if line.contains(REGISTRY) && !file.path.ends_with("Cargo.lock") {
-            offend(format!("\"{REGISTRY}\": an index is the reader's choice"));
+            offend(format!("\"{REGISTRY}\": the package index is the user's choice"));
         }
         let speaks_of_clu = is_about_clu || line.contains("CLU") || line.contains("Grenton");
         if !speaks_of_clu && line.to_lowercase().contains(OF_THE_CLU_ALONE) {
-            offend(format!("\"{OF_THE_CLU_ALONE}\": only the Grenton CLU has these"));
+            offend(format!("\"{OF_THE_CLU_ALONE}\": use this term only for the Grenton CLU"));
         }
     }
     offences

@@ -1,0 +1,156 @@
+//! Phrases that a plain sentence replaces. How often each occurs is on a list; the numbers may shrink, never grow.
+
+use std::collections::BTreeMap;
+
+use super::Offence;
+use super::repository::{Repository, TextFile};
+
+/// The list: `number phrase`.
+pub const PHRASES_PATH: &str = "xtask/tidy-phrases.txt";
+
+const HEADING: &str = "\
+# Phrases that STYLE.md replaces, and how often comments and documents contain each.
+# The numbers may shrink, never grow; `cargo xtask tidy tighten` lowers them.
+";
+
+/// The phrases, and what to write.
+const PHRASES: [(&str, &str); 16] = [
+    ("nobody", "name it: no client, no caller"),
+    ("somebody", "name it: another client, a caller"),
+    ("everybody", "name it: all clients"),
+    ("tells", "reports, sends, returns"),
+    ("told", "reported, sent, known"),
+    ("hears", "receives"),
+    ("heard", "received"),
+    ("asked for", "requested"),
+    ("asks for", "requests"),
+    ("for so long", "repeat the time"),
+    ("as great a", "repeat the number"),
+    ("that is none", "that does not exist, that is not valid"),
+    ("who gives", "name it: the client, the caller"),
+    ("by what", "according to"),
+    ("does not fit", "say which limit it exceeds"),
+    ("may not hold", "is invalid because"),
+];
+
+/// Compares the numbers with the list.
+pub fn check(repository: &Repository) -> Vec<Offence> {
+    let listed = listed(repository);
+    let counts = counts(repository);
+    let mut offences = Vec::new();
+    for (phrase, instead) in PHRASES {
+        let (limit, places) = (listed.get(phrase).copied().unwrap_or(0), &counts[phrase]);
+        match places.len() {
+            n if n > limit => {
+                let last = places.last().map_or(("", 0), |(path, line)| (path.as_str(), *line));
+                let what = format!("\"{phrase}\" occurs {n} times, {limit} are allowed; instead: {instead}");
+                offences.push(Offence::new(last.0, last.1, what));
+            }
+            n if n < limit => {
+                let what = format!("\"{phrase}\" occurs only {n} times; run `cargo xtask tidy tighten`");
+                offences.push(Offence::new(PHRASES_PATH, 0, what));
+            }
+            _ => {}
+        }
+    }
+    offences
+}
+
+/// The list with every number lowered to the current one.
+pub fn tightened(repository: &Repository) -> String {
+    let listed = listed(repository);
+    let counts = counts(repository);
+    let mut text = HEADING.to_string();
+    for (phrase, _) in PHRASES {
+        let n = counts[phrase].len().min(listed.get(phrase).copied().unwrap_or(0));
+        text.push_str(&format!("{n} {phrase}\n"));
+    }
+    text
+}
+
+fn listed(repository: &Repository) -> BTreeMap<String, usize> {
+    let lines = repository.text(PHRASES_PATH).unwrap_or_default().lines();
+    lines.filter_map(|line| line.split_once(' ')).filter_map(|(n, text)| Some((text.into(), n.parse().ok()?))).collect()
+}
+
+/// Where each phrase occurs.
+fn counts(repository: &Repository) -> BTreeMap<&'static str, Vec<(String, usize)>> {
+    let mut counts: BTreeMap<_, Vec<_>> = PHRASES.iter().map(|(phrase, _)| (*phrase, Vec::new())).collect();
+    for file in &repository.files {
+        for (line, prose) in prose(file) {
+            let prose = prose.to_lowercase();
+            for (phrase, places) in &mut counts {
+                let n = occurrences(&prose, phrase);
+                places.extend((0..n).map(|_| (file.path.clone(), line)));
+            }
+        }
+    }
+    counts
+}
+
+/// How often a phrase occurs as whole words.
+fn occurrences(prose: &str, phrase: &str) -> usize {
+    let is_part = |character: char| character.is_alphanumeric() || character == '_';
+    let matches = prose.match_indices(phrase);
+    let whole = matches.filter(|(at, _)| {
+        let (before, after) = (&prose[..*at], &prose[at + phrase.len()..]);
+        !before.ends_with(is_part) && !after.starts_with(is_part)
+    });
+    whole.count()
+}
+
+/// The lines of prose: comments of Rust, and Markdown outside its code blocks.
+fn prose(file: &TextFile) -> Vec<(usize, &str)> {
+    let lines = file.text.lines().enumerate().map(|(index, line)| (index + 1, line));
+    if file.path.ends_with(".rs") {
+        // The phrases themselves stand in this file.
+        let lines = lines.filter(|_| !file.path.ends_with("tidy/language.rs"));
+        return lines.filter_map(|(number, line)| Some((number, line.split_once("//")?.1))).collect();
+    }
+    if !file.path.ends_with(".md") {
+        return Vec::new();
+    }
+    let mut is_code = false;
+    lines
+        .filter(|(_, line)| {
+            is_code ^= line.trim_start().starts_with("```");
+            !is_code
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offences(source: &str, list: &str) -> Vec<String> {
+        let repository = Repository::of(&[("crates/a/src/lib.rs", source), (PHRASES_PATH, list)]);
+        check(&repository).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_phrase_in_a_comment_is_caught_beyond_its_number() {
+        let found = offences("fn told() {}\n/// Is told, and told again.\n", "1 told\n");
+
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("crates/a/src/lib.rs:2: \"told\" occurs 2 times, 1 are allowed"), "{found:?}");
+        assert_eq!(offences("/// Is told, and told again.\n", "2 told\n"), [""; 0]);
+        assert!(offences("", "1 told\n")[0].contains("tighten"));
+    }
+
+    #[test]
+    fn code_blocks_and_parts_of_words_are_not_prose() {
+        let page = "untold\n```sh\ntold\n```\n";
+        let repository = Repository::of(&[("docs/a.md", page)]);
+
+        assert_eq!(check(&repository).len(), 0);
+    }
+
+    #[test]
+    fn tightening_lowers_and_never_raises() {
+        let repository = |list: &str| Repository::of(&[("a.md", "told told"), (PHRASES_PATH, list)]);
+
+        assert!(tightened(&repository("3 told\n")).contains("\n2 told\n"));
+        assert!(tightened(&repository("1 told\n")).contains("\n1 told\n"));
+    }
+}
