@@ -1,5 +1,5 @@
 #!/usr/bin/env -S fodo ioc
-# 32 beam position monitors and their orbit as an array: fodo ioc st.cmd
+# 32 beam position monitors and the orbit as an array: fodo ioc st.cmd
 on error break
 epicsEnvSet("P", "demo:")
 

@@ -8,5 +8,5 @@ dbLoadRecords("motor.template", "P=$(P),M=theta,DESC=Sample angle,LOW=0,HIGH=360
 
 iocInit
 
-# Where it begins.
+# The initial speed.
 dbpf("$(P)theta:velocity", "45")

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S fodo ioc
-# Switching on step by step, each when the one before is complete: fodo ioc st.cmd
+# Switches a magnet on step by step; each step waits for the previous one: fodo ioc st.cmd
 on error break
 epicsEnvSet("P", "demo:")
 

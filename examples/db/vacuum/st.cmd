@@ -5,7 +5,7 @@ epicsEnvSet("P", "demo:")
 
 dbLoadTemplate("vacuum.substitutions", "P=$(P)")
 
-# Whoever starts it is its operator.
+# The user who starts the IOC is its operator.
 asSetFilename("vacuum.acf")
 asSetSubstitutions("P=$(P),OPERATOR=$(USER=operator)")
 
